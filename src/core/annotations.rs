@@ -1,0 +1,221 @@
+//! The downward-API file format: one `key="value"` a line, keys sorted by byte, the value quoted as Go's `strconv.Quote` does,
+//! lines joined by a newline with none at the end
+//! (<https://kubernetes.io/docs/concepts/storage/volumes/#downwardapi>, kubelet `fieldpath.go`).
+//!
+//! The writer is strict. The reader takes whatever the kubelet writes, skips keys that it was not asked for without decoding
+//! them, and calls a file torn as soon as one line is not whole: a torn file is *unknown*, never *ready*.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Keys and values of annotations, sorted.
+pub type Annotations = BTreeMap<String, String>;
+
+/// The file is not in the downward-API format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Torn {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub what: &'static str,
+}
+
+impl fmt::Display for Torn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.what)
+    }
+}
+
+impl std::error::Error for Torn {}
+
+/// Writes `annotations` as the kubelet would.
+pub fn write(annotations: &Annotations) -> String {
+    let mut out = String::new();
+    for (key, value) in annotations {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        out.push_str(key);
+        out.push('=');
+        quote_into(value, &mut out);
+    }
+    out
+}
+
+/// Reads those annotations whose key `wanted` accepts.
+///
+/// # Errors
+/// [`Torn`] when any line, wanted or not, is not `key="value"`. A wanted value whose escapes do not decode to text is left out:
+/// nobody who writes a foreign value may hide the others.
+pub fn read(bytes: &[u8], mut wanted: impl FnMut(&str) -> bool) -> Result<Annotations, Torn> {
+    let mut found = Annotations::new();
+    let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    if text.is_empty() {
+        return Ok(found);
+    }
+    for (index, line) in text.split(|b| *b == b'\n').enumerate() {
+        let torn = |what| Torn { line: index + 1, what };
+        let at = line.iter().position(|b| *b == b'=').ok_or(torn("no '='"))?;
+        let (key, value) = (&line[..at], &line[at + 1..]);
+        if key.is_empty() || !key.iter().all(u8::is_ascii_graphic) {
+            return Err(torn("no annotation key before '='"));
+        }
+        let body = quoted_body(value).ok_or(torn("the value is not a whole quoted string"))?;
+        let key = std::str::from_utf8(key).map_err(|_| torn("no annotation key before '='"))?;
+        if wanted(key)
+            && let Some(value) = unquote(body)
+        {
+            found.insert(key.to_owned(), value);
+        }
+    }
+    Ok(found)
+}
+
+/// The bytes between the quotes, if `value` is one quoted string and nothing else.
+fn quoted_body(value: &[u8]) -> Option<&[u8]> {
+    let body = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    let mut escaped = false;
+    for byte in body {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return None,
+            _ => {}
+        }
+    }
+    (!escaped).then_some(body)
+}
+
+/// Decodes what Go's `strconv.Unquote` does; `None` if an escape is not Go's or the result is not UTF-8.
+fn unquote(body: &[u8]) -> Option<String> {
+    let mut out = Vec::with_capacity(body.len());
+    let mut rest = body;
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first != b'\\' {
+            out.push(*first);
+            continue;
+        }
+        let (kind, after) = rest.split_first()?;
+        rest = after;
+        let simple = match kind {
+            b'a' => Some(7),
+            b'b' => Some(8),
+            b'f' => Some(12),
+            b'n' => Some(b'\n'),
+            b'r' => Some(b'\r'),
+            b't' => Some(b'\t'),
+            b'v' => Some(11),
+            b'\\' | b'"' => Some(*kind),
+            _ => None,
+        };
+        if let Some(byte) = simple {
+            out.push(byte);
+            continue;
+        }
+        let digits = match kind {
+            b'x' => 2,
+            b'u' => 4,
+            b'U' => 8,
+            _ => return None,
+        };
+        let number = u32::from_str_radix(std::str::from_utf8(rest.get(..digits)?).ok()?, 16).ok()?;
+        if !rest[..digits].iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        rest = &rest[digits..];
+        if *kind == b'x' {
+            out.push(u8::try_from(number).ok()?);
+        } else {
+            out.extend_from_slice(char::from_u32(number)?.encode_utf8(&mut [0; 4]).as_bytes());
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
+/// Appends `value` quoted. What is not printable ASCII is escaped, which Go reads back the same.
+fn quote_into(value: &str, out: &mut String) {
+    use std::fmt::Write as _;
+    out.push('"');
+    for c in value.chars() {
+        let _ = match c {
+            '"' | '\\' => write!(out, "\\{c}"),
+            '\x07' => write!(out, "\\a"),
+            '\x08' => write!(out, "\\b"),
+            '\x0c' => write!(out, "\\f"),
+            '\n' => write!(out, "\\n"),
+            '\r' => write!(out, "\\r"),
+            '\t' => write!(out, "\\t"),
+            '\x0b' => write!(out, "\\v"),
+            ' '..='~' => write!(out, "{c}"),
+            _ if u32::from(c) < 0x80 => write!(out, "\\x{:02x}", u32::from(c)),
+            _ if u32::from(c) < 0x1_0000 => write!(out, "\\u{:04x}", u32::from(c)),
+            _ => write!(out, "\\U{:08x}", u32::from(c)),
+        };
+    }
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(bytes: &[u8]) -> Result<Annotations, Torn> {
+        read(bytes, |_| true)
+    }
+
+    #[test]
+    fn reads_what_the_kubelet_writes() {
+        let file = "a.example/x=\"1\"\nkubernetes.io/config.seen=\"2026-11-21T14:02:10.1Z\"\nz=\"tab\\t quote\\\" é中 \\x01\\a\\u200b\"";
+        let read = all(file.as_bytes()).unwrap();
+        assert_eq!(read["a.example/x"], "1");
+        assert_eq!(read["z"], "tab\t quote\" é中 \x01\x07\u{200b}");
+    }
+
+    #[test]
+    fn an_empty_file_is_no_annotations() {
+        assert_eq!(all(b""), Ok(Annotations::new()));
+        assert_eq!(all(b"\n"), Ok(Annotations::new()));
+    }
+
+    #[test]
+    fn a_line_that_is_not_whole_tears_the_file() {
+        for torn in [
+            "a",
+            "a=",
+            "a=\"",
+            "a=\"1",
+            "a=\"1\\\"",
+            "=\"1\"",
+            "a=1",
+            "a=\"1\" ",
+            "a=\"1\"b\"",
+            "a=\"1\"\n\nb=\"2\"",
+            "a b=\"1\"",
+            "\0=\"1\"",
+        ] {
+            assert!(all(torn.as_bytes()).is_err(), "{torn:?}");
+        }
+        assert_eq!(all(b"a=\"1\"\nb"), Err(Torn { line: 2, what: "no '='" }));
+    }
+
+    #[test]
+    fn a_foreign_value_that_does_not_decode_hides_no_other() {
+        let read = all(b"a=\"\\xff\"\nb=\"\\q\"\nc=\"\\u+041\"\nd=\"ok\"").unwrap();
+        assert_eq!(read, Annotations::from([("d".to_owned(), "ok".to_owned())]));
+    }
+
+    #[test]
+    fn keys_that_nobody_wants_are_skipped() {
+        let read = read(b"a=\"1\"\nb=\"2\"", |key| key == "b").unwrap();
+        assert_eq!(read.len(), 1);
+    }
+
+    #[test]
+    fn writes_sorted_lines_and_no_newline_at_the_end() {
+        let map =
+            Annotations::from([("b".to_owned(), "é\u{1F600}\u{7f}".to_owned()), ("a".to_owned(), "\"\\\n".to_owned())]);
+        assert_eq!(write(&map), "a=\"\\\"\\\\\\n\"\nb=\"\\u00e9\\U0001f600\\x7f\"");
+        assert_eq!(all(write(&map).as_bytes()), Ok(map));
+    }
+}

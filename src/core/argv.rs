@@ -1,0 +1,203 @@
+//! Commands and check URLs as users write them on a command line.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A command as a JSON list of strings: `["pg_isready","-q"]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Argv(Vec<String>);
+
+impl Argv {
+    /// Program and arguments; the program is never empty.
+    pub fn as_slice(&self) -> &[String] {
+        &self.0
+    }
+}
+
+/// What a container can look at by itself. Value of `--check`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Check {
+    /// `tcp://HOST:PORT`: something accepts a connection.
+    Tcp {
+        /// Host name or address.
+        host: String,
+        /// Port.
+        port: u16,
+    },
+    /// `http://HOST[:PORT][/PATH]`: answered with 200 to 399.
+    Http {
+        /// Host name or address.
+        host: String,
+        /// Port.
+        port: u16,
+        /// Path and query.
+        path: String,
+    },
+    /// `exec:["COMMAND","ARG"]`: exits with 0.
+    Exec(Argv),
+    /// `file:///PATH` exists; with `+content` appended it is not empty either.
+    File {
+        /// Absolute path.
+        path: String,
+        /// Not before it has content.
+        content: bool,
+    },
+}
+
+/// The text is no command or no check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bad(String);
+
+impl fmt::Display for Bad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Bad {}
+
+fn bad<T>(text: impl Into<String>) -> Result<T, Bad> {
+    Err(Bad(text.into()))
+}
+
+impl FromStr for Argv {
+    type Err = Bad;
+
+    fn from_str(text: &str) -> Result<Self, Bad> {
+        let list: Vec<String> = match serde_json::from_str(text) {
+            Ok(list) => list,
+            Err(error) => return bad(format!("no JSON list of strings ({error}); write [\"command\",\"argument\"]")),
+        };
+        match list.first() {
+            Some(program) if !program.is_empty() && list.iter().all(|word| !word.contains('\0')) => Ok(Argv(list)),
+            _ => bad("a command needs a program as its first word, and no NUL"),
+        }
+    }
+}
+
+impl FromStr for Check {
+    type Err = Bad;
+
+    fn from_str(text: &str) -> Result<Self, Bad> {
+        if let Some(argv) = text.strip_prefix("exec:") {
+            return argv.parse().map(Check::Exec);
+        }
+        if let Some(rest) = text.strip_prefix("file://") {
+            let (path, content) = rest.strip_suffix("+content").map_or((rest, false), |path| (path, true));
+            return match path.starts_with('/') && !path.contains('\0') {
+                true => Ok(Check::File { path: path.to_owned(), content }),
+                false => bad("a file check needs an absolute path: file:///run/ready"),
+            };
+        }
+        if let Some(rest) = text.strip_prefix("tcp://") {
+            let (host, port) = authority(rest, None)?;
+            return Ok(Check::Tcp { host, port });
+        }
+        if let Some(rest) = text.strip_prefix("http://") {
+            let at = rest.find(['/', '?']).unwrap_or(rest.len());
+            let (host, port) = authority(&rest[..at], Some(80))?;
+            let tail = &rest[at..];
+            if !tail.bytes().all(|b| b.is_ascii_graphic()) {
+                return bad("a path with blanks or non-ASCII characters must be percent-encoded");
+            }
+            let path = if tail.starts_with('/') { tail.to_owned() } else { format!("/{tail}") };
+            return Ok(Check::Http { host, port, path });
+        }
+        if text.starts_with("https://") {
+            return bad(
+                "https:// is not looked at by the agent, which carries no TLS; use tcp://, exec:[…] or the readiness probe",
+            );
+        }
+        bad(
+            "not a check; write tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"command\",\"argument\"] or file:///PATH[+content]",
+        )
+    }
+}
+
+fn authority(text: &str, default: Option<u16>) -> Result<(String, u16), Bad> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((host, rest)) => (host, rest.strip_prefix(':')),
+            None => return bad("an IPv6 address needs its closing bracket"),
+        },
+        None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
+    };
+    let host_ok = !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:%".contains(&b));
+    let port = match port {
+        Some(digits) => digits.parse().ok().filter(|port| *port != 0),
+        None => default,
+    };
+    match (host_ok, port) {
+        (true, Some(port)) => Ok((host.to_owned(), port)),
+        (false, _) => bad(format!("{text:?} has no host; write 127.0.0.1:5432")),
+        (true, None) => bad(format!("{text:?} has no port from 1 to 65535")),
+    }
+}
+
+impl fmt::Display for Argv {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&serde_json::to_string(&self.0).unwrap_or_default())
+    }
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bracketed = |host: &str| if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        match self {
+            Check::Tcp { host, port } => write!(f, "tcp://{}:{port}", bracketed(host)),
+            Check::Http { host, port, path } => write!(f, "http://{}:{port}{path}", bracketed(host)),
+            Check::Exec(argv) => write!(f, "exec:{argv}"),
+            Check::File { path, content } => write!(f, "file://{path}{}", if *content { "+content" } else { "" }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_check_reads_back() {
+        for text in [
+            "tcp://127.0.0.1:5432",
+            "tcp://[::1]:5432",
+            "http://localhost:8080/ready?x=1",
+            r#"exec:["pg_isready","-q"]"#,
+            "file:///run/ready",
+            "file:///run/ready+content",
+        ] {
+            assert_eq!(text.parse::<Check>().unwrap().to_string(), text);
+        }
+        assert_eq!("http://h".parse::<Check>().unwrap().to_string(), "http://h:80/");
+        assert_eq!("http://h?q".parse::<Check>().unwrap().to_string(), "http://h:80/?q");
+    }
+
+    #[test]
+    fn garbage_is_refused_with_what_to_write() {
+        for bad in [
+            "",
+            "tcp://",
+            "tcp://h",
+            "tcp://h:0",
+            "tcp://h:99999",
+            "tcp://:1",
+            "tcp://[::1:5",
+            "http://",
+            "http://h:x/",
+            "http://h/a b",
+            "https://h/",
+            "exec:",
+            "exec:[]",
+            "exec:[\"\"]",
+            "exec:[1]",
+            "exec:pg_isready",
+            "file://x",
+            "file://",
+            "ftp://h:1",
+            "tcp://h\r\nx:1",
+            "http://h/\r\nX: y",
+        ] {
+            assert!(bad.parse::<Check>().is_err(), "{bad}");
+        }
+    }
+}

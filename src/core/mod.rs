@@ -1,0 +1,33 @@
+//! The pure part: functions of values, with no clock, no file, no socket and no environment.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`names`] | every name that two parties share: annotation keys, files, limits |
+//! | [`state`] | a container's state, the pod's phase |
+//! | [`sandbox`] | which pod sandbox an observation belongs to |
+//! | [`annotations`] | the downward-API file format, read and written |
+//! | [`snapshot`] | what one source says of the pod |
+//! | [`sources`] | which source counts |
+//! | [`until`] | `CONTAINER[=STATE]`: what a gate waits for |
+//! | [`gate`] | a gate's decision, with its reason |
+//! | [`report`] | what a container's agent says of its own container |
+//! | [`container`] | what is declared of a container: probes, ports, mode |
+//! | [`probe`] | probe semantics: intervals, thresholds, delays |
+//! | [`authority`] | which evidence decides a container's state |
+//! | [`argv`] | commands and check URLs as users write them |
+//! | [`exit`] | the agent's exit codes |
+
+pub mod annotations;
+pub mod argv;
+pub mod authority;
+pub mod container;
+pub mod exit;
+pub mod gate;
+pub mod names;
+pub mod probe;
+pub mod report;
+pub mod sandbox;
+pub mod snapshot;
+pub mod sources;
+pub mod state;
+pub mod until;

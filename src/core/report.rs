@@ -1,0 +1,166 @@
+//! What a container's own agent says of its own container: the file `report` in the container's folder.
+//!
+//! The same `key="value"` lines as the annotations. Whose report it is follows from the folder it lies in, never from its
+//! content, and it counts only with the current sandbox and epoch.
+
+use crate::core::annotations::{self, Annotations, Torn};
+use crate::core::sandbox::SandboxId;
+use crate::core::until::Until;
+
+const SANDBOX: &str = "sandbox";
+const EPOCH: &str = "epoch";
+const AGENT: &str = "agent";
+const GATE: &str = "gate";
+const WAITING_FOR: &str = "waiting-for";
+const STARTED: &str = "started";
+const CHECK: &str = "check";
+const EXIT_CODE: &str = "exit-code";
+const STOPPING: &str = "stopping";
+/// Sorts after all others; read by nobody.
+const FILLING: &str = "~";
+
+/// Size of the file that the controller puts into each folder before anybody can fill the volume, in bytes: one page of memory.
+pub const RESERVED: usize = 4096;
+
+/// Where an entrypoint gate stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    /// The container's command has not been started.
+    Waiting,
+    /// It has.
+    Opened,
+}
+
+/// One container's report.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Report {
+    /// The sandbox that the agent runs in.
+    pub sandbox: Option<SandboxId>,
+    /// The epoch that it read from the board.
+    pub epoch: String,
+    /// The agent's version.
+    pub agent: String,
+    /// Its gate, where it has one.
+    pub gate: Option<Gate>,
+    /// What it waits for.
+    pub waiting_for: Vec<Until>,
+    /// The container's own process runs.
+    pub started: bool,
+    /// All its `--check`s have passed.
+    pub check_passed: bool,
+    /// What its command exited with, if the agent stayed as the parent.
+    pub exit_code: Option<i32>,
+    /// Its preStop hook has begun.
+    pub stopping: bool,
+}
+
+impl Report {
+    /// The file's text.
+    pub fn write(&self) -> String {
+        let Report { sandbox, epoch, agent, gate, waiting_for, started, check_passed, exit_code, stopping } = self;
+        let mut out = Annotations::new();
+        let mut put = |key: &str, value: Option<String>| {
+            if let Some(value) = value {
+                out.insert(key.to_owned(), value);
+            }
+        };
+        put(SANDBOX, sandbox.as_ref().map(SandboxId::to_string));
+        put(EPOCH, Some(epoch.clone()));
+        put(AGENT, Some(agent.clone()));
+        put(GATE, gate.map(|gate| if gate == Gate::Opened { "opened" } else { "waiting" }.to_owned()));
+        let list: Vec<String> = waiting_for.iter().map(Until::to_string).collect();
+        put(WAITING_FOR, (!list.is_empty()).then(|| list.join(",")));
+        put(STARTED, started.then(|| "true".to_owned()));
+        put(CHECK, check_passed.then(|| "passed".to_owned()));
+        put(EXIT_CODE, exit_code.map(|code| code.to_string()));
+        put(STOPPING, stopping.then(|| "true".to_owned()));
+        annotations::write(&out)
+    }
+
+    /// The file's text, filled up to [`RESERVED`] bytes: it takes the place of a file of that size without needing any room.
+    pub fn write_filled(&self) -> String {
+        let mut text = self.write();
+        let frame = "\n=\"\"".len() + FILLING.len();
+        if let Some(room) = RESERVED.checked_sub(text.len() + frame) {
+            text.push_str(&format!("\n{FILLING}=\"{}\"", "-".repeat(room)));
+        }
+        text
+    }
+
+    /// Reads a report. What is not as podgate writes it is left out.
+    ///
+    /// # Errors
+    /// [`Torn`] when the file is not whole.
+    pub fn read(bytes: &[u8]) -> Result<Report, Torn> {
+        let found = annotations::read(bytes, |_| true)?;
+        let get = |key: &str| found.get(key).map(String::as_str);
+        let is = |key: &str, value: &str| get(key) == Some(value);
+        Ok(Report {
+            sandbox: get(SANDBOX).and_then(|v| v.parse().ok()),
+            epoch: get(EPOCH).unwrap_or_default().to_owned(),
+            agent: get(AGENT).unwrap_or_default().to_owned(),
+            gate: match get(GATE) {
+                Some("waiting") => Some(Gate::Waiting),
+                Some("opened") => Some(Gate::Opened),
+                _ => None,
+            },
+            waiting_for: get(WAITING_FOR).unwrap_or_default().split(',').filter_map(|item| item.parse().ok()).collect(),
+            started: is(STARTED, "true"),
+            check_passed: is(CHECK, "passed"),
+            exit_code: get(EXIT_CODE).and_then(|v| v.parse().ok()),
+            stopping: is(STOPPING, "true"),
+        })
+    }
+
+    /// Whether it speaks of this sandbox and this start of the controller.
+    pub fn counts(&self, sandbox: &SandboxId, epoch: &str) -> bool {
+        self.sandbox.as_ref().is_some_and(|own| own.matches(sandbox)) && self.epoch == epoch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_back_what_it_wrote() {
+        let full = Report {
+            sandbox: Some("3f2a9c1e-4097-1a0c5f3b".parse().unwrap()),
+            epoch: "e1".to_owned(),
+            agent: "0.1.0".to_owned(),
+            gate: Some(Gate::Waiting),
+            waiting_for: vec!["db=Ready".parse().unwrap(), "migrate=Completed".parse().unwrap()],
+            started: true,
+            check_passed: true,
+            exit_code: Some(-1),
+            stopping: true,
+        };
+        assert_eq!(Report::read(full.write().as_bytes()), Ok(full));
+        assert_eq!(Report::read(Report::default().write().as_bytes()), Ok(Report::default()));
+    }
+
+    #[test]
+    fn a_filled_report_has_the_reserved_size_and_says_the_same() {
+        let report = Report { epoch: "e1".to_owned(), started: true, ..Report::default() };
+        assert_eq!(report.write_filled().len(), RESERVED);
+        assert_eq!(Report::read(report.write_filled().as_bytes()), Ok(report));
+    }
+
+    #[test]
+    fn counts_only_with_the_current_sandbox_and_epoch() {
+        let here: SandboxId = "3f2a9c1e-4097-1a0c5f3b".parse().unwrap();
+        let report = Report { sandbox: Some(here.clone()), epoch: "e1".to_owned(), ..Report::default() };
+        assert!(report.counts(&here, "e1"));
+        assert!(!report.counts(&here, "e2"));
+        assert!(!report.counts(&"3f2a9c1e-4098-1a0c5f3b".parse().unwrap(), "e1"));
+        assert!(!Report { epoch: "e1".to_owned(), ..Report::default() }.counts(&here, "e1"));
+    }
+
+    #[test]
+    fn garbage_is_left_out() {
+        let report =
+            Report::read(b"check=\"yes\"\nexit-code=\"x\"\ngate=\"open\"\nstarted=\"1\"\nwaiting-for=\"A,b\"").unwrap();
+        assert_eq!(report, Report { waiting_for: vec!["b".parse().unwrap()], ..Report::default() });
+        assert!(Report::read(b"started").is_err());
+    }
+}

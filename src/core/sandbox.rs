@@ -1,0 +1,189 @@
+//! Which pod sandbox an observation belongs to.
+//!
+//! `BOOT-COOKIE-ROOT`: the first 8 characters of the boot id, the network namespace's cookie in decimal, and the FNV-1a hash of
+//! the mount root of `/etc/hostname` in 8 hexadecimal digits. All containers of a pod read the same, with no API; a recreated
+//! sandbox or a rebooted node reads another.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A pod sandbox's identity.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SandboxId {
+    boot: String,
+    cookie: u64,
+    root: u64,
+}
+
+/// The text is no sandbox id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoSandboxId;
+
+impl fmt::Display for NoSandboxId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a sandbox id (BOOT-COOKIE-ROOT)")
+    }
+}
+
+impl std::error::Error for NoSandboxId {}
+
+impl SandboxId {
+    /// Puts the id together from what the kernel says; `None` is a part that can't be had.
+    ///
+    /// `boot_id` is `/proc/sys/kernel/random/boot_id`, `cookie` is `SO_NETNS_COOKIE`, `mount_root` is field 4 of the mount
+    /// `/etc/hostname`, `shm_fsid` is `f_fsid` of `/dev/shm`, which stands in when both cookie and root are missing.
+    pub fn new(
+        boot_id: Option<&str>,
+        cookie: Option<u64>,
+        mount_root: Option<&[u8]>,
+        shm_fsid: Option<u64>,
+    ) -> SandboxId {
+        let boot = boot_id.map(|id| id.chars().take(8).collect::<String>());
+        let boot = boot.filter(|b| is_boot(b)).unwrap_or_else(|| "0".to_owned());
+        let cookie = cookie.unwrap_or(0);
+        let mut root = mount_root.map_or(0, |root| u64::from(fnv1a(root)));
+        if cookie == 0 && root == 0 {
+            root = shm_fsid.unwrap_or(0);
+        }
+        SandboxId { boot, cookie, root }
+    }
+
+    /// Whether both can be the same sandbox, part by part: `0` is a part that could not be had, and matches anything.
+    pub fn matches(&self, other: &SandboxId) -> bool {
+        let boot = self.boot == "0" || other.boot == "0" || self.boot == other.boot;
+        let same = |a: u64, b: u64| a == 0 || b == 0 || a == b;
+        boot && same(self.cookie, other.cookie) && same(self.root, other.root)
+    }
+}
+
+fn is_boot(text: &str) -> bool {
+    text.len() == 8 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}
+
+/// 32-bit FNV-1a.
+pub fn fnv1a(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+/// The mount root (field 4) of the mount point `/etc/hostname` in `/proc/self/mountinfo`
+/// (<https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html>). The last such mount is the one that is seen.
+pub fn hostname_mount_root(mountinfo: &[u8]) -> Option<&[u8]> {
+    let mount_root = |line: &'_ [u8]| -> Option<(usize, usize)> {
+        let mut at = 0;
+        let mut root = None;
+        for (index, field) in line.split(|b| *b == b' ').enumerate() {
+            match index {
+                3 => root = Some((at, at + field.len())),
+                4 => return root.filter(|_| field == b"/etc/hostname"),
+                _ => {}
+            }
+            at += field.len() + 1;
+        }
+        None
+    };
+    mountinfo.split(|b| *b == b'\n').rev().find_map(|line| mount_root(line).map(|(from, to)| &line[from..to]))
+}
+
+impl fmt::Display for SandboxId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SandboxId { boot, cookie, root } = self;
+        match root {
+            0 => write!(f, "{boot}-{cookie}-0"),
+            root => write!(f, "{boot}-{cookie}-{root:08x}"),
+        }
+    }
+}
+
+impl FromStr for SandboxId {
+    type Err = NoSandboxId;
+
+    fn from_str(text: &str) -> Result<Self, NoSandboxId> {
+        let mut parts = text.split('-');
+        let (Some(boot), Some(cookie), Some(root), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(NoSandboxId);
+        };
+        let digits = |t: &str, ok: fn(&u8) -> bool| !t.is_empty() && t.as_bytes().iter().all(ok);
+        if !(boot == "0" || is_boot(boot))
+            || !digits(cookie, u8::is_ascii_digit)
+            || !digits(root, u8::is_ascii_hexdigit)
+        {
+            return Err(NoSandboxId);
+        }
+        let cookie = cookie.parse().map_err(|_| NoSandboxId)?;
+        let root = u64::from_str_radix(root, 16).map_err(|_| NoSandboxId)?;
+        Ok(SandboxId { boot: boot.to_owned(), cookie, root })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(text: &str) -> SandboxId {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn is_put_together_from_what_the_kernel_says() {
+        let boot = Some("3f2a9c1e-aaaa-bbbb-cccc-1234567890ab\n");
+        let root = b"/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes/abc/hostname".as_slice();
+        let made = SandboxId::new(boot, Some(4097), Some(root), None);
+        assert_eq!(made.to_string(), format!("3f2a9c1e-4097-{:08x}", fnv1a(root)));
+        assert_eq!(made.to_string().parse(), Ok(made));
+    }
+
+    #[test]
+    fn missing_parts_are_zero_and_shared_memory_stands_in_for_both() {
+        assert_eq!(SandboxId::new(None, None, None, None).to_string(), "0-0-0");
+        assert_eq!(SandboxId::new(None, Some(7), None, Some(0xabc)).to_string(), "0-7-0");
+        assert_eq!(SandboxId::new(Some("3f2a9c1e-x"), None, None, Some(0xabc)).to_string(), "3f2a9c1e-0-00000abc");
+    }
+
+    #[test]
+    fn zero_matches_anything_and_all_else_must_be_equal() {
+        let here = id("3f2a9c1e-4097-1a0c5f3b");
+        for same in ["3f2a9c1e-4097-1a0c5f3b", "0-4097-1a0c5f3b", "3f2a9c1e-0-1a0c5f3b", "3f2a9c1e-4097-0", "0-0-0"] {
+            assert!(here.matches(&id(same)) && id(same).matches(&here), "{same}");
+        }
+        for other in ["3f2a9c1f-4097-1a0c5f3b", "3f2a9c1e-4098-1a0c5f3b", "3f2a9c1e-4097-1a0c5f3c"] {
+            assert!(!here.matches(&id(other)), "{other}");
+        }
+    }
+
+    #[test]
+    fn garbage_is_no_id() {
+        for bad in [
+            "",
+            "-",
+            "--",
+            "a-b",
+            "3f2a9c1e-1",
+            "3f2a9c1e-1-1-1",
+            "3f2a9c1-1-1",
+            "3f2a9c1e--1",
+            "3f2a9c1e-+1-1",
+            "zzzzzzzz-1-1",
+        ] {
+            assert_eq!(bad.parse::<SandboxId>(), Err(NoSandboxId), "{bad}");
+        }
+        assert_eq!("3f2a9c1e-99999999999999999999-1".parse::<SandboxId>(), Err(NoSandboxId));
+    }
+
+    #[test]
+    fn the_mount_root_is_that_of_the_last_mount_over_hostname() {
+        let mounts = b"21 1 0:5 / / rw - overlay o rw\n\
+            30 21 8:1 /a/hostname /etc/hostname rw - ext4 d rw\n\
+            31 21 8:1 /b/hostname /etc/hostname rw - ext4 d rw\n\
+            32 21 8:1 /c /etc/hostname2 rw - ext4 d rw\n";
+        assert_eq!(hostname_mount_root(mounts), Some(b"/b/hostname".as_slice()));
+        assert_eq!(hostname_mount_root(b"21 1 0:5 / / rw\ngarbage"), None);
+    }
+
+    #[test]
+    fn fnv1a_agrees_with_the_published_vectors() {
+        assert_eq!(fnv1a(b""), 0x811c_9dc5);
+        assert_eq!(fnv1a(b"a"), 0xe40c_292c);
+        assert_eq!(fnv1a(b"foobar"), 0xbf9c_f968);
+    }
+}

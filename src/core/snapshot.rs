@@ -1,0 +1,178 @@
+//! What one source, the board or the downward-API volume, says of the pod at one moment.
+
+use crate::core::annotations::Annotations;
+use crate::core::names;
+use crate::core::sandbox::SandboxId;
+use crate::core::state::{Phase, State};
+use std::collections::BTreeMap;
+
+/// Largest revision that counts: JSON numbers hold no more without loss.
+pub const REVISION_MAX: u64 = (1 << 53) - 1;
+
+/// The controller's word on the pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The sandbox in which it was observed.
+    pub sandbox: SandboxId,
+    /// Which start of the controller wrote it.
+    pub epoch: String,
+    /// Grows with every change.
+    pub revision: u64,
+    /// Where the pod's start stands.
+    pub phase: Phase,
+    /// Each container's state.
+    pub states: BTreeMap<String, State>,
+    /// The ordered containers, in start order.
+    pub order: Vec<String>,
+    /// Containers that can't go on by themselves, and why.
+    pub stuck: BTreeMap<String, String>,
+}
+
+/// Why a source gives no snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoWord {
+    /// The folder or the file is not there.
+    Missing,
+    /// It is there and can't be read; the text says why.
+    Unreadable(String),
+    /// It is not in the downward-API format, or not whole.
+    Torn(String),
+    /// It holds nothing of podgate's.
+    Nothing,
+    /// It holds something of podgate's that is not complete or not valid.
+    Garbage(&'static str),
+}
+
+/// Which annotations a snapshot is read from.
+pub fn is_ours(key: &str) -> bool {
+    key.starts_with(names::STATUS_PREFIX) || key.starts_with(names::SANDBOX_PREFIX)
+}
+
+/// What makes an epoch: short, and without anything that would need quoting.
+pub fn is_epoch(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric())
+}
+
+/// A reason in `sandbox.podgate.io/stuck`: one word, as the kubelet's reasons are.
+pub fn is_reason(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric())
+}
+
+/// Reason in `stuck` of a container that has ended and that the kubelet will not start again.
+pub const ENDED: &str = "Ended";
+
+impl Snapshot {
+    /// Reads a snapshot. A container whose state is not one of ours is left out: it is unknown, never ready.
+    ///
+    /// # Errors
+    /// [`NoWord::Nothing`] where none of our keys is there, [`NoWord::Garbage`] where the sandbox, epoch, revision or phase is
+    /// missing or not valid.
+    pub fn from_annotations(annotations: &Annotations) -> Result<Snapshot, NoWord> {
+        if !annotations.keys().any(|key| is_ours(key)) {
+            return Err(NoWord::Nothing);
+        }
+        let get = |key: &str| annotations.get(key).map(String::as_str);
+        let sandbox = get(names::SANDBOX_ID).and_then(|v| v.parse().ok()).ok_or(NoWord::Garbage(names::SANDBOX_ID))?;
+        let epoch = get(names::SANDBOX_EPOCH).filter(|v| is_epoch(v)).ok_or(NoWord::Garbage(names::SANDBOX_EPOCH))?;
+        let revision = get(names::SANDBOX_REVISION)
+            .filter(|v| v.bytes().all(|b| b.is_ascii_digit()))
+            .and_then(|v| v.parse().ok())
+            .filter(|v| *v <= REVISION_MAX)
+            .ok_or(NoWord::Garbage(names::SANDBOX_REVISION))?;
+        let phase =
+            get(names::SANDBOX_PHASE).and_then(|v| v.parse().ok()).ok_or(NoWord::Garbage(names::SANDBOX_PHASE))?;
+        let states = annotations.iter().filter_map(|(key, value)| {
+            let name = key.strip_prefix(names::STATUS_PREFIX)?;
+            Some((name.to_owned(), value.parse().ok()?))
+        });
+        let list = |key| get(key).unwrap_or("").split(',').filter(|item| !item.is_empty());
+        let stuck = list(names::SANDBOX_STUCK).filter_map(|item| {
+            let (name, reason) = item.split_once('=')?;
+            is_reason(reason).then(|| (name.to_owned(), reason.to_owned()))
+        });
+        Ok(Snapshot {
+            sandbox,
+            epoch: epoch.to_owned(),
+            revision,
+            phase,
+            states: states.collect(),
+            order: list(names::SANDBOX_ORDER).map(str::to_owned).collect(),
+            stuck: stuck.collect(),
+        })
+    }
+
+    /// The annotations that say the same.
+    pub fn to_annotations(&self) -> Annotations {
+        let Snapshot { sandbox, epoch, revision, phase, states, order, stuck } = self;
+        let mut out = Annotations::from([
+            (names::SANDBOX_ID.to_owned(), sandbox.to_string()),
+            (names::SANDBOX_EPOCH.to_owned(), epoch.clone()),
+            (names::SANDBOX_REVISION.to_owned(), revision.to_string()),
+            (names::SANDBOX_PHASE.to_owned(), phase.to_string()),
+            (names::SANDBOX_ORDER.to_owned(), order.join(",")),
+        ]);
+        if !stuck.is_empty() {
+            let items: Vec<String> = stuck.iter().map(|(name, reason)| format!("{name}={reason}")).collect();
+            out.insert(names::SANDBOX_STUCK.to_owned(), items.join(","));
+        }
+        out.extend(states.iter().map(|(name, state)| (format!("{}{name}", names::STATUS_PREFIX), state.to_string())));
+        out
+    }
+
+    /// Whether the kubelet will not start this container again.
+    pub fn ended_for_good(&self, container: &str) -> bool {
+        self.stuck.get(container).is_some_and(|reason| reason == ENDED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Snapshot {
+        Snapshot {
+            sandbox: "3f2a9c1e-4097-1a0c5f3b".parse().unwrap(),
+            epoch: "e1".to_owned(),
+            revision: 7,
+            phase: Phase::Starting,
+            states: BTreeMap::from([("db".to_owned(), State::Ready), ("api".to_owned(), State::Waiting)]),
+            order: vec!["db".to_owned(), "api".to_owned()],
+            stuck: BTreeMap::from([("api".to_owned(), "ImagePullBackOff".to_owned())]),
+        }
+    }
+
+    #[test]
+    fn reads_back_what_it_wrote() {
+        assert_eq!(Snapshot::from_annotations(&sample().to_annotations()), Ok(sample()));
+    }
+
+    #[test]
+    fn a_state_that_is_not_ours_is_unknown() {
+        let mut annotations = sample().to_annotations();
+        annotations.insert("status.podgate.io/db".to_owned(), "READY".to_owned());
+        assert_eq!(Snapshot::from_annotations(&annotations).unwrap().states.get("db"), None);
+    }
+
+    #[test]
+    fn a_snapshot_without_its_identity_is_garbage() {
+        for (key, bad) in [
+            (names::SANDBOX_ID, "x"),
+            (names::SANDBOX_EPOCH, "a b"),
+            (names::SANDBOX_REVISION, "9007199254740992"),
+            (names::SANDBOX_REVISION, "-1"),
+            (names::SANDBOX_PHASE, "Starting"),
+        ] {
+            let mut annotations = sample().to_annotations();
+            annotations.insert(key.to_owned(), bad.to_owned());
+            assert_eq!(Snapshot::from_annotations(&annotations), Err(NoWord::Garbage(key)));
+            annotations.remove(key);
+            assert_eq!(Snapshot::from_annotations(&annotations), Err(NoWord::Garbage(key)));
+        }
+    }
+
+    #[test]
+    fn foreign_annotations_alone_are_nothing() {
+        let foreign = Annotations::from([("example.com/a".to_owned(), "1".to_owned())]);
+        assert_eq!(Snapshot::from_annotations(&foreign), Err(NoWord::Nothing));
+    }
+}

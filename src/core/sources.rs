@@ -1,0 +1,109 @@
+//! Which source counts: a board with a valid snapshot of this sandbox always wins; the downward-API volume counts only where
+//! there is no such board, since an operator with the right to patch pods can write there, and never onto the board.
+
+use crate::core::sandbox::SandboxId;
+use crate::core::snapshot::{NoWord, Snapshot};
+use std::fmt;
+
+/// What a source gave when it was read.
+pub type Reading = Result<Snapshot, NoWord>;
+
+/// Where a snapshot came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The board: never frozen, written by the controller alone.
+    Board,
+    /// The downward-API volume: frozen while a postStart hook runs and during termination.
+    Volume,
+}
+
+/// What is believed of the pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum View {
+    /// A snapshot of this sandbox.
+    Word(Snapshot, Source),
+    /// None; what each source gave instead.
+    None {
+        /// The board's reading.
+        board: Absence,
+        /// The volume's reading.
+        volume: Absence,
+    },
+}
+
+/// Why a source gives nothing to believe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Absence {
+    /// It gave no snapshot.
+    NoWord(NoWord),
+    /// It speaks of another sandbox: left from before a reboot or a recreation, or copied into a template.
+    OtherSandbox,
+}
+
+/// Chooses between the two sources, for an agent in the sandbox `here`.
+pub fn choose(here: &SandboxId, board: Reading, volume: Reading) -> View {
+    let believe = |reading: Reading| match reading {
+        Ok(snapshot) if snapshot.sandbox.matches(here) => Ok(snapshot),
+        Ok(_) => Err(Absence::OtherSandbox),
+        Err(no_word) => Err(Absence::NoWord(no_word)),
+    };
+    match (believe(board), believe(volume)) {
+        (Ok(snapshot), _) => View::Word(snapshot, Source::Board),
+        (Err(_), Ok(snapshot)) => View::Word(snapshot, Source::Volume),
+        (Err(board), Err(volume)) => View::None { board, volume },
+    }
+}
+
+impl fmt::Display for Absence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Absence::OtherSandbox => f.write_str("speaks of another sandbox"),
+            Absence::NoWord(NoWord::Missing) => f.write_str("is not there"),
+            Absence::NoWord(NoWord::Unreadable(why)) => write!(f, "can't be read ({why})"),
+            Absence::NoWord(NoWord::Torn(why)) => write!(f, "is not whole ({why})"),
+            Absence::NoWord(NoWord::Nothing) => f.write_str("holds nothing of podgate's"),
+            Absence::NoWord(NoWord::Garbage(key)) => write!(f, "has no valid {key}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::state::Phase;
+
+    fn snapshot(sandbox: &str, revision: u64) -> Snapshot {
+        Snapshot {
+            sandbox: sandbox.parse().unwrap(),
+            epoch: "e".to_owned(),
+            revision,
+            phase: Phase::Starting,
+            states: [].into(),
+            order: vec![],
+            stuck: [].into(),
+        }
+    }
+
+    const HERE: &str = "3f2a9c1e-4097-1a0c5f3b";
+    const THERE: &str = "3f2a9c1e-4098-1a0c5f3b";
+
+    #[test]
+    fn a_board_of_this_sandbox_wins_over_a_newer_volume() {
+        let view = choose(&HERE.parse().unwrap(), Ok(snapshot(HERE, 1)), Ok(snapshot(HERE, 9)));
+        assert_eq!(view, View::Word(snapshot(HERE, 1), Source::Board));
+    }
+
+    #[test]
+    fn the_volume_counts_where_no_board_of_this_sandbox_is() {
+        for board in [Ok(snapshot(THERE, 5)), Err(NoWord::Missing), Err(NoWord::Torn("x".to_owned()))] {
+            let view = choose(&HERE.parse().unwrap(), board, Ok(snapshot(HERE, 2)));
+            assert_eq!(view, View::Word(snapshot(HERE, 2), Source::Volume));
+        }
+    }
+
+    #[test]
+    fn another_sandbox_is_never_believed() {
+        let view = choose(&HERE.parse().unwrap(), Ok(snapshot(THERE, 1)), Ok(snapshot(THERE, 1)));
+        assert_eq!(view, View::None { board: Absence::OtherSandbox, volume: Absence::OtherSandbox });
+    }
+}

@@ -1,0 +1,180 @@
+//! Reading what another container may have written, and writing what others read.
+//!
+//! Nothing that lies in a folder can make the reader follow a link out of it, block, or read without end; a writer replaces a
+//! file by `rename(2)`, so that nobody ever sees half of it.
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+/// Opens the folder `path` to read files beneath it.
+///
+/// # Errors
+/// When it is missing, is no folder, or can't be opened.
+pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// Opens `name`, possibly `folder/file`, beneath `folder`: no link is followed, nothing blocks.
+///
+/// # Errors
+/// When there is no such thing, or a link is on the way.
+pub fn open_beneath(folder: BorrowedFd<'_>, name: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    // openat2 refuses what has no meaning, such as O_NONBLOCK with O_PATH.
+    let unblocked = if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NONBLOCK };
+    let flags = flags | unblocked | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    match rustix::fs::openat2(folder, name, flags, Mode::empty(), resolve) {
+        Ok(file) => Ok(file),
+        // Kernels before 5.6, and sandboxes that do not know the call: one component after the other, no link in any.
+        Err(Errno::NOSYS | Errno::PERM) => open_stepwise(folder, name, flags),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn open_stepwise(folder: BorrowedFd<'_>, name: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match name.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => {
+            let inner = open_stepwise(folder, parent, step)?;
+            let file = name.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+            Ok(rustix::fs::openat(inner, file, flags, Mode::empty())?)
+        }
+        None => Ok(rustix::fs::openat(folder, name, flags, Mode::empty())?),
+    }
+}
+
+/// Reads the regular file `name` beneath `folder`.
+///
+/// # Errors
+/// When it is missing, a link, no regular file, or larger than `max` bytes.
+pub fn read_beneath(folder: BorrowedFd<'_>, name: &Path, max: usize) -> io::Result<Vec<u8>> {
+    read_capped(File::from(open_beneath(folder, name, OFlags::RDONLY)?), max)
+}
+
+/// Reads the regular file at `path`, following links: for volumes that the kubelet alone writes.
+///
+/// # Errors
+/// When it is missing, no regular file, or larger than `max` bytes.
+pub fn read_trusted(path: &Path, max: usize) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    read_capped(File::from(rustix::fs::open(path, flags, Mode::empty())?), max)
+}
+
+fn read_capped(file: File, max: usize) -> io::Result<Vec<u8>> {
+    let status = file.metadata()?;
+    if !status.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    let expected = usize::try_from(status.len()).unwrap_or(usize::MAX).min(max);
+    let mut bytes = Vec::with_capacity(expected + 1);
+    file.take(u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() > max {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {max} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// Replaces the file `name` in `folder` by one with this content and mode, in one step. No `fsync`: the volumes are memory, and
+/// nothing is believed after a reboot.
+///
+/// # Errors
+/// When the folder can't be written; no half-written file is left under `name`.
+pub fn replace(folder: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
+    let folder = open_folder(folder)?;
+    let temporary = format!(".{name}.tmp");
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let create = || rustix::fs::openat(folder.as_fd(), &temporary, flags, Mode::from_raw_mode(0o600));
+    let written = || -> io::Result<()> {
+        let file = match create() {
+            // Left by a writer that was killed.
+            Err(Errno::EXIST) => {
+                rustix::fs::unlinkat(folder.as_fd(), &temporary, rustix::fs::AtFlags::empty())?;
+                create()?
+            }
+            other => other?,
+        };
+        let mut file = File::from(file);
+        file.write_all(content)?;
+        rustix::fs::fchmod(file.as_fd(), Mode::from_raw_mode(mode))?;
+        drop(file);
+        Ok(rustix::fs::renameat(folder.as_fd(), &temporary, folder.as_fd(), name)?)
+    };
+    written().inspect_err(|_| {
+        let _ = rustix::fs::unlinkat(folder.as_fd(), &temporary, rustix::fs::AtFlags::empty());
+    })
+}
+
+/// Overwrites the start of the file `name` in `folder`, in place: where the volume is full, a file that is there already can
+/// still be written. Who reads it meanwhile may find it torn.
+///
+/// # Errors
+/// When there is no such regular file, or it can't be written.
+pub fn overwrite(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+    let folder = open_folder(folder)?;
+    let file = File::from(open_beneath(folder.as_fd(), Path::new(name), OFlags::WRONLY)?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    (&file).write_all(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn read(folder: &Path, name: &str) -> io::Result<Vec<u8>> {
+        read_beneath(open_folder(folder)?.as_fd(), Path::new(name), 100)
+    }
+
+    #[test]
+    fn replaces_in_one_step_with_the_mode_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        for content in [b"one".as_slice(), b"two"] {
+            std::fs::write(folder.path().join(".report.tmp"), "left behind").unwrap();
+            replace(folder.path(), "report", content, 0o644).unwrap();
+            assert_eq!(read(folder.path(), "report").unwrap(), content);
+        }
+        let mode = std::fs::metadata(folder.path().join("report")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o644);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn overwrites_only_a_regular_file_that_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(overwrite(folder.path(), "report", b"x").is_err());
+        std::fs::write(folder.path().join("report"), "old!").unwrap();
+        overwrite(folder.path(), "report", b"new").unwrap();
+        assert_eq!(std::fs::read(folder.path().join("report")).unwrap(), b"new!");
+        symlink("report", folder.path().join("link")).unwrap();
+        assert!(overwrite(folder.path(), "link", b"x").is_err());
+    }
+
+    #[test]
+    fn links_fifos_folders_and_large_files_are_errors_and_never_block() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("secret"), "s").unwrap();
+        symlink(at("secret"), at("link")).unwrap();
+        std::fs::create_dir(at("d")).unwrap();
+        std::fs::write(at("d/file"), "f").unwrap();
+        symlink(at("d"), at("dirlink")).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, at("fifo"), rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o666), 0)
+            .unwrap();
+        std::fs::write(at("huge"), vec![b'x'; 101]).unwrap();
+        for bad in ["link", "d", "dirlink/file", "fifo", "huge", "missing", "../x", "/etc/passwd"] {
+            assert!(read(folder.path(), bad).is_err(), "{bad}");
+        }
+        assert_eq!(read(folder.path(), "d/file").unwrap(), b"f");
+        let handle = open_folder(folder.path()).unwrap();
+        let stepwise = |name: &str| open_stepwise(handle.as_fd(), Path::new(name), OFlags::RDONLY | OFlags::NOFOLLOW);
+        assert!(stepwise("d/file").is_ok());
+        assert!(stepwise("dirlink/file").is_err() && stepwise("link").is_err());
+    }
+}

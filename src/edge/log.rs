@@ -1,0 +1,160 @@
+//! One line per event, as text or as JSON, with a time in UTC. A small layer of our own: with
+//! the formatter of tracing-subscriber the agent would be larger.
+
+use std::fmt::{self, Write as _};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::str::FromStr;
+use std::time::SystemTime;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+/// How lines are written. Value of `--log-format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// `2026-11-21T14:02:10.123Z INFO message field=value`
+    #[default]
+    Text,
+    /// One JSON object a line, with `ts`, `level` and `msg`.
+    Json,
+}
+
+impl FromStr for Format {
+    type Err = &'static str;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "text" => Ok(Format::Text),
+            "json" => Ok(Format::Json),
+            _ => Err("it is text or json"),
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Format::Json { "json" } else { "text" })
+    }
+}
+
+/// Where lines go.
+#[derive(Debug)]
+pub enum Target {
+    /// Standard error.
+    Stderr,
+    /// A file, opened for appending.
+    File(File),
+}
+
+/// Sends all events of `level` and graver to `target`. To be called once, from `main`; later calls do nothing.
+pub fn init(format: Format, level: Level, target: Target) {
+    let _ =
+        tracing::subscriber::set_global_default(tracing_subscriber::registry().with(Lines { format, level, target }));
+}
+
+struct Lines {
+    format: Format,
+    level: Level,
+    target: Target,
+}
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>, _: Context<'_, S>) -> bool {
+        // What libraries log about themselves is of no use to who reads a pod's log.
+        metadata.level() <= &self.level && metadata.target().starts_with("podgate")
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "the one place that stamps log lines")]
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let now = humantime::format_rfc3339_millis(SystemTime::now());
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let line = render(self.format, &now.to_string(), *event.metadata().level(), &fields);
+        // A log that can't be written is no reason to stop working.
+        let _ = match &self.target {
+            Target::Stderr => io::stderr().lock().write_all(line.as_bytes()),
+            Target::File(file) => (&*file).write_all(line.as_bytes()),
+        };
+    }
+}
+
+#[derive(Default)]
+struct Fields {
+    message: String,
+    others: Vec<(&'static str, String)>,
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let text = format!("{value:?}");
+        match field.name() {
+            "message" => self.message = text,
+            name => self.others.push((name, text)),
+        }
+    }
+
+    /// Nothing here logs fractions, and core's way of writing them is 15 kB of the agent.
+    fn record_f64(&mut self, field: &Field, _: f64) {
+        debug_assert!(false, "log {field} as text");
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "message" => self.message = value.to_owned(),
+            name => self.others.push((name, value.to_owned())),
+        }
+    }
+}
+
+fn render(format: Format, now: &str, level: Level, fields: &Fields) -> String {
+    let mut line = String::new();
+    match format {
+        Format::Text => {
+            let _ = write!(line, "{now} {level} {}", fields.message);
+            for (name, value) in &fields.others {
+                let plain =
+                    !value.is_empty() && value.chars().all(|c| !c.is_whitespace() && !c.is_control() && c != '"');
+                let _ = if plain { write!(line, " {name}={value}") } else { write!(line, " {name}={value:?}") };
+            }
+            // One event, one line, whatever a message holds.
+            line = line.replace(['\n', '\r'], " ");
+        }
+        Format::Json => {
+            let text = |text: &str| serde_json::to_string(text).unwrap_or_default();
+            let level = level.as_str().to_ascii_lowercase();
+            let _ = write!(line, "{{\"ts\":\"{now}\",\"level\":\"{level}\",\"msg\":{}", text(&fields.message));
+            for (name, value) in &fields.others {
+                let _ = write!(line, ",{}:{}", text(name), text(value));
+            }
+            line.push('}');
+        }
+    }
+    line.push('\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Fields {
+        Fields {
+            message: "released".to_owned(),
+            others: vec![("container", "db".to_owned()), ("why", "a \"b\"\n".to_owned())],
+        }
+    }
+
+    #[test]
+    fn text_is_one_line() {
+        let line = render(Format::Text, "T", Level::INFO, &sample());
+        assert_eq!(line, "T INFO released container=db why=\"a \\\"b\\\"\\n\"\n");
+    }
+
+    #[test]
+    fn json_is_one_object() {
+        let line = render(Format::Json, "T", Level::WARN, &sample());
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(value["level"], "warn");
+        assert_eq!(value["why"], "a \"b\"\n");
+    }
+}

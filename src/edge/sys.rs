@@ -1,0 +1,76 @@
+//! The system calls that no safe wrapper offers. The only `unsafe` of the project, each block with its reason.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// `SO_NETNS_COOKIE` of `<asm-generic/socket.h>`; Linux 5.14 and later.
+const SO_NETNS_COOKIE: libc::c_int = 71;
+
+/// The cookie of the network namespace that `socket` lives in: never reused while the node is up.
+///
+/// # Errors
+/// `ENOPROTOOPT` on a kernel before 5.14.
+pub fn netns_cookie(socket: impl AsFd) -> io::Result<u64> {
+    let mut cookie = 0u64;
+    let mut length = libc::socklen_t::try_from(size_of::<u64>()).unwrap_or_default();
+    // SAFETY: rustix has no SO_NETNS_COOKIE. The kernel writes at most `length` bytes, the size of `cookie`, which outlives
+    // the call.
+    let result = unsafe {
+        let value = (&raw mut cookie).cast();
+        libc::getsockopt(socket.as_fd().as_raw_fd(), libc::SOL_SOCKET, SO_NETNS_COOKIE, value, &raw mut length)
+    };
+    if result == 0 { Ok(cookie) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What an open-file-description lock is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OfdLock {
+    /// Take the write lock of the whole file, without waiting.
+    TakeWrite,
+    /// Ask whether somebody else holds the write lock.
+    AskWrite,
+}
+
+/// An open-file-description lock on the whole of `file` (`fcntl(2)`, Linux 3.15 and later). It lives until the last copy of the
+/// descriptor is closed, across `execve`.
+///
+/// Returns whether the lock was taken, or whether another holds it.
+///
+/// # Errors
+/// Whatever the kernel says, `EAGAIN` aside.
+pub fn ofd_lock(file: BorrowedFd<'_>, what: OfdLock) -> io::Result<bool> {
+    let (command, kind) = match what {
+        OfdLock::TakeWrite => (libc::F_OFD_SETLK, libc::F_WRLCK),
+        // A read lock is asked for, since only a write lock of another stands in its way: a neighbour can take a read lock.
+        OfdLock::AskWrite => (libc::F_OFD_GETLK, libc::F_RDLCK),
+    };
+    // SAFETY: `flock` is plain old data, for which all zeros is valid (whole file, l_pid 0 as OFD locks demand); rustix and std
+    // offer process-owned locks alone. The kernel reads and writes the one struct, which outlives the call.
+    unsafe {
+        let mut lock: libc::flock = std::mem::zeroed();
+        lock.l_type = libc::c_short::try_from(kind).unwrap_or_default();
+        lock.l_whence = 0;
+        if libc::fcntl(file.as_raw_fd(), command, &raw mut lock) == 0 {
+            return Ok(what == OfdLock::TakeWrite || i32::from(lock.l_type) == libc::F_WRLCK);
+        }
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EACCES) if what == OfdLock::TakeWrite => Ok(false),
+        _ => Err(error),
+    }
+}
+
+/// Makes `command` die with this process: the kubelet kills a hook's process at its own restart, and never its children.
+pub fn die_with_parent(command: &mut Command) {
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed; prctl is one, and nothing else is done.
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        });
+    }
+}
