@@ -1,0 +1,117 @@
+//! `exec:["COMMAND","ARG"]`: a command inside the container, as an `exec` probe would run it. Nothing that it started outlives
+//! it.
+
+use crate::clock::now;
+use podgate::core::argv::Argv;
+use podgate::edge::sys::die_with_parent;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, kill_process_group, pidfd_open, waitpid};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// A command that runs.
+#[derive(Debug)]
+pub(super) struct Running {
+    child: Child,
+    ended: OwnedFd,
+    deadline: Instant,
+    is_cleared: bool,
+}
+
+impl Running {
+    /// Starts it, with no input and no output.
+    pub(super) fn start(argv: &Argv, deadline: Instant) -> Result<Running, String> {
+        let Some((program, arguments)) = argv.as_slice().split_first() else { return Err("no command".to_owned()) };
+        // Orphans come to us, so that they can be ended with the command that left them.
+        let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        die_with_parent(&mut command);
+        let mut child = command.spawn().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => "the command is not there".to_owned(),
+            _ => error.to_string(),
+        })?;
+        let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(|error| {
+            let _ = child.kill();
+            let _ = child.wait();
+            error.to_string()
+        })?;
+        Ok(Running { child, ended, deadline, is_cleared: false })
+    }
+
+    /// How it ended; `None` while it runs and may.
+    pub(super) fn poll(&mut self, now: Instant) -> Option<Result<(), String>> {
+        let ended = has_ended(&self.ended);
+        if !ended && now < self.deadline {
+            return None;
+        }
+        Some(match self.clear() {
+            _ if !ended => Err("took too long".to_owned()),
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(match (status.code(), status.signal()) {
+                (Some(code), _) => format!("exited with {code}"),
+                (None, Some(signal)) => format!("died of signal {signal}"),
+                (None, None) => "ended".to_owned(),
+            }),
+            Err(error) => Err(error.to_string()),
+        })
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.ended.as_fd()
+    }
+
+    /// Ends the command's process group, and whatever left the group and came to us as an orphan; how the command itself ended.
+    fn clear(&mut self) -> io::Result<ExitStatus> {
+        // Before it is waited for, which makes the group's number free for others.
+        if !self.is_cleared {
+            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+            self.is_cleared = true;
+        }
+        let status = self.child.wait();
+        // Each round may orphan further ones.
+        for _ in 0..16 {
+            let children = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+            let pids: Vec<Pid> =
+                children.split_whitespace().filter_map(|pid| pid.parse().ok().and_then(Pid::from_raw)).collect();
+            if pids.is_empty() {
+                break;
+            }
+            for pid in pids {
+                let _ = kill_process(pid, Signal::KILL);
+                let _ = waitpid(Some(pid), WaitOptions::empty());
+            }
+        }
+        status
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.clear();
+    }
+}
+
+fn has_ended(pidfd: &OwnedFd) -> bool {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&at_once)), Ok(1))
+}
+
+/// Runs it to its end, within `limit`.
+pub(super) fn to_end(argv: &Argv, limit: Duration) -> Result<(), String> {
+    let mut running = Running::start(argv, now() + limit)?;
+    loop {
+        if let Some(outcome) = running.poll(now()) {
+            return outcome;
+        }
+        let left = running.deadline().saturating_duration_since(now());
+        let _ = poll(&mut [PollFd::new(&running.ended, PollFlags::IN)], Timespec::try_from(left).ok().as_ref());
+    }
+}

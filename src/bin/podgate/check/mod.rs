@@ -1,0 +1,145 @@
+//! `--check`: what a container looks at by itself. One file a scheme; this one says when each is looked at.
+
+mod exec;
+mod net;
+
+use crate::{args, clock, explain};
+use exec::Running;
+use podgate::core::argv::{Argv, Check};
+use podgate::core::exit::Exit;
+use podgate::core::probe::interval;
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+/// Checks are never further apart than this.
+const PERIOD: Duration = Duration::from_secs(1);
+/// A check that starts a process is not made more often than this.
+const EXEC_FLOOR: Duration = Duration::from_millis(50);
+/// A check over the network that a hook makes itself blocks it; so it is cut short.
+const NET_LIMIT: Duration = Duration::from_secs(1);
+
+/// Several checks, each made again until it has passed once.
+#[derive(Debug)]
+pub(crate) struct Checks {
+    list: Vec<Entry>,
+    running: Option<(usize, Running)>,
+    limit: Duration,
+    since: Instant,
+}
+
+#[derive(Debug)]
+struct Entry {
+    check: Check,
+    /// `None` once it has passed; else what it last gave.
+    pending: Option<String>,
+    due: Instant,
+}
+
+impl Checks {
+    /// `limit` is how long one attempt may take.
+    pub(crate) fn new(checks: impl IntoIterator<Item = Check>, limit: Duration, now: Instant) -> Checks {
+        let entry = |check| Entry { check, pending: Some("not looked at yet".to_owned()), due: now };
+        Checks { list: checks.into_iter().map(entry).collect(), running: None, limit, since: now }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Those that have not passed, each with what it last gave.
+    pub(crate) fn pending(&self) -> Vec<String> {
+        let say = |entry: &Entry| entry.pending.as_ref().map(|what| format!("{} ({what})", entry.check));
+        self.list.iter().filter_map(say).collect()
+    }
+
+    /// Makes the checks that are due. A command is started and looked at again later; all else is over when this returns.
+    /// None lasts beyond `deadline`.
+    pub(crate) fn run_due(&mut self, now: Instant, deadline: Instant) {
+        if let Some((index, running)) = &mut self.running
+            && let Some(outcome) = running.poll(now)
+        {
+            let index = *index;
+            self.running = None;
+            // A name is looked up by a podgate of its own, whose exit code is of no use to anybody.
+            let own = matches!(self.list[index].check, Check::Exec(_));
+            let outcome = if own { outcome } else { outcome.map_err(|_| "no answer".to_owned()) };
+            self.settle(index, outcome, now);
+        }
+        for index in 0..self.list.len() {
+            let entry = &self.list[index];
+            if entry.pending.is_none() || entry.due > now {
+                continue;
+            }
+            match in_child(&entry.check) {
+                None => {
+                    let left = deadline.saturating_duration_since(clock::now());
+                    let outcome = net::look(&entry.check, self.limit.min(NET_LIMIT).min(left));
+                    self.settle(index, outcome, now);
+                }
+                // One command at a time: a slow one holds back the others no longer than its limit.
+                Some(argv) if self.running.is_none() => match Running::start(&argv, now + self.limit) {
+                    Ok(running) => self.running = Some((index, running)),
+                    Err(error) => self.settle(index, Err(error), now),
+                },
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Ends what runs: nobody asks any more.
+    pub(crate) fn stand_down(&mut self) {
+        self.running = None;
+    }
+
+    fn settle(&mut self, index: usize, outcome: Result<(), String>, now: Instant) {
+        let floor = if in_child(&self.list[index].check).is_some() { EXEC_FLOOR } else { Duration::ZERO };
+        let entry = &mut self.list[index];
+        entry.pending = outcome.err();
+        entry.due = now + interval(now.saturating_duration_since(self.since), PERIOD, floor);
+    }
+
+    /// When something is to be done next; `None` when all have passed.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        let running = self.running.as_ref().map(|(index, running)| (*index, running.deadline()));
+        let idle = |(index, entry): (usize, &Entry)| {
+            let is_idle = entry.pending.is_some() && running.is_none_or(|(at, _)| at != index);
+            // While a command runs, the others that need one wait for its end.
+            (is_idle && (running.is_none() || in_child(&entry.check).is_none())).then_some(entry.due)
+        };
+        self.list.iter().enumerate().filter_map(idle).chain(running.map(|(_, at)| at)).min()
+    }
+
+    /// Readable when the running command has ended.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.running.as_ref().map(|(_, running)| running.descriptor())
+    }
+}
+
+/// The command that makes this check, if it takes one: names are looked up in a child, since that can block for long.
+fn in_child(check: &Check) -> Option<Argv> {
+    match check {
+        Check::Exec(argv) => Some(argv.clone()),
+        Check::File { .. } => None,
+        Check::Tcp { host, .. } | Check::Http { host, .. } => {
+            let literal = host == "localhost" || host.parse::<IpAddr>().is_ok();
+            let itself = || serde_json::to_string(&["/proc/self/exe", "check", &check.to_string()]).ok()?.parse().ok();
+            if literal { None } else { itself() }
+        }
+    }
+}
+
+/// `podgate check URL`.
+pub(crate) fn run(args: &args::CheckOnce) -> Exit {
+    let outcome = match &args.check {
+        Check::Exec(argv) => exec::to_end(argv, args.check_timeout),
+        other => net::look(other, args.check_timeout),
+    };
+    match outcome {
+        Ok(()) => Exit::Released,
+        Err(why) => {
+            explain::say(&explain::one_line(&format!("podgate check: {}: {why}", args.check)));
+            Exit::Never
+        }
+    }
+}

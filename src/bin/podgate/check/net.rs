@@ -1,0 +1,110 @@
+//! Checks that the hook makes by itself: `file://`, `tcp://`, `http://`.
+
+use crate::clock::now;
+use podgate::core::argv::Check;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// Longest status line that is read, in bytes.
+const STATUS_LINE_MAX: usize = 1024;
+
+/// Looks once, within `limit`. The error says in a few words what it gave.
+pub(super) fn look(check: &Check, limit: Duration) -> Result<(), String> {
+    match check {
+        Check::File { path, content } => match fs::metadata(path) {
+            Ok(status) if *content && status.len() == 0 => Err("empty".to_owned()),
+            Ok(_) => Ok(()),
+            Err(error) => Err(say(&error)),
+        },
+        Check::Tcp { host, port } => connect(host, *port, limit).map(drop).map_err(|e| say(&e)),
+        Check::Http { host, port, path } => match get(host, *port, path, limit) {
+            Ok(200..=399) => Ok(()),
+            Ok(status) => Err(format!("answered {status}")),
+            Err(error) => Err(say(&error)),
+        },
+        Check::Exec(_) => Err("is run as a child".to_owned()),
+    }
+}
+
+fn say(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "not there".to_owned(),
+        io::ErrorKind::ConnectionRefused => "refused".to_owned(),
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "no answer in time".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+fn connect(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
+    let addresses: Vec<SocketAddr> = match host.parse::<IpAddr>() {
+        Ok(ip) => vec![(ip, port).into()],
+        // A scratch image has no /etc/hosts of its own, and a resolver would have to be asked.
+        Err(_) if host == "localhost" => {
+            vec![(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()]
+        }
+        Err(_) => (host, port).to_socket_addrs()?.take(4).collect(),
+    };
+    let each = limit / u32::try_from(addresses.len()).unwrap_or(1).max(1);
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, each.max(Duration::from_millis(1))) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// The status that a GET is answered with.
+fn get(host: &str, port: u16, path: &str, limit: Duration) -> io::Result<u16> {
+    let deadline = now() + limit;
+    let mut stream = connect(host, port, limit)?;
+    stream.set_write_timeout(Some(limit))?;
+    let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: {bracketed}:{port}\r\nUser-Agent: podgate/{}\r\nAccept: */*\r\nConnection: close\r\n\r\n",
+        env!("CARGO_PKG_VERSION")
+    );
+    // In one piece: a server may answer and hang up as soon as it has seen the first.
+    stream.write_all(request.as_bytes())?;
+    let mut line = Vec::new();
+    let mut buffer = [0; 256];
+    while !line.contains(&b'\n') && line.len() < STATUS_LINE_MAX {
+        // The whole answer has one deadline: a server that drips a byte at a time gets no more.
+        let left = deadline.saturating_duration_since(now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut buffer)? {
+            0 => break,
+            length => line.extend_from_slice(&buffer[..length]),
+        }
+    }
+    status(&line).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the answer is no HTTP"))
+}
+
+fn status(line: &[u8]) -> Option<u16> {
+    let rest = line.strip_prefix(b"HTTP/1.")?;
+    let digits = rest.get(2..5)?;
+    if rest[1] != b' ' || !digits.iter().all(u8::is_ascii_digit) || rest.get(5).is_some_and(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_a_status_line() {
+        assert_eq!(status(b"HTTP/1.1 200 OK\r\n"), Some(200));
+        assert_eq!(status(b"HTTP/1.0 503\r\n"), Some(503));
+        for bad in [b"".as_slice(), b"HTTP/1.1", b"HTTP/1.1 2", b"HTTP/1.1 2000", b"SSH-2.0-x", b"HTTP/1.1-200 "] {
+            assert_eq!(status(bad), None, "{bad:?}");
+        }
+    }
+}

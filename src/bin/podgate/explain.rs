@@ -1,0 +1,77 @@
+//! The reason for a wait or a failure, in one line, where people look: Kubernetes throws a hook's output away.
+
+use podgate::core::names;
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+const MARK: &str = "podgate";
+
+/// `text` without control characters, cut to what a hook may write.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    if line.len() > names::HOOK_OUTPUT_MAX {
+        let room = (0..=names::HOOK_OUTPUT_MAX - 4).rev().find(|at| line.is_char_boundary(*at)).unwrap_or(0);
+        line.truncate(room);
+        line.push_str(" …");
+    }
+    line
+}
+
+/// Writes `line` to standard error; that nobody may hold the other end any more is no reason to panic.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Makes `line` the container's termination message. A place that can't be written is passed over: it is not podgate's.
+pub(crate) fn termination_message(path: &Path, line: &str) {
+    if let Some(mut file) = open(path, OFlags::WRONLY | OFlags::TRUNC) {
+        let _ = file.write_all(line.as_bytes());
+    }
+}
+
+/// Empties the termination message if it is podgate's.
+pub(crate) fn clear_termination_message(path: &Path) {
+    let Some(mut file) = open(path, OFlags::RDWR) else { return };
+    let mut start = [0; MARK.len()];
+    if file.read_exact(&mut start).is_ok() && start == MARK.as_bytes() {
+        let _ = file.set_len(0);
+    }
+}
+
+fn open(path: &Path, flags: OFlags) -> Option<File> {
+    // Never made anew: outside a container there is none, and none shall be.
+    let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).ok().map(File::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_one_short_line() {
+        assert_eq!(one_line("a\n\tb\x1b[0m  c"), "a b [0m c");
+        let long = one_line(&"é".repeat(5000));
+        assert!(long.len() <= names::HOOK_OUTPUT_MAX && long.ends_with('…'), "{}", long.len());
+    }
+
+    #[test]
+    fn only_our_own_message_is_taken_back() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        termination_message(file.path(), "podgate post-start: db: waits");
+        clear_termination_message(file.path());
+        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "");
+        std::fs::write(file.path(), "the program's own").unwrap();
+        clear_termination_message(file.path());
+        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "the program's own");
+        termination_message(Path::new("/nonexistent/x"), "podgate");
+    }
+}
