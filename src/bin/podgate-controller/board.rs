@@ -1,0 +1,108 @@
+//! The controller's side of the board: the annotations, the bell, the lock.
+
+use crate::clock::now;
+use podgate::core::annotations::{self, Annotations};
+use podgate::core::names;
+use podgate::core::snapshot::Snapshot;
+use podgate::edge::bell::Ringer;
+use podgate::edge::{files, lock, source};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tracing::{error, info};
+
+/// The board that this controller writes.
+#[derive(Debug)]
+pub(crate) struct Board {
+    folder: PathBuf,
+    ringer: Ringer,
+    lock: Option<lock::Held>,
+    /// What could not be written, and when to try again.
+    unwritten: Option<(Annotations, Instant)>,
+}
+
+/// How long to leave before a board is written again that could not be written.
+const RETRY: Duration = Duration::from_millis(100);
+
+impl Board {
+    pub(crate) fn new(folder: &Path) -> Board {
+        Board { folder: folder.to_owned(), ringer: Ringer::new(folder, names::BELL_FILE), lock: None, unwritten: None }
+    }
+
+    /// What an earlier controller left here. A board that can't be read is as good as none.
+    pub(crate) fn found(&self) -> Option<Snapshot> {
+        source::board(&self.folder).ok()
+    }
+
+    /// Puts `annotations` into place, then rings. What can't be written now is kept, and written by [`retry`](Board::retry).
+    pub(crate) fn publish(&mut self, annotations: Annotations) -> io::Result<()> {
+        let text = annotations::write(&annotations);
+        let written = files::replace(&self.folder, names::ANNOTATIONS_FILE, text.as_bytes(), 0o444)
+            .and_then(|()| self.ringer.ring());
+        match &written {
+            Ok(()) => {
+                if self.unwritten.take().is_some() {
+                    info!("the board can be written again");
+                }
+            }
+            Err(error) => {
+                if self.unwritten.replace((annotations, now() + RETRY)).is_none() {
+                    error!(%error, board = %self.folder.display(), "can't write the board; tries again");
+                }
+            }
+        }
+        written
+    }
+
+    /// When to call [`retry`](Board::retry); `None` if all is written.
+    pub(crate) fn retry_at(&self) -> Option<Instant> {
+        self.unwritten.as_ref().map(|(_, at)| *at)
+    }
+
+    /// Writes what could not be written before.
+    pub(crate) fn retry(&mut self) {
+        if let Some((annotations, _)) = self.unwritten.clone() {
+            let _ = self.publish(annotations);
+        }
+    }
+
+    /// Takes the lock for which the sidecar's own hook waits; `false` while an earlier controller still holds it.
+    pub(crate) fn lock(&mut self) -> io::Result<bool> {
+        if self.lock.is_none() {
+            self.lock = lock::take(&self.folder.join(names::CONTROLLER_FILE))?;
+        }
+        Ok(self.lock.is_some())
+    }
+
+    /// Whether the sidecar's own hook has succeeded in this epoch.
+    pub(crate) fn hook_has_succeeded(&self, epoch: &str) -> bool {
+        files::read_trusted(&self.folder.join(names::HOOKED_FILE), 64).is_ok_and(|found| found == epoch.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_board_that_could_not_be_written_is_written_later() {
+        let above = tempfile::tempdir().unwrap();
+        let folder = above.path().join("board");
+        let mut board = Board::new(&folder);
+        assert!(board.publish([("a".to_owned(), "1".to_owned())].into()).is_err() && board.retry_at().is_some());
+        std::fs::create_dir(&folder).unwrap();
+        board.retry();
+        assert_eq!(board.retry_at(), None);
+        assert_eq!(std::fs::read_to_string(folder.join("annotations")).unwrap(), "a=\"1\"");
+    }
+
+    #[test]
+    fn the_hook_counts_only_for_its_own_epoch() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut board = Board::new(folder.path());
+        assert!(board.lock().unwrap() && board.lock().unwrap());
+        assert!(!board.hook_has_succeeded("e1"));
+        std::fs::write(folder.path().join("hooked"), "e1").unwrap();
+        assert!(board.hook_has_succeeded("e1") && !board.hook_has_succeeded("e2"));
+    }
+}

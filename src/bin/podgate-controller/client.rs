@@ -1,0 +1,58 @@
+//! The client for the API of our own cluster, put together from kube's parts.
+//!
+//! `kube::Client::try_from` can do much that a sidecar never needs (kubeconfig files, credential plugins, proxies, identity
+//! providers), and all of it would be linked in: 2 MB.
+
+use hyper::Request;
+use hyper::header::{AUTHORIZATION, HeaderValue};
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::client::{Body, ConfigExt};
+use rustls::pki_types::CertificateDer;
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+use tower::ServiceBuilder;
+
+/// Where Kubernetes mounts a container's token, and renews it well before it expires.
+const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// Connects nothing yet.
+///
+/// # Errors
+/// When this is no container with a service account's volume.
+pub(crate) fn in_cluster() -> Result<kube::Client, Box<dyn Error>> {
+    let config = kube::Config::incluster()?;
+    let mut roots = rustls::RootCertStore::empty();
+    for certificate in config.root_cert.iter().flatten() {
+        roots.add(CertificateDer::from(certificate.as_slice()))?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_connect_timeout(Some(CONNECT_LIMIT));
+    let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_only().enable_http1().wrap_connector(tcp);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .map_request(authorized)
+        .service(Client::builder(TokioExecutor::new()).build(connector));
+    Ok(kube::Client::new(service, config.default_namespace))
+}
+
+/// With the token as it is now: it is renewed in place. Without one the API says what is missing.
+fn authorized(mut request: Request<Body>) -> Request<Body> {
+    if let Ok(token) = std::fs::read_to_string(TOKEN)
+        && let Ok(mut value) = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
+    {
+        value.set_sensitive(true);
+        request.headers_mut().insert(AUTHORIZATION, value);
+    }
+    request
+}

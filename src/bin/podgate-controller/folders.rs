@@ -1,0 +1,215 @@
+//! The containers' own folders: made by the controller, watched by inotify, read with suspicion.
+
+use crate::clock::now;
+use inotify::{Inotify, WatchMask};
+use podgate::core::names;
+use podgate::core::report::Report;
+use podgate::edge::files;
+use rustix::fs::{Mode, OFlags};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tracing::{debug, warn};
+
+/// How often to look where inotify has run out.
+const POLL: Duration = Duration::from_millis(100);
+/// How long to leave between two looks at most: who writes without end costs no more than this.
+const LONGEST_GAP: Duration = Duration::from_millis(200);
+/// After a rest as long as this, the next event is looked at without delay again.
+const REST: Duration = Duration::from_secs(1);
+
+/// The folders, and which version of each report has been read.
+#[derive(Debug)]
+pub(crate) struct Folders {
+    root: PathBuf,
+    podinfo: PathBuf,
+    inotify: Option<AsyncFd<Inotify>>,
+    read: BTreeMap<String, Option<Stamp>>,
+    gap: Duration,
+    last_look: Option<Instant>,
+}
+
+/// Which file it was: a replaced one differs in at least one of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    changed: (i64, i64),
+}
+
+impl Folders {
+    /// To be called inside the runtime.
+    pub(crate) fn new(root: &Path, podinfo: &Path) -> Folders {
+        #[allow(deprecated, reason = "sound here: an Inotify owns its descriptor, and never gives it away")]
+        let register = |inotify| AsyncFd::with_interest(inotify, Interest::READABLE);
+        let inotify: io::Result<_> = Inotify::init().and_then(register);
+        if let Err(error) = &inotify {
+            warn!(%error, "no inotify; looks at the folders every 100 ms instead");
+        }
+        let (root, podinfo) = (root.to_owned(), podinfo.to_owned());
+        let mut folders = Folders {
+            root,
+            podinfo,
+            inotify: inotify.ok(),
+            read: BTreeMap::new(),
+            gap: Duration::ZERO,
+            last_look: None,
+        };
+        let podinfo = folders.podinfo.clone();
+        folders.watch(&podinfo);
+        folders
+    }
+
+    /// Makes the folder of each container that has none yet, and watches it.
+    ///
+    /// # Errors
+    /// When a folder can't be made: then that container can't report.
+    pub(crate) fn make<'a>(&mut self, containers: impl Iterator<Item = &'a str>) -> io::Result<()> {
+        for name in containers {
+            if self.read.contains_key(name) {
+                continue;
+            }
+            let path = self.root.join(name);
+            match rustix::fs::mkdir(&path, Mode::from_raw_mode(0o777)) {
+                // Whoever runs there, under whatever user id, reports into it; nobody else sees it. The umask does not count.
+                Ok(()) => rustix::fs::chmod(&path, Mode::from_raw_mode(0o777))?,
+                Err(rustix::io::Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            reserve(&path)?;
+            self.watch(&path);
+            self.read.insert(name.to_owned(), None);
+        }
+        Ok(())
+    }
+
+    fn watch(&mut self, path: &Path) {
+        let Some(inotify) = &mut self.inotify else { return };
+        let mask = WatchMask::MOVED_TO | WatchMask::CLOSE_WRITE | WatchMask::ONLYDIR;
+        if let Err(error) = inotify.get_mut().watches().add(path, mask) {
+            debug!(%error, path = %path.display(), "can't watch");
+        }
+    }
+
+    /// Returns when something may have been written. Safe to drop and call again.
+    pub(crate) async fn changed(&mut self) {
+        if let Some(last) = self.last_look {
+            if last.elapsed() > REST {
+                self.gap = Duration::ZERO;
+            }
+            tokio::time::sleep_until((last + self.gap).into()).await;
+        }
+        while let Some(inotify) = &mut self.inotify {
+            let mut buffer = [0; 4096];
+            match inotify.readable_mut().await {
+                Ok(mut guard) => match guard.get_inner_mut().read_events(&mut buffer).map_or(0, Iterator::count) {
+                    0 => guard.clear_ready(),
+                    // Events are wake-ups, not data; an overflow is one too. What stays in the queue wakes after the gap.
+                    _ => break,
+                },
+                Err(_) => self.inotify = None,
+            }
+        }
+        if self.inotify.is_none() {
+            tokio::time::sleep(POLL).await;
+        }
+        self.last_look = Some(now());
+        self.gap = (self.gap * 2).clamp(Duration::from_millis(1), LONGEST_GAP);
+    }
+
+    /// The reports that have been written since the last call, by container. What is not as the agent writes it is no report.
+    pub(crate) fn fresh(&mut self) -> Vec<(String, Option<Report>)> {
+        let mut fresh = Vec::new();
+        for (name, known) in &mut self.read {
+            let (stamp, report) = match read(&self.root, name) {
+                Ok((stamp, report)) => (Some(stamp), report),
+                Err(error) => {
+                    if error.kind() != io::ErrorKind::NotFound {
+                        debug!(container = %name, %error, "no report to believe");
+                    }
+                    (None, None)
+                }
+            };
+            if *known != stamp {
+                *known = stamp;
+                fresh.push((name.clone(), report));
+            }
+        }
+        fresh
+    }
+}
+
+/// Puts a file of the size that a report never exceeds where the report will lie, so that a neighbour who fills the volume can't
+/// keep this container from reporting. One that lies there from before has its page already.
+fn reserve(folder: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(folder.join(names::REPORT_FILE)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            files::replace(folder, names::REPORT_FILE, Report::default().write_filled().as_bytes(), 0o666)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn read(root: &Path, name: &str) -> io::Result<(Stamp, Option<Report>)> {
+    let root = files::open_folder(root)?;
+    let path = Path::new(name).join(names::REPORT_FILE);
+    let handle = files::open_beneath(root.as_fd(), &path, OFlags::PATH)?;
+    let status = rustix::fs::fstat(handle)?;
+    let stamp =
+        Stamp { inode: status.st_ino, changed: (status.st_ctime, i64::try_from(status.st_ctime_nsec).unwrap_or(0)) };
+    // A report that is torn, too long or no file at all is *unknown*: it takes back an earlier one and says nothing itself.
+    let bytes = files::read_beneath(root.as_fd(), &path, names::BOARD_FILE_MAX);
+    Ok((stamp, bytes.ok().and_then(|bytes| Report::read(&bytes).ok())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    }
+
+    #[test]
+    fn each_report_is_told_once_and_a_rewritten_one_again() {
+        runtime().block_on(async {
+            let root = tempfile::tempdir().unwrap();
+            let mut folders = Folders::new(root.path(), root.path());
+            folders.make(["db", "api"].into_iter()).unwrap();
+            assert_eq!(folders.fresh().len(), 2, "the reserved ones");
+            let report = Report { epoch: "e".to_owned(), ..Report::default() };
+            for _ in 0..2 {
+                files::replace(&root.path().join("db"), "report", report.write().as_bytes(), 0o644).unwrap();
+                folders.changed().await;
+                assert_eq!(folders.fresh(), [("db".to_owned(), Some(report.clone()))]);
+                assert!(folders.fresh().is_empty());
+            }
+            std::fs::remove_file(root.path().join("db/report")).unwrap();
+            assert_eq!(folders.fresh(), [("db".to_owned(), None)]);
+        });
+    }
+
+    #[test]
+    fn hostile_things_are_no_report_and_never_block() {
+        runtime().block_on(async {
+            let root = tempfile::tempdir().unwrap();
+            let mut folders = Folders::new(root.path(), root.path());
+            folders.make(["db"].into_iter()).unwrap();
+            let report = root.path().join("db/report");
+            std::fs::remove_file(&report).unwrap();
+            std::fs::write(root.path().join("secret"), "started=\"true\"").unwrap();
+            std::os::unix::fs::symlink("../secret", &report).unwrap();
+            assert!(folders.fresh().iter().all(|(_, report)| report.is_none()));
+            std::fs::remove_file(&report).unwrap();
+            rustix::fs::mknodat(rustix::fs::CWD, &report, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o666), 0)
+                .unwrap();
+            assert!(folders.fresh().iter().all(|(_, report)| report.is_none()));
+            std::fs::remove_file(&report).unwrap();
+            std::fs::write(&report, vec![b'x'; names::BOARD_FILE_MAX + 1]).unwrap();
+            assert!(folders.fresh().iter().all(|(_, report)| report.is_none()));
+        });
+    }
+}

@@ -1,0 +1,33 @@
+//! The sidecar: it installs the agent, raises the board, learns each container's state, publishes it on the board and as pod
+//! annotations. One thread.
+#![forbid(unsafe_code)]
+
+mod api;
+mod args;
+mod board;
+mod client;
+mod clock;
+mod folders;
+mod guest;
+mod metrics;
+mod observe;
+mod prober;
+mod probing;
+mod ready;
+mod run;
+mod setup;
+mod vet;
+mod world;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match args::Args::try_parse() {
+        Ok(args) => match args.command {
+            Some(args::Command::Ready(ready)) => ready::run(&ready).into(),
+            None => run::main(args.run),
+        },
+        Err(error) => args::refuse(&error).into(),
+    }
+}

@@ -1,0 +1,190 @@
+//! Metrics for Prometheus, and the one page that serves them. No port is opened unless asked for.
+
+use crate::clock::now;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use podgate::core::state::State;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tracing::warn;
+
+type Labels = Vec<(&'static str, String)>;
+
+/// How long a client may take over its request.
+const CLIENT_LIMIT: Duration = Duration::from_secs(5);
+/// How many at a time: this is read every some seconds by one scraper.
+const CLIENTS: usize = 8;
+
+/// All that is counted.
+pub(crate) struct Metrics {
+    registry: Registry,
+    states: Family<Labels, Gauge>,
+    transitions: Family<Labels, Counter>,
+    probes: Family<Labels, Histogram, fn() -> Histogram>,
+    patches: Family<Labels, Counter>,
+    waited: Family<Labels, Gauge<f64, AtomicU64>>,
+    since: RefCell<BTreeMap<String, Instant>>,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        let mut metrics = Metrics {
+            registry: Registry::with_prefix("podgate"),
+            states: Family::default(),
+            transitions: Family::default(),
+            probes: Family::new_with_constructor(|| {
+                Histogram::new([0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0])
+            }),
+            patches: Family::default(),
+            waited: Family::default(),
+            since: RefCell::default(),
+        };
+        let registry = &mut metrics.registry;
+        registry.register("build", "The version that runs", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+        registry.register("container_state", "1 for the state that a container is in", metrics.states.clone());
+        registry.register("state_transitions", "Changes into a state", metrics.transitions.clone());
+        registry.register_with_unit("probe", "Time that probe attempts took", Unit::Seconds, metrics.probes.clone());
+        registry.register("patches", "Patches of the pod's annotations, by result", metrics.patches.clone());
+        let help = "Time from a container's start until it was Ready, which is how long its gate waited";
+        registry.register_with_unit("gate_wait", help, Unit::Seconds, metrics.waited.clone());
+        metrics
+    }
+}
+
+impl Metrics {
+    /// A container has changed its state.
+    pub(crate) fn moved(&self, container: &str, from: Option<State>, to: State) {
+        let labels = |state: State| vec![("container", container.to_owned()), ("state", state.to_string())];
+        if let Some(from) = from {
+            self.states.get_or_create(&labels(from)).set(0);
+        }
+        self.states.get_or_create(&labels(to)).set(1);
+        self.transitions.get_or_create(&labels(to)).inc();
+        match to {
+            State::Started => {
+                self.since.borrow_mut().entry(container.to_owned()).or_insert_with(now);
+            }
+            State::Ready => {
+                let since = self.since.borrow_mut().remove(container);
+                let waited = since.map_or(0.0, |since| since.elapsed().as_secs_f64());
+                self.waited.get_or_create(&vec![("container", container.to_owned())]).set(waited);
+            }
+            State::Waiting | State::NotReady | State::Completed | State::Failed => {}
+        }
+    }
+
+    /// A probe attempt has ended.
+    pub(crate) fn probed(&self, container: &str, success: bool, took: Duration) {
+        let outcome = if success { "success" } else { "failure" };
+        let labels = vec![("container", container.to_owned()), ("outcome", outcome.to_owned())];
+        self.probes.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// A patch has been answered.
+    pub(crate) fn patched(&self, result: &str) {
+        self.patches.get_or_create(&vec![("result", result.to_owned())]).inc();
+    }
+
+    fn page(&self) -> String {
+        let mut page = String::new();
+        // Writing to a string can't fail.
+        let _ = encode(&mut page, &self.registry);
+        page
+    }
+}
+
+/// Opens the port.
+///
+/// # Errors
+/// When the address can't be bound.
+pub(crate) async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(address).await
+}
+
+/// Serves the page for ever.
+pub(crate) async fn serve(metrics: Rc<Metrics>, listener: TcpListener) {
+    let seats = Arc::new(Semaphore::new(CLIENTS));
+    loop {
+        let Ok(seat) = Arc::clone(&seats).acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                warn!(%error, "metrics: can't accept");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                continue;
+            }
+        };
+        let metrics = Rc::clone(&metrics);
+        let service = service_fn(move |request: Request<Incoming>| {
+            let answer = answer(&metrics, &request);
+            async move { Ok::<_, Infallible>(answer) }
+        });
+        tokio::task::spawn_local(async move {
+            let mut server = http1::Builder::new();
+            let server = server.timer(TokioTimer::new()).header_read_timeout(CLIENT_LIMIT).keep_alive(false);
+            let connection = server.serve_connection(TokioIo::new(stream), service);
+            let _ = tokio::time::timeout(CLIENT_LIMIT, connection).await;
+            drop(seat);
+        });
+    }
+}
+
+fn answer(metrics: &Metrics, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    let (status, body) = match (request.method(), request.uri().path()) {
+        (&Method::GET, "/metrics") => (StatusCode::OK, metrics.page()),
+        (&Method::GET, _) => (StatusCode::NOT_FOUND, "metrics are at /metrics\n".to_owned()),
+        _ => (StatusCode::METHOD_NOT_ALLOWED, String::new()),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    response.headers_mut().insert(hyper::header::CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_what_happens() {
+        let metrics = Metrics::default();
+        metrics.moved("db", None, State::Waiting);
+        metrics.moved("db", Some(State::Waiting), State::Started);
+        metrics.moved("db", Some(State::Started), State::Ready);
+        metrics.probed("db", true, Duration::from_millis(2));
+        metrics.patched("ok");
+        let page = metrics.page();
+        for line in [
+            "podgate_build_info{version=",
+            "podgate_container_state{container=\"db\",state=\"Started\"} 0",
+            "podgate_container_state{container=\"db\",state=\"Ready\"} 1",
+            "podgate_state_transitions_total{container=\"db\",state=\"Ready\"} 1",
+            "podgate_probe_seconds_count{container=\"db\",outcome=\"success\"} 1",
+            "podgate_patches_total{result=\"ok\"} 1",
+            "podgate_gate_wait_seconds{container=\"db\"} ",
+        ] {
+            assert!(page.contains(line), "{line} in\n{page}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! `grpc`: [the gRPC health service](https://github.com/grpc/grpc/blob/master/doc/health-checking.md), without TLS, as
+//! the kubelet asks it.
+//!
+//! Two messages of one field each are encoded and decoded by hand: a gRPC library would weigh more than the rest of the
+//! prober.
+
+use super::{Passed, USER_AGENT, Verdict, connect, exchange};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, TE, USER_AGENT as AGENT};
+use hyper::{Method, Request, Response, StatusCode, Uri};
+use std::net::{IpAddr, SocketAddr};
+
+/// Bound on the answer. The real one has 2 bytes, and 5 of framing.
+const ANSWER: usize = 4096;
+
+/// `HealthCheckResponse.ServingStatus.SERVING`.
+const SERVING: u64 = 1;
+
+pub(super) async fn attempt(service: &str, port: u16, pod_ip: IpAddr) -> Verdict {
+    let uri = Uri::try_from(format!("http://{}/grpc.health.v1.Health/Check", SocketAddr::new(pod_ip, port)))
+        .map_err(|error| error.to_string())?;
+    let mut request = Request::new(Full::from(question(service)));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = uri;
+    for (name, value) in [(CONTENT_TYPE, "application/grpc"), (TE, "trailers"), (AGENT, USER_AGENT)] {
+        request.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    let stream = connect(&pod_ip.to_string(), port).await?;
+    match exchange::by_http2(stream, request, read).await? {
+        SERVING => Ok(Passed { detail: "SERVING".to_owned(), warning: None }),
+        0 => Err("UNKNOWN".to_owned()),
+        2 => Err("NOT_SERVING".to_owned()),
+        3 => Err("SERVICE_UNKNOWN".to_owned()),
+        other => Err(format!("unknown serving status {other}")),
+    }
+}
+
+/// `HealthCheckRequest { service = 1 }`, framed: not compressed, length, message.
+fn question(service: &str) -> Bytes {
+    let mut message = Vec::new();
+    // A field with its default value is left out.
+    if !service.is_empty() {
+        message.push(0x0a);
+        let mut length = service.len();
+        while length >= 0x80 {
+            message.push((length & 0x7f) as u8 | 0x80);
+            length >>= 7;
+        }
+        message.push(length as u8);
+        message.extend_from_slice(service.as_bytes());
+    }
+    let mut framed = vec![0];
+    framed.extend_from_slice(&(message.len() as u32).to_be_bytes());
+    framed.append(&mut message);
+    framed.into()
+}
+
+/// The serving status.
+async fn read(answer: Response<Incoming>) -> Result<u64, String> {
+    if answer.status() != StatusCode::OK {
+        return Err(format!("answers HTTP status {} instead of gRPC", answer.status().as_u16()));
+    }
+    let kind = answer.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    if !kind.starts_with(b"application/grpc") {
+        return Err("answers HTTP/2 but not gRPC".to_owned());
+    }
+    // A server that has nothing but a status to say sends it in the headers.
+    let mut status = grpc_status(answer.headers())?;
+    let mut body = answer.into_body();
+    let mut message = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| format!("gRPC answer breaks off: {}", super::why(&error)))?;
+        if let Some(trailers) = frame.trailers_ref() {
+            status = grpc_status(trailers)?.or(status);
+        } else if let Some(data) = frame.data_ref() {
+            if message.len() + data.len() > ANSWER {
+                return Err("gRPC answer is too long".to_owned());
+            }
+            message.extend_from_slice(data);
+        }
+    }
+    match status {
+        Some(0) => {}
+        Some(5) => return Err("the health service doesn't know that service (gRPC status 5)".to_owned()),
+        Some(12) => return Err("no grpc.health.v1.Health there (gRPC status 12)".to_owned()),
+        Some(other) => return Err(format!("gRPC status {other}")),
+        None => return Err("gRPC answer without a status".to_owned()),
+    }
+    unframed(&message).and_then(serving_status).ok_or_else(|| "gRPC answer can't be read".to_owned())
+}
+
+fn grpc_status(headers: &HeaderMap) -> Result<Option<u32>, String> {
+    let Some(value) = headers.get("grpc-status") else { return Ok(None) };
+    let code = value.to_str().ok().and_then(|text| text.parse().ok());
+    code.map(Some).ok_or_else(|| "gRPC status is no number".to_owned())
+}
+
+/// The one message of a body; none if it is compressed, which wasn't offered.
+fn unframed(body: &[u8]) -> Option<&[u8]> {
+    let (flag, rest) = body.split_first()?;
+    let (length, message) = rest.split_first_chunk::<4>()?;
+    (*flag == 0 && message.len() == u32::from_be_bytes(*length) as usize).then_some(message)
+}
+
+/// Field 1 of a `HealthCheckResponse`; others are skipped, the last counts, none means 0.
+fn serving_status(mut message: &[u8]) -> Option<u64> {
+    let mut status = 0;
+    while !message.is_empty() {
+        let key = varint(&mut message)?;
+        match (key >> 3, key & 7) {
+            (1, 0) => status = varint(&mut message)?,
+            (1, _) | (0, _) => return None,
+            (_, 0) => drop(varint(&mut message)?),
+            (_, 1) => message = message.get(8..)?,
+            (_, 2) => {
+                let length = usize::try_from(varint(&mut message)?).ok()?;
+                message = message.get(length..)?;
+            }
+            (_, 5) => message = message.get(4..)?,
+            _ => return None,
+        }
+    }
+    Some(status)
+}
+
+fn varint(message: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = message.split_first()?;
+        *message = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_are_framed() {
+        assert_eq!(question("").as_ref(), [0, 0, 0, 0, 0]);
+        assert_eq!(question("db").as_ref(), [0, 0, 0, 0, 4, 0x0a, 2, b'd', b'b']);
+        assert_eq!(question(&"x".repeat(300))[..8], [0, 0, 0, 1, 47, 0x0a, 0xac, 2]);
+    }
+
+    #[test]
+    fn answers_are_read_and_garbage_is_none() {
+        for (body, status) in [
+            (&[0, 0, 0, 0, 2, 8, 1][..], Some(1)),
+            (&[0, 0, 0, 0, 0], Some(0)),
+            (&[0, 0, 0, 0, 4, 8, 1, 8, 2], Some(2)),
+            (&[0, 0, 0, 0, 8, 0x12, 1, b'x', 0x1d, 1, 2, 3, 4], Some(0)),
+            (&[1, 0, 0, 0, 2, 8, 1], None),
+            (&[0, 0, 0, 0, 3, 8, 1], None),
+            (&[0, 0, 0, 0, 1, 8], None),
+            (&[0, 0, 0, 0, 3, 0x12, 0xff, 0x7f], None),
+            (&[0, 0, 0, 0, 12, 8, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255], None),
+            (&[], None),
+        ] {
+            assert_eq!(unframed(body).and_then(serving_status), status, "{body:?}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! `httpGet` (`pkg/probe/http` of the kubelet, on Go's `net/http`).
+
+use super::url::Url;
+use super::{Passed, USER_AGENT, Verdict, connect, exchange, host_or, tls, why};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{
+    ACCEPT, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, REFERER, TRAILER,
+    TRANSFER_ENCODING, USER_AGENT as AGENT,
+};
+use hyper::{Request, Response, StatusCode, Uri};
+use podgate::core::container::{Header, HttpGet};
+use std::net::IpAddr;
+
+/// How much of a body is read, to be polite to servers that mind being cut off.
+const BODY: usize = 10 * 1024;
+
+/// Requests in all, redirects included.
+const REQUESTS: usize = 10;
+
+pub(super) async fn attempt(get: &HttpGet, port: u16, pod_ip: IpAddr) -> Verdict {
+    let scheme = get.scheme.as_deref().filter(|scheme| !scheme.is_empty()).unwrap_or("http");
+    let first = Url::of_probe(scheme, &host_or(get.host.as_deref(), pod_ip), port, get.path.as_deref().unwrap_or(""));
+    let (mut headers, mut host) = headers(&get.http_headers)?;
+    let own_referer = headers.contains_key(REFERER);
+    let mut url = first.clone();
+    for _ in 0..REQUESTS {
+        let answer = ask(&url, host.as_ref(), &headers).await?;
+        let Some(location) = answer.location else { return judge(answer.status) };
+        let (next, is_absolute) = url.join(&location).ok_or("redirects to what is no URL")?;
+        if next.host != first.host {
+            return Ok(Passed {
+                detail: line(answer.status),
+                warning: Some(format!("redirects to another host, not followed: {:?}", next.host)),
+            });
+        }
+        // A Host of the user's own stays with relative redirects alone.
+        host = host.filter(|_| !is_absolute);
+        if !own_referer {
+            headers.remove(REFERER);
+            let leaks = url.scheme == "https" && next.scheme == "http";
+            if let (false, Ok(referer)) = (leaks, HeaderValue::try_from(spelled(&url))) {
+                headers.insert(REFERER, referer);
+            }
+        }
+        url = next;
+    }
+    Err(format!("stopped after {REQUESTS} redirects"))
+}
+
+/// What counts of an answer.
+struct Answer {
+    status: StatusCode,
+    /// Only of a redirect that is to be followed.
+    location: Option<String>,
+}
+
+fn judge(status: StatusCode) -> Verdict {
+    match status.as_u16() {
+        200..300 => Ok(Passed { detail: line(status), warning: None }),
+        300..400 => Ok(Passed { detail: line(status), warning: Some(format!("{}, leading nowhere", line(status))) }),
+        _ => Err(line(status)),
+    }
+}
+
+fn line(status: StatusCode) -> String {
+    format!("HTTP status {}", status.as_u16())
+}
+
+fn spelled(url: &Url) -> String {
+    format!("{}://{}{}", url.scheme, url.authority, url.target())
+}
+
+/// Headers of every request, and the user's `Host`.
+fn headers(own: &[Header]) -> Result<(HeaderMap, Option<HeaderValue>), String> {
+    let mut headers = HeaderMap::new();
+    for Header { name, value } in own {
+        let parsed = HeaderName::try_from(name).ok().zip(HeaderValue::try_from(value).ok());
+        let (name, value) = parsed.ok_or_else(|| format!("no header to send: {name:?}"))?;
+        headers.append(name, value);
+    }
+    // The first decides; an empty one means: leave it out.
+    let is_empty = |value: &HeaderValue| value.is_empty();
+    for (name, default) in [(AGENT, USER_AGENT), (ACCEPT, "*/*")] {
+        match headers.get(&name).map(is_empty) {
+            None => drop(headers.insert(name, HeaderValue::from_static(default))),
+            Some(true) => drop(headers.remove(name)),
+            Some(false) => {}
+        }
+    }
+    let host = headers.remove(HOST).filter(|host| !host.is_empty());
+    // There is no body for these to speak of; Go's client drops them too.
+    for name in [CONTENT_LENGTH, TRANSFER_ENCODING, TRAILER] {
+        headers.remove(name);
+    }
+    Ok((headers, host))
+}
+
+async fn ask(url: &Url, host: Option<&HeaderValue>, headers: &HeaderMap) -> Result<Answer, String> {
+    match url.scheme.as_str() {
+        "http" => {
+            let stream = connect(&url.host, url.port()).await?;
+            exchange::by_http1(stream, http1_request(url, host, headers)?, read).await
+        }
+        "https" => {
+            let stream = connect(&url.host, url.port()).await?;
+            match tls::handshake(stream, &url.host).await? {
+                (stream, true) => exchange::by_http2(stream, http2_request(url, host, headers)?, read).await,
+                (stream, false) => exchange::by_http1(stream, http1_request(url, host, headers)?, read).await,
+            }
+        }
+        other => Err(format!("{other:?} is neither http nor https")),
+    }
+}
+
+fn http1_request(url: &Url, host: Option<&HeaderValue>, headers: &HeaderMap) -> Result<Request<Full<Bytes>>, String> {
+    let host = match host {
+        Some(host) => host.clone(),
+        None => HeaderValue::try_from(&url.authority).map_err(|_| format!("no host: {:?}", url.authority))?,
+    };
+    let mut request = Request::new(Full::default());
+    *request.uri_mut() = uri(&url.target())?;
+    // Hyper writes in this order; Host stands first, as servers are used to.
+    request.headers_mut().insert(HOST, host);
+    request.headers_mut().extend(headers.clone());
+    request.headers_mut().append(CONNECTION, HeaderValue::from_static("close"));
+    Ok(request)
+}
+
+/// HTTP/2 has `:authority` for `Host`, and no `Connection`.
+fn http2_request(url: &Url, host: Option<&HeaderValue>, headers: &HeaderMap) -> Result<Request<Full<Bytes>>, String> {
+    let authority = host.and_then(|host| host.to_str().ok()).unwrap_or(&url.authority);
+    let mut request = Request::new(Full::default());
+    *request.uri_mut() = uri(&format!("{}://{authority}{}", url.scheme, url.target()))?;
+    *request.headers_mut() = headers.clone();
+    request.headers_mut().remove(CONNECTION);
+    Ok(request)
+}
+
+fn uri(text: &str) -> Result<Uri, String> {
+    Uri::try_from(text).map_err(|error| format!("no URL to ask: {error}"))
+}
+
+async fn read(answer: Response<Incoming>) -> Result<Answer, String> {
+    let status = answer.status();
+    if matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
+        && let Some(location) = answer.headers().get(LOCATION).filter(|location| !location.is_empty())
+    {
+        let location = String::from_utf8_lossy(location.as_bytes()).into_owned();
+        return Ok(Answer { status, location: Some(location) });
+    }
+    let mut body = answer.into_body();
+    let mut seen = 0;
+    while seen < BODY
+        && let Some(frame) = body.frame().await
+    {
+        let frame = frame.map_err(|error| format!("{}, but its body breaks off: {}", line(status), why(&error)))?;
+        seen += frame.data_ref().map_or(0, Bytes::len);
+    }
+    Ok(Answer { status, location: None })
+}

@@ -1,0 +1,157 @@
+//! Attempts against real servers on this machine.
+
+mod grpc;
+mod http;
+mod https;
+
+use super::*;
+use podgate::core::container::{Exec, Grpc, Header, HttpGet, Port, TcpSocket};
+use std::cell::RefCell;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::rc::Rc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::{LocalSet, spawn_local};
+
+const POD_IP: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+fn probe(handler: Handler) -> Probe {
+    Probe {
+        handler,
+        initial_delay_seconds: 0,
+        timeout_seconds: 0,
+        period_seconds: 10,
+        success_threshold: 1,
+        failure_threshold: 3,
+    }
+}
+
+fn http_get(port: u16, path: &str) -> HttpGet {
+    HttpGet {
+        path: Some(path.to_owned()),
+        port: PortRef::Number(port),
+        host: None,
+        scheme: None,
+        http_headers: Vec::new(),
+    }
+}
+
+async fn ask(handler: Handler) -> Outcome {
+    let outcome = attempt(&Container::default(), &probe(handler), POD_IP).await;
+    assert!(outcome.detail.len() <= LINE && !outcome.detail.contains('\n'), "{outcome:?}");
+    outcome
+}
+
+/// As [`ask`], of a server that makes work: the time limit isn't what ends this, on however busy a machine.
+async fn ask_patiently(handler: Handler) -> Outcome {
+    let patient = Probe { timeout_seconds: 60, ..probe(handler) };
+    let outcome = attempt(&Container::default(), &patient, POD_IP).await;
+    assert!(outcome.detail.len() <= LINE && !outcome.detail.starts_with("no answer within"), "{outcome:?}");
+    outcome
+}
+
+async fn ask_http(port: u16, path: &str) -> Outcome {
+    ask(Handler::HttpGet(http_get(port, path))).await
+}
+
+/// Runs `test` where servers can be spawned beside it.
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, test);
+}
+
+async fn bind() -> (TcpListener, u16) {
+    let listener = TcpListener::bind((POD_IP, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    (listener, port)
+}
+
+/// A port on which nothing listens.
+async fn closed_port() -> u16 {
+    bind().await.1
+}
+
+/// The heads of the requests that a server got.
+type Heads = Rc<RefCell<Vec<String>>>;
+
+/// Serves what `answer` makes of each request's target; each connection ends with its answer.
+async fn serve(answer: impl Fn(&str) -> String + 'static) -> (u16, Heads) {
+    let (listener, port) = bind().await;
+    let heads = Heads::default();
+    let seen = heads.clone();
+    spawn_local(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            let head = String::from_utf8(head).unwrap();
+            let target = head.split(' ').nth(1).unwrap().to_owned();
+            seen.borrow_mut().push(head);
+            // A client that has seen enough may be gone.
+            let _ = stream.write_all(answer(&target).as_bytes()).await;
+        }
+    });
+    (port, heads)
+}
+
+/// Accepts, and leaves the rest to `then`.
+async fn accept<F: Future<Output = ()> + 'static>(then: impl Fn(TcpStream) -> F + 'static) -> u16 {
+    let (listener, port) = bind().await;
+    spawn_local(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            spawn_local(then(stream));
+        }
+    });
+    port
+}
+
+#[test]
+fn an_exec_probe_fails_at_once() {
+    run(async {
+        let outcome = ask(Handler::Exec(Exec::default())).await;
+        assert!(!outcome.success && outcome.detail.contains("from outside"), "{outcome:?}");
+    });
+}
+
+#[test]
+fn a_connection_is_enough_for_tcp_socket() {
+    run(async {
+        let (listener, port) = bind().await;
+        let socket = |port, host: Option<&str>| {
+            Handler::TcpSocket(TcpSocket { port: PortRef::Number(port), host: host.map(str::to_owned) })
+        };
+        assert!(ask(socket(port, None)).await.success);
+        assert!(ask(socket(port, Some("localhost"))).await.success, "a name");
+        assert!(ask(socket(port, Some(""))).await.success, "no host");
+        drop(listener);
+        let refused = ask(socket(port, None)).await;
+        assert_eq!((refused.success, refused.detail), (false, format!("127.0.0.1:{port}: Connection refused")));
+        let none = ask(socket(0, None)).await;
+        assert!(!none.success && none.detail.contains("0 is no port"), "{none:?}");
+    });
+}
+
+#[test]
+fn ports_are_found_by_name_and_ipv6_pods_are_asked() {
+    run(async {
+        let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.unwrap();
+        let container_port = listener.local_addr().unwrap().port();
+        let ports = vec![Port { name: Some("web".to_owned()), container_port }];
+        let container = Container { name: "db".to_owned(), ports, ..Default::default() };
+        let by_name =
+            |name: &str| probe(Handler::TcpSocket(TcpSocket { port: PortRef::Name(name.to_owned()), host: None }));
+        assert!(attempt(&container, &by_name("web"), Ipv6Addr::LOCALHOST.into()).await.success);
+        let unknown = attempt(&container, &by_name("www"), Ipv6Addr::LOCALHOST.into()).await;
+        assert_eq!((unknown.success, unknown.detail.as_str()), (false, "container db has no port named \"www\""));
+    });
+}
+
+#[test]
+fn lines_are_short_and_of_one_line() {
+    assert_eq!(one_line("a\r\nb"), "a  b");
+    let long = one_line(&"ü".repeat(100));
+    assert!(long.len() <= LINE && long.ends_with('…'), "{long}");
+}

@@ -1,0 +1,142 @@
+//! `httpGet` with `scheme: HTTPS`.
+
+use super::*;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response, Version};
+use hyper_util::rt::TokioIo;
+use rustls::crypto::ring;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::{ServerConfig, SupportedProtocolVersion, version};
+use std::sync::Arc;
+use tokio_rustls::TlsAcceptor;
+
+/// What a TLS server saw: SNI, HTTP's version, the request's authority, and how the connection ended.
+type Seen = (Option<String>, Version, String, bool);
+
+/// A server whose certificate nobody signed, for another name, which has expired.
+async fn serve_tls(
+    versions: &[&'static SupportedProtocolVersion],
+    alpn: &[&str],
+) -> (u16, tokio::sync::mpsc::UnboundedReceiver<Seen>) {
+    let mut parameters = rcgen::CertificateParams::new(vec!["elsewhere.example".to_owned()]).unwrap();
+    parameters.not_after = rcgen::date_time_ymd(2001, 1, 1);
+    let signing_key = rcgen::KeyPair::generate().unwrap();
+    let cert = parameters.self_signed(&signing_key).unwrap();
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(versions)
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![cert.der().clone()], PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap())
+        .unwrap();
+    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let (report, seen) = tokio::sync::mpsc::unbounded_channel();
+    let port = accept(move |stream| {
+        let (acceptor, report) = (acceptor.clone(), report.clone());
+        async move {
+            let Ok(stream) = acceptor.accept(stream).await else { return };
+            let name = stream.get_ref().1.server_name().map(str::to_owned);
+            let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            let request = Rc::new(RefCell::new(None));
+            let noted = request.clone();
+            let service = service_fn(move |request: Request<Incoming>| {
+                let host = request.headers().get("host").map(|host| host.to_str().unwrap().to_owned());
+                let authority = request.uri().authority().map(|authority| authority.to_string());
+                assert!(host.is_none() || authority.is_none());
+                *noted.borrow_mut() = Some((request.version(), host.or(authority).unwrap()));
+                async { Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::from("fine"))) }
+            });
+            let io = TokioIo::new(stream);
+            let end = if is_h2 {
+                hyper::server::conn::http2::Builder::new(LocalExecutor).serve_connection(io, service).await
+            } else {
+                hyper::server::conn::http1::Builder::new().serve_connection(io, service).await
+            };
+            let (version, authority) = request.borrow_mut().take().unwrap();
+            let _ = report.send((name, version, authority, end.is_ok()));
+        }
+    })
+    .await;
+    (port, seen)
+}
+
+#[derive(Clone)]
+struct LocalExecutor;
+
+impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for LocalExecutor {
+    fn execute(&self, future: F) {
+        spawn_local(future);
+    }
+}
+
+fn https(port: u16) -> HttpGet {
+    HttpGet { scheme: Some("HTTPS".to_owned()), ..http_get(port, "/") }
+}
+
+#[test]
+fn any_certificate_will_do_by_tls_1_2_and_1_3() {
+    run(async {
+        for version in [&version::TLS12, &version::TLS13] {
+            for (alpn, expected) in [
+                (&[][..], Version::HTTP_11),
+                (&["http/1.1"], Version::HTTP_11),
+                (&["h2", "http/1.1"], Version::HTTP_2),
+                (&["h2"], Version::HTTP_2),
+            ] {
+                let (port, mut seen) = serve_tls(&[version], alpn).await;
+                let outcome = ask(Handler::HttpGet(https(port))).await;
+                assert!(outcome.success, "{alpn:?}: {outcome:?}");
+                let expected = (None, expected, format!("127.0.0.1:{port}"), true);
+                assert_eq!(seen.recv().await.unwrap(), expected, "{alpn:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn the_url_names_the_server_and_a_host_header_the_site() {
+    run(async {
+        for alpn in [&["http/1.1"][..], &["h2"]] {
+            let (port, mut seen) = serve_tls(&[&version::TLS13], alpn).await;
+            let http_headers = vec![Header { name: "Host".to_owned(), value: "site.example".to_owned() }];
+            let get = HttpGet { host: Some("localhost".to_owned()), http_headers, ..https(port) };
+            let outcome = ask(Handler::HttpGet(get)).await;
+            assert!(outcome.success, "{outcome:?}");
+            let (name, _, authority, _) = seen.recv().await.unwrap();
+            assert_eq!((name.as_deref(), authority.as_str()), (Some("localhost"), "site.example"));
+        }
+    });
+}
+
+#[test]
+fn a_redirect_to_https_on_the_same_host_is_followed() {
+    run(async {
+        let (tls, mut seen) = serve_tls(&[&version::TLS13], &[]).await;
+        let (port, _) = serve(move |_| {
+            format!("HTTP/1.1 301 Moved\r\nLocation: https://127.0.0.1:{tls}/\r\nContent-Length: 0\r\n\r\n")
+        })
+        .await;
+        let outcome = ask_http(port, "/").await;
+        assert!(outcome.success && outcome.warning.is_none(), "{outcome:?}");
+        assert!(seen.recv().await.is_some());
+    });
+}
+
+#[test]
+fn a_server_without_tls_fails_and_so_does_one_that_is_silent() {
+    run(async {
+        // It answers without having read, as a server does that waits for no line's end.
+        let plain = accept(|mut stream| async move {
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+            let _ = stream.read(&mut [0; 1000]).await;
+        })
+        .await;
+        let outcome = ask(Handler::HttpGet(https(plain))).await;
+        assert!(!outcome.success && outcome.detail.starts_with("TLS: "), "{outcome:?}");
+        let silent = accept(|mut stream| async move { while let Ok(1..) = stream.read(&mut [0; 1000]).await {} }).await;
+        let outcome = ask(Handler::HttpGet(https(silent))).await;
+        assert_eq!((outcome.success, outcome.detail.as_str()), (false, "no answer within 1 s"));
+    });
+}

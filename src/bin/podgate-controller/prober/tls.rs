@@ -1,0 +1,95 @@
+//! TLS 1.2 and 1.3 that trusts anyone, as the kubelet's probes do: they ask whether a server answers, not who it is.
+
+use super::bounded::Bounded;
+use super::why;
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// HTTP/2's name in ALPN.
+const H2: &[u8] = b"h2";
+
+/// Makes `stream` a TLS connection to `host`, and says whether the server chose HTTP/2.
+///
+/// Like the kubelet it offers HTTP/2 too: there are servers that speak nothing else.
+pub(super) async fn handshake(stream: Bounded, host: &str) -> Result<(TlsStream<Bounded>, bool), String> {
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| format!("TLS: {error}"))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Anyone))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![H2.to_vec(), b"http/1.1".to_vec()];
+    config.resumption = Resumption::disabled();
+    let stream = TlsConnector::from(Arc::new(config))
+        .connect(server_name(host), stream)
+        .await
+        .map_err(|error| format!("TLS: {}", why(&error)))?;
+    let is_h2 = stream.get_ref().1.alpn_protocol() == Some(H2);
+    Ok((stream, is_h2))
+}
+
+/// What goes into SNI: a name. Rustls leaves SNI out for an address, so any address stands for a name that can't be one.
+fn server_name(host: &str) -> ServerName<'static> {
+    ServerName::try_from(host.to_owned()).unwrap_or(ServerName::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))
+}
+
+/// Takes every certificate and every signature.
+#[derive(Debug)]
+struct Anyone;
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        // Nothing is verified, so whatever key a server has will do; the usual ones stand first.
+        vec![
+            SignatureScheme::ECDSA_NISTP256_SHA256,
+            SignatureScheme::ECDSA_NISTP384_SHA384,
+            SignatureScheme::ECDSA_NISTP521_SHA512,
+            SignatureScheme::ED25519,
+            SignatureScheme::ED448,
+            SignatureScheme::RSA_PSS_SHA256,
+            SignatureScheme::RSA_PSS_SHA384,
+            SignatureScheme::RSA_PSS_SHA512,
+            SignatureScheme::RSA_PKCS1_SHA256,
+            SignatureScheme::RSA_PKCS1_SHA384,
+            SignatureScheme::RSA_PKCS1_SHA512,
+            SignatureScheme::RSA_PKCS1_SHA1,
+            SignatureScheme::ECDSA_SHA1_Legacy,
+        ]
+    }
+}

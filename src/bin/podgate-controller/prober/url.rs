@@ -1,0 +1,238 @@
+//! As much of URLs as a probe and its redirects need, after Go's `net/url`, on which the kubelet's behaviour rests.
+
+/// Where a request goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Url {
+    /// In lower case.
+    pub(super) scheme: String,
+    /// A name or an address, without brackets.
+    pub(super) host: String,
+    /// Host and port as written, for the `Host` header.
+    pub(super) authority: String,
+    /// The port, if one is written.
+    port: Option<u16>,
+    /// Path, percent-encoded; empty or with a leading slash.
+    path: String,
+    /// Query without its question mark.
+    query: Option<String>,
+}
+
+/// A reference as written, cut into its parts; the fragment is left out.
+#[derive(Default)]
+struct Reference {
+    scheme: Option<String>,
+    authority: Option<String>,
+    path: String,
+    query: Option<String>,
+}
+
+impl Url {
+    /// The URL of a probe. `path` is the user's own: a scheme or host in it counts nothing.
+    pub(super) fn of_probe(scheme: &str, host: &str, port: u16, path: &str) -> Url {
+        // What can't be parsed is taken for a path in need of encoding, as the kubelet does.
+        let reference = Reference::parse(path)
+            .unwrap_or_else(|| Reference { path: encode(path, |byte| b"%?#".contains(&byte)), ..Default::default() });
+        let authority = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        Url {
+            scheme: scheme.to_ascii_lowercase(),
+            host: host.to_owned(),
+            authority,
+            port: Some(port),
+            path: rooted(reference.path),
+            query: reference.query,
+        }
+    }
+
+    /// Where a `Location` of `text` in the answer of `self` leads, and whether it names a host itself;
+    /// `None` if it can't be read.
+    pub(super) fn join(&self, text: &str) -> Option<(Url, bool)> {
+        let reference = Reference::parse(text)?;
+        if reference.scheme.is_none() && reference.authority.is_none() {
+            let (path, query) = if reference.path.is_empty() {
+                (self.path.clone(), reference.query.or_else(|| self.query.clone()))
+            } else if reference.path.starts_with('/') {
+                (reference.path, reference.query)
+            } else {
+                let folder = self.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+                (format!("{folder}/{}", reference.path), reference.query)
+            };
+            return Some((Url { path: without_dots(&path), query, ..self.clone() }, false));
+        }
+        let is_absolute = reference.scheme.is_some();
+        let authority = reference.authority.unwrap_or_default();
+        let (host, port) = split(&authority)?;
+        let url = Url {
+            scheme: reference.scheme.unwrap_or_else(|| self.scheme.clone()),
+            host: host.to_owned(),
+            port,
+            path: without_dots(&reference.path),
+            query: reference.query,
+            authority,
+        };
+        Some((url, is_absolute))
+    }
+
+    /// The port, or the scheme's own.
+    pub(super) fn port(&self) -> u16 {
+        self.port.unwrap_or(if self.scheme == "https" { 443 } else { 80 })
+    }
+
+    /// Path and query, as a request line has them.
+    pub(super) fn target(&self) -> String {
+        let path = if self.path.is_empty() { "/" } else { &self.path };
+        match &self.query {
+            Some(query) => format!("{path}?{query}"),
+            None => path.to_owned(),
+        }
+    }
+}
+
+impl Reference {
+    /// `None` for control characters and broken percent-encoding.
+    fn parse(text: &str) -> Option<Reference> {
+        if text.bytes().any(|byte| byte.is_ascii_control()) {
+            return None;
+        }
+        let text = text.split_once('#').map_or(text, |(text, _)| text);
+        let (scheme, rest) = match text.split_once(':') {
+            Some((scheme, rest)) if is_scheme(scheme) => (Some(scheme.to_ascii_lowercase()), rest),
+            _ => (None, text),
+        };
+        let (rest, query) = match rest.split_once('?') {
+            Some((rest, query)) => (rest, Some(query)),
+            None => (rest, None),
+        };
+        let (authority, path) = match rest.strip_prefix("//") {
+            Some(rest) => {
+                let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+                (Some(authority.rsplit_once('@').map_or(authority, |(_, host)| host).to_owned()), path)
+            }
+            None => (None, rest),
+        };
+        is_well_encoded(path).then(|| Reference {
+            scheme,
+            authority,
+            path: encode(path, |_| false),
+            query: query.map(|query| encode(query, |_| false)),
+        })
+    }
+}
+
+/// Host without brackets, and port; an empty port is none.
+fn split(authority: &str) -> Option<(&str, Option<u16>)> {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']')?;
+            (host, if port.is_empty() { port } else { port.strip_prefix(':')? })
+        }
+        None => authority.split_once(':').unwrap_or((authority, "")),
+    };
+    if port.is_empty() { Some((host, None)) } else { Some((host, Some(port.parse().ok()?))) }
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+}
+
+/// Whether each `%` is followed by two hexadecimal digits.
+fn is_well_encoded(text: &str) -> bool {
+    let is_hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    let bytes = text.as_bytes();
+    (0..bytes.len()).all(|at| bytes[at] != b'%' || (is_hex(bytes.get(at + 1)) && is_hex(bytes.get(at + 2))))
+}
+
+/// Percent-encodes what can't stand in a request line, and what `also` names.
+fn encode(text: &str, also: impl Fn(u8) -> bool) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if !byte.is_ascii_graphic() || b"\"<>\\^`{|}#".contains(&byte) || also(byte) {
+            encoded.push_str(&format!("%{byte:02X}"));
+        } else {
+            encoded.push(char::from(byte));
+        }
+    }
+    encoded
+}
+
+fn rooted(path: String) -> String {
+    if path.is_empty() || path.starts_with('/') { path } else { format!("/{path}") }
+}
+
+/// `path` with its `.` and `..` resolved (RFC 3986, section 5.2.4).
+fn without_dots(path: &str) -> String {
+    if path.is_empty() {
+        return String::new();
+    }
+    let mut kept: Vec<&str> = Vec::new();
+    let mut segments = path.strip_prefix('/').unwrap_or(path).split('/').peekable();
+    while let Some(segment) = segments.next() {
+        match segment {
+            "." => {}
+            ".." => {
+                kept.pop();
+            }
+            _ => kept.push(segment),
+        }
+        // A path that ends in dots names a folder.
+        if segments.peek().is_none() && (segment == "." || segment == "..") {
+            kept.push("");
+        }
+    }
+    format!("/{}", kept.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probes_path_is_taken_as_the_kubelet_takes_it() {
+        for (path, target) in [
+            ("", "/"),
+            ("/", "/"),
+            ("healthz", "/healthz"),
+            ("/a b?c=d e#f", "/a%20b?c=d%20e"),
+            ("?ready", "/?ready"),
+            ("/a%2Fb", "/a%2Fb"),
+            ("/50%?x", "/50%25%3Fx"),
+            ("/ü", "/%C3%BC"),
+            ("//other/x", "/x"),
+            ("http://other:1/x?y", "/x?y"),
+            ("/../x", "/../x"),
+            ("/a\r\nHost: x", "/a%0D%0AHost:%20x"),
+        ] {
+            let url = Url::of_probe("HTTP", "10.0.0.1", 80, path);
+            assert_eq!((url.target().as_str(), url.authority.as_str()), (target, "10.0.0.1:80"), "{path}");
+        }
+        assert_eq!(Url::of_probe("https", "::1", 8443, "/").authority, "[::1]:8443");
+    }
+
+    #[test]
+    fn redirects_lead_where_gos_client_goes() {
+        let base = Url::of_probe("http", "10.0.0.1", 8080, "/a/b?q");
+        for (location, expected, names_host) in [
+            ("/x", "http 10.0.0.1 8080 /x", false),
+            ("x?y#z", "http 10.0.0.1 8080 /a/x?y", false),
+            ("../x/.", "http 10.0.0.1 8080 /x/", false),
+            ("../../..", "http 10.0.0.1 8080 /", false),
+            ("?r", "http 10.0.0.1 8080 /a/b?r", false),
+            ("", "http 10.0.0.1 8080 /a/b?q", false),
+            ("#top", "http 10.0.0.1 8080 /a/b?q", false),
+            ("//10.0.0.1:90/x", "http 10.0.0.1 90 /x", false),
+            ("https://10.0.0.1/x", "https 10.0.0.1 443 /x", true),
+            ("HTTP://u:p@10.0.0.1:", "http 10.0.0.1 80 /", true),
+            ("http://[::1]:90/./x", "http ::1 90 /x", true),
+            ("http://[::1]", "http ::1 80 /", true),
+            ("mailto:me", "mailto  80 /me", true),
+            ("http:x", "http  80 /x", true),
+        ] {
+            let (url, is_absolute) = base.join(location).unwrap();
+            let got = format!("{} {} {} {}", url.scheme, url.host, url.port(), url.target());
+            assert_eq!((got.as_str(), is_absolute), (expected, names_host), "{location}");
+        }
+        for location in ["http://h:port/", "http://h:70000/", "/%zz", "/a\tb", "http://[::1/", "http://[::1]x/"] {
+            assert!(base.join(location).is_none(), "{location}");
+        }
+    }
+}

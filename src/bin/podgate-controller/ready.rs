@@ -1,0 +1,37 @@
+//! `podgate-controller ready`: the sidecar's own postStart hook. It waits for the lock of a controller that has reset and
+//! published, not for files, which survive restarts.
+
+use crate::args::Ready;
+use crate::clock::now;
+use podgate::core::exit::Exit;
+use podgate::core::names;
+use podgate::edge::{files, lock, source};
+use std::time::Duration;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+pub(crate) fn run(args: &Ready) -> Exit {
+    let since = now();
+    let path = args.board.join(names::CONTROLLER_FILE);
+    let mut last = String::from("no controller holds it");
+    loop {
+        match lock::is_held(&path) {
+            Ok(true) => break,
+            Ok(false) => {}
+            Err(error) => last = error.to_string(),
+        }
+        let waited = since.elapsed();
+        if waited >= args.timeout {
+            let limit = humantime::format_duration(args.timeout);
+            eprintln!("podgate-controller ready: {} after {limit}: {last}; see the sidecar's log", path.display());
+            return Exit::TimedOut;
+        }
+        std::thread::sleep((waited / 50).clamp(FIRST_PAUSE, LONGEST_PAUSE).min(args.timeout - waited));
+    }
+    // So that the controller knows at its end that nobody still waits for it. Without it the sidecar ends with 143, no worse.
+    if let Ok(snapshot) = source::board(&args.board) {
+        let _ = files::replace(&args.board, names::HOOKED_FILE, snapshot.epoch.as_bytes(), 0o644);
+    }
+    Exit::Released
+}
