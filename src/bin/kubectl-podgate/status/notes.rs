@@ -1,0 +1,234 @@
+//! Sentences: all of it in one, and what is odd.
+
+use super::view::{Found, Kubelet, Role, Row, View};
+use crate::pod::Pod;
+use podgate::core::container::Mode;
+use podgate::core::names;
+use podgate::core::snapshot::{ENDED, NoWord};
+use podgate::core::state::Phase;
+use std::time::{Duration, SystemTime};
+
+/// What the sentences are made from.
+pub(crate) struct Facts<'a> {
+    pub(crate) view: &'a View,
+    pub(crate) pod: &'a Pod,
+    /// Why there is nothing published to go by.
+    pub(crate) no_word: Option<&'a NoWord>,
+    /// Why what is published can't be of the pod as it is now.
+    pub(crate) stale: Option<String>,
+    /// The published phase, if it counts.
+    pub(crate) phase: Option<Phase>,
+}
+
+/// What the kubelet says of a container from before its first start until no hook runs any more.
+const FROZEN: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+
+/// Clocks of different machines may be this far apart.
+const CLOCKS: Duration = Duration::from_secs(5);
+
+/// Why what is published can't be of the pod as it is now. (That it is can't be told from here: the sandbox that the pod has now
+/// shows only inside of it.)
+pub(crate) fn stale(pod: &Pod, found: &[Found<'_>], seen: Option<&str>) -> Option<String> {
+    if pod.spec.node_name.is_none() {
+        return Some("it was there before the Pod had a node".to_owned());
+    }
+    let time = |text: &str| humantime::parse_rfc3339_weak(text).ok();
+    let seen = time(seen?)?;
+    let made = pod.metadata.creation_timestamp.as_ref().and_then(|at| time(&at.0.to_string()));
+    if made.is_some_and(|made| seen + CLOCKS < made) {
+        return Some("it is older than the Pod, so it came with its template".to_owned());
+    }
+    let sidecar = found.iter().find(|found| found.role == Role::Sidecar)?;
+    let started: SystemTime = sidecar.kubelet.started_at.as_deref().and_then(time)?;
+    // Both are of the node's clock, in whole seconds.
+    (seen + Duration::from_secs(1) < started).then(|| "the sidecar has been started anew since".to_owned())
+}
+
+pub(crate) fn summary(facts: &Facts<'_>) -> String {
+    let view = facts.view;
+    let name = format!("Pod {}/{}", view.namespace, view.pod);
+    if view.deleting {
+        return format!("{name} is being deleted.");
+    }
+    if !uses_podgate(view) {
+        return format!("{name} has nothing of podgate in it.");
+    }
+    if view.started {
+        return format!("{name} has started.");
+    }
+    // Those that others wait for, and that don't wait for others themselves.
+    let first = |row: &&Row| !row.holds_back.is_empty() && row.waits_for.iter().all(|c| c.gate_of == row.name);
+    let holding = view.containers.iter().filter(first).map(|row| {
+        let conditions: Vec<&str> = row.waits_for.iter().map(|c| c.condition.as_str()).collect();
+        let why = if conditions.is_empty() { String::new() } else { format!(" until {}", conditions.join(", ")) };
+        format!("{} holds back {}{why}", row.name, row.holds_back.join(", "))
+    });
+    let holding: Vec<String> = holding.collect();
+    match holding.as_slice() {
+        [] => format!("{name} is starting."),
+        some => format!("{name} is starting: {}.", some.join("; ")),
+    }
+}
+
+fn uses_podgate(view: &View) -> bool {
+    view.published.is_some() || view.containers.iter().any(|row| row.role == Role::Sidecar || row.timeout.is_some())
+}
+
+pub(crate) fn notes(facts: &Facts<'_>) -> Vec<String> {
+    let view = facts.view;
+    let mut notes = Vec::new();
+    if !uses_podgate(view) {
+        notes.push(
+            "Neither a sidecar nor a hook or gate of podgate's is in its spec: the kubelet's word is all there is."
+                .to_owned(),
+        );
+        return notes;
+    }
+    unpublished(facts, &mut notes);
+    if let Some(why) = &facts.stale {
+        notes.push(format!("What is published is not believed here: {why}."));
+    }
+    if view.deleting {
+        deleting(facts, &mut notes);
+    } else {
+        frozen(view, &mut notes);
+    }
+    for row in &view.containers {
+        stuck(row, &mut notes);
+        disagreement(facts, row, &mut notes);
+    }
+    overrides(facts, &mut notes);
+    notes
+}
+
+/// Why nothing is published, as far as it can be seen from here.
+fn unpublished(facts: &Facts<'_>, notes: &mut Vec<String>) {
+    let Some(no_word) = facts.no_word else { return };
+    if let NoWord::Garbage(key) = no_word {
+        notes.push(format!(
+            "What is published is not podgate's: {key} is missing or not valid. The sidecar mends that at its start."
+        ));
+        return;
+    }
+    let view = facts.view;
+    let Some(sidecar) = view.containers.iter().find(|row| row.role == Role::Sidecar) else {
+        notes.push("No sidecar is in its spec: the hooks look for themselves (--check), and what they see shows in the containers' termination messages.".to_owned());
+        return;
+    };
+    let name = &sidecar.name;
+    notes.push(match sidecar.kubelet.state {
+        _ if view.node.is_none() => "Nothing is published yet: the Pod has no node.".to_owned(),
+        Some("running") => format!(
+            "Nothing is published, and the sidecar runs: it may have been told to use the board alone (--publish board), or it has no right to patch \
+             this Pod (manifests/rbac.yaml), or no way to the API server. Its log says which: kubectl logs -n {} {} -c {name}",
+            view.namespace, view.pod
+        ),
+        _ => format!("Nothing is published yet: the kubelet says of the sidecar {name}: {}.", sidecar.kubelet.text()),
+    });
+}
+
+/// Said where the kubelet's column would mislead.
+fn frozen(view: &View, notes: &mut Vec<String>) {
+    let by_hook = |row: &&Row| {
+        row.mode == podgate::core::container::Mode::PostStart && row.waits_for.iter().any(|c| c.gate_of == row.name)
+    };
+    let Some(row) = view.containers.iter().find(by_hook) else { return };
+    let limit = row.timeout.as_deref().unwrap_or_default();
+    notes.push(format!(
+        "While the hook of {} waits (at most {limit}), the kubelet updates nothing of this Pod: its word is from before.",
+        row.name
+    ));
+}
+
+fn deleting(facts: &Facts<'_>, notes: &mut Vec<String>) {
+    // What the hooks would still wait for, had the phase not changed.
+    let hooks: Vec<&Row> = facts
+        .view
+        .containers
+        .iter()
+        .filter(|row| row.mode == Mode::PostStart && row.kubelet.state == Some("waiting"))
+        .filter(|row| row.kubelet.reason.as_deref().is_some_and(|reason| FROZEN.contains(&reason)))
+        .collect();
+    let Some(first) = hooks.first() else { return };
+    notes.push(match facts.phase {
+        Some(Phase::Terminating) => {
+            "The sidecar has seen the deletion and let all waiting hooks go: the kubelet works off the rest of its start list, then ends the containers.".to_owned()
+        }
+        _ => format!(
+            "The kubelet ends nothing while a hook waits, and the sidecar has not said yet that it let them go. If it can't (no API, or it is dead), \
+             the Pod stays until the hook gives up by itself: that of {} after {}.",
+            first.name,
+            first.timeout.as_deref().unwrap_or_default()
+        ),
+    });
+}
+
+fn stuck(row: &Row, notes: &mut Vec<String>) {
+    let bad_wait = [
+        "CrashLoopBackOff",
+        "ImagePullBackOff",
+        "ErrImagePull",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "CreateContainerConfigError",
+    ];
+    let of_kubelet = row.kubelet.reason.as_deref().filter(|reason| bad_wait.contains(reason));
+    let Some(reason) = row.stuck.as_deref().or(of_kubelet) else { return };
+    let what = match reason {
+        ENDED => "has ended, and the kubelet will not start it again".to_owned(),
+        reason => format!("can't go on by itself: {reason}"),
+    };
+    let message = row.kubelet.message.as_deref().map(|message| format!(" ({})", message.trim())).unwrap_or_default();
+    notes.push(format!("{} {what}{message}.", row.name));
+}
+
+/// At rest, podgate's word is as of its last look.
+fn disagreement(facts: &Facts<'_>, row: &Row, notes: &mut Vec<String>) {
+    let view = facts.view;
+    if !view.started || facts.phase.is_none() || row.kubelet.state != Some("running") {
+        return;
+    }
+    let says = match (row.state, row.kubelet.ready) {
+        (Some("Ready"), false) => "not ready",
+        (Some("NotReady" | "Started"), true) => "ready",
+        _ => return,
+    };
+    notes.push(format!(
+        "{}: the kubelet says {says} now. Once all have started, podgate looks only when somebody waits; its word is as of then.",
+        row.name
+    ));
+}
+
+/// Gates that an operator has opened by hand.
+fn overrides(facts: &Facts<'_>, notes: &mut Vec<String>) {
+    for (key, value) in facts.pod.metadata.annotations.iter().flatten() {
+        let Some(container) = key.strip_prefix(names::OVERRIDE_PREFIX) else { continue };
+        let (state, sandbox) = value.split_once('@').unwrap_or((value, ""));
+        let published = facts.view.published.as_ref();
+        notes.push(match published.is_some_and(|published| published.sandbox == sandbox) {
+            true => format!("An operator has set {container} to {state} by hand ({key})."),
+            false => format!("{key}={value} is not in force: it is of another sandbox than what is published."),
+        });
+    }
+}
+
+impl Kubelet {
+    /// In a few words.
+    pub(crate) fn text(&self) -> String {
+        let mut text = match self.state {
+            Some("running") => if self.ready { "running, ready" } else { "running, not ready" }.to_owned(),
+            Some("terminated") => {
+                let reason = self.reason.as_deref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+                format!("exited {}{reason}", self.exit_code.unwrap_or_default())
+            }
+            Some(_) => self.reason.clone().unwrap_or_else(|| "waiting".to_owned()),
+            None => "nothing".to_owned(),
+        };
+        match self.restarts {
+            0 => {}
+            1 => text.push_str(", 1 restart"),
+            many => text.push_str(&format!(", {many} restarts")),
+        }
+        text
+    }
+}
