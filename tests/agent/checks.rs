@@ -1,0 +1,226 @@
+//! `--check` by every scheme, `--fallback-check`, and `podgate check`.
+
+use crate::support::{Agent, Scene, until};
+use podgate::core::state::State;
+use std::io::{Read, Write};
+use std::net::{Ipv6Addr, TcpListener};
+use std::path::Path;
+use std::time::Duration;
+
+fn look(url: &str) -> crate::support::Ended {
+    Agent::new(&["check", url, "--check-timeout", "300ms"], Path::new("/nonexistent")).run()
+}
+
+/// A server that gives `answer` to everybody, a byte every `pause`; its port.
+fn serve(answer: &'static str, pause: Duration) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                let _ = stream.read(&mut [0; 1024]);
+                for byte in answer.as_bytes().chunks(if pause.is_zero() { 4096 } else { 1 }) {
+                    let _ = stream.write_all(byte);
+                    std::thread::sleep(pause);
+                }
+            });
+        }
+    });
+    port
+}
+
+#[test]
+fn tcp() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for host in ["127.0.0.1", "localhost"] {
+        look(&format!("tcp://{host}:{port}")).released();
+    }
+    drop(listener);
+    look(&format!("tcp://127.0.0.1:{port}")).failed(69, "refused");
+    if let Ok(listener) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) {
+        look(&format!("tcp://[::1]:{}", listener.local_addr().unwrap().port())).released();
+    }
+}
+
+#[test]
+fn http() {
+    let at_once = Duration::ZERO;
+    for (answer, says) in [
+        ("HTTP/1.1 200 OK\r\n\r\n", None),
+        ("HTTP/1.0 204 \r\n\r\n", None),
+        ("HTTP/1.1 302 Found\r\nLocation: /x\r\n\r\n", None),
+        ("HTTP/1.1 503 Service Unavailable\r\n\r\n", Some("answered 503")),
+        ("HTTP/1.1 404 Not Found\r\n\r\n", Some("answered 404")),
+        ("HTTP/1.1 199 Odd\r\n\r\n", Some("answered 199")),
+        ("SSH-2.0-OpenSSH_9.2\r\n", Some("no HTTP")),
+        ("", Some("no HTTP")),
+    ] {
+        let run = look(&format!("http://127.0.0.1:{}/ready?x=1", serve(answer, at_once)));
+        match says {
+            None => run.released(),
+            Some(says) => run.failed(69, says),
+        }
+    }
+    // Endless first line; a server that says nothing; one that drips.
+    look(&format!("http://127.0.0.1:{}", serve(Box::leak("x".repeat(1 << 20).into()), at_once))).failed(69, "no HTTP");
+    for drip in [serve("HTTP/1.1 200 OK\r\n", Duration::from_millis(100)), {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = silent.local_addr().unwrap().port();
+        std::mem::forget(silent);
+        port
+    }] {
+        let run = look(&format!("http://127.0.0.1:{drip}"));
+        run.failed(69, "no answer in time");
+        assert!(run.took < Duration::from_secs(5), "{run:?}");
+    }
+}
+
+#[test]
+fn exec() {
+    look(r#"exec:["true"]"#).released();
+    look(r#"exec:["sh","-c","echo noise; echo noise >&2; exit 3"]"#).failed(69, "exited with 3");
+    look(r#"exec:["sh","-c","kill -15 $$"]"#).failed(69, "died of signal 15");
+    look(r#"exec:["sleep","60"]"#).failed(69, "took too long");
+    look(r#"exec:["/nonexistent"]"#).failed(69, "the command is not there");
+    look(r#"exec:["/etc/passwd"]"#).failed(69, "denied");
+}
+
+#[test]
+fn file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ready");
+    let (bare, full) = (format!("file://{}", path.display()), format!("file://{}+content", path.display()));
+    look(&bare).failed(69, "not there");
+    std::fs::write(&path, "").unwrap();
+    look(&bare).released();
+    look(&full).failed(69, "empty");
+    std::fs::write(&path, "x").unwrap();
+    look(&full).released();
+}
+
+#[test]
+fn a_name_is_looked_up_without_holding_up_the_hook() {
+    // No resolver may be asked from a test: `.invalid` exists nowhere, whoever answers or does not.
+    let run = Agent::new(&["post-start", "--container", "db"], Path::new("/nonexistent"))
+        .flag("check", "tcp://nobody.invalid:1")
+        .flag("check-timeout", "100ms")
+        .flag("timeout", "300ms")
+        .run();
+    run.failed(75, "tcp://nobody.invalid:1 (no");
+    assert!(run.took < Duration::from_secs(5), "{run:?}");
+}
+
+#[test]
+fn checks_alone_need_no_sidecar() {
+    let scene = Scene::new();
+    let flag = scene.root.join("up");
+    let hook = Agent::new(&["post-start", "--container", "db", "--timeout", "20s"], &scene.termination)
+        .flag("check", format!("file://{}", flag.display()))
+        .flag("check", r#"exec:["true"]"#)
+        .flag("termination-log", &scene.termination)
+        .waiting();
+    until("the one that passed is named no more", || scene.message().ends_with("(not there)"));
+    std::fs::write(&flag, "").unwrap();
+    hook.end().released();
+}
+
+#[test]
+fn checks_and_states_must_all_hold_and_the_controller_is_told() {
+    let mut scene = Scene::with_controller();
+    let flag = scene.root.join("up");
+    let hook = scene.hook().flag("check", format!("file://{}", flag.display())).waiting();
+    assert!(!scene.report().unwrap().check_passed);
+    std::fs::write(&flag, "").unwrap();
+    until("it reports", || scene.report().unwrap().check_passed);
+    scene.set("db", State::Ready);
+    hook.end().released();
+}
+
+#[test]
+fn no_process_that_a_check_started_outlives_it() {
+    let scene = Scene::with_controller();
+    let pids = scene.root.join("pids");
+    // One child in the command's group, one in a session of its own, orphaned.
+    let script = format!(
+        "sleep 600 & echo $! >> {0}; setsid sh -c 'echo $$ >> {0}; exec sleep 600' & sleep 0.05; exit 1",
+        pids.display()
+    );
+    let check = format!("exec:{}", serde_json::to_string(&["sh", "-c", &script]).unwrap());
+    scene.hook().flag("check", check).flag("timeout", "600ms").run().failed(75, "exited with 1");
+    let pids = std::fs::read_to_string(pids).unwrap();
+    assert!(pids.lines().count() >= 4, "it was made more than once: {pids}");
+    for pid in pids.lines() {
+        let lives = std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z"));
+        assert!(!lives, "{pid} lives");
+    }
+}
+
+#[test]
+fn checks_that_take_long_do_not_hold_up_the_time_limit() {
+    let scene = Scene::with_controller();
+    let silent: Vec<TcpListener> = (0..4).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let hook = scene.hook().flag("timeout", "200ms");
+    let hook = silent.iter().fold(hook, |hook, listener| {
+        hook.flag("check", format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port()))
+    });
+    let run = hook.run();
+    run.failed(75, "no answer in time");
+    assert!(run.took < Duration::from_secs(1), "{run:?}");
+}
+
+#[test]
+fn the_fallback_check_judges_once_the_controller_has_died() {
+    for check in ["file", "exec"] {
+        let mut scene = Scene::with_controller();
+        let flag = scene.root.join("up");
+        let url = match check {
+            "file" => format!("file://{}", flag.display()),
+            _ => format!("exec:{}", serde_json::to_string(&["test", "-e", flag.to_str().unwrap()]).unwrap()),
+        };
+        let mut hook = scene.hook().flag("fallback-check", &url).waiting();
+        std::fs::write(&flag, "").unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(hook.is_running(), "it does not count while the controller lives");
+        std::fs::remove_file(&flag).unwrap();
+        scene.die();
+        until("the death is noticed", || scene.message().contains("the controller is dead; fallback check"));
+        std::fs::write(&flag, "").unwrap();
+        hook.end().released();
+    }
+}
+
+#[test]
+fn without_one_the_reason_says_that_the_controller_is_dead() {
+    let mut scene = Scene::with_controller();
+    let hook = scene.hook().waiting();
+    scene.die();
+    let says = "the controller is dead and can't come back under this hook; give --fallback-check";
+    until("the death is noticed", || scene.message().contains(says));
+    // A controller in a container of its own kind can come back all the same.
+    scene.revive();
+    until("so is its return", || !scene.message().contains("dead"));
+    scene.set("db", State::Ready);
+    hook.end().released();
+}
+
+/// A fallback check that runs when the controller returns is ended, and its end does not make the hook spin.
+#[test]
+fn a_fallback_check_that_nobody_asks_any_more_is_ended() {
+    let mut scene = Scene::with_controller();
+    let pid = scene.root.join("pid");
+    let script = format!("echo $$ > {}; exec sleep 600", pid.display());
+    let url = format!("exec:{}", serde_json::to_string(&["sh", "-c", &script]).unwrap());
+    let hook = scene.hook().flag("fallback-check", &url).flag("check-timeout", "1h").waiting();
+    scene.die();
+    until("it runs", || std::fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n')));
+    scene.revive();
+    let pid = std::fs::read_to_string(pid).unwrap();
+    until("it is ended", || !Path::new(&format!("/proc/{}", pid.trim())).exists());
+    let before = hook.sleeps();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(hook.sleeps() - before <= 3, "{} wake-ups", hook.sleeps() - before);
+    scene.set("db", State::Ready);
+    hook.end().released();
+}

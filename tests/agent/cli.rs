@@ -1,0 +1,278 @@
+//! The agent's command line: every flag and its environment twin, every exit code, help, garbage, `install`.
+
+use crate::support::{Agent, Ended, PROGRAM, Scene, put};
+use podgate::core::snapshot::ENDED;
+use podgate::core::state::{Phase, State};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+fn podgate(arguments: &[&str]) -> Ended {
+    Agent::new(arguments, Path::new("/nonexistent")).run()
+}
+
+/// Runs the hook twice: with the flag, and with its twin.
+#[track_caller]
+fn by_flag_and_by_env(hook: impl Fn() -> Agent, flag: &str, value: impl AsRef<OsStr>, code: i32, says: &str) {
+    let twin = format!("PODGATE_{}", flag.to_uppercase().replace('-', "_"));
+    for run in [hook().flag(flag, &value).run(), hook().env(&twin, &value).run()] {
+        if code == 0 { run.released() } else { run.failed(code, says) }
+    }
+}
+
+#[test]
+fn each_flag_and_its_twin_do_the_same() {
+    let mut scene = Scene::with_controller();
+    scene.publish(|s| _ = s.stuck.insert("api".to_owned(), "ImagePullBackOff".to_owned()));
+    let at_once = || scene.hook().flag("timeout", "0s");
+
+    by_flag_and_by_env(
+        || scene.bare_hook().flag("timeout", "0s"),
+        "container",
+        "api",
+        75,
+        "api=Ready (now Waiting, Image",
+    );
+    by_flag_and_by_env(at_once, "until", "db=Exited,api=Started", 75, "db=Exited (now Started); api=Started (now W");
+    by_flag_and_by_env(at_once, "check", "file:///nonexistent", 75, "file:///nonexistent (not there)");
+    by_flag_and_by_env(
+        || scene.hook().flag("check", r#"exec:["sleep","60"]"#).flag("timeout", "300ms"),
+        "check-timeout",
+        "10ms",
+        75,
+        "(took too long)",
+    );
+    by_flag_and_by_env(|| scene.bare_hook().flag("container", "db"), "timeout", "1ms", 75, "timed out after 1ms");
+    by_flag_and_by_env(at_once, "on-timeout", "continue", 0, "");
+    by_flag_and_by_env(at_once, "on-timeout", "fail", 75, "timed out after 0s");
+    by_flag_and_by_env(at_once, "poll-interval", "0s", 64, "an interval can't be zero");
+    by_flag_and_by_env(|| scene.hook(), "then", r#"["false"]"#, 1, "postStart command [\"false\"] exited with 1");
+    let mut dead = Scene::with_controller();
+    dead.die();
+    let says = "the controller is dead; fallback check file:///nonexistent (not there)";
+    by_flag_and_by_env(|| dead.hook().flag("timeout", "0s"), "fallback-check", "file:///nonexistent", 75, says);
+
+    let without = |name: &'static str| move || at_once().without(name);
+    by_flag_and_by_env(without("board"), "board", &scene.board, 75, "db=Ready (now Started)");
+    by_flag_and_by_env(without("board"), "board", "/nonexistent", 75, "the board is not there");
+    by_flag_and_by_env(without("self"), "self", "/nonexistent", 75, "can't report to the controller (/nonexistent:");
+    let volume = Scene::new();
+    put(&volume.podinfo, &scene.snapshot);
+    let frozen = || at_once().flag("board", "/nonexistent").without("podinfo");
+    let says = "the downward-API volume shows only what was published before";
+    by_flag_and_by_env(frozen, "podinfo", &volume.podinfo, 75, says);
+
+    for value in ["true", "1", "yes"] {
+        let run = scene.hook().flag("until", "api").env("PODGATE_FAIL_FAST", value).run();
+        run.failed(69, "can never be met: api=Ready: it is stuck in ImagePullBackOff");
+    }
+    scene.hook().flag("until", "api").arg("--fail-fast").run().failed(69, "stuck in ImagePullBackOff");
+    scene.hook().flag("timeout", "0s").env("PODGATE_FAIL_FAST", "no").run().failed(75, "timed out");
+}
+
+#[test]
+fn a_log_is_written_where_and_how_flag_or_twin_say() {
+    for by_env in [false, true] {
+        let scene = Scene::with_controller();
+        let hook = Agent::new(&["post-start", "--container", "db", "--timeout", "0s"], Path::new("/nonexistent"))
+            .flag("board", &scene.board)
+            .flag("self", &scene.own);
+        let message = scene.root.join("message");
+        std::fs::write(&message, "").unwrap();
+        let hook = match by_env {
+            true => hook
+                .env("PODGATE_LOG_FORMAT", "json")
+                .env("PODGATE_LOG_TO", &scene.log)
+                .env("PODGATE_TERMINATION_LOG", &message),
+            false => hook.flag("log-format", "json").flag("log-to", &scene.log).flag("termination-log", &message),
+        };
+        hook.run().failed(75, "timed out");
+        let lines: Vec<serde_json::Value> =
+            scene.logged().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines[0]["msg"], "waits");
+        assert_eq!((&lines[0]["by"], &lines[0]["level"]), (&"bell".into(), &"info".into()));
+        assert_eq!(lines.last().unwrap()["level"], "error");
+        assert!(std::fs::read_to_string(&message).unwrap().contains("timed out"));
+    }
+}
+
+#[test]
+fn every_flag_is_listed_with_its_twin() {
+    let help = podgate(&["post-start", "--help"]).stdout;
+    let mut flags = 0;
+    for line in help.lines().map(str::trim_start).filter(|line| line.starts_with("--")) {
+        let name = line.trim_start_matches("--").split(' ').next().unwrap();
+        let twin = format!("[env: PODGATE_{}]", name.to_uppercase().replace('-', "_"));
+        assert!(line.contains(&twin), "{line} lacks {twin}");
+        flags += 1;
+    }
+    assert_eq!(flags, 16, "a flag was added: test it above");
+}
+
+/// `docs/podgate.md` shows the help of each command. With `PODGATE_REGENERATE=1` in the environment it is brought up to date.
+#[test]
+fn help_is_what_the_documentation_shows() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/podgate.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let mut fresh = page.clone();
+    for command in ["", "post-start", "install", "check", "version"] {
+        let prompt = format!("$ podgate {command} --help").replace("  ", " ");
+        let (before, rest) = fresh.split_once(&format!("```text\n{prompt}\n")).unwrap_or_else(|| panic!("no {prompt}"));
+        let (_, after) = rest.split_once("```").unwrap();
+        let arguments: Vec<&str> = [command, "--help"].into_iter().filter(|word| !word.is_empty()).collect();
+        let run = podgate(&arguments);
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+        fresh = format!("{before}```text\n{prompt}\n{}\n```{after}", run.stdout.trim_end());
+    }
+    if std::env::var_os("PODGATE_REGENERATE").is_some() {
+        std::fs::write(&path, &fresh).unwrap();
+    } else {
+        assert_eq!(page, fresh, "docs/podgate.md is out of date; run this test with PODGATE_REGENERATE=1");
+    }
+}
+
+#[test]
+fn help_and_version_are_for_standard_output() {
+    for arguments in [&["--help"][..], &["-h"], &["post-start", "--help"], &["install", "-h"], &["check", "--help"]] {
+        let run = podgate(arguments);
+        assert!(run.code == 0 && run.stderr.is_empty(), "{run:?}");
+        assert!(run.stdout.contains("Usage: podgate"), "{run:?}");
+    }
+    for arguments in [["version"], ["--version"], ["-V"]] {
+        let version = concat!("podgate ", env!("CARGO_PKG_VERSION"), "\n");
+        assert_eq!((podgate(&arguments).code, podgate(&arguments).stdout.as_str()), (0, version));
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_command_line_is_said_in_one_line() {
+    let post_start = |rest: &[&'static str]| [&["post-start", "--container", "db"], rest].concat();
+    for (arguments, says) in [
+        (vec![], "no command given"),
+        (vec!["serve"], "unrecognized subcommand 'serve'"),
+        (vec!["post-start"], "not provided: --container <NAME>"),
+        (vec!["post-start", "--container", "DB"], "no container name"),
+        (vec!["post-start", "--container", ""], "--container"),
+        (post_start(&["--bogus"]), "unexpected argument '--bogus'"),
+        (post_start(&["stray"]), "unexpected argument 'stray'"),
+        (post_start(&["--timeout"]), "a value is required for '--timeout"),
+        (post_start(&["--timeout", "soon"]), "write 90s, 5m or 1h 30m"),
+        (post_start(&["--timeout", ""]), "value was empty"),
+        (post_start(&["--timeout", "5"]), "time unit needed"),
+        (post_start(&["--timeout", "-1s"]), "unexpected argument '-1'"),
+        (post_start(&["--timeout", "99999999999999999999h"]), "number is too large"),
+        (post_start(&["--timeout", "101y"]), "longer than a hundred years"),
+        (post_start(&["--timeout", "1s", "--timeout", "2s"]), "cannot be used multiple times"),
+        (post_start(&["--check-timeout", "x"]), "--check-timeout"),
+        (post_start(&["--poll-interval", "0ms"]), "an interval can't be zero"),
+        (post_start(&["--until", "db=ready"]), "one of Started, Ready, Completed, Exited"),
+        (post_start(&["--until", "../db"]), "no container name"),
+        (post_start(&["--until", ""]), "no container name"),
+        (post_start(&["--check", "https://h/"]), "carries no TLS"),
+        (post_start(&["--check", "127.0.0.1:80"]), "not a check"),
+        (post_start(&["--check", "exec:pg_isready"]), "no JSON list of strings"),
+        (post_start(&["--fallback-check", "tcp://h:0"]), "no port from 1 to 65535"),
+        (post_start(&["--on-timeout", "ignore"]), "it is fail or continue"),
+        (post_start(&["--log-format", "xml"]), "it is text or json"),
+        (post_start(&["--then", "echo"]), "no JSON list of strings"),
+        (post_start(&["--then", "[]"]), "a command needs a program"),
+        (vec!["install"], "<DIR>"),
+        (vec!["check"], "<URL>"),
+        (vec!["check", "ftp://h:1"], "not a check"),
+    ] {
+        podgate(&arguments).failed(64, says);
+    }
+    let long = "x".repeat(100_000);
+    podgate(&["post-start", "--container", &long]).failed(64, "invalid value 'xxxx");
+}
+
+#[test]
+fn arguments_that_are_no_text_are_refused_and_paths_that_are_none_are_taken() {
+    let scene = Scene::new();
+    let no_text = OsString::from_vec(b"d\xffb".to_vec());
+    scene.bare_hook().flag("container", &no_text).run().failed(64, "invalid UTF-8");
+    scene.bare_hook().env("PODGATE_CONTAINER", &no_text).run().failed(64, "invalid UTF-8");
+    assert!(scene.message().contains("invalid UTF-8"), "a wrong flag is said in the termination message too");
+    let board = Scene::with_controller();
+    let odd = board.root.join(&no_text);
+    std::os::unix::fs::symlink(&board.board, &odd).unwrap();
+    let hook = Agent::new(&["post-start", "--container", "db", "--timeout", "0s"], &board.termination);
+    hook.flag("board", &odd).flag("self", &board.own).run().failed(75, "db=Ready (now Started)");
+}
+
+#[test]
+fn the_longest_time_limit_is_a_hundred_years() {
+    let mut scene = Scene::with_controller();
+    scene.set("db", State::Ready);
+    scene.bare_hook().flag("container", "db").flag("timeout", "99y").flag("poll-interval", "99y").run().released();
+}
+
+#[test]
+fn each_exit_code_has_its_cause() {
+    let mut scene = Scene::with_controller();
+    scene.hook().flag("timeout", "1ms").run().failed(75, "timed out after 1ms, still waiting for db=Ready");
+    assert!(scene.message().starts_with("podgate post-start: db: timed out") && scene.message().len() < 1024);
+    let nothing = Agent::new(&["post-start", "--container", "db"], &scene.termination);
+    nothing.run().failed(78, "neither the board /podgate nor the downward-API volume /podgate-info is there");
+    scene.set("db", State::Failed);
+    scene.publish(|s| _ = s.stuck.insert("db".to_owned(), ENDED.to_owned()));
+    scene.hook().arg("--fail-fast").run().failed(69, "db=Ready: it is Failed for good");
+    scene.hook().arg("--fail-fast").flag("on-timeout", "continue").run().released();
+    scene.set("db", State::Ready);
+    scene.hook().run().released();
+    assert_eq!(scene.message(), "", "emptied on release");
+    for phase in [Phase::Started, Phase::Terminating] {
+        let mut scene = Scene::with_controller();
+        scene.publish(|s| s.phase = phase);
+        scene.hook().run().released();
+        assert!(scene.report().is_none(), "who waits for nobody wakes no settled controller");
+    }
+}
+
+#[test]
+fn nobody_at_the_other_end_is_no_reason_to_panic() {
+    let scene = Scene::with_controller();
+    for (arguments, code) in
+        [(&["version"][..], 0), (&["--help"], 0), (&["bogus"], 64), (&["check", "tcp://127.0.0.1:1"], 69)]
+    {
+        let agent = Agent::new(arguments, &scene.termination);
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let errors = writer.try_clone().unwrap();
+        let status = agent.command().stdout(writer).stderr(errors).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{arguments:?}");
+    }
+}
+
+#[test]
+fn installs_in_one_step_over_a_running_binary() {
+    let folder = tempfile::tempdir().unwrap();
+    let bin = folder.path().join("deep/bin");
+    let target = bin.join("podgate");
+    let install = |at: &Path| Agent::new(&["install"], Path::new("/nonexistent")).arg(at).run();
+    install(&bin).released();
+    assert_eq!(std::fs::metadata(&target).unwrap().permissions().mode() & 0o7777, 0o555);
+    assert_eq!(std::fs::read(&target).unwrap(), std::fs::read(PROGRAM).unwrap());
+    let scene = Scene::with_controller();
+    let mut hook = scene.hook();
+    hook.program.clone_from(&target);
+    let mut running = hook.waiting();
+    install(&bin).released();
+    assert!(running.is_running());
+    let again = std::process::Command::new(&target).arg("install").arg(&bin).status().unwrap();
+    assert!(again.success(), "a binary installs itself over itself");
+    assert_eq!(std::fs::read_dir(&bin).unwrap().count(), 1, "nothing else is left there");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for bad in [file.clone(), file.join("x"), "/proc/podgate".into(), "/sys".into()] {
+        let run = Agent::new(&["install"], Path::new("/nonexistent")).arg(&bad).run();
+        run.failed(78, "give a folder that this user can write");
+        assert!(run.stderr.contains(bad.to_str().unwrap()));
+    }
+}

@@ -1,0 +1,152 @@
+//! A hook that has a downward-API volume and no board, against the kubelet's exact way of writing it.
+
+use crate::support::{Scene, Shell, Volume, snapshot, text, until};
+use podgate::core::state::State;
+use podgate::edge::source;
+use podgate::edge::wake::{Rung, SLOW_REREAD, Wake, Woken};
+use rustix::process::Signal;
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// What the kubelet writes beside our annotations.
+fn file(state: State, revision: u64) -> String {
+    let mut snapshot = snapshot(&[("db", state)]);
+    snapshot.revision = revision;
+    let seen = "kubernetes.io/config.seen=\"2026-11-21T14:02:10.123456789Z\"\nkubernetes.io/config.source=\"api\"";
+    format!("{seen}\n{}", text(&snapshot))
+}
+
+fn without_board() -> (Scene, Volume) {
+    let scene = Scene::new();
+    fs::remove_dir(&scene.board).unwrap();
+    let mut volume = Volume::new(&scene.podinfo);
+    assert!(volume.write(&file(State::Started, 1)));
+    (scene, volume)
+}
+
+#[test]
+fn a_swap_of_the_volume_releases_a_waiting_hook() {
+    let (scene, mut volume) = without_board();
+    let hook = scene.hook().waiting();
+    until("it is armed", || scene.rungs() == ["inotify"]);
+    assert!(scene.message().contains("no board: under a hook the downward-API volume shows only"));
+    assert!(!volume.write(&file(State::Started, 1)), "the kubelet replaces nothing where nothing has changed");
+    volume.write(&file(State::NotReady, 2));
+    until("it is read", || scene.message().contains("now NotReady"));
+    volume.write(&file(State::Ready, 3));
+    hook.end().released();
+}
+
+#[test]
+fn each_swap_wakes_at_once() {
+    let (scene, mut volume) = without_board();
+    let mut wake = Wake::new(scene.board.clone(), scene.podinfo.clone(), SLOW_REREAD);
+    for revision in 2..200 {
+        assert_eq!(wake.arm(false), Rung::Inotify);
+        assert_eq!(source::volume(&scene.podinfo).unwrap().revision, revision - 1);
+        volume.write(&file(State::Started, revision));
+        assert_eq!(wake.wait(SLOW_REREAD, None).unwrap(), Woken::Source, "revision {revision}");
+    }
+}
+
+#[test]
+fn in_a_burst_of_swaps_nothing_torn_is_read_and_the_last_is_seen() {
+    let (scene, mut volume) = without_board();
+    let hook = scene.hook().waiting();
+    let podinfo = scene.podinfo.clone();
+    let writer = std::thread::spawn(move || {
+        for revision in 2..2000 {
+            volume.write(&file(State::Started, revision));
+        }
+        volume.write(&file(State::Ready, 2000));
+    });
+    let (mut last, mut read) = (0, 0);
+    while last < 2000 {
+        // The file can be between two folders at one look, but never half a file, and never an older one.
+        match source::volume(&podinfo) {
+            Ok(snapshot) => {
+                assert!(snapshot.revision >= last, "went back from {last} to {}", snapshot.revision);
+                (last, read) = (snapshot.revision, read + 1);
+            }
+            Err(no_word) => assert_eq!(no_word, podgate::core::snapshot::NoWord::Missing),
+        }
+    }
+    writer.join().unwrap();
+    assert!(read > 10);
+    let run = hook.end();
+    run.released();
+}
+
+#[test]
+fn a_queue_that_overflows_loses_nothing() {
+    let (scene, mut volume) = without_board();
+    let hook = scene.hook().waiting();
+    hook.signal(Signal::STOP);
+    // More than the 16,384 events that the kernel keeps; alternating names, since it merges what repeats.
+    let at = |name: &str| scene.podinfo.join(name);
+    fs::write(at("a"), "").unwrap();
+    for _ in 0..10_000 {
+        fs::rename(at("a"), at("b")).unwrap();
+        fs::rename(at("b"), at("a")).unwrap();
+    }
+    volume.write(&file(State::Ready, 2));
+    hook.signal(Signal::CONT);
+    hook.end().released();
+}
+
+#[test]
+fn a_volume_that_is_removed_and_put_back_is_taken_up_again() {
+    let (scene, mut volume) = without_board();
+    let hook = scene.hook().waiting();
+    let aside = scene.root.join("aside");
+    for round in 0..3 {
+        if round == 1 {
+            fs::remove_dir_all(&scene.podinfo).unwrap()
+        } else {
+            fs::rename(&scene.podinfo, &aside).unwrap()
+        }
+        until("the loss is noticed", || scene.message().contains("the downward-API volume is not there"));
+        fs::create_dir(&scene.podinfo).unwrap();
+        volume.write(&file(State::Started, round + 2));
+        until("it is read again", || scene.message().contains("now Started"));
+        let _ = fs::remove_dir_all(&aside);
+    }
+    volume.write(&file(State::Ready, 9));
+    hook.end().released();
+}
+
+#[test]
+fn a_volume_that_is_unmounted_and_mounted_again_is_taken_up_again() {
+    let (scene, _) = without_board();
+    let Some(mut shell) = Shell::in_namespaces(&["--user", "--map-root-user", "--mount"]) else { return };
+    let (podinfo, ready) = (scene.podinfo.display().to_string(), scene.root.join("ready"));
+    fs::write(&ready, file(State::Ready, 2)).unwrap();
+    if shell.run(&format!("mount -t tmpfs tmpfs {podinfo}")) != 0 {
+        eprintln!("skipped: no mounts in a user namespace here");
+        return;
+    }
+    fs::write(scene.root.join("started"), file(State::Started, 2)).unwrap();
+    assert_eq!(shell.run(&format!("cp {}/started {podinfo}/annotations", scene.root.display())), 0);
+    let errors = scene.root.join("errors");
+    shell.start(&scene.hook(), &errors);
+    until("it waits", || scene.message().contains("now Started"));
+    assert_eq!(shell.run(&format!("umount -l {podinfo} && mount -t tmpfs tmpfs {podinfo}")), 0);
+    until("the loss is noticed", || scene.message().contains("the downward-API volume is not there"));
+    assert_eq!(shell.run(&format!("cp {} {podinfo}/x && mv {podinfo}/x {podinfo}/annotations", ready.display())), 0);
+    assert_eq!(shell.join(), 0, "{}", fs::read_to_string(errors).unwrap());
+}
+
+#[test]
+fn the_boards_word_outweighs_the_volumes() {
+    let mut scene = Scene::with_controller();
+    let mut volume = Volume::new(&scene.podinfo);
+    volume.write(&file(State::Ready, 999));
+    let mut hook = scene.hook().waiting();
+    assert_eq!(scene.rungs(), ["bell"]);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(50) {
+        assert!(hook.is_running());
+    }
+    scene.set("db", State::Ready);
+    hook.end().released();
+}

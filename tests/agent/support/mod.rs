@@ -1,0 +1,168 @@
+//! A pod's folders as the sidecar and the kubelet make them, and the agent's real binary run in them.
+
+mod agent;
+mod volume;
+
+pub(crate) use agent::{Agent, Ended, PROGRAM, Shell};
+pub(crate) use volume::Volume;
+
+use podgate::core::names;
+use podgate::core::report::Report;
+use podgate::core::snapshot::Snapshot;
+use podgate::core::state::{Phase, State};
+use podgate::edge::bell::Ringer;
+use podgate::edge::files::replace;
+use podgate::edge::lock::{self, Held};
+use podgate::edge::sandbox::sandbox_id;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long anything may take that should take milliseconds, on a machine that is busy with other things.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One container's view of a pod: the board, the downward-API volume, its own folder, its termination message.
+pub(crate) struct Scene {
+    _root: tempfile::TempDir,
+    pub(crate) root: PathBuf,
+    pub(crate) board: PathBuf,
+    pub(crate) podinfo: PathBuf,
+    pub(crate) own: PathBuf,
+    pub(crate) termination: PathBuf,
+    pub(crate) log: PathBuf,
+    pub(crate) snapshot: Snapshot,
+    ringer: Option<Ringer>,
+    lock: Option<Held>,
+}
+
+impl Scene {
+    /// Empty folders, and no controller.
+    pub(crate) fn new() -> Scene {
+        let directory = folder();
+        let root = directory.path().to_owned();
+        let at = |name: &str| root.join(name);
+        for name in ["board", "podinfo", "self"] {
+            std::fs::create_dir(at(name)).unwrap();
+        }
+        std::fs::write(at("termination-log"), "").unwrap();
+        Scene {
+            _root: directory,
+            board: at("board"),
+            podinfo: at("podinfo"),
+            own: at("self"),
+            termination: at("termination-log"),
+            log: at("log"),
+            root,
+            snapshot: snapshot(&[("db", State::Started), ("api", State::Waiting)]),
+            ringer: None,
+            lock: None,
+        }
+    }
+
+    /// With a controller that has published `db=Started, api=Waiting` and holds its lock.
+    pub(crate) fn with_controller() -> Scene {
+        let mut scene = Scene::new();
+        scene.revive();
+        scene
+    }
+
+    /// The controller starts: it publishes, raises the bell, takes the lock.
+    pub(crate) fn revive(&mut self) {
+        self.ringer = Some(Ringer::new(&self.board, names::BELL_FILE));
+        self.publish(|_| {});
+        self.lock = lock::take(&self.board.join(names::CONTROLLER_FILE)).unwrap();
+        assert!(self.lock.is_some());
+    }
+
+    /// The controller is killed: the kernel closes the bell's write end and lets go of the lock.
+    pub(crate) fn die(&mut self) {
+        self.lock = None;
+        self.ringer = None;
+    }
+
+    /// Publishes the changed snapshot under the next revision; rings if there is a controller.
+    pub(crate) fn publish(&mut self, change: impl FnOnce(&mut Snapshot)) {
+        change(&mut self.snapshot);
+        self.snapshot.revision += 1;
+        put(&self.board, &self.snapshot);
+        if let Some(ringer) = &mut self.ringer {
+            ringer.ring().unwrap();
+        }
+    }
+
+    pub(crate) fn set(&mut self, container: &str, state: State) {
+        self.publish(|snapshot| {
+            snapshot.states.insert(container.to_owned(), state);
+        });
+    }
+
+    /// `podgate post-start --container db` in these folders, with 20 s to wait.
+    pub(crate) fn hook(&self) -> Agent {
+        self.bare_hook().flag("container", "db").flag("timeout", "20s")
+    }
+
+    /// The same without `--container` and `--timeout`.
+    pub(crate) fn bare_hook(&self) -> Agent {
+        Agent::new(&["post-start"], &self.termination)
+            .flag("board", &self.board)
+            .flag("podinfo", &self.podinfo)
+            .flag("self", &self.own)
+            .flag("termination-log", &self.termination)
+            .flag("log-to", &self.log)
+    }
+
+    pub(crate) fn message(&self) -> String {
+        std::fs::read_to_string(&self.termination).unwrap()
+    }
+
+    pub(crate) fn logged(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// The hook's report, if it has written one.
+    pub(crate) fn report(&self) -> Option<Report> {
+        let bytes = std::fs::read(self.own.join(names::REPORT_FILE)).ok()?;
+        Some(Report::read(&bytes).expect("a report is never torn"))
+    }
+
+    /// By which rungs the hook has waited so far.
+    pub(crate) fn rungs(&self) -> Vec<String> {
+        let log = self.logged();
+        let by = |line: &str| line.split_once("waits by=").map(|(_, rung)| rung.to_owned());
+        log.lines().filter_map(by).collect()
+    }
+}
+
+/// A folder in memory, as the kubelet's volumes are, where the machine has such a place.
+pub(crate) fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// A snapshot of this very sandbox.
+pub(crate) fn snapshot(states: &[(&str, State)]) -> Snapshot {
+    Snapshot {
+        sandbox: sandbox_id(),
+        epoch: "e1".to_owned(),
+        revision: 0,
+        phase: Phase::Starting,
+        states: states.iter().map(|(name, state)| ((*name).to_owned(), *state)).collect(),
+        order: states.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        stuck: [].into(),
+    }
+}
+
+pub(crate) fn text(snapshot: &Snapshot) -> String {
+    podgate::core::annotations::write(&snapshot.to_annotations())
+}
+
+pub(crate) fn put(folder: &Path, snapshot: &Snapshot) {
+    replace(folder, names::ANNOTATIONS_FILE, text(snapshot).as_bytes(), 0o644).unwrap();
+}
+
+/// Looks each millisecond until `is` holds.
+pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,47 @@
+//! A downward-API volume, written as the kubelet's `AtomicWriter` writes it
+//! (<https://github.com/kubernetes/kubernetes/blob/master/pkg/volume/util/atomic_writer.go>).
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// The volume at a folder.
+pub(crate) struct Volume {
+    pub(crate) folder: PathBuf,
+    generation: u64,
+}
+
+impl Volume {
+    pub(crate) fn new(folder: &Path) -> Volume {
+        Volume { folder: folder.to_owned(), generation: 0 }
+    }
+
+    /// One write of the file `annotations`, step by step in the kubelet's order. Returns whether anything was replaced.
+    pub(crate) fn write(&mut self, content: &str) -> bool {
+        let at = |name: &str| self.folder.join(name);
+        let old = fs::read_link(at("..data")).ok();
+        if let Some(old) = &old
+            && fs::read_to_string(self.folder.join(old).join("annotations")).is_ok_and(|now| now == content)
+        {
+            return false;
+        }
+        self.generation += 1;
+        let fresh = format!("..2026_11_21_14_02_10.{}", self.generation);
+        fs::create_dir(at(&fresh)).unwrap();
+        fs::set_permissions(at(&fresh), fs::Permissions::from_mode(0o755)).unwrap();
+        let file = at(&fresh).join("annotations");
+        fs::write(&file, content).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        symlink(&fresh, at("..data_tmp")).unwrap();
+        fs::rename(at("..data_tmp"), at("..data")).unwrap();
+        match symlink("..data/annotations", at("annotations")) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => panic!("{error}"),
+            _ => {}
+        }
+        if let Some(old) = old {
+            fs::remove_dir_all(self.folder.join(old)).unwrap();
+        }
+        true
+    }
+}

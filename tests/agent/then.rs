@@ -1,0 +1,128 @@
+//! `--then`: the container's own postStart command, in every way that it can end, and where the log goes.
+
+use crate::support::{Ended, Scene, until};
+use podgate::core::state::State;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use std::time::Duration;
+
+fn ready() -> Scene {
+    let mut scene = Scene::with_controller();
+    scene.set("db", State::Ready);
+    scene
+}
+
+fn run(argv: &str) -> Ended {
+    ready().hook().flag("then", argv).run()
+}
+
+fn shell(script: &str) -> String {
+    serde_json::to_string(&["sh", "-c", script]).unwrap()
+}
+
+#[test]
+fn it_runs_first_and_its_success_is_silent() {
+    let scene = Scene::with_controller();
+    let done = scene.root.join("done");
+    let script = shell(&format!("echo out; echo err >&2; touch {}", done.display()));
+    let mut hook = scene.hook().flag("then", script).spawn();
+    hook.until_it_waits();
+    assert!(done.exists(), "before the wait begins");
+    assert!(scene.report().unwrap().started);
+    let mut scene = scene;
+    scene.set("db", State::Ready);
+    hook.end().released();
+}
+
+#[test]
+fn its_failure_is_the_hooks() {
+    let scene = ready();
+    let run = scene.hook().flag("then", shell("echo no such database >&2; exit 7")).run();
+    run.failed(7, "exited with 7: no such database");
+    assert_eq!(scene.message(), run.stderr.trim_end());
+    self::run(&shell("kill -9 $$")).failed(137, "exited with 137");
+    self::run(r#"["/nonexistent/command"]"#).failed(127, "was not found");
+    self::run(r#"["/etc/passwd"]"#).failed(126, "can't be executed");
+    self::run(r#"["/"]"#).failed(126, "can't be executed");
+    self::run(&shell("exit 255")).failed(255, "exited with 255");
+}
+
+#[test]
+fn on_timeout_continue_does_not_forgive_it() {
+    ready().hook().flag("then", shell("exit 3")).flag("on-timeout", "continue").run().failed(3, "exited with 3");
+}
+
+#[test]
+fn it_is_ended_at_the_time_limit_with_its_group() {
+    let scene = ready();
+    let pid = scene.root.join("pid");
+    let script = shell(&format!("sleep 600 & echo $! > {}; wait", pid.display()));
+    let run = scene.hook().flag("then", script).flag("timeout", "200ms").run();
+    run.failed(75, "was still running at the time limit");
+    let pid = std::fs::read_to_string(pid).unwrap();
+    until("its child is gone", || !lives(pid.trim()));
+}
+
+#[test]
+fn its_flood_neither_blocks_it_nor_comes_out() {
+    let flood = run(&shell("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo the end >&2; exit 9"));
+    flood.failed(9, "the end");
+    run(&shell("head -c 3000000 /dev/zero; exit 0")).released();
+    let endless = ready().hook().flag("then", r#"["yes"]"#).flag("timeout", "200ms").run();
+    endless.failed(75, "was still running");
+    assert!(endless.took < Duration::from_secs(10));
+    // Neither line breaks nor what steers a terminal, nor what is no text.
+    let odd = run(&shell(r"printf 'a\033[2Jb\r\nc\377d\001\n'; exit 9"));
+    odd.failed(9, "a [2Jb c\u{fffd}d");
+    assert!(!odd.stderr.trim_end().contains(|c: char| c.is_control()), "{odd:?}");
+}
+
+#[test]
+fn a_child_that_it_leaves_behind_lives_on_and_holds_nothing_open() {
+    let scene = ready();
+    let pid = scene.root.join("pid");
+    // It inherits standard output and error; the hook must return, and its own output must end.
+    let script = shell(&format!("sleep 600 & echo $! > {}", pid.display()));
+    scene.hook().flag("then", script).run().released();
+    let pid = std::fs::read_to_string(pid).unwrap();
+    assert!(lives(pid.trim()));
+    let id = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
+}
+
+fn lives(pid: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z"))
+}
+
+#[test]
+fn a_log_that_cannot_be_written_is_named_only_where_the_hook_fails() {
+    let scene = ready();
+    let fifo = scene.root.join("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let hook = |log: &str| scene.hook().flag("log-to", log);
+    for (log, says) in [
+        (fifo.to_str().unwrap(), "No such device or address"),
+        ("/nonexistent/log", "No such file or directory"),
+        ("/", "Is a directory"),
+    ] {
+        hook(log).run().released();
+        let run = hook(log).flag("until", "api").flag("timeout", "0s").run();
+        run.failed(75, "(no log: ");
+        assert!(run.stderr.contains(says), "{run:?}");
+    }
+    // Full, it loses lines and holds nobody up.
+    let reader =
+        rustix::fs::open(&fifo, rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NONBLOCK, Mode::empty()).unwrap();
+    while rustix::io::write(&reader, &[b'x'; 4096]).is_ok() {}
+    hook(fifo.to_str().unwrap()).run().released();
+    hook("/dev/full").run().released();
+}
+
+#[test]
+fn a_log_can_go_to_a_descriptor_of_a_process() {
+    let scene = Scene::with_controller();
+    for log in ["/proc/self/fd/2", "/dev/stderr"] {
+        let run = scene.hook().flag("timeout", "0s").flag("log-to", log).run();
+        assert_eq!(run.code, 75);
+        assert!(run.stderr.contains("INFO waits by=bell") && run.stderr.contains("ERROR"), "{run:?}");
+    }
+}

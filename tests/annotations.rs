@@ -1,0 +1,105 @@
+//! The annotation format against Go's quoting, and against everything else that bytes can be.
+
+use podgate::core::annotations::{Annotations, read, write};
+use podgate::core::report::Report;
+use podgate::core::snapshot::{Snapshot, is_ours};
+use proptest::prelude::*;
+use std::path::PathBuf;
+
+fn vectors(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name)
+}
+
+/// The text's bytes and the quoted text of each line.
+fn lines(name: &str) -> Vec<(Vec<u8>, String)> {
+    let file = std::fs::read_to_string(vectors(name)).unwrap();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    let line = |line: &str| {
+        let (text, quoted) = line.split_once('\t').unwrap();
+        (text.as_bytes().chunks(2).map(byte).collect(), quoted.to_owned())
+    };
+    file.split_terminator('\n').map(line).collect()
+}
+
+fn one(quoted: &str) -> Option<String> {
+    read(format!("a={quoted}\nz=\"end\"").as_bytes(), |_| true).expect("the file is whole").remove("a")
+}
+
+#[test]
+fn reads_what_go_quotes() {
+    let lines = lines("go-quoted.txt");
+    assert!(lines.len() > 300);
+    let mut texts = 0;
+    for (bytes, quoted) in lines {
+        let read = one(&quoted);
+        match String::from_utf8(bytes) {
+            // What is no text, and Go escapes byte by byte, is left out rather than guessed at.
+            Err(_) => assert_eq!(read, None, "{quoted}"),
+            Ok(text) => {
+                assert_eq!(read, Some(text), "{quoted}");
+                texts += 1;
+            }
+        }
+    }
+    assert!(texts > 150);
+}
+
+/// `podgate-quoted.txt` is what podgate makes of the same texts, and what `go run tests/vectors/main.go unquote` has read back.
+/// With `PODGATE_REGENERATE=1` in the environment it is written anew.
+#[test]
+fn writes_what_go_has_been_seen_to_read() {
+    let texts = lines("go-quoted.txt").into_iter().filter_map(|(bytes, _)| String::from_utf8(bytes).ok());
+    let line = |text: String| {
+        let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let file = write(&Annotations::from([("a".to_owned(), text)]));
+        format!("{hex}\t{}\n", file.strip_prefix("a=").unwrap())
+    };
+    let fresh: String = texts.map(line).collect();
+    if std::env::var_os("PODGATE_REGENERATE").is_some() {
+        std::fs::write(vectors("podgate-quoted.txt"), &fresh).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(vectors("podgate-quoted.txt")).unwrap(), fresh);
+}
+
+#[test]
+fn every_character_reads_back() {
+    let characters: Vec<char> = ('\0'..=char::MAX).collect();
+    for some in characters.chunks(4096) {
+        let all = Annotations::from([("a".to_owned(), some.iter().collect())]);
+        assert_eq!(read(write(&all).as_bytes(), |_| true), Ok(all));
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_reads_back(all in prop::collection::btree_map("[!-<>-~]{1,20}", any::<String>(), 0..8)) {
+        let text = write(&all);
+        prop_assert!(text.bytes().all(|b| b == b'\n' || (b' '..=b'~').contains(&b)));
+        prop_assert_eq!(read(text.as_bytes(), |_| true), Ok(all));
+    }
+
+    #[test]
+    fn a_file_cut_short_gives_nothing_that_was_not_there(
+        all in prop::collection::btree_map("[a-z./]{1,20}", any::<String>(), 1..5),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let text = write(&all);
+        if let Ok(part) = read(&text.as_bytes()[..cut.index(text.len())], |_| true) {
+            for (key, value) in part {
+                prop_assert_eq!(all.get(&key), Some(&value));
+            }
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(prop_oneof![
+        any::<u8>(), Just(b'\\'), Just(b'"'), Just(b'='), Just(b'\n'), Just(b'u'), Just(b'x'), Just(b'0'),
+    ], 0..200)) {
+        if let Ok(all) = read(&bytes, |_| true) {
+            prop_assert_eq!(read(write(&all).as_bytes(), |_| true), Ok(all.clone()));
+            let _ = Snapshot::from_annotations(&all);
+        }
+        let _ = read(&bytes, is_ours);
+        let _ = Report::read(&bytes);
+    }
+}

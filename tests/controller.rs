@@ -1,0 +1,330 @@
+//! Black-box tests of the sidecar's real binary, with no API at all: the board, the folders, the probes, the exit codes. What
+//! needs an API server is tested on a real one, in `tests/kubelet`.
+#![allow(clippy::disallowed_methods, reason = "tests may look at a clock")]
+
+use podgate::core::names;
+use podgate::core::report::Report;
+use podgate::core::snapshot::Snapshot;
+use podgate::core::state::{Phase, State};
+use podgate::edge::sandbox::sandbox_id;
+use podgate::edge::{files, source};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_podgate-controller");
+const AGENT: &str = env!("CARGO_BIN_EXE_podgate");
+
+/// The volumes of one pod.
+struct Pod {
+    root: TempDir,
+}
+
+impl Pod {
+    fn new() -> Pod {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["board", "self", "info"] {
+            std::fs::create_dir(root.path().join(folder)).unwrap();
+        }
+        Pod { root }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.env_clear().current_dir(self.root.path()).args(arguments).env("PODGATE_AGENT", AGENT);
+        command.env("PODGATE_BOARD", "board").env("PODGATE_SELF", "self").env("PODGATE_PODINFO", "info");
+        command.stderr(Stdio::piped()).stdout(Stdio::piped());
+        command
+    }
+
+    /// A sidecar that publishes on the board alone, and has raised it.
+    fn sidecar(&self, containers: &str, more: &[&str]) -> Sidecar {
+        let arguments = [&["--publish", "board", "--containers", containers], more].concat();
+        let sidecar = Sidecar { child: Some(self.command(&arguments).spawn().unwrap()) };
+        let ready = self.command(&["ready", "--timeout", "10s"]).output().unwrap();
+        assert!(ready.status.success(), "{ready:?}");
+        sidecar
+    }
+
+    fn board(&self) -> Snapshot {
+        source::board(&self.path("board")).unwrap()
+    }
+
+    fn state(&self, container: &str) -> State {
+        self.board().states[container]
+    }
+
+    /// What the agent of `container` would say.
+    fn report(&self, container: &str, report: Report) {
+        let report = Report { sandbox: Some(sandbox_id()), epoch: self.board().epoch, started: true, ..report };
+        files::replace(&self.path("self").join(container), names::REPORT_FILE, report.write().as_bytes(), 0o644)
+            .unwrap();
+    }
+}
+
+struct Sidecar {
+    child: Option<Child>,
+}
+
+impl Sidecar {
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(self.child.as_ref().unwrap()), signal).unwrap();
+    }
+
+    fn end(mut self, signal: Signal) -> Output {
+        self.signal(signal);
+        self.child.take().unwrap().wait_with_output().unwrap()
+    }
+}
+
+impl Drop for Sidecar {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not within 10 s: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A port that nobody uses, and a declaration of `db` behind it.
+fn db(port: u16) -> String {
+    format!(
+        r#"[{{"name":"db","mode":"post-start","readinessProbe":{{"tcpSocket":{{"port":{port}}}}}}},{{"name":"web"}}]"#
+    )
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn what_is_wrong_with_the_set_up_is_said_and_has_its_code() {
+    let pod = Pod::new();
+    for (arguments, code, says) in [
+        (&["--nonsense"][..], 64, "--nonsense"),
+        (&["--containers", "[{\"name\":\"A\"}]"], 64, "no container name"),
+        (&["--publish", "nowhere"], 64, "it is api or board"),
+        (&["--probe-floor", "soon"], 64, "--probe-floor"),
+        (&["--pod-ips", "localhost"], 64, "is no address"),
+        (&[], 78, "POD_NAME and POD_NAMESPACE are not set"),
+        (&["--publish", "board"], 78, "needs --containers"),
+        (&["--publish", "board", "--containers", "[]", "--board", "nowhere"], 78, "--board nowhere: no such folder"),
+        (&["--publish", "board", "--containers", "[]", "--self", "nowhere"], 78, "--self nowhere: no such folder"),
+        (&["--publish", "board", "--containers", "[]", "--agent", "nowhere"], 78, "can't install nowhere"),
+        (&["--publish", "board", "--containers", "[]", "--metrics-addr", "192.0.2.1:1"], 78, "--metrics-addr"),
+        (&["ready", "--timeout", "10ms"], 75, "no controller holds it"),
+    ] {
+        let output = pod.command(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(says), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_board_of_before_is_reset_and_its_revision_grows() {
+    let pod = Pod::new();
+    for sandbox in [sandbox_id().to_string(), "3f2a9c1e-1-1".to_owned()] {
+        let stale = format!(
+            "sandbox.podgate.io/epoch=\"old\"\nsandbox.podgate.io/id=\"{sandbox}\"\nsandbox.podgate.io/phase=\"started\"\n\
+             sandbox.podgate.io/revision=\"41\"\nstatus.podgate.io/db=\"Ready\"\nstatus.podgate.io/ghost=\"Ready\""
+        );
+        files::replace(&pod.path("board"), names::ANNOTATIONS_FILE, stale.as_bytes(), 0o444).unwrap();
+        let _sidecar = pod.sidecar(&db(free_port()), &[]);
+        let board = pod.board();
+        assert!(board.revision > 41 && board.epoch != "old" && board.phase == Phase::Starting, "{board:?}");
+        assert_eq!(board.states.get("db"), Some(&State::Waiting));
+        assert_eq!(board.states.get("ghost"), None);
+    }
+}
+
+#[test]
+fn db_is_ready_when_it_has_reported_and_listens() {
+    let pod = Pod::new();
+    let port = free_port();
+    let _sidecar = pod.sidecar(&db(port), &[]);
+    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(pod.state("db"), State::Waiting, "somebody listens, but db has not reported");
+    drop(listener);
+    pod.report("db", Report::default());
+    until("db has started", || pod.state("db") == State::Started);
+    let _listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    until("db is Ready", || pod.state("db") == State::Ready);
+    assert_eq!(pod.board().phase, Phase::Started, "web has no gate, and nobody can see it start");
+}
+
+#[test]
+fn the_agents_hook_is_released_by_it() {
+    let pod = Pod::new();
+    let port = free_port();
+    let _sidecar = pod.sidecar(&db(port), &[]);
+    let agent = pod.path("board").join(names::BIN_DIR).join(names::AGENT_FILE);
+    let arguments = ["post-start", "--container", "db", "--board", "board", "--self", "self/db", "--timeout", "10s"];
+    let mut hook = Command::new(agent).args(arguments).current_dir(pod.root.path()).spawn().unwrap();
+    until("db has started", || pod.state("db") == State::Started);
+    assert!(hook.try_wait().unwrap().is_none());
+    let _listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    assert!(hook.wait().unwrap().success());
+}
+
+#[test]
+fn after_a_restart_it_learns_anew_what_answers() {
+    let pod = Pod::new();
+    let port = free_port();
+    let first = pod.sidecar(&db(port), &[]);
+    let _listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    pod.report("db", Report::default());
+    until("db is Ready", || pod.state("db") == State::Ready);
+    let epoch = pod.board().epoch;
+    first.end(Signal::KILL);
+    let _second = pod.sidecar(&db(port), &[]);
+    assert_ne!(pod.board().epoch, epoch);
+    until("db is Ready again, though its report is of the old epoch", || pod.state("db") == State::Ready);
+}
+
+#[test]
+fn exec_probes_are_believed_when_reported() {
+    let pod = Pod::new();
+    let exec = r#"[{"name":"db","mode":"post-start","readinessProbe":{"exec":{"command":["true"]}}}]"#;
+    let _sidecar = pod.sidecar(exec, &[]);
+    pod.report("db", Report::default());
+    until("db has started", || pod.state("db") == State::Started);
+    pod.report("db", Report { check_passed: true, ..Report::default() });
+    until("db is Ready", || pod.state("db") == State::Ready);
+}
+
+#[test]
+fn hostile_folders_make_nobody_ready_and_end_nothing() {
+    let pod = Pod::new();
+    let _sidecar = pod.sidecar(r#"[{"name":"db","mode":"post-start"},{"name":"bad","mode":"post-start"}]"#, &[]);
+    let bad = pod.path("self/bad");
+    let report = bad.join(names::REPORT_FILE);
+    for round in 0..6 {
+        std::fs::remove_file(&report).unwrap_or_else(|_| std::fs::remove_dir(&report).unwrap());
+        let beside = bad.join("beside");
+        match round {
+            0 => std::os::unix::fs::symlink("../db/report", &beside).unwrap(),
+            1 => std::fs::write(&beside, vec![b'x'; 1 << 20]).unwrap(),
+            2 => std::fs::write(&beside, b"started=\"true").unwrap(),
+            3 => std::fs::create_dir(&beside).unwrap(),
+            4 => std::fs::write(&beside, [0, 159, 146, 150]).unwrap(),
+            _ => {
+                let mode = rustix::fs::Mode::from_raw_mode(0o666);
+                rustix::fs::mknodat(rustix::fs::CWD, &beside, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+            }
+        }
+        std::fs::rename(&beside, &report).unwrap();
+    }
+    pod.report("db", Report::default());
+    until("db is Ready (it has no probe)", || pod.state("db") == State::Ready);
+    assert_eq!(pod.state("bad"), State::Waiting);
+}
+
+#[test]
+fn an_override_for_this_sandbox_is_honoured_from_the_volume() {
+    let pod = Pod::new();
+    let _sidecar = pod.sidecar(&db(free_port()), &[]);
+    let write = |value: &str| {
+        let line = format!("override.podgate.io/db=\"{value}\"");
+        files::replace(&pod.path("info"), names::ANNOTATIONS_FILE, line.as_bytes(), 0o644).unwrap();
+    };
+    write("Ready@3f2a9c1e-1-1");
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(pod.state("db"), State::Waiting);
+    write(&format!("Ready@{}", sandbox_id()));
+    until("db is Ready by hand", || pod.state("db") == State::Ready);
+}
+
+#[test]
+fn ends_with_0_only_after_its_own_hook_has_succeeded() {
+    let pod = Pod::new();
+    let hooked = pod.sidecar(&db(free_port()), &[]);
+    assert_eq!(hooked.end(Signal::TERM).status.code(), Some(0));
+    let arguments = ["--publish", "board", "--containers", "[]"];
+    let unhooked = Sidecar { child: Some(pod.command(&arguments).spawn().unwrap()) };
+    until("the lock is taken", || podgate::edge::lock::is_held(&pod.path("board/controller")).unwrap());
+    assert_eq!(unhooked.end(Signal::TERM).status.code(), Some(143));
+}
+
+#[test]
+fn an_api_that_is_away_is_complained_of_once_and_holds_nothing_up() {
+    let pod = Pod::new();
+    let port = free_port();
+    let containers = db(port);
+    let mut command = pod.command(&["--containers", &containers]);
+    let child = command.env("POD_NAME", "p").env("POD_NAMESPACE", "n").spawn().unwrap();
+    let sidecar = Sidecar { child: Some(child) };
+    assert!(pod.command(&["ready"]).status().unwrap().success());
+    let _listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    pod.report("db", Report::default());
+    until("db is Ready", || pod.state("db") == State::Ready);
+    // Long enough for several tries of both tasks.
+    std::thread::sleep(Duration::from_millis(1500));
+    let log = stderr(&sidecar.end(Signal::TERM));
+    assert_eq!(log.matches("WARN").count(), 1, "{log}");
+}
+
+#[test]
+fn metrics_are_served_only_where_asked() {
+    let pod = Pod::new();
+    let (port, metrics) = (free_port(), free_port());
+    let _sidecar = pod.sidecar(&db(port), &["--metrics-addr", &format!("127.0.0.1:{metrics}")]);
+    let _listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    pod.report("db", Report::default());
+    until("db is Ready", || pod.state("db") == State::Ready);
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(("127.0.0.1", metrics)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        page
+    };
+    let page = get("/metrics");
+    assert!(page.contains("podgate_container_state{container=\"db\",state=\"Ready\"} 1"), "{page}");
+    assert!(get("/").starts_with("HTTP/1.1 404"));
+    // A client that says nothing holds up nobody else for longer than its limit.
+    let _silent = TcpStream::connect(("127.0.0.1", metrics)).unwrap();
+    assert!(get("/metrics").contains("podgate_build_info"));
+}
+
+/// `docs/podgate-controller.md` shows the help. With `PODGATE_REGENERATE=1` in the environment it is brought up to date.
+#[test]
+fn help_is_what_the_documentation_shows() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/podgate-controller.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let mut fresh = page.clone();
+    for command in ["", "ready"] {
+        let prompt = format!("$ podgate-controller {command} --help").replace("  ", " ");
+        let (before, rest) = fresh.split_once(&format!("```text\n{prompt}\n")).unwrap_or_else(|| panic!("no {prompt}"));
+        let (_, after) = rest.split_once("```").unwrap();
+        let arguments = [command, "--help"].into_iter().filter(|word| !word.is_empty());
+        let output = Command::new(PROGRAM).env_clear().args(arguments).output().unwrap();
+        let help = String::from_utf8(output.stdout).unwrap();
+        fresh = format!("{before}```text\n{prompt}\n{}\n```{after}", help.trim_end());
+    }
+    if std::env::var_os("PODGATE_REGENERATE").is_some() {
+        std::fs::write(&path, &fresh).unwrap();
+    } else {
+        assert_eq!(page, fresh, "docs/podgate-controller.md is out of date; run this test with PODGATE_REGENERATE=1");
+    }
+}

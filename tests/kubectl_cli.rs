@@ -1,0 +1,189 @@
+//! `kubectl podgate`, from outside and without a cluster: help is what the docs say, and what goes wrong is one clear line.
+
+use assert_cmd::Command;
+use std::fs;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// The program, in a world of its own: no kubeconfig but the given one, no service account.
+fn program(home: &TempDir) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-podgate"));
+    command.env_clear().env("HOME", home.path());
+    command
+}
+
+fn home() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// A kubeconfig whose server is `server`.
+fn kubeconfig(home: &TempDir, server: &str) -> PathBuf {
+    let path = home.path().join("kubeconfig");
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+         clusters: [{{name: k, cluster: {{server: '{server}'}}}}]\n\
+         contexts: [{{name: c, context: {{cluster: k, user: u, namespace: shop}}}}]\n\
+         users: [{{name: u, user: {{token: t}}}}]\n"
+    );
+    fs::write(&path, text).unwrap();
+    path
+}
+
+/// Answers every request with `status` and `body`; its address.
+fn serve(status: &'static str, body: String) -> String {
+    use std::io::{Read, Write};
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                match stream.read(&mut byte) {
+                    Ok(1) => head.push(byte[0]),
+                    _ => break,
+                }
+            }
+            let head = String::from_utf8_lossy(&head).into_owned();
+            assert!(head.starts_with("GET /api/v1/namespaces/shop/pods/ordered"), "{head}");
+            let length = body.len();
+            let head = format!(
+                "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+            );
+            // A client that has seen enough may be gone.
+            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
+        }
+    });
+    address
+}
+
+/// Runs `status ARGUMENTS`: its exit code, its output, what it says on standard error.
+fn status(home: &TempDir, arguments: &[&str]) -> (i32, String, String) {
+    let output = program(home).arg("status").args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+fn api_error(code: u16, reason: &str, message: &str) -> String {
+    format!(
+        r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","message":"{message}","reason":"{reason}","code":{code}}}"#
+    )
+}
+
+fn pod(phase: &str) -> String {
+    format!(
+        r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"ordered","annotations":{{
+            "sandbox.podgate.io/id":"3f2a9c1e-4097-1a0c5f3b","sandbox.podgate.io/epoch":"e1","sandbox.podgate.io/revision":"5",
+            "sandbox.podgate.io/phase":"{phase}","sandbox.podgate.io/order":"db","status.podgate.io/db":"Started"}}}},
+            "spec":{{"nodeName":"n","containers":[{{"name":"db"}}]}},"status":{{"phase":"Running"}}}}"#
+    )
+}
+
+#[test]
+fn help_is_what_the_docs_say() {
+    let docs = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/kubectl-podgate.md")).unwrap();
+    for command in [&["--help"][..], &["status", "--help"], &["version", "--help"]] {
+        let output = program(&home()).args(command).output().unwrap();
+        let help = String::from_utf8(output.stdout).unwrap();
+        let block = format!("```text\n$ kubectl podgate {}\n{}\n```\n", command.join(" "), help.trim_end());
+        assert!(docs.contains(&block), "docs/kubectl-podgate.md should hold\n{block}");
+        assert!(output.status.success() && output.stderr.is_empty() && help.contains("Usage: kubectl podgate"));
+    }
+}
+
+#[test]
+fn says_its_version() {
+    for word in ["version", "--version"] {
+        let output = program(&home()).arg(word).output().unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            concat!("kubectl-podgate ", env!("CARGO_PKG_VERSION"), "\n")
+        );
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_64_and_says_what_is_wrong() {
+    for (arguments, says) in [
+        (&[][..], "Usage: kubectl podgate"),
+        (&["start"], "unrecognized subcommand 'start'"),
+        (&["status"], "<POD>"),
+        (&["status", "a", "b"], "unexpected argument 'b'"),
+        (&["status", "A/b"], "no Pod's name"),
+        (&["status", "a", "--nap"], "unexpected argument '--nap'"),
+        (&["status", "a", "-o", "yaml"], "[possible values: text, json]"),
+        (&["status", "a", "--request-timeout", "0s"], "between 1ms and 1day"),
+        (&["status", "a", "--request-timeout", "soon"], "write 15s or 1m"),
+        (&["status", "a", "-n"], "a value is required for '--namespace <NAME>'"),
+    ] {
+        let output = program(&home()).args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(64), "{arguments:?}: {said}");
+        assert!(said.contains(says), "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty() && !said.contains('\u{1b}'), "{arguments:?}");
+    }
+}
+
+#[test]
+fn what_goes_wrong_is_one_line_and_1() {
+    let home = home();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("http://{}", silent.local_addr().unwrap());
+    for (server, says) in [
+        (format!("http://{free}"), "Connection refused"),
+        (format!("https://{free}"), "Connection refused"),
+        ("http://no-such-host.invalid".to_owned(), "can't ask http://no-such-host.invalid"),
+        (silent, "no answer from http://127.0.0.1:"),
+        ("not a server".to_owned(), "can't use the kubeconfig: "),
+        (serve("404 Not Found", api_error(404, "NotFound", "x")), "no Pod \"ordered\" in the namespace \"shop\""),
+        (
+            serve("403 Forbidden", api_error(403, "Forbidden", "user u can't")),
+            "not allowed to read the Pod \"ordered\": user u can't",
+        ),
+        (serve("401 Unauthorized", api_error(401, "Unauthorized", "Unauthorized")), "does not know who you are"),
+        (serve("503 Service Unavailable", "down".to_owned()), "answered 503"),
+        (serve("200 OK", "<html>".to_owned()), "something that is no Pod"),
+        (serve("200 OK", "[]".to_owned()), "something that is no Pod"),
+    ] {
+        let config = kubeconfig(&home, &server);
+        let arguments = ["ordered", "--request-timeout", "2s", "--kubeconfig", config.to_str().unwrap()];
+        let (code, out, err) = status(&home, &arguments);
+        assert_eq!((code, out.as_str()), (1, ""), "{server}: {err}");
+        assert!(err.starts_with("kubectl podgate: ") && err.contains(says), "{server}: {err}");
+        assert_eq!(err.matches('\n').count(), 1, "{server}: {err}");
+    }
+}
+
+#[test]
+fn a_kubeconfig_that_is_missing_or_has_no_such_context_is_named() {
+    let home = home();
+    let (code, _, err) = status(&home, &["ordered"]);
+    assert!(code == 1 && err.contains("no kubeconfig: ") && err.contains("--kubeconfig or KUBECONFIG"), "{err}");
+    let (code, _, err) = status(&home, &["ordered", "--kubeconfig", "/nonexistent"]);
+    assert!(code == 1 && err.contains("/nonexistent"), "{err}");
+    let config = kubeconfig(&home, "http://127.0.0.1:1");
+    let (code, _, err) = status(&home, &["ordered", "--context", "other", "--kubeconfig", config.to_str().unwrap()]);
+    assert!(code == 1 && err.contains("other"), "{err}");
+    assert_eq!(err.matches('\n').count(), 1, "{err}");
+}
+
+#[test]
+fn the_exit_code_says_whether_all_have_started() {
+    for (phase, code) in [("started", 0), ("starting", 3), ("terminating", 3)] {
+        let home = home();
+        let config = kubeconfig(&home, &serve("200 OK", pod(phase)));
+        let by_env = program(&home).env("KUBECONFIG", &config).args(["status", "pod/ordered"]).output().unwrap();
+        assert_eq!(by_env.status.code(), Some(code), "{phase}");
+        let text = String::from_utf8(by_env.stdout).unwrap();
+        assert!(text.contains("Pod shop/ordered") && text.contains("3f2a9c1e-4097-1a0c5f3b"), "{text}");
+        assert!(!text.contains('\u{1b}'), "colours for a terminal alone: {text:?}");
+
+        let (json_code, json, _) =
+            status(&home, &["ordered", "-n", "shop", "-o", "json", "--kubeconfig", config.to_str().unwrap()]);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!((json_code, &json["published"]["phase"]), (code, &phase.into()), "{phase}");
+    }
+}

@@ -1,0 +1,49 @@
+//! What the agent is made of.
+
+use std::process::Command;
+
+fn tree(arguments: &[&str]) -> String {
+    let run = Command::new(env!("CARGO"))
+        .args(["tree", "--no-default-features", "--edges", "normal", "--prefix", "none", "--offline"])
+        .args(arguments)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    String::from_utf8(run.stdout).unwrap()
+}
+
+/// No runtime, no API client, no TLS: a compile error, not an observation about a linker.
+#[test]
+fn the_agents_tree_is_small_and_holds_no_runtime() {
+    let tree = tree(&["--format", "{p}"]);
+    let mut names: Vec<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let heavy =
+        ["tokio", "futures", "mio", "kube", "hyper", "http", "rustls", "ring", "native-tls", "openssl", "regex"];
+    let found: Vec<&&str> = names
+        .iter()
+        .filter(|name| heavy.iter().any(|heavy| *name == heavy || name.starts_with(&format!("{heavy}-"))))
+        .collect();
+    assert!(found.is_empty(), "in the agent's tree: {found:?}");
+    assert!((10..=45).contains(&names.len()), "{} crates: {names:?}", names.len());
+}
+
+/// clap without its defaults loses `--help` unless these are named; inotify's default is tokio.
+#[test]
+fn features_that_matter_are_as_they_should_be() {
+    let tree = tree(&["--format", "{p} [{f}]"]);
+    let features = |name: &str| {
+        let line =
+            tree.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap_or_else(|| panic!("no {name}"));
+        let list = line.rsplit_once('[').unwrap().1.split(']').next().unwrap();
+        list.split(',').map(str::to_owned).collect::<Vec<_>>()
+    };
+    for wanted in ["std", "help", "usage", "error-context"] {
+        assert!(features("clap").iter().any(|feature| feature == wanted), "clap lacks {wanted}");
+    }
+    for (name, unwanted) in [("clap", "color"), ("inotify", "stream"), ("tracing-subscriber", "env-filter")] {
+        assert!(features(name).iter().all(|feature| feature != unwanted), "{name} has {unwanted}");
+    }
+}

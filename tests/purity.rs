@@ -1,0 +1,104 @@
+//! The borders that the compiler does not hold: the core is values alone, `unsafe` has one home, no source file knows a feature.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn sources(folder: &str) -> Vec<(PathBuf, String)> {
+    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if path.is_dir() {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut found);
+    assert!(!found.is_empty(), "{folder} has no sources");
+    found.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
+}
+
+/// The lines that are code: neither comments nor blank.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
+    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with("//"))
+}
+
+/// What is between `use` and `;`, over several lines too, so that `use std::{fs, io}` is found like `use std::fs`.
+fn uses(text: &str) -> Vec<String> {
+    let joined: String = code(text).map(|(_, line)| line).collect::<Vec<_>>().join(" ");
+    let statements = joined.split("use ").skip(1).filter_map(|rest| rest.split_once(';'));
+    statements.map(|(path, _)| path.replace(' ', "")).collect()
+}
+
+#[test]
+fn the_core_knows_no_clock_no_file_no_socket_and_no_environment() {
+    const BANNED: [&str; 8] = ["fs", "net", "env", "process", "thread", "os", "time::Instant", "time::SystemTime"];
+    for (path, text) in sources("src/core") {
+        for (number, line) in code(&text) {
+            for banned in BANNED {
+                assert!(
+                    !line.contains(&format!("std::{banned}")) || line.contains("std::process::ExitCode"),
+                    "{path:?}:{number}: {line}"
+                );
+            }
+            for banned in
+                ["Instant", "SystemTime", "edge::", "rustix", "libc", "inotify", "tracing", "println!", "include_"]
+            {
+                assert!(!line.contains(banned), "{path:?}:{number}: {line}");
+            }
+        }
+        for list in uses(&text).iter().filter_map(|path| path.strip_prefix("std::{")) {
+            for banned in ["fs", "net", "env", "process", "thread", "os"] {
+                let named =
+                    list.split(['{', ',', '}']).any(|item| item == banned || item.starts_with(&format!("{banned}::")));
+                assert!(!named, "{path:?}: use std::{{{list}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_edge_names_no_binary_and_no_runtime() {
+    for (path, text) in sources("src/edge") {
+        for (number, line) in code(&text) {
+            for banned in ["tokio", "kube::", "hyper", "clap", "crate::bin"] {
+                assert!(!line.contains(banned), "{path:?}:{number}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn unsafe_has_one_home_and_each_block_its_reason() {
+    for (path, text) in sources("src") {
+        let home = path.ends_with("edge/sys.rs");
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        for (number, line) in code(&text) {
+            let is_unsafe = line.contains("unsafe {") || line.contains("unsafe fn") || line.contains("unsafe impl");
+            assert!(!is_unsafe || home, "{path:?}:{number}: {line}");
+            if is_unsafe {
+                let above = lines[..number - 1].iter().rev().take_while(|line| line.starts_with("//"));
+                assert!(
+                    above.into_iter().any(|line| line.starts_with("// SAFETY:")),
+                    "{path:?}:{number} has no reason"
+                );
+            }
+        }
+    }
+    for (path, text) in sources("src/bin").into_iter().filter(|(path, _)| path.ends_with("main.rs")) {
+        let is_empty = code(&text).all(|(_, line)| line == "fn main() {}");
+        assert!(is_empty || text.contains("#![forbid(unsafe_code)]"), "{path:?}");
+    }
+}
+
+#[test]
+fn no_source_file_knows_a_feature() {
+    for (path, text) in sources("src") {
+        for (number, line) in code(&text) {
+            assert!(!(line.contains("cfg") && line.contains("feature")), "{path:?}:{number}: {line}");
+        }
+    }
+}

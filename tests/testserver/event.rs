@@ -1,0 +1,49 @@
+//! What the program says: one JSON line an event, with the time.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::time::{Duration, SystemTime};
+
+/// A moment, by both clocks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    wall: Duration,
+    monotonic: Duration,
+}
+
+impl Moment {
+    #[allow(clippy::disallowed_methods, reason = "the one place that reads the clock")]
+    pub(crate) fn now() -> Moment {
+        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let monotonic = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let monotonic = Duration::try_from(monotonic).unwrap_or_default();
+        Moment { wall, monotonic }
+    }
+
+    /// `ms` is the wall clock, which all containers of a node share; both are in milliseconds.
+    fn line(self, event: &str, detail: &str) -> String {
+        let ms = |d: Duration| d.as_micros() as f64 / 1000.0;
+        let mut line = serde_json::json!({"event": event, "ms": ms(self.wall), "monotonic": ms(self.monotonic)});
+        if !detail.is_empty() {
+            line["detail"] = detail.into();
+        }
+        format!("{line}\n")
+    }
+
+    /// Says that `event` happened at this moment.
+    pub(crate) fn say(self, event: &str, detail: &str) {
+        // One write a line: nothing is left in a buffer when the process is killed.
+        let _ = std::io::stdout().lock().write_all(self.line(event, detail).as_bytes());
+        let _ = std::io::stdout().lock().flush();
+    }
+
+    /// Says it in the log of the container, not in the output of this process, which may be a hook's.
+    pub(crate) fn say_to_container(self, event: &str) -> std::io::Result<()> {
+        OpenOptions::new().append(true).open("/proc/1/fd/1")?.write_all(self.line(event, "").as_bytes())
+    }
+}
+
+/// Says that `event` happens now.
+pub(crate) fn say(event: &str, detail: &str) {
+    Moment::now().say(event, detail);
+}

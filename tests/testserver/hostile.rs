@@ -1,0 +1,172 @@
+//! A neighbour that means harm: what a container, even one that runs as root, can do through the volumes that it shares.
+
+use crate::event::say;
+use podgate::core::report::{Gate, Report};
+use podgate::core::snapshot::Snapshot;
+use podgate::core::{annotations, names};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::str::FromStr;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// What harm it does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum What {
+    /// Holds every bell's write end, so that nobody is woken by its hang-up, and writes into it.
+    Bell,
+    /// Fills its own folder, which is on one volume with the others' folders.
+    Fill,
+    /// Puts links, FIFOs, sockets, folders and huge files where the controller looks for reports.
+    Links,
+    /// Reports of itself, as its agent might, what changes twenty times a second.
+    Lies,
+}
+
+impl FromStr for What {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "bell" => Ok(What::Bell),
+            "fill" => Ok(What::Fill),
+            "links" => Ok(What::Links),
+            "lies" => Ok(What::Lies),
+            _ => Err("it is bell, fill, links or lies"),
+        }
+    }
+}
+
+/// Never ends.
+pub(crate) fn run(what: What) {
+    match what {
+        What::Bell => bell(),
+        What::Fill => fill(),
+        What::Links => links(),
+        What::Lies => lies(),
+    }
+}
+
+fn bell() {
+    const HELD: usize = 256;
+    let path = Path::new(names::BOARD_DIR).join(names::BELL_FILE);
+    let mut held: Vec<File> = Vec::new();
+    let mut told = String::new();
+    loop {
+        let opened = open(&path, OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).map(File::from);
+        let outcome = match opened {
+            Ok(mut bell) => {
+                let wrote = bell.write(b"ding").map_or_else(|error| error.to_string(), |_| "wrote into it".to_owned());
+                if held.len() == HELD {
+                    held.remove(0);
+                }
+                held.push(bell);
+                wrote
+            }
+            Err(error) => error.to_string(),
+        };
+        if outcome != told {
+            say("hostile bell", &outcome);
+            told = outcome;
+        }
+        sleep(Duration::from_millis(2));
+    }
+}
+
+fn fill() {
+    let file = Path::new(names::SELF_DIR).join("filler");
+    let mut told = None;
+    loop {
+        let mut written = 0_usize;
+        let error = match File::options().create(true).append(true).open(&file) {
+            Ok(mut filler) => loop {
+                match filler.write(&[b'x'; 4096]) {
+                    Ok(length) => written += length,
+                    Err(error) => break error,
+                }
+            },
+            Err(error) => error,
+        };
+        let kind = error.kind();
+        if told.replace(kind) != Some(kind) {
+            say("hostile fill", &format!("{written} bytes, then {error}"));
+        }
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// Puts something at a path.
+type Plant = fn(&Path) -> io::Result<()>;
+
+fn links() {
+    let plants: [(&str, Plant); 9] = [
+        ("link to a file of the sidecar's", |path| {
+            symlink("/var/run/secrets/kubernetes.io/serviceaccount/token", path)
+        }),
+        ("link to the neighbour", |path| symlink("../db/report", path)),
+        ("link to itself", |path| symlink(names::REPORT_FILE, path)),
+        ("link to an endless device", |path| symlink("/dev/zero", path)),
+        ("FIFO", |path| Ok(mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o666), 0)?)),
+        ("socket", |path| UnixListener::bind(path).map(drop)),
+        ("folder", |path| fs::create_dir(path)),
+        ("huge file", |path| File::create(path)?.set_len(1 << 40)),
+        ("torn file", |path| fs::write(path, "started=\"true\"\nepoch=\"")),
+    ];
+    let folder = Path::new(names::SELF_DIR);
+    let seed = folder.join("seed");
+    let mut round = 0;
+    loop {
+        for (kind, plant) in plants {
+            for name in [names::REPORT_FILE, "tether"] {
+                let path = folder.join(name);
+                for old in [&seed, &path] {
+                    let _ = fs::remove_file(old).or_else(|_| fs::remove_dir(old));
+                }
+                // Moved into place, as a report is: that is what wakes the controller.
+                let planted = plant(&seed).and_then(|()| fs::rename(&seed, &path));
+                let outcome = planted.map_or_else(|error| error.to_string(), |()| "planted".to_owned());
+                if round == 0 {
+                    say("hostile links", &format!("{name}, {kind}: {outcome}"));
+                }
+            }
+            sleep(Duration::from_millis(50));
+        }
+        round += 1;
+    }
+}
+
+fn lies() {
+    let board = Path::new(names::BOARD_DIR).join(names::ANNOTATIONS_FILE);
+    let folder = Path::new(names::SELF_DIR);
+    let mut told = String::new();
+    for round in 0_u32.. {
+        let text = fs::read(&board).unwrap_or_default();
+        let snapshot = annotations::read(&text, |_| true).ok().and_then(|all| Snapshot::from_annotations(&all).ok());
+        if let Some(snapshot) = snapshot {
+            let report = Report {
+                sandbox: Some(snapshot.sandbox),
+                epoch: snapshot.epoch,
+                agent: "0.1.0".to_owned(),
+                gate: Some(if round % 2 == 0 { Gate::Waiting } else { Gate::Opened }),
+                started: round % 2 == 0,
+                check_passed: round % 3 == 0,
+                exit_code: (round % 4 == 0).then_some(1),
+                stopping: round % 5 == 0,
+                ..Report::default()
+            };
+            let seed = folder.join("lie");
+            let done =
+                fs::write(&seed, report.write()).and_then(|()| fs::rename(&seed, folder.join(names::REPORT_FILE)));
+            let outcome = done.map_or_else(|error| error.to_string(), |()| "reported".to_owned());
+            if outcome != told {
+                say("hostile lies", &outcome);
+                told = outcome;
+            }
+        }
+        sleep(Duration::from_millis(50));
+    }
+}

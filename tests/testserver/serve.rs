@@ -1,0 +1,175 @@
+//! The server itself.
+
+use crate::Server;
+use crate::event::{Moment, say};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::convert::Infallible;
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, sleep_until};
+
+/// What a port speaks.
+#[derive(Debug, Clone, Copy)]
+enum Protocol {
+    Http,
+    Tcp,
+    Grpc,
+}
+
+pub(crate) fn run(server: Server) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime.and_then(|runtime| runtime.block_on(live(server))) {
+        Ok(code) => {
+            say("exit", &code.to_string());
+            code.into()
+        }
+        Err(error) => {
+            say("broken", &error.to_string());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Serves until something ends it; gives the exit code.
+async fn live(server: Server) -> io::Result<u8> {
+    let start = now();
+    let (exit_code, ignore_term) = (server.exit_code, server.ignore_term);
+    let mut term = signal(SignalKind::terminate())?;
+    let mut usr1 = signal(SignalKind::user_defined1())?;
+    let exit = server.exit_after.filter(|_| {
+        // An error other than "it is there" is taken for "not there yet".
+        server.exit_once.as_ref().is_none_or(|file| {
+            let made = std::fs::File::create_new(file);
+            made.map_or_else(|error| error.kind() != io::ErrorKind::AlreadyExists, |_| true)
+        })
+    });
+    let exit = exit.map(|after| start + after);
+    let life = become_ready(server, start);
+    tokio::pin!(life);
+    let mut ready = false;
+    loop {
+        tokio::select! {
+            end = &mut life, if !ready => {
+                end?;
+                ready = true;
+            }
+            () = sleep_until(exit.unwrap_or(start)), if exit.is_some() => return Ok(exit_code),
+            () = received(&mut usr1) => return Ok(exit_code),
+            () = received(&mut term) => {
+                say("term", if ignore_term { "ignored" } else { "" });
+                if !ignore_term {
+                    return Ok(0);
+                }
+            }
+        }
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the one place that reads this clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+async fn received(signal: &mut Signal) {
+    if signal.recv().await.is_none() {
+        std::future::pending::<()>().await;
+    }
+}
+
+async fn become_ready(server: Server, start: Instant) -> io::Result<()> {
+    let ready = Arc::new(AtomicBool::new(false));
+    if let Some(file) = &server.touch {
+        let _ = std::fs::remove_file(file);
+    }
+    let ports = [(server.http, Protocol::Http), (server.tcp, Protocol::Tcp), (server.grpc, Protocol::Grpc)];
+    sleep_until(start + server.listen_after).await;
+    let mut moment = Moment::now();
+    for (port, protocol) in ports {
+        let Some(port) = port else { continue };
+        let listener = TcpListener::bind(("0.0.0.0", port)).await?;
+        tokio::spawn(accept(listener, protocol, ready.clone()));
+    }
+    if ports.iter().any(|(port, _)| port.is_some()) {
+        moment.say("listening", "");
+    }
+    if server.ready_after > server.listen_after {
+        sleep_until(start + server.ready_after).await;
+        moment = Moment::now();
+    }
+    ready.store(true, Ordering::Relaxed);
+    if let Some(file) = &server.touch {
+        std::fs::write(file, "")?;
+    }
+    moment.say("ready", "");
+    Ok(())
+}
+
+async fn accept(listener: TcpListener, protocol: Protocol, ready: Arc<AtomicBool>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tokio::spawn(answer(stream, protocol, ready.clone()));
+            }
+            Err(error) => {
+                say("accept failed", &error.to_string());
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn answer(stream: TcpStream, protocol: Protocol, ready: Arc<AtomicBool>) {
+    let io = TokioIo::new(stream);
+    // Who hangs up early is no concern of a test server.
+    let _ = match protocol {
+        Protocol::Tcp => Ok(()),
+        Protocol::Http => {
+            let service =
+                service_fn(move |_: Request<Incoming>| std::future::ready(http(ready.load(Ordering::Relaxed))));
+            hyper::server::conn::http1::Builder::new().serve_connection(io, service).await
+        }
+        Protocol::Grpc => {
+            let service = service_fn(move |request: Request<Incoming>| {
+                let known = request.uri().path() == "/grpc.health.v1.Health/Check";
+                std::future::ready(grpc(known, ready.load(Ordering::Relaxed)))
+            });
+            hyper::server::conn::http2::Builder::new(TokioExecutor::new()).serve_connection(io, service).await
+        }
+    };
+}
+
+fn http(ready: bool) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (status, text) = match ready {
+        true => (StatusCode::OK, "ready\n"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "not yet\n"),
+    };
+    let mut response = Response::new(Full::from(text));
+    *response.status_mut() = status;
+    Ok(response)
+}
+
+/// The health service (<https://github.com/grpc/grpc/blob/master/doc/health-checking.md>): a message with one field, framed by
+/// five bytes.
+fn grpc(known: bool, ready: bool) -> Result<Response<impl Body<Data = Bytes, Error = Infallible>>, Infallible> {
+    const SERVING: u8 = 1;
+    const NOT_SERVING: u8 = 2;
+    const UNIMPLEMENTED: &str = "12";
+    let status = if ready { SERVING } else { NOT_SERVING };
+    let body = if known { vec![0, 0, 0, 0, 2, 0x08, status] } else { Vec::new() };
+    let code = HeaderValue::from_static(if known { "0" } else { UNIMPLEMENTED });
+    let trailers = HeaderMap::from_iter([("grpc-status".parse().expect("a header name"), code)]);
+    let body = Full::from(body).with_trailers(std::future::ready(Some(Ok(trailers))));
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    Ok(response)
+}
