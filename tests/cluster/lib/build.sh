@@ -1,0 +1,127 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2154 # what is not set here is set in the files it is sourced with
+# Gets the programs: Debian's packages, and Kubernetes from its Go modules. Sourced by cluster.
+
+packages=(etcd-server containerd runc containernetworking-plugins iproute2 busybox-static openssl jq procps)
+
+# choose_version VERSION: sets where the programs of 1.36 or 1.34 are, built or not.
+choose_version() {
+    local module=$here/k8s/$1
+    [[ -f $module/go.mod ]] || usage_error "no Kubernetes $1 here, only: $(cd "$here/k8s" && echo */ | tr -d /)"
+    k8s_full=$(awk '$1 == "k8s.io/kubernetes" { print $2 }' "$module/go.mod")
+    k8s_bin=$cache/k8s/$k8s_full-$(cat "$module/go.sum" "$here/k8s/main.go" | sha256sum | cut -c1-12)/bin
+    tools_bin=$cache/tools/$(cat "$here"/tools/go.mod "$here"/tools/*/*.go | sha256sum | cut -c1-12)/bin
+}
+
+install_packages() {
+    local package missing=()
+    for package in "${packages[@]}"; do
+        [[ $(dpkg-query -W -f '${Status}' "$package" 2>/dev/null) == "install ok installed" ]] || missing+=("$package")
+    done
+    ((${#missing[@]})) || return 0
+    command -v apt-get >/dev/null ||
+        die "this cluster is made for Debian and its kin: no apt-get here to install ${missing[*]}; set KUBECONFIG to use a cluster of yours"
+    say "installing Debian packages (about 150 MB, half a minute): ${missing[*]}"
+    # Their services shall not start: this cluster runs its own etcd and containerd.
+    local policy=/usr/sbin/policy-rc.d ours=
+    if [[ ! -e $policy ]]; then
+        printf '#!/bin/sh\nexit 101\n' >$policy
+        chmod 755 $policy
+        ours=yes
+    fi
+    local log status=0
+    log=$(mktemp)
+    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"; } \
+        >"$log" 2>&1 </dev/null || status=$?
+    [[ -z $ours ]] || rm -f $policy
+    if ((status)); then
+        tail -n 20 "$log" >&2
+        rm -f "$log"
+        die "installing them failed (above); install them by hand: ${missing[*]}"
+    fi
+    rm -f "$log"
+}
+
+need_go() {
+    command -v go >/dev/null ||
+        die "Kubernetes is built from its Go modules, and there is no Go here: install it from https://go.dev/dl/ ($(sed -n 's/^go /at least /p' "$here/k8s/$1/go.mod")), or set KUBECONFIG to use a cluster of yours (kind and k3d make one)"
+}
+
+# Half-built things are in a folder with another name, and go with us.
+build_dir=
+# shellcheck disable=SC2329 # called by the trap
+drop_build_dir() { [[ -z $build_dir ]] || rm -rf "$build_dir"; }
+trap drop_build_dir EXIT
+
+new_build_dir() { # FINAL: a new folder beside it
+    mkdir -p "${1%/*}"
+    find "${1%/*}" -maxdepth 1 -name '.building.*' -mmin +120 -exec rm -rf {} + # of builds that were killed
+    build_dir=$(mktemp -d "${1%/*}/.building.XXXXXX")
+    chmod 755 "$build_dir"
+}
+finish_build_dir() { # FINAL
+    # Another run may have finished the same meanwhile: then either will do.
+    mv -T "$build_dir" "$1" 2>/dev/null || [[ -d $1/bin ]] || die "cannot move $build_dir to $1"
+}
+
+build() { # VERSION
+    local version=$1
+    choose_version "$version"
+    build_tools "$version"
+    build_k8s "$version"
+}
+
+build_tools() {
+    [[ ! -d $tools_bin ]] || return 0
+    need_go "$1"
+    new_build_dir "${tools_bin%/bin}"
+    (cd "$here/tools" && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$build_dir/bin/" ./...) ||
+        die "building tests/cluster/tools failed (above)"
+    finish_build_dir "${tools_bin%/bin}"
+}
+
+build_k8s() {
+    local version=$1 minor flags link start status=0 pid count next=15
+    [[ ! -d $k8s_bin ]] || return 0
+    need_go "$version"
+    new_build_dir "${k8s_bin%/bin}"
+    mkdir "$build_dir/src" "$build_dir/bin"
+    cp "$here/k8s/main.go" "$here/k8s/$version/go.mod" "$here/k8s/$version/go.sum" "$build_dir/src"
+    say "building Kubernetes $k8s_full into ${k8s_bin%/bin}: once, about 5 minutes on 2 cores and 2 GB of Go build cache"
+
+    minor=${version#1.}
+    flags="-s -w"
+    local package
+    for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+        flags+=" -X $package.gitVersion=$k8s_full -X $package.gitMajor=1 -X $package.gitMinor=$minor"
+    done
+    start=$SECONDS
+    # -v names each package as it is compiled; that is the progress.
+    (cd "$build_dir/src" && CGO_ENABLED=0 exec go build -trimpath -buildvcs=false -mod=readonly -v \
+        -ldflags "$flags" -o ../bin/k8s .) >"$build_dir/log" 2>&1 &
+    pid=$!
+    # shellcheck disable=SC2064 # this pid, now
+    trap "kill $pid 2>/dev/null || true; wait $pid 2>/dev/null || true; drop_build_dir" EXIT
+    trap 'exit 130' INT TERM HUP
+    while kill -0 $pid 2>/dev/null; do
+        sleep 0.5
+        if ((SECONDS - start >= next)); then
+            count=$(grep -cv '^go: ' "$build_dir/log" || true)
+            say "$((SECONDS - start)) s: $count of about 2700 packages compiled (those compiled before don't count)"
+            next=$((next + 15))
+        fi
+    done
+    wait $pid || status=$?
+    trap drop_build_dir EXIT
+    trap - INT TERM HUP
+    if ((status)); then
+        tail -n 20 "$build_dir/log" >&2
+        die "building Kubernetes $k8s_full failed (above); the modules come from GOPROXY=$(go env GOPROXY)"
+    fi
+    for link in kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl; do
+        ln -s k8s "$build_dir/bin/$link"
+    done
+    rm -rf "$build_dir/src" "$build_dir/log"
+    finish_build_dir "${k8s_bin%/bin}"
+    say "built Kubernetes $k8s_full in $((SECONDS - start)) s"
+}

@@ -1,0 +1,229 @@
+# shellcheck shell=bash
+# Paths, messages and the keeping of processes. Sourced by cluster.
+# The other files of lib/ use these variables.
+# shellcheck disable=SC2034
+
+cache=${PODGATE_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/podgate}
+
+# One cluster a machine, always at the same place: so any later run, of any checkout,
+# finds what an earlier one left behind.
+name=podgate-test-cluster
+state=/var/lib/$name # what needs a real file system: etcd, containerd, the kubelet
+run=/run/$name       # what must be gone after a reboot: pid files and sockets
+logs=$state/log
+netns=/run/netns/$name
+
+node=podgate-node
+node_ip=10.95.0.1
+service_range=10.96.0.0/16
+service_ip=10.96.0.1
+pod_range=10.97.0.0/16
+port=${PODGATE_CLUSTER_PORT:-16443}
+
+kubeconfig=$state/kubeconfig               # for this machine, through the relay
+kubeconfig_inside=$state/kubeconfig-inside # for the cluster's own network
+audit_log=$state/audit.log
+containerd_socket=$run/containerd.sock
+pause_image=docker.io/podgate/pause:test
+busybox_image=docker.io/library/busybox:podgate-test
+
+# In the order they are started in.
+components=(etcd containerd kube-apiserver relay kube-controller-manager kube-scheduler kubelet events)
+
+say() { printf '%s\n' "cluster: $*" >&2; }
+die() {
+    say "$*"
+    exit 1
+}
+usage_error() {
+    say "$*; see 'cluster help'"
+    exit 64
+}
+
+need_root() {
+    [[ $(id -u) == 0 ]] ||
+        die "needs root (containers, network namespace, mounts): run it with sudo, or set KUBECONFIG to use a cluster of yours"
+}
+
+# A cluster of the user's own: KUBECONFIG names one, and not ours.
+foreign() {
+    [[ -n ${KUBECONFIG:-} && $KUBECONFIG != "$kubeconfig" && $KUBECONFIG != "$kubeconfig_inside" ]]
+}
+
+# for_ours WHAT: what works on the cluster that `up` started and on no other.
+for_ours() {
+    if foreign; then
+        die "$1 works only on the cluster that 'cluster up' starts, but KUBECONFIG=$KUBECONFIG names another: unset it"
+    fi
+    need_root
+    [[ -e $run/version ]] || die "no cluster is up: run 'cluster up' first"
+}
+
+# One change at a time; the lock goes with this process.
+lock() {
+    exec 9>"/run/$name.lock"
+    flock -n 9 || {
+        say "another run is changing the cluster: waiting for it"
+        flock 9
+    }
+}
+
+# start_time PID: when the kernel made that process, in clock ticks since boot; fails
+# where there is none or it is dead but not yet reaped. With the pid it names one
+# process for good: pids come again, the pair does not.
+start_time() {
+    local stat
+    stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
+    # The name, in parentheses, may hold blanks: what counts comes after the last one.
+    read -ra stat <<<"${stat##*) }"
+    [[ ${stat[0]} != [ZX] ]] || return 1
+    echo "${stat[19]}"
+}
+
+# pid_of COMPONENT: its pid, if the process that we started still lives.
+pid_of() {
+    local pid time
+    read -r pid time 2>/dev/null <"$run/$1.pid" || return 1
+    [[ $(start_time "$pid") == "$time" ]] || return 1
+    echo "$pid"
+}
+
+# launch COMPONENT COMMAND...: in the background, in our control group, with nothing
+# of ours held open (a caller that reads our output to its end must not wait for it).
+launch() {
+    local component=$1 pid fd
+    shift
+    (
+        for fd in /proc/self/fd/*; do
+            fd=${fd##*/}
+            ((fd < 3 || fd == 255)) || eval "exec $fd>&-"
+        done
+        echo "$BASHPID" >"$daemons_cgroup/cgroup.procs"
+        cd "$state" || exit
+        exec setsid "$@" </dev/null >>"$logs/$component.log" 2>&1
+    ) &
+    pid=$!
+    disown
+    echo "$pid $(start_time $pid)" >"$run/$component.pid"
+}
+
+# inside COMMAND...: in the cluster's network. (`ip netns exec` would hide the cgroup mounts.)
+inside() { nsenter "--net=$netns" "$@"; }
+launch_inside() {
+    local component=$1
+    shift
+    launch "$component" nsenter "--net=$netns" "$@"
+}
+
+# stop COMPONENT [SIGNAL] [SECONDS]: signals it and waits for its end; SIGKILL when that takes too long.
+stop() {
+    local component=$1 signal=${2:-TERM} seconds=${3:-20} pid i
+    pid=$(pid_of "$component") || {
+        rm -f "$run/$component.pid"
+        return 0
+    }
+    kill "-$signal" "$pid" 2>/dev/null || true
+    for ((i = 0; i < seconds * 50; i++)); do
+        pid_of "$component" >/dev/null || break
+        sleep 0.02
+    done
+    if pid_of "$component" >/dev/null; then
+        say "$component did not end within $seconds s of SIG$signal: SIGKILL"
+        kill -KILL "$pid" 2>/dev/null || true
+        while pid_of "$component" >/dev/null; do sleep 0.02; done
+    fi
+    rm -f "$run/$component.pid"
+}
+
+# until_true SECONDS WHAT COMPONENT COMMAND...: tries until it succeeds; if it does not, or the
+# component ends, says so with the end of its log.
+until_true() {
+    local seconds=$1 what=$2 component=$3 deadline
+    shift 3
+    deadline=$((SECONDS + seconds))
+    until "$@" >/dev/null 2>&1; do
+        if ! pid_of "$component" >/dev/null; then
+            tail -n 8 "$logs/$component.log" >&2
+            die "$component ended before $what; its log: $logs/$component.log"
+        fi
+        if ((SECONDS >= deadline)); then
+            tail -n 8 "$logs/$component.log" >&2
+            die "$what: not within $seconds s; the log: $logs/$component.log"
+        fi
+        sleep 0.05
+    done
+}
+
+# The control groups. Everything we start lives below a group of ours, in the kernel's
+# own account of it: what a killed run left behind is found there, and nothing else is.
+cgroup_roots() {
+    awk '$3 ~ /^cgroup2?$/ && $2 ~ "^/sys/fs/cgroup" { print $2 }' /proc/mounts
+}
+if [[ -e /sys/fs/cgroup/cgroup.controllers ]]; then
+    our_cgroup=/sys/fs/cgroup/$name
+else
+    our_cgroup=/sys/fs/cgroup/pids/$name
+fi
+daemons_cgroup=$our_cgroup/daemons
+
+make_cgroups() {
+    local root controller file
+    for root in $(cgroup_roots); do
+        if [[ -e $root/cgroup.controllers ]]; then
+            tr ' ' '\n' <"$root/cgroup.controllers" | while read -r controller; do
+                echo "+$controller" >"$root/cgroup.subtree_control" || true
+            done
+        fi
+        mkdir -p "$root/$name"
+        # In version 1 a new cpuset is empty, and no process can enter it.
+        for file in cpuset.cpus cpuset.mems; do
+            if [[ -e $root/$name/$file && ! -e $root/cgroup.controllers && -z $(cat "$root/$name/$file") ]]; then
+                cat "$root/$file" >"$root/$name/$file"
+            fi
+        done
+    done 2>/dev/null
+    mkdir -p "$daemons_cgroup"
+}
+
+our_processes() {
+    local pid
+    [[ -d $our_cgroup ]] || return 0
+    find "$our_cgroup" -name cgroup.procs -exec cat {} + 2>/dev/null | while read -r pid; do
+        if start_time "$pid" >/dev/null; then echo "$pid"; fi
+    done
+}
+
+# clean: ends every process of ours, and takes away what they held. Right at any time,
+# and over whatever a killed run left. The state is thrown away, so nobody is asked
+# to end in good order.
+clean() {
+    local i pids mount root link
+    for ((i = 0; i < 500; i++)); do
+        pids=$(our_processes)
+        [[ -n $pids ]] || break
+        # shellcheck disable=SC2086
+        kill -KILL $pids 2>/dev/null || true
+        sleep 0.02
+    done
+    [[ -z $(our_processes) ]] || die "these processes do not end: $(our_processes | tr '\n' ' ')"
+
+    # The deepest mounts first.
+    awk -v a="$state/" -v b="$run/" 'index($5, a) == 1 || index($5, b) == 1 { print $5 }' /proc/self/mountinfo |
+        sort -r | while read -r mount; do
+        umount "$mount" 2>/dev/null || umount -l "$mount" || true
+    done
+    if [[ -e $netns ]]; then ip netns del "$name" || die "cannot remove the network namespace $name"; fi
+    for root in $(cgroup_roots); do
+        [[ ! -d $root/$name ]] || find "$root/$name" -depth -type d -exec rmdir {} \; 2>/dev/null || true
+    done
+    # The kubelet links its logs there whatever its settings say.
+    if [[ -d /var/log/containers ]]; then
+        for link in /var/log/containers/*; do
+            if [[ -L $link && $(readlink "$link") == "$state"/* ]]; then rm -f "$link"; fi
+        done
+    fi
+    if awk -v a="$state/" 'index($5, a) == 1 { found = 1 } END { exit !found }' /proc/self/mountinfo; then
+        die "something is still mounted below $state: 'grep $state /proc/self/mountinfo' shows it; unmount it and try again"
+    fi
+    rm -rf "${state:?}" "${run:?}"
+}

@@ -1,0 +1,121 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2154 # what is not set here is set in the files it is sourced with
+# What goes wrong on real nodes, on demand; and a look at containers from below. Sourced by cluster.
+
+# task NAMESPACE POD CONTAINER: the id and pid of its running process; CONTAINER "" is the sandbox.
+# Where a sandbox has been replaced, the newest counts.
+task() {
+    local filter id pid status
+    filter="labels.\"io.kubernetes.pod.namespace\"==\"$1\",labels.\"io.kubernetes.pod.name\"==\"$2\""
+    if [[ -n $3 ]]; then
+        filter+=",labels.\"io.cri-containerd.kind\"==\"container\",labels.\"io.kubernetes.container.name\"==\"$3\""
+    else
+        filter+=",labels.\"io.cri-containerd.kind\"==\"sandbox\""
+    fi
+    local ids
+    ids=$(ctr_ours containers ls -q "$filter")
+    # Of several running (a sandbox about to go), the process made last.
+    ctr_ours tasks ls | while read -r id pid status; do
+        if [[ $status == RUNNING && $'\n'$ids$'\n' == *$'\n'$id$'\n'* ]]; then
+            echo "$(start_time "$pid") $id $pid"
+        fi
+    done | sort -n | tail -n 1 | cut -d ' ' -f 2-
+}
+
+need_task() {
+    local found what="container $3 of pod $1/$2"
+    [[ -n $3 ]] || what="sandbox of pod $1/$2"
+    found=$(task "$@")
+    [[ -n $found ]] || die "no running $what: 'cluster container-times $1 $2' shows what there is"
+    echo "$found"
+}
+
+container_pid() {
+    local found
+    found=$(need_task "$@")
+    echo "${found#* }"
+}
+
+kill_sandbox() {
+    local pid
+    pid=$(container_pid "$1" "$2" "")
+    kill -KILL "$pid"
+    say "killed the sandbox process $pid of $1/$2"
+}
+
+kill_container() {
+    local pid signal=${4:-KILL}
+    pid=$(container_pid "$1" "$2" "$3")
+    kill "-${signal#SIG}" "$pid" || die "cannot send $signal to process $pid"
+    say "sent SIG${signal#SIG} to process $pid of container $3 of $1/$2"
+}
+
+# shellcheck disable=SC2034 # set here, used in cluster
+kill='' graceful='' no_wait=''
+# options COMMAND ALLOWED ARGS...: sets each option given, as a variable of its name.
+options() {
+    local command=$1 allowed=$2 option
+    for option in "${@:3}"; do
+        [[ " $allowed " == *" $option "* ]] || usage_error "$command: no such option: $option"
+        option=${option#--}
+        printf -v "${option//-/_}" yes
+    done
+}
+
+restart() { # COMPONENT [--kill] [--no-wait]
+    local component=$1 signal=TERM
+    [[ -z $kill ]] || signal=KILL
+    lock
+    stop "$component" $signal
+    start "$component"
+    if [[ $component == kubelet && -z $no_wait ]]; then kubelet_up; fi
+    say "restarted the $component (SIG$signal); now process $(pid_of "$component")"
+}
+
+stop_component() { # COMPONENT NAME
+    lock
+    if [[ -n $kill ]]; then stop "$1" KILL; else stop "$1" TERM 90; fi
+    say "stopped the $2"
+}
+
+start_component() { # COMPONENT NAME
+    lock
+    if pid_of "$1" >/dev/null; then
+        say "the $2 runs already"
+        return
+    fi
+    start "$1"
+    [[ $1 != kubelet ]] || kubelet_up
+    say "started the $2"
+}
+
+# The kernel's boot in nanoseconds since 1970, by the same clock that containerd's times are from.
+boot_ns() {
+    local up now=${EPOCHREALTIME/./}
+    read -r up _ </proc/uptime
+    echo $((now * 1000 - ${up/./} * 10000000))
+}
+
+container_times() {
+    local namespace=$1 pod=$2 ids id dir boot
+    ids=$(ctr_ours containers ls -q \
+        "labels.\"io.kubernetes.pod.namespace\"==\"$namespace\",labels.\"io.kubernetes.pod.name\"==\"$pod\",labels.\"io.cri-containerd.kind\"==\"container\"")
+    boot=$(boot_ns)
+    for id in $ids; do
+        dir=$state/containerd/io.containerd.grpc.v1.cri/containers/$id
+        [[ -s $dir/status ]] || continue
+        ctr_ours containers info "$id" 2>/dev/null | jq -c --slurpfile status "$dir/status" --argjson boot "$boot" \
+            --arg id "$id" --arg ticks "$(start_time "$(jq '.Pid // .pid // 0' "$dir/status")" || true)" '
+            ($status[0] | with_entries(.key |= ascii_downcase)) as $s |
+            def moment: if . == 0 then null else . end;
+            {container: .Labels."io.kubernetes.container.name",
+             pod_uid: .Labels."io.kubernetes.pod.uid",
+             attempt: (.Extensions."io.cri-containerd.container.metadata".value | @base64d | fromjson
+                       | .Metadata.Config.metadata.attempt // 0),
+             id: $id, pid: $s.pid,
+             created_ns: ($s.createdat | moment),
+             process_ns: (if $ticks == "" then null else $boot + ($ticks | tonumber) * 10000000 end),
+             started_ns: ($s.startedat | moment), finished_ns: ($s.finishedat | moment),
+             exit_code: (if $s.finishedat == 0 then null else $s.exitcode end)}' || true
+    done | jq -cs 'sort_by(.created_ns)[]'
+}

@@ -1,0 +1,321 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2154 # what is not set here is set in the files it is sourced with
+# Brings the cluster up. Sourced by cluster.
+
+write_network() {
+    ip netns add "$name"
+    # A bridge with no ports is the node's interface: not every kernel has the dummy type. No way out.
+    inside sh -c "
+        ip link set lo up &&
+        ip link add node0 type bridge &&
+        ip address add $node_ip/24 dev node0 &&
+        ip address add $service_ip/32 dev node0 &&
+        ip link set node0 up &&
+        ip route add default dev node0 &&
+        echo 1 >/proc/sys/net/ipv4/ip_forward" || die "cannot set up the network namespace $name (above)"
+    mkdir -p "$state/cni"
+    cat >"$state/cni/10-podgate.conflist" <<END
+{"cniVersion": "0.4.0", "name": "podgate", "plugins": [{
+  "type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false, "hairpinMode": true,
+  "ipam": {"type": "host-local", "ranges": [[{"subnet": "${pod_range%.*.*}.0.0/24"}]],
+           "routes": [{"dst": "0.0.0.0/0"}], "dataDir": "$state/cni-addresses"}}]}
+END
+}
+
+token() { head -c 24 /dev/urandom | od -An -tx1 | tr -d ' \n'; }
+
+# write_kubeconfig FILE SERVER TOKEN
+write_kubeconfig() {
+    (umask 077 && cat >"$1") <<END
+apiVersion: v1
+kind: Config
+current-context: podgate-test
+contexts: [{name: podgate-test, context: {cluster: podgate-test, user: podgate-test}}]
+clusters: [{name: podgate-test, cluster: {server: "$2", certificate-authority: $state/pki/ca.crt}}]
+users: [{name: podgate-test, user: {token: "$3"}}]
+END
+}
+
+write_credentials() {
+    local pki=$state/pki admin kubelet manager scheduler
+    mkdir -p "$pki"
+    # A CA and a certificate signed by it: some TLS libraries refuse a server certificate that is its own CA.
+    {
+        openssl ecparam -name prime256v1 -genkey -noout -out "$pki/ca.key" &&
+            openssl req -x509 -new -key "$pki/ca.key" -subj /CN=podgate-test-ca -days 3650 -out "$pki/ca.crt" \
+                -addext 'keyUsage=critical,keyCertSign' &&
+            openssl ecparam -name prime256v1 -genkey -noout -out "$pki/apiserver.key" &&
+            openssl req -new -key "$pki/apiserver.key" -subj /CN=kube-apiserver -out "$pki/apiserver.csr" &&
+            openssl x509 -req -in "$pki/apiserver.csr" -CA "$pki/ca.crt" -CAkey "$pki/ca.key" -CAcreateserial -days 3650 \
+                -out "$pki/apiserver.crt" -extfile <(
+                    echo "subjectAltName=DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,IP:127.0.0.1,IP:$service_ip,IP:$node_ip"
+                    echo extendedKeyUsage=serverAuth
+                ) &&
+            openssl genrsa -out "$pki/service-account.key" 2048 &&
+            openssl rsa -in "$pki/service-account.key" -pubout -out "$pki/service-account.pub"
+    } >"$logs/openssl.log" 2>&1 || die "openssl failed; its log: $logs/openssl.log"
+
+    admin=$(token) kubelet=$(token) manager=$(token) scheduler=$(token)
+    (umask 077 && cat >"$state/tokens.csv") <<END
+$admin,admin,admin,system:masters
+$kubelet,system:node:$node,kubelet,system:nodes
+$manager,system:kube-controller-manager,kcm,
+$scheduler,system:kube-scheduler,scheduler,
+END
+    write_kubeconfig "$kubeconfig" "https://127.0.0.1:$port" "$admin"
+    write_kubeconfig "$kubeconfig_inside" "https://$service_ip" "$admin"
+    write_kubeconfig "$state/kubelet.kubeconfig" "https://$service_ip" "$kubelet"
+    write_kubeconfig "$state/manager.kubeconfig" "https://$service_ip" "$manager"
+    write_kubeconfig "$state/scheduler.kubeconfig" "https://$service_ip" "$scheduler"
+}
+
+write_settings() {
+    cat >"$state/containerd.toml" <<END
+version = 2
+root = "$state/containerd"
+state = "$run/containerd"
+oom_score = 0
+disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.aufs"]
+[grpc]
+  address = "$containerd_socket"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "$pause_image"
+  # A machine that is a container itself may not lower an oom_score_adj.
+  restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "$state/cni"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      SystemdCgroup = false
+END
+    # What is not set is the kubelet's default. Nothing here changes how it treats a pod.
+    cat >"$state/kubelet.yaml" <<END
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+address: $node_ip
+authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
+authorization: {mode: AlwaysAllow}
+containerRuntimeEndpoint: unix://$containerd_socket
+cgroupDriver: cgroupfs
+cgroupRoot: /$name
+failSwapOn: false
+failCgroupV1: false
+enforceNodeAllocatable: []
+oomScoreAdj: 0
+evictionHard: {memory.available: 50Mi, nodefs.available: "1%", nodefs.inodesFree: "1%", imagefs.available: "1%"}
+# The images came without a registry and could not be had again.
+imageGCHighThresholdPercent: 100
+imageGCLowThresholdPercent: 99
+# There is no DNS. Nothing listens here, so a look-up fails at once and not after its timeout.
+clusterDNS: [$node_ip]
+clusterDomain: cluster.local
+podLogsDir: $state/pod-logs
+volumePluginDir: $state/volume-plugins
+END
+    cat >"$state/audit.yaml" <<END
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: Metadata, resources: [{group: "", resources: [pods, "pods/*"]}]}
+- {level: None}
+END
+}
+
+start() { # COMPONENT: starts it and returns when it can be used
+    local component=$1
+    case $component in
+    etcd)
+        launch_inside etcd etcd --name test --data-dir "$state/etcd" --unsafe-no-fsync --log-level warn \
+            --listen-client-urls http://127.0.0.1:2379 --advertise-client-urls http://127.0.0.1:2379 \
+            --listen-peer-urls http://127.0.0.1:2380
+        ;;
+    containerd)
+        launch_inside containerd containerd --config "$state/containerd.toml" --log-level info
+        until_true 20 "containerd answers" containerd ctr -a "$containerd_socket" version
+        ;;
+    kube-apiserver)
+        # By the service's own address and port, pods reach it with no kube-proxy. Aggregator routing makes
+        # it call webhooks by their pods' addresses, for the same reason.
+        launch_inside kube-apiserver "$k8s_bin/kube-apiserver" \
+            --etcd-servers=http://127.0.0.1:2379 \
+            --bind-address=0.0.0.0 --secure-port=443 --advertise-address="$service_ip" \
+            --service-cluster-ip-range="$service_range" --endpoint-reconciler-type=none \
+            --tls-cert-file="$state/pki/apiserver.crt" --tls-private-key-file="$state/pki/apiserver.key" \
+            --cert-dir="$state/pki" --token-auth-file="$state/tokens.csv" \
+            --service-account-issuer=https://kubernetes.default.svc \
+            --service-account-key-file="$state/pki/service-account.pub" \
+            --service-account-signing-key-file="$state/pki/service-account.key" \
+            --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction \
+            --allow-privileged --kubelet-preferred-address-types=InternalIP --enable-aggregator-routing \
+            --audit-policy-file="$state/audit.yaml" --audit-log-path="$audit_log"
+        until_true 60 "the API server is ready" kube-apiserver api_ready
+        ;;
+    relay)
+        launch relay "$tools_bin/relay" "127.0.0.1:$port" "$netns" "$service_ip:443"
+        ;;
+    kube-controller-manager)
+        launch_inside kube-controller-manager "$k8s_bin/kube-controller-manager" \
+            --kubeconfig="$state/manager.kubeconfig" --use-service-account-credentials --leader-elect=false \
+            --service-account-private-key-file="$state/pki/service-account.key" --root-ca-file="$state/pki/ca.crt" \
+            --cert-dir="$state/pki/manager"
+        ;;
+    kube-scheduler)
+        launch_inside kube-scheduler "$k8s_bin/kube-scheduler" --kubeconfig="$state/scheduler.kubeconfig" \
+            --leader-elect=false --cert-dir="$state/pki/scheduler"
+        ;;
+    kubelet)
+        # Dead containers stay known until their pod goes, for container-times.
+        launch_inside kubelet "$k8s_bin/kubelet" --config="$state/kubelet.yaml" \
+            --kubeconfig="$state/kubelet.kubeconfig" --root-dir="$state/kubelet" --cert-dir="$state/pki/kubelet" \
+            --hostname-override="$node" --node-ip="$node_ip" --maximum-dead-containers-per-container=50
+        ;;
+    events)
+        launch events ctr -a "$containerd_socket" -n k8s.io events
+        ;;
+    esac
+}
+
+# A kubelet that finds no containerd ends; a service manager would start it again, and so does this.
+kubelet_up() {
+    local try i
+    for ((try = 0; try < 5; try++)); do
+        for ((i = 0; i < 500; i++)); do
+            if inside bash -c 'exec 3<>/dev/tcp/127.0.0.1/10248' 2>/dev/null; then return; fi
+            pid_of kubelet >/dev/null || break
+            sleep 0.02
+        done
+        if ! pid_of kubelet >/dev/null; then
+            sleep 0.2
+            start kubelet
+        fi
+    done
+    tail -n 8 "$logs/kubelet.log" >&2
+    die "the kubelet does not come up; its log: $logs/kubelet.log"
+}
+
+api_ready() { inside "$k8s_bin/kubectl" --kubeconfig "$kubeconfig_inside" get --raw /readyz; }
+
+kubectl_ours() { "$k8s_bin/kubectl" --kubeconfig "$kubeconfig" "$@"; }
+
+ctr_ours() { ctr -a "$containerd_socket" -n k8s.io "$@"; }
+
+make_images() {
+    local applet busybox=(--file "$(command -v busybox):/bin/busybox")
+    while read -r applet; do
+        [[ $applet == busybox ]] || busybox+=(--symlink "/bin/$applet:busybox")
+    done < <(busybox --list)
+    "$here/oci-image" --name "$pause_image" --file "$tools_bin/pause:/pause" --entrypoint /pause --user 65535:65535 \
+        --output "$state/pause.tar"
+    load_image "$state/pause.tar"
+    "$here/oci-image" --name "$busybox_image" "${busybox[@]}" --env PATH=/bin --cmd sh --output "$state/busybox.tar"
+    load_image "$state/busybox.tar"
+}
+
+load_image() {
+    [[ -f $1 ]] || die "no such file: $1"
+    ctr_ours images import "$1" >"$logs/import.log" 2>&1 ||
+        die "containerd does not take $1: $(tail -n 1 "$logs/import.log")"
+    # One line for each image: "unpacking NAME (sha256:...)...done"
+    sed -n 's/^unpacking \([^ ]*\) .*/cluster: loaded \1/p' "$logs/import.log" >&2
+}
+
+all_running() {
+    local component
+    [[ -s $run/version ]] || return 1
+    for component in "${components[@]}"; do pid_of "$component" >/dev/null || return 1; done
+}
+
+up() { # VERSION
+    local version=$1 begin running
+    if foreign; then
+        up_foreign
+        return
+    fi
+    need_root
+    [[ $(uname -s) == Linux ]] || die "works on Linux only; set KUBECONFIG to use a cluster of yours"
+    choose_version "$version"
+    install_packages
+    build "$version"
+    lock
+    if all_running; then
+        read -r running <"$run/version"
+        if [[ $running == "$version $k8s_bin $tools_bin" ]] && kubectl_ours get --raw /readyz >/dev/null 2>&1; then
+            say "Kubernetes $k8s_full is up already; KUBECONFIG=$kubeconfig"
+            return
+        fi
+        say "replacing the running cluster (Kubernetes ${running%% *}) by one of $k8s_full"
+    elif [[ -e $run || -e $state ]]; then
+        say "clearing away what an earlier run left"
+    fi
+    begin=${EPOCHREALTIME/./}
+    clean
+    mkdir -p "$state" "$run" "$logs"
+    chmod 755 "$state" "$run"
+    # Before anything runs, so that even a start cut short is found again.
+    echo "$version $k8s_bin $tools_bin" >"$run/version"
+    make_cgroups
+    write_network
+    write_credentials
+    write_settings
+    start etcd
+    start containerd
+    make_images &
+    local images=$!
+    start kube-apiserver
+    local component
+    for component in relay kube-controller-manager kube-scheduler kubelet events; do start "$component"; done
+    wait $images || die "making the images failed (above)"
+    kubelet_up
+    until_true 60 "the relay passes on to the API server (is port $port taken? PODGATE_CLUSTER_PORT chooses another)" relay kubectl_ours get --raw /readyz
+    until_true 60 "the node has registered" kubelet kubectl_ours get node "$node"
+    # In slices, so that a component that ends is seen.
+    until_true 60 "the node is Ready" kubelet kubectl_ours wait --for=condition=Ready "node/$node" --timeout=5s
+    until_true 60 "the default service account is there" kube-controller-manager kubectl_ours get -n default serviceaccount default
+    say "Kubernetes $k8s_full is up after $(((${EPOCHREALTIME/./} - begin) / 1000)) ms; KUBECONFIG=$kubeconfig"
+}
+
+up_foreign() {
+    local kubectl version
+    kubectl=$(foreign_kubectl)
+    version=$("$kubectl" version -o json 2>/dev/null | sed -n '/serverVersion/,$s/.*"gitVersion": "\(.*\)".*/\1/p') || true
+    [[ -n $version ]] ||
+        die "the cluster of KUBECONFIG=$KUBECONFIG does not answer: '$kubectl version' says why; unset KUBECONFIG to have one started here"
+    say "using the cluster of KUBECONFIG=$KUBECONFIG (Kubernetes $version); started nothing"
+    foreign_limits
+}
+
+foreign_limits() {
+    say "the fault helpers and 'load' work only on a cluster started here; bring the images to yours by
+  kind load image-archive IMAGE.tar, k3d image import IMAGE.tar, minikube image load IMAGE.tar, or a push to its registry"
+}
+
+foreign_kubectl() {
+    local kubectl
+    if command -v kubectl; then return; fi
+    for kubectl in "$cache"/k8s/*/bin/kubectl; do
+        if [[ -x $kubectl ]]; then
+            echo "$kubectl"
+            return
+        fi
+    done
+    die "KUBECONFIG is set, but there is no kubectl: install it, or have one built by 'cluster build'"
+}
+
+down() {
+    if foreign; then
+        say "nothing to do: KUBECONFIG=$KUBECONFIG names a cluster that was not started here"
+        return
+    fi
+    need_root
+    lock
+    if [[ ! -e $run && ! -e $state ]]; then
+        say "no cluster is up"
+        return
+    fi
+    clean
+    say "down"
+}

@@ -1,0 +1,3 @@
+module podgate.io/tests/cluster/tools
+
+go 1.21

@@ -1,0 +1,162 @@
+//! The cluster, by the script `tests/cluster/cluster`.
+
+use crate::clock::eventually;
+use serde_json::Value;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::{Once, OnceLock};
+
+pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+pub(crate) const IMAGE: &str = "docker.io/podgate/podgate:dev";
+pub(crate) const TESTSERVER: &str = "docker.io/podgate/testserver:dev";
+pub(crate) const BUSYBOX: &str = "docker.io/library/busybox:podgate-test";
+
+pub(crate) fn script() -> Command {
+    Command::new(format!("{ROOT}/tests/cluster/cluster"))
+}
+
+/// Runs `tests/cluster/cluster ARGUMENTS`, with `input` on its standard input; its output, or what it said went wrong.
+pub(crate) fn attempt(arguments: &[&str], input: &str) -> Result<String, String> {
+    let mut command = script();
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| format!("tests/cluster/cluster: {error}"))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A command that does not read its input closes it.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(|error| error.to_string())?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    }
+}
+
+/// The same for what must succeed.
+pub(crate) fn cluster(arguments: &[&str]) -> String {
+    attempt(arguments, "").unwrap_or_else(|error| panic!("cluster {}: {error}", arguments.join(" ")))
+}
+
+pub(crate) fn try_kubectl(arguments: &[&str]) -> Result<String, String> {
+    attempt(&[&["kubectl"], arguments].concat(), "")
+}
+
+pub(crate) fn kubectl(arguments: &[&str]) -> String {
+    try_kubectl(arguments).unwrap_or_else(|error| panic!("kubectl {}: {error}", arguments.join(" ")))
+}
+
+pub(crate) fn kubectl_json(arguments: &[&str]) -> Value {
+    let text = kubectl(&[arguments, &["-o", "json"]].concat());
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("kubectl {}: {error}", arguments.join(" ")))
+}
+
+/// Creates what `manifest`, JSON or YAML, describes.
+pub(crate) fn create(namespace: &str, manifest: &str) {
+    attempt(&["kubectl", "-n", namespace, "create", "-f", "-"], manifest)
+        .unwrap_or_else(|error| panic!("kubectl create: {error}\n{manifest}"));
+}
+
+/// Applies what every cluster with podgate has: the policy and the role.
+pub(crate) fn install_manifests() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        kubectl(&["apply", "-k", &format!("{ROOT}/manifests")]);
+    });
+}
+
+/// Whether it is a cluster that `tests/cluster/cluster up` started: only there can faults be made.
+pub(crate) fn is_ours() -> bool {
+    static OURS: OnceLock<bool> = OnceLock::new();
+    *OURS.get_or_init(|| attempt(&["audit-log"], "").is_ok())
+}
+
+/// The minor version of its Kubernetes.
+pub(crate) fn minor() -> u32 {
+    let version = kubectl_json(&["version"]);
+    let minor = version["serverVersion"]["minor"].as_str().expect("a minor version").trim_end_matches('+');
+    minor.parse().expect("a number")
+}
+
+/// The API server, stopped for as long as this lives.
+pub(crate) struct ApiServerStopped;
+
+impl ApiServerStopped {
+    pub(crate) fn now() -> ApiServerStopped {
+        cluster(&["stop-apiserver"]);
+        ApiServerStopped
+    }
+}
+
+impl Drop for ApiServerStopped {
+    fn drop(&mut self) {
+        if let Err(error) = attempt(&["start-apiserver"], "") {
+            crate::scene::say(&format!("the API server does not start again: {error}"));
+        }
+    }
+}
+
+/// Restarts the kubelet, and waits until it is heard of again.
+pub(crate) fn restart_kubelet() {
+    cluster(&["restart-kubelet", "--kill"]);
+}
+
+/// One container, as containerd knows it; times in milliseconds since 1970.
+#[derive(Debug, Clone)]
+pub(crate) struct Incarnation {
+    pub(crate) container: String,
+    pub(crate) started: Option<f64>,
+}
+
+/// All incarnations of all containers of a pod, in the order of their making; known without the API server.
+pub(crate) fn incarnations(namespace: &str, pod: &str) -> Vec<Incarnation> {
+    let lines = cluster(&["container-times", namespace, pod]);
+    let ms = |value: &Value| value.as_f64().map(|ns| ns / 1e6);
+    let read = |line| -> Incarnation {
+        let value: Value =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("container-times: {error}: {line}"));
+        let container = value["container"].as_str().expect("a container's name").to_owned();
+        Incarnation { container, started: ms(&value["started_ns"]) }
+    };
+    lines.lines().map(read).collect()
+}
+
+/// Waits until `container` has started for the `count`th time; known without the API server.
+pub(crate) fn wait_for_start(namespace: &str, pod: &str, container: &str, count: usize) -> f64 {
+    eventually(&format!("{container} starts ({count})"), 90, || {
+        let started = incarnations(namespace, pod).into_iter().filter(|i| i.container == container);
+        started.filter_map(|i| i.started).nth(count - 1)
+    })
+}
+
+/// The container's first process, by its number on this machine.
+pub(crate) fn pid(namespace: &str, pod: &str, container: &str) -> Option<u32> {
+    attempt(&["container-pid", namespace, pod, container], "").ok()?.trim().parse().ok()
+}
+
+/// A request about pods, from the API server's audit log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) verb: String,
+    pub(crate) uri: String,
+    pub(crate) code: u64,
+}
+
+/// The requests about pods that the sidecars of `namespace` made.
+pub(crate) fn requests_of(namespace: &str) -> Vec<Request> {
+    let path = cluster(&["audit-log"]);
+    let log = std::fs::read_to_string(path.trim()).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let user = format!("system:serviceaccount:{namespace}:default");
+    let mut requests = std::collections::BTreeMap::new();
+    for line in log.lines().filter(|line| line.contains(&user)) {
+        let event: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("audit log: {error}: {line}"));
+        if event["user"]["username"] == user.as_str() {
+            let text = |key: &str| event[key].as_str().unwrap_or("").to_owned();
+            let code = event["responseStatus"]["code"].as_u64().unwrap_or(0);
+            // A watch is there twice, once at its start and once at its end.
+            let request = Request { verb: text("verb"), uri: text("requestURI"), code };
+            requests.insert(text("auditID"), (text("requestReceivedTimestamp"), request));
+        }
+    }
+    let mut requests: Vec<_> = requests.into_values().collect();
+    requests.sort_by(|a, b| a.0.cmp(&b.0));
+    requests.into_iter().map(|(_, request)| request).collect()
+}

@@ -1,0 +1,246 @@
+//! Pods for the scenarios. Sidecar and volumes are those of `manifests/pod.yaml`: what users copy is what is tested.
+
+use crate::cluster::{IMAGE, ROOT, TESTSERVER};
+use serde_json::{Map, Value, json};
+
+/// A file of `manifests/`, parsed.
+pub(crate) fn manifest(name: &str) -> Value {
+    let path = format!("{ROOT}/manifests/{name}");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Puts `patch` over `target`: objects are merged, all else is replaced, null takes away.
+pub(crate) fn merge(target: &mut Value, patch: Value) {
+    match (target, patch) {
+        (Value::Object(target), Value::Object(patch)) => {
+            for (key, value) in patch {
+                match value {
+                    Value::Null => _ = target.remove(&key),
+                    value => merge(target.entry(key).or_insert(Value::Null), value),
+                }
+            }
+        }
+        (target, Value::Object(patch)) => {
+            *target = Value::Object(Map::new());
+            merge(target, Value::Object(patch));
+        }
+        (target, patch) => *target = patch,
+    }
+}
+
+/// One container, running the test server.
+#[derive(Debug, Clone)]
+pub(crate) struct Container {
+    pub(crate) name: String,
+    arguments: Vec<String>,
+    probe: Option<Value>,
+    hook: Option<Vec<String>>,
+    patch: Value,
+}
+
+/// A test server without any port, ready at once, behind no hook.
+pub(crate) fn server(name: &str) -> Container {
+    let (arguments, patch) = (Vec::new(), json!({}));
+    Container { name: name.to_owned(), arguments, probe: None, hook: None, patch }
+}
+
+fn words(words: &[&str]) -> impl Iterator<Item = String> {
+    words.iter().map(|word| (*word).to_owned())
+}
+
+impl Container {
+    /// Arguments of the test server.
+    pub(crate) fn args(mut self, arguments: &[&str]) -> Self {
+        self.arguments.extend(words(arguments));
+        self
+    }
+
+    pub(crate) fn ready_after(self, duration: &str) -> Self {
+        self.args(&["--ready-after", duration])
+    }
+
+    /// Any readiness probe; looked at each second by the kubelet.
+    pub(crate) fn probe(mut self, mut probe: Value) -> Self {
+        merge(&mut probe, json!({"periodSeconds": 1}));
+        self.probe = Some(probe);
+        self
+    }
+
+    /// Answers HTTP, with a readiness probe that asks it.
+    pub(crate) fn http(self, port: u16) -> Self {
+        self.args(&["--http", &port.to_string()]).probe(json!({"httpGet": {"path": "/", "port": port}}))
+    }
+
+    pub(crate) fn tcp(self, port: u16) -> Self {
+        self.args(&["--tcp", &port.to_string()]).probe(json!({"tcpSocket": {"port": port}}))
+    }
+
+    pub(crate) fn grpc(self, port: u16) -> Self {
+        self.args(&["--grpc", &port.to_string()]).probe(json!({"grpc": {"port": port}}))
+    }
+
+    /// podgate's postStart hook, with further flags; it logs into the container's log.
+    pub(crate) fn hook(mut self, flags: &[&str]) -> Self {
+        let log = words(&["--log-to", "/proc/1/fd/2", "--log-format", "json"]);
+        self.hook = Some(words(flags).chain(log).collect());
+        self
+    }
+
+    /// Anything else of the container's spec.
+    pub(crate) fn with(mut self, patch: Value) -> Self {
+        merge(&mut self.patch, patch);
+        self
+    }
+
+    pub(crate) fn root(self) -> Self {
+        self.with(json!({"securityContext": {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": false,
+            "capabilities": {"drop": []}}}))
+    }
+
+    fn spec(&self) -> Value {
+        let mut spec = json!({
+            "name": self.name,
+            "image": TESTSERVER,
+            "args": self.arguments,
+            "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+            "volumeMounts": [
+                {"name": "podgate", "mountPath": "/podgate", "readOnly": true},
+                {"name": "podgate-info", "mountPath": "/podgate-info", "readOnly": true},
+                {"name": "podgate-self", "mountPath": "/podgate-self", "subPath": self.name},
+            ],
+        });
+        if let Some(probe) = &self.probe {
+            spec["readinessProbe"] = probe.clone();
+        }
+        if let Some(flags) = &self.hook {
+            let mut command: Vec<String> = words(&["/podgate/bin/podgate", "post-start", "--container"]).collect();
+            command.push(self.name.clone());
+            command.extend(flags.iter().cloned());
+            spec["lifecycle"] = json!({"postStart": {"exec": {"command": command}}});
+        }
+        merge(&mut spec, self.patch.clone());
+        spec
+    }
+
+    /// What `--containers` says of it.
+    fn listed(&self) -> Value {
+        let mut listed = json!({"name": self.name});
+        if self.hook.is_some() {
+            listed["mode"] = "post-start".into();
+        }
+        if let Some(probe) = &self.probe {
+            listed["readinessProbe"] = probe.clone();
+        }
+        for field in ["ports", "startupProbe", "restartPolicy"] {
+            if let Some(value) = self.patch.get(field) {
+                listed[field] = value.clone();
+            }
+        }
+        listed
+    }
+}
+
+/// Where the sidecar stands in the pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sidecar {
+    Native,
+    FirstContainer,
+}
+
+/// A pod: the sidecar, and the containers in their order.
+#[derive(Debug, Clone)]
+pub(crate) struct Pod {
+    pub(crate) name: String,
+    containers: Vec<Container>,
+    sidecar: Sidecar,
+    sidecar_args: Vec<String>,
+    token: bool,
+    patch: Value,
+}
+
+impl Pod {
+    pub(crate) fn new(name: &str, containers: impl IntoIterator<Item = Container>) -> Pod {
+        Pod {
+            name: name.to_owned(),
+            containers: containers.into_iter().collect(),
+            sidecar: Sidecar::Native,
+            sidecar_args: Vec::new(),
+            token: true,
+            patch: json!({}),
+        }
+    }
+
+    pub(crate) fn sidecar(mut self, sidecar: Sidecar) -> Self {
+        self.sidecar = sidecar;
+        self
+    }
+
+    /// Arguments of the controller.
+    pub(crate) fn sidecar_args(mut self, arguments: &[&str]) -> Self {
+        self.sidecar_args.extend(words(arguments));
+        self
+    }
+
+    /// Takes the volume with the API token away.
+    pub(crate) fn without_token(mut self) -> Self {
+        self.token = false;
+        self
+    }
+
+    /// Anything else of the pod.
+    pub(crate) fn with(mut self, patch: Value) -> Self {
+        merge(&mut self.patch, patch);
+        self
+    }
+
+    pub(crate) fn names(&self) -> Vec<&str> {
+        self.containers.iter().map(|c| c.name.as_str()).collect()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let mut pod = manifest("pod.yaml");
+        pod["metadata"] = json!({"name": self.name});
+        let mut sidecar = pod["spec"]["initContainers"][0].take();
+        sidecar["image"] = IMAGE.into();
+        sidecar["args"] = json!(self.sidecar_args);
+        let listed: Vec<Value> = self.containers.iter().map(Container::listed).collect();
+        for entry in sidecar["env"].as_array_mut().expect("the sidecar's environment") {
+            if entry["name"] == "PODGATE_CONTAINERS" {
+                entry["value"] = json!(listed).to_string().into();
+            }
+        }
+        let api = |item: &Value| item["name"] != "podgate-api";
+        if !self.token {
+            sidecar["volumeMounts"].as_array_mut().expect("mounts").retain(api);
+            pod["spec"]["volumes"].as_array_mut().expect("volumes").retain(api);
+        }
+        let mut containers: Vec<Value> = self.containers.iter().map(Container::spec).collect();
+        match self.sidecar {
+            Sidecar::Native => pod["spec"]["initContainers"] = json!([sidecar]),
+            Sidecar::FirstContainer => {
+                sidecar.as_object_mut().expect("an object").remove("restartPolicy");
+                pod["spec"].as_object_mut().expect("an object").remove("initContainers");
+                containers.insert(0, sidecar);
+            }
+        }
+        pod["spec"]["containers"] = containers.into();
+        pod["spec"]["terminationGracePeriodSeconds"] = 5.into();
+        merge(&mut pod, self.patch.clone());
+        pod
+    }
+}
+
+/// The chain: `db`, `api` when `db` is Ready, `web` when `api` is Ready; `db` takes `db_ready_after`, `api` half a second.
+pub(crate) fn chain(name: &str, db_ready_after: &str) -> Pod {
+    Pod::new(name, chain_containers(db_ready_after, &[]))
+}
+
+/// The containers of [`chain`], with `flags` for both hooks.
+pub(crate) fn chain_containers(db_ready_after: &str, flags: &[&str]) -> [Container; 3] {
+    [
+        server("db").http(8001).ready_after(db_ready_after).hook(flags),
+        server("api").http(8002).ready_after("500ms").hook(flags),
+        server("web").http(8003),
+    ]
+}

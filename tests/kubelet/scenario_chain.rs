@@ -1,0 +1,100 @@
+//! The main job: each container starts only when the one before it is Ready.
+
+use crate::clock::eventually;
+use crate::cluster::requests_of;
+use crate::pod::{Pod, Sidecar, chain, chain_containers, server};
+use crate::scene::Scene;
+use std::thread::sleep;
+use std::time::Duration;
+
+const MET: &str = "released: all conditions hold";
+
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn chain_of_three() {
+    let scene = Scene::shared("chain");
+    scene.grant();
+    let run = scene.create(&chain("chain", "1500ms"));
+    let up = run.up();
+    let lives = run.in_order(&["db", "api", "web"]);
+    for gated in &lives[..2] {
+        assert_eq!(gated.reason(), MET, "{}", gated.name);
+    }
+    for name in ["db", "api", "web"] {
+        assert_eq!(up.status(name)["restartCount"], 0, "{name}");
+        assert_eq!(up.state(name), Some("Ready"), "{name}");
+    }
+    assert_eq!(up.annotation("sandbox.podgate.io/order"), Some("db,api,web"));
+}
+
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn chain_behind_a_first_container() {
+    let scene = Scene::shared("first-container");
+    scene.grant();
+    let run = scene.create(&chain("first-container", "1500ms").sidecar(Sidecar::FirstContainer));
+    run.up();
+    let lives = run.in_order(&["db", "api", "web"]);
+    for gated in &lives[..2] {
+        assert_eq!(gated.reason(), MET, "{}", gated.name);
+    }
+}
+
+/// Longer than any of the kubelet's own probing periods and back-offs.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn slow_db() {
+    let scene = Scene::shared("slow-db");
+    scene.grant();
+    let [db, api, web] = chain_containers("14s", &[]);
+    let run = scene.create(&Pod::new("slow-db", [db.args(&["--listen-after", "11s"]), api, web]));
+    if crate::cluster::is_ours() {
+        // While the hook waits, the reason stands where `kubectl describe` would show it; then it is taken back.
+        let why = "podgate post-start: db: waits for db=Ready (now Started)";
+        eventually("the reason", 60, || run.last_words("db").filter(|words| words == why));
+        run.up();
+        assert_eq!(run.last_words("db").as_deref(), Some(""));
+    }
+    run.up();
+    let lives = run.in_order(&["db", "api", "web"]);
+    assert_eq!(lives[0].reason(), MET);
+    let waited = lives[0].waited_ms().expect("how long the hook waited");
+    assert!(waited >= 10_000, "the hook waited {waited} ms");
+}
+
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn container_without_a_probe() {
+    let scene = Scene::shared("no-probe");
+    scene.grant();
+    let containers = [server("db").hook(&[]), server("api").hook(&[]), server("web").http(8003)];
+    let run = scene.create(&Pod::new("no-probe", containers));
+    let up = run.up();
+    let lives = run.in_order(&["db", "api", "web"]);
+    for gated in &lives[..2] {
+        assert_eq!((gated.reason(), up.state(&gated.name)), (MET, Some("Ready")), "{}", gated.name);
+    }
+}
+
+/// Beside the watch and a read: 2 to 4 patches for the start of three containers.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn few_api_requests() {
+    let scene = Scene::shared("requests");
+    if !Scene::needs_faults("requests") {
+        return;
+    }
+    scene.grant();
+    let run = scene.create(&chain("requests", "1500ms"));
+    run.up();
+    run.in_order(&["db", "api", "web"]);
+    // The controller has settled: nothing follows.
+    sleep(Duration::from_secs(3));
+    let requests = requests_of(&scene.namespace);
+    let count = |verb: &str| requests.iter().filter(|request| request.verb == verb).count();
+    let (patches, watches, gets) = (count("patch"), count("watch"), count("get"));
+    scene.tell(&format!("{patches} patches, {watches} watches, {gets} gets"));
+    assert!((2..=4).contains(&patches), "{requests:?}");
+    assert!(watches <= 1 && gets <= 1 && requests.len() == patches + watches + gets, "{requests:?}");
+    assert!(requests.iter().all(|request| (200..300).contains(&request.code)), "{requests:?}");
+}

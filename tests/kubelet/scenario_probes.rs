@@ -1,0 +1,48 @@
+//! Every kind of readiness probe.
+
+use crate::pod::{Pod, server};
+use crate::scene::Scene;
+use serde_json::json;
+
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn every_kind_of_probe() {
+    let scene = Scene::shared("probes");
+    scene.grant();
+    let look = ["/testserver", "check", "/tmp/ready"];
+    let check = format!("exec:{}", json!(look));
+    let exec = server("exec").args(&["--touch", "/tmp/ready"]).ready_after("1200ms");
+    let containers = [
+        exec.probe(json!({"exec": {"command": look}})).hook(&["--check", &check]),
+        server("tcp").tcp(8001).args(&["--listen-after", "1200ms"]).hook(&[]),
+        server("grpc").grpc(8002).ready_after("1200ms").hook(&[]),
+        server("http").http(8003).ready_after("1200ms").hook(&[]),
+        // By the port's name, and not before the second success in a row.
+        server("named")
+            .args(&["--http", "8004"])
+            .ready_after("1200ms")
+            .probe(json!({"httpGet": {"path": "/", "port": "web"}, "successThreshold": 2}))
+            .with(json!({"ports": [{"name": "web", "containerPort": 8004}]}))
+            .hook(&[]),
+        // The startup probe first.
+        server("startup")
+            .args(&["--tcp", "8005", "--http", "8006", "--ready-after", "1200ms"])
+            .probe(json!({"tcpSocket": {"port": 8005}}))
+            .with(json!({"startupProbe": {"httpGet": {"path": "/", "port": 8006}, "periodSeconds": 1}}))
+            .hook(&[]),
+        server("last").http(8007),
+    ];
+    let pod = Pod::new("probes", containers);
+    let run = scene.create(&pod);
+    let up = run.up();
+    let lives = run.in_order(&pod.names());
+    for gated in &lives[..lives.len() - 1] {
+        assert_eq!(gated.reason(), "released: all conditions hold", "{}", gated.name);
+    }
+    for name in pod.names() {
+        assert_eq!((up.state(name), &up.status(name)["restartCount"]), (Some("Ready"), &json!(0)), "{name}");
+    }
+    let (named, next) = (&lives[4], &lives[5]);
+    let later = next.start() - named.ready();
+    assert!(later >= 990.0, "two successes are a second apart, and the next container started after {later:.0} ms");
+}

@@ -1,0 +1,164 @@
+//! Who may do what: sidecars with few rights or none, forged words, and the policy.
+
+use crate::clock::eventually;
+use crate::cluster::{kubectl, requests_of, try_kubectl};
+use crate::pod::{Pod, chain, server};
+use crate::scene::Scene;
+use crate::watch::Seen;
+use serde_json::{Value, json};
+
+const NAMES: [&str; 3] = ["db", "api", "web"];
+
+fn ours(pod: &Value) -> Vec<&String> {
+    let annotations = pod["metadata"]["annotations"].as_object();
+    annotations.into_iter().flat_map(|all| all.keys()).filter(|key| key.contains("podgate.io/")).collect()
+}
+
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn without_any_right() {
+    let scene = Scene::shared("no-rights");
+    let run = scene.create(&chain("no-rights", "1500ms"));
+    let up = run.watch.until("the pod is ready", 120, Seen::is_ready);
+    run.in_order(&NAMES);
+    assert_eq!(ours(&up.pod), [""; 0]);
+    let log = run.sidecar_log();
+    let warnings: Vec<&str> = log.lines().filter(|line| line.contains(" WARN ") || line.contains(" ERROR ")).collect();
+    assert_eq!(warnings.len(), 1, "{log}");
+    assert!(warnings[0].contains("forbidden") || warnings[0].contains("403"), "{log}");
+    scene.tell(warnings[0]);
+}
+
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn by_the_board_alone() {
+    let scene = Scene::shared("board-alone");
+    let pod = chain("board-alone", "1500ms").sidecar_args(&["--publish", "board"]).without_token();
+    let run = scene.create(&pod);
+    let up = run.watch.until("the pod is ready", 120, Seen::is_ready);
+    run.in_order(&NAMES);
+    assert_eq!(ours(&up.pod), [""; 0]);
+    let log = run.sidecar_log();
+    assert!(!log.contains(" WARN ") && !log.contains(" ERROR "), "{log}");
+    if crate::cluster::is_ours() {
+        assert_eq!(requests_of(&scene.namespace), []);
+    }
+}
+
+/// Annotations that come with the pod, from a template or an old manifest, open nothing, and are taken back.
+fn forged(name: &str, sandbox: &str) {
+    let scene = Scene::shared(name);
+    scene.grant();
+    let annotations = json!({
+        "status.podgate.io/db": "Ready", "status.podgate.io/api": "Ready", "status.podgate.io/web": "Ready",
+        "status.podgate.io/ghost": "Ready",
+        "sandbox.podgate.io/id": sandbox, "sandbox.podgate.io/epoch": "forged", "sandbox.podgate.io/phase": "started",
+        "sandbox.podgate.io/revision": "9007199254740991", "sandbox.podgate.io/order": "db,api,web",
+        "sandbox.podgate.io/stuck": "db=Ended",
+        "override.podgate.io/db": format!("Ready@{sandbox}"), "override.podgate.io/api": "Ready",
+        "example.com/users-own": "stays",
+    });
+    let run = scene.create(&chain(name, "2s").with(json!({"metadata": {"annotations": annotations}})));
+    let up = run
+        .watch
+        .until("the pod is up", 120, |s| s.is_up() && s.annotation("sandbox.podgate.io/epoch") != Some("forged"));
+    let lives = run.in_order(&NAMES);
+    for gated in &lives[..2] {
+        assert_eq!(gated.reason(), "released: all conditions hold", "{}", gated.name);
+    }
+    assert_eq!(up.state("ghost"), None);
+    assert_eq!(up.annotation("sandbox.podgate.io/stuck"), None);
+    assert_ne!(up.annotation("sandbox.podgate.io/id"), Some(sandbox));
+    assert_eq!(up.annotation("example.com/users-own"), Some("stays"));
+}
+
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn forged_annotations_of_another_sandbox() {
+    forged("forged", "3f2a9c1e-4097-1a0c5f3b");
+}
+
+/// A part that could not be had matches anything; so this would match every sandbox, were it believed.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn forged_annotations_of_any_sandbox() {
+    forged("forged-any", "0-0-0");
+}
+
+/// With the sidecar's token: its own pod, our annotations, and nothing else.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn policy_refuses_what_it_must() {
+    let scene = Scene::shared("policy");
+    scene.grant();
+    let namespace = scene.namespace.as_str();
+    let pods = ["one", "two"].map(|name| {
+        let pod = Pod::new(name, [server("app")]).with(json!({"metadata": {"annotations": {"example.com/a": "1"}}}));
+        let run = scene.create(&pod);
+        run.watch.until("the pod is there", 60, |s| s.pod["metadata"]["uid"].is_string()).pod
+    });
+    let uid = pods[0]["metadata"]["uid"].as_str().expect("a uid");
+    let bound = ["--bound-object-kind", "Pod", "--bound-object-name", "one", "--bound-object-uid", uid];
+    let token =
+        |bound: &[&str]| kubectl(&[&["-n", namespace, "create", "token", "default"], bound].concat()).trim().to_owned();
+    let (bound, unbound) = (token(&bound), token(&[]));
+
+    let patch = |token: &str, pod: &str, patch: Value| {
+        let token = format!("--token={token}");
+        try_kubectl(&["-n", namespace, &token, "patch", "pod", pod, "--type=merge", "-p", &patch.to_string()])
+    };
+    let annotate = |key: &str, value: Value| json!({"metadata": {"annotations": {key: value}}});
+    let ours = || annotate("status.podgate.io/db", "Ready".into());
+    // The policy is in force a moment after it was applied, and the rights a moment after they were given.
+    eventually("the policy is in force", 30, || {
+        let refused = patch(&bound, "two", ours()).err().filter(|e| e.contains("not bound to this pod"));
+        refused.and_then(|_| patch(&bound, "one", ours()).ok())
+    });
+
+    let large = annotate("status.podgate.io/db", "x".repeat(4096).into());
+    let allowed = [
+        ours(),
+        annotate("sandbox.podgate.io/phase", "starting".into()),
+        large,
+        annotate("status.podgate.io/db", Value::Null),
+        json!({}),
+    ];
+    for allowed in &allowed {
+        patch(&bound, "one", allowed.clone()).unwrap_or_else(|error| panic!("{allowed}: {error}"));
+    }
+    let mut with_label = ours();
+    with_label["metadata"]["labels"] = json!({"a": "b"});
+    let refused = [
+        ("one", annotate("example.com/a", "2".into()), "only annotations under"),
+        ("one", annotate("example.com/a", Value::Null), "only annotations under"),
+        ("one", annotate("example.com/new", "1".into()), "only annotations under"),
+        ("one", annotate("override.podgate.io/db", "Ready".into()), "only annotations under"),
+        ("one", annotate("podgate.io/order", "web".into()), "only annotations under"),
+        ("one", annotate("status.podgate.io.example.com/db", "Ready".into()), "only annotations under"),
+        ("one", annotate("status.podgate.io/db", "x".repeat(4097).into()), "only annotations under"),
+        ("one", json!({"metadata": {"annotations": null}}), "only annotations under"),
+        ("one", json!({"metadata": {"labels": {"a": "b"}}}), "only annotations may change"),
+        ("one", with_label, "only annotations may change"),
+        ("one", json!({"metadata": {"finalizers": ["example.com/f"]}}), "only annotations may change"),
+        ("one", json!({"spec": {"activeDeadlineSeconds": 1}}), "only annotations may change"),
+        ("one", json!({"spec": {"containers": [{"name": "app", "image": "example.com/x"}]}}), ""),
+        ("two", ours(), "not bound to this pod"),
+        ("two", json!({}), "not bound to this pod"),
+    ];
+    for (pod, refused, why) in &refused {
+        match patch(&bound, pod, refused.clone()) {
+            Ok(_) => panic!("{pod} could be patched with {refused}"),
+            Err(error) => assert!(error.contains(why), "{pod}, {refused}: {error}"),
+        }
+    }
+    let error = patch(&unbound, "one", ours()).expect_err("a token of no pod opens nothing");
+    assert!(error.contains("not bound to this pod"), "{error}");
+    for refused in
+        [&["get", "pods"][..], &["delete", "pod", "one"], &["patch", "pod", "one", "--subresource=status", "-p", "{}"]]
+    {
+        let token = format!("--token={bound}");
+        let error = try_kubectl(&[&["-n", namespace, &token], refused].concat()).expect_err("beyond the role");
+        assert!(error.contains("orbidden"), "{refused:?}: {error}");
+    }
+    scene.tell(&format!("{} allowed, {} refused", allowed.len(), refused.len() + 4));
+}

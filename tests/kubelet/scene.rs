@@ -1,0 +1,231 @@
+//! One scenario's stage: a namespace of its own, the pods in it, and, when it fails, all that helps to see why.
+
+use crate::cluster::{self, attempt, kubectl, pid, try_kubectl};
+use crate::pod::Pod;
+use crate::timeline::{Life, assert_order, summary};
+use crate::watch::{Seen, Watch};
+use podgate::core::annotations::{self, Annotations};
+use podgate::core::names;
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Who breaks the node or the API server has them for himself.
+static STAGE: RwLock<()> = RwLock::new(());
+
+#[allow(dead_code, reason = "held for its drop")]
+enum Turn {
+    Shared(RwLockReadGuard<'static, ()>),
+    Alone(RwLockWriteGuard<'static, ()>),
+}
+
+/// Writes a line past the capture of the test harness, so that it shows for scenarios that pass too.
+pub(crate) fn say(line: &str) {
+    let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
+}
+
+/// A namespace, until this is dropped.
+pub(crate) struct Scene {
+    name: String,
+    pub(crate) namespace: String,
+    _turn: Turn,
+}
+
+impl Scene {
+    /// Beside others.
+    pub(crate) fn shared(name: &str) -> Scene {
+        Scene::new(name, Turn::Shared(STAGE.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// With nobody else on the node, to break something that all share. `None`, and a word on it, on a cluster of the user's.
+    pub(crate) fn alone(name: &str) -> Option<Scene> {
+        let turn = Turn::Alone(STAGE.write().unwrap_or_else(PoisonError::into_inner));
+        Scene::needs_faults(name).then(|| Scene::new(name, turn))
+    }
+
+    /// Whether faults can be made here; says so if not.
+    pub(crate) fn needs_faults(name: &str) -> bool {
+        if !cluster::is_ours() {
+            say(&format!("{name}: left out, for it breaks what only a cluster of tests/cluster/cluster may break"));
+        }
+        cluster::is_ours()
+    }
+
+    fn new(name: &str, turn: Turn) -> Scene {
+        cluster::install_manifests();
+        let nonce = crate::clock::wall() as u64 % 0x100_0000;
+        let namespace = format!("e2e-{name}-{nonce:06x}");
+        cluster::cluster(&["namespace", &namespace]);
+        Scene { name: name.to_owned(), namespace, _turn: turn }
+    }
+
+    /// Lets the sidecars of this namespace watch and patch pods.
+    pub(crate) fn grant(&self) {
+        let group = format!("--group=system:serviceaccounts:{}", self.namespace);
+        kubectl(&[
+            "-n",
+            &self.namespace,
+            "create",
+            "rolebinding",
+            "podgate-sidecars",
+            "--clusterrole=podgate-sidecar",
+            &group,
+        ]);
+    }
+
+    /// Creates `pod`, and follows it from before its creation.
+    pub(crate) fn create(&self, pod: &Pod) -> Run<'_> {
+        let run = self.follow(&pod.name);
+        cluster::create(&self.namespace, &pod.json().to_string());
+        run
+    }
+
+    pub(crate) fn follow(&self, pod: &str) -> Run<'_> {
+        Run { scene: self, pod: pod.to_owned(), watch: Watch::new(&self.namespace, pod) }
+    }
+
+    /// One line of what was seen.
+    pub(crate) fn tell(&self, seen: &str) {
+        say(&format!("  {}: {seen}", self.name));
+    }
+
+    fn dump(&self) -> String {
+        let mut out = format!("\n==== {} failed; what is there in {}:\n", self.name, self.namespace);
+        let show = |arguments: &[&str]| {
+            let all = [&["-n", &self.namespace], arguments].concat();
+            try_kubectl(&all).unwrap_or_else(|error| error)
+        };
+        let _ = writeln!(
+            out,
+            "{}\n-- events\n{}",
+            show(&["get", "pods", "-o", "wide"]),
+            show(&["get", "events", "--sort-by=.metadata.creationTimestamp"])
+        );
+        let pods = try_kubectl(&["-n", &self.namespace, "get", "pods", "-o", "json"]).unwrap_or_default();
+        let pods: Value = serde_json::from_str(&pods).unwrap_or_default();
+        for pod in pods["items"].as_array().into_iter().flatten() {
+            let name = pod["metadata"]["name"].as_str().unwrap_or("");
+            let _ = writeln!(out, "-- {name}: {:#}\n{:#}", pod["metadata"]["annotations"], pod["status"]);
+            let specs = ["initContainers", "containers"].map(|list| &pod["spec"][list]);
+            for container in specs.into_iter().filter_map(Value::as_array).flatten() {
+                let container = container["name"].as_str().unwrap_or("");
+                let _ = writeln!(
+                    out,
+                    "-- log of {name}/{container}\n{}",
+                    show(&["logs", name, "-c", container, "--tail=60"])
+                );
+                if let Ok(log) =
+                    try_kubectl(&["-n", &self.namespace, "logs", name, "-c", container, "--tail=60", "--previous"])
+                {
+                    let _ = writeln!(out, "-- log of the incarnation before\n{log}");
+                }
+                let folder = PathBuf::from(names::SELF_DIR).join(container);
+                for file in
+                    [PathBuf::from(names::BOARD_DIR).join(names::ANNOTATIONS_FILE), folder.join(names::REPORT_FILE)]
+                {
+                    if let Some(text) = self.read(name, "podgate", &file).filter(|_| cluster::is_ours()) {
+                        let _ = writeln!(out, "-- {}\n{text}", file.display());
+                    }
+                }
+            }
+            let _ = writeln!(
+                out,
+                "-- containerd's times\n{}",
+                attempt(&["container-times", &self.namespace, name], "").unwrap_or_default()
+            );
+        }
+        out
+    }
+
+    /// A file as `container` sees it, read from outside; at most 64 KiB of it.
+    fn read(&self, pod: &str, container: &str, path: &Path) -> Option<String> {
+        let pid = pid(&self.namespace, pod, container)?;
+        let path = format!("/proc/{pid}/root{}", path.display());
+        fs::symlink_metadata(&path).ok().filter(|found| found.is_file() && found.len() < 1 << 16)?;
+        fs::read_to_string(path).ok()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            say(&self.dump());
+        }
+        if std::env::var_os("PODGATE_KEEP").is_some() {
+            say(&format!("  {}: kept in namespace {}", self.name, self.namespace));
+        } else {
+            let _ = try_kubectl(&["delete", "namespace", &self.namespace, "--wait=false"]);
+        }
+    }
+}
+
+/// A pod of a scene, followed.
+pub(crate) struct Run<'a> {
+    pub(crate) scene: &'a Scene,
+    pub(crate) pod: String,
+    pub(crate) watch: Watch,
+}
+
+impl Run<'_> {
+    /// Waits until the pod is up, by podgate's word and by the kubelet's.
+    pub(crate) fn up(&self) -> Seen {
+        self.watch.until("the pod is up", 120, Seen::is_up)
+    }
+
+    /// What `container` said in its current incarnation.
+    pub(crate) fn life(&self, container: &str) -> Life {
+        Life::read(&self.scene.namespace, &self.pod, container, false)
+    }
+
+    /// Asserts the order of `names`, and tells of it.
+    pub(crate) fn in_order(&self, names: &[&str]) -> Vec<Life> {
+        let lives = assert_order(self, names);
+        self.scene.tell(&summary(&lives));
+        lives
+    }
+
+    /// Waits until `container` has started for the `count`th time, by containerd's word.
+    pub(crate) fn started(&self, container: &str, count: usize) -> f64 {
+        cluster::wait_for_start(&self.scene.namespace, &self.pod, container, count)
+    }
+
+    pub(crate) fn signal(&self, container: &str, signal: &str) {
+        cluster::cluster(&["kill-container", &self.scene.namespace, &self.pod, container, signal]);
+    }
+
+    pub(crate) fn pid(&self, container: &str) -> Option<u32> {
+        pid(&self.scene.namespace, &self.pod, container)
+    }
+
+    /// The board's annotations, read as `container` sees them.
+    pub(crate) fn board(&self, container: &str) -> Option<Annotations> {
+        let file = PathBuf::from(names::BOARD_DIR).join(names::ANNOTATIONS_FILE);
+        annotations::read(self.scene.read(&self.pod, container, &file)?.as_bytes(), |_| true).ok()
+    }
+
+    /// The container's last words so far: its termination message.
+    pub(crate) fn last_words(&self, container: &str) -> Option<String> {
+        self.scene.read(&self.pod, container, Path::new(names::TERMINATION_LOG))
+    }
+
+    /// The hook that runs in `container` now, by its process's number on this machine.
+    pub(crate) fn hook_of(&self, container: &str) -> Option<u32> {
+        let space = |pid: u32| fs::metadata(format!("/proc/{pid}/ns/pid")).ok().map(|found| (found.dev(), found.ino()));
+        let own = space(self.pid(container)?)?;
+        let processes = fs::read_dir("/proc").ok()?.flatten();
+        processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(|pid: &u32| {
+            let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let mut words = command.split(|byte| *byte == 0);
+            words.nth(1) == Some(b"post-start") && space(*pid) == Some(own)
+        })
+    }
+
+    /// The log of the sidecar.
+    pub(crate) fn sidecar_log(&self) -> String {
+        kubectl(&["-n", &self.scene.namespace, "logs", &self.pod, "-c", "podgate"])
+    }
+}

@@ -1,0 +1,90 @@
+//! What the programs in the containers said, and when.
+
+use crate::cluster::try_kubectl;
+use crate::scene::Run;
+use serde_json::Value;
+
+/// One line of a test server.
+#[derive(Debug, Clone)]
+pub(crate) struct Event {
+    pub(crate) event: String,
+    pub(crate) ms: f64,
+    pub(crate) detail: String,
+}
+
+/// The life of one container's current (or previous) incarnation.
+#[derive(Debug, Clone)]
+pub(crate) struct Life {
+    pub(crate) name: String,
+    pub(crate) events: Vec<Event>,
+    /// What podgate's hook logged, as JSON.
+    hook: Vec<Value>,
+}
+
+impl Life {
+    pub(crate) fn read(namespace: &str, pod: &str, container: &str, previous: bool) -> Life {
+        let mut arguments = vec!["-n", namespace, "logs", pod, "-c", container];
+        if previous {
+            arguments.push("--previous");
+        }
+        let log = try_kubectl(&arguments).unwrap_or_default();
+        let lines: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let hook = lines.iter().filter(|line| line["msg"].is_string()).cloned().collect();
+        let events = lines.iter().filter_map(|value| {
+            let event = value["event"].as_str()?.to_owned();
+            Some(Event { event, ms: value["ms"].as_f64()?, detail: value["detail"].as_str().unwrap_or("").to_owned() })
+        });
+        Life { name: container.to_owned(), events: events.collect(), hook }
+    }
+
+    pub(crate) fn has(&self, event: &str) -> Option<f64> {
+        self.events.iter().find(|e| e.event == event).map(|e| e.ms)
+    }
+
+    /// When it said `event` first.
+    pub(crate) fn at(&self, event: &str) -> f64 {
+        self.has(event).unwrap_or_else(|| panic!("{} never said {event:?}: {:?}", self.name, self.events))
+    }
+
+    /// What the hook said at its end: why it let go or failed.
+    pub(crate) fn reason(&self) -> &str {
+        self.hook.last().and_then(|line| line["msg"].as_str()).unwrap_or("(nothing)")
+    }
+
+    /// The time limit that matters: how long the hook waited before it let go, by its own word.
+    pub(crate) fn waited_ms(&self) -> Option<u64> {
+        let waited = &self.hook.last()?["waited_ms"];
+        waited.as_u64().or_else(|| waited.as_str()?.parse().ok())
+    }
+
+    pub(crate) fn start(&self) -> f64 {
+        self.at("start")
+    }
+
+    pub(crate) fn ready(&self) -> f64 {
+        self.at("ready")
+    }
+}
+
+/// Asserts that each of `names` started only when the one before it was ready, and gives their lives.
+pub(crate) fn assert_order(run: &Run, names: &[&str]) -> Vec<Life> {
+    let lives: Vec<Life> = names.iter().map(|name| run.life(name)).collect();
+    for pair in lives.windows(2) {
+        let (before, after) = (&pair[0], &pair[1]);
+        let early = before.ready() - after.start();
+        assert!(early <= 0.0, "{} started {early:.1} ms before {} was ready: {lives:?}", after.name, before.name);
+    }
+    lives
+}
+
+/// One line: when each started and became ready, in seconds from the first start.
+pub(crate) fn summary(lives: &[Life]) -> String {
+    let Some(zero) = lives.first().and_then(|life| life.has("start")) else { return "no starts".to_owned() };
+    let at = |ms: f64| format!("{:+.2}", (ms - zero) / 1000.0);
+    let life = |life: &Life| {
+        let start = life.has("start").map_or("never".to_owned(), at);
+        let ready = life.has("ready").map_or("never".to_owned(), at);
+        format!("{} {start} ready {ready}", life.name)
+    };
+    lives.iter().map(life).collect::<Vec<_>>().join(" | ")
+}

@@ -1,0 +1,149 @@
+//! A pod as it changed, each state with the time at which it arrived here: never before it was so.
+
+use crate::clock::{eventually, wall};
+use crate::cluster::script;
+use serde_json::Value;
+use std::io::BufReader;
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::Duration;
+
+/// The pod at one moment.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) at: f64,
+    pub(crate) pod: Value,
+}
+
+impl Seen {
+    pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
+        self.pod["metadata"]["annotations"][key].as_str()
+    }
+
+    /// What podgate says of `container`.
+    pub(crate) fn state(&self, container: &str) -> Option<&str> {
+        self.annotation(&format!("status.podgate.io/{container}"))
+    }
+
+    /// What the kubelet says of `container`; null while it says nothing.
+    pub(crate) fn status(&self, container: &str) -> &Value {
+        let lists = ["containerStatuses", "initContainerStatuses"].map(|list| &self.pod["status"][list]);
+        let mut all = lists.into_iter().filter_map(Value::as_array).flatten();
+        all.find(|status| status["name"] == container).unwrap_or(&Value::Null)
+    }
+
+    /// The kubelet says that the pod is Ready.
+    pub(crate) fn is_ready(&self) -> bool {
+        let conditions = self.pod["status"]["conditions"].as_array();
+        conditions.is_some_and(|all| all.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"))
+    }
+
+    /// And podgate says that every container has started.
+    pub(crate) fn is_up(&self) -> bool {
+        self.is_ready() && self.annotation("sandbox.podgate.io/phase") == Some("started")
+    }
+}
+
+/// Follows one pod until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    seen: Arc<Mutex<Vec<Seen>>>,
+    child: Arc<Mutex<Option<Child>>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    pub(crate) fn new(namespace: &str, pod: &str) -> Watch {
+        let (seen, child, stop) =
+            (Arc::<Mutex<Vec<Seen>>>::default(), Arc::<Mutex<Option<Child>>>::default(), Arc::default());
+        let arguments = [
+            "kubectl",
+            "-n",
+            namespace,
+            "get",
+            "pods",
+            "--field-selector",
+            &format!("metadata.name={pod}"),
+            "-w",
+            "--output-watch-events",
+            "-o",
+            "json",
+        ]
+        .map(str::to_owned);
+        let thread = {
+            let (seen, child, stop) = (Arc::clone(&seen), Arc::clone(&child), Arc::clone(&stop));
+            spawn(move || follow(&arguments, &seen, &child, &stop))
+        };
+        Watch { seen, child, stop, thread: Some(thread) }
+    }
+
+    /// All that was seen so far.
+    pub(crate) fn all(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The first moment, from the `from`th on, at which `test` held; waits for it.
+    pub(crate) fn from(&self, from: usize, what: &str, seconds: u64, test: impl Fn(&Seen) -> bool) -> Seen {
+        let mut next = from;
+        eventually(what, seconds, || {
+            let all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let found = all.iter().skip(next).find(|seen| test(seen)).cloned();
+            next = all.len().max(from);
+            found
+        })
+    }
+
+    pub(crate) fn until(&self, what: &str, seconds: u64, test: impl Fn(&Seen) -> bool) -> Seen {
+        self.from(0, what, seconds, test)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(child) = self.child.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            let _ = child.kill();
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Watches again whenever a watch ends, as it does with the API server.
+fn follow(arguments: &[String], seen: &Mutex<Vec<Seen>>, slot: &Mutex<Option<Child>>, stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        // The script becomes kubectl, so killing the child ends it.
+        let child = script().args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let mut child = child.expect("kubectl can be started");
+        let output = child.stdout.take().expect("its output is a pipe");
+        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(child);
+        if stop.load(Ordering::Relaxed) {
+            // Dropped between the last look and now: nobody else ends this child.
+            if let Some(child) = slot.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+                let _ = child.kill();
+            }
+        }
+        for event in serde_json::Deserializer::from_reader(BufReader::new(output)).into_iter::<Value>() {
+            let Ok(mut event) = event else { break };
+            if event["type"] != "ERROR" {
+                let moment = Seen { at: wall(), pod: event["object"].take() };
+                seen.lock().unwrap_or_else(PoisonError::into_inner).push(moment);
+            }
+        }
+        if let Some(mut child) = slot.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if !stop.load(Ordering::Relaxed) {
+            sleep(Duration::from_millis(200));
+        }
+    }
+}
