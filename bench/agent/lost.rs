@@ -1,0 +1,109 @@
+//! Lost wake-ups: one publisher, twenty waiters, each a process that runs the agent's own loop: arm, read, sleep.
+//!
+//! A publication is lost when a waiter sleeps until the slow re-read (1 s) while the board shows a revision that it has not read.
+//! After a random half of the publications the publisher waits until all have answered, so that each of those must be heard by
+//! everybody; after the others it goes on at once or after a few microseconds, so that they fall into every moment of the loop.
+
+use crate::scene::{Means, Scene};
+use podgate::core::state::State;
+use podgate::edge::source;
+use podgate::edge::wake::{SLOW_REREAD, Wake, Woken};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The argument by which this program becomes a waiter.
+pub(crate) const WAITER: &str = "--waiter";
+const WAITERS: usize = 20;
+
+pub(crate) fn table(publications: usize) {
+    println!("## {publications} publications to {WAITERS} waiters\n");
+    println!(
+        "| means | heard by all, each | median until all have, ms | longest, ms | lost |\n|---|---:|---:|---:|---:|"
+    );
+    for (means, publications) in [(Means::Bell, publications), (Means::Inotify, publications / 10)] {
+        let mut scene = Scene::new(means);
+        let last = publications + 1;
+        let mut waiters: Vec<Child> = (0..WAITERS).map(|_| start(&scene.board, last)).collect();
+        let mut heard = vec![0u64; WAITERS];
+        let mut times = Vec::new();
+        let mut random = 0x2545_f491_4f6c_dd1d_u64;
+        hear(&mut waiters, &mut heard, 1);
+        for revision in 2..=last {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let begun = scene.publish(State::Started);
+            if random.is_multiple_of(2) || revision == last {
+                hear(&mut waiters, &mut heard, u64::try_from(revision).unwrap());
+                times.push(begun.elapsed());
+            } else {
+                let pause = Duration::from_micros(random >> 3 & 127);
+                while begun.elapsed() < pause {
+                    std::hint::spin_loop();
+                }
+            }
+        }
+        let lost: u64 = waiters.iter_mut().map(lost).sum();
+        times.sort_unstable();
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let (median, longest) = (ms(times[times.len() / 2]), ms(times[times.len() - 1]));
+        println!("| {} | {} of {publications} | {median:.2} | {longest:.1} | {lost} |", means.name(), times.len());
+    }
+    println!();
+}
+
+fn start(board: &Path, last: usize) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.arg(WAITER).arg(board).arg(last.to_string()).stdin(Stdio::null()).stdout(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Returns when every waiter has read `revision`.
+fn hear(waiters: &mut [Child], heard: &mut [u64], revision: u64) {
+    for (waiter, heard) in waiters.iter_mut().zip(heard) {
+        while *heard < revision {
+            *heard = number(waiter);
+        }
+    }
+}
+
+/// How many publications this waiter has slept through.
+fn lost(waiter: &mut Child) -> u64 {
+    let lost = number(waiter);
+    assert!(waiter.wait().unwrap().success());
+    lost
+}
+
+fn number(waiter: &mut Child) -> u64 {
+    let mut bytes = [0; 8];
+    waiter.stdout.as_mut().unwrap().read_exact(&mut bytes).unwrap();
+    u64::from_ne_bytes(bytes)
+}
+
+/// What each of those processes does: tells each revision that it reads, and at the end how many it has slept through.
+pub(crate) fn wait_for_all(board: &Path, last: u64) {
+    let mut wake = Wake::new(board.to_owned(), "/nonexistent".into(), SLOW_REREAD);
+    let mut out = std::io::stdout();
+    let mut tell = |number: u64| {
+        out.write_all(&number.to_ne_bytes()).unwrap();
+        out.flush().unwrap();
+    };
+    let (mut read, mut lost, mut woken, mut slept) = (0, 0, Woken::Source, Instant::now());
+    while read < last {
+        wake.arm(true);
+        let revision = source::board(board).unwrap().revision;
+        if revision > read {
+            // One that arrives just as the time is up is none that was slept through, but there is no telling: it counts.
+            lost += u64::from(woken == Woken::Time && slept.elapsed() >= SLOW_REREAD);
+            read = revision;
+            tell(revision);
+        }
+        if wake.still_armed() && read < last {
+            slept = Instant::now();
+            woken = wake.wait(SLOW_REREAD, None).unwrap();
+        }
+    }
+    tell(lost);
+}

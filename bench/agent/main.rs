@@ -1,0 +1,50 @@
+//! What the agent costs and how fast it lets go, beside what one would write by hand instead.
+//!
+//! ```text
+//! cargo bench --no-default-features --bench agent [-- --rounds 300 --seconds 60 --publications 100000]
+//! ```
+//!
+//! It builds the static binary that is shipped, and measures that. Tables are Markdown, as `docs/performance.md` shows them.
+#![allow(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
+
+mod latency;
+mod lost;
+mod scene;
+mod waiting;
+
+use scene::Means;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const TARGET: &str = "x86_64-unknown-linux-musl";
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(at) = arguments.iter().position(|argument| argument == lost::WAITER) {
+        return lost::wait_for_all(Path::new(&arguments[at + 1]), arguments[at + 2].parse().unwrap());
+    }
+    let number = |flag: &str, default: usize| {
+        let at = arguments.iter().position(|argument| argument == flag);
+        at.map_or(default, |at| arguments[at + 1].parse().expect("a number"))
+    };
+    let agent = build();
+    println!("## Size\n");
+    let bytes = std::fs::metadata(&agent).unwrap().len();
+    println!("| | bytes |\n|---|---:|\n| `podgate`, static ({TARGET}), stripped | {bytes} |\n");
+    let here: Vec<Means> = scene::ALL.into_iter().filter(|means| means.is_here()).collect();
+    waiting::table(&agent, &here, number("--seconds", 60));
+    latency::tables(&agent, &here, number("--rounds", 300));
+    lost::table(number("--publications", 100_000));
+}
+
+/// Builds the agent as it is shipped.
+fn build() -> PathBuf {
+    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
+    let root = env!("CARGO_MANIFEST_DIR");
+    let arguments =
+        ["build", "--quiet", "--no-default-features", "--profile", "agent", "--bin", "podgate", "--target", TARGET];
+    let status = Command::new(cargo).args(arguments).current_dir(root).status().unwrap();
+    assert!(status.success(), "the agent does not build");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| Path::new(root).join("target"), PathBuf::from);
+    target.join(TARGET).join("agent/podgate")
+}

@@ -1,0 +1,199 @@
+//! What podgate adds to a pod's start, on a real kubelet, side by side and interleaved: from the request to create the pod to the
+//! application's first instruction; and from Ready to the next container's first instruction behind a postStart hook. Then what
+//! the sidecar costs at rest.
+//!
+//! ```text
+//! tests/kubelet/prepare && cargo bench --bench pod-start [-- ROUNDS]
+//! ```
+
+#[allow(dead_code, reason = "shared with the scenarios")]
+#[path = "../tests/kubelet/clock.rs"]
+mod clock;
+#[allow(dead_code, reason = "shared with the scenarios")]
+#[path = "../tests/kubelet/cluster.rs"]
+mod cluster;
+#[allow(dead_code, reason = "shared with the scenarios")]
+#[path = "../tests/kubelet/pod.rs"]
+mod pod;
+
+/// What the cluster's helpers say goes to the same place as what this says.
+mod scene {
+    pub(crate) fn say(line: &str) {
+        eprintln!("{line}");
+    }
+}
+
+use clock::{eventually, wall};
+use cluster::{cluster, kubectl, try_kubectl};
+use pod::{Pod, Sidecar, server};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+const NAMESPACE: &str = "bench-pod-start";
+const NEXT: &str = "Ready to the next container's first instruction";
+const REST: Duration = Duration::from_secs(20);
+
+fn main() {
+    // cargo passes --bench.
+    let rounds = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(15);
+    let _ = try_kubectl(&["delete", "namespace", NAMESPACE, "--wait=true"]);
+    cluster::install_manifests();
+    cluster(&["namespace", NAMESPACE]);
+    let group = format!("--group=system:serviceaccounts:{NAMESPACE}");
+    kubectl(&["-n", NAMESPACE, "create", "rolebinding", "podgate", "--clusterrole=podgate-sidecar", &group]);
+    println!(
+        "Kubernetes 1.{}, {rounds} rounds, interleaved; milliseconds, median (smallest .. 95th percentile)\n",
+        cluster::minor()
+    );
+
+    let mut times: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    let mut chain: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for round in 0..rounds {
+        eprintln!("round {} of {rounds}", round + 1);
+        for (label, pod) in variants() {
+            times.entry(label).or_default().push(first_instruction(&pod));
+        }
+        let (hook, sidecar) = chained(round + 1 == rounds);
+        for (label, value) in hook {
+            chain.entry(label).or_default().push(value);
+        }
+        if let Some(text) = sidecar {
+            println!("{text}");
+        }
+    }
+    println!("{:<64} {:>8} {:>20}", "from `create` to the application's first instruction", "median", "");
+    let base = median(&times["the same pod without podgate, with a volume"]);
+    for (label, values) in &times {
+        println!("  {label:<62} {} {:>+8.0}", figures(values), median(values) - base);
+    }
+    println!("behind a postStart hook");
+    for (label, values) in &chain {
+        println!("  {label:<62} {}", figures(values));
+    }
+    let _ = try_kubectl(&["delete", "namespace", NAMESPACE, "--wait=false"]);
+}
+
+fn variants() -> [(&'static str, Value); 3] {
+    let with = |sidecar| Pod::new("app", [server("app")]).sidecar(sidecar).json();
+    let mut plain = with(Sidecar::Native);
+    plain["spec"]["initContainers"] = json!([]);
+    plain["spec"]["volumes"] = json!([{"name": "podgate", "emptyDir": {"medium": "Memory"}}]);
+    plain["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "podgate", "mountPath": "/podgate"}]);
+    [
+        ("the same pod without podgate, with a volume", plain),
+        ("with the sidecar as a native sidecar", with(Sidecar::Native)),
+        ("with the sidecar as the first container", with(Sidecar::FirstContainer)),
+    ]
+}
+
+/// Milliseconds from the request to the application's first instruction.
+fn first_instruction(pod: &Value) -> f64 {
+    let before = wall();
+    cluster::create(NAMESPACE, &pod.to_string());
+    let start = eventually("the application's first line", 60, || event("app", "app", "start"));
+    remove("app");
+    start - before
+}
+
+/// A chain of three: `db` answers 503 before it is ready, `api` is ready as soon as it listens. With `look`, also what the
+/// sidecar costs.
+fn chained(look: bool) -> (Vec<(&'static str, f64)>, Option<String>) {
+    let db = server("db").http(8001).ready_after("1500ms").hook(&[]);
+    let api = server("api").http(8002).args(&["--listen-after", "500ms"]).hook(&[]);
+    let pod = Pod::new("chain", [db, api, server("web").http(8003)]).json();
+    cluster::create(NAMESPACE, &pod.to_string());
+    eventually("web's first line", 60, || event("chain", "web", "start"));
+    let at = |container, what| eventually(what, 10, || event("chain", container, what));
+    let let_go = |container| eventually("the hook's last line", 10, || released("chain", container));
+    let steps = vec![
+        ("Ready to the hook's release, server answers 503 first", let_go("db") - at("db", "ready")),
+        ("Ready to the hook's release, server ready when it listens", let_go("api") - at("api", "ready")),
+        (NEXT, at("api", "start") - at("db", "ready")),
+        (NEXT, at("web", "start") - at("api", "ready")),
+    ];
+    let cost = look.then(|| at_rest("chain"));
+    remove("chain");
+    (steps, cost)
+}
+
+/// When the hook of `container` let go, by its own log.
+fn released(pod: &str, container: &str) -> Option<f64> {
+    let log = try_kubectl(&["-n", NAMESPACE, "logs", pod, "-c", container]).ok()?;
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let line = lines.into_iter().find(|line| line["msg"].as_str().is_some_and(|text| text.starts_with("released")))?;
+    let at = humantime::parse_rfc3339_weak(line["ts"].as_str()?).ok()?;
+    Some(at.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs_f64() * 1000.0)
+}
+
+fn event(pod: &str, container: &str, event: &str) -> Option<f64> {
+    let log = try_kubectl(&["-n", NAMESPACE, "logs", pod, "-c", container]).ok()?;
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.filter(|line| line["event"] == event).find_map(|line| line["ms"].as_f64())
+}
+
+fn remove(pod: &str) {
+    kubectl(&["-n", NAMESPACE, "delete", "pod", pod, "--wait=true"]);
+}
+
+/// Memory and processor time of a sidecar that has settled.
+fn at_rest(pod: &str) -> String {
+    eventually("the pod has started", 30, || {
+        let phase = kubectl(&[
+            "-n",
+            NAMESPACE,
+            "get",
+            "pod",
+            pod,
+            "-o",
+            "jsonpath={.metadata.annotations.sandbox\\.podgate\\.io/phase}",
+        ]);
+        (phase == "started").then_some(())
+    });
+    let Some(pid) = cluster::pid(NAMESPACE, pod, "podgate") else {
+        return "no process number of the sidecar".to_owned();
+    };
+    std::thread::sleep(Duration::from_secs(3));
+    let (before, waking) = (ticks(pid), field(pid, "voluntary_ctxt_switches"));
+    std::thread::sleep(REST);
+    let used = (ticks(pid) - before) as f64 / 100.0;
+    let wakes = field(pid, "voluntary_ctxt_switches") - waking;
+    format!(
+        "the sidecar of a chain of three, settled: {} kB resident ({} kB anonymous, peak {} kB), {} thread(s); in {} s {used:.2} s of processor time and {wakes} wake-ups\n",
+        field(pid, "VmRSS"),
+        field(pid, "RssAnon"),
+        field(pid, "VmHWM"),
+        field(pid, "Threads"),
+        REST.as_secs(),
+    )
+}
+
+fn field(pid: u32, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|value| value.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// Processor time so far, in hundredths of a second.
+fn ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after = stat.rsplit(')').next().unwrap_or("");
+    after.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum()
+}
+
+fn sorted(values: &[f64]) -> Vec<f64> {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+fn median(values: &[f64]) -> f64 {
+    sorted(values)[values.len() / 2]
+}
+
+fn figures(values: &[f64]) -> String {
+    let all = sorted(values);
+    let p95 = all[((all.len() - 1) as f64 * 0.95).round() as usize];
+    format!("{:>8.0} ({:.0} .. {p95:.0})", all[all.len() / 2], all[0])
+}
