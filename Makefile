@@ -1,0 +1,97 @@
+# One recipe for each thing that people do; `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+# Which Kubernetes the test cluster runs, which scenario, what to fuzz, for how many seconds.
+K8S ?= 1.36
+SCENARIO ?=
+FUZZ ?= annotations
+TIME ?= 60
+
+machine := $(shell uname -m)
+musl := $(machine)-unknown-linux-musl
+# ring's little C calls no C library: any compiler of this machine will do where there is none for musl.
+ifeq ($(shell command -v musl-gcc $(machine)-linux-musl-gcc),)
+export CC_$(subst -,_,$(musl)) ?= cc
+endif
+cargo := cargo
+static := $(cargo) build --locked --target $(musl) --no-default-features
+
+.PHONY: help build agent controller kubectl image demo test unit e2e bench fuzz lint docs-check cluster-up cluster-down \
+	cluster-status setup clean
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+##@ build
+
+build: agent controller kubectl ## All three programs, static, for this machine's processor
+
+agent: ## podgate, the agent: one call for each binary, for features add up within a call
+	$(static) --profile agent --bin podgate
+
+controller: ## podgate-controller, the sidecar
+	$(static) --release --features controller --bin podgate-controller
+
+kubectl: ## kubectl-podgate, the user's tool
+	$(static) --release --features kubectl --bin kubectl-podgate
+
+image: ## The image as an archive, with no builder (the Dockerfile makes the same with one); says where it is
+	tests/kubelet/prepare --no-cluster
+	@echo "$$($(cargo) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/e2e/podgate.tar"
+
+##@ see it, test it
+
+demo: ## The main job on a real node: one pod without podgate and with it, side by side (does all set-up)
+	@demo/demo
+
+test: ## All tests: those that need no cluster, then those on a real kubelet (does all set-up)
+	@.ci/setup --for test --k8s $(K8S)
+	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory e2e
+
+unit: ## What needs no cluster
+	$(cargo) test --locked
+
+e2e: ## On a real kubelet: SCENARIO=name for some of it, K8S=1.34 for the older Kubernetes
+	tests/kubelet/prepare --k8s $(K8S)
+	$(cargo) test --locked --test kubelet -- --ignored --test-threads 4 $(SCENARIO)
+
+bench: ## What podgate costs: size, memory, latencies, and what it adds to a pod's start (20 minutes)
+	$(cargo) bench --locked --no-default-features --bench agent
+	tests/kubelet/prepare --k8s $(K8S)
+	$(cargo) bench --locked --bench pod-start
+
+fuzz: ## Fuzz FUZZ=annotations, or another of fuzz/fuzz_targets, for TIME=60 seconds; needs nightly Rust and cargo-fuzz
+	cd fuzz && cargo +nightly fuzz run $(FUZZ) -- -max_total_time=$(TIME)
+
+##@ keep it clean
+
+lint: ## rustfmt, clippy for each combination of features, shellcheck, cargo-deny
+	@.ci/lint
+
+docs-check: ## Links and anchors in the docs, rustdoc, and help as the docs have it
+	.ci/docs-links
+	RUSTDOCFLAGS="-D warnings" $(cargo) doc --locked --no-deps --lib --document-private-items
+	$(cargo) test --locked --test kubectl_cli help
+
+##@ the test cluster
+
+cluster-up: ## Start the test cluster (K8S=1.34 for the older one)
+	tests/cluster/cluster up --k8s $(K8S)
+
+cluster-down: ## End it, and leave nothing
+	tests/cluster/cluster down
+
+cluster-status: ## What runs, and where things are
+	tests/cluster/cluster status
+
+setup: ## Only install what building needs
+	@.ci/setup
+
+clean: ## Remove what was built here (not the cluster, nor Kubernetes in ~/.cache/podgate)
+	$(cargo) clean
+	rm -rf fuzz/target
