@@ -2,6 +2,8 @@
 
 use crate::clock::{eventually, wall};
 use crate::cluster::script;
+use podgate::core::names;
+use podgate::core::state::State;
 use serde_json::Value;
 use std::io::BufReader;
 use std::process::{Child, Stdio};
@@ -40,9 +42,13 @@ impl Seen {
         conditions.is_some_and(|all| all.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"))
     }
 
-    /// And podgate says that every container has started.
+    /// And so does podgate of every container: its annotations follow by up to half a second.
     pub(crate) fn is_up(&self) -> bool {
-        self.is_ready() && self.annotation("sandbox.podgate.io/phase") == Some("started")
+        let annotations = self.pod["metadata"]["annotations"].as_object();
+        let mut states = annotations.into_iter().flatten().filter(|(key, _)| key.starts_with(names::STATUS_PREFIX));
+        self.is_ready()
+            && self.annotation(names::SANDBOX_PHASE) == Some("started")
+            && states.all(|(_, state)| *state == State::Ready.as_str())
     }
 }
 
