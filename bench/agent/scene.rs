@@ -87,6 +87,9 @@ impl Scene {
                 .into(),
             order: ["db", "api", "web"].map(str::to_owned).into(),
             stuck: [].into(),
+            heard: [].into(),
+            stopping: [].into(),
+            restarts: [].into(),
         };
         let mut scene = Scene { root, board, ringer, _lock: lock, snapshot };
         scene.publish(State::Started);

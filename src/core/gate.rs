@@ -13,12 +13,27 @@ pub const SETTLING: Duration = Duration::from_secs(2);
 /// What a gate waits for, and under which rules.
 #[derive(Debug, Clone)]
 pub struct Terms<'a> {
-    /// The container whose postStart hook this is; `None` for an entrypoint gate.
-    pub hook_of: Option<&'a str>,
+    /// Where the gate stands.
+    pub kind: Kind<'a>,
     /// Conditions on containers; all must hold.
     pub untils: &'a [Until],
     /// End as soon as a condition can't be met without help.
     pub fail_fast: bool,
+}
+
+/// Where a gate stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind<'a> {
+    /// In the postStart hook of this container: while it waits, the kubelet does nothing else for the pod.
+    Hook(&'a str),
+    /// In front of a container's command, with this ticket.
+    Entrypoint(&'a str),
+}
+
+impl Kind<'_> {
+    fn is_hook(self) -> bool {
+        matches!(self, Kind::Hook(_))
+    }
 }
 
 /// What the gate itself has seen, beside the sources.
@@ -26,6 +41,8 @@ pub struct Terms<'a> {
 pub struct Own {
     /// Checks that have not passed, each with what it last gave.
     pub pending_checks: Vec<String>,
+    /// A check that can never pass.
+    pub hopeless: Option<String>,
     /// Whether the controller lives.
     pub controller: Controller,
     /// How long the gate has waited.
@@ -65,6 +82,8 @@ pub enum Ending {
     Never(String),
     /// A condition names a container that the pod does not have.
     NoSuchContainer(String),
+    /// The pod is being deleted, and the command that stands behind the gate is never run.
+    Deleted,
 }
 
 /// Where a gate stands.
@@ -83,9 +102,10 @@ pub fn decide(view: &View, terms: &Terms<'_>, own: &Own) -> Decision {
     let mut waiting = Vec::new();
     match view {
         View::Word(snapshot, source) => {
-            match (snapshot.phase, terms.hook_of) {
-                (Phase::Terminating, _) => return Decision::Open(Opening::Terminating),
-                (Phase::Started, Some(_)) => return Decision::Open(Opening::AlreadyStarted),
+            match (snapshot.phase, terms.kind) {
+                (Phase::Terminating, Kind::Hook(_)) => return Decision::Open(Opening::Terminating),
+                (Phase::Terminating, Kind::Entrypoint(_)) => return Decision::Over(Ending::Deleted),
+                (Phase::Started, Kind::Hook(_)) => return Decision::Open(Opening::AlreadyStarted),
                 (Phase::Starting | Phase::Started, _) => {}
             }
             for until in terms.untils {
@@ -116,12 +136,20 @@ pub fn decide(view: &View, terms: &Terms<'_>, own: &Own) -> Decision {
                     }),
                 }
             }
-            if let (Some(own_name), false) = (terms.hook_of, waiting.is_empty())
+            if let (Kind::Entrypoint(ticket), Source::Board) = (terms.kind, source)
+                && waiting.is_empty()
+                && !terms.untils.is_empty()
+                && !snapshot.has_heard(ticket)
+            {
+                // A board at rest shows what the controller saw last, which may be long ago.
+                waiting.push("the controller to look at them once more".to_owned());
+            }
+            if let (Kind::Hook(own_name), false) = (terms.kind, waiting.is_empty())
                 && let Some(ended) = ended_before(snapshot, own_name)
             {
                 return Decision::Over(Ending::Predecessor(ended));
             }
-            if *source == Source::Volume && terms.hook_of.is_some() && !waiting.is_empty() {
+            if *source == Source::Volume && terms.kind.is_hook() && !waiting.is_empty() {
                 waiting.push(
                     "no board: under a hook the downward-API volume shows only what was published before".to_owned(),
                 );
@@ -134,14 +162,19 @@ pub fn decide(view: &View, terms: &Terms<'_>, own: &Own) -> Decision {
             }
         }
     }
+    if let Some(what) = &own.hopeless {
+        return Decision::Over(Ending::Never(what.clone()));
+    }
     match &own.controller {
         Controller::Dead(Some(Ok(()))) if own.pending_checks.is_empty() => return Decision::Open(Opening::Fallback),
         Controller::Dead(Some(Err(why))) if !waiting.is_empty() => {
             waiting.push(format!("the controller is dead; fallback check {why}"));
         }
-        Controller::Dead(None) if !waiting.is_empty() => waiting.push(match terms.hook_of {
-            Some(_) => "the controller is dead and can't come back under this hook; give --fallback-check".to_owned(),
-            None => "the controller is dead".to_owned(),
+        Controller::Dead(None) if !waiting.is_empty() => waiting.push(match terms.kind {
+            Kind::Hook(_) => {
+                "the controller is dead and can't come back under this hook; give --fallback-check".to_owned()
+            }
+            Kind::Entrypoint(_) => "the controller is dead".to_owned(),
         }),
         _ => {}
     }
@@ -176,6 +209,7 @@ impl fmt::Display for Ending {
             }
             Ending::Never(what) => write!(f, "can never be met: {what}"),
             Ending::NoSuchContainer(what) => write!(f, "no such container: {what}"),
+            Ending::Deleted => f.write_str("the pod is being deleted"),
         }
     }
 }
@@ -196,6 +230,9 @@ mod tests {
             states: states.iter().map(|(name, state)| ((*name).to_owned(), *state)).collect(),
             order: vec!["db".to_owned(), "api".to_owned(), "web".to_owned()],
             stuck: [].into(),
+            heard: [].into(),
+            stopping: [].into(),
+            restarts: [].into(),
         }
     }
 
@@ -204,7 +241,7 @@ mod tests {
     }
 
     fn api_hook(untils: &[Until]) -> Terms<'_> {
-        Terms { hook_of: Some("api"), untils, fail_fast: false }
+        Terms { kind: Kind::Hook("api"), untils, fail_fast: false }
     }
 
     fn untils() -> Vec<Until> {
@@ -228,15 +265,41 @@ mod tests {
         let untils = untils();
         let view = board(snapshot(Phase::Started, &[("api", State::Started)]));
         assert_eq!(decide(&view, &api_hook(&untils), &Own::default()), Decision::Open(Opening::AlreadyStarted));
-        let gate = Terms { hook_of: None, ..api_hook(&untils) };
+        let gate = Terms { kind: Kind::Entrypoint("t1"), ..api_hook(&untils) };
         assert!(matches!(decide(&view, &gate, &Own::default()), Decision::Closed(_)));
     }
 
     #[test]
-    fn deletion_opens() {
+    fn deletion_opens_a_hook_and_ends_an_entrypoint_gate() {
         let untils = untils();
-        let view = board(snapshot(Phase::Terminating, &[("api", State::Waiting)]));
+        let view = board(snapshot(Phase::Terminating, &[("api", State::Ready)]));
         assert_eq!(decide(&view, &api_hook(&untils), &Own::default()), Decision::Open(Opening::Terminating));
+        let gate = Terms { kind: Kind::Entrypoint("t1"), ..api_hook(&untils) };
+        assert_eq!(decide(&view, &gate, &Own::default()), Decision::Over(Ending::Deleted));
+    }
+
+    #[test]
+    fn an_entrypoint_gate_opens_only_on_what_was_judged_since_it_was_heard() {
+        let untils = untils();
+        let gate = Terms { kind: Kind::Entrypoint("t2"), ..api_hook(&untils) };
+        for phase in [Phase::Starting, Phase::Started] {
+            let mut s = snapshot(phase, &[("api", State::Ready)]);
+            s.heard.insert("web".to_owned(), "t1".to_owned());
+            assert!(matches!(decide(&board(s.clone()), &gate, &Own::default()), Decision::Closed(_)));
+            // The volume alone has no such word, and its guarantee is weaker.
+            let volume = View::Word(s.clone(), Source::Volume);
+            assert_eq!(decide(&volume, &gate, &Own::default()), Decision::Open(Opening::Met));
+            s.heard.insert("web".to_owned(), "t2".to_owned());
+            assert_eq!(decide(&board(s), &gate, &Own::default()), Decision::Open(Opening::Met));
+        }
+    }
+
+    #[test]
+    fn a_check_that_can_never_pass_ends_the_wait() {
+        let own = Own { hopeless: Some("file:///run/1.err is there".to_owned()), ..Own::default() };
+        let gate = Terms { kind: Kind::Entrypoint("t1"), untils: &[], fail_fast: false };
+        let view = View::None { board: Absence::OtherSandbox, volume: Absence::OtherSandbox };
+        assert!(matches!(decide(&view, &gate, &own), Decision::Over(Ending::Never(_))));
     }
 
     #[test]
@@ -255,7 +318,7 @@ mod tests {
     #[test]
     fn fails_fast_only_when_asked() {
         let untils = vec!["db".parse().unwrap()];
-        let gate = |fail_fast| Terms { hook_of: None, untils: &untils, fail_fast };
+        let gate = |fail_fast| Terms { kind: Kind::Entrypoint("t1"), untils: &untils, fail_fast };
         let mut s = snapshot(Phase::Starting, &[("db", State::Failed)]);
         s.stuck.insert("db".to_owned(), ENDED.to_owned());
         assert!(matches!(decide(&board(s.clone()), &gate(false), &Own::default()), Decision::Closed(_)));

@@ -10,6 +10,8 @@
 //! | [`sources`] | which source counts |
 //! | [`until`] | `CONTAINER[=STATE]`: what a gate waits for |
 //! | [`gate`] | a gate's decision, with its reason |
+//! | [`stop`] | a preStop hook's decision |
+//! | [`order`] | whether the declared order can be kept at all |
 //! | [`report`] | what a container's agent says of its own container |
 //! | [`container`] | what is declared of a container: probes, ports, mode |
 //! | [`probe`] | probe semantics: intervals, thresholds, delays |
@@ -24,10 +26,12 @@ pub mod container;
 pub mod exit;
 pub mod gate;
 pub mod names;
+pub mod order;
 pub mod probe;
 pub mod report;
 pub mod sandbox;
 pub mod snapshot;
 pub mod sources;
 pub mod state;
+pub mod stop;
 pub mod until;

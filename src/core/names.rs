@@ -23,6 +23,14 @@ pub const SANDBOX_STUCK: &str = "sandbox.podgate.io/stuck";
 /// When the controller last looked, RFC 3339 in UTC.
 pub const SANDBOX_SEEN: &str = "sandbox.podgate.io/seen";
 
+/// On the board alone: the gates whose report the controller has taken in, with their tickets, having judged anew what each waits
+/// for: `api=3f2a9c1e,web=00d1f6c2`.
+pub const SANDBOX_HEARD: &str = "sandbox.podgate.io/heard";
+/// Containers whose preStop hook has begun: `app,envoy`.
+pub const SANDBOX_STOPPING: &str = "sandbox.podgate.io/stopping";
+/// How often each container was started again in this epoch, where it was: `db=2`.
+pub const SANDBOX_RESTARTS: &str = "sandbox.podgate.io/restarts";
+
 /// Added by the kubelet to the downward-API file; a new value means that the kubelet has restarted.
 pub const KUBELET_CONFIG_SEEN: &str = "kubernetes.io/config.seen";
 
@@ -47,6 +55,9 @@ pub const BIN_DIR: &str = "bin";
 pub const AGENT_FILE: &str = "podgate";
 /// In a container's own folder: what its agent says.
 pub const REPORT_FILE: &str = "report";
+
+/// In a container's own folder: a file that is locked for as long as the container's process lives.
+pub const TETHER_FILE: &str = "tether";
 
 /// Where Kubernetes takes a container's last words from (`terminationMessagePath`, its default).
 pub const TERMINATION_LOG: &str = "/dev/termination-log";

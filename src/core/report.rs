@@ -4,7 +4,9 @@
 //! content, and it counts only with the current sandbox and epoch.
 
 use crate::core::annotations::{self, Annotations, Torn};
+use crate::core::names::is_container_name;
 use crate::core::sandbox::SandboxId;
+use crate::core::snapshot::is_reason;
 use crate::core::until::Until;
 
 const SANDBOX: &str = "sandbox";
@@ -16,6 +18,9 @@ const STARTED: &str = "started";
 const CHECK: &str = "check";
 const EXIT_CODE: &str = "exit-code";
 const STOPPING: &str = "stopping";
+const TICKET: &str = "ticket";
+const PROCESS: &str = "process";
+const WATCHING: &str = "watching";
 /// Sorts after all others; read by nobody.
 const FILLING: &str = "~";
 
@@ -29,6 +34,27 @@ pub enum Gate {
     Waiting,
     /// It has.
     Opened,
+}
+
+/// Where a container's preStop hook stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Stopping {
+    /// It has not begun.
+    #[default]
+    No,
+    /// It runs, and may wait for others.
+    Begun,
+    /// It is over: the container is about to be told to end.
+    Over,
+}
+
+/// A process, told from others of the same number by when it started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    /// Its number, in the namespace of the container.
+    pub pid: u32,
+    /// When it started, in clock ticks since the node booted (field 22 of `/proc/PID/stat`).
+    pub start: u64,
 }
 
 /// One container's report.
@@ -50,14 +76,20 @@ pub struct Report {
     pub check_passed: bool,
     /// What its command exited with, if the agent stayed as the parent.
     pub exit_code: Option<i32>,
-    /// Its preStop hook has begun.
-    pub stopping: bool,
+    /// Where its preStop hook stands.
+    pub stopping: Stopping,
+    /// Drawn anew at each start of a gate: tells this one from those before it.
+    pub ticket: Option<String>,
+    /// The gate's process, and after `execve` the container's own.
+    pub process: Option<Process>,
+    /// The containers that the agent goes on watching after its gate has opened.
+    pub watching: Vec<String>,
 }
 
 impl Report {
     /// The file's text.
     pub fn write(&self) -> String {
-        let Report { sandbox, epoch, agent, gate, waiting_for, started, check_passed, exit_code, stopping } = self;
+        let Report { sandbox, epoch, agent, gate, waiting_for, started, check_passed, exit_code, .. } = self;
         let mut out = Annotations::new();
         let mut put = |key: &str, value: Option<String>| {
             if let Some(value) = value {
@@ -73,7 +105,17 @@ impl Report {
         put(STARTED, started.then(|| "true".to_owned()));
         put(CHECK, check_passed.then(|| "passed".to_owned()));
         put(EXIT_CODE, exit_code.map(|code| code.to_string()));
-        put(STOPPING, stopping.then(|| "true".to_owned()));
+        put(
+            STOPPING,
+            match self.stopping {
+                Stopping::No => None,
+                Stopping::Begun => Some("true".to_owned()),
+                Stopping::Over => Some("over".to_owned()),
+            },
+        );
+        put(TICKET, self.ticket.clone());
+        put(PROCESS, self.process.map(|process| format!("{}:{}", process.pid, process.start)));
+        put(WATCHING, (!self.watching.is_empty()).then(|| self.watching.join(",")));
         annotations::write(&out)
     }
 
@@ -108,13 +150,36 @@ impl Report {
             started: is(STARTED, "true"),
             check_passed: is(CHECK, "passed"),
             exit_code: get(EXIT_CODE).and_then(|v| v.parse().ok()),
-            stopping: is(STOPPING, "true"),
+            stopping: match get(STOPPING) {
+                Some("true") => Stopping::Begun,
+                Some("over") => Stopping::Over,
+                _ => Stopping::No,
+            },
+            ticket: get(TICKET).filter(|ticket| is_reason(ticket)).map(str::to_owned),
+            process: get(PROCESS).and_then(|text| {
+                let (pid, start) = text.split_once(':')?;
+                Some(Process { pid: pid.parse().ok()?, start: start.parse().ok()? })
+            }),
+            watching: {
+                let names = get(WATCHING).unwrap_or_default().split(',');
+                names.filter(|name| is_container_name(name)).map(str::to_owned).collect()
+            },
         })
     }
 
     /// Whether it speaks of this sandbox and this start of the controller.
     pub fn counts(&self, sandbox: &SandboxId, epoch: &str) -> bool {
-        self.sandbox.as_ref().is_some_and(|own| own.matches(sandbox)) && self.epoch == epoch
+        self.is_of(sandbox) && self.epoch == epoch
+    }
+
+    /// Whether it speaks of this sandbox.
+    pub fn is_of(&self, sandbox: &SandboxId) -> bool {
+        self.sandbox.as_ref().is_some_and(|own| own.matches(sandbox))
+    }
+
+    /// Whether it says that its gate has opened.
+    pub fn has_opened(&self) -> bool {
+        self.gate == Some(Gate::Opened)
     }
 }
 
@@ -133,7 +198,10 @@ mod tests {
             started: true,
             check_passed: true,
             exit_code: Some(-1),
-            stopping: true,
+            stopping: Stopping::Over,
+            ticket: Some("3f2a9c1e".to_owned()),
+            process: Some(Process { pid: 1, start: 4711 }),
+            watching: vec!["app".to_owned()],
         };
         assert_eq!(Report::read(full.write().as_bytes()), Ok(full));
         assert_eq!(Report::read(Report::default().write().as_bytes()), Ok(Report::default()));

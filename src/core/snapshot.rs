@@ -4,7 +4,7 @@ use crate::core::annotations::Annotations;
 use crate::core::names;
 use crate::core::sandbox::SandboxId;
 use crate::core::state::{Phase, State};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Largest revision that counts: JSON numbers hold no more without loss.
 pub const REVISION_MAX: u64 = (1 << 53) - 1;
@@ -26,6 +26,12 @@ pub struct Snapshot {
     pub order: Vec<String>,
     /// Containers that can't go on by themselves, and why.
     pub stuck: BTreeMap<String, String>,
+    /// The gates that the controller has heard, by container, with the ticket of each.
+    pub heard: BTreeMap<String, String>,
+    /// Containers whose preStop hook has begun.
+    pub stopping: BTreeSet<String>,
+    /// How often each container was started again, where it was.
+    pub restarts: BTreeMap<String, u64>,
 }
 
 /// Why a source gives no snapshot.
@@ -86,10 +92,11 @@ impl Snapshot {
             Some((name.to_owned(), value.parse().ok()?))
         });
         let list = |key| get(key).unwrap_or("").split(',').filter(|item| !item.is_empty());
-        let stuck = list(names::SANDBOX_STUCK).filter_map(|item| {
-            let (name, reason) = item.split_once('=')?;
-            is_reason(reason).then(|| (name.to_owned(), reason.to_owned()))
-        });
+        let pairs = |key| list(key).filter_map(|item| item.split_once('='));
+        let words = |key| {
+            let valid = pairs(key).filter(|(_, word)| is_reason(word));
+            valid.map(|(name, word)| (name.to_owned(), word.to_owned())).collect()
+        };
         Ok(Snapshot {
             sandbox,
             epoch: epoch.to_owned(),
@@ -97,13 +104,18 @@ impl Snapshot {
             phase,
             states: states.collect(),
             order: list(names::SANDBOX_ORDER).map(str::to_owned).collect(),
-            stuck: stuck.collect(),
+            stuck: words(names::SANDBOX_STUCK),
+            heard: words(names::SANDBOX_HEARD),
+            stopping: list(names::SANDBOX_STOPPING).map(str::to_owned).collect(),
+            restarts: pairs(names::SANDBOX_RESTARTS)
+                .filter_map(|(name, count)| Some((name.to_owned(), count.parse().ok()?)))
+                .collect(),
         })
     }
 
     /// The annotations that say the same.
     pub fn to_annotations(&self) -> Annotations {
-        let Snapshot { sandbox, epoch, revision, phase, states, order, stuck } = self;
+        let Snapshot { sandbox, epoch, revision, phase, states, order, stuck, heard, stopping, restarts } = self;
         let mut out = Annotations::from([
             (names::SANDBOX_ID.to_owned(), sandbox.to_string()),
             (names::SANDBOX_EPOCH.to_owned(), epoch.clone()),
@@ -111,12 +123,22 @@ impl Snapshot {
             (names::SANDBOX_PHASE.to_owned(), phase.to_string()),
             (names::SANDBOX_ORDER.to_owned(), order.join(",")),
         ]);
-        if !stuck.is_empty() {
-            let items: Vec<String> = stuck.iter().map(|(name, reason)| format!("{name}={reason}")).collect();
-            out.insert(names::SANDBOX_STUCK.to_owned(), items.join(","));
-        }
+        let mut put = |key: &str, items: Vec<String>| {
+            if !items.is_empty() {
+                out.insert(key.to_owned(), items.join(","));
+            }
+        };
+        put(names::SANDBOX_STUCK, stuck.iter().map(|(name, reason)| format!("{name}={reason}")).collect());
+        put(names::SANDBOX_HEARD, heard.iter().map(|(name, ticket)| format!("{name}={ticket}")).collect());
+        put(names::SANDBOX_STOPPING, stopping.iter().cloned().collect());
+        put(names::SANDBOX_RESTARTS, restarts.iter().map(|(name, count)| format!("{name}={count}")).collect());
         out.extend(states.iter().map(|(name, state)| (format!("{}{name}", names::STATUS_PREFIX), state.to_string())));
         out
+    }
+
+    /// Whether the controller has heard the gate with this ticket, and has judged anew since what it waits for.
+    pub fn has_heard(&self, ticket: &str) -> bool {
+        self.heard.values().any(|heard| heard == ticket)
     }
 
     /// Whether the kubelet will not start this container again.
@@ -138,6 +160,9 @@ mod tests {
             states: BTreeMap::from([("db".to_owned(), State::Ready), ("api".to_owned(), State::Waiting)]),
             order: vec!["db".to_owned(), "api".to_owned()],
             stuck: BTreeMap::from([("api".to_owned(), "ImagePullBackOff".to_owned())]),
+            heard: BTreeMap::from([("web".to_owned(), "00d1f6c2".to_owned())]),
+            stopping: BTreeSet::from(["db".to_owned()]),
+            restarts: BTreeMap::from([("db".to_owned(), 2)]),
         }
     }
 

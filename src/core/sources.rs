@@ -81,6 +81,9 @@ mod tests {
             states: [].into(),
             order: vec![],
             stuck: [].into(),
+            heard: [].into(),
+            stopping: [].into(),
+            restarts: [].into(),
         }
     }
 

@@ -135,6 +135,9 @@ mod tests {
             states: state.map(|s| ("db".to_owned(), s)).into_iter().collect(),
             order: vec![],
             stuck: stuck.then(|| ("db".to_owned(), ENDED.to_owned())).into_iter().collect(),
+            heard: [].into(),
+            stopping: [].into(),
+            restarts: [].into(),
         }
     }
 

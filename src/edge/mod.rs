@@ -6,6 +6,8 @@
 //! | [`bell`] | the FIFO that wakes waiters | both |
 //! | [`wake`] | the three rungs of waiting | agent |
 //! | [`lock`] | open-file-description locks | both |
+//! | [`tether`] | a lock that lives as long as a container's process | both |
+//! | [`process`] | telling a process from others of its number | agent |
 //! | [`sandbox`] | this container's sandbox id | both |
 //! | [`source`] | reading the board and the downward-API volume | both |
 //! | [`install`] | putting a binary somewhere | both |
@@ -17,7 +19,9 @@ pub mod files;
 pub mod install;
 pub mod lock;
 pub mod log;
+pub mod process;
 pub mod sandbox;
 pub mod source;
 pub mod sys;
+pub mod tether;
 pub mod wake;

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -61,6 +61,56 @@ pub fn ofd_lock(file: BorrowedFd<'_>, what: OfdLock) -> io::Result<bool> {
     match error.raw_os_error() {
         Some(libc::EAGAIN | libc::EACCES) if what == OfdLock::TakeWrite => Ok(false),
         _ => Err(error),
+    }
+}
+
+/// Signals that this process takes off a descriptor instead of being interrupted by them. They stay blocked until it becomes
+/// another program by `std`'s `exec`, or starts one by its `spawn`: both clear the mask.
+#[derive(Debug)]
+pub struct Signals {
+    descriptor: OwnedFd,
+}
+
+impl Signals {
+    /// Blocks `signals` in this, the only, thread, and takes them off the returned descriptor from now on. The first process of a
+    /// PID namespace gets none of those that it has not asked for.
+    ///
+    /// # Errors
+    /// When no descriptor is to be had.
+    pub fn block(signals: &[i32]) -> io::Result<Signals> {
+        // SAFETY: rustix and std offer neither signal masks nor signalfd. `set` is plain old data that sigemptyset initializes;
+        // all pointers outlive the calls; the descriptor is new and nobody else's.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            for signal in signals {
+                libc::sigaddset(&raw mut set, *signal);
+            }
+            if libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            match libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
+                -1 => Err(io::Error::last_os_error()),
+                descriptor => Ok(Signals { descriptor: OwnedFd::from_raw_fd(descriptor) }),
+            }
+        }
+    }
+
+    /// The next signal that has come, by its number; `None` if none has.
+    pub fn next(&self) -> Option<i32> {
+        let mut info = [0; size_of::<libc::signalfd_siginfo>()];
+        match rustix::io::read(&self.descriptor, &mut info) {
+            // The number is the first field, ssi_signo.
+            Ok(read) if read == info.len() => i32::from_ne_bytes([info[0], info[1], info[2], info[3]]).into(),
+            _ => None,
+        }
+    }
+}
+
+impl AsFd for Signals {
+    /// Readable when a signal has come.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
     }
 }
 

@@ -125,17 +125,15 @@ impl Wake {
     ///
     /// # Errors
     /// When the kernel refuses to wait, which it has no reason to.
-    pub fn wait(&mut self, limit: Duration, other: Option<BorrowedFd<'_>>) -> io::Result<Woken> {
+    pub fn wait(&mut self, limit: Duration, others: &[BorrowedFd<'_>]) -> io::Result<Woken> {
         if self.rung == Rung::Bell {
             // Back from inotify. To close it takes milliseconds: rather now than when the wait is over.
             self.let_go_of_inotify();
         }
         let most = if self.rung == Rung::Polling { self.poll_interval.min(SLOW_REREAD) } else { SLOW_REREAD };
         let timeout = Timespec::try_from(limit.min(most)).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let mut set = Vec::with_capacity(3);
-        if let Some(other) = &other {
-            set.push(PollFd::new(other, PollFlags::IN));
-        }
+        let mut set = Vec::with_capacity(2 + others.len());
+        set.extend(others.iter().map(|other| PollFd::new(other, PollFlags::IN)));
         // A dead bell stays hung up, and would wake at once each time.
         if let Some(bell) = self.bell.as_ref().filter(|bell| bell.is_live()) {
             set.push(PollFd::new(bell, PollFlags::empty()));
@@ -148,8 +146,9 @@ impl Wake {
         let woken = match poll(&mut set, Some(&timeout)) {
             Ok(0) => Woken::Time,
             Ok(_) => {
-                let by_other = other.is_some() && !set[0].revents().is_empty();
-                let by_source = set[usize::from(other.is_some())..].iter().any(|fd| !fd.revents().is_empty());
+                let (others, sources) = set.split_at(others.len());
+                let woke = |fds: &[PollFd<'_>]| fds.iter().any(|fd| !fd.revents().is_empty());
+                let (by_other, by_source) = (woke(others), woke(sources));
                 if by_source || !by_other { Woken::Source } else { Woken::Other }
             }
             Err(rustix::io::Errno::INTR) => Woken::Time,
@@ -242,12 +241,12 @@ mod tests {
         let mut wake = wake(board.path());
         assert_eq!(wake.arm(true), Rung::Bell);
         drop(ringer);
-        assert_eq!(wake.wait(LONG, None).unwrap(), Woken::Source);
+        assert_eq!(wake.wait(LONG, &[]).unwrap(), Woken::Source);
         assert_eq!(wake.arm(true), Rung::Inotify);
         assert!(wake.has_bell() && !wake.controller_lives());
         let mut ringer = Ringer::new(board.path(), names::BELL_FILE);
         ringer.ring().unwrap();
-        assert_eq!(wake.wait(LONG, None).unwrap(), Woken::Source);
+        assert_eq!(wake.wait(LONG, &[]).unwrap(), Woken::Source);
         assert_eq!(wake.arm(true), Rung::Bell);
     }
 
@@ -257,8 +256,8 @@ mod tests {
         let mut wake = wake(board.path());
         assert_eq!(wake.arm(true), Rung::Inotify);
         replace(board.path(), names::ANNOTATIONS_FILE, b"", 0o644).unwrap();
-        assert_eq!(wake.wait(LONG, None).unwrap(), Woken::Source);
-        assert_eq!(wake.wait(Duration::ZERO, None).unwrap(), Woken::Time);
+        assert_eq!(wake.wait(LONG, &[]).unwrap(), Woken::Source);
+        assert_eq!(wake.wait(Duration::ZERO, &[]).unwrap(), Woken::Time);
     }
 
     #[test]
@@ -267,11 +266,11 @@ mod tests {
         let board = above.path().join("board");
         let mut wake = wake(&board);
         assert_eq!(wake.arm(true), Rung::Polling);
-        assert_eq!(wake.wait(LONG, None).unwrap(), Woken::Time);
+        assert_eq!(wake.wait(LONG, &[]).unwrap(), Woken::Time);
         std::fs::create_dir(&board).unwrap();
         assert_eq!(wake.arm(true), Rung::Inotify);
         std::fs::remove_dir(&board).unwrap();
-        assert_eq!(wake.wait(LONG, None).unwrap(), Woken::Source);
+        assert_eq!(wake.wait(LONG, &[]).unwrap(), Woken::Source);
         assert_eq!(wake.arm(true), Rung::Polling);
     }
 
@@ -293,6 +292,6 @@ mod tests {
         assert!(wake.still_armed());
         ringer.ring().unwrap();
         assert!(!wake.still_armed());
-        assert_eq!(wake.wait(LONG, None).unwrap(), Woken::Source);
+        assert_eq!(wake.wait(LONG, &[]).unwrap(), Woken::Source);
     }
 }

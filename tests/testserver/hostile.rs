@@ -1,7 +1,7 @@
 //! A neighbour that means harm: what a container, even one that runs as root, can do through the volumes that it shares.
 
 use crate::event::say;
-use podgate::core::report::{Gate, Report};
+use podgate::core::report::{Gate, Report, Stopping};
 use podgate::core::snapshot::Snapshot;
 use podgate::core::{annotations, names};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
@@ -155,7 +155,7 @@ fn lies() {
                 started: round % 2 == 0,
                 check_passed: round % 3 == 0,
                 exit_code: (round % 4 == 0).then_some(1),
-                stopping: round % 5 == 0,
+                stopping: if round % 5 == 0 { Stopping::Begun } else { Stopping::No },
                 ..Report::default()
             };
             let seed = folder.join("lie");

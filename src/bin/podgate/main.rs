@@ -4,11 +4,16 @@
 mod args;
 mod check;
 mod clock;
+mod entrypoint;
 mod explain;
+mod hold;
 mod install;
+mod opened;
 mod post_start;
+mod pre_stop;
 mod report;
 mod then;
+mod voice;
 mod wait;
 
 use podgate::core::exit::Exit;
@@ -22,6 +27,10 @@ fn main() -> ExitCode {
     };
     let exit = match command {
         args::Command::PostStart(args) => return post_start::run(*args),
+        args::Command::Entrypoint(args) => return entrypoint::run(*args),
+        args::Command::PreStop(args) => return pre_stop::run(*args),
+        args::Command::Hold => return hold::run(),
+        args::Command::Opened(args) => opened::run(&args),
         args::Command::Install(args) => install::run(&args),
         args::Command::Check(args) => check::run(&args),
         args::Command::Version => {

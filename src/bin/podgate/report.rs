@@ -1,20 +1,22 @@
 //! Keeping the controller told: the file `report` in the container's own folder.
 
 use podgate::core::names;
-use podgate::core::report::Report;
+use podgate::core::report::{Gate, Report};
 use podgate::core::sandbox::SandboxId;
 use podgate::core::snapshot::Snapshot;
+use podgate::core::sources::View;
 use podgate::core::until::Until;
 use podgate::edge::files::{overwrite, replace};
+use podgate::edge::process;
 use std::io::{self, ErrorKind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tracing::warn;
 
 /// Writes the report whenever what it says has changed.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     folder: PathBuf,
-    container: String,
+    container: Option<String>,
     current: Report,
     written: Option<(Report, u64)>,
     /// Why the last attempt to write failed.
@@ -22,33 +24,73 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    pub(crate) fn new(folder: PathBuf, container: &str, sandbox: SandboxId, untils: &[Until]) -> Reporter {
-        let current = Report {
-            sandbox: Some(sandbox),
-            agent: env!("CARGO_PKG_VERSION").to_owned(),
-            waiting_for: untils.to_vec(),
-            started: true,
-            ..Report::default()
-        };
-        Reporter { folder, container: container.to_owned(), current, written: None, error: None }
+    /// Of a postStart hook: the container runs.
+    pub(crate) fn of_hook(folder: PathBuf, container: &str, sandbox: SandboxId, untils: &[Until]) -> Reporter {
+        let own = Report { started: true, ..report(sandbox, untils) };
+        Reporter { folder, container: Some(container.to_owned()), current: own, written: None, error: None }
     }
 
-    /// Says that this container runs, and whether its checks have passed, to the controller that wrote `snapshot`.
+    /// Of a gate, which is closed.
+    pub(crate) fn of_gate(folder: PathBuf, sandbox: SandboxId, untils: &[Until], ticket: &str) -> Reporter {
+        let own = Report {
+            gate: Some(Gate::Waiting),
+            ticket: Some(ticket.to_owned()),
+            process: process::own(),
+            ..report(sandbox, untils)
+        };
+        Reporter { folder, container: None, current: own, written: None, error: None }
+    }
+
+    /// Tells the controller that wrote `snapshot` where this container stands, and whether its checks have passed.
     pub(crate) fn tell(&mut self, snapshot: &Snapshot, check_passed: bool) {
         self.current.epoch.clone_from(&snapshot.epoch);
         self.current.check_passed = check_passed;
         // Who runs this has not ended: where the controller has taken an earlier incarnation's end for ours, a new report,
         // though it says the same, puts it right.
-        let taken_for_dead = snapshot.states.get(&self.container).is_some_and(|state| state.has_ended());
-        let occasion = if taken_for_dead { snapshot.revision } else { 0 };
+        let own = self.container.as_ref().and_then(|name| snapshot.states.get(name));
+        let occasion = if own.is_some_and(|state| state.has_ended()) { snapshot.revision } else { 0 };
         let told = self
             .written
             .as_ref()
             .is_some_and(|(report, at)| *report == self.current && (*at == occasion || occasion == 0));
-        if told && self.error.is_none() {
-            return;
+        if !told || self.error.is_some() {
+            self.put(occasion);
         }
-        match self.write() {
+    }
+
+    /// Tells that the gate has opened and the command is about to run; the agent goes on to watch `watching`. Said without a
+    /// controller too: `podgate opened` reads it.
+    pub(crate) fn opened(&mut self, view: &View, watching: Vec<String>) {
+        (self.current.gate, self.current.started, self.current.watching) = (Some(Gate::Opened), true, watching);
+        self.current.waiting_for.clear();
+        self.follow(view);
+        self.put(0);
+    }
+
+    /// Tells again what was told, if another controller has begun since.
+    pub(crate) fn renew(&mut self, view: &View, check_passed: bool) {
+        self.follow(view);
+        self.current.check_passed = check_passed;
+        if self.written.as_ref().is_none_or(|(report, _)| *report != self.current) {
+            self.put(0);
+        }
+    }
+
+    /// Tells that the command has exited.
+    pub(crate) fn ended(&mut self, view: &View, code: i32) {
+        self.current.exit_code = Some(code);
+        self.follow(view);
+        self.put(0);
+    }
+
+    fn follow(&mut self, view: &View) {
+        if let View::Word(snapshot, _) = view {
+            self.current.epoch.clone_from(&snapshot.epoch);
+        }
+    }
+
+    fn put(&mut self, occasion: u64) {
+        match write(&self.folder, &self.current) {
             Ok(()) => {
                 self.written = Some((self.current.clone(), occasion));
                 self.error = None;
@@ -62,14 +104,20 @@ impl Reporter {
             }
         }
     }
+}
 
-    fn write(&self) -> io::Result<()> {
-        match replace(&self.folder, names::REPORT_FILE, self.current.write().as_bytes(), 0o644) {
-            // A neighbour has filled the volume; the page that the controller has reserved here is left.
-            Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
-                overwrite(&self.folder, names::REPORT_FILE, self.current.write_filled().as_bytes())
-            }
-            other => other,
+fn report(sandbox: SandboxId, untils: &[Until]) -> Report {
+    let agent = env!("CARGO_PKG_VERSION").to_owned();
+    Report { sandbox: Some(sandbox), agent, waiting_for: untils.to_vec(), ..Report::default() }
+}
+
+/// Puts `report` into the container's own folder.
+pub(crate) fn write(folder: &Path, report: &Report) -> io::Result<()> {
+    match replace(folder, names::REPORT_FILE, report.write().as_bytes(), 0o644) {
+        // A neighbour has filled the volume; the page that the controller has reserved here is left.
+        Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+            overwrite(folder, names::REPORT_FILE, report.write_filled().as_bytes())
         }
+        other => other,
     }
 }

@@ -1,7 +1,9 @@
-//! The container's own postStart command, run before ours.
+//! The container's own hook command, run beside ours.
 
 use crate::clock::now;
+use crate::voice::Failed;
 use podgate::core::argv::Argv;
+use podgate::core::exit::Exit;
 use podgate::edge::sys::die_with_parent;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
@@ -22,6 +24,21 @@ pub(crate) enum Failure {
     Late,
     /// It exited otherwise than with 0: its code (128 + N for signal N), and the end of its output.
     Exit(u8, String),
+}
+
+impl Failure {
+    /// As an end of the hook whose `what` it was.
+    pub(crate) fn explain(self, what: &str) -> Failed {
+        let (code, why) = match self {
+            Failure::Start(error) if error.kind() == io::ErrorKind::NotFound => {
+                (Exit::NotFound.code(), format!("was not found: {error}"))
+            }
+            Failure::Start(error) => (Exit::CannotExecute.code(), format!("can't be executed: {error}")),
+            Failure::Late => (Exit::TimedOut.code(), "was still running at the time limit, and was ended".to_owned()),
+            Failure::Exit(code, output) => (code, format!("exited with {code}: {output}")),
+        };
+        Failed(code, format!("{what} {why}"))
+    }
 }
 
 /// Runs `command` until `deadline`. Its output is drained, so that it never blocks on it, and its end is kept; a child that it

@@ -3,14 +3,20 @@
 use crate::check::Checks;
 use crate::clock::now;
 use crate::report::Reporter;
+use crate::voice::Failed;
+use podgate::core::exit::Exit;
 use podgate::core::gate::{self, Controller, Decision, Ending, Opening, Own, SETTLING, Terms};
 use podgate::core::names;
 use podgate::core::sandbox::SandboxId;
 use podgate::core::sources::{Source, View, choose};
+use podgate::core::until::Until;
+use podgate::edge::sandbox::sandbox_id;
+use podgate::edge::sys::Signals;
 use podgate::edge::wake::Wake;
 use podgate::edge::{lock, source};
 use std::io;
-use std::path::Path;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tracing::info;
 
@@ -24,18 +30,55 @@ pub(crate) enum Outcome {
     Over(Ending),
     /// The deadline passed while it waited for these.
     TimedOut(Vec<String>),
+    /// A signal came.
+    Signal(i32),
     /// The kernel would not let it wait.
     Broken(io::Error),
+}
+
+/// Where the word on the pod is read.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) sandbox: SandboxId,
+    pub(crate) board: PathBuf,
+    pub(crate) podinfo: PathBuf,
+    pub(crate) poll_interval: Duration,
+}
+
+impl Place {
+    pub(crate) fn new(board: PathBuf, podinfo: PathBuf, poll_interval: Duration) -> Place {
+        Place { sandbox: sandbox_id(), board, podinfo, poll_interval }
+    }
+
+    pub(crate) fn has_source(&self) -> bool {
+        self.board.is_dir() || self.podinfo.is_dir()
+    }
+
+    /// Conditions need something to read them from.
+    pub(crate) fn must_serve(&self, untils: &[Until]) -> Result<(), Failed> {
+        if untils.is_empty() || self.has_source() {
+            return Ok(());
+        }
+        let (board, podinfo) = (self.board.display(), self.podinfo.display());
+        let why = format!(
+            "nothing to read from: neither the board {board} nor the downward-API volume {podinfo} is there; mount them, or give --check"
+        );
+        Err(Failed::new(Exit::SetUp, why))
+    }
+
+    /// What is believed of the pod now.
+    pub(crate) fn view(&self) -> View {
+        choose(&self.sandbox, source::board(&self.board), source::volume(&self.podinfo))
+    }
 }
 
 /// What one wait works with.
 #[derive(Debug)]
 pub(crate) struct Wait<'a> {
     pub(crate) terms: Terms<'a>,
-    pub(crate) sandbox: &'a SandboxId,
-    pub(crate) board: &'a Path,
-    pub(crate) podinfo: &'a Path,
-    pub(crate) poll_interval: Duration,
+    pub(crate) place: &'a Place,
+    /// Those that end the wait.
+    pub(crate) signals: Option<&'a Signals>,
     pub(crate) since: Instant,
     pub(crate) deadline: Instant,
 }
@@ -49,14 +92,14 @@ impl Wait<'_> {
         reporter: &mut Reporter,
         mut explain: impl FnMut(&[String]),
     ) -> Outcome {
-        let mut wake = Wake::new(self.board.to_owned(), self.podinfo.to_owned(), self.poll_interval);
+        let mut wake = Wake::new(self.place.board.clone(), self.place.podinfo.clone(), self.place.poll_interval);
         let mut rung = None;
         let mut reason = Vec::new();
         let mut bell_suffices = true;
         let mut rearms = 0;
         loop {
             let armed = wake.arm(bell_suffices);
-            let view = choose(self.sandbox, source::board(self.board), source::volume(self.podinfo));
+            let view = self.place.view();
             // A volume that is not armed must not be what counts.
             let from_board = matches!(view, View::Word(_, Source::Board));
             let stale = from_board != bell_suffices || !wake.still_armed();
@@ -75,6 +118,7 @@ impl Wait<'_> {
             }
             let own = Own {
                 pending_checks: checks.pending(),
+                hopeless: checks.hopeless(),
                 controller: if dead { Controller::Dead(judged(&fallback)) } else { Controller::Lives },
                 waited: here.saturating_duration_since(self.since),
             };
@@ -111,9 +155,12 @@ impl Wait<'_> {
             rearms = 0;
             let next = if dead { checks.next().into_iter().chain(fallback.next()).min() } else { checks.next() };
             let pause = next.map_or(left, |at| at.saturating_duration_since(here).min(left));
-            let other = checks.descriptor().or_else(|| fallback.descriptor());
-            if let Err(error) = wake.wait(pause, other) {
+            let others = [checks.descriptor().or_else(|| fallback.descriptor()), self.signals.map(AsFd::as_fd)];
+            if let Err(error) = wake.wait(pause, &others.into_iter().flatten().collect::<Vec<_>>()) {
                 return Outcome::Broken(error);
+            }
+            if let Some(signal) = self.signals.and_then(Signals::next) {
+                return Outcome::Signal(signal);
             }
         }
     }
@@ -123,10 +170,10 @@ impl Wait<'_> {
         if wake.controller_lives() && now < self.since + SETTLING {
             return false;
         }
-        if !wake.has_bell() && (now < self.since + SETTLING || !self.board.is_dir()) {
+        if !wake.has_bell() && (now < self.since + SETTLING || !self.place.board.is_dir()) {
             return false;
         }
-        matches!(lock::is_held(&self.board.join(names::CONTROLLER_FILE)), Ok(false))
+        matches!(lock::is_held(&self.place.board.join(names::CONTROLLER_FILE)), Ok(false))
     }
 }
 

@@ -147,6 +147,9 @@ pub(crate) fn snapshot(states: &[(&str, State)]) -> Snapshot {
         states: states.iter().map(|(name, state)| ((*name).to_owned(), *state)).collect(),
         order: states.iter().map(|(name, _)| (*name).to_owned()).collect(),
         stuck: [].into(),
+        heard: [].into(),
+        stopping: [].into(),
+        restarts: [].into(),
     }
 }
 

@@ -53,6 +53,11 @@ impl Checks {
         self.list.iter().filter_map(say).collect()
     }
 
+    /// Why one can never pass, if so.
+    pub(crate) fn hopeless(&self) -> Option<String> {
+        self.list.iter().filter(|entry| entry.pending.is_some()).find_map(|entry| net::never(&entry.check))
+    }
+
     /// Makes the checks that are due. A command is started and looked at again later; all else is over when this returns.
     /// None lasts beyond `deadline`.
     pub(crate) fn run_due(&mut self, now: Instant, deadline: Instant) {

@@ -28,6 +28,13 @@ pub(super) fn look(check: &Check, limit: Duration) -> Result<(), String> {
     }
 }
 
+/// Why this check can never pass: who was to write the file has failed, and says so by a file beside it.
+pub(super) fn never(check: &Check) -> Option<String> {
+    let Check::File { path, .. } = check else { return None };
+    let failed = format!("{path}.err");
+    fs::symlink_metadata(&failed).is_ok().then(|| format!("{check}: {failed} is there, so the step before has failed"))
+}
+
 fn say(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "not there".to_owned(),

@@ -1,0 +1,77 @@
+//! `podgate entrypoint`: a gate in front of a container's own command. When the conditions hold it becomes the command, or, where
+//! something is left to do, runs it as its parent.
+
+mod exec;
+mod parent;
+
+use crate::args::{Entrypoint, Tethering};
+use crate::check::Checks;
+use crate::clock::now;
+use crate::report::Reporter;
+use crate::voice::{ByDefault, Failed, Voice, judge};
+use crate::wait::{Place, Wait};
+use podgate::core::argv::Check;
+use podgate::core::exit::Exit;
+use podgate::core::gate::{Kind, Terms};
+use podgate::edge::sys::Signals;
+use podgate::edge::tether::Tether;
+use std::io::Read;
+use std::process::ExitCode;
+use tracing::warn;
+
+pub(crate) fn run(args: Entrypoint) -> ExitCode {
+    let voice = Voice::new("entrypoint", args.container.as_deref(), &args.says, ByDefault::Stderr);
+    gate(args, &voice).unwrap_or_else(|failed| voice.fails(failed))
+}
+
+fn gate(mut args: Entrypoint, voice: &Voice) -> Result<ExitCode, Failed> {
+    let since = now();
+    // The first process of a container is told to end by signals that it has to ask for.
+    let signals = Signals::block(&[libc::SIGTERM, libc::SIGINT])
+        .map_err(|error| Failed::new(Exit::SetUp, format!("can't take signals: {error}")))?;
+    let place = Place::new(args.waits.board.clone(), args.waits.podinfo.clone(), args.waits.poll_interval);
+    place.must_serve(&args.waits.until)?;
+    let (own_checks, checks) = split(std::mem::take(&mut args.waits.check), args.tether);
+    let tether = match args.tether {
+        Tethering::None => None,
+        Tethering::Exec | Tethering::Parent => Tether::take(&args.waits.own)
+            // The sidecar then goes by what the kubelet says.
+            .inspect_err(|error| warn!(%error, folder = %args.waits.own.display(), "no tether"))
+            .ok(),
+    };
+    let ticket = ticket().map_err(|error| Failed::new(Exit::SetUp, format!("no randomness: {error}")))?;
+    let mut reporter = Reporter::of_gate(args.waits.own.clone(), place.sandbox.clone(), &args.waits.until, &ticket);
+    let wait = Wait {
+        terms: Terms { kind: Kind::Entrypoint(&ticket), untils: &args.waits.until, fail_fast: args.waits.fail_fast },
+        place: &place,
+        signals: Some(&signals),
+        since,
+        deadline: since + args.waits.timeout,
+    };
+    let checks = Checks::new(checks, args.waits.check_timeout, since);
+    let none = Checks::new([], args.waits.check_timeout, since);
+    let outcome = wait.run(checks, none, &mut reporter, |reason| voice.waits(reason));
+    if let Err(failed) = judge(outcome, args.waits.on_timeout, args.waits.timeout, since) {
+        parent::never_ran(&args, &failed);
+        return Err(failed);
+    }
+    voice.is_done();
+    if args.needs_parent() {
+        drop(signals);
+        return parent::run(parent::Plan { args, own_checks, place, reporter, tether }, voice);
+    }
+    reporter.opened(&place.view(), Vec::new());
+    Err(exec::become_the(&args.command, tether.as_ref(), &signals))
+}
+
+/// With `--tether parent`, commands look at this container itself, once it runs; all else is waited for.
+fn split(checks: Vec<Check>, tether: Tethering) -> (Vec<Check>, Vec<Check>) {
+    checks.into_iter().partition(|check| tether == Tethering::Parent && matches!(check, Check::Exec(_)))
+}
+
+/// Tells this start of the gate from all others.
+fn ticket() -> std::io::Result<String> {
+    let mut bytes = [0; 4];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,148 @@
+//! A preStop hook's decision: whether to keep the container until others are gone.
+//!
+//! The kubelet runs preStop hooks when the pod is deleted, all of them at once, and also when a single container is restarted
+//! (<https://kubernetes.io/docs/concepts/containers/container-lifecycle-hooks/>); there, to wait would be wrong. A hook is not
+//! told which of the two it is.
+
+use crate::core::sources::View;
+use crate::core::state::{Phase, State};
+use crate::core::until::{Until, Want};
+use std::time::Duration;
+
+/// How long a hook waits for a sign that the whole pod stops.
+pub const SIGN: Duration = Duration::from_secs(1);
+
+/// Where a preStop hook stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// It lets its container end.
+    Go(Why),
+    /// The whole pod stops, and these are not gone yet.
+    Wait(Vec<String>),
+    /// Nothing says yet that the whole pod stops.
+    Undecided,
+}
+
+/// Why a container may end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// All who use it are gone.
+    AllGone,
+    /// Only this container stops.
+    Restart,
+}
+
+impl std::fmt::Display for Why {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Why::AllGone => "all that it stays for are gone",
+            Why::Restart => "only this container stops, and that waits for nobody",
+        })
+    }
+}
+
+/// Decides. `pod_stops` says that an earlier look has found the whole pod stopping; `open_ports` are the ports that still accept
+/// connections; `waited` is how long the hook has run.
+pub fn decide(view: &View, untils: &[Until], open_ports: &[String], pod_stops: bool, waited: Duration) -> Decision {
+    let mut staying = Vec::new();
+    for until in untils {
+        match view {
+            View::Word(snapshot, _) => match snapshot.states.get(&until.container) {
+                Some(state) if !is_gone(*state, until.want) => staying.push(format!("{until} (now {state})")),
+                // Of one that nobody knows there is nothing to wait for.
+                _ => {}
+            },
+            View::None { .. } => staying.push(format!("{until} (no word from the sidecar)")),
+        }
+    }
+    staying.extend(open_ports.iter().cloned());
+    if staying.is_empty() {
+        return Decision::Go(Why::AllGone);
+    }
+    if pod_stops || stops(view, untils) {
+        return Decision::Wait(staying);
+    }
+    if waited >= SIGN { Decision::Go(Why::Restart) } else { Decision::Undecided }
+}
+
+/// Whether `view` says that the whole pod stops: it is being deleted, or a container waited for has begun to stop too.
+pub fn stops(view: &View, untils: &[Until]) -> bool {
+    let View::Word(snapshot, _) = view else { return false };
+    snapshot.phase == Phase::Terminating || untils.iter().any(|until| snapshot.stopping.contains(&until.container))
+}
+
+/// Who never started, or waits in its gate, uses nobody.
+fn is_gone(state: State, want: Want) -> bool {
+    state == State::Waiting || state.has_ended() && (want != Want::Completed || state == State::Completed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::snapshot::{NoWord, Snapshot};
+    use crate::core::sources::{Absence, Source};
+
+    fn view(phase: Phase, app: State, stopping: &[&str]) -> View {
+        let snapshot = Snapshot {
+            sandbox: "0-0-0".parse().unwrap(),
+            epoch: "e".to_owned(),
+            revision: 1,
+            phase,
+            states: [("app".to_owned(), app), ("db".to_owned(), State::Ready)].into(),
+            order: vec![],
+            stuck: [].into(),
+            heard: [].into(),
+            stopping: stopping.iter().map(|name| (*name).to_owned()).collect(),
+            restarts: [].into(),
+        };
+        View::Word(snapshot, Source::Board)
+    }
+
+    fn app() -> Vec<Until> {
+        vec!["app=Exited".parse().unwrap()]
+    }
+
+    const EARLY: Duration = Duration::ZERO;
+
+    #[test]
+    fn waits_while_the_pod_stops_and_the_user_lives() {
+        for (phase, stopping) in [(Phase::Terminating, [].as_slice()), (Phase::Started, &["app"])] {
+            let decision = decide(&view(phase, State::Ready, stopping), &app(), &[], false, SIGN * 5);
+            assert_eq!(decision, Decision::Wait(vec!["app=Exited (now Ready)".to_owned()]));
+        }
+        let later = decide(&view(Phase::Started, State::Ready, &[]), &app(), &[], true, SIGN * 5);
+        assert!(matches!(later, Decision::Wait(_)), "once found, it stays so");
+    }
+
+    #[test]
+    fn a_restart_of_one_container_waits_for_a_sign_and_no_longer() {
+        let running = view(Phase::Started, State::Ready, &["db"]);
+        assert_eq!(decide(&running, &app(), &[], false, EARLY), Decision::Undecided);
+        assert_eq!(decide(&running, &app(), &[], false, SIGN), Decision::Go(Why::Restart));
+    }
+
+    #[test]
+    fn lets_go_when_the_user_is_gone_or_never_came() {
+        for gone in [State::Completed, State::Failed, State::Waiting] {
+            let decision = decide(&view(Phase::Terminating, gone, &[]), &app(), &[], false, EARLY);
+            assert_eq!(decision, Decision::Go(Why::AllGone), "{gone}");
+        }
+        let stranger = vec!["nobody=Exited".parse().unwrap()];
+        let decision = decide(&view(Phase::Terminating, State::Ready, &[]), &stranger, &[], false, EARLY);
+        assert_eq!(decision, Decision::Go(Why::AllGone));
+    }
+
+    #[test]
+    fn an_open_port_holds_it_too() {
+        let open = ["tcp://127.0.0.1:1 (open)".to_owned()];
+        let decision = decide(&view(Phase::Terminating, State::Failed, &[]), &app(), &open, false, EARLY);
+        assert_eq!(decision, Decision::Wait(open.to_vec()));
+    }
+
+    #[test]
+    fn without_a_board_it_does_not_hold_the_container_up() {
+        let none = View::None { board: Absence::NoWord(NoWord::Missing), volume: Absence::NoWord(NoWord::Missing) };
+        assert_eq!(decide(&none, &app(), &[], false, EARLY), Decision::Undecided);
+        assert_eq!(decide(&none, &app(), &[], false, SIGN), Decision::Go(Why::Restart));
+    }
+}

@@ -1,0 +1,45 @@
+//! Telling a process from others that had, or will have, its number.
+
+use crate::core::report::Process;
+
+/// This process; `None` without `/proc`.
+pub fn own() -> Option<Process> {
+    let pid = std::process::id();
+    Some(Process { pid, start: start_of(pid)? })
+}
+
+/// Whether `process` lives, as whatever program by now.
+pub fn lives(process: Process) -> bool {
+    start_of(process.pid) == Some(process.start)
+}
+
+/// Field 22 of `/proc/PID/stat` (proc(5)), unless the process is dead and only not waited for yet.
+fn start_of(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may hold anything; the third field follows its last one.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?;
+    let start = fields.nth(18)?.parse().ok()?;
+    (!["Z", "X"].contains(&state)).then_some(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_lives_until_it_ends_and_no_other_passes_for_it() {
+        let own = own().unwrap();
+        assert!(lives(own));
+        assert!(!lives(Process { start: own.start + 1, ..own }));
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let other = Process { pid: child.id(), start: start_of(child.id()).unwrap() };
+        assert!(lives(other));
+        child.kill().unwrap();
+        while lives(other) {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(!lives(other));
+    }
+}
