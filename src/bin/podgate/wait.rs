@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tracing::info;
 
 /// How often in a row it arms and reads anew, without sleeping, because what was armed is not what was read.
-const REARMS_MAX: u32 = 3;
+pub(crate) const REARMS_MAX: u32 = 3;
 
 /// How a wait ended.
 #[derive(Debug)]
@@ -127,9 +127,10 @@ impl Wait<'_> {
                 Decision::Over(ending) => return Outcome::Over(ending),
                 Decision::Closed(mut waiting) => {
                     // Only who waits has something to say: a restart that is released at once wakes no settled controller.
-                    if let View::Word(snapshot, _) = &view {
-                        let passed = !checks.is_empty() && own.pending_checks.is_empty();
-                        reporter.tell(snapshot, passed);
+                    let passed = !checks.is_empty() && own.pending_checks.is_empty();
+                    match &view {
+                        View::Word(snapshot, _) => reporter.tell(snapshot, passed),
+                        View::None { .. } => reporter.tell_the_probe(passed),
                     }
                     if let Some(error) = &reporter.error {
                         waiting.push(format!(

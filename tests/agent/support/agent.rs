@@ -53,7 +53,7 @@ impl Agent {
 
     /// Adds `--name value`, in the place of an earlier one unless the flag is repeatable.
     pub(crate) fn flag(self, name: &str, value: impl AsRef<OsStr>) -> Agent {
-        let this = if ["until", "check"].contains(&name) { self } else { self.without(name) };
+        let this = if ["until", "check", "check-closed"].contains(&name) { self } else { self.without(name) };
         this.arg(format!("--{name}")).arg(value)
     }
 
@@ -99,6 +99,11 @@ impl Agent {
 impl Waiting {
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// How long it has run.
+    pub(crate) fn age(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// Returns once it has said for what it waits.
