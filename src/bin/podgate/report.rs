@@ -59,15 +59,6 @@ impl Reporter {
         }
     }
 
-    /// Tells of a closed gate where there is no controller to be told: `podgate opened` reads it.
-    pub(crate) fn tell_the_probe(&mut self, check_passed: bool) {
-        self.current.check_passed = check_passed;
-        let told = self.written.as_ref().is_some_and(|(report, _)| *report == self.current);
-        if self.current.gate.is_some() && !told && write(&self.folder, &self.current).is_ok() {
-            self.written = Some((self.current.clone(), 0));
-        }
-    }
-
     /// Tells that the gate has opened and the command is about to run; the agent goes on to watch `watching`. Said without a
     /// controller too: `podgate opened` reads it.
     pub(crate) fn opened(&mut self, view: &View, watching: Vec<String>) {

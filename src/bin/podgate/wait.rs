@@ -127,15 +127,14 @@ impl Wait<'_> {
                 Decision::Over(ending) => return Outcome::Over(ending),
                 Decision::Closed(mut waiting) => {
                     // Only who waits has something to say: a restart that is released at once wakes no settled controller.
-                    let passed = !checks.is_empty() && own.pending_checks.is_empty();
-                    match &view {
-                        View::Word(snapshot, _) => reporter.tell(snapshot, passed),
-                        View::None { .. } => reporter.tell_the_probe(passed),
-                    }
-                    if let Some(error) = &reporter.error {
-                        waiting.push(format!(
-                            "can't report to the controller ({error}); mount this container's own folder there"
-                        ));
+                    if let View::Word(snapshot, _) = &view {
+                        let passed = !checks.is_empty() && own.pending_checks.is_empty();
+                        reporter.tell(snapshot, passed);
+                        if let Some(error) = &reporter.error {
+                            waiting.push(format!(
+                                "can't report to the controller ({error}); mount this container's own folder there"
+                            ));
+                        }
                     }
                     if waiting != reason {
                         explain(&waiting);

@@ -70,6 +70,19 @@ impl Agent {
         self
     }
 
+    /// What the gate stands in front of.
+    pub(crate) fn becomes(self, command: &[&str]) -> Agent {
+        command.iter().fold(self.arg("--"), Agent::arg)
+    }
+
+    /// As the first process of a PID namespace, which is what a container's command is.
+    pub(crate) fn as_the_first_process(mut self) -> Agent {
+        let words = ["--user", "--map-root-user", "--fork", "--pid", "--mount-proc"].map(OsString::from);
+        self.arguments.splice(0..0, words.into_iter().chain([self.program.clone().into()]));
+        self.program = "unshare".into();
+        self
+    }
+
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).env_clear().env("PATH", "/usr/bin:/bin");
@@ -146,8 +159,13 @@ impl Waiting {
     }
 
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_raw(i32::try_from(self.id()).unwrap()).unwrap();
-        rustix::process::kill_process(pid, signal).unwrap();
+        self::signal(self.id(), signal);
+    }
+
+    /// Its only child.
+    pub(crate) fn child(&self) -> u32 {
+        let id = self.id();
+        std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap().trim().parse().unwrap()
     }
 
     /// How often it has gone to sleep so far.
@@ -183,6 +201,11 @@ impl Ended {
     pub(crate) fn released(&self) {
         assert_eq!((self.code, self.stdout.as_str(), self.stderr.as_str()), (0, "", ""), "{self:?}");
     }
+}
+
+pub(crate) fn signal(pid: u32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
 }
 
 fn status_field(pid: u32, name: &str) -> Option<u64> {

@@ -3,7 +3,7 @@
 mod agent;
 mod volume;
 
-pub(crate) use agent::{Agent, Ended, PROGRAM, Shell, Waiting};
+pub(crate) use agent::{Agent, Ended, PROGRAM, Shell, Waiting, signal};
 pub(crate) use volume::Volume;
 
 use podgate::core::names;
@@ -138,6 +138,11 @@ impl Scene {
             snapshot.heard.insert("api".to_owned(), ticket);
             change(snapshot);
         });
+    }
+
+    /// Whether somebody holds the tether in the container's own folder.
+    pub(crate) fn is_tethered(&self) -> bool {
+        podgate::edge::tether::is_held(&self.root, "self")
     }
 
     pub(crate) fn message(&self) -> String {
