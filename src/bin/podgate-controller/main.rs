@@ -16,6 +16,8 @@ mod probing;
 mod ready;
 mod run;
 mod setup;
+mod staying;
+mod track;
 mod vet;
 mod world;
 

@@ -5,6 +5,7 @@ use podgate::core::annotations::Annotations;
 use podgate::core::container::{Container, Mode, Port, Probe};
 use podgate::core::names;
 use podgate::core::snapshot::{self, is_ours};
+use podgate::core::until::Until;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -25,6 +26,7 @@ pub(crate) struct PodSpec {
 struct ApiContainer {
     name: String,
     command: Vec<String>,
+    args: Vec<String>,
     #[serde(deserialize_with = "lenient")]
     ports: Vec<Port>,
     #[serde(deserialize_with = "lenient")]
@@ -41,6 +43,7 @@ struct ApiContainer {
 #[serde(rename_all = "camelCase", default)]
 struct Lifecycle {
     post_start: Option<Handler>,
+    pre_stop: Option<Handler>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -203,13 +206,17 @@ pub(crate) fn observe(pod: &Pod, own: &str) -> Facts {
 }
 
 fn declared(container: &ApiContainer) -> Container {
-    let hook = container.lifecycle.post_start.as_ref().and_then(|handler| handler.exec.as_ref());
-    let mode = if hook.is_some_and(|exec| is_agent(&exec.command, "post-start")) {
-        Mode::PostStart
-    } else if is_agent(&container.command, "entrypoint") {
-        Mode::Entrypoint
+    let hook = |handler: &Option<Handler>, subcommand: &str| -> Option<Vec<String>> {
+        let command = handler.as_ref()?.exec.as_ref()?.command.clone();
+        is_agent(&command, subcommand).then_some(command)
+    };
+    let whole = [container.command.as_slice(), &container.args].concat();
+    let (mode, until) = if let Some(command) = hook(&container.lifecycle.post_start, "post-start") {
+        (Mode::PostStart, untils(&command))
+    } else if is_agent(&whole, "entrypoint") {
+        (Mode::Entrypoint, untils(&whole))
     } else {
-        Mode::None
+        (Mode::None, Vec::new())
     };
     Container {
         name: container.name.clone(),
@@ -218,8 +225,22 @@ fn declared(container: &ApiContainer) -> Container {
         readiness_probe: container.readiness_probe.clone(),
         restart_policy: container.restart_policy.clone(),
         mode,
-        until: Vec::new(),
+        pre_stop: hook(&container.lifecycle.pre_stop, "pre-stop").is_some(),
+        until,
     }
+}
+
+/// The conditions of the agent's command line `words`; what is written otherwise, by the environment say, is not known here.
+fn untils(words: &[String]) -> Vec<Until> {
+    let own = words.iter().take_while(|word| *word != "--");
+    let mut found = Vec::new();
+    let mut is_value = false;
+    for word in own {
+        let value = word.strip_prefix("--until=").or(is_value.then_some(word));
+        found.extend(value.into_iter().flat_map(|list| list.split(',')).filter_map(|item| item.parse().ok()));
+        is_value = word == "--until";
+    }
+    found
 }
 
 /// Whether `command` runs the agent's `subcommand`.
@@ -287,8 +308,10 @@ mod tests {
                 "containers": [
                     {"name": "db", "ports": [{"containerPort": 1}], "lifecycle": {"postStart": {"exec":
                         {"command": ["/podgate/bin/podgate", "post-start", "--container", "db"]}}}},
-                    {"name": "api", "command": ["/podgate/bin/podgate", "entrypoint", "--", "x"],
-                     "lifecycle": {"postStart": {"sleep": {"seconds": 1}}}},
+                    {"name": "api", "command": ["/podgate/bin/podgate", "entrypoint"],
+                     "args": ["--until", "db,web=Started", "--until=mesh", "--", "x", "--until", "y"],
+                     "lifecycle": {"postStart": {"sleep": {"seconds": 1}},
+                                   "preStop": {"exec": {"command": ["/podgate/bin/podgate", "pre-stop"]}}}},
                     {"name": "web", "lifecycle": null, "ports": null}]}
         }));
         let modes: Vec<(&str, Mode)> = facts.containers.iter().map(|c| (c.name.as_str(), c.mode)).collect();
@@ -296,6 +319,9 @@ mod tests {
             modes,
             [("mesh", Mode::None), ("db", Mode::PostStart), ("api", Mode::Entrypoint), ("web", Mode::None)]
         );
+        let until: Vec<String> = facts.containers[2].until.iter().map(Until::to_string).collect();
+        assert_eq!(until, ["db=Ready", "web=Started", "mesh=Ready"]);
+        assert!(facts.containers[2].pre_stop && !facts.containers[1].pre_stop);
         assert_eq!((facts.resource_version, facts.deleting, facts.ends_with_others), (Some(17), false, false));
         assert_eq!(facts.annotations.len(), 2);
     }

@@ -42,6 +42,12 @@ impl Reporter {
         Reporter { folder, container: None, current: own, written: None, error: None }
     }
 
+    /// Tells that the gate is closed, over whatever an earlier incarnation has left.
+    pub(crate) fn begin(&mut self, view: &View) {
+        self.follow(view);
+        self.put(0);
+    }
+
     /// Tells the controller that wrote `snapshot` where this container stands, and whether its checks have passed.
     pub(crate) fn tell(&mut self, snapshot: &Snapshot, check_passed: bool) {
         self.current.epoch.clone_from(&snapshot.epoch);

@@ -24,6 +24,7 @@ pub(super) fn become_the(command: &[OsString], tether: Option<&Tether>, signals:
         let code = u8::try_from(128 + signal).unwrap_or(Exit::Terminated.code());
         return Failed(code, "ended by a signal just before the command was to run".to_owned());
     }
+    signals.let_go();
     let error = Command::new(program).args(arguments).exec();
     cannot_run(program, &error)
 }
