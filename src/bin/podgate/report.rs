@@ -104,7 +104,8 @@ impl Reporter {
             }
             Err(error) => {
                 let error = format!("{}: {error}", self.folder.display());
-                if self.error.is_none() {
+                // Where no sidecar has ever spoken there need be no folder either.
+                if self.error.is_none() && !self.current.epoch.is_empty() {
                     warn!(error, "can't report to the controller");
                 }
                 self.error = Some(error);
