@@ -241,8 +241,10 @@ fn nothing_to_stay_for_is_a_usage_error() {
         ("then", "rm", "no JSON list"),
         ("grace", "x", "write 90s"),
     ] {
-        let run = running().pre_stop().flag(flag, value).run();
-        run.failed(64, says);
+        let scene = running();
+        std::fs::write(&scene.termination, "the program's own last words").unwrap();
+        scene.pre_stop().flag(flag, value).run().failed(64, says);
+        assert_eq!(scene.message(), "the program's own last words");
     }
 }
 
