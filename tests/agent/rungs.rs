@@ -158,7 +158,7 @@ fn wait_for_all(board: &Path, over: &AtomicBool, seen: &AtomicU64, lost: &Atomic
         seen.fetch_add(revision - last, Ordering::Relaxed);
         last = revision;
         if wake.still_armed() {
-            woken = wake.wait(SLOW_REREAD, None).unwrap();
+            woken = wake.wait(SLOW_REREAD, &[]).unwrap();
         }
     }
 }

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tracing::info;
 
 /// How often in a row it arms and reads anew, without sleeping, because what was armed is not what was read.
-const REARMS_MAX: u32 = 3;
+pub(crate) const REARMS_MAX: u32 = 3;
 
 /// How a wait ended.
 #[derive(Debug)]

@@ -4,10 +4,11 @@ mod exec;
 mod net;
 
 use crate::{args, clock, explain};
-use exec::Running;
+use exec::{Children, Running};
 use podgate::core::argv::{Argv, Check};
 use podgate::core::exit::Exit;
 use podgate::core::probe::interval;
+use rustix::process::{Pid, WaitStatus};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 const PERIOD: Duration = Duration::from_secs(1);
 /// A check that starts a process is not made more often than this.
 const EXEC_FLOOR: Duration = Duration::from_millis(50);
+/// How much longer than a check itself the podgate may take that makes it.
+const HELPER_EXTRA: Duration = Duration::from_secs(1);
 /// A check over the network that a hook makes itself blocks it; so it is cut short.
 const NET_LIMIT: Duration = Duration::from_secs(1);
 
@@ -26,6 +29,7 @@ pub(crate) struct Checks {
     running: Option<(usize, Running)>,
     limit: Duration,
     since: Instant,
+    children: Children,
 }
 
 #[derive(Debug)]
@@ -40,7 +44,25 @@ impl Checks {
     /// `limit` is how long one attempt may take.
     pub(crate) fn new(checks: impl IntoIterator<Item = Check>, limit: Duration, now: Instant) -> Checks {
         let entry = |check| Entry { check, pending: Some("not looked at yet".to_owned()), due: now };
-        Checks { list: checks.into_iter().map(entry).collect(), running: None, limit, since: now }
+        Checks {
+            list: checks.into_iter().map(entry).collect(),
+            running: None,
+            limit,
+            since: now,
+            children: Children::OfChecks,
+        }
+    }
+
+    /// The same, in a process that is the parent of the container's command.
+    pub(crate) fn beside_the_command(self) -> Checks {
+        Checks { children: Children::OfTheContainer, ..self }
+    }
+
+    /// A child of this process has been waited for: `status` is for the check that runs, if it was its command.
+    pub(crate) fn was_reaped(&mut self, pid: Pid, status: WaitStatus) {
+        if let Some((_, running)) = &mut self.running {
+            running.was_reaped(pid, status);
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -66,9 +88,12 @@ impl Checks {
         {
             let index = *index;
             self.running = None;
-            // A name is looked up by a podgate of its own, whose exit code is of no use to anybody.
-            let own = matches!(self.list[index].check, Check::Exec(_));
-            let outcome = if own { outcome } else { outcome.map_err(|_| "no answer".to_owned()) };
+            // The exit code of a podgate of its own is of no use to anybody.
+            let outcome = match (&self.list[index].check, self.children) {
+                (Check::Exec(_), Children::OfChecks) => outcome,
+                (Check::Exec(_), Children::OfTheContainer) => outcome.map_err(|_| "failed".to_owned()),
+                _ => outcome.map_err(|_| "no answer".to_owned()),
+            };
             self.settle(index, outcome, now);
         }
         for index in 0..self.list.len() {
@@ -76,17 +101,23 @@ impl Checks {
             if entry.pending.is_none() || entry.due > now {
                 continue;
             }
-            match in_child(&entry.check) {
+            match self.in_child(&entry.check) {
                 None => {
                     let left = deadline.saturating_duration_since(clock::now());
                     let outcome = net::look(&entry.check, self.limit.min(NET_LIMIT).min(left));
                     self.settle(index, outcome, now);
                 }
                 // One command at a time: a slow one holds back the others no longer than its limit.
-                Some(argv) if self.running.is_none() => match Running::start(&argv, now + self.limit) {
-                    Ok(running) => self.running = Some((index, running)),
-                    Err(error) => self.settle(index, Err(error), now),
-                },
+                Some(argv) if self.running.is_none() => {
+                    let most = match self.children {
+                        Children::OfChecks => self.limit,
+                        Children::OfTheContainer => self.limit + HELPER_EXTRA,
+                    };
+                    match Running::start(&argv, now + most, self.children) {
+                        Ok(running) => self.running = Some((index, running)),
+                        Err(error) => self.settle(index, Err(error), now),
+                    }
+                }
                 Some(_) => {}
             }
         }
@@ -98,7 +129,7 @@ impl Checks {
     }
 
     fn settle(&mut self, index: usize, outcome: Result<(), String>, now: Instant) {
-        let floor = if in_child(&self.list[index].check).is_some() { EXEC_FLOOR } else { Duration::ZERO };
+        let floor = if self.in_child(&self.list[index].check).is_some() { EXEC_FLOOR } else { Duration::ZERO };
         let entry = &mut self.list[index];
         entry.pending = outcome.err();
         entry.due = now + interval(now.saturating_duration_since(self.since), PERIOD, floor);
@@ -110,7 +141,7 @@ impl Checks {
         let idle = |(index, entry): (usize, &Entry)| {
             let is_idle = entry.pending.is_some() && running.is_none_or(|(at, _)| at != index);
             // While a command runs, the others that need one wait for its end.
-            (is_idle && (running.is_none() || in_child(&entry.check).is_none())).then_some(entry.due)
+            (is_idle && (running.is_none() || self.in_child(&entry.check).is_none())).then_some(entry.due)
         };
         self.list.iter().enumerate().filter_map(idle).chain(running.map(|(_, at)| at)).min()
     }
@@ -119,17 +150,22 @@ impl Checks {
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.running.as_ref().map(|(_, running)| running.descriptor())
     }
-}
 
-/// The command that makes this check, if it takes one: names are looked up in a child, since that can block for long.
-fn in_child(check: &Check) -> Option<Argv> {
-    match check {
-        Check::Exec(argv) => Some(argv.clone()),
-        Check::File { .. } => None,
-        Check::Tcp { host, .. } | Check::Http { host, .. } => {
-            let literal = host == "localhost" || host.parse::<IpAddr>().is_ok();
-            let itself = || serde_json::to_string(&["/proc/self/exe", "check", &check.to_string()]).ok()?.parse().ok();
-            if literal { None } else { itself() }
+    /// The command that makes this check, if it takes one: names are looked up in a child, since that can block for long. Beside
+    /// the container's command a child makes the user's command too: it can tell what that leaves behind from all else.
+    fn in_child(&self, check: &Check) -> Option<Argv> {
+        let itself = || {
+            let limit = format!("--check-timeout={}us", self.limit.as_micros());
+            serde_json::to_string(&["/proc/self/exe", "check", &limit, &check.to_string()]).ok()?.parse().ok()
+        };
+        match check {
+            Check::Exec(argv) if self.children == Children::OfChecks => Some(argv.clone()),
+            Check::Exec(_) => itself(),
+            Check::File { .. } => None,
+            Check::Tcp { host, .. } | Check::Http { host, .. } => {
+                let literal = host == "localhost" || host.parse::<IpAddr>().is_ok();
+                if literal { None } else { itself() }
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::voice::Failed;
 use podgate::core::exit::Exit;
-use podgate::edge::sys::Signals;
+use podgate::edge::sys::{Signals, unblocked};
 use podgate::edge::tether::Tether;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -22,7 +22,11 @@ pub(super) fn become_the(command: &[OsString], tether: Option<&Tether>, signals:
         let code = u8::try_from(128 + signal).unwrap_or(Exit::Terminated.code());
         return Failed(code, "ended by a signal just before the command was to run".to_owned());
     }
-    let error = Command::new(program).args(arguments).exec();
+    // Checks may have made us the one that orphans come to, and that outlives execve.
+    let _ = rustix::process::set_child_subreaper(None);
+    let mut command = Command::new(program);
+    unblocked(&mut command);
+    let error = command.args(arguments).exec();
     cannot_run(program, &error)
 }
 
