@@ -3,7 +3,7 @@
 mod agent;
 mod volume;
 
-pub(crate) use agent::{Agent, Ended, PROGRAM, Shell};
+pub(crate) use agent::{Agent, Ended, PROGRAM, Shell, Waiting};
 pub(crate) use volume::Volume;
 
 use podgate::core::names;
@@ -98,6 +98,17 @@ impl Scene {
     /// `podgate post-start --container db` in these folders, with 20 s to wait.
     pub(crate) fn hook(&self) -> Agent {
         self.bare_hook().flag("container", "db").flag("timeout", "20s")
+    }
+
+    /// `podgate entrypoint` in these folders, with 20 s to wait, and without a command yet.
+    pub(crate) fn gate(&self) -> Agent {
+        Agent::new(&["entrypoint"], &self.termination)
+            .flag("board", &self.board)
+            .flag("podinfo", &self.podinfo)
+            .flag("self", &self.own)
+            .flag("termination-log", &self.termination)
+            .flag("log-to", &self.log)
+            .flag("timeout", "20s")
     }
 
     /// The same without `--container` and `--timeout`.
