@@ -185,18 +185,13 @@ fn it_works_as_the_first_process_of_a_container() {
 fn the_tether_is_the_parents_own() {
     let scene = Scene::new();
     let held = || podgate::edge::tether::is_held(&scene.root, "self");
-    let (pid, left) = (scene.root.join("pid"), scene.root.join("left"));
-    let script = format!(
-        "setsid sleep 600 >/dev/null 2>&1 & echo $! > {}; echo x > {}; sleep 600",
-        left.display(),
-        pid.display()
-    );
+    let leave = format!("echo $$ > {}; exec sleep 600", scene.root.join("left").display());
+    let script = format!("setsid sh -c '{leave}' >/dev/null 2>&1 & sleep 600");
     let agent = parent(&scene, &[], &script).spawn();
-    until_written(&scene, "pid");
+    let left = until_written(&scene, "left");
     assert!(held());
     agent.signal(Signal::TERM);
     assert_eq!(agent.end().code, 143);
-    let left = until_written(&scene, "left");
     assert!(lives(&left), "what left the group is not podgate's to end");
     assert!(!held(), "no child inherits it");
     kill(&left);
