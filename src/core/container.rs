@@ -3,8 +3,8 @@
 //! The same types read `--containers` and the pod's spec from the API
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#Container>).
 
-use crate::core::names;
 use crate::core::until::Until;
+use crate::core::{names, order};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -30,6 +30,9 @@ pub struct Container {
     /// How it takes part in the order.
     #[serde(default)]
     pub mode: Mode,
+    /// It has a preStop hook of ours, which may keep it until others are gone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pre_stop: bool,
     /// What its gate, or its hook, waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "untils")]
     pub until: Vec<Until>,
@@ -227,6 +230,8 @@ pub enum BadContainers {
         /// Which name.
         names: String,
     },
+    /// They can't start in this order.
+    Order(order::Broken),
 }
 
 impl fmt::Display for BadContainers {
@@ -243,6 +248,7 @@ impl fmt::Display for BadContainers {
             BadContainers::Unknown { container, names } => {
                 write!(f, "container {container} waits for {names}, which is not in the list")
             }
+            BadContainers::Order(broken) => broken.fmt(f),
         }
     }
 }
@@ -273,6 +279,7 @@ pub fn parse_list(json: &str) -> Result<Vec<Container>, BadContainers> {
             return Err(BadContainers::Unknown { container: container.name.clone(), names: until.container.clone() });
         }
     }
+    order::check(&list).map_err(BadContainers::Order)?;
     Ok(list)
 }
 
@@ -326,6 +333,7 @@ mod tests {
             (r#"[{"name":"a"},{"name":"a"}]"#, "listed twice"),
             (r#"[{"name":"a","until":["b"]}]"#, "waits for b, which is not in the list"),
             (r#"[{"name":"a","until":["b=x"]}]"#, "no state to wait for"),
+            (r#"[{"name":"a","mode":"entrypoint","until":["b"]},{"name":"b","mode":"post-start"}]"#, "put b before a"),
             (r#"[{"name":"a","readinessProbe":{}}]"#, "no JSON list"),
         ] {
             let error = parse_list(json).unwrap_err().to_string();

@@ -37,6 +37,7 @@ pub struct Course {
     failures: u32,
     counted_at: Option<Duration>,
     attempted_at: Option<Duration>,
+    resumed: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -61,7 +62,16 @@ impl Course {
             failures: 0,
             counted_at: None,
             attempted_at: None,
+            resumed: false,
         })
+    }
+
+    /// The same course of a container that has passed it before, in this incarnation: it begins where that left off, with no
+    /// initial delay.
+    pub fn resumed(mut self) -> Course {
+        self.current = self.stages.len() - 1;
+        (self.word, self.resumed) = (Word::Passed, true);
+        self
     }
 
     /// What is known.
@@ -77,7 +87,7 @@ impl Course {
     /// When the next attempt is due, as time since the container's start.
     pub fn due(&self) -> Duration {
         let probe = self.probe();
-        let earliest = seconds(probe.initial_delay_seconds);
+        let earliest = self.earliest();
         let Some(last) = self.attempted_at else { return earliest };
         let period = seconds(probe.period_seconds);
         // Past the first success, successes and failures alike are counted in the kubelet's periods.
@@ -88,7 +98,7 @@ impl Course {
 
     /// When an attempt may be made because something has begun to listen: not before the initial delay.
     pub fn earliest(&self) -> Duration {
-        seconds(self.probe().initial_delay_seconds)
+        if self.resumed { Duration::ZERO } else { seconds(self.probe().initial_delay_seconds) }
     }
 
     /// Takes in the outcome of an attempt that ended at `now`.

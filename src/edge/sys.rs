@@ -65,8 +65,8 @@ pub fn ofd_lock(file: BorrowedFd<'_>, what: OfdLock) -> io::Result<bool> {
     }
 }
 
-/// Signals that this process takes off a descriptor instead of being interrupted by them. They stay blocked, in programs that it
-/// becomes or starts too, unless [`unblocked`] clears the mask.
+/// Signals that this process takes off a descriptor instead of being interrupted by them. A program that it becomes inherits that
+/// they are blocked, unless they are [let go](Signals::let_go) before; one that it starts, unless [`die_with_parent`] prepares it.
 #[derive(Debug)]
 pub struct Signals {
     descriptor: OwnedFd,
@@ -97,6 +97,11 @@ impl Signals {
         }
     }
 
+    /// Blocks no signal any more.
+    pub fn let_go(&self) {
+        unblock_all();
+    }
+
     /// The next signal that has come, by its number; `None` if none has.
     pub fn next(&self) -> Option<i32> {
         let mut info = [0; size_of::<libc::signalfd_siginfo>()];
@@ -115,30 +120,27 @@ impl AsFd for Signals {
     }
 }
 
-/// Makes `command` die with this process: the kubelet kills a hook's process at its own restart, and never its children.
-pub fn die_with_parent(command: &mut Command) {
-    // SAFETY: between fork and exec only async-signal-safe calls are allowed; prctl is one, and nothing else is done.
+fn unblock_all() {
+    // SAFETY: as in `Signals::block`; both calls are async-signal-safe.
     unsafe {
-        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        });
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
     }
 }
 
-/// Makes `command` start, or this process become it, with no signal blocked: std hands the mask on as it is, and a program that
-/// starts with `SIGTERM` blocked can't be told to end.
-pub fn unblocked(command: &mut Command) {
-    // SAFETY: between fork and exec only async-signal-safe calls are allowed; both are. `set` is plain old data that sigemptyset
-    // initializes, and outlives the calls.
+/// Makes `command` die with this process, and begin with no signal blocked: the kubelet kills a hook's process at its own restart,
+/// and never its children.
+pub fn die_with_parent(command: &mut Command) {
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed; these are, and nothing else is done.
     unsafe {
         command.pre_exec(|| {
-            let mut set: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&raw mut set);
-            match libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut()) {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            }
+            unblock_all();
+            Ok(())
+        });
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
         });
     }
 }

@@ -103,7 +103,9 @@ pub(crate) fn restart_kubelet() {
 #[derive(Debug, Clone)]
 pub(crate) struct Incarnation {
     pub(crate) container: String,
+    pub(crate) attempt: u32,
     pub(crate) started: Option<f64>,
+    pub(crate) finished: Option<f64>,
 }
 
 /// All incarnations of all containers of a pod, in the order of their making; known without the API server.
@@ -114,7 +116,8 @@ pub(crate) fn incarnations(namespace: &str, pod: &str) -> Vec<Incarnation> {
         let value: Value =
             serde_json::from_str(line).unwrap_or_else(|error| panic!("container-times: {error}: {line}"));
         let container = value["container"].as_str().expect("a container's name").to_owned();
-        Incarnation { container, started: ms(&value["started_ns"]) }
+        let attempt = value["attempt"].as_u64().and_then(|n| n.try_into().ok()).expect("which attempt it was");
+        Incarnation { container, attempt, started: ms(&value["started_ns"]), finished: ms(&value["finished_ns"]) }
     };
     lines.lines().map(read).collect()
 }

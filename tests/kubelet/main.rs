@@ -12,6 +12,9 @@
 
 mod clock;
 mod cluster;
+mod guarantees;
+mod logs;
+mod orders;
 mod pod;
 mod scene;
 mod timeline;

@@ -29,20 +29,38 @@ pub(crate) fn merge(target: &mut Value, patch: Value) {
     }
 }
 
+/// How a container takes part in the order.
+#[derive(Debug, Clone)]
+enum Place {
+    Nowhere,
+    /// podgate's postStart hook, with these flags.
+    Hook(Vec<String>),
+    /// podgate's gate in front of its command, with these flags; `opened`: with the startupProbe `podgate opened`.
+    Gate {
+        flags: Vec<String>,
+        opened: bool,
+    },
+}
+
 /// One container, running the test server.
 #[derive(Debug, Clone)]
 pub(crate) struct Container {
     pub(crate) name: String,
     arguments: Vec<String>,
     probe: Option<Value>,
-    hook: Option<Vec<String>>,
+    place: Place,
+    pre_stop: Option<Vec<String>>,
     patch: Value,
 }
 
 /// A test server without any port, ready at once, behind no hook.
 pub(crate) fn server(name: &str) -> Container {
     let (arguments, patch) = (Vec::new(), json!({}));
-    Container { name: name.to_owned(), arguments, probe: None, hook: None, patch }
+    Container { name: name.to_owned(), arguments, probe: None, place: Place::Nowhere, pre_stop: None, patch }
+}
+
+fn into_containers_log() -> impl Iterator<Item = String> {
+    words(&["--log-to", "/proc/1/fd/2", "--log-format", "json"])
 }
 
 fn words(words: &[&str]) -> impl Iterator<Item = String> {
@@ -82,8 +100,27 @@ impl Container {
 
     /// podgate's postStart hook, with further flags; it logs into the container's log.
     pub(crate) fn hook(mut self, flags: &[&str]) -> Self {
-        let log = words(&["--log-to", "/proc/1/fd/2", "--log-format", "json"]);
-        self.hook = Some(words(flags).chain(log).collect());
+        self.place = Place::Hook(words(flags).chain(into_containers_log()).collect());
+        self
+    }
+
+    /// podgate's gate in front of the test server, with further flags, and the startupProbe that goes with it.
+    pub(crate) fn gate(mut self, flags: &[&str]) -> Self {
+        self.place = Place::Gate { flags: words(flags).collect(), opened: true };
+        self
+    }
+
+    /// Without that startupProbe: the kubelet then calls a container that waits started.
+    pub(crate) fn without_opened(mut self) -> Self {
+        if let Place::Gate { opened, .. } = &mut self.place {
+            *opened = false;
+        }
+        self
+    }
+
+    /// podgate's preStop hook, with further flags.
+    pub(crate) fn pre_stop(mut self, flags: &[&str]) -> Self {
+        self.pre_stop = Some(words(flags).chain(into_containers_log()).collect());
         self
     }
 
@@ -113,21 +150,45 @@ impl Container {
         if let Some(probe) = &self.probe {
             spec["readinessProbe"] = probe.clone();
         }
-        if let Some(flags) = &self.hook {
-            let mut command: Vec<String> = words(&["/podgate/bin/podgate", "post-start", "--container"]).collect();
-            command.push(self.name.clone());
-            command.extend(flags.iter().cloned());
-            spec["lifecycle"] = json!({"postStart": {"exec": {"command": command}}});
+        let mut patch = self.patch.clone();
+        let podgate = |command: &[&str], flags: &[String]| -> Vec<String> {
+            words(&["/podgate/bin/podgate"]).chain(words(command)).chain(flags.iter().cloned()).collect()
+        };
+        let hook = |what, flags| json!({"exec": {"command": podgate(&[what, "--container", &self.name], flags)}});
+        match &self.place {
+            Place::Nowhere => {}
+            Place::Hook(flags) => spec["lifecycle"]["postStart"] = hook("post-start", flags),
+            Place::Gate { flags, opened } => {
+                let gate = ["entrypoint", "--container", &self.name, "--log-format", "json"];
+                let separator = ["--".to_owned()];
+                spec["command"] = json!(podgate(&gate, &[&flags[..], &separator].concat()));
+                spec["args"] = words(&["/testserver"]).chain(self.arguments.iter().cloned()).collect();
+                if *opened {
+                    // The container's own, if it has one, stands in the list alone.
+                    patch.as_object_mut().expect("an object").remove("startupProbe");
+                    spec["startupProbe"] = json!({"exec": {"command": podgate(&["opened"], &[])}, "periodSeconds": 1,
+                        "failureThreshold": 300});
+                }
+            }
         }
-        merge(&mut spec, self.patch.clone());
+        if let Some(flags) = &self.pre_stop {
+            spec["lifecycle"]["preStop"] = hook("pre-stop", flags);
+        }
+        merge(&mut spec, patch);
         spec
     }
 
     /// What `--containers` says of it.
     fn listed(&self) -> Value {
         let mut listed = json!({"name": self.name});
-        if self.hook.is_some() {
-            listed["mode"] = "post-start".into();
+        match &self.place {
+            Place::Nowhere => {}
+            Place::Hook(_) => listed["mode"] = "post-start".into(),
+            Place::Gate { flags, .. } => {
+                listed["mode"] = "entrypoint".into();
+                let untils = flags.windows(2).filter(|pair| pair[0] == "--until").map(|pair| pair[1].clone());
+                listed["until"] = untils.collect();
+            }
         }
         if let Some(probe) = &self.probe {
             listed["readinessProbe"] = probe.clone();
@@ -229,18 +290,4 @@ impl Pod {
         merge(&mut pod, self.patch.clone());
         pod
     }
-}
-
-/// The chain: `db`, `api` when `db` is Ready, `web` when `api` is Ready; `db` takes `db_ready_after`, `api` half a second.
-pub(crate) fn chain(name: &str, db_ready_after: &str) -> Pod {
-    Pod::new(name, chain_containers(db_ready_after, &[]))
-}
-
-/// The containers of [`chain`], with `flags` for both hooks.
-pub(crate) fn chain_containers(db_ready_after: &str, flags: &[&str]) -> [Container; 3] {
-    [
-        server("db").http(8001).ready_after(db_ready_after).hook(flags),
-        server("api").http(8002).ready_after("500ms").hook(flags),
-        server("web").http(8003),
-    ]
 }

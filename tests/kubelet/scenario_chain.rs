@@ -2,7 +2,8 @@
 
 use crate::clock::eventually;
 use crate::cluster::requests_of;
-use crate::pod::{Pod, Sidecar, chain, chain_containers, server};
+use crate::orders::{chain, chain_containers};
+use crate::pod::{Pod, Sidecar, server};
 use crate::scene::Scene;
 use std::thread::sleep;
 use std::time::Duration;

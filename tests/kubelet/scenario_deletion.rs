@@ -2,7 +2,7 @@
 
 use crate::clock::{eventually, wall};
 use crate::cluster::kubectl;
-use crate::pod::chain;
+use crate::orders::chain;
 use crate::scene::Scene;
 use serde_json::{Value, json};
 

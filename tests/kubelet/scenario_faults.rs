@@ -2,7 +2,8 @@
 
 use crate::clock::{eventually, wall};
 use crate::cluster::{ApiServerStopped, restart_kubelet};
-use crate::pod::{Pod, chain, chain_containers, server};
+use crate::orders::{chain, chain_containers};
+use crate::pod::{Pod, server};
 use crate::scene::Scene;
 use crate::timeline::Life;
 use crate::watch::Seen;

@@ -1,7 +1,8 @@
 //! What a hook does besides waiting: it gives up in time, runs the user's own hook, obeys an operator.
 
 use crate::cluster::kubectl;
-use crate::pod::{Pod, chain_containers, server};
+use crate::orders::chain_containers;
+use crate::pod::{Pod, server};
 use crate::scene::Scene;
 use crate::watch::Seen;
 

@@ -2,7 +2,8 @@
 
 use crate::clock::eventually;
 use crate::cluster::requests_of;
-use crate::pod::{Pod, chain_containers, server};
+use crate::orders::chain_containers;
+use crate::pod::{Pod, server};
 use crate::scene::Scene;
 use std::fs;
 use std::thread::sleep;

@@ -1,6 +1,6 @@
 //! One container restarts when all is up.
 
-use crate::pod::chain;
+use crate::orders::chain;
 use crate::scene::Scene;
 use crate::watch::Seen;
 

@@ -2,7 +2,8 @@
 
 use crate::clock::eventually;
 use crate::cluster::{kubectl, requests_of, try_kubectl};
-use crate::pod::{Pod, chain, server};
+use crate::orders::chain;
+use crate::pod::{Pod, server};
 use crate::scene::Scene;
 use crate::watch::Seen;
 use serde_json::{Value, json};

@@ -1,7 +1,8 @@
 //! Two starts on one board: the second with all that the first left behind lying there.
 
 use crate::cluster::{cluster, minor};
-use crate::pod::{Pod, chain, server};
+use crate::orders::chain;
+use crate::pod::{Pod, server};
 use crate::scene::{Run, Scene, say};
 use crate::watch::Seen;
 use serde_json::json;

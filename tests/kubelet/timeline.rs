@@ -16,9 +16,13 @@ pub(crate) struct Event {
 #[derive(Debug, Clone)]
 pub(crate) struct Life {
     pub(crate) name: String,
+    /// Which incarnation, where that is known; else 0.
+    pub(crate) attempt: u32,
     pub(crate) events: Vec<Event>,
-    /// What podgate's hook logged, as JSON.
+    /// What podgate's hook or gate logged, as JSON.
     hook: Vec<Value>,
+    /// When it ended, as far as that is known.
+    pub(crate) end: Option<f64>,
 }
 
 impl Life {
@@ -29,12 +33,19 @@ impl Life {
         }
         let log = try_kubectl(&arguments).unwrap_or_default();
         let lines: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        Life::parse(container, 0, &lines)
+    }
+
+    /// From the lines of one incarnation's log that are JSON.
+    pub(crate) fn parse(name: &str, attempt: u32, lines: &[Value]) -> Life {
         let hook = lines.iter().filter(|line| line["msg"].is_string()).cloned().collect();
         let events = lines.iter().filter_map(|value| {
             let event = value["event"].as_str()?.to_owned();
             Some(Event { event, ms: value["ms"].as_f64()?, detail: value["detail"].as_str().unwrap_or("").to_owned() })
         });
-        Life { name: container.to_owned(), events: events.collect(), hook }
+        let mut life = Life { name: name.to_owned(), attempt, events: events.collect(), hook, end: None };
+        life.end = life.has("exit");
+        life
     }
 
     pub(crate) fn has(&self, event: &str) -> Option<f64> {
@@ -55,6 +66,11 @@ impl Life {
     pub(crate) fn waited_ms(&self) -> Option<u64> {
         let waited = &self.hook.last()?["waited_ms"];
         waited.as_u64().or_else(|| waited.as_str()?.parse().ok())
+    }
+
+    /// All that podgate said in this container.
+    pub(crate) fn said(&self) -> impl Iterator<Item = &str> {
+        self.hook.iter().filter_map(|line| line["msg"].as_str())
     }
 
     pub(crate) fn start(&self) -> f64 {

@@ -106,6 +106,10 @@ impl Watch {
         self.from(0, what, seconds, test)
     }
 
+    pub(crate) fn last(&self) -> Option<Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).last().cloned()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).len()
     }

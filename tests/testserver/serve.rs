@@ -54,7 +54,8 @@ async fn live(server: Server) -> io::Result<u8> {
         })
     });
     let exit = exit.map(|after| start + after);
-    let life = become_ready(server, start);
+    let go = server.ready_on_signal.then(|| signal(SignalKind::user_defined2())).transpose()?;
+    let life = become_ready(server, start, go);
     tokio::pin!(life);
     let mut ready = false;
     loop {
@@ -86,7 +87,7 @@ async fn received(signal: &mut Signal) {
     }
 }
 
-async fn become_ready(server: Server, start: Instant) -> io::Result<()> {
+async fn become_ready(server: Server, start: Instant, go: Option<Signal>) -> io::Result<()> {
     let ready = Arc::new(AtomicBool::new(false));
     if let Some(file) = &server.touch {
         let _ = std::fs::remove_file(file);
@@ -104,6 +105,10 @@ async fn become_ready(server: Server, start: Instant) -> io::Result<()> {
     }
     if server.ready_after > server.listen_after {
         sleep_until(start + server.ready_after).await;
+        moment = Moment::now();
+    }
+    if let Some(mut go) = go {
+        received(&mut go).await;
         moment = Moment::now();
     }
     ready.store(true, Ordering::Relaxed);

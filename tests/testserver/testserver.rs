@@ -59,6 +59,9 @@ struct Server {
     /// Be ready only after this long, from the start
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
     ready_after: Duration,
+    /// Be ready only when USR2 has come, too; it may come once it has said "listening"
+    #[arg(long)]
+    ready_on_signal: bool,
     /// Exit after this long, from the start
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     exit_after: Option<Duration>,

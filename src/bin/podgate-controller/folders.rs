@@ -4,7 +4,7 @@ use crate::clock::now;
 use inotify::{Inotify, WatchMask};
 use podgate::core::names;
 use podgate::core::report::Report;
-use podgate::edge::files;
+use podgate::edge::{files, tether};
 use rustix::fs::{Mode, OFlags};
 use std::collections::BTreeMap;
 use std::io;
@@ -22,15 +22,29 @@ const LONGEST_GAP: Duration = Duration::from_millis(200);
 /// After a rest as long as this, the next event is looked at without delay again.
 const REST: Duration = Duration::from_secs(1);
 
-/// The folders, and which version of each report has been read.
+/// How long after an event to look again: a file is told to be closed a little before its lock is gone, and a process that ends
+/// lets go of its ports and of its tether in no certain order.
+const LOOK_AGAIN: [Duration; 4] =
+    [Duration::from_millis(1), Duration::from_millis(2), Duration::from_millis(4), Duration::from_millis(8)];
+
+/// The folders, and what was found in each last.
 #[derive(Debug)]
 pub(crate) struct Folders {
     root: PathBuf,
     podinfo: PathBuf,
     inotify: Option<AsyncFd<Inotify>>,
-    read: BTreeMap<String, Option<Stamp>>,
+    known: BTreeMap<String, Known>,
     gap: Duration,
     last_look: Option<Instant>,
+    /// When the last event came, and how often it was looked at again since.
+    event: Option<(Instant, usize)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Known {
+    stamp: Option<Stamp>,
+    held: bool,
+    looked_at: bool,
 }
 
 /// Which file it was: a replaced one differs in at least one of these.
@@ -38,6 +52,19 @@ pub(crate) struct Folders {
 struct Stamp {
     inode: u64,
     changed: (i64, i64),
+}
+
+/// A folder in which something has changed.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Fresh {
+    pub(crate) container: String,
+    pub(crate) report: Option<Report>,
+    /// The report is another file than before.
+    pub(crate) rewritten: bool,
+    /// Somebody holds the tether.
+    pub(crate) held: bool,
+    /// Nothing will be looked at again because of the event that led here.
+    pub(crate) is_last_look: bool,
 }
 
 impl Folders {
@@ -54,9 +81,10 @@ impl Folders {
             root,
             podinfo,
             inotify: inotify.ok(),
-            read: BTreeMap::new(),
+            known: BTreeMap::new(),
             gap: Duration::ZERO,
             last_look: None,
+            event: None,
         };
         let podinfo = folders.podinfo.clone();
         folders.watch(&podinfo);
@@ -69,7 +97,7 @@ impl Folders {
     /// When a folder can't be made: then that container can't report.
     pub(crate) fn make<'a>(&mut self, containers: impl Iterator<Item = &'a str>) -> io::Result<()> {
         for name in containers {
-            if self.read.contains_key(name) {
+            if self.known.contains_key(name) {
                 continue;
             }
             let path = self.root.join(name);
@@ -81,21 +109,30 @@ impl Folders {
             }
             reserve(&path)?;
             self.watch(&path);
-            self.read.insert(name.to_owned(), None);
+            self.known.insert(name.to_owned(), Known::default());
         }
         Ok(())
     }
 
     fn watch(&mut self, path: &Path) {
         let Some(inotify) = &mut self.inotify else { return };
+        // The last close of a tether is a CLOSE_WRITE too, however its process has ended.
         let mask = WatchMask::MOVED_TO | WatchMask::CLOSE_WRITE | WatchMask::ONLYDIR;
         if let Err(error) = inotify.get_mut().watches().add(path, mask) {
             debug!(%error, path = %path.display(), "can't watch");
         }
     }
 
-    /// Returns when something may have been written. Safe to drop and call again.
+    /// Returns when something may have been written, or let go of. Safe to drop and call again.
     pub(crate) async fn changed(&mut self) {
+        if let Some((at, rounds)) = self.event
+            && let Some(pause) = LOOK_AGAIN.get(rounds)
+        {
+            tokio::time::sleep_until((at + *pause).into()).await;
+            self.event = Some((at, rounds + 1));
+            return;
+        }
+        self.event = None;
         if let Some(last) = self.last_look {
             if last.elapsed() > REST {
                 self.gap = Duration::ZERO;
@@ -118,12 +155,18 @@ impl Folders {
         }
         self.last_look = Some(now());
         self.gap = (self.gap * 2).clamp(Duration::from_millis(1), LONGEST_GAP);
+        if self.known.values().any(|known| known.held) {
+            self.event = Some((now(), 0));
+        }
     }
 
-    /// The reports that have been written since the last call, by container. What is not as the agent writes it is no report.
-    pub(crate) fn fresh(&mut self) -> Vec<(String, Option<Report>)> {
+    /// The folders in which something has changed since the last call. What is not as the agent writes it is no report.
+    pub(crate) fn fresh(&mut self) -> Vec<Fresh> {
         let mut fresh = Vec::new();
-        for (name, known) in &mut self.read {
+        let is_last_look = self.event.is_none_or(|(_, rounds)| rounds == LOOK_AGAIN.len());
+        for (name, known) in &mut self.known {
+            // The lock first: a gate reports that it waits before it takes its tether, and that it has opened while it holds it.
+            let held = tether::is_held(&self.root, name);
             let (stamp, report) = match read(&self.root, name) {
                 Ok((stamp, report)) => (Some(stamp), report),
                 Err(error) => {
@@ -133,24 +176,37 @@ impl Folders {
                     (None, None)
                 }
             };
-            if *known != stamp {
-                *known = stamp;
-                fresh.push((name.clone(), report));
+            let rewritten = known.stamp != stamp;
+            if rewritten || known.held != held || !known.looked_at {
+                *known = Known { stamp, held, looked_at: true };
+                fresh.push(Fresh { container: name.clone(), report, rewritten, held, is_last_look });
             }
         }
         fresh
     }
+
+    /// To be told of this container again, at the next look.
+    pub(crate) fn look_again(&mut self, container: &str) {
+        if let Some(known) = self.known.get_mut(container) {
+            known.looked_at = false;
+        }
+    }
 }
 
-/// Puts a file of the size that a report never exceeds where the report will lie, so that a neighbour who fills the volume can't
-/// keep this container from reporting. One that lies there from before has its page already.
+/// Puts files where the report, of the size that it never exceeds, and the tether will lie, so that a neighbour who fills the
+/// volume can't keep this container from reporting. What lies there from before serves as well.
 fn reserve(folder: &Path) -> io::Result<()> {
-    match std::fs::symlink_metadata(folder.join(names::REPORT_FILE)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            files::replace(folder, names::REPORT_FILE, Report::default().write_filled().as_bytes(), 0o666)
-        }
-        _ => Ok(()),
+    let is_missing = |name: &str| {
+        let found = std::fs::symlink_metadata(folder.join(name));
+        found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    if is_missing(names::REPORT_FILE) {
+        files::replace(folder, names::REPORT_FILE, Report::default().write_filled().as_bytes(), 0o666)?;
     }
+    if is_missing(names::TETHER_FILE) {
+        files::replace(folder, names::TETHER_FILE, b"", 0o666)?;
+    }
+    Ok(())
 }
 
 fn read(root: &Path, name: &str) -> io::Result<(Stamp, Option<Report>)> {
@@ -184,11 +240,36 @@ mod tests {
             for _ in 0..2 {
                 files::replace(&root.path().join("db"), "report", report.write().as_bytes(), 0o644).unwrap();
                 folders.changed().await;
-                assert_eq!(folders.fresh(), [("db".to_owned(), Some(report.clone()))]);
+                let fresh = folders.fresh();
+                assert_eq!((fresh.len(), fresh[0].container.as_str()), (1, "db"));
+                assert_eq!((&fresh[0].report, fresh[0].rewritten), (&Some(report.clone()), true));
                 assert!(folders.fresh().is_empty());
             }
             std::fs::remove_file(root.path().join("db/report")).unwrap();
-            assert_eq!(folders.fresh(), [("db".to_owned(), None)]);
+            assert_eq!(folders.fresh().pop().unwrap().report, None);
+        });
+    }
+
+    #[test]
+    fn a_tether_that_drops_is_told_though_no_file_is_written() {
+        runtime().block_on(async {
+            let root = tempfile::tempdir().unwrap();
+            let mut folders = Folders::new(root.path(), root.path());
+            folders.make(["db"].into_iter()).unwrap();
+            assert!(!folders.fresh()[0].held);
+            let tether = tether::Tether::take(&root.path().join("db")).unwrap();
+            folders.changed().await;
+            assert!(folders.fresh()[0].held);
+            drop(tether);
+            let mut looks = 0;
+            let fresh = loop {
+                folders.changed().await;
+                looks += 1;
+                if let Some(fresh) = folders.fresh().pop() {
+                    break fresh;
+                }
+            };
+            assert!(!fresh.held && !fresh.rewritten && looks < 10, "{fresh:?} after {looks} looks");
         });
     }
 
@@ -202,14 +283,14 @@ mod tests {
             std::fs::remove_file(&report).unwrap();
             std::fs::write(root.path().join("secret"), "started=\"true\"").unwrap();
             std::os::unix::fs::symlink("../secret", &report).unwrap();
-            assert!(folders.fresh().iter().all(|(_, report)| report.is_none()));
+            assert!(folders.fresh().iter().all(|fresh| fresh.report.is_none()));
             std::fs::remove_file(&report).unwrap();
             rustix::fs::mknodat(rustix::fs::CWD, &report, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o666), 0)
                 .unwrap();
-            assert!(folders.fresh().iter().all(|(_, report)| report.is_none()));
+            assert!(folders.fresh().iter().all(|fresh| fresh.report.is_none()));
             std::fs::remove_file(&report).unwrap();
             std::fs::write(&report, vec![b'x'; names::BOARD_FILE_MAX + 1]).unwrap();
-            assert!(folders.fresh().iter().all(|(_, report)| report.is_none()));
+            assert!(folders.fresh().iter().all(|fresh| fresh.report.is_none()));
         });
     }
 }

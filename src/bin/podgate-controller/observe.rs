@@ -1,8 +1,8 @@
-//! From the pod as the API shows it to the few facts that the controller needs. The only file that knows the Pod's fields;
-//! pure.
+//! From the pod as the API shows it to the few facts that the controller needs. Pure.
 
+use crate::spec;
 use podgate::core::annotations::Annotations;
-use podgate::core::container::{Container, Mode, Port, Probe};
+use podgate::core::container::{Container, Port, Probe};
 use podgate::core::names;
 use podgate::core::snapshot::{self, is_ours};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -22,31 +22,33 @@ pub(crate) struct PodSpec {
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct ApiContainer {
-    name: String,
-    command: Vec<String>,
+pub(crate) struct ApiContainer {
+    pub(crate) name: String,
+    pub(crate) command: Vec<String>,
+    pub(crate) args: Vec<String>,
     #[serde(deserialize_with = "lenient")]
-    ports: Vec<Port>,
+    pub(crate) ports: Vec<Port>,
     #[serde(deserialize_with = "lenient")]
-    startup_probe: Option<Probe>,
+    pub(crate) startup_probe: Option<Probe>,
     #[serde(deserialize_with = "lenient")]
-    readiness_probe: Option<Probe>,
-    restart_policy: Option<String>,
+    pub(crate) readiness_probe: Option<Probe>,
+    pub(crate) restart_policy: Option<String>,
     restart_policy_rules: Vec<RestartRule>,
     #[serde(deserialize_with = "lenient")]
-    lifecycle: Lifecycle,
+    pub(crate) lifecycle: Lifecycle,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Lifecycle {
-    post_start: Option<Handler>,
+pub(crate) struct Lifecycle {
+    pub(crate) post_start: Option<Handler>,
+    pub(crate) pre_stop: Option<Handler>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Handler {
-    exec: Option<podgate::core::container::Exec>,
+pub(crate) struct Handler {
+    pub(crate) exec: Option<podgate::core::container::Exec>,
 }
 
 /// <https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#individual-container-restarts>
@@ -191,7 +193,7 @@ pub(crate) fn observe(pod: &Pod, own: &str) -> Facts {
             .filter(|(key, _)| is_ours(key) || key.starts_with(names::OVERRIDE_PREFIX))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect(),
-        containers: others.iter().map(|container| declared(container)).collect(),
+        containers: others.iter().map(|container| spec::declared(container)).collect(),
         others_are_over: !regular_others.is_empty() && regular_others.iter().all(|c| over(c)),
         words,
         ends_with_others: spec.containers.iter().any(|container| container.name == own)
@@ -200,32 +202,6 @@ pub(crate) fn observe(pod: &Pod, own: &str) -> Facts {
             .and_then(|running| running.started_at.as_deref())
             .and_then(|at| humantime::parse_rfc3339_weak(at).ok()),
     }
-}
-
-fn declared(container: &ApiContainer) -> Container {
-    let hook = container.lifecycle.post_start.as_ref().and_then(|handler| handler.exec.as_ref());
-    let mode = if hook.is_some_and(|exec| is_agent(&exec.command, "post-start")) {
-        Mode::PostStart
-    } else if is_agent(&container.command, "entrypoint") {
-        Mode::Entrypoint
-    } else {
-        Mode::None
-    };
-    Container {
-        name: container.name.clone(),
-        ports: container.ports.clone(),
-        startup_probe: container.startup_probe.clone(),
-        readiness_probe: container.readiness_probe.clone(),
-        restart_policy: container.restart_policy.clone(),
-        mode,
-        until: Vec::new(),
-    }
-}
-
-/// Whether `command` runs the agent's `subcommand`.
-fn is_agent(command: &[String], subcommand: &str) -> bool {
-    let program = command.first().map_or("", String::as_str);
-    program.rsplit('/').next() == Some(names::AGENT_FILE) && command.get(1).map(String::as_str) == Some(subcommand)
 }
 
 fn word(status: &ContainerStatus, policy: &str, rules: &[RestartRule]) -> Word {
@@ -268,6 +244,8 @@ fn restarts(policy: &str, rules: &[RestartRule], code: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use podgate::core::container::Mode;
+    use podgate::core::until::Until;
     use serde_json::json;
 
     fn facts(value: serde_json::Value) -> Facts {
@@ -287,8 +265,10 @@ mod tests {
                 "containers": [
                     {"name": "db", "ports": [{"containerPort": 1}], "lifecycle": {"postStart": {"exec":
                         {"command": ["/podgate/bin/podgate", "post-start", "--container", "db"]}}}},
-                    {"name": "api", "command": ["/podgate/bin/podgate", "entrypoint", "--", "x"],
-                     "lifecycle": {"postStart": {"sleep": {"seconds": 1}}}},
+                    {"name": "api", "command": ["/podgate/bin/podgate", "entrypoint"],
+                     "args": ["--until", "db,web=Started", "--until=mesh", "--", "x", "--until", "y"],
+                     "lifecycle": {"postStart": {"sleep": {"seconds": 1}},
+                                   "preStop": {"exec": {"command": ["/podgate/bin/podgate", "pre-stop"]}}}},
                     {"name": "web", "lifecycle": null, "ports": null}]}
         }));
         let modes: Vec<(&str, Mode)> = facts.containers.iter().map(|c| (c.name.as_str(), c.mode)).collect();
@@ -296,6 +276,9 @@ mod tests {
             modes,
             [("mesh", Mode::None), ("db", Mode::PostStart), ("api", Mode::Entrypoint), ("web", Mode::None)]
         );
+        let until: Vec<String> = facts.containers[2].until.iter().map(Until::to_string).collect();
+        assert_eq!(until, ["db=Ready", "web=Started", "mesh=Ready"]);
+        assert!(facts.containers[2].pre_stop && !facts.containers[1].pre_stop);
         assert_eq!((facts.resource_version, facts.deleting, facts.ends_with_others), (Some(17), false, false));
         assert_eq!(facts.annotations.len(), 2);
     }

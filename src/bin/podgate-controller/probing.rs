@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use podgate::core::container::Container;
-use podgate::core::probe::{Course, Word};
+use podgate::core::probe::{Course, Word, interval};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
@@ -18,6 +18,9 @@ use tracing::{debug, warn};
 const LISTEN_EVERY: Duration = Duration::from_millis(2);
 /// For how long at that rate; later at 1 % of the time since the start.
 const LISTEN_CLOSELY: Duration = Duration::from_secs(60);
+
+/// How far apart attempts may be while a gate wants to know whether a container still passes.
+const LONGEST_CONFIRMING: Duration = Duration::from_secs(1);
 
 /// What probing has found.
 #[derive(Debug)]
@@ -32,6 +35,8 @@ pub(crate) enum Found {
         word: Word,
         /// What the attempt gave.
         outcome: Outcome,
+        /// When it began.
+        began: Instant,
         /// How long it took.
         took: Duration,
     },
@@ -59,22 +64,33 @@ struct Lane {
     ask_at: Option<Instant>,
     /// Something has begun to listen: the next attempt is due at once.
     hastened: bool,
+    /// A gate wants to know whether it still passes.
+    confirming: Option<Confirming>,
+}
+
+/// Asked until it passes, at growing intervals.
+#[derive(Debug, Clone, Copy)]
+struct Confirming {
+    since: Instant,
+    due: Instant,
 }
 
 struct Ended {
     container: String,
     start: u64,
     outcome: Outcome,
+    began: Instant,
     took: Duration,
 }
 
 impl Lane {
     fn due(&self) -> Option<Instant> {
-        if self.busy || self.course.is_over() {
+        if self.busy || self.course.is_over() && self.confirming.is_none() {
             return None;
         }
         let wait = if self.hastened { self.course.earliest() } else { self.course.due() };
-        Some(self.since + wait)
+        let regular = self.since + wait;
+        Some(self.confirming.map_or(regular, |confirming| confirming.due.min(regular)))
     }
 
     fn ask_again(&mut self, now: Instant) {
@@ -98,11 +114,21 @@ impl Probing {
 
     /// Begins to probe a container that has started just now; does nothing if it is probed already or has nothing to probe.
     pub(crate) fn start(&mut self, container: &Container) {
+        self.begin(container, false);
+    }
+
+    /// Begins to probe a container that has passed before, in this incarnation.
+    pub(crate) fn resume(&mut self, container: &Container) {
+        self.begin(container, true);
+    }
+
+    fn begin(&mut self, container: &Container, has_passed: bool) {
         if self.lanes.contains_key(&container.name) {
             return;
         }
         let (startup, readiness) = (container.startup_probe.as_ref(), container.readiness_probe.as_ref());
         let Some(course) = Course::new(startup, readiness, self.floor) else { return };
+        let course = if has_passed { course.resumed() } else { course };
         self.starts += 1;
         let since = now();
         let port = container.probe_port(course.probe());
@@ -115,8 +141,23 @@ impl Probing {
             port,
             ask_at: port.map(|_| since),
             hastened: false,
+            confirming: None,
         };
         self.lanes.insert(container.name.clone(), lane);
+    }
+
+    /// Asks once more, now, whether a container passes, and again until it does; it is probed already.
+    pub(crate) fn confirm(&mut self, container: &str) {
+        let here = now();
+        if let Some(lane) = self.lanes.get_mut(container) {
+            lane.confirming.get_or_insert(Confirming { since: here, due: here });
+        }
+    }
+
+    /// Whether something listens now where the container's probe would ask; no, if the kernel can't be asked.
+    pub(crate) fn listens(&mut self, container: &Container) -> bool {
+        let ports: Vec<u16> = container.probes().filter_map(|probe| container.probe_port(probe)).collect();
+        ports.into_iter().any(|port| self.listening.ask(port).unwrap_or(false))
     }
 
     /// Stops probing a container; a later [`start`](Probing::start) begins anew.
@@ -197,7 +238,7 @@ impl Probing {
                         detail: "the attempt panicked".to_owned(),
                         warning: None,
                     });
-                    Ended { container: name, start, outcome, took: here.elapsed() }
+                    Ended { container: name, start, outcome, began: here, took: here.elapsed() }
                 }
                 .boxed_local(),
             );
@@ -205,9 +246,19 @@ impl Probing {
     }
 
     fn settle(&mut self, ended: Ended) -> Option<Found> {
-        let Ended { container, start, outcome, took } = ended;
+        let Ended { container, start, outcome, began, took } = ended;
         let lane = self.lanes.get_mut(&container).filter(|lane| lane.start == start)?;
         lane.busy = false;
+        if let Some(confirming) = &mut lane.confirming
+            && confirming.since <= began
+        {
+            let here = now();
+            let elapsed = here.saturating_duration_since(confirming.since);
+            confirming.due = here + interval(elapsed, LONGEST_CONFIRMING, self.floor);
+            if outcome.success {
+                lane.confirming = None;
+            }
+        }
         let before = lane.course.probe().clone();
         lane.course.record(now().saturating_duration_since(lane.since), outcome.success);
         if *lane.course.probe() != before {
@@ -221,6 +272,6 @@ impl Probing {
             warn!(%container, %warning, "the probe succeeds doubtfully");
         }
         debug!(%container, success = outcome.success, detail = %outcome.detail, "probed");
-        Some(Found::Attempt { word: lane.course.word(), container, outcome, took })
+        Some(Found::Attempt { word: lane.course.word(), container, outcome, began, took })
     }
 }

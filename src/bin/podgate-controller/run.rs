@@ -3,19 +3,22 @@
 use crate::args::Run;
 use crate::board::Board;
 use crate::clock::{now, wall};
-use crate::folders::Folders;
+use crate::folders::{Folders, Fresh};
 use crate::guest::Guest;
 use crate::metrics::{self, Metrics};
 use crate::observe::Facts;
 use crate::probing::{Found, Probing};
 use crate::setup::{Unable, beside_us, epoch, identity, merge};
+use crate::staying::Staying;
+use crate::track::Folder;
 use crate::vet::Vet;
 use crate::world::World;
 use futures::FutureExt;
+use podgate::core::annotations::Annotations;
 use podgate::core::container::Container;
 use podgate::core::exit::Exit;
-use podgate::core::names;
 use podgate::core::state::{Phase, State};
+use podgate::core::{names, order};
 use podgate::edge::log::{self, Target};
 use podgate::edge::sandbox::sandbox_id;
 use podgate::edge::{install, source};
@@ -36,6 +39,10 @@ const RETRY: Duration = Duration::from_millis(100);
 /// How long to rest between two looks after having settled, at first and at most.
 const FIRST_REST: Duration = Duration::from_secs(2);
 const LONGEST_REST: Duration = Duration::from_secs(60);
+/// The same for what somebody waits for.
+const PRESSING_REST: Duration = Duration::from_secs(1);
+/// How long to wait for the API's answer in such a look.
+const LOOK: Duration = Duration::from_secs(5);
 /// How long to wait for the API to say which containers there are, where no `--containers` does.
 const FIRST_LOOK: Duration = Duration::from_secs(3);
 /// The kubelet gives start times in whole seconds.
@@ -102,6 +109,8 @@ struct Controller {
     vets: BTreeMap<String, Vet>,
     shown: BTreeMap<String, State>,
     phase: Option<Phase>,
+    /// What the API was told last, but for what changes each time.
+    told: Annotations,
     metrics: Rc<Metrics>,
     api: Option<Guest>,
     heard: mpsc::Receiver<Facts>,
@@ -110,6 +119,10 @@ struct Controller {
     stirred: Option<Instant>,
     rest: Duration,
     stir_at: Option<Instant>,
+    /// Until when the API's answer is waited for before it settles again.
+    looking_until: Option<Instant>,
+    /// It has been told to end, and stays for others.
+    staying: Option<Staying>,
     /// The others can all end for good, and then so must we.
     ends_with_others: bool,
     /// They have.
@@ -156,6 +169,7 @@ impl Controller {
             vets: BTreeMap::new(),
             shown: BTreeMap::new(),
             phase: None,
+            told: Annotations::new(),
             metrics,
             api,
             heard,
@@ -163,6 +177,8 @@ impl Controller {
             stirred: None,
             rest: FIRST_REST,
             stir_at: None,
+            looking_until: None,
+            staying: None,
             ends_with_others: false,
             is_over: false,
         };
@@ -179,6 +195,7 @@ impl Controller {
             // Nothing else says which folders to make, and they must be there before anybody can fill the volume.
             if let Ok(Some(facts)) = tokio::time::timeout(FIRST_LOOK, controller.heard.recv()).await {
                 controller.hear_pod(&facts);
+                order::check(&controller.world.containers()).map_err(|broken| Unable(broken.to_string()))?;
                 controller.conclude();
             }
         }
@@ -187,27 +204,42 @@ impl Controller {
             tokio::time::sleep(RETRY / 10).await;
         }
         // Reports may lie there from before; the current ones count.
-        controller.hear_reports();
+        controller.hear_folders();
         controller.conclude();
         Ok(controller)
     }
 
     async fn work(&mut self, term: &mut Signal, interrupt: &mut Signal) -> Exit {
         loop {
+            if let Some(staying) = self.staying
+                && !staying.goes_on(&self.world, now())
+            {
+                return self.end(staying.signal);
+            }
             let timer = self.next_timer();
             tokio::select! {
                 Some(facts) = self.heard.recv() => self.hear_pod(&facts),
                 found = self.probing.next() => self.hear_probe(found),
-                () = self.folders.changed() => self.hear_reports(),
+                () = self.folders.changed() => self.hear_folders(),
                 () = sleep_until(timer) => self.tick(),
-                _ = term.recv() => return self.end("TERM"),
-                _ = interrupt.recv() => return self.end("INT"),
+                _ = term.recv() => self.told_to_end("TERM"),
+                _ = interrupt.recv() => self.told_to_end("INT"),
             }
             if self.is_over {
                 info!("all other containers have ended; ends too");
                 return Exit::Released;
             }
             self.conclude();
+        }
+    }
+
+    /// Those who stay until others are gone need the board for that: as a regular container, told to end with all others, it stays
+    /// as long as they do. The kubelet's KILL is the limit.
+    fn told_to_end(&mut self, signal: &'static str) {
+        match self.staying {
+            // Who says it twice means it.
+            Some(_) => self.staying = Some(Staying::over(signal)),
+            None => self.staying = Some(Staying::begin(signal, now())),
         }
     }
 
@@ -220,17 +252,25 @@ impl Controller {
 
     fn next_timer(&self) -> Option<Instant> {
         let vets = self.vets.values().filter_map(Vet::due).min();
-        vets.into_iter().chain(self.board.retry_at()).chain(self.stir_at).min()
+        vets.into_iter()
+            .chain(self.board.retry_at())
+            .chain(self.stir_at)
+            .chain(self.looking_until)
+            .chain(self.world.due())
+            .chain(self.staying.as_ref().and_then(|staying| staying.due(now())))
+            .min()
     }
 
     fn tick(&mut self) {
         if self.stir_at.is_some_and(|at| at <= now()) {
             self.stir_at = None;
-            self.stir();
+            self.stir(true);
         }
         if self.board.retry_at().is_some_and(|at| at <= now()) {
             self.board.retry();
         }
+        self.looking_until = self.looking_until.filter(|until| *until > now());
+        self.world.tick(now());
         let seen = self.config_seen();
         for (name, vet) in &mut self.vets {
             vet.look(seen.as_deref(), now());
@@ -247,12 +287,13 @@ impl Controller {
         let trusted = facts.own_start.is_some_and(|start| start + RESOLUTION >= self.started_at);
         self.world.declare(merge(&self.declared, &facts.containers));
         self.make_folders();
-        self.world.hear_kubelet(facts, trusted);
+        self.world.hear_kubelet(facts, trusted, now());
         self.ends_with_others = facts.ends_with_others;
         self.is_over |= facts.ends_with_others && trusted && facts.others_are_over;
         if !trusted {
             return;
         }
+        self.looking_until = None;
         let needing: Vec<_> = self.world.tracks().iter().filter(|track| track.needs_kubelet()).collect();
         if needing.is_empty() {
             return;
@@ -273,21 +314,30 @@ impl Controller {
     fn hear_probe(&mut self, found: Found) {
         match found {
             Found::Listens(container) => self.world.hear_listening(&container),
-            Found::Attempt { container, word, outcome, took } => {
+            Found::Attempt { container, word, outcome, began, took } => {
                 self.metrics.probed(&container, outcome.success, took);
-                self.world.hear_probe(&container, word);
+                self.world.hear_probe(&container, word, outcome.success, began);
             }
         }
     }
 
-    fn hear_reports(&mut self) {
+    fn hear_folders(&mut self) {
         let mut news = false;
-        for (container, report) in self.folders.fresh() {
-            debug!(%container, ?report, "reported");
-            news |= self.world.hear_report(&container, report);
+        for Fresh { container, report, rewritten, held, is_last_look } in self.folders.fresh() {
+            debug!(%container, ?report, held, "reported");
+            let mut listens = false;
+            if let Some(track) = self.world.track(&container).filter(|track| !held && track.would_end()) {
+                listens = self.probing.listens(&track.declared);
+                if listens && !is_last_look {
+                    // A process that ends lets go of its ports within the moment, one that runs on does not.
+                    self.folders.look_again(&container);
+                    continue;
+                }
+            }
+            news |= self.world.hear_folder(&container, Folder { report, rewritten, held, listens }, now());
         }
         if news {
-            self.stir();
+            self.stir(self.world.is_pressing());
         }
         if self.api.is_none() {
             // With the API the overrides come with the pod.
@@ -312,7 +362,13 @@ impl Controller {
             annotations.insert(names::SANDBOX_SEEN.to_owned(), humantime::format_rfc3339_seconds(wall()).to_string());
             // The board first: a slow API delays annotations, never a start. A failure is logged and retried by the board.
             let _ = self.board.publish(annotations.clone());
-            if let Some(api) = &self.api {
+            // What is of the board alone is no reason for a request.
+            annotations.remove(names::SANDBOX_HEARD);
+            let passing = [names::SANDBOX_REVISION, names::SANDBOX_SEEN];
+            let lasting = annotations.iter().filter(|(key, _)| !passing.contains(&key.as_str()));
+            let lasting: Annotations = lasting.map(|(key, value)| (key.clone(), value.clone())).collect();
+            if let Some(api) = self.api.as_ref().filter(|_| self.told != lasting) {
+                self.told = lasting;
                 api.publish(annotations);
             }
             for (name, state) in &snapshot.states {
@@ -329,18 +385,27 @@ impl Controller {
                 info!(phase = %snapshot.phase, revision = snapshot.revision, "phase");
             }
         }
-        if self.world.is_settled() {
+        if self.world.is_settled() && self.looking_until.is_none() {
             self.settle();
         }
         if self.settled {
             return;
         }
+        for name in self.world.take_old_probing() {
+            self.probing.stop(&name);
+        }
         for track in self.world.tracks() {
             if track.has_ended() {
                 self.probing.stop(&track.declared.name);
             } else if self.world.may_run(track) {
-                self.probing.start(&track.declared);
+                match track.has_passed() {
+                    true => self.probing.resume(&track.declared),
+                    false => self.probing.start(&track.declared),
+                }
             }
+        }
+        for name in self.world.unconfirmed() {
+            self.probing.confirm(&name);
         }
     }
 
@@ -354,21 +419,23 @@ impl Controller {
         self.probing.clear();
         self.vets.clear();
         // Only the kubelet can say that the others have ended.
-        if let Some(api) = self.api.as_mut().filter(|_| !self.ends_with_others) {
+        if let Some(api) = self.api.as_mut().filter(|_| !self.ends_with_others && !self.world.must_watch()) {
             api.stop_watching();
+            self.world.stop_watching();
         }
     }
 
     /// Something has come up: looks at the pod again, at once or when the last look is long enough ago. A container can cause
-    /// this as often as it likes, and the API is to notice little of it.
-    fn stir(&mut self) {
+    /// this as often as it likes, and the API is to notice little of it. What is pressing waits no longer than a second.
+    fn stir(&mut self, is_pressing: bool) {
         if !self.settled {
             return;
         }
         let here = now();
-        let due = self.stirred.map_or(here, |last| last + self.rest);
+        let rest = if is_pressing { self.rest.min(PRESSING_REST) } else { self.rest };
+        let due = self.stirred.map_or(here, |last| last + rest);
         if due > here {
-            self.stir_at = Some(due);
+            self.stir_at = Some(self.stir_at.map_or(due, |at| at.min(due)));
             return;
         }
         let long_ago = self.stirred.is_none_or(|last| here > last + LONGEST_REST * 2);
@@ -376,6 +443,8 @@ impl Controller {
         (self.stirred, self.stir_at, self.settled) = (Some(here), None, false);
         if let Some(api) = &mut self.api {
             api.watch();
+            // What the API says is waited for, unless it says nothing.
+            self.looking_until = Some(here + LOOK);
         }
     }
 }

@@ -59,7 +59,8 @@ pub(crate) fn merge(declared: &[Container], spec: &[Container]) -> Vec<Container
             readiness_probe: probes.readiness_probe.clone(),
             restart_policy: own.restart_policy.clone().or_else(|| spec.restart_policy.clone()),
             mode: if own.mode == Mode::None { spec.mode } else { own.mode },
-            until: own.until.clone(),
+            pre_stop: own.pre_stop || spec.pre_stop,
+            until: if own.until.is_empty() { spec.until.clone() } else { own.until.clone() },
         }
     };
     spec.iter().map(merged).collect()

@@ -1,17 +1,19 @@
 //! What the controller knows of the pod, and what follows from it: each container's state, the phase, the snapshot. No clock and
 //! no I/O: evidence goes in, a snapshot comes out.
 
-use crate::observe::{Facts, Word as Kubelet};
+use crate::observe::Facts;
+use crate::track::{Folder, Hearing, Tether, Track};
 use podgate::core::annotations::Annotations;
-use podgate::core::authority::{Evidence, Inside, resolve};
+use podgate::core::authority::resolve;
 use podgate::core::container::{Container, Mode};
 use podgate::core::names;
 use podgate::core::probe;
-use podgate::core::report::{Gate, Report};
+use podgate::core::report::Stopping;
 use podgate::core::sandbox::SandboxId;
 use podgate::core::snapshot::{ENDED, REVISION_MAX, Snapshot};
 use podgate::core::state::{Phase, State};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 /// Everything known of one pod by one start of the controller.
 #[derive(Debug)]
@@ -22,70 +24,11 @@ pub(crate) struct World {
     /// A board of this very sandbox was found at the start: containers may run whose hooks are long over.
     resumed: bool,
     api_answered: bool,
+    /// The API is not watched: what it said last may be long ago.
+    facts_are_old: bool,
     deleting: bool,
     tracks: Vec<Track>,
     published: Option<Snapshot>,
-}
-
-/// One container.
-#[derive(Debug)]
-pub(crate) struct Track {
-    pub(crate) declared: Container,
-    report: Option<Report>,
-    kubelet: Option<Kubelet>,
-    /// The incarnation that has ended, and its exit code.
-    ended: Option<(String, i32)>,
-    /// An incarnation whose end counts no more, since its successor has reported.
-    outlived: Option<String>,
-    probed: Option<probe::Word>,
-    listens: bool,
-    vetted: Option<bool>,
-    forced: Option<State>,
-    was_ready: bool,
-    has_started: bool,
-    state: State,
-}
-
-impl Track {
-    fn new(declared: Container) -> Track {
-        Track {
-            declared,
-            report: None,
-            kubelet: None,
-            ended: None,
-            outlived: None,
-            probed: None,
-            listens: false,
-            vetted: None,
-            forced: None,
-            was_ready: false,
-            has_started: false,
-            state: State::Waiting,
-        }
-    }
-
-    /// Its readiness depends on what only the container or the kubelet can run.
-    pub(crate) fn needs_kubelet(&self) -> bool {
-        self.declared.probes().any(|probe| probe.is_exec())
-    }
-
-    fn reports_start(&self) -> bool {
-        self.report.as_ref().is_some_and(|report| report.started)
-    }
-
-    fn gate_closed(&self) -> bool {
-        let opened = self.report.as_ref().is_some_and(|report| report.gate == Some(Gate::Opened));
-        self.declared.mode == Mode::Entrypoint && !opened
-    }
-
-    fn runs_by_kubelet(&self) -> bool {
-        self.kubelet.as_ref().is_some_and(|word| word.running.is_some())
-    }
-
-    /// Forgets what belonged to an incarnation that is over.
-    fn renew(&mut self) {
-        (self.probed, self.listens, self.vetted, self.was_ready) = (None, false, None, false);
-    }
 }
 
 impl World {
@@ -97,6 +40,7 @@ impl World {
             revision: last_revision,
             resumed,
             api_answered: false,
+            facts_are_old: false,
             deleting: false,
             tracks: Vec::new(),
             published: None,
@@ -111,7 +55,11 @@ impl World {
         &self.tracks
     }
 
-    fn track(&mut self, name: &str) -> Option<&mut Track> {
+    pub(crate) fn track(&self, name: &str) -> Option<&Track> {
+        self.tracks.iter().find(|track| track.declared.name == name)
+    }
+
+    fn track_mut(&mut self, name: &str) -> Option<&mut Track> {
         self.tracks.iter_mut().find(|track| track.declared.name == name)
     }
 
@@ -130,48 +78,63 @@ impl World {
         }
     }
 
-    /// A container's agent has written a report (or its report is gone). Gives whether it says anything that counts.
-    pub(crate) fn hear_report(&mut self, name: &str, report: Option<Report>) -> bool {
+    /// Takes in what lies in a container's own folder. Gives whether it says anything that counts.
+    pub(crate) fn hear_folder(&mut self, name: &str, mut folder: Folder, now: Instant) -> bool {
         let (sandbox, epoch) = (self.sandbox.clone(), self.epoch.clone());
-        let Some(track) = self.track(name) else { return false };
-        let before = std::mem::replace(&mut track.report, report.filter(|report| report.counts(&sandbox, &epoch)));
-        // Who reports lives: an end that is known already was that of an earlier incarnation, whatever the kubelet shows. It
-        // may show that end until the hook which wrote this report has returned.
-        if track.report.as_ref().is_some_and(|report| report.exit_code.is_none())
-            && let Some((id, _)) = track.ended.take()
-        {
-            track.outlived = Some(id);
-            track.renew();
-            return true;
+        folder.report = folder.report.filter(|report| report.is_of(&sandbox));
+        let Some(track) = self.track_mut(name) else { return false };
+        let news = track.hear_folder(folder, &epoch, now);
+        if track.gate_waits() && track.hearing.is_none() {
+            self.begin_hearing(name, now);
         }
-        track.report.is_some() && track.report != before
+        news
+    }
+
+    /// A gate has reported. It is told so when what it waits for has been looked at since: a state that is at rest may be what
+    /// was seen long ago.
+    fn begin_hearing(&mut self, name: &str, now: Instant) {
+        let waits_for =
+            self.track(name).and_then(|track| track.report.as_ref()).map(|report| report.waiting_for.clone());
+        let (mut unconfirmed, mut wants_facts) = (BTreeSet::new(), false);
+        for until in waits_for.into_iter().flatten() {
+            let Some(other) = self.track(&until.container).filter(|other| other.forced.is_none()) else { continue };
+            match other.probed {
+                Some(probe::Word::Passed) => _ = unconfirmed.insert(until.container),
+                _ => wants_facts |= self.facts_are_old && other.tether != Tether::Held,
+            }
+        }
+        if let Some(track) = self.track_mut(name) {
+            track.hearing = Some(Hearing { since: now, unconfirmed, wants_facts });
+        }
+    }
+
+    /// The containers that are to be probed once more, for gates that have come since.
+    pub(crate) fn unconfirmed(&self) -> BTreeSet<String> {
+        let hearings = self.tracks.iter().filter(|track| track.gate_waits()).filter_map(|track| track.hearing.as_ref());
+        hearings.flat_map(|hearing| hearing.unconfirmed.iter().cloned()).collect()
+    }
+
+    /// Nobody watches the API any more.
+    pub(crate) fn stop_watching(&mut self) {
+        self.facts_are_old = true;
     }
 
     /// The API has shown the pod. `trusted` says that the status was made after the controller's own start.
-    pub(crate) fn hear_kubelet(&mut self, facts: &Facts, trusted: bool) {
+    pub(crate) fn hear_kubelet(&mut self, facts: &Facts, trusted: bool, now: Instant) {
         self.api_answered = true;
         self.deleting |= facts.deleting;
         self.hear_overrides(&facts.annotations);
         if !trusted {
             return;
         }
+        self.facts_are_old = false;
+        let epoch = self.epoch.clone();
         for track in &mut self.tracks {
-            let Some(word) = facts.words.get(&track.declared.name) else { continue };
-            let before = track.kubelet.replace(word.clone());
-            match (&word.ended, &word.running) {
-                (Some((id, _)), _) if track.outlived.as_deref() == Some(id) => {}
-                (Some(end), _) if track.ended.as_ref() != Some(end) => {
-                    track.ended = Some(end.clone());
-                    track.report = None;
-                    track.renew();
-                }
-                (None, Some(id)) => {
-                    let is_new = before.and_then(|word| word.running).is_some_and(|old| old != *id);
-                    if track.ended.take().is_some() || is_new {
-                        track.renew();
-                    }
-                }
-                _ => {}
+            if let Some(hearing) = &mut track.hearing {
+                hearing.wants_facts = false;
+            }
+            if let Some(word) = facts.words.get(&track.declared.name) {
+                track.hear_kubelet(word, &epoch, now);
             }
         }
     }
@@ -190,25 +153,42 @@ impl World {
         }
     }
 
-    /// Probing has come to a word.
-    pub(crate) fn hear_probe(&mut self, name: &str, word: probe::Word) {
-        if let Some(track) = self.track(name) {
-            track.probed = Some(word);
+    /// An attempt to probe, begun at `began`, has come to a word.
+    pub(crate) fn hear_probe(&mut self, name: &str, word: probe::Word, success: bool, began: Instant) {
+        let Some(track) = self.track_mut(name) else { return };
+        track.probed = Some(word);
+        if success {
+            for hearing in self.tracks.iter_mut().filter_map(|track| track.hearing.as_mut()) {
+                if hearing.since <= began {
+                    hearing.unconfirmed.remove(name);
+                }
+            }
         }
     }
 
     /// Something listens on the container's port.
     pub(crate) fn hear_listening(&mut self, name: &str) {
-        if let Some(track) = self.track(name) {
+        if let Some(track) = self.track_mut(name) {
             track.listens = true;
         }
     }
 
     /// The kubelet's `ready` for a container, once it could be trusted; `None` while it can't.
     pub(crate) fn hear_vetted(&mut self, name: &str, ready: Option<bool>) {
-        if let Some(track) = self.track(name) {
+        if let Some(track) = self.track_mut(name) {
             track.vetted = ready;
         }
+    }
+
+    /// When [`tick`](World::tick) has something to do.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.tracks.iter().filter_map(Track::due).min()
+    }
+
+    /// Lets time pass.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        let epoch = self.epoch.clone();
+        self.tracks.iter_mut().for_each(|track| track.tick(&epoch, now));
     }
 
     /// Whether `track` may run by now, so that looking at its port says something.
@@ -217,40 +197,27 @@ impl World {
             return false;
         }
         let before = || self.tracks.iter().take_while(|other| other.declared.name != track.declared.name);
-        track.reports_start()
-            || track.runs_by_kubelet()
+        track.runs_by_hook_or_kubelet()
             || self.resumed
             || (track.declared.mode != Mode::PostStart
                 && before().filter(|other| other.declared.mode == Mode::PostStart).all(|other| other.has_started))
     }
 
-    fn evidence(&self, track: &Track) -> Evidence {
-        let answers = track.listens || track.probed.is_some_and(|word| word != probe::Word::NotYet);
-        // A hook reports before anything can be Ready; only where hooks may be over already is an answer enough. A container
-        // with neither hook nor gate can show itself by no other sign under a frozen kubelet.
-        let by_answer = answers && (self.resumed || track.declared.mode != Mode::PostStart);
-        let has_outside = track.declared.probes().any(|probe| !probe.is_exec());
-        Evidence {
-            exit_code: track.ended.as_ref().map(|(_, code)| *code),
-            gate_closed: track.gate_closed(),
-            started: track.reports_start() || track.runs_by_kubelet() || by_answer,
-            probed: has_outside.then(|| track.probed.unwrap_or(probe::Word::NotYet)),
-            exec: track.needs_kubelet().then(|| Inside {
-                reported: track.report.as_ref().is_some_and(|report| report.check_passed),
-                kubelet_ready: track.vetted,
-            }),
-            was_ready: track.was_ready,
-        }
+    /// The containers whose probing belongs to an incarnation that is over; each is named once.
+    pub(crate) fn take_old_probing(&mut self) -> Vec<String> {
+        let old = self.tracks.iter_mut().filter_map(|t| t.take_old_probing().then(|| t.declared.name.clone()));
+        old.collect()
     }
 
     /// Draws the conclusions, and gives the snapshot to publish if it differs from the last one.
     pub(crate) fn judge(&mut self) -> Option<&Snapshot> {
-        let states: Vec<State> =
-            self.tracks.iter().map(|track| track.forced.unwrap_or_else(|| resolve(&self.evidence(track)))).collect();
-        for (track, state) in self.tracks.iter_mut().zip(states) {
-            track.state = state;
-            track.was_ready |= state == State::Ready;
+        let resumed = self.resumed;
+        let judged = |track: &Track| track.forced.unwrap_or_else(|| resolve(&track.evidence(resumed)));
+        for track in &mut self.tracks {
+            track.state = judged(track);
+            track.was_ready |= track.state == State::Ready;
         }
+        self.drop_moot_confirmations();
         self.mark_started();
         let next = self.draw();
         if self.published.as_ref().is_some_and(|last| Snapshot { revision: last.revision, ..next.clone() } == *last) {
@@ -260,6 +227,16 @@ impl World {
         self.revision = (self.revision + 1).min(REVISION_MAX);
         self.published = Some(Snapshot { revision: self.revision, ..next });
         self.published.as_ref()
+    }
+
+    /// What does not pass any more holds its gates back by itself, and when it passes again that is news.
+    fn drop_moot_confirmations(&mut self) {
+        let passed = |track: &Track| track.probed == Some(probe::Word::Passed) && track.ended.is_none();
+        let passing: BTreeSet<String> =
+            self.tracks.iter().filter(|track| passed(track)).map(|track| track.declared.name.clone()).collect();
+        for hearing in self.tracks.iter_mut().filter_map(|track| track.hearing.as_mut()) {
+            hearing.unconfirmed.retain(|name| passing.contains(name));
+        }
     }
 
     /// A container has started for the pod's phase when nothing waits in it any more: a hook is over when its container was
@@ -293,6 +270,7 @@ impl World {
             // An end that an earlier incarnation came to is no word on this one.
             (reason != ENDED || track.ended.is_some()).then(|| (name(track), reason))
         });
+        let stops = |track: &&Track| track.stopping() != Stopping::No;
         Snapshot {
             sandbox: self.sandbox.clone(),
             epoch: self.epoch.clone(),
@@ -301,35 +279,43 @@ impl World {
             states: self.tracks.iter().map(|track| (name(track), track.state)).collect::<BTreeMap<_, _>>(),
             order: self.tracks.iter().map(name).collect(),
             stuck: stuck.collect(),
+            heard: self.tracks.iter().filter_map(|track| Some((name(track), track.heard()?.to_owned()))).collect(),
+            stopping: self.tracks.iter().filter(stops).map(name).collect(),
+            restarts: self.tracks.iter().filter(|t| t.restarts > 0).map(|t| (name(t), t.restarts)).collect(),
         }
     }
 
     /// Whether nothing more is to be learnt: all have started, and each is Ready or has ended.
     pub(crate) fn is_settled(&self) -> bool {
         let rests = |track: &Track| track.state == State::Ready || track.state.has_ended();
-        self.published.as_ref().is_some_and(|last| last.phase == Phase::Started) && self.tracks.iter().all(rests)
-    }
-}
-
-impl Track {
-    fn runs_by_hook_or_kubelet(&self) -> bool {
-        self.reports_start() || self.runs_by_kubelet()
+        self.published.as_ref().is_some_and(|last| last.phase == Phase::Started)
+            && self.tracks.iter().all(|track| rests(track) && track.stopping() != Stopping::Begun)
+            && self.unconfirmed().is_empty()
     }
 
-    /// What is published of it.
-    #[cfg(test)]
-    pub(crate) fn state(&self) -> State {
-        self.state
+    /// Whether an agent goes on watching a container that only the kubelet knows to have ended.
+    pub(crate) fn must_watch(&self) -> bool {
+        let watched = self.tracks.iter().filter_map(|track| track.report.as_ref()).flat_map(|report| &report.watching);
+        watched.filter_map(|name| self.track(name)).any(|other| other.tether != Tether::Held && !other.has_ended())
     }
 
-    /// Its incarnation, by the kubelet's word.
-    pub(crate) fn kubelet(&self) -> Option<&Kubelet> {
-        self.kubelet.as_ref()
+    /// Whether somebody waits to be heard, or has begun to stop: what has come up is not to be put off.
+    pub(crate) fn is_pressing(&self) -> bool {
+        self.tracks.iter().any(|track| track.gate_waits() || track.stopping() == Stopping::Begun)
     }
 
-    /// Whether its end is known.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.ended.is_some()
+    /// All containers, as declared.
+    pub(crate) fn containers(&self) -> Vec<Container> {
+        self.tracks.iter().map(|track| track.declared.clone()).collect()
+    }
+
+    /// The containers whose preStop hooks keep them, or may begin to.
+    pub(crate) fn may_stay(&self) -> impl Iterator<Item = &Track> {
+        let lives = |track: &&Track| {
+            let stops = track.declared.pre_stop || track.stopping() != Stopping::No;
+            stops && track.state != State::Waiting && !track.state.has_ended()
+        };
+        self.tracks.iter().filter(lives)
     }
 }
 

@@ -4,7 +4,7 @@ use crate::clock::now;
 use crate::voice::Failed;
 use podgate::core::argv::Argv;
 use podgate::core::exit::Exit;
-use podgate::edge::sys::{die_with_parent, unblocked};
+use podgate::edge::sys::die_with_parent;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::io::{self, Read};
@@ -52,7 +52,6 @@ pub(crate) fn run(command: &Argv, deadline: Instant) -> Result<(), Failure> {
         let errors = input.try_clone().map_err(Failure::Start)?;
         command.args(arguments).stdin(Stdio::null()).stdout(input).stderr(errors).process_group(0);
         die_with_parent(&mut command);
-        unblocked(&mut command);
         command.spawn().map_err(Failure::Start)?
         // The parent's copies of the write end go with `command`.
     };

@@ -130,11 +130,11 @@ impl Wait<'_> {
                     if let View::Word(snapshot, _) = &view {
                         let passed = !checks.is_empty() && own.pending_checks.is_empty();
                         reporter.tell(snapshot, passed);
-                    }
-                    if let Some(error) = &reporter.error {
-                        waiting.push(format!(
-                            "can't report to the controller ({error}); mount this container's own folder there"
-                        ));
+                        if let Some(error) = &reporter.error {
+                            waiting.push(format!(
+                                "can't report to the controller ({error}); mount this container's own folder there"
+                            ));
+                        }
                     }
                     if waiting != reason {
                         explain(&waiting);

@@ -3,7 +3,7 @@
 
 use crate::clock::now;
 use podgate::core::argv::Argv;
-use podgate::edge::sys::{die_with_parent, unblocked};
+use podgate::edge::sys::die_with_parent;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, pidfd_open, waitpid,
@@ -44,7 +44,6 @@ impl Running {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         die_with_parent(&mut command);
-        unblocked(&mut command);
         let mut child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => "the command is not there".to_owned(),
             _ => error.to_string(),

@@ -17,14 +17,25 @@ use std::time::{Duration, Instant};
 const PERIOD: Duration = Duration::from_secs(1);
 /// A check that starts a process is not made more often than this.
 const EXEC_FLOOR: Duration = Duration::from_millis(50);
-/// How much longer than a check itself the podgate may take that makes it.
-const HELPER_EXTRA: Duration = Duration::from_secs(1);
 /// A check over the network that a hook makes itself blocks it; so it is cut short.
 const NET_LIMIT: Duration = Duration::from_secs(1);
+
+/// How much longer than the check itself the podgate may take that makes it.
+const HELPER_EXTRA: Duration = Duration::from_secs(1);
+
+/// What is wanted of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// That it passes.
+    Pass,
+    /// That nobody is there: for a port.
+    Closed,
+}
 
 /// Several checks, each made again until it has passed once.
 #[derive(Debug)]
 pub(crate) struct Checks {
+    wanted: Wanted,
     list: Vec<Entry>,
     running: Option<(usize, Running)>,
     limit: Duration,
@@ -44,13 +55,8 @@ impl Checks {
     /// `limit` is how long one attempt may take.
     pub(crate) fn new(checks: impl IntoIterator<Item = Check>, limit: Duration, now: Instant) -> Checks {
         let entry = |check| Entry { check, pending: Some("not looked at yet".to_owned()), due: now };
-        Checks {
-            list: checks.into_iter().map(entry).collect(),
-            running: None,
-            limit,
-            since: now,
-            children: Children::OfChecks,
-        }
+        let list = checks.into_iter().map(entry).collect();
+        Checks { wanted: Wanted::Pass, list, running: None, limit, since: now, children: Children::OfChecks }
     }
 
     /// The same, in a process that is the parent of the container's command.
@@ -63,6 +69,11 @@ impl Checks {
         if let Some((_, running)) = &mut self.running {
             running.was_reaped(pid, status);
         }
+    }
+
+    /// Ports that are to be closed.
+    pub(crate) fn closed(ports: impl IntoIterator<Item = Check>, now: Instant) -> Checks {
+        Checks { wanted: Wanted::Closed, ..Checks::new(ports, NET_LIMIT, now) }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -86,13 +97,12 @@ impl Checks {
         if let Some((index, running)) = &mut self.running
             && let Some(outcome) = running.poll(now)
         {
-            let index = *index;
+            let (index, running_until) = (*index, running.deadline());
             self.running = None;
-            // The exit code of a podgate of its own is of no use to anybody.
-            let outcome = match (&self.list[index].check, self.children) {
-                (Check::Exec(_), Children::OfChecks) => outcome,
-                (Check::Exec(_), Children::OfTheContainer) => outcome.map_err(|_| "failed".to_owned()),
-                _ => outcome.map_err(|_| "no answer".to_owned()),
+            let is_late = now >= running_until;
+            let outcome = match self.wanted {
+                Wanted::Pass => readable(&self.list[index].check, outcome),
+                Wanted::Closed => net::is_closed(outcome.is_ok(), is_late),
             };
             self.settle(index, outcome, now);
         }
@@ -104,7 +114,11 @@ impl Checks {
             match self.in_child(&entry.check) {
                 None => {
                     let left = deadline.saturating_duration_since(clock::now());
-                    let outcome = net::look(&entry.check, self.limit.min(NET_LIMIT).min(left));
+                    let limit = self.limit.min(NET_LIMIT).min(left);
+                    let outcome = match self.wanted {
+                        Wanted::Pass => net::look(&entry.check, limit),
+                        Wanted::Closed => net::look_closed(&entry.check, limit),
+                    };
                     self.settle(index, outcome, now);
                 }
                 // One command at a time: a slow one holds back the others no longer than its limit.
@@ -151,22 +165,41 @@ impl Checks {
         self.running.as_ref().map(|(_, running)| running.descriptor())
     }
 
-    /// The command that makes this check, if it takes one: names are looked up in a child, since that can block for long. Beside
-    /// the container's command a child makes the user's command too: it can tell what that leaves behind from all else.
     fn in_child(&self, check: &Check) -> Option<Argv> {
-        let itself = || {
-            let limit = format!("--check-timeout={}us", self.limit.as_micros());
-            serde_json::to_string(&["/proc/self/exe", "check", &limit, &check.to_string()]).ok()?.parse().ok()
-        };
-        match check {
-            Check::Exec(argv) if self.children == Children::OfChecks => Some(argv.clone()),
-            Check::Exec(_) => itself(),
-            Check::File { .. } => None,
-            Check::Tcp { host, .. } | Check::Http { host, .. } => {
-                let literal = host == "localhost" || host.parse::<IpAddr>().is_ok();
-                if literal { None } else { itself() }
+        match (check, self.children) {
+            // A podgate of its own can tell what the command leaves behind from what else comes to us.
+            (Check::Exec(_), Children::OfTheContainer) => {
+                let limit = format!("--check-timeout={}us", self.limit.as_micros());
+                serde_json::to_string(&["/proc/self/exe", "check", &limit, &check.to_string()]).ok()?.parse().ok()
             }
+            _ => in_child(check),
         }
+    }
+}
+
+/// The command that makes this check, if it takes one: names are looked up in a child, since that can block for long.
+fn in_child(check: &Check) -> Option<Argv> {
+    match check {
+        Check::Exec(argv) => Some(argv.clone()),
+        Check::File { .. } => None,
+        Check::Tcp { host, .. } | Check::Http { host, .. } => {
+            let literal = host == "localhost" || host.parse::<IpAddr>().is_ok();
+            let itself = || serde_json::to_string(&["/proc/self/exe", "check", &check.to_string()]).ok()?.parse().ok();
+            if literal { None } else { itself() }
+        }
+    }
+}
+
+/// A name is looked up by a podgate of its own, whose exit code is of no use to anybody.
+fn readable(check: &Check, outcome: Result<(), String>) -> Result<(), String> {
+    if matches!(check, Check::Exec(_)) { outcome } else { outcome.map_err(|_| "no answer".to_owned()) }
+}
+
+/// Looks once, within `limit`; the error says in a few words what it gave.
+pub(crate) fn once(check: &Check, limit: Duration) -> Result<(), String> {
+    match in_child(check) {
+        Some(argv) => readable(check, exec::to_end(&argv, limit)),
+        None => net::look(check, limit),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::voice::Failed;
 use podgate::core::exit::Exit;
-use podgate::edge::sys::{Signals, unblocked};
+use podgate::edge::sys::Signals;
 use podgate::edge::tether::Tether;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -17,16 +17,15 @@ pub(super) fn become_the(command: &[OsString], tether: Option<&Tether>, signals:
     };
     // Without a descriptor to hand on there is no tether, and the sidecar goes by what the kubelet says.
     let _inherited = tether.and_then(|tether| tether.hand_on().ok());
+    // A check that ran commands took their orphans in, and execve keeps that.
+    let _ = rustix::process::set_child_subreaper(None);
     // What came since the last look would be lost.
     if let Some(signal) = signals.next() {
         let code = u8::try_from(128 + signal).unwrap_or(Exit::Terminated.code());
         return Failed(code, "ended by a signal just before the command was to run".to_owned());
     }
-    // Checks may have made us the one that orphans come to, and that outlives execve.
-    let _ = rustix::process::set_child_subreaper(None);
-    let mut command = Command::new(program);
-    unblocked(&mut command);
-    let error = command.args(arguments).exec();
+    signals.let_go();
+    let error = Command::new(program).args(arguments).exec();
     cannot_run(program, &error)
 }
 

@@ -38,15 +38,17 @@ fn gate(mut args: Entrypoint, voice: &Voice) -> Result<ExitCode, Failed> {
     place.must_serve(&args.waits.until)?;
     parent::vet(&args, &place)?;
     let (own_checks, checks) = split(std::mem::take(&mut args.waits.check), args.tether);
+    let ticket = ticket().map_err(|error| Failed::new(Exit::SetUp, format!("no randomness: {error}")))?;
+    let mut reporter = Reporter::of_gate(args.waits.own.clone(), place.sandbox.clone(), &args.waits.until, &ticket);
+    // Before the tether is taken: a tether that is held makes an earlier incarnation's report count.
+    reporter.begin(&place.view());
     let tether = match args.tether {
-        Tethering::None => None,
-        Tethering::Exec | Tethering::Parent => Tether::take(&args.waits.own)
+        Tethering::Exec | Tethering::Parent if reporter.error.is_none() => Tether::take(&args.waits.own)
             // The sidecar then goes by what the kubelet says.
             .inspect_err(|error| warn!(%error, folder = %args.waits.own.display(), "no tether"))
             .ok(),
+        _ => None,
     };
-    let ticket = ticket().map_err(|error| Failed::new(Exit::SetUp, format!("no randomness: {error}")))?;
-    let mut reporter = Reporter::of_gate(args.waits.own.clone(), place.sandbox.clone(), &args.waits.until, &ticket);
     let wait = Wait {
         terms: Terms { kind: Kind::Entrypoint(&ticket), untils: &args.waits.until, fail_fast: args.waits.fail_fast },
         place: &place,

@@ -5,7 +5,7 @@ use crate::entrypoint::exec::cannot_run;
 use crate::voice::Failed;
 use podgate::core::exit::Exit;
 use podgate::edge::sys::{
-    die_with_parent, in_the_foreground, is_in_the_foreground, signal_group, take_back_the_foreground, unblocked,
+    die_with_parent, in_the_foreground, is_in_the_foreground, signal_group, take_back_the_foreground,
 };
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus, wait, waitid};
 use std::ffi::OsString;
@@ -46,7 +46,6 @@ impl Child {
         let mut command = Command::new(program);
         command.args(arguments).stdout(stdout).stderr(stderr).process_group(0);
         die_with_parent(&mut command);
-        unblocked(&mut command);
         let has_terminal = is_in_the_foreground();
         if has_terminal {
             in_the_foreground(&mut command);

@@ -1,0 +1,385 @@
+//! One container: what has been heard of it, and what that makes of it. Pure: evidence goes in, with the time at which it came.
+
+use crate::observe::Word as Kubelet;
+use podgate::core::authority::{Evidence, Inside};
+use podgate::core::container::{Container, Mode};
+use podgate::core::probe;
+use podgate::core::report::{Gate, Report, Stopping};
+use podgate::core::state::State;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// A tether that drops so soon after the gate has opened was let go by a program that closes what it inherits.
+const CLOSES_EARLY: Duration = Duration::from_secs(2);
+/// How long the kubelet may go on showing a container that is gone.
+const KUBELET_LAG: Duration = Duration::from_secs(3);
+
+/// What is known of one container.
+#[derive(Debug)]
+pub(crate) struct Track {
+    pub(crate) declared: Container,
+    /// As it lies in the folder, whatever it is worth.
+    raw: Option<Report>,
+    /// The same, if it counts.
+    pub(super) report: Option<Report>,
+    pub(super) tether: Tether,
+    /// When its gate was first seen open.
+    opened_at: Option<Instant>,
+    /// Which start of its gate this is.
+    ticket: Option<String>,
+    /// What its gate still waits for before it is heard.
+    pub(super) hearing: Option<Hearing>,
+    pub(super) kubelet: Option<Kubelet>,
+    pub(super) ended: Option<End>,
+    /// An incarnation whose end counts no more, since its successor has reported.
+    outlived: Option<String>,
+    /// Since when the kubelet shows it running though its report is of an earlier epoch and its tether is gone.
+    lingers: Option<(Instant, String)>,
+    pub(super) probed: Option<probe::Word>,
+    pub(super) listens: bool,
+    pub(super) vetted: Option<bool>,
+    pub(super) forced: Option<State>,
+    pub(super) was_ready: bool,
+    pub(super) has_started: bool,
+    pub(super) state: State,
+    pub(super) restarts: u64,
+    /// Its probing belongs to an incarnation that is over.
+    probing_is_old: bool,
+}
+
+/// The lock that a container's process holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tether {
+    /// Nobody holds it.
+    Free,
+    /// Somebody of the container does, so it lives.
+    Held,
+    /// Its program has let go of it and runs: only the kubelet knows when it ends.
+    Untethered,
+}
+
+/// How a container has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct End {
+    /// Which incarnation, where that is known.
+    pub(crate) id: Option<String>,
+    /// Its exit code, where that is known.
+    pub(crate) code: Option<i32>,
+    /// When it was found out by its tether or its parent, and not by the kubelet's word.
+    own: Option<Instant>,
+}
+
+/// A gate that has reported, and what must be looked at once more before it is told so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Hearing {
+    pub(super) since: Instant,
+    /// Containers to be probed once more.
+    pub(super) unconfirmed: BTreeSet<String>,
+    /// The API's word is old.
+    pub(super) wants_facts: bool,
+}
+
+/// What lies in a container's folder.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Folder {
+    pub(crate) report: Option<Report>,
+    /// It is another file than before.
+    pub(crate) rewritten: bool,
+    /// Somebody holds the tether.
+    pub(crate) held: bool,
+    /// Something listens on the container's port now; asked only where a tether has dropped.
+    pub(crate) listens: bool,
+}
+
+impl Track {
+    pub(super) fn new(declared: Container) -> Track {
+        Track {
+            declared,
+            raw: None,
+            report: None,
+            tether: Tether::Free,
+            opened_at: None,
+            ticket: None,
+            hearing: None,
+            kubelet: None,
+            ended: None,
+            outlived: None,
+            lingers: None,
+            probed: None,
+            listens: false,
+            vetted: None,
+            forced: None,
+            was_ready: false,
+            has_started: false,
+            state: State::Waiting,
+            restarts: 0,
+            probing_is_old: false,
+        }
+    }
+
+    /// Its readiness depends on what only the container or the kubelet can run.
+    pub(crate) fn needs_kubelet(&self) -> bool {
+        self.declared.probes().any(|probe| probe.is_exec())
+    }
+
+    pub(super) fn reports_start(&self) -> bool {
+        self.report.as_ref().is_some_and(|report| report.started)
+    }
+
+    pub(super) fn gate_closed(&self) -> bool {
+        self.declared.mode == Mode::Entrypoint && !self.report.as_ref().is_some_and(Report::has_opened)
+    }
+
+    /// Its gate waits, and says so to this controller.
+    pub(super) fn gate_waits(&self) -> bool {
+        self.report.as_ref().is_some_and(|report| report.gate == Some(Gate::Waiting))
+    }
+
+    pub(super) fn runs_by_kubelet(&self) -> bool {
+        self.kubelet.as_ref().is_some_and(|word| word.running.is_some())
+    }
+
+    pub(super) fn runs_by_hook_or_kubelet(&self) -> bool {
+        self.reports_start() || self.runs_by_kubelet()
+    }
+
+    /// The kubelet's word on it.
+    pub(crate) fn kubelet(&self) -> Option<&Kubelet> {
+        self.kubelet.as_ref()
+    }
+
+    /// Whether it has passed its probes, in this incarnation.
+    pub(crate) fn has_passed(&self) -> bool {
+        self.probed == Some(probe::Word::Passed)
+    }
+
+    /// Whether its end is known.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// What is published of it.
+    #[cfg(test)]
+    pub(crate) fn state(&self) -> State {
+        self.state
+    }
+
+    /// The ticket of its gate, where that waits and has been heard.
+    pub(super) fn heard(&self) -> Option<&str> {
+        let done = self.hearing.as_ref().is_some_and(|h| h.unconfirmed.is_empty() && !h.wants_facts);
+        self.ticket.as_deref().filter(|_| done && self.gate_waits())
+    }
+
+    pub(crate) fn stopping(&self) -> Stopping {
+        self.report.as_ref().map_or(Stopping::No, |report| report.stopping)
+    }
+
+    /// Whether the drop of its tether now would be taken for its end.
+    pub(crate) fn would_end(&self) -> bool {
+        self.tether == Tether::Held && self.raw.as_ref().is_some_and(Report::has_opened)
+    }
+
+    /// Whether its probing has to begin anew; asked once.
+    pub(super) fn take_old_probing(&mut self) -> bool {
+        std::mem::take(&mut self.probing_is_old)
+    }
+
+    /// Forgets what belonged to an incarnation that is over.
+    fn renew(&mut self) {
+        (self.probed, self.listens, self.vetted, self.was_ready) = (None, false, None, false);
+        self.probing_is_old = true;
+    }
+
+    /// Another incarnation has begun.
+    fn begin_anew(&mut self) {
+        self.restarts += 1;
+        self.renew();
+        if let Some(report) = &mut self.report {
+            report.stopping = Stopping::No;
+        }
+    }
+
+    /// Takes in what lies in its folder. Gives whether that says anything new that counts.
+    pub(super) fn hear_folder(&mut self, folder: Folder, epoch: &str, now: Instant) -> bool {
+        let Folder { report, rewritten, held, listens } = folder;
+        let before = self.report.clone();
+        self.raw = report;
+        let new_gate = self.greet_gate();
+        let is_gate = self.ticket.is_some();
+        let opened = self.raw.as_ref().is_some_and(Report::has_opened);
+        let regained = held && self.tether != Tether::Held;
+        let dropped = !held && self.tether == Tether::Held;
+        if held {
+            self.tether = Tether::Held;
+        }
+        if opened && self.opened_at.is_none() {
+            self.opened_at = Some(now);
+            let this_epoch = self.raw.as_ref().is_some_and(|report| report.epoch == epoch);
+            if !held && this_epoch && self.ended.is_none() {
+                // It has none, or closes what it inherits.
+                self.tether = Tether::Untethered;
+            }
+        }
+        if dropped {
+            let early = self.opened_at.is_none_or(|at| now.saturating_duration_since(at) < CLOSES_EARLY);
+            self.tether = if is_gate && opened && (early || listens) { Tether::Untethered } else { Tether::Free };
+            // Nobody has begun to use a container whose gate was still closed.
+            if self.tether == Tether::Free && (opened || !is_gate) && self.ended.is_none() {
+                let code = self.raw.as_ref().and_then(|report| report.exit_code);
+                self.end(End { id: self.running_id(), code, own: Some(now) });
+            }
+        }
+        if !is_gate && regained && self.ended.is_some() {
+            self.outlive();
+        }
+        self.report = self.raw.clone().filter(|report| self.counts(report, epoch));
+        if let Some(report) = &self.report {
+            match report.exit_code {
+                Some(code) if self.ended.is_none() => {
+                    let end = End { id: self.running_id(), code: Some(code), own: Some(now) };
+                    self.end(end);
+                }
+                // Who reports lives: an end that is known already was that of an earlier incarnation, whatever the kubelet
+                // shows. It may show that end until the hook which wrote this report has returned.
+                None if rewritten && !is_gate && self.ended.is_some() => {
+                    self.outlive();
+                    return true;
+                }
+                _ => {}
+            }
+        }
+        new_gate || dropped || regained || self.report.is_some() && self.report != before
+    }
+
+    /// A gate that has just begun: another incarnation, unless it is the first of this epoch.
+    fn greet_gate(&mut self) -> bool {
+        let Some(ticket) = self.raw.as_ref().and_then(|report| report.ticket.clone()) else { return false };
+        if self.ticket.as_ref() == Some(&ticket) {
+            return false;
+        }
+        let is_first = self.ticket.replace(ticket).is_none() && self.ended.is_none();
+        (self.tether, self.opened_at, self.hearing, self.lingers) = (Tether::Free, None, None, None);
+        if !is_first {
+            self.outlive();
+        }
+        true
+    }
+
+    fn outlive(&mut self) {
+        let id = self.ended.take().and_then(|end| end.id).or_else(|| self.running_id());
+        self.outlived = id;
+        self.begin_anew();
+    }
+
+    fn running_id(&self) -> Option<String> {
+        self.kubelet.as_ref().and_then(|word| word.running.clone())
+    }
+
+    /// Whether a report says anything of the incarnation that now is. After `execve` nobody can report anew, so it counts for as
+    /// long as the tether is held, across starts of the controller.
+    fn counts(&self, report: &Report, epoch: &str) -> bool {
+        match report.has_opened() {
+            true => self.tether != Tether::Free || (report.exit_code.is_some() && report.epoch == epoch),
+            false => report.epoch == epoch,
+        }
+    }
+
+    fn end(&mut self, end: End) {
+        self.ended = Some(end);
+        self.report = None;
+        self.renew();
+    }
+
+    /// Takes in the kubelet's word.
+    pub(super) fn hear_kubelet(&mut self, word: &Kubelet, epoch: &str, now: Instant) {
+        let before = self.kubelet.replace(word.clone()).and_then(|word| word.running);
+        let is_gate = self.ticket.is_some();
+        match (&word.ended, &word.running) {
+            (Some((id, _)), _) if self.outlived.as_ref() == Some(id) => {}
+            // An end that was never seen running, while somebody lives there, is an earlier one's.
+            (Some((id, _)), _) if self.tether == Tether::Held && before.as_ref() != Some(id) => {
+                self.outlived = Some(id.clone());
+            }
+            (Some((id, code)), _) => match &mut self.ended {
+                Some(end) if end.id.as_ref().is_none_or(|known| known == id) => {
+                    (end.id, end.code) = (Some(id.clone()), Some(*code));
+                }
+                _ => {
+                    self.tether = Tether::Free;
+                    self.end(End { id: Some(id.clone()), code: Some(*code), own: None });
+                }
+            },
+            (None, Some(id)) => {
+                let own_end = self.ended.as_ref().and_then(|end| Some((end.own?, end.id.clone()?)));
+                match own_end {
+                    // It was taken for dead, and is not.
+                    Some((at, gone)) if gone == *id && now.saturating_duration_since(at) > KUBELET_LAG => {
+                        self.ended = None;
+                        self.tether = Tether::Untethered;
+                        self.report = self.raw.clone().filter(|report| self.counts(report, epoch));
+                    }
+                    Some((_, gone)) if gone == *id => {}
+                    // A new gate says so itself.
+                    _ if is_gate => {}
+                    _ => {
+                        let is_new = before.is_some_and(|old| old != *id && Some(&old) != self.outlived.as_ref());
+                        if self.ended.take().is_some() || is_new {
+                            self.begin_anew();
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+        self.linger(epoch, now);
+    }
+
+    /// A program that holds no tether, found by a controller that has started since its gate has opened: its report counts once
+    /// the kubelet has shown it running for a while in which no new gate has reported.
+    fn linger(&mut self, epoch: &str, now: Instant) {
+        let candidate = self.tether == Tether::Free
+            && self.ended.is_none()
+            && self.raw.as_ref().is_some_and(|report| report.has_opened() && report.epoch != epoch);
+        let Some(id) = self.running_id().filter(|_| candidate) else {
+            self.lingers = None;
+            return;
+        };
+        match &self.lingers {
+            Some((_, known)) if *known == id => {}
+            _ => self.lingers = Some((now, id)),
+        }
+    }
+
+    /// When [`tick`](Track::tick) has something to do.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.lingers.as_ref().map(|(since, _)| *since + CLOSES_EARLY)
+    }
+
+    pub(super) fn tick(&mut self, epoch: &str, now: Instant) {
+        if self.due().is_some_and(|due| due <= now) {
+            self.lingers = None;
+            self.tether = Tether::Untethered;
+            self.report = self.raw.clone().filter(|report| self.counts(report, epoch));
+        }
+    }
+
+    pub(super) fn evidence(&self, resumed: bool) -> Evidence {
+        let answers = self.listens || self.probed.is_some_and(|word| word != probe::Word::NotYet);
+        // A hook reports before anything can be Ready; only where hooks may be over already is an answer enough. A container
+        // with neither hook nor gate can show itself by no other sign under a frozen kubelet.
+        let by_answer = answers && (resumed || self.declared.mode != Mode::PostStart);
+        let has_outside = self.declared.probes().any(|probe| !probe.is_exec());
+        Evidence {
+            // How it ended may be known only a little later: until then, not well.
+            exit_code: self.ended.as_ref().map(|end| end.code.unwrap_or(-1)),
+            gate_closed: self.gate_closed(),
+            started: self.runs_by_hook_or_kubelet() || by_answer,
+            probed: has_outside.then(|| self.probed.unwrap_or(probe::Word::NotYet)),
+            exec: self.needs_kubelet().then(|| Inside {
+                reported: self.report.as_ref().is_some_and(|report| report.check_passed),
+                kubelet_ready: self.vetted,
+            }),
+            was_ready: self.was_ready,
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! One cell of the table.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::PathBuf;
+
+/// How the pod's order is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    PostStart,
+    Entrypoint,
+}
+
+impl Mode {
+    pub(super) const ALL: [Mode; 2] = [Mode::PostStart, Mode::Entrypoint];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Mode::PostStart => "post-start",
+            Mode::Entrypoint => "entrypoint",
+        }
+    }
+}
+
+/// What became of the order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Order {
+    /// No container started before those that it stands behind were Ready.
+    Kept,
+    /// One did.
+    Lost,
+    /// This Kubernetes has nothing of the kind.
+    NotHere,
+}
+
+impl Order {
+    /// As the table says it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Order::Kept => "kept",
+            Order::Lost => "**lost**",
+            Order::NotHere => "not in this Kubernetes",
+        }
+    }
+}
+
+/// What was measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Cell {
+    pub(super) order: Order,
+    /// How long the rest waited.
+    pub(super) waited: String,
+    pub(super) user_sees: String,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}; {}", self.order.word(), self.waited, self.user_sees)
+    }
+}
+
+/// Kubernetes' minor versions that the table is about, in its order.
+pub(super) const VERSIONS: [u32; 2] = [34, 36];
+
+/// Where the cells of one Kubernetes lie, until the table is written.
+fn path(minor: u32, row: &str, mode: Mode) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("guarantees/1.{minor}"));
+    folder.join(format!("{row}.{}.json", mode.name()))
+}
+
+impl Cell {
+    pub(super) fn not_here() -> Cell {
+        Cell { order: Order::NotHere, waited: String::new(), user_sees: String::new() }
+    }
+
+    /// Leaves it for the table.
+    pub(super) fn leave(&self, minor: u32, row: &str, mode: Mode) {
+        let path = path(minor, row, mode);
+        let folder = path.parent().expect("a folder");
+        let text = serde_json::to_string(self).expect("plain text");
+        std::fs::create_dir_all(folder)
+            .and_then(|()| std::fs::write(&path, text))
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+
+    /// One that was left.
+    pub(super) fn left(minor: u32, row: &str, mode: Mode) -> Cell {
+        let path = path(minor, row, mode);
+        let text = std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{}: {error}; 'make guarantees' measures all cells", path.display()));
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+}
+
+/// A time in words that do not change from run to run.
+pub(super) fn within(ms: f64) -> String {
+    const STEPS: [(f64, &str); 8] = [
+        (250.0, "0.25 s"),
+        (500.0, "0.5 s"),
+        (1000.0, "1 s"),
+        (2500.0, "2.5 s"),
+        (5000.0, "5 s"),
+        (10_000.0, "10 s"),
+        (20_000.0, "20 s"),
+        (40_000.0, "40 s"),
+    ];
+    let step = STEPS.iter().find(|(limit, _)| ms <= *limit);
+    step.map_or_else(|| format!("{:.0} s", ms / 1000.0), |(_, word)| format!("< {word}"))
+}

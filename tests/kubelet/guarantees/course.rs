@@ -1,0 +1,251 @@
+//! A pod on its way through a fault: it is told when to go on, so that nothing hangs on how fast the machine is.
+
+use super::cell::{Cell, Mode, Order, within};
+use crate::clock::{eventually, now, wall};
+use crate::cluster::{attempt, kubectl_json};
+use crate::logs::NodeLogs;
+use crate::pod::{Container, Pod, server};
+use crate::scene::{Run, Scene};
+use crate::timeline::Life;
+use crate::watch::Seen;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// What each container of the chain stands behind.
+const CHAIN: &[(&str, &str)] = &[("api", "db"), ("web", "db"), ("web", "api")];
+
+/// One cell's stage.
+pub(super) struct Stage<'a> {
+    pub(super) scene: &'a Scene,
+    pub(super) mode: Mode,
+    pub(super) expects: Order,
+}
+
+impl Stage<'_> {
+    /// The chain in this mode. `db` is Ready only when told to be; `web` stands at the end. `flags` are for whoever waits
+    /// for `db`: in one mode its own hook, in the other the gate of `api`.
+    pub(super) fn chain(&self, flags: &[&str], ports: u16) -> [Container; 3] {
+        let db = server("db").http(ports + 1).args(&["--ready-on-signal"]);
+        let api = server("api").http(ports + 2);
+        let web = server("web").http(ports + 3);
+        match self.mode {
+            Mode::PostStart => {
+                // As the manifests have it.
+                let fallback = |port: u16| format!("http://127.0.0.1:{port}/");
+                let (first, second) = (fallback(ports + 1), fallback(ports + 2));
+                let db = db.hook(&[&["--fallback-check", &first], flags].concat());
+                [db, api.hook(&["--fallback-check", &second]), web]
+            }
+            Mode::Entrypoint => {
+                let api = api.gate(&[&["--until", "db"], flags].concat());
+                [db.gate(&[]), api, web.gate(&["--until", "api"])]
+            }
+        }
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        ["db", "api", "web"].into_iter()
+    }
+
+    pub(super) fn begin(&self, pod: &Pod) -> Course<'_> {
+        let logs = NodeLogs::follow(&self.scene.namespace, &pod.name);
+        Course { mode: self.mode, expects: self.expects, order: CHAIN, run: self.scene.create(pod), logs }
+    }
+
+    /// The chain, with `db` running and waited for.
+    pub(super) fn awaited(&self, flags: &[&str]) -> Course<'_> {
+        let course = self.begin(&Pod::new("chain", self.chain(flags, 8000)));
+        course.db_is_awaited(0);
+        course
+    }
+}
+
+/// A pod on its way.
+pub(super) struct Course<'a> {
+    mode: Mode,
+    expects: Order,
+    /// Who stands behind whom.
+    pub(super) order: &'static [(&'static str, &'static str)],
+    pub(super) run: Run<'a>,
+    pub(super) logs: NodeLogs,
+}
+
+impl Course<'_> {
+    /// Waits until incarnation `attempt` of `container`, or a later one, has said `event`.
+    pub(super) fn said(&self, container: &str, attempt: u32, event: &str) -> Life {
+        eventually(&format!("{container} says {event:?} (incarnation {attempt})"), 90, || {
+            self.logs.of(container).into_iter().find(|life| life.attempt >= attempt && life.has(event).is_some())
+        })
+    }
+
+    /// Who waits for `db`.
+    pub(super) fn waiter(&self) -> &'static str {
+        match self.mode {
+            Mode::PostStart => "db",
+            Mode::Entrypoint => "api",
+        }
+    }
+
+    /// Waits until incarnation `attempt` of `db` runs, not ready, and is waited for.
+    pub(super) fn db_is_awaited(&self, attempt: u32) {
+        self.said("db", attempt, "listening");
+        eventually("db is waited for", 90, || {
+            let waits = match self.mode {
+                Mode::PostStart => self.run.hook_of("db").is_some(),
+                Mode::Entrypoint => self.run.pid("api").is_some(),
+            };
+            waits.then(|| self.words()).filter(|words| words.contains("waits for db=Ready"))
+        });
+    }
+
+    /// What stands in the termination message of whoever waits for `db`.
+    pub(super) fn words(&self) -> String {
+        self.run.last_words(self.waiter()).unwrap_or_default()
+    }
+
+    /// Containers that started before one that they stand behind was Ready.
+    pub(super) fn early(&self) -> Vec<String> {
+        let lives = self.logs.lives_and_ends();
+        let mut early = Vec::new();
+        for (behind, before) in self.order {
+            for life in lives.iter().filter(|life| life.name == *behind) {
+                let Some(start) = life.has("start") else { continue };
+                if in_force(&lives, before, start).is_none() {
+                    let text = format!("{behind} (incarnation {}) started while {before} was not Ready", life.attempt);
+                    early.push(text);
+                }
+            }
+        }
+        early
+    }
+
+    /// Gives wrong releases time to show; where they are expected, waits for one.
+    pub(super) fn settle(&self) {
+        if self.expects == Order::Lost {
+            eventually("the order is lost, as expected", 90, || (!self.early().is_empty()).then_some(()));
+            return;
+        }
+        let end = now() + Duration::from_secs(2);
+        while now() < end {
+            self.must_be_kept();
+            sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn must_be_kept(&self) {
+        let early = self.early();
+        assert!(early.is_empty(), "order broken: {}", early.join("; "));
+    }
+
+    /// Makes `container`, in whatever incarnation, ready.
+    pub(super) fn go(&self, container: &str) {
+        let mut told = None;
+        eventually(&format!("{container} is ready when told to be"), 90, || {
+            let life = self.logs.lives_and_ends().into_iter().rfind(|life| life.name == container)?;
+            if life.has("listening").is_some() && life.end.is_none() && told != Some(life.attempt) {
+                let namespace = &self.run.scene.namespace;
+                let signal = ["kill-container", namespace, &self.run.pod, container, "USR2"];
+                told = attempt(&signal, "").is_ok().then_some(life.attempt);
+            }
+            (life.end.is_none() && life.has("ready").is_some()).then_some(())
+        });
+    }
+
+    /// Waits until all is up, and all annotations say so.
+    pub(super) fn up(&self) -> Seen {
+        eventually("the pod is up", 150, || {
+            let up = self.run.watch.last().filter(Seen::is_up)?;
+            let running = |name: &str| self.logs.of(name).last().is_some_and(|life| life.has("ready").is_some());
+            ["db", "api", "web"].into_iter().all(running).then_some(up)
+        })
+    }
+
+    /// How long after the last of those that it stands behind was Ready a container started, at most, in milliseconds; of the
+    /// starts from `since` on.
+    pub(super) fn longest_wait(&self, since: f64) -> f64 {
+        let lives = self.logs.lives_and_ends();
+        let waited = |name: &str| {
+            let life = lives.iter().rfind(|life| life.name == name)?;
+            let start = life.has("start").filter(|start| *start >= since)?;
+            let before = self.order.iter().filter(|(behind, _)| *behind == name);
+            let ready = before.filter_map(|(_, before)| in_force(&lives, before, start)).fold(f64::MIN, f64::max);
+            Some(start - ready)
+        };
+        ["api", "web"].into_iter().filter_map(waited).fold(0.0, f64::max)
+    }
+
+    /// The pod's fault is over and `db` has become ready: how it went.
+    pub(super) fn finish(&self, since: f64, words: &str) -> Cell {
+        let up = self.up();
+        self.cell(since, &[words.to_owned(), self.traces(&up)])
+    }
+
+    pub(super) fn cell(&self, since: f64, user_sees: &[String]) -> Cell {
+        let early = self.early();
+        let kept = early.is_empty();
+        if self.mode == Mode::Entrypoint {
+            assert!(kept, "order broken: {}", early.join("; "));
+        }
+        let order = if kept { Order::Kept } else { Order::Lost };
+        let waited = match kept {
+            true => format!("{} once Ready", within(self.longest_wait(since))),
+            false => "not at all".to_owned(),
+        };
+        let user_sees: Vec<&str> = user_sees.iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
+        Cell { order, waited, user_sees: user_sees.join("; ") }
+    }
+
+    /// What the kubelet tells of it.
+    pub(super) fn traces(&self, seen: &Seen) -> String {
+        let mut traces = Vec::new();
+        for container in ["podgate", "db", "api", "web"] {
+            let status = seen.status(container);
+            let end = &status["lastState"]["terminated"];
+            let again = status["restartCount"].as_u64().unwrap_or(0);
+            if again > 0 {
+                let mut text = format!("{container} restarted (exit {}, {}", end["exitCode"], plain(&end["reason"]));
+                if let Some(message) = end["message"].as_str() {
+                    text.push_str(&format!(", \"{}\"", message.trim()));
+                }
+                traces.push(text + ")");
+            }
+        }
+        let pod = format!("involvedObject.name={}", self.run.pod);
+        let events = kubectl_json(&["-n", &self.run.scene.namespace, "get", "events", "--field-selector", &pod]);
+        let telling = |event: &&Value| event["type"] == "Warning" || event["reason"] == "SandboxChanged";
+        let events = events["items"].as_array().into_iter().flatten().filter(telling);
+        // That a probe failed says nothing of the fault.
+        let reasons: BTreeSet<&str> =
+            events.filter_map(|e| e["reason"].as_str()).filter(|r| *r != "Unhealthy").collect();
+        if !reasons.is_empty() {
+            traces.push(format!("events: {}", reasons.into_iter().collect::<Vec<_>>().join(", ")));
+        }
+        traces.join("; ")
+    }
+}
+
+fn plain(text: &Value) -> &str {
+    text.as_str().unwrap_or("no reason")
+}
+
+/// When the incarnation of `name` that ran at `moment` had become ready, if it had.
+fn in_force(lives: &[Life], name: &str, moment: f64) -> Option<f64> {
+    let life =
+        lives.iter().rfind(|life| life.name == name && life.has("start").is_some_and(|start| start <= moment))?;
+    let lived = life.end.is_none_or(|end| end > moment);
+    life.has("ready").filter(|ready| lived && *ready <= moment)
+}
+
+/// The chain with `db` awaited; then `fault`, then `db` becomes ready.
+pub(super) fn while_db_is_awaited(stage: &Stage<'_>, flags: &[&str], fault: impl FnOnce(&Course<'_>)) -> Cell {
+    let course = stage.awaited(flags);
+    let since = wall();
+    fault(&course);
+    course.settle();
+    let words = course.words();
+    course.go("db");
+    let words = if words.is_empty() { words } else { format!("`{words}`") };
+    course.finish(since, &words)
+}

@@ -1,0 +1,87 @@
+//! Faults of the node: the kubelet, the runtime, the API server, all of it.
+
+use super::cell::{Cell, Mode};
+use super::course::{Stage, while_db_is_awaited};
+use crate::clock::wall;
+use crate::cluster::{ApiServerStopped, cluster, restart_kubelet};
+use crate::pod::Pod;
+use podgate::core::names;
+use serde_json::json;
+use std::fs;
+use std::path::PathBuf;
+
+pub(super) fn kubelet_restarted(stage: &Stage<'_>) -> Cell {
+    while_db_is_awaited(stage, &[], |_| restart_kubelet())
+}
+
+pub(super) fn containerd_restarted(stage: &Stage<'_>) -> Cell {
+    while_db_is_awaited(stage, &[], |_| _ = cluster(&["restart-containerd"]))
+}
+
+/// All of it is known by the board, and by what is declared to the sidecar.
+pub(super) fn api_away(stage: &Stage<'_>) -> Cell {
+    let course = stage.begin(&Pod::new("chain", stage.chain(&[], 8000)));
+    course.run.started("podgate", 1);
+    let since = wall();
+    let away = ApiServerStopped::now();
+    course.db_is_awaited(0);
+    course.settle();
+    course.go("db");
+    let web = course.said("web", 0, "ready");
+    assert!(since < web.start(), "the API server was stopped too late to show anything");
+    drop(away);
+    course.finish(since, "the annotations follow when the API server is back")
+}
+
+/// As a node does that loses its power: nothing lives on, the memory volumes are empty, the annotations are what they were.
+pub(super) fn reboot(stage: &Stage<'_>) -> Cell {
+    let ready = stage.names().map(|name| (format!("{}{name}", names::STATUS_PREFIX), json!("Ready")));
+    let mut stale: serde_json::Map<String, serde_json::Value> = ready.collect();
+    for (key, value) in [
+        (names::SANDBOX_ID, "00c0ffee-4097-1a0c5f3b"),
+        (names::SANDBOX_EPOCH, "before"),
+        (names::SANDBOX_PHASE, "started"),
+        (names::SANDBOX_REVISION, "9007199254740991"),
+    ] {
+        stale.insert(key.to_owned(), value.into());
+    }
+    let pod = Pod::new("chain", stage.chain(&[], 8000)).with(json!({"metadata": {"annotations": stale}}));
+    let course = stage.begin(&pod);
+    course.db_is_awaited(0);
+    // The same annotations, from one boot before, on a pod of which nothing runs any more.
+    let since = wall();
+    let board = PathBuf::from(format!("/proc/{}/root", course.run.pid("podgate").expect("the sidecar runs")));
+    let volumes = [names::BOARD_DIR, names::SELF_DIR].map(|folder| board.join(&folder[1..]));
+    cluster(&["stop-kubelet", "--kill"]);
+    let volumes = volumes.map(|volume| fs::File::open(&volume).expect("the volume"));
+    for container in ["podgate", "db", "api", "web"] {
+        if course.run.pid(container).is_some() {
+            course.run.signal(container, "KILL");
+        }
+    }
+    cluster(&["kill-sandbox", &stage.scene.namespace, "chain"]);
+    for volume in volumes {
+        empty(&volume);
+    }
+    cluster(&["restart-containerd", "--kill"]);
+    cluster(&["start-kubelet"]);
+    course.db_is_awaited(1);
+    course.settle();
+    let words = match stage.mode {
+        Mode::PostStart => String::new(),
+        Mode::Entrypoint => format!("`{}`", course.words()),
+    };
+    course.go("db");
+    course.finish(since, &words)
+}
+
+/// Takes away what lies in a folder that is known by its descriptor alone.
+fn empty(folder: &fs::File) {
+    use std::os::fd::AsRawFd;
+    let path = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+    for entry in fs::read_dir(&path).expect("the volume").flatten() {
+        let found = entry.path();
+        let gone = if found.is_dir() { fs::remove_dir_all(&found) } else { fs::remove_file(&found) };
+        gone.unwrap_or_else(|error| panic!("{}: {error}", found.display()));
+    }
+}
