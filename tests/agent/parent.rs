@@ -348,6 +348,29 @@ fn a_slow_reader_of_the_containers_output_loses_nothing_and_signals_come_through
 }
 
 #[test]
+fn an_output_that_cannot_be_opened_anew_is_served_as_well() {
+    let scene = Scene::new();
+    let out = scene.root.join("out");
+    let command = || parent(&scene, &["--stdout", out.to_str().unwrap()], "seq 1 100000; exit 4").command();
+    // A file keeps its place, which others write to as well.
+    let path = scene.root.join("file");
+    fs::write(&path, "before\n").unwrap();
+    let file = fs::File::options().append(true).open(&path).unwrap();
+    assert_eq!(command().stdout(file).stderr(Stdio::null()).status().unwrap().code(), Some(4));
+    let copied = fs::read_to_string(&out).unwrap();
+    assert!(copied.starts_with("1\n") && copied.ends_with("100000\n"));
+    assert_eq!(fs::read_to_string(&path).unwrap(), format!("before\n{copied}"));
+    // A socket, read only once it is full.
+    let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let mut child = command().stdout(std::os::fd::OwnedFd::from(theirs)).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    let mut text = String::new();
+    ours.read_to_string(&mut text).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(4));
+    assert_eq!(text, copied);
+}
+
+#[test]
 fn nobody_at_the_other_end_is_no_reason_to_end_the_command() {
     let scene = Scene::new();
     let out = scene.root.join("out");
@@ -380,9 +403,12 @@ fn a_command_that_has_failed_is_held_until_it_is_let_go() {
     // TERM lets go too; what has been told to end is not held at all, nor what is well.
     fs::remove_file(&go).unwrap();
     fs::remove_file(&scene.log).unwrap();
-    let agent = hold("exit 6");
-    agent.signal(Signal::TERM);
-    assert_eq!(agent.end().code, 6);
+    for signal in [Signal::TERM, Signal::INT, Signal::QUIT] {
+        let agent = hold("exit 6");
+        agent.signal(signal);
+        assert_eq!(agent.end().code, 6);
+        fs::remove_file(&scene.log).unwrap();
+    }
     assert_eq!(parent(&scene, &flags, "exit 0").run().code, 0);
     let up = scene.root.join("up");
     let agent = parent(&scene, &flags, &format!("echo x > {}; exec sleep 600", up.display())).spawn();

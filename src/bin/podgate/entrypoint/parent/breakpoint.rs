@@ -1,5 +1,6 @@
 //! `--breakpoint`: a container that has failed is held, for somebody to look into it.
 
+use super::child::tells_to_end;
 use crate::clock::now;
 use podgate::core::probe::interval;
 use podgate::edge::sys::Signals;
@@ -22,11 +23,11 @@ pub(super) fn hold(file: &Path, code: u8, signals: &Signals) {
         let _ = poll(&mut [PollFd::new(signals, PollFlags::IN)], Timespec::try_from(pause).ok().as_ref());
         while let Some(signal) = signals.next() {
             match signal {
-                libc::SIGTERM | libc::SIGINT => {
+                libc::SIGCHLD => while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {},
+                signal if tells_to_end(signal) => {
                     info!("told to end while held by --breakpoint");
                     return;
                 }
-                libc::SIGCHLD => while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {},
                 _ => {}
             }
         }

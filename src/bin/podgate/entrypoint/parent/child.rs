@@ -22,6 +22,11 @@ pub(super) fn forwarded() -> Vec<i32> {
     (1..=64).filter(|signal| !own.contains(signal) && !never.contains(signal)).collect()
 }
 
+/// Whether this signal tells a container to end: TERM unless its image names another, which is one of these as a rule.
+pub(super) fn tells_to_end(signal: i32) -> bool {
+    matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGQUIT)
+}
+
 /// The command, from its start on.
 #[derive(Debug)]
 pub(super) struct Child {
@@ -57,7 +62,7 @@ impl Child {
 
     /// Passes on a signal that has come to us.
     pub(super) fn forward(&mut self, signal: i32) {
-        self.was_told |= signal == libc::SIGTERM || signal == libc::SIGINT;
+        self.was_told |= tells_to_end(signal);
         if self.status.is_none() {
             signal_group(self.pid, signal);
         }

@@ -16,7 +16,6 @@ use child::Child;
 use follow::Follow;
 use podgate::core::argv::Check;
 use podgate::core::exit::Exit;
-use podgate::core::sources::View;
 use podgate::edge::sys::Signals;
 use podgate::edge::tether::Tether;
 use rustix::stdio;
@@ -67,7 +66,7 @@ pub(super) fn run(plan: Plan, voice: &Voice) -> Result<ExitCode, Failed> {
     let view = place.view();
     let done = follow.look(&view) == Some(Why::Done);
     while let Some(signal) = signals.next() {
-        if signal == libc::SIGTERM || signal == libc::SIGINT {
+        if child::tells_to_end(signal) {
             let code = u8::try_from(128 + signal).unwrap_or(Exit::Terminated.code());
             return Err(Failed(code, "ended by a signal just before the command was to run".to_owned()));
         }
@@ -140,9 +139,4 @@ pub(super) fn never_ran(post_file: Option<&Path>, failed: &Failed) {
     {
         warn!(%error, file = %path.display(), "can't write the post file");
     }
-}
-
-/// Whether what is believed of the pod comes from the board.
-fn is_of_the_board(view: &View) -> bool {
-    matches!(view, View::Word(_, podgate::core::sources::Source::Board))
 }

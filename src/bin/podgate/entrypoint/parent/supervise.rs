@@ -2,7 +2,6 @@
 
 use super::child::Child;
 use super::follow::Follow;
-use super::is_of_the_board;
 use super::tee::Tee;
 use super::verdict::Why;
 use crate::args::Entrypoint;
@@ -12,6 +11,7 @@ use crate::report::Reporter;
 use crate::wait::{Place, REARMS_MAX};
 use podgate::core::argv::Check;
 use podgate::core::gate::SETTLING;
+use podgate::core::sources::{Source, View};
 use podgate::edge::sys::Signals;
 use podgate::edge::wake::{SLOW_REREAD, Wake, Woken};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -118,7 +118,7 @@ impl<'a> Supervisor<'a> {
         for _ in 0..=REARMS_MAX {
             wake.arm(self.bell_suffices);
             let read = self.place.view();
-            let from_board = is_of_the_board(&read);
+            let from_board = matches!(read, View::Word(_, Source::Board));
             let is_fresh = from_board == self.bell_suffices && wake.still_armed();
             self.bell_suffices = from_board;
             view = Some(read);
