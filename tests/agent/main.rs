@@ -10,6 +10,7 @@ mod kubelet_volume;
 mod opened;
 mod parent;
 mod parent_follow;
+mod parent_output;
 mod post_file;
 mod pre_stop;
 mod rungs;
