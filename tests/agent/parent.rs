@@ -245,6 +245,10 @@ fn a_command_that_takes_too_long_is_ended_with_its_group() {
     assert!(scene.message().ends_with("was still running after 200ms, and was ended"), "{}", scene.message());
     assert_eq!(scene.report().unwrap().exit_code, Some(75));
     assert!(!lives(fs::read_to_string(&pid).unwrap().trim()));
+    // Itself polite, with a child that is not.
+    let torn = format!("(trap '' TERM; exec sleep 600) & echo $! > {}; wait", pid.display());
+    assert_eq!(parent(&scene, &["--command-timeout", "200ms"], &torn).run().code, 75);
+    until("what was left of the group is gone", || !lives(fs::read_to_string(&pid).unwrap().trim()));
     // Deaf to TERM, with a child that is deaf too.
     let deaf = format!("trap '' TERM; sleep 600 & echo $! > {}; wait", pid.display());
     let run = parent(&scene, &["--command-timeout", "100ms", "--grace", "200ms"], &deaf).run();

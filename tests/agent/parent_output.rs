@@ -33,7 +33,7 @@ fn a_grandchild_that_keeps_the_pipe_open_holds_up_nobody() {
     let pid = scene.root.join("pid");
     let flags = ["--stdout", out.to_str().unwrap()];
     for left in ["sleep 600", "yes"] {
-        let script = format!("setsid {left} 2>/dev/null & echo $! > {}; echo done; exit 0", pid.display());
+        let script = format!("setsid {left} 2>/dev/null & echo $! > {}; echo done; sleep 0.2; exit 0", pid.display());
         let run = parent(&scene, &flags, &script).run();
         assert_eq!(run.code, 0);
         assert!(run.took < Duration::from_secs(5), "{}: {:?}", left, run.took);
