@@ -156,6 +156,16 @@ impl Track {
         self.ended.is_some()
     }
 
+    /// Whether nobody will start it again, by what is declared of it: where no API says so.
+    pub(super) fn ended_for_good_as_declared(&self) -> bool {
+        let Some(end) = &self.ended else { return false };
+        match self.declared.restart_policy.as_deref() {
+            Some("Never") => true,
+            Some("OnFailure") => end.code == Some(0),
+            _ => false,
+        }
+    }
+
     /// What is published of it.
     #[cfg(test)]
     pub(crate) fn state(&self) -> State {
