@@ -85,15 +85,22 @@ fn read_capped(file: File, max: usize) -> io::Result<Vec<u8>> {
 /// # Errors
 /// When the folder can't be written; no half-written file is left under `name`.
 pub fn replace(folder: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
+    replace_by(folder, &format!(".{name}.tmp"), name, content, mode)
+}
+
+/// The same under a temporary name of the caller's: for a file that has two writers.
+///
+/// # Errors
+/// When the folder can't be written; no half-written file is left under `name`.
+pub fn replace_by(folder: &Path, temporary: &str, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
     let folder = open_folder(folder)?;
-    let temporary = format!(".{name}.tmp");
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let create = || rustix::fs::openat(folder.as_fd(), &temporary, flags, Mode::from_raw_mode(0o600));
+    let create = || rustix::fs::openat(folder.as_fd(), temporary, flags, Mode::from_raw_mode(0o600));
     let written = || -> io::Result<()> {
         let file = match create() {
             // Left by a writer that was killed.
             Err(Errno::EXIST) => {
-                rustix::fs::unlinkat(folder.as_fd(), &temporary, rustix::fs::AtFlags::empty())?;
+                rustix::fs::unlinkat(folder.as_fd(), temporary, rustix::fs::AtFlags::empty())?;
                 create()?
             }
             other => other?,
@@ -102,10 +109,10 @@ pub fn replace(folder: &Path, name: &str, content: &[u8], mode: u32) -> io::Resu
         file.write_all(content)?;
         rustix::fs::fchmod(file.as_fd(), Mode::from_raw_mode(mode))?;
         drop(file);
-        Ok(rustix::fs::renameat(folder.as_fd(), &temporary, folder.as_fd(), name)?)
+        Ok(rustix::fs::renameat(folder.as_fd(), temporary, folder.as_fd(), name)?)
     };
     written().inspect_err(|_| {
-        let _ = rustix::fs::unlinkat(folder.as_fd(), &temporary, rustix::fs::AtFlags::empty());
+        let _ = rustix::fs::unlinkat(folder.as_fd(), temporary, rustix::fs::AtFlags::empty());
     })
 }
 

@@ -64,8 +64,8 @@ pub fn ofd_lock(file: BorrowedFd<'_>, what: OfdLock) -> io::Result<bool> {
     }
 }
 
-/// Signals that this process takes off a descriptor instead of being interrupted by them. They stay blocked until it becomes
-/// another program by `std`'s `exec`, or starts one by its `spawn`: both clear the mask.
+/// Signals that this process takes off a descriptor instead of being interrupted by them. A program that it becomes inherits that
+/// they are blocked, unless they are [let go](Signals::let_go) before; one that it starts, unless [`die_with_parent`] prepares it.
 #[derive(Debug)]
 pub struct Signals {
     descriptor: OwnedFd,
@@ -96,6 +96,11 @@ impl Signals {
         }
     }
 
+    /// Blocks no signal any more.
+    pub fn let_go(&self) {
+        unblock_all();
+    }
+
     /// The next signal that has come, by its number; `None` if none has.
     pub fn next(&self) -> Option<i32> {
         let mut info = [0; size_of::<libc::signalfd_siginfo>()];
@@ -114,10 +119,24 @@ impl AsFd for Signals {
     }
 }
 
-/// Makes `command` die with this process: the kubelet kills a hook's process at its own restart, and never its children.
-pub fn die_with_parent(command: &mut Command) {
-    // SAFETY: between fork and exec only async-signal-safe calls are allowed; prctl is one, and nothing else is done.
+fn unblock_all() {
+    // SAFETY: as in `Signals::block`; both calls are async-signal-safe.
     unsafe {
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+}
+
+/// Makes `command` die with this process, and begin with no signal blocked: the kubelet kills a hook's process at its own restart,
+/// and never its children.
+pub fn die_with_parent(command: &mut Command) {
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed; these are, and nothing else is done.
+    unsafe {
+        command.pre_exec(|| {
+            unblock_all();
+            Ok(())
+        });
         command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),

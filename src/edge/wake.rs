@@ -194,10 +194,9 @@ impl Wake {
                     for event in events {
                         any = true;
                         if event.mask.intersects(gone) {
+                            // Two paths may name one folder, which has one watch.
                             let lost = |folder: &&mut Folder| folder.watch.as_ref() == Some(&event.wd);
-                            if let Some(folder) = self.folders.iter_mut().find(lost) {
-                                folder.watch = None;
-                            }
+                            self.folders.iter_mut().filter(lost).for_each(|folder| folder.watch = None);
                         }
                     }
                     if !any {

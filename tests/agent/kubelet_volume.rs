@@ -45,7 +45,7 @@ fn each_swap_wakes_at_once() {
         assert_eq!(wake.arm(false), Rung::Inotify);
         assert_eq!(source::volume(&scene.podinfo).unwrap().revision, revision - 1);
         volume.write(&file(State::Started, revision));
-        assert_eq!(wake.wait(SLOW_REREAD, None).unwrap(), Woken::Source, "revision {revision}");
+        assert_eq!(wake.wait(SLOW_REREAD, &[]).unwrap(), Woken::Source, "revision {revision}");
     }
 }
 

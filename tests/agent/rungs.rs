@@ -47,7 +47,7 @@ fn from_the_bell_to_inotify_and_back_as_the_controller_dies_and_returns() {
 }
 
 /// A shell in a user namespace, in which the number of inotify instances can be limited while a wait is under way.
-fn limited() -> Option<Shell> {
+pub(crate) fn limited() -> Option<Shell> {
     let mut shell = Shell::in_namespaces(&["--user", "--map-root-user"])?;
     let is_limited = limit(&mut shell, 0);
     if !is_limited {
@@ -158,7 +158,7 @@ fn wait_for_all(board: &Path, over: &AtomicBool, seen: &AtomicU64, lost: &Atomic
         seen.fetch_add(revision - last, Ordering::Relaxed);
         last = revision;
         if wake.still_armed() {
-            woken = wake.wait(SLOW_REREAD, None).unwrap();
+            woken = wake.wait(SLOW_REREAD, &[]).unwrap();
         }
     }
 }

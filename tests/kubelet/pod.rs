@@ -190,6 +190,9 @@ impl Container {
                 listed["until"] = untils.collect();
             }
         }
+        if self.pre_stop.is_some() {
+            listed["preStop"] = true.into();
+        }
         if let Some(probe) = &self.probe {
             listed["readinessProbe"] = probe.clone();
         }

@@ -1,10 +1,10 @@
 //! Pods that are to complete.
 
 use crate::clock::eventually;
-use crate::cluster::kubectl;
-use crate::pod::{Pod, Sidecar, server};
+use crate::cluster::{kubectl, kubectl_json};
+use crate::pod::{Container, Pod, Sidecar, server};
 use crate::scene::Scene;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A sidecar that is a regular container ends when all others have, with 0, so that the pod completes; a native sidecar is
 /// ended by the kubelet.
@@ -24,5 +24,64 @@ fn a_pod_that_completes() {
         });
         assert_eq!(phase, "Succeeded", "{name}");
         run.in_order(&["db", "app"]);
+    }
+}
+
+/// A Job whose app ends so, beside an ordinary container that would run for ever.
+fn job(name: &str, app: Container, proxy_flags: &[&str]) -> Value {
+    let flags = [&["--stop-after", "app"], proxy_flags].concat();
+    let proxy = server("proxy").http(8003).gate(&flags);
+    let pod = Pod::new(name, [proxy, app]).json();
+    let mut spec = pod["spec"].clone();
+    spec["restartPolicy"] = "Never".into();
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
+        "spec": {"backoffLimit": 0, "template": {"metadata": {"labels": {"job": name}}, "spec": spec}}})
+}
+
+/// The Job's outcome, and how the proxy ended.
+fn outcome(scene: &Scene, name: &str) -> (String, Value) {
+    let outcome = eventually("the Job is over", 90, || {
+        let job = kubectl_json(&["-n", &scene.namespace, "get", "job", name]);
+        let conditions = job["status"]["conditions"].as_array()?.clone();
+        let over =
+            conditions.iter().find(|c| (c["type"] == "Complete" || c["type"] == "Failed") && c["status"] == "True");
+        Some(over?["type"].as_str()?.to_owned())
+    });
+    let pods = kubectl_json(&["-n", &scene.namespace, "get", "pods", "-l", &format!("job={name}")]);
+    let statuses = pods["items"][0]["status"]["containerStatuses"].as_array().cloned().unwrap_or_default();
+    let proxy = statuses.into_iter().find(|status| status["name"] == "proxy").unwrap_or_default();
+    (outcome, proxy["state"]["terminated"].clone())
+}
+
+/// The app's outcome decides, whatever the proxy that is ended then exits with: also where the app has exited before anybody
+/// looked, and where it never started.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn a_job_with_an_ordinary_sidecar_completes() {
+    let scene = Scene::shared("job");
+    scene.grant();
+    let app = |code: &str| server("app").args(&["--exit-after", "2s", "--exit-code", code]);
+    let no_such_command = json!({"command": ["/no/such/command"]});
+    let jobs = [
+        ("succeeds", app("0").gate(&["--until", "proxy"]), &[][..], "Complete", 0),
+        ("fails", app("3").gate(&["--until", "proxy"]), &[], "Failed", 0),
+        ("no-gate", app("0"), &[], "Complete", 0),
+        ("ignores-term", app("0"), &["--grace", "1s"], "Complete", 0),
+        ("too-late", app("0"), &["--until", "app=Exited"], "Complete", 0),
+        ("never-started", server("app").with(no_such_command), &[], "Failed", 0),
+    ];
+    for (name, app, flags, ..) in &jobs {
+        let mut job = job(name, app.clone(), flags);
+        if *name == "ignores-term" {
+            let containers = job["spec"]["template"]["spec"]["containers"].as_array_mut().expect("containers");
+            let proxy = containers.iter_mut().find(|container| container["name"] == "proxy").expect("the proxy");
+            proxy["args"].as_array_mut().expect("arguments").push("--ignore-term".into());
+        }
+        crate::cluster::create(&scene.namespace, &job.to_string());
+    }
+    for (name, _, _, expected, code) in jobs {
+        let (outcome, proxy) = outcome(&scene, name);
+        scene.tell(&format!("{name}: {outcome}; the proxy exited with {}", proxy["exitCode"]));
+        assert_eq!((outcome.as_str(), &proxy["exitCode"]), (expected, &json!(code)), "{name}: {proxy}");
     }
 }

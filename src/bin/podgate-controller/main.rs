@@ -16,6 +16,7 @@ mod probing;
 mod ready;
 mod run;
 mod setup;
+mod spec;
 mod staying;
 mod track;
 mod vet;

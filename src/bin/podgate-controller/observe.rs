@@ -1,11 +1,10 @@
-//! From the pod as the API shows it to the few facts that the controller needs. The only file that knows the Pod's fields;
-//! pure.
+//! From the pod as the API shows it to the few facts that the controller needs. Pure.
 
+use crate::spec;
 use podgate::core::annotations::Annotations;
-use podgate::core::container::{Container, Mode, Port, Probe};
+use podgate::core::container::{Container, Port, Probe};
 use podgate::core::names;
 use podgate::core::snapshot::{self, is_ours};
-use podgate::core::until::Until;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -23,33 +22,33 @@ pub(crate) struct PodSpec {
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct ApiContainer {
-    name: String,
-    command: Vec<String>,
-    args: Vec<String>,
+pub(crate) struct ApiContainer {
+    pub(crate) name: String,
+    pub(crate) command: Vec<String>,
+    pub(crate) args: Vec<String>,
     #[serde(deserialize_with = "lenient")]
-    ports: Vec<Port>,
+    pub(crate) ports: Vec<Port>,
     #[serde(deserialize_with = "lenient")]
-    startup_probe: Option<Probe>,
+    pub(crate) startup_probe: Option<Probe>,
     #[serde(deserialize_with = "lenient")]
-    readiness_probe: Option<Probe>,
-    restart_policy: Option<String>,
+    pub(crate) readiness_probe: Option<Probe>,
+    pub(crate) restart_policy: Option<String>,
     restart_policy_rules: Vec<RestartRule>,
     #[serde(deserialize_with = "lenient")]
-    lifecycle: Lifecycle,
+    pub(crate) lifecycle: Lifecycle,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Lifecycle {
-    post_start: Option<Handler>,
-    pre_stop: Option<Handler>,
+pub(crate) struct Lifecycle {
+    pub(crate) post_start: Option<Handler>,
+    pub(crate) pre_stop: Option<Handler>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Handler {
-    exec: Option<podgate::core::container::Exec>,
+pub(crate) struct Handler {
+    pub(crate) exec: Option<podgate::core::container::Exec>,
 }
 
 /// <https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#individual-container-restarts>
@@ -194,7 +193,7 @@ pub(crate) fn observe(pod: &Pod, own: &str) -> Facts {
             .filter(|(key, _)| is_ours(key) || key.starts_with(names::OVERRIDE_PREFIX))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect(),
-        containers: others.iter().map(|container| declared(container)).collect(),
+        containers: others.iter().map(|container| spec::declared(container)).collect(),
         others_are_over: !regular_others.is_empty() && regular_others.iter().all(|c| over(c)),
         words,
         ends_with_others: spec.containers.iter().any(|container| container.name == own)
@@ -203,50 +202,6 @@ pub(crate) fn observe(pod: &Pod, own: &str) -> Facts {
             .and_then(|running| running.started_at.as_deref())
             .and_then(|at| humantime::parse_rfc3339_weak(at).ok()),
     }
-}
-
-fn declared(container: &ApiContainer) -> Container {
-    let hook = |handler: &Option<Handler>, subcommand: &str| -> Option<Vec<String>> {
-        let command = handler.as_ref()?.exec.as_ref()?.command.clone();
-        is_agent(&command, subcommand).then_some(command)
-    };
-    let whole = [container.command.as_slice(), &container.args].concat();
-    let (mode, until) = if let Some(command) = hook(&container.lifecycle.post_start, "post-start") {
-        (Mode::PostStart, untils(&command))
-    } else if is_agent(&whole, "entrypoint") {
-        (Mode::Entrypoint, untils(&whole))
-    } else {
-        (Mode::None, Vec::new())
-    };
-    Container {
-        name: container.name.clone(),
-        ports: container.ports.clone(),
-        startup_probe: container.startup_probe.clone(),
-        readiness_probe: container.readiness_probe.clone(),
-        restart_policy: container.restart_policy.clone(),
-        mode,
-        pre_stop: hook(&container.lifecycle.pre_stop, "pre-stop").is_some(),
-        until,
-    }
-}
-
-/// The conditions of the agent's command line `words`; what is written otherwise, by the environment say, is not known here.
-fn untils(words: &[String]) -> Vec<Until> {
-    let own = words.iter().take_while(|word| *word != "--");
-    let mut found = Vec::new();
-    let mut is_value = false;
-    for word in own {
-        let value = word.strip_prefix("--until=").or(is_value.then_some(word));
-        found.extend(value.into_iter().flat_map(|list| list.split(',')).filter_map(|item| item.parse().ok()));
-        is_value = word == "--until";
-    }
-    found
-}
-
-/// Whether `command` runs the agent's `subcommand`.
-fn is_agent(command: &[String], subcommand: &str) -> bool {
-    let program = command.first().map_or("", String::as_str);
-    program.rsplit('/').next() == Some(names::AGENT_FILE) && command.get(1).map(String::as_str) == Some(subcommand)
 }
 
 fn word(status: &ContainerStatus, policy: &str, rules: &[RestartRule]) -> Word {
@@ -289,6 +244,8 @@ fn restarts(policy: &str, rules: &[RestartRule], code: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use podgate::core::container::Mode;
+    use podgate::core::until::Until;
     use serde_json::json;
 
     fn facts(value: serde_json::Value) -> Facts {

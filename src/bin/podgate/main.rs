@@ -12,6 +12,7 @@ mod opened;
 mod post_start;
 mod pre_stop;
 mod report;
+mod stopping;
 mod then;
 mod voice;
 mod wait;

@@ -1,9 +1,58 @@
 //! `podgate opened`: a startupProbe that passes when this container's gate has opened.
 
 use crate::args::Opened;
+use crate::{check, explain, report};
 use podgate::core::exit::Exit;
+use podgate::core::report::{Gate, Report};
+use podgate::core::until::Until;
+use podgate::edge::process;
+use std::io;
 
 pub(crate) fn run(args: &Opened) -> Exit {
-    let _ = args;
-    todo!()
+    match look(args) {
+        Ok(()) => Exit::Released,
+        Err((exit, why)) => {
+            // The kubelet shows it in the event of the failed probe.
+            explain::say(&explain::one_line(&format!("podgate opened: {why}")));
+            exit
+        }
+    }
+}
+
+fn look(args: &Opened) -> Result<(), (Exit, String)> {
+    let own = args.own.display();
+    let report = report::read(&args.own).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => (
+            Exit::SetUp,
+            format!("no gate has reported in {own}; mount this container's own folder there, or say where with --self"),
+        ),
+        _ => (Exit::Never, format!("the report in {own} can't be read: {error}")),
+    })?;
+    let Some(gate) = report.gate else {
+        return Err((
+            Exit::SetUp,
+            format!("no gate has reported in {own}; is podgate entrypoint this container's command?"),
+        ));
+    };
+    let not_so = |why: String| Err((Exit::Never, why));
+    match report.process {
+        None => return not_so("can't tell whether the gate's process lives: the report names none".to_owned()),
+        // What an earlier incarnation of the container has left.
+        Some(process) if !process::lives(process) => return not_so("the gate's process is gone".to_owned()),
+        Some(_) => {}
+    }
+    match gate {
+        Gate::Waiting if args.or_waiting => return Ok(()),
+        Gate::Waiting => return not_so(awaited(&report)),
+        Gate::Opened => {}
+    }
+    match args.check.iter().find_map(|check| Some((check, check::once(check, args.check_timeout).err()?))) {
+        Some((check, why)) => not_so(format!("{check} {why}")),
+        None => Ok(()),
+    }
+}
+
+fn awaited(report: &Report) -> String {
+    let list: Vec<String> = report.waiting_for.iter().map(Until::to_string).collect();
+    if list.is_empty() { "the gate still waits".to_owned() } else { format!("the gate waits for {}", list.join(", ")) }
 }

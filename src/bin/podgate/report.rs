@@ -6,9 +6,10 @@ use podgate::core::sandbox::SandboxId;
 use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::View;
 use podgate::core::until::Until;
-use podgate::edge::files::{overwrite, replace};
+use podgate::edge::files::{open_folder, overwrite, read_beneath, replace_by};
 use podgate::edge::process;
 use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
@@ -103,7 +104,8 @@ impl Reporter {
             }
             Err(error) => {
                 let error = format!("{}: {error}", self.folder.display());
-                if self.error.is_none() {
+                // Where no sidecar has ever spoken there need be no folder either.
+                if self.error.is_none() && !self.current.epoch.is_empty() {
                     warn!(error, "can't report to the controller");
                 }
                 self.error = Some(error);
@@ -117,9 +119,21 @@ fn report(sandbox: SandboxId, untils: &[Until]) -> Report {
     Report { sandbox: Some(sandbox), agent, waiting_for: untils.to_vec(), ..Report::default() }
 }
 
+/// What lies in the container's own folder `folder`.
+pub(crate) fn read(folder: &Path) -> io::Result<Report> {
+    let folder = open_folder(folder)?;
+    let bytes = read_beneath(folder.as_fd(), Path::new(names::REPORT_FILE), names::BOARD_FILE_MAX)?;
+    Report::read(&bytes).map_err(|torn| io::Error::new(ErrorKind::InvalidData, torn.to_string()))
+}
+
 /// Puts `report` into the container's own folder.
 pub(crate) fn write(folder: &Path, report: &Report) -> io::Result<()> {
-    match replace(folder, names::REPORT_FILE, report.write().as_bytes(), 0o644) {
+    write_by(&format!(".{}.tmp", names::REPORT_FILE), folder, report)
+}
+
+/// The same under this temporary name: a preStop hook may write while the container's own agent does.
+pub(crate) fn write_by(temporary: &str, folder: &Path, report: &Report) -> io::Result<()> {
+    match replace_by(folder, temporary, names::REPORT_FILE, report.write().as_bytes(), 0o644) {
         // A neighbour has filled the volume; the page that the controller has reserved here is left.
         Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
             overwrite(folder, names::REPORT_FILE, report.write_filled().as_bytes())

@@ -38,7 +38,7 @@ pub(crate) enum ByDefault {
 pub(crate) struct Voice {
     /// `podgate post-start: db`
     prefix: String,
-    termination_log: PathBuf,
+    termination_log: Option<PathBuf>,
     log_error: Option<String>,
     logs_to_stderr: bool,
 }
@@ -62,19 +62,26 @@ impl Voice {
             Some(container) => format!("podgate {command}: {container}"),
             None => format!("podgate {command}"),
         };
-        Voice { prefix, termination_log: says.termination_log.clone(), log_error, logs_to_stderr }
+        Voice { prefix, termination_log: Some(says.termination_log.clone()), log_error, logs_to_stderr }
+    }
+
+    /// Leaves the termination message alone: where the container is about to end, that is for the program's own last words.
+    pub(crate) fn without_last_words(self) -> Voice {
+        Voice { termination_log: None, ..self }
     }
 
     /// Says for what it waits.
     pub(crate) fn waits(&self, reason: &[String]) {
         let line = format!("{}: waits for {}", self.prefix, reason.join("; "));
         info!("{line}");
-        explain::termination_message(&self.termination_log, &explain::one_line(&line));
+        self.last_words(&explain::one_line(&line));
     }
 
     /// Takes back what it said of waiting.
     pub(crate) fn is_done(&self) {
-        explain::clear_termination_message(&self.termination_log);
+        if let Some(path) = &self.termination_log {
+            explain::clear_termination_message(path);
+        }
     }
 
     /// Says why it fails.
@@ -82,11 +89,17 @@ impl Voice {
         let note = self.log_error.as_ref().map(|error| format!(" (no log: {error})")).unwrap_or_default();
         let line = explain::one_line(&format!("{}: {why}{note}", self.prefix));
         error!(code, "{line}");
-        explain::termination_message(&self.termination_log, &line);
+        self.last_words(&line);
         if !self.logs_to_stderr {
             explain::say(&line);
         }
         code.into()
+    }
+
+    fn last_words(&self, line: &str) {
+        if let Some(path) = &self.termination_log {
+            explain::termination_message(path, line);
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tracing::info;
 
 /// How often in a row it arms and reads anew, without sleeping, because what was armed is not what was read.
-const REARMS_MAX: u32 = 3;
+pub(crate) const REARMS_MAX: u32 = 3;
 
 /// How a wait ended.
 #[derive(Debug)]
@@ -130,11 +130,11 @@ impl Wait<'_> {
                     if let View::Word(snapshot, _) = &view {
                         let passed = !checks.is_empty() && own.pending_checks.is_empty();
                         reporter.tell(snapshot, passed);
-                    }
-                    if let Some(error) = &reporter.error {
-                        waiting.push(format!(
-                            "can't report to the controller ({error}); mount this container's own folder there"
-                        ));
+                        if let Some(error) = &reporter.error {
+                            waiting.push(format!(
+                                "can't report to the controller ({error}); mount this container's own folder there"
+                            ));
+                        }
                     }
                     if waiting != reason {
                         explain(&waiting);

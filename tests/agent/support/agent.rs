@@ -53,7 +53,7 @@ impl Agent {
 
     /// Adds `--name value`, in the place of an earlier one unless the flag is repeatable.
     pub(crate) fn flag(self, name: &str, value: impl AsRef<OsStr>) -> Agent {
-        let this = if ["until", "check"].contains(&name) { self } else { self.without(name) };
+        let this = if ["until", "check", "check-closed"].contains(&name) { self } else { self.without(name) };
         this.arg(format!("--{name}")).arg(value)
     }
 
@@ -67,6 +67,19 @@ impl Agent {
 
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Agent {
         self.environment.push((name.into(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// What the gate stands in front of.
+    pub(crate) fn becomes(self, command: &[&str]) -> Agent {
+        command.iter().fold(self.arg("--"), Agent::arg)
+    }
+
+    /// As the first process of a PID namespace, which is what a container's command is.
+    pub(crate) fn as_the_first_process(mut self) -> Agent {
+        let words = ["--user", "--map-root-user", "--fork", "--pid", "--mount-proc"].map(OsString::from);
+        self.arguments.splice(0..0, words.into_iter().chain([self.program.clone().into()]));
+        self.program = "unshare".into();
         self
     }
 
@@ -99,6 +112,11 @@ impl Agent {
 impl Waiting {
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// How long it has run.
+    pub(crate) fn age(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// Returns once it has said for what it waits.
@@ -141,8 +159,13 @@ impl Waiting {
     }
 
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_raw(i32::try_from(self.id()).unwrap()).unwrap();
-        rustix::process::kill_process(pid, signal).unwrap();
+        self::signal(self.id(), signal);
+    }
+
+    /// Its only child.
+    pub(crate) fn child(&self) -> u32 {
+        let id = self.id();
+        std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap().trim().parse().unwrap()
     }
 
     /// How often it has gone to sleep so far.
@@ -178,6 +201,11 @@ impl Ended {
     pub(crate) fn released(&self) {
         assert_eq!((self.code, self.stdout.as_str(), self.stderr.as_str()), (0, "", ""), "{self:?}");
     }
+}
+
+pub(crate) fn signal(pid: u32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
 }
 
 fn status_field(pid: u32, name: &str) -> Option<u64> {

@@ -3,7 +3,7 @@
 mod agent;
 mod volume;
 
-pub(crate) use agent::{Agent, Ended, PROGRAM, Shell};
+pub(crate) use agent::{Agent, Ended, PROGRAM, Shell, Waiting, signal};
 pub(crate) use volume::Volume;
 
 use podgate::core::names;
@@ -108,6 +108,41 @@ impl Scene {
             .flag("self", &self.own)
             .flag("termination-log", &self.termination)
             .flag("log-to", &self.log)
+    }
+
+    /// `podgate pre-stop --container db` in these folders.
+    pub(crate) fn pre_stop(&self) -> Agent {
+        Agent::new(&["pre-stop"], &self.termination)
+            .flag("container", "db")
+            .flag("board", &self.board)
+            .flag("self", &self.own)
+            .flag("termination-log", &self.termination)
+            .flag("log-to", &self.log)
+    }
+
+    /// `podgate entrypoint` in these folders, with 20 s to wait and its log in a file; the command is to be added, after `--`.
+    pub(crate) fn gate(&self) -> Agent {
+        Agent::new(&["entrypoint"], &self.termination)
+            .flag("timeout", "20s")
+            .flag("board", &self.board)
+            .flag("podinfo", &self.podinfo)
+            .flag("self", &self.own)
+            .flag("termination-log", &self.termination)
+            .flag("log-to", &self.log)
+    }
+
+    /// The controller takes in what the gate has reported, and publishes that together with the change.
+    pub(crate) fn hear(&mut self, change: impl FnOnce(&mut Snapshot)) {
+        let ticket = self.report().and_then(|report| report.ticket).expect("the gate has reported");
+        self.publish(|snapshot| {
+            snapshot.heard.insert("api".to_owned(), ticket);
+            change(snapshot);
+        });
+    }
+
+    /// Whether somebody holds the tether in the container's own folder.
+    pub(crate) fn is_tethered(&self) -> bool {
+        podgate::edge::tether::is_held(&self.root, "self")
     }
 
     pub(crate) fn message(&self) -> String {

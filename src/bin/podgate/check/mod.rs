@@ -19,9 +19,19 @@ const EXEC_FLOOR: Duration = Duration::from_millis(50);
 /// A check over the network that a hook makes itself blocks it; so it is cut short.
 const NET_LIMIT: Duration = Duration::from_secs(1);
 
+/// What is wanted of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// That it passes.
+    Pass,
+    /// That nobody is there: for a port.
+    Closed,
+}
+
 /// Several checks, each made again until it has passed once.
 #[derive(Debug)]
 pub(crate) struct Checks {
+    wanted: Wanted,
     list: Vec<Entry>,
     running: Option<(usize, Running)>,
     limit: Duration,
@@ -40,7 +50,13 @@ impl Checks {
     /// `limit` is how long one attempt may take.
     pub(crate) fn new(checks: impl IntoIterator<Item = Check>, limit: Duration, now: Instant) -> Checks {
         let entry = |check| Entry { check, pending: Some("not looked at yet".to_owned()), due: now };
-        Checks { list: checks.into_iter().map(entry).collect(), running: None, limit, since: now }
+        let list = checks.into_iter().map(entry).collect();
+        Checks { wanted: Wanted::Pass, list, running: None, limit, since: now }
+    }
+
+    /// Ports that are to be closed.
+    pub(crate) fn closed(ports: impl IntoIterator<Item = Check>, now: Instant) -> Checks {
+        Checks { wanted: Wanted::Closed, ..Checks::new(ports, NET_LIMIT, now) }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -64,11 +80,13 @@ impl Checks {
         if let Some((index, running)) = &mut self.running
             && let Some(outcome) = running.poll(now)
         {
-            let index = *index;
+            let (index, running_until) = (*index, running.deadline());
             self.running = None;
-            // A name is looked up by a podgate of its own, whose exit code is of no use to anybody.
-            let own = matches!(self.list[index].check, Check::Exec(_));
-            let outcome = if own { outcome } else { outcome.map_err(|_| "no answer".to_owned()) };
+            let is_late = now >= running_until;
+            let outcome = match self.wanted {
+                Wanted::Pass => readable(&self.list[index].check, outcome),
+                Wanted::Closed => net::is_closed(outcome.is_ok(), is_late),
+            };
             self.settle(index, outcome, now);
         }
         for index in 0..self.list.len() {
@@ -79,7 +97,11 @@ impl Checks {
             match in_child(&entry.check) {
                 None => {
                     let left = deadline.saturating_duration_since(clock::now());
-                    let outcome = net::look(&entry.check, self.limit.min(NET_LIMIT).min(left));
+                    let limit = self.limit.min(NET_LIMIT).min(left);
+                    let outcome = match self.wanted {
+                        Wanted::Pass => net::look(&entry.check, limit),
+                        Wanted::Closed => net::look_closed(&entry.check, limit),
+                    };
                     self.settle(index, outcome, now);
                 }
                 // One command at a time: a slow one holds back the others no longer than its limit.
@@ -131,6 +153,19 @@ fn in_child(check: &Check) -> Option<Argv> {
             let itself = || serde_json::to_string(&["/proc/self/exe", "check", &check.to_string()]).ok()?.parse().ok();
             if literal { None } else { itself() }
         }
+    }
+}
+
+/// A name is looked up by a podgate of its own, whose exit code is of no use to anybody.
+fn readable(check: &Check, outcome: Result<(), String>) -> Result<(), String> {
+    if matches!(check, Check::Exec(_)) { outcome } else { outcome.map_err(|_| "no answer".to_owned()) }
+}
+
+/// Looks once, within `limit`; the error says in a few words what it gave.
+pub(crate) fn once(check: &Check, limit: Duration) -> Result<(), String> {
+    match in_child(check) {
+        Some(argv) => readable(check, exec::to_end(&argv, limit)),
+        None => net::look(check, limit),
     }
 }
 

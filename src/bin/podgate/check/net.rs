@@ -28,6 +28,26 @@ pub(super) fn look(check: &Check, limit: Duration) -> Result<(), String> {
     }
 }
 
+/// Looks once, within `limit`, whether nobody accepts connections there.
+pub(super) fn look_closed(check: &Check, limit: Duration) -> Result<(), String> {
+    let Check::Tcp { host, port } = check else { return Err("is no port".to_owned()) };
+    let outcome = connect(host, *port, limit);
+    is_closed(outcome.is_ok(), outcome.is_err_and(|error| is_late(&error)))
+}
+
+/// Who does not answer may still be there: its queue is full, or it is being debugged.
+pub(super) fn is_closed(answered: bool, is_late: bool) -> Result<(), String> {
+    match (answered, is_late) {
+        (true, _) => Err("accepts connections".to_owned()),
+        (false, true) => Err("no answer in time".to_owned()),
+        (false, false) => Ok(()),
+    }
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
+}
+
 /// Why this check can never pass: who was to write the file has failed, and says so by a file beside it.
 pub(super) fn never(check: &Check) -> Option<String> {
     let Check::File { path, .. } = check else { return None };
@@ -39,7 +59,7 @@ fn say(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "not there".to_owned(),
         io::ErrorKind::ConnectionRefused => "refused".to_owned(),
-        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "no answer in time".to_owned(),
+        _ if is_late(error) => "no answer in time".to_owned(),
         _ => error.to_string(),
     }
 }
@@ -58,6 +78,8 @@ fn connect(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
     for address in addresses {
         match TcpStream::connect_timeout(&address, each.max(Duration::from_millis(1))) {
             Ok(stream) => return Ok(stream),
+            // Of several addresses, the one that is silent says more than the one that refuses.
+            Err(_) if is_late(&last) => {}
             Err(error) => last = error,
         }
     }

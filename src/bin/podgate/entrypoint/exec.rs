@@ -17,11 +17,14 @@ pub(super) fn become_the(command: &[OsString], tether: Option<&Tether>, signals:
     };
     // Without a descriptor to hand on there is no tether, and the sidecar goes by what the kubelet says.
     let _inherited = tether.and_then(|tether| tether.hand_on().ok());
+    // A check that ran commands took their orphans in, and execve keeps that.
+    let _ = rustix::process::set_child_subreaper(None);
     // What came since the last look would be lost.
     if let Some(signal) = signals.next() {
         let code = u8::try_from(128 + signal).unwrap_or(Exit::Terminated.code());
         return Failed(code, "ended by a signal just before the command was to run".to_owned());
     }
+    signals.let_go();
     let error = Command::new(program).args(arguments).exec();
     cannot_run(program, &error)
 }

@@ -2,6 +2,8 @@
 //! needs an API server is tested on a real one, in `tests/kubelet`.
 #![allow(clippy::disallowed_methods, reason = "tests may look at a clock")]
 
+mod gates;
+
 use podgate::core::names;
 use podgate::core::report::Report;
 use podgate::core::snapshot::Snapshot;

@@ -1,0 +1,173 @@
+//! From a container being Ready to the first instruction of the one that waits for it, on a real kubelet: podgate's two modes, and
+//! what is used instead, side by side and interleaved. The predecessor becomes Ready 1 to 4 s after its start, at a moment drawn
+//! anew each time.
+//!
+//! ```text
+//! tests/kubelet/prepare && cargo bench --bench release [-- ROUNDS]
+//! ```
+
+#[allow(dead_code, reason = "shared with the scenarios")]
+#[path = "../tests/kubelet/clock.rs"]
+mod clock;
+#[allow(dead_code, reason = "shared with the scenarios")]
+#[path = "../tests/kubelet/cluster.rs"]
+mod cluster;
+#[allow(dead_code, reason = "shared with the scenarios")]
+#[path = "../tests/kubelet/pod.rs"]
+mod pod;
+
+/// What the cluster's helpers say goes to the same place as what this says.
+mod scene {
+    pub(crate) fn say(line: &str) {
+        eprintln!("{line}");
+    }
+}
+
+use clock::{eventually, wall};
+use cluster::{BUSYBOX, TESTSERVER, cluster, kubectl, try_kubectl};
+use pod::{Container, Pod, server};
+use serde_json::{Value, json};
+
+const NAMESPACE: &str = "bench-release";
+const PORT: u16 = 8001;
+
+/// One way to make `app` wait for `db`.
+struct Way {
+    label: &'static str,
+    /// The pod, whose `db` becomes Ready that many milliseconds after its start.
+    pod: fn(u64) -> Value,
+}
+
+const WAYS: [Way; 8] = [
+    Way { label: "podgate, entrypoint: server ready as soon as it listens", pod: |ms| gates(listens(ms)) },
+    Way { label: "podgate, entrypoint: server answers 503 first", pod: |ms| gates(answers(ms)) },
+    Way { label: "podgate, post-start: server ready as soon as it listens", pod: |ms| hooks(listens(ms)) },
+    Way { label: "podgate, post-start: server answers 503 first", pod: |ms| hooks(answers(ms)) },
+    Way { label: "wrapper with inotify, the server itself writes a file", pod: |ms| wrapped(ms, INOTIFY) },
+    Way { label: "wrapper that looks for that file once a second", pod: |ms| wrapped(ms, POLLING) },
+    Way { label: "postStart hook that asks the server each 0.5 s (the mesh way)", pod: mesh },
+    Way { label: "native sidecar with a startupProbe, each second", pod: native },
+];
+
+fn main() {
+    // cargo passes --bench.
+    let rounds = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(30);
+    let _ = try_kubectl(&["delete", "namespace", NAMESPACE, "--wait=true"]);
+    cluster::install_manifests();
+    cluster(&["namespace", NAMESPACE]);
+    let group = format!("--group=system:serviceaccounts:{NAMESPACE}");
+    kubectl(&["-n", NAMESPACE, "create", "rolebinding", "podgate", "--clusterrole=podgate-sidecar", &group]);
+    let mut times: Vec<Vec<f64>> = WAYS.iter().map(|_| Vec::new()).collect();
+    for round in 0..rounds {
+        eprintln!("round {} of {rounds}", round + 1);
+        for (way, times) in WAYS.iter().zip(&mut times) {
+            times.push(ready_to_first_instruction(&(way.pod)(moment())));
+        }
+    }
+    println!(
+        "Kubernetes 1.{}, {rounds} rounds, interleaved; from Ready to the first instruction, ms",
+        cluster::minor()
+    );
+    println!("{:<64} {:>8} {:>8} {:>8}", "", "median", "95th", "longest");
+    for (way, times) in WAYS.iter().zip(&mut times) {
+        times.sort_by(f64::total_cmp);
+        let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
+        println!("{:<64} {:>8.1} {:>8.1} {:>8.1}", way.label, at(0.5), at(0.95), at(1.0));
+    }
+    let _ = try_kubectl(&["delete", "namespace", NAMESPACE, "--wait=false"]);
+}
+
+/// 1 to 4 s, at no fixed place on anybody's grid.
+fn moment() -> u64 {
+    let noise = (wall() * 1000.0) as u64;
+    1000 + noise.wrapping_mul(6_364_136_223_846_793_005).rotate_left(24) % 3000
+}
+
+fn listens(ms: u64) -> Container {
+    server("db").http(PORT).args(&["--listen-after", &format!("{ms}ms")])
+}
+
+fn answers(ms: u64) -> Container {
+    server("db").http(PORT).ready_after(&format!("{ms}ms"))
+}
+
+fn gates(db: Container) -> Value {
+    Pod::new("pod", [db.gate(&[]), server("app").gate(&["--until", "db"])]).json()
+}
+
+fn hooks(db: Container) -> Value {
+    Pod::new("pod", [db.hook(&[]), server("app")]).json()
+}
+
+const INOTIFY: &str = "[ -e /shared/ready ] || /tools/busybox inotifyd /tools/stop /shared:n; exec /testserver";
+const POLLING: &str = "until [ -e /shared/ready ]; do /tools/busybox sleep 1; done; exec /testserver";
+
+/// A pod without podgate: a busybox for scripts, put there by an init container, and a volume for files.
+fn plain(containers: Value, more: Value) -> Value {
+    let script =
+        "cp /bin/busybox /tools/ && printf '#!/tools/busybox sh\\nkill $PPID\\n' >/tools/stop && chmod 755 /tools/stop";
+    let mounts = json!([{"name": "tools", "mountPath": "/tools"}, {"name": "shared", "mountPath": "/shared"}]);
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"},
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "initContainers": [{"name": "tools", "image": BUSYBOX, "command": ["sh", "-c", script]}],
+            "containers": containers,
+            "volumes": [{"name": "tools", "emptyDir": {"medium": "Memory"}}, {"name": "shared", "emptyDir": {"medium": "Memory"}}],
+        },
+    });
+    if let Some(natives) = more.as_array() {
+        pod["spec"]["initContainers"].as_array_mut().expect("a list").extend(natives.iter().cloned());
+    }
+    for list in ["initContainers", "containers"] {
+        for container in pod["spec"][list].as_array_mut().expect("a list") {
+            container["volumeMounts"] = mounts.clone();
+        }
+    }
+    pod
+}
+
+fn program(name: &str, arguments: &[&str]) -> Value {
+    json!({"name": name, "image": TESTSERVER, "args": arguments})
+}
+
+fn db(ms: u64, more: &[&str]) -> Value {
+    let (port, after) = (PORT.to_string(), format!("{ms}ms"));
+    program("db", &[&["--http", port.as_str(), "--ready-after", after.as_str()], more].concat())
+}
+
+fn wrapped(ms: u64, script: &str) -> Value {
+    let mut app = program("app", &[]);
+    app["command"] = json!(["/tools/busybox", "sh", "-c", script]);
+    plain(json!([db(ms, &["--touch", "/shared/ready"]), app]), Value::Null)
+}
+
+fn mesh(ms: u64) -> Value {
+    let mut db = db(ms, &[]);
+    let script = format!(
+        "until /tools/busybox wget -q -O /dev/null http://127.0.0.1:{PORT}/; do /tools/busybox sleep 0.5; done"
+    );
+    db["lifecycle"] = json!({"postStart": {"exec": {"command": ["/tools/busybox", "sh", "-c", script]}}});
+    plain(json!([db, program("app", &[])]), Value::Null)
+}
+
+fn native(ms: u64) -> Value {
+    let mut db = db(ms, &[]);
+    db["restartPolicy"] = "Always".into();
+    db["startupProbe"] = json!({"httpGet": {"path": "/", "port": PORT}, "periodSeconds": 1, "failureThreshold": 60});
+    plain(json!([program("app", &[])]), json!([db]))
+}
+
+fn ready_to_first_instruction(pod: &Value) -> f64 {
+    cluster::create(NAMESPACE, &pod.to_string());
+    let start = eventually("the application's first line", 60, || event("app", "start"));
+    let ready = eventually("the predecessor's word", 10, || event("db", "ready"));
+    kubectl(&["-n", NAMESPACE, "delete", "pod", "pod", "--wait=true"]);
+    start - ready
+}
+
+fn event(container: &str, event: &str) -> Option<f64> {
+    let log = try_kubectl(&["-n", NAMESPACE, "logs", "pod", "-c", container]).ok()?;
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.filter(|line| line["event"] == event).find_map(|line| line["ms"].as_f64())
+}

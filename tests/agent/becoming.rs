@@ -1,0 +1,174 @@
+//! What the gate becomes: the command, and nothing else of podgate's but the tether.
+
+use crate::support::{Agent, Ended, Scene, signal, until};
+use podgate::core::state::State;
+use rustix::process::Signal;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+/// Runs `command` behind a gate that has waited for `db` and has run a check.
+fn behind_a_gate(command: &[&str], change: impl FnOnce(Agent) -> Agent) -> (u32, Ended, Scene) {
+    let mut scene = Scene::with_controller();
+    let gate = scene.gate().flag("until", "db").flag("check", r#"exec:["true"]"#);
+    let gate = change(gate).becomes(command).waiting();
+    let pid = gate.id();
+    scene.hear(|s| drop(s.states.insert("db".to_owned(), State::Ready)));
+    (pid, gate.end(), scene)
+}
+
+fn output(command: &[&str]) -> String {
+    let (_, run, _) = behind_a_gate(command, |gate| gate);
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{run:?}");
+    run.stdout
+}
+
+#[test]
+fn it_is_the_same_process() {
+    let (pid, run, _) = behind_a_gate(&["sh", "-c", "echo $$"], |gate| gate);
+    assert_eq!(run.stdout, format!("{pid}\n"));
+}
+
+#[test]
+fn its_arguments_and_its_exit_are_its_own() {
+    let command = ["sh", "-c", r#"printf '<%s>' "$@"; exit 17"#, "sh", "a b", "", "--until", "--", "-x", "$HOME"];
+    let (_, run, _) = behind_a_gate(&command, |gate| gate);
+    assert_eq!((run.code, run.stdout.as_str()), (17, "<a b><><--until><--><-x><$HOME>"), "{run:?}");
+    let (_, run, _) = behind_a_gate(&["sh", "-c", "kill -TERM $$"], |gate| gate);
+    assert_eq!(run.code, 143);
+}
+
+#[test]
+fn its_environment_and_working_directory_are_untouched() {
+    let odd = OsStr::from_bytes(b"caf\xe9\nline");
+    let (_, run, scene) =
+        behind_a_gate(&["cat", "/proc/self/environ"], |gate| gate.env("EMPTY", "").env("PODGATE_X", "1"));
+    let termination = format!("PODGATE_TERMINATION_LOG={}", scene.termination.display());
+    let expected: BTreeSet<&str> = ["PATH=/usr/bin:/bin", "EMPTY=", "PODGATE_X=1", &termination].into();
+    assert_eq!(run.stdout.trim_end_matches('\0').split('\0').collect::<BTreeSet<_>>(), expected);
+    // What is no text stays as it is.
+    let (_, run, _) = behind_a_gate(&["sh", "-c", "printf %s \"$ODD\" | od -An -tx1"], |gate| gate.env("ODD", odd));
+    assert_eq!(run.stdout.split_whitespace().collect::<String>(), "636166e90a6c696e65");
+    let here = std::env::current_dir().unwrap();
+    assert_eq!(output(&["readlink", "/proc/self/cwd"]).trim_end(), here.to_str().unwrap());
+}
+
+#[test]
+fn no_signal_is_blocked_or_ignored_that_was_not_before() {
+    let masks = |status: &str| -> Vec<u64> {
+        let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+        ["SigBlk:", "SigIgn:", "SigPnd:", "ShdPnd:"].map(|name| u64::from_str_radix(&field(name), 16).unwrap()).into()
+    };
+    let plain = Command::new("cat").arg("/proc/self/status").output().unwrap();
+    let behind = masks(&output(&["cat", "/proc/self/status"]));
+    assert_eq!(behind, masks(std::str::from_utf8(&plain.stdout).unwrap()));
+    assert_eq!(behind[0], 0, "none is blocked");
+    assert_eq!(behind[1] & (1 << (PIPE - 1)), 0, "a broken pipe ends it");
+}
+
+const PIPE: i32 = Signal::PIPE.as_raw();
+
+#[test]
+fn a_command_of_a_check_can_be_ended_by_signals_too() {
+    let scene = Scene::new();
+    let check = r#"exec:["sh","-c","grep -q 'SigBlk:.0000000000000000' /proc/self/status"]"#;
+    let run = scene.gate().flag("check", check).flag("timeout", "2s").becomes(&["true"]).run();
+    assert_eq!(run.code, 0, "{run:?}");
+}
+
+#[test]
+fn it_has_no_child_and_adopts_none() {
+    assert_eq!(output(&["cat", "/proc/thread-self/children"]), "");
+    let script =
+        r#"pid=$(sh -c 'sleep 600 >/dev/null 2>&1 & echo $!'); grep PPid /proc/$pid/status; kill $pid; echo $$"#;
+    let said = output(&["sh", "-c", script]);
+    let numbers: Vec<&str> = said.split_whitespace().filter(|word| *word != "PPid:").collect();
+    assert_eq!(numbers.len(), 2, "{said}");
+    assert_ne!(numbers[0], numbers[1], "its orphans go where they went before");
+}
+
+#[test]
+fn of_descriptors_it_inherits_the_tether_alone() {
+    let numbers = |listed: &str| -> BTreeSet<u32> { listed.split_whitespace().map(|n| n.parse().unwrap()).collect() };
+    let before = Command::new("ls").arg("/proc/self/fd").stdin(Stdio::null()).output().unwrap();
+    let before = numbers(std::str::from_utf8(&before.stdout).unwrap());
+    let behind = numbers(&output(&["ls", "/proc/self/fd"]));
+    let more: Vec<u32> = behind.difference(&before).copied().collect();
+    assert!(behind.is_superset(&before) && more.len() == 1 && more[0] >= 400, "{before:?} {behind:?}");
+    let (_, run, _) = behind_a_gate(&["ls", "/proc/self/fd"], |gate| gate.flag("tether", "none"));
+    assert_eq!(numbers(&run.stdout), before);
+}
+
+#[test]
+fn the_tether_is_held_until_the_process_is_gone_however_it_ends() {
+    let mut scene = Scene::with_controller();
+    let gate = || scene.gate().flag("until", "db").becomes(&["sleep", "600"]);
+    let killed = gate().waiting();
+    assert!(scene.is_tethered());
+    killed.signal(Signal::KILL);
+    assert_eq!(killed.end().code, 137);
+    assert!(!scene.is_tethered());
+    fs::write(&scene.termination, "").unwrap();
+    let gate = gate().waiting();
+    scene.hear(|s| drop(s.states.insert("db".to_owned(), State::Ready)));
+    let name = || fs::read_to_string(format!("/proc/{}/comm", gate.id())).unwrap();
+    until("it has become the command", || name() == "sleep\n");
+    assert!(scene.is_tethered());
+    assert!(podgate::edge::process::lives(scene.report().unwrap().process.unwrap()));
+    signal(gate.id(), Signal::KILL);
+    assert_eq!(gate.end().code, 137);
+    assert!(!scene.is_tethered());
+}
+
+#[test]
+fn few_descriptors_are_enough() {
+    let mut scene = Scene::with_controller();
+    let mut gate = scene.gate().flag("until", "db").flag("check", r#"exec:["true"]"#).becomes(&["echo", "ran"]);
+    let script = r#"ulimit -n 64; exec "$@""#;
+    gate.arguments.splice(0..0, ["-c", script, "sh", crate::support::PROGRAM].map(Into::into));
+    gate.program = "/bin/sh".into();
+    let gate = gate.waiting();
+    assert!(scene.is_tethered());
+    scene.hear(|s| drop(s.states.insert("db".to_owned(), State::Ready)));
+    assert_eq!(gate.end().stdout, "ran\n");
+}
+
+#[test]
+fn a_command_that_cannot_be_run_is_named_with_what_to_mend() {
+    let scene = Scene::new();
+    let at = |name: &str| scene.root.join(name).display().to_string();
+    let write = |name: &str, content: &[u8], mode: u32| {
+        fs::write(at(name), content).unwrap();
+        fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+        at(name)
+    };
+    let dull = write("dull", b"#!/bin/sh\n", 0o644);
+    let script = write("script", b"#!/nonexistent/interpreter\n", 0o755);
+    for (command, code, says) in [
+        (dull.as_str(), 126, "permission denied; is it executable for this user"),
+        (&at("board"), 126, "board is a directory"),
+        (&script, 126, "is there, but its interpreter, or the loader that it is linked to, is not in this image"),
+        (&at("nothing"), 127, "nothing: command not found; give a path inside this image"),
+        (&format!("{dull}/x"), 127, "command not found"),
+        ("./nothing-here", 127, "looked for from the working directory /"),
+        ("nothing-of-this-name", 127, "nothing-of-this-name: command not found; looked for in PATH=/usr/bin:/bin"),
+        ("", 127, "command not found"),
+    ] {
+        let run = scene.gate().becomes(&[command]).run();
+        run.failed(code, says);
+        assert_eq!(scene.message(), run.stderr.trim_end());
+        assert!(!scene.is_tethered());
+    }
+    scene.gate().becomes(&[&"x".repeat(100_000)]).run().failed(126, "xxx …");
+    // The libc of a development build hands it to a shell.
+    let text = write("text", b"echo ran\n", 0o755);
+    let run = scene.gate().becomes(&[&text]).run();
+    if cfg!(target_env = "musl") {
+        run.failed(126, "text is no program for this machine; a script needs a first line such as #!/bin/sh");
+    } else {
+        assert_eq!((run.code, run.stdout.as_str()), (0, "ran\n"));
+    }
+}

@@ -1,0 +1,363 @@
+//! `podgate pre-stop`: for whom it stays, for how long, and what it says.
+
+use crate::support::{Agent, Scene, Waiting, until};
+use podgate::core::report::{Gate, Process, Report, Stopping};
+use podgate::core::state::{Phase, State};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use std::net::TcpListener;
+use std::os::unix::fs::symlink;
+use std::time::{Duration, Instant};
+
+/// Far more than a wake-up takes, and less than the slow re-read.
+const AT_ONCE: Duration = Duration::from_millis(700);
+const SIGN: Duration = podgate::core::stop::SIGN;
+
+/// A pod that is being deleted, and whose `api` still runs.
+fn ending() -> Scene {
+    let mut scene = Scene::with_controller();
+    scene.publish(|s| {
+        s.phase = Phase::Terminating;
+        s.states = [("db".to_owned(), State::Ready), ("api".to_owned(), State::Ready)].into();
+    });
+    scene
+}
+
+fn running() -> Scene {
+    let mut scene = ending();
+    scene.publish(|s| s.phase = Phase::Started);
+    scene
+}
+
+fn stays(scene: &Scene, hook: Agent) -> Waiting {
+    let hook = hook.spawn();
+    until("it says for whom it stays", || scene.logged().contains("stays for"));
+    hook
+}
+
+fn shell(script: &str) -> String {
+    serde_json::to_string(&["sh", "-c", script]).unwrap()
+}
+
+fn stopping(scene: &Scene) -> Stopping {
+    scene.report().unwrap().stopping
+}
+
+#[test]
+fn at_a_deletion_it_stays_until_the_user_is_gone() {
+    for gone in [State::Failed, State::Completed] {
+        let mut scene = ending();
+        let hook = stays(&scene, scene.pre_stop().flag("until", "api"));
+        assert!(scene.logged().contains("stays for api=Exited (now Ready)"), "{}", scene.logged());
+        let report = scene.report().unwrap();
+        assert_eq!((report.stopping, report.started), (Stopping::Begun, true));
+        assert!(report.counts(&scene.snapshot.sandbox, "e1"));
+        std::thread::sleep(SIGN + SIGN / 5);
+        let gone_at = Instant::now();
+        scene.set("api", gone);
+        hook.end().released();
+        assert!(gone_at.elapsed() < AT_ONCE, "{:?}", gone_at.elapsed());
+        assert_eq!(stopping(&scene), Stopping::Over);
+    }
+}
+
+#[test]
+fn who_is_gone_or_never_came_holds_nobody() {
+    for state in [State::Failed, State::Waiting] {
+        let mut scene = ending();
+        scene.set("api", state);
+        let run = scene.pre_stop().flag("until", "api,stranger").run();
+        run.released();
+        assert!(run.took < AT_ONCE, "{run:?}");
+        assert_eq!(stopping(&scene), Stopping::Over);
+    }
+}
+
+#[test]
+fn at_the_restart_of_one_container_it_goes_after_a_second() {
+    let scene = running();
+    let run = scene.pre_stop().flag("until", "api").run();
+    run.released();
+    assert!((SIGN..SIGN * 3).contains(&run.took), "{run:?}");
+    assert!(scene.logged().contains("only this container stops"), "{}", scene.logged());
+    assert_eq!(stopping(&scene), Stopping::Over);
+}
+
+#[test]
+fn the_sign_may_come_within_the_second_and_holds_once_it_has_come() {
+    type Sign = fn(&mut podgate::core::snapshot::Snapshot);
+    let deleted: Sign = |s| s.phase = Phase::Terminating;
+    let stops_too: Sign = |s| s.stopping = ["api".to_owned()].into();
+    for sign in [deleted, stops_too] {
+        let mut scene = running();
+        let hook = scene.pre_stop().flag("until", "api").spawn();
+        until("it reports", || scene.report().is_some());
+        // Its own word is no sign.
+        scene.publish(|s| s.stopping = ["db".to_owned()].into());
+        std::thread::sleep(SIGN / 4);
+        scene.publish(sign);
+        until("it stays", || scene.logged().contains("stays for"));
+        assert!(hook.age() < SIGN, "or the test was too slow");
+        // A controller that has started anew and does not know yet.
+        scene.publish(|s| (s.phase, s.stopping) = (Phase::Starting, [].into()));
+        let mut hook = hook;
+        while hook.age() < SIGN * 3 / 2 {
+            assert!(hook.is_running());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        scene.set("api", State::Failed);
+        hook.end().released();
+    }
+}
+
+#[test]
+fn without_a_controller_it_wakes_too() {
+    let mut scene = ending();
+    scene.die();
+    let hook = stays(&scene, scene.pre_stop().flag("until", "api"));
+    let gone_at = Instant::now();
+    scene.set("api", State::Failed);
+    hook.end().released();
+    assert!(gone_at.elapsed() < AT_ONCE, "{:?}", gone_at.elapsed());
+}
+
+#[test]
+fn its_grace_ends_it_and_the_programs_last_words_stay() {
+    let scene = ending();
+    std::fs::write(&scene.termination, "the program's own last words").unwrap();
+    let run = scene.pre_stop().flag("until", "api").flag("grace", "300ms").run();
+    run.failed(75, "podgate pre-stop: db: still there after 300ms: api=Exited (now Ready)");
+    assert!((Duration::from_millis(300)..Duration::from_secs(3)).contains(&run.took), "{run:?}");
+    assert_eq!(stopping(&scene), Stopping::Over);
+    // Before anything is known it names them too.
+    running().pre_stop().flag("until", "api").flag("grace", "0s").run().failed(75, "after 0s: api=Exited");
+    assert_eq!(scene.message(), "the program's own last words");
+}
+
+#[test]
+fn the_containers_own_command_runs_when_the_others_are_gone() {
+    let mut scene = ending();
+    let done = scene.root.join("done");
+    let touch = shell(&format!("echo out; touch {}", done.display()));
+    let hook = stays(&scene, scene.pre_stop().flag("until", "api").flag("then", &touch));
+    assert!(!done.exists());
+    scene.set("api", State::Completed);
+    hook.end().released();
+    assert!(done.exists());
+    // At a restart, and alone, it runs too.
+    for until in [&["api"][..], &[]] {
+        let scene = running();
+        let done = scene.root.join("done");
+        let hook = scene.pre_stop().flag("then", shell(&format!("touch {}", done.display())));
+        until.iter().fold(hook, |hook, name| hook.flag("until", name)).run().released();
+        assert!(done.exists());
+        assert_eq!(stopping(&scene), Stopping::Over);
+    }
+}
+
+#[test]
+fn the_commands_failure_is_the_hooks() {
+    let hook = |argv: &str| running().pre_stop().flag("then", argv).run();
+    hook(&shell("echo no way >&2; exit 7")).failed(7, "own preStop command");
+    hook(&shell("echo no way >&2; exit 7")).failed(7, "exited with 7: no way");
+    hook(&shell("kill -9 $$")).failed(137, "exited with 137");
+    hook(r#"["/nonexistent/command"]"#).failed(127, "was not found");
+    hook(r#"["/"]"#).failed(126, "can't be executed");
+}
+
+#[test]
+fn the_command_runs_when_the_grace_is_used_up_and_has_the_rest_of_it() {
+    let scene = ending();
+    let done = scene.root.join("done");
+    let then = shell(&format!("touch {}", done.display()));
+    let hook = || scene.pre_stop().flag("until", "api").flag("grace", "1500ms").flag("then-timeout", "1s");
+    let run = hook().flag("then", then).run();
+    run.failed(75, "still there after 500ms: api=Exited");
+    assert!(done.exists() && run.took < Duration::from_millis(1400), "{run:?}");
+    let run = hook().flag("then", shell("exit 3")).run();
+    run.failed(3, "exited with 3: ; before that, still there after 500ms: api=Exited");
+    let run = hook().flag("then", shell("sleep 600")).run();
+    run.failed(75, "was still running at the time limit");
+    assert!((Duration::from_millis(1500)..Duration::from_secs(5)).contains(&run.took), "{run:?}");
+}
+
+#[test]
+fn an_open_port_holds_it_until_it_is_closed() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap();
+    for host in ["127.0.0.1", "localhost"] {
+        let scene = ending();
+        let url = format!("tcp://{host}:{}", port.local_addr().unwrap().port());
+        let hook = stays(&scene, scene.pre_stop().flag("check-closed", &url));
+        assert!(scene.logged().contains(&format!("stays for {url} (accepts connections)")), "{}", scene.logged());
+        hook.signal(rustix::process::Signal::KILL);
+    }
+    let scene = ending();
+    let url = format!("tcp://127.0.0.1:{}", port.local_addr().unwrap().port());
+    let hook = stays(&scene, scene.pre_stop().flag("check-closed", &url));
+    drop(port);
+    let closed_at = Instant::now();
+    hook.end().released();
+    assert!(closed_at.elapsed() < AT_ONCE, "{:?}", closed_at.elapsed());
+    // Nobody was ever there.
+    assert!(running().pre_stop().flag("check-closed", &url).run().took < AT_ONCE);
+}
+
+#[test]
+fn at_a_restart_an_open_port_holds_it_for_the_second_and_nobody_is_knocked_at_for_nothing() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap();
+    port.set_nonblocking(true).unwrap();
+    let url = format!("tcp://127.0.0.1:{}", port.local_addr().unwrap().port());
+    let scene = running();
+    let run = scene.pre_stop().flag("until", "api").flag("check-closed", &url).run();
+    run.released();
+    assert!((SIGN..SIGN * 3).contains(&run.took), "{run:?}");
+    assert!(port.accept().is_err(), "api runs, so that its port decides nothing");
+    let run = scene.pre_stop().flag("check-closed", &url).run();
+    run.released();
+    assert!((SIGN..SIGN * 3).contains(&run.took), "{run:?}");
+    assert!(port.accept().is_ok());
+}
+
+#[test]
+fn a_port_whose_queue_is_full_is_not_closed() {
+    let port = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&port, &std::net::SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    rustix::net::listen(&port, 0).unwrap();
+    let address: std::net::SocketAddr = rustix::net::getsockname(&port).unwrap().try_into().unwrap();
+    let connect = || std::net::TcpStream::connect_timeout(&address, Duration::from_millis(100));
+    let held: Vec<_> = std::iter::from_fn(|| connect().ok()).collect();
+    assert!(!held.is_empty());
+    let scene = ending();
+    let run = scene.pre_stop().flag("check-closed", format!("tcp://{address}")).flag("grace", "1500ms").run();
+    run.failed(75, "(no answer in time)");
+}
+
+#[test]
+fn nothing_to_stay_for_is_a_usage_error() {
+    running().pre_stop().run().failed(64, "nothing to stay for; give --until CONTAINER, --check-closed or --then");
+    for (flag, value, says) in [
+        ("until", "api=Ready", "write api=Exited"),
+        ("check-closed", "http://127.0.0.1/", "only a port can be found closed"),
+        ("check-closed", "file:///x", "only a port can be found closed"),
+        ("then", "rm", "no JSON list"),
+        ("grace", "x", "write 90s"),
+    ] {
+        let run = running().pre_stop().flag(flag, value).run();
+        run.failed(64, says);
+    }
+}
+
+#[test]
+fn without_a_board_it_holds_nobody_up() {
+    for prepare in [|_: &Scene| {}, |s: &Scene| std::fs::remove_dir(&s.board).unwrap()] {
+        let scene = Scene::new();
+        prepare(&scene);
+        let run = scene.pre_stop().flag("until", "api").flag("poll-interval", "10ms").run();
+        run.released();
+        assert!((SIGN..SIGN * 3).contains(&run.took), "{run:?}");
+        assert!(scene.logged().contains("no word from the sidecar"), "{}", scene.logged());
+        assert_eq!(stopping(&scene), Stopping::Over);
+    }
+}
+
+#[test]
+fn a_board_of_another_sandbox_is_not_believed() {
+    let mut scene = ending();
+    scene.publish(|s| s.sandbox = "00000000-1-00000001".parse().unwrap());
+    let run = scene.pre_stop().flag("until", "api").run();
+    run.released();
+    assert!(scene.logged().contains("no word from the sidecar"), "{}", scene.logged());
+}
+
+fn put_report(scene: &Scene, report: &Report) {
+    podgate::edge::files::replace(&scene.own, "report", report.write().as_bytes(), 0o644).unwrap();
+}
+
+fn gates_report(scene: &Scene) -> Report {
+    Report {
+        sandbox: Some(scene.snapshot.sandbox.clone()),
+        epoch: "e0".to_owned(),
+        agent: "0.0.9".to_owned(),
+        gate: Some(Gate::Opened),
+        started: true,
+        check_passed: true,
+        ticket: Some("t1".to_owned()),
+        process: Some(Process { pid: 1, start: 4711 }),
+        watching: vec!["app".to_owned()],
+        ..Report::default()
+    }
+}
+
+#[test]
+fn what_the_gate_has_reported_stays_and_a_new_epoch_is_told_anew() {
+    let mut scene = ending();
+    let before = gates_report(&scene);
+    put_report(&scene, &before);
+    let hook = stays(&scene, scene.pre_stop().flag("until", "api"));
+    let begun = Report { stopping: Stopping::Begun, epoch: "e1".to_owned(), ..before.clone() };
+    assert_eq!(scene.report().unwrap(), begun);
+    scene.publish(|s| s.epoch = "e2".to_owned());
+    until("it reports anew", || scene.report().unwrap() == Report { epoch: "e2".to_owned(), ..begun.clone() });
+    // A gate that stays as the parent writes without it.
+    put_report(&scene, &Report { epoch: "e2".to_owned(), exit_code: Some(3), ..before.clone() });
+    until("it says so again", || stopping(&scene) == Stopping::Begun);
+    scene.set("api", State::Failed);
+    hook.end().released();
+    let over = Report { stopping: Stopping::Over, epoch: "e2".to_owned(), exit_code: Some(3), ..before };
+    assert_eq!(scene.report().unwrap(), over);
+}
+
+#[test]
+fn a_report_left_from_another_sandbox_is_not_kept() {
+    let scene = ending();
+    put_report(&scene, &Report { sandbox: Some("00000000-1-00000001".parse().unwrap()), ..gates_report(&scene) });
+    scene.pre_stop().flag("until", "api").flag("grace", "0s").run().failed(75, "api=Exited");
+    let report = scene.report().unwrap();
+    assert!(report.counts(&scene.snapshot.sandbox, "e1"));
+    assert_eq!((report.gate, report.ticket, report.started), (None, None, true));
+}
+
+#[test]
+fn another_incarnations_report_is_let_alone() {
+    let mut scene = ending();
+    put_report(&scene, &gates_report(&scene));
+    let hook = stays(&scene, scene.pre_stop().flag("until", "api"));
+    let next = Report { ticket: Some("t2".to_owned()), ..gates_report(&scene) };
+    put_report(&scene, &next);
+    scene.set("api", State::Failed);
+    hook.end().released();
+    assert_eq!(scene.report().unwrap(), next);
+}
+
+#[test]
+fn nothing_that_lies_in_its_own_folder_holds_it_up() {
+    type Trap = fn(&Scene);
+    let link: Trap = |s| symlink(s.root.join("secret"), s.own.join("report")).unwrap();
+    let fifo: Trap = |s| mknodat(CWD, s.own.join("report"), FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
+    let huge: Trap = |s| std::fs::write(s.own.join("report"), vec![b'x'; 10_000_000]).unwrap();
+    let torn: Trap = |s| std::fs::write(s.own.join("report"), "stopping=\"").unwrap();
+    for (trap, says) in [(link, "link"), (fifo, "fifo"), (huge, "huge"), (torn, "torn")] {
+        let mut scene = ending();
+        std::fs::write(scene.root.join("secret"), "secret").unwrap();
+        trap(&scene);
+        let hook = stays(&scene, scene.pre_stop().flag("until", "api"));
+        assert_eq!(stopping(&scene), Stopping::Begun, "{says}");
+        scene.set("api", State::Failed);
+        hook.end().released();
+        assert_eq!(stopping(&scene), Stopping::Over, "{says}");
+        assert_eq!(std::fs::read_to_string(scene.root.join("secret")).unwrap(), "secret");
+    }
+    let folder: Trap = |s| std::fs::create_dir(s.own.join("report")).unwrap();
+    let missing: Trap = |s| std::fs::remove_dir(&s.own).unwrap();
+    let file: Trap = |s| {
+        std::fs::remove_dir(&s.own).unwrap();
+        std::fs::write(&s.own, "").unwrap();
+    };
+    for trap in [folder, missing, file] {
+        let mut scene = ending();
+        trap(&scene);
+        let hook = stays(&scene, scene.pre_stop().flag("until", "api"));
+        scene.set("api", State::Failed);
+        hook.end().released();
+        assert_eq!(scene.logged().matches("can't report that this container stops").count(), 1, "{}", scene.logged());
+    }
+}

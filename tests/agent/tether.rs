@@ -1,0 +1,113 @@
+//! `post-start --tether`: a tiny process that stays behind and holds the container's tether.
+
+use crate::support::{Agent, Scene, Shell, signal, until};
+use podgate::core::state::State;
+use rustix::process::Signal;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A container that is Ready, so that its hook returns at once.
+fn ready() -> Scene {
+    let mut scene = Scene::with_controller();
+    scene.set("db", State::Ready);
+    scene
+}
+
+fn hook(scene: &Scene) -> Agent {
+    scene.hook().arg("--tether")
+}
+
+/// The processes that hold a file of `folder` open: whoever holds the tether.
+fn holders(folder: &Path) -> Vec<u32> {
+    let holds = |pid: &u32| {
+        let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+        let mut files = open.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+        files.any(|path: PathBuf| path.starts_with(folder))
+    };
+    let numbers = fs::read_dir("/proc").unwrap().flatten();
+    numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(holds).collect()
+}
+
+#[test]
+fn the_hook_returns_its_output_ends_and_the_tether_stays() {
+    let scene = ready();
+    hook(&scene).run().released();
+    assert!(scene.is_tethered());
+    let [holder] = holders(&scene.own)[..] else { panic!("{:?}", holders(&scene.own)) };
+    let read = |name: &str| fs::read(format!("/proc/{holder}/{name}")).unwrap_or_default();
+    assert_eq!(String::from_utf8(read("cmdline")).unwrap(), "/proc/self/exe\0hold\0");
+    assert_eq!(read("environ"), b"", "it keeps nothing of the user's");
+    let link = |name: &str| fs::read_link(format!("/proc/{holder}/{name}")).unwrap();
+    for name in ["fd/0", "fd/1", "fd/2"] {
+        assert_eq!(link(name), Path::new("/dev/null"));
+    }
+    assert_eq!(link("cwd"), Path::new("/"), "it holds no folder of the user's");
+    // What ends programs does not end it.
+    for number in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
+        signal(holder, number);
+    }
+    let status = String::from_utf8(read("status")).unwrap();
+    assert!(status.contains("Threads:\t1\n") && scene.is_tethered(), "{status}");
+    signal(holder, Signal::KILL);
+    until("the tether drops", || !scene.is_tethered());
+}
+
+#[test]
+fn it_costs_next_to_nothing() {
+    let scene = ready();
+    hook(&scene).run().released();
+    let [holder] = holders(&scene.own)[..] else { panic!("{:?}", holders(&scene.own)) };
+    let switches = || {
+        let status = fs::read_to_string(format!("/proc/{holder}/status")).unwrap();
+        status.lines().filter(|line| line.contains("ctxt_switches")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    until("it sleeps", || fs::read_to_string(format!("/proc/{holder}/stat")).unwrap().contains(") S "));
+    let before = switches();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(switches(), before, "it never wakes");
+    signal(holder, Signal::KILL);
+}
+
+#[test]
+fn it_is_taken_before_the_hook_waits_and_by_every_new_start() {
+    let mut scene = Scene::with_controller();
+    let waiting = hook(&scene).waiting();
+    assert!(scene.is_tethered());
+    let first = holders(&scene.own);
+    scene.set("db", State::Ready);
+    waiting.end().released();
+    // The container was killed, and starts again before the first one's is gone.
+    hook(&scene).run().released();
+    let all = holders(&scene.own);
+    let second: Vec<u32> = all.iter().copied().filter(|pid| !first.contains(pid)).collect();
+    assert_eq!(second.len(), 1, "{first:?} {all:?}");
+    all.iter().filter(|pid| !second.contains(pid)).for_each(|pid| signal(*pid, Signal::KILL));
+    until("the first is gone", || holders(&scene.own) == second);
+    assert!(scene.is_tethered());
+    signal(second[0], Signal::KILL);
+    until("the tether drops", || !scene.is_tethered());
+}
+
+#[test]
+fn a_tether_that_cannot_be_left_is_no_reason_to_fail() {
+    let scene = ready();
+    fs::remove_dir(&scene.own).unwrap();
+    hook(&scene).run().released();
+    assert!(scene.logged().contains("can't leave a tether behind"), "{}", scene.logged());
+}
+
+#[test]
+fn it_ends_with_the_containers_first_process() {
+    let Some(mut shell) = Shell::in_namespaces(&["--user", "--map-root-user", "--fork", "--pid", "--mount-proc"])
+    else {
+        return;
+    };
+    let scene = ready();
+    let errors = scene.root.join("errors");
+    shell.start(&hook(&scene), &errors);
+    assert_eq!(shell.join(), 0, "{}", fs::read_to_string(&errors).unwrap());
+    assert!(scene.is_tethered());
+    // The shell is the first process.
+    drop(shell);
+    until("the tether drops", || !scene.is_tethered());
+}

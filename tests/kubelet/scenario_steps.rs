@@ -1,0 +1,93 @@
+//! Steps that hand on by files, as Tekton's do, with no sidecar's help in it.
+
+use crate::clock::eventually;
+use crate::cluster::{BUSYBOX, create};
+use crate::pod::{Container, Pod, server};
+use crate::scene::{Run, Scene};
+use serde_json::{Value, json};
+
+/// Step `n`, which runs `script`, waits for the one before it, and says by a file how it ended.
+fn step(n: u32, script: &str, more: &[&str]) -> Container {
+    let (own, before) = (format!("/steps/{n}"), format!("file:///steps/{}", n - 1));
+    let mut flags = vec!["--post-file", &own];
+    if n > 1 {
+        flags.extend(["--check", &before]);
+    }
+    flags.extend(more);
+    let name = format!("step-{n}");
+    server(&name).gate(&flags).with(json!({"image": BUSYBOX, "args": ["sh", "-c", script]}))
+}
+
+fn start<'a>(scene: &'a Scene, name: &str, steps: Vec<Container>) -> Run<'a> {
+    let mut pod = Pod::new(name, steps).with(json!({"spec": {"restartPolicy": "Never"}})).json();
+    let add = |list: &mut Value, item: Value| list.as_array_mut().expect("a list").push(item);
+    add(&mut pod["spec"]["volumes"], json!({"name": "steps", "emptyDir": {}}));
+    for container in pod["spec"]["containers"].as_array_mut().expect("containers") {
+        add(&mut container["volumeMounts"], json!({"name": "steps", "mountPath": "/steps"}));
+    }
+    let run = scene.follow(name);
+    create(&scene.namespace, &pod.to_string());
+    run
+}
+
+/// Each step's exit code and message, once the pod has come to its end.
+fn ends(run: &Run<'_>, count: u32) -> Vec<(i64, String)> {
+    let seen = run.watch.until("all steps have ended", 90, |seen| {
+        (1..=count).all(|n| seen.status(&format!("step-{n}"))["state"]["terminated"].is_object())
+    });
+    let end = |n| {
+        let end = &seen.status(&format!("step-{n}"))["state"]["terminated"];
+        (end["exitCode"].as_i64().unwrap_or(-1), end["message"].as_str().unwrap_or("").to_owned())
+    };
+    (1..=count).map(end).collect()
+}
+
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn steps_one_after_the_other() {
+    let scene = Scene::shared("steps");
+    scene.grant();
+    let write = |n: u32| format!("echo {n} >>/steps/log; sleep 0.5");
+    let last = "echo 3 >>/steps/log; [ \"$(tr -d '\\n' </steps/log)\" = 123 ]";
+    let run = start(&scene, "steps", vec![step(1, &write(1), &[]), step(2, &write(2), &[]), step(3, last, &[])]);
+    let ends = ends(&run, 3);
+    assert!(ends.iter().all(|(code, _)| *code == 0), "{ends:?}");
+}
+
+/// A failure skips what follows; --on-error continue, and a time limit, have their say.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn steps_are_skipped_after_a_failure() {
+    let scene = Scene::shared("steps-fail");
+    scene.grant();
+    let steps = vec![
+        step(1, "exit 5", &["--on-error", "continue"]),
+        step(2, "sleep 1000", &["--command-timeout", "1s", "--grace", "2s"]),
+        step(3, "touch /steps/ran", &[]),
+        step(4, "touch /steps/ran", &[]),
+    ];
+    let run = start(&scene, "steps-fail", steps);
+    let ends = ends(&run, 4);
+    scene.tell(&format!("{ends:?}"));
+    let codes: Vec<i64> = ends.iter().map(|(code, _)| *code).collect();
+    assert_eq!(codes, [0, 75, 69, 69]);
+    assert!(ends[1].1.contains("1s"), "{:?}", ends[1]);
+    assert!(ends[2].1.contains("/steps/2.err is there") && ends[3].1.contains("/steps/3.err is there"), "{ends:?}");
+}
+
+/// The container is held after a failure, to be looked at, until it is let go.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn a_breakpoint_holds_a_failed_step() {
+    let scene = Scene::shared("steps-break");
+    if !Scene::needs_faults("steps-break") {
+        return;
+    }
+    scene.grant();
+    let run = start(&scene, "steps-break", vec![step(1, "exit 7", &["--breakpoint", "/steps/go"])]);
+    let pid = eventually("the step runs", 60, || run.pid("step-1"));
+    eventually("it is held", 30, || run.life("step-1").said().any(|line| line.contains("/steps/go")).then_some(()));
+    assert_eq!(run.pid("step-1"), Some(pid), "it has not ended");
+    std::fs::write(format!("/proc/{pid}/root/steps/go"), "").expect("a file");
+    assert_eq!(ends(&run, 1)[0].0, 7);
+}
