@@ -1,8 +1,10 @@
 //! Gates in front of the containers' own commands, with nothing going wrong.
 
+use crate::clock::eventually;
+use crate::cluster::cluster;
 use crate::logs::NodeLogs;
-use crate::orders::{diamond_containers, gated_chain_containers};
-use crate::pod::Pod;
+use crate::orders::gated_chain_containers;
+use crate::pod::{Pod, server};
 use crate::scene::Scene;
 use crate::timeline::Life;
 
@@ -32,24 +34,44 @@ fn chain_of_gates_without_a_startup_probe() {
     run.in_order(&["db", "api", "web"]);
 }
 
-/// Two containers side by side: the slower one's time is what `web` waits for, not the sum.
+/// A step is one of this sandbox: what was completed in the one before, by its program or by the end of that sandbox, opens
+/// nothing.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn diamond_of_gates() {
-    let scene = Scene::shared("diamond");
-    if !Scene::needs_faults("diamond") {
+fn a_step_is_done_again_in_a_new_sandbox() {
+    let scene = Scene::shared("step-again");
+    if !Scene::needs_faults("step-again") {
         return;
     }
     scene.grant();
-    let pod = Pod::new("diamond", diamond_containers("1s", &[]));
+    let migrate = server("migrate").gate(&["--tether", "parent"]);
+    let api = server("api").gate(&["--until", "migrate=Completed"]);
+    let pod = Pod::new("step-again", [migrate, api]);
     let logs = NodeLogs::follow(&scene.namespace, &pod.name);
     let run = scene.create(&pod);
-    run.up();
-    for path in [["db", "api", "web"], ["db", "cache", "web"]] {
-        run.in_order(&path);
-    }
-    let lives = logs.lives();
-    let of = |name: &str| lives.iter().find(|life: &&Life| life.name == name).expect("its log");
-    let (api, cache) = (of("api"), of("cache"));
-    assert!(cache.start() < api.ready() && api.start() < cache.ready(), "side by side: {api:?} {cache:?}");
+    let starts = |name: &str| logs.of(name).iter().filter(|life| life.has("start").is_some()).count();
+    let runs = |name: &str, count: usize| {
+        eventually(&format!("{name} runs ({count})"), 90, || (starts(name) >= count).then_some(()));
+    };
+    runs("migrate", 1);
+    assert_eq!(starts("api"), 0);
+    run.signal("migrate", "TERM");
+    runs("api", 1);
+    // The kubelet starts it again, as this pod's restartPolicy says.
+    runs("migrate", 2);
+    cluster(&["kill-sandbox", &scene.namespace, &run.pod]);
+    runs("migrate", 3);
+    let waits = |lives: Vec<Life>| lives.last().is_some_and(|life| life.said().any(|line| line.contains("waits for")));
+    eventually("api's gate is there again", 90, || (logs.of("api").len() > 1 && waits(logs.of("api"))).then_some(()));
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let migrate = logs.of("migrate").pop().expect("its log");
+    assert!(migrate.has("exit").is_none(), "{migrate:?}");
+    assert_eq!(
+        starts("api"),
+        1,
+        "order broken: api runs, and migrate has not ended in this sandbox: {:?}",
+        logs.of("api")
+    );
+    run.signal("migrate", "TERM");
+    runs("api", 2);
 }

@@ -220,17 +220,19 @@ impl Course<'_> {
     /// What the kubelet tells of it.
     pub(super) fn traces(&self, seen: &Seen) -> String {
         let mut traces = Vec::new();
-        for container in ["podgate", "db", "api", "web"] {
-            let status = seen.status(container);
-            let end = &status["lastState"]["terminated"];
-            let again = status["restartCount"].as_u64().unwrap_or(0);
-            if again > 0 {
-                let mut text = format!("{container} restarted (exit {}, {}", end["exitCode"], plain(&end["reason"]));
-                if let Some(message) = end["message"].as_str() {
-                    text.push_str(&format!(", \"{}\"", message.trim()));
-                }
-                traces.push(text + ")");
+        let restarted = |name: &&str| seen.status(name)["restartCount"].as_u64().is_some_and(|count| count > 0);
+        let mut again: Vec<&str> = ["podgate", "db", "api", "web"].into_iter().filter(restarted).collect();
+        if ["db", "api", "web"].iter().all(restarted) {
+            traces.push("all containers restarted".to_owned());
+            again.clear();
+        }
+        for container in again {
+            let end = &seen.status(container)["lastState"]["terminated"];
+            let mut text = format!("{container} restarted (exit {}, {}", end["exitCode"], plain(&end["reason"]));
+            if let Some(message) = end["message"].as_str() {
+                text.push_str(&format!(", \"{}\"", message.trim()));
             }
+            traces.push(text + ")");
         }
         let word = |name: &str| {
             seen.state(name)
