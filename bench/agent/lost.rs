@@ -102,7 +102,7 @@ pub(crate) fn wait_for_all(board: &Path, last: u64) {
         }
         if wake.still_armed() && read < last {
             slept = Instant::now();
-            woken = wake.wait(SLOW_REREAD, None).unwrap();
+            woken = wake.wait(SLOW_REREAD, &[]).unwrap();
         }
     }
     tell(lost);

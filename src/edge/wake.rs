@@ -274,6 +274,18 @@ mod tests {
     }
 
     #[test]
+    fn one_folder_under_two_names_is_lost_under_both() {
+        let above = tempfile::tempdir().unwrap();
+        let board = above.path().join("board");
+        std::fs::create_dir(&board).unwrap();
+        let mut wake = Wake::new(board.clone(), board.clone(), Duration::from_millis(1));
+        assert_eq!(wake.arm(true), Rung::Inotify);
+        std::fs::remove_dir(&board).unwrap();
+        assert_eq!(wake.wait(LONG, &[]).unwrap(), Woken::Source);
+        assert_eq!(wake.arm(true), Rung::Polling);
+    }
+
+    #[test]
     fn a_bell_of_another_sandbox_does_not_suffice() {
         let board = tempfile::tempdir().unwrap();
         let mut ringer = Ringer::new(board.path(), names::BELL_FILE);

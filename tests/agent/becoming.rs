@@ -16,7 +16,7 @@ fn behind_a_gate(command: &[&str], change: impl FnOnce(Agent) -> Agent) -> (u32,
     let gate = scene.gate().flag("until", "db").flag("check", r#"exec:["true"]"#);
     let gate = change(gate).becomes(command).waiting();
     let pid = gate.id();
-    scene.hear(|s| drop(s.states.insert("db".to_owned(), State::Ready)));
+    scene.hear(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     (pid, gate.end(), scene)
 }
 
@@ -113,7 +113,7 @@ fn the_tether_is_held_until_the_process_is_gone_however_it_ends() {
     assert!(!scene.is_tethered());
     fs::write(&scene.termination, "").unwrap();
     let gate = gate().waiting();
-    scene.hear(|s| drop(s.states.insert("db".to_owned(), State::Ready)));
+    scene.hear(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     let name = || fs::read_to_string(format!("/proc/{}/comm", gate.id())).unwrap();
     until("it has become the command", || name() == "sleep\n");
     assert!(scene.is_tethered());
@@ -132,7 +132,7 @@ fn few_descriptors_are_enough() {
     gate.program = "/bin/sh".into();
     let gate = gate.waiting();
     assert!(scene.is_tethered());
-    scene.hear(|s| drop(s.states.insert("db".to_owned(), State::Ready)));
+    scene.hear(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     assert_eq!(gate.end().stdout, "ran\n");
 }
 

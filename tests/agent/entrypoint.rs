@@ -63,7 +63,7 @@ fn it_waits_reports_and_opens_only_when_the_controller_has_heard_it() {
 fn being_heard_is_not_enough() {
     let mut scene = Scene::with_controller();
     let mut gate = waits_for_db(&scene).flag("until", "api=Completed").becomes(SAYS_RAN).waiting();
-    scene.hear(|s| drop(s.states.insert("db".to_owned(), State::Ready)));
+    scene.hear(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     until("one is left", || scene.message().ends_with("waits for api=Completed (now Waiting)"));
     // A pod that has started opens hooks alone.
     scene.publish(|s| s.phase = Phase::Started);
@@ -77,7 +77,7 @@ fn being_heard_is_not_enough() {
 fn a_new_start_of_the_gate_is_heard_anew() {
     let mut scene = Scene::with_controller();
     let gate = waits_for_db(&scene).becomes(SAYS_RAN).waiting();
-    scene.hear(|s| drop(s.states.insert("db".to_owned(), State::Ready)));
+    scene.hear(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     ran(&gate.end());
     let gate = waits_for_db(&scene).becomes(SAYS_RAN).waiting();
     assert!(scene.message().contains("look at them once more"), "{}", scene.message());
@@ -93,7 +93,7 @@ fn a_new_epoch_is_told_anew() {
     scene.publish(|s| s.epoch = "e2".to_owned());
     until("it reports anew", || scene.report().unwrap().epoch == "e2");
     assert_eq!(scene.report().unwrap().ticket, before.ticket);
-    scene.hear(|s| drop(s.states.insert("db".to_owned(), State::Ready)));
+    scene.hear(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     ran(&gate.end());
 }
 
@@ -118,7 +118,7 @@ fn as_the_first_process_of_a_container_it_ends_by_a_signal_too() {
     }
     for (number, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
         let scene = Scene::with_controller();
-        let gate = waits_for_db(&scene).becomes(SAYS_RAN).as_the_first_process().waiting();
+        let gate = waits_for_db(&scene).becomes(SAYS_RAN).in_a_pid_namespace().waiting();
         assert_eq!(scene.report().unwrap().process.unwrap().pid, 1);
         let sent_at = Instant::now();
         signal(gate.child(), number);
@@ -126,8 +126,8 @@ fn as_the_first_process_of_a_container_it_ends_by_a_signal_too() {
         assert!(sent_at.elapsed() < AT_ONCE, "{:?}", sent_at.elapsed());
     }
     let mut scene = Scene::with_controller();
-    let gate = waits_for_db(&scene).becomes(&["sh", "-c", "echo $$"]).as_the_first_process().waiting();
-    scene.hear(|s| drop(s.states.insert("db".to_owned(), State::Ready)));
+    let gate = waits_for_db(&scene).becomes(&["sh", "-c", "echo $$"]).in_a_pid_namespace().waiting();
+    scene.hear(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     assert_eq!(gate.end().stdout, "1\n");
 }
 
@@ -205,7 +205,7 @@ fn it_falls_from_the_bell_to_inotify_to_polling_while_it_waits_and_climbs_back()
     scene.die();
     until("it says that the controller is dead", || scene.message().contains("the controller is dead"));
     assert!(!scene.message().contains("fallback"), "an entrypoint gate has none: {}", scene.message());
-    scene.hear(|s| drop(s.states.insert("db".to_owned(), State::Ready)));
+    scene.hear(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     ran(&gate.end());
     let Some(mut shell) = limited() else { return };
     let (mut scene, errors) = (Scene::with_controller(), scene.root.join("errors"));
@@ -214,7 +214,7 @@ fn it_falls_from_the_bell_to_inotify_to_polling_while_it_waits_and_climbs_back()
     until("it waits by the bell", || scene.rungs() == ["bell"]);
     scene.die();
     until("it falls to polling", || scene.rungs() == ["bell", "polling"]);
-    scene.hear(|s| drop(s.states.insert("db".to_owned(), State::Ready)));
+    scene.hear(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     assert_eq!(shell.join(), 7, "{}", fs::read_to_string(errors).unwrap());
 }
 
@@ -270,7 +270,7 @@ fn checks_and_conditions_must_all_hold() {
     let file = scene.root.join("ready");
     let gate = waits_for_db(&scene).flag("check", format!("file://{}", file.display())).becomes(SAYS_RAN).waiting();
     assert!(scene.message().contains("db=Ready (now Started); file:///"), "{}", scene.message());
-    scene.hear(|s| drop(s.states.insert("db".to_owned(), State::Ready)));
+    scene.hear(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     until("the check is left", || scene.message().contains("waits for file:///"));
     fs::write(&file, "").unwrap();
     ran(&gate.end());
@@ -306,7 +306,7 @@ fn with_no_log_of_its_own_it_says_everything_once_in_the_containers_log() {
     let run = gate().flag("timeout", "50ms").becomes(SAYS_RAN).run();
     assert_eq!(run.stderr.matches("timed out after 50ms").count(), 1, "{run:?}");
     let gate = gate().becomes(SAYS_RAN).waiting();
-    scene.hear(|s| drop(s.states.insert("db".to_owned(), State::Ready)));
+    scene.hear(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     let run = gate.end();
     assert_eq!(run.stdout, "ran\n");
     assert!(run.stderr.contains("waits for db=Ready") && run.stderr.contains("released: all conditions hold"));
@@ -328,7 +328,7 @@ fn nothing_that_lies_in_its_own_folder_harms_it() {
         trap(&scene);
         let gate = waits_for_db(&scene).becomes(SAYS_RAN).waiting();
         assert!(scene.is_tethered());
-        scene.hear(|s| drop(s.states.insert("db".to_owned(), State::Ready)));
+        scene.hear(|s| _ = s.states.insert("db".to_owned(), State::Ready));
         ran(&gate.end());
         assert_eq!(fs::read_to_string(scene.root.join("secret")).unwrap(), "secret");
     }

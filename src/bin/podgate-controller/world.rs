@@ -287,7 +287,11 @@ impl World {
 
     /// Whether nothing more is to be learnt: all have started, and each is Ready or has ended.
     pub(crate) fn is_settled(&self) -> bool {
-        let rests = |track: &Track| track.state == State::Ready || track.state.has_ended();
+        // Who has ended and will be started again is not at rest; without the API nobody knows.
+        let for_good = |track: &Track| track.kubelet().is_some_and(|word| word.stuck.as_deref() == Some(ENDED));
+        let rests = |track: &Track| {
+            track.state == State::Ready || track.state.has_ended() && (!self.api_answered || for_good(track))
+        };
         self.published.as_ref().is_some_and(|last| last.phase == Phase::Started)
             && self.tracks.iter().all(|track| rests(track) && track.stopping() != Stopping::Begun)
             && self.unconfirmed().is_empty()

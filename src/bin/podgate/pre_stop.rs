@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
 pub(crate) fn run(args: PreStop) -> ExitCode {
-    let voice = Voice::new("pre-stop", args.container.as_deref(), &args.says, ByDefault::Nowhere).without_last_words();
+    let voice = Voice::without_last_words("pre-stop", args.container.as_deref(), &args.logs, ByDefault::Nowhere);
     match hook(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failed) => voice.fails(failed),

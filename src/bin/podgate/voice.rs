@@ -1,6 +1,6 @@
 //! Where podgate says why it waits, fails or lets go: the termination message, the log, standard error.
 
-use crate::args::{Otherwise, Says};
+use crate::args::{Logs, Otherwise, Says};
 use crate::clock::now;
 use crate::explain;
 use crate::wait::Outcome;
@@ -46,6 +46,18 @@ pub(crate) struct Voice {
 impl Voice {
     /// Starts logging. A log that can't be opened is no reason not to work.
     pub(crate) fn new(command: &str, container: Option<&str>, says: &Says, by_default: ByDefault) -> Voice {
+        let voice = Voice::without_last_words(command, container, &says.logs, by_default);
+        Voice { termination_log: Some(says.termination_log.clone()), ..voice }
+    }
+
+    /// The same, but the termination message is let alone: where the container is about to end, that is for the program's own
+    /// last words.
+    pub(crate) fn without_last_words(
+        command: &str,
+        container: Option<&str>,
+        says: &Logs,
+        by_default: ByDefault,
+    ) -> Voice {
         let logs_to_stderr = says.log_to.is_none() && by_default == ByDefault::Stderr;
         let mut log_error = None;
         let target = match &says.log_to {
@@ -62,12 +74,7 @@ impl Voice {
             Some(container) => format!("podgate {command}: {container}"),
             None => format!("podgate {command}"),
         };
-        Voice { prefix, termination_log: Some(says.termination_log.clone()), log_error, logs_to_stderr }
-    }
-
-    /// Leaves the termination message alone: where the container is about to end, that is for the program's own last words.
-    pub(crate) fn without_last_words(self) -> Voice {
-        Voice { termination_log: None, ..self }
+        Voice { prefix, termination_log: None, log_error, logs_to_stderr }
     }
 
     /// Says for what it waits.

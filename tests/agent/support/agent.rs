@@ -76,7 +76,7 @@ impl Agent {
     }
 
     /// As the first process of a PID namespace, which is what a container's command is.
-    pub(crate) fn as_the_first_process(mut self) -> Agent {
+    pub(crate) fn in_a_pid_namespace(mut self) -> Agent {
         let words = ["--user", "--map-root-user", "--fork", "--pid", "--mount-proc"].map(OsString::from);
         self.arguments.splice(0..0, words.into_iter().chain([self.program.clone().into()]));
         self.program = "unshare".into();

@@ -116,7 +116,6 @@ impl Scene {
             .flag("container", "db")
             .flag("board", &self.board)
             .flag("self", &self.own)
-            .flag("termination-log", &self.termination)
             .flag("log-to", &self.log)
     }
 

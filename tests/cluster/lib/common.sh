@@ -7,7 +7,7 @@ cache=${PODGATE_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/podgate}
 
 # One cluster a machine, always at the same place: so any later run, of any checkout,
 # finds what an earlier one left behind.
-name=podgate-test-cluster
+name=${PODGATE_CLUSTER_NAME:-podgate-test-cluster}
 state=/var/lib/$name # what needs a real file system: etcd, containerd, the kubelet
 run=/run/$name       # what must be gone after a reboot: pid files and sockets
 logs=$state/log

@@ -141,15 +141,22 @@ pub(crate) struct Waits {
     pub(crate) fail_fast: bool,
 }
 
-/// Where it says why it waits or fails.
+/// Where it logs.
 #[derive(Debug, ClapArgs)]
-pub(crate) struct Says {
+pub(crate) struct Logs {
     /// How log lines are written: text or json
     #[arg(long, value_name = "FORMAT", env = "PODGATE_LOG_FORMAT", default_value_t = Format::Text)]
     pub(crate) log_format: Format,
     /// Append a log here; a hook's own output is thrown away by Kubernetes, /proc/1/fd/2 is the container's log
     #[arg(long, value_name = "FILE", env = "PODGATE_LOG_TO")]
     pub(crate) log_to: Option<PathBuf>,
+}
+
+/// Where it says why it waits or fails.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Says {
+    #[command(flatten)]
+    pub(crate) logs: Logs,
     /// Where the reason for waiting or failing goes: the container's terminationMessagePath
     #[arg(long, value_name = "FILE", env = "PODGATE_TERMINATION_LOG", default_value = names::TERMINATION_LOG)]
     pub(crate) termination_log: PathBuf,
@@ -255,7 +262,7 @@ pub(crate) struct PreStop {
     #[arg(long, value_name = "DURATION", env = "PODGATE_POLL_INTERVAL", default_value = "100ms", value_parser = interval)]
     pub(crate) poll_interval: Duration,
     #[command(flatten)]
-    pub(crate) says: Says,
+    pub(crate) logs: Logs,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -3,7 +3,7 @@
 mod gate;
 mod values;
 
-pub(crate) use gate::{Entrypoint, Opened, PostStart, PreStop, Says};
+pub(crate) use gate::{Entrypoint, Logs, Opened, PostStart, PreStop, Says};
 pub(crate) use values::{ExitCode, OnProviderRestart, Otherwise, Tethering};
 
 use clap::error::ErrorKind;
@@ -93,9 +93,13 @@ pub(crate) fn refuse(error: &clap::Error) -> Exit {
         _ => text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: "),
     };
     let line = crate::explain::one_line(&format!("podgate: {first}; see podgate --help"));
-    // Flags are what is wrong, so the environment alone can say where.
-    let path = std::env::var_os("PODGATE_TERMINATION_LOG").map_or(names::TERMINATION_LOG.into(), PathBuf::from);
-    crate::explain::termination_message(&path, &line);
+    // Beside a program that runs, the last words are its own.
+    let beside = std::env::args_os().nth(1).is_some_and(|command| command == "pre-stop" || command == "opened");
+    if !beside {
+        // Flags are what is wrong, so the environment alone can say where.
+        let path = std::env::var_os("PODGATE_TERMINATION_LOG").map_or(names::TERMINATION_LOG.into(), PathBuf::from);
+        crate::explain::termination_message(&path, &line);
+    }
     crate::explain::say(&line);
     Exit::Usage
 }
