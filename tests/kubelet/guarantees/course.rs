@@ -123,11 +123,15 @@ impl Course<'_> {
 
     /// Gives wrong releases time to show; where they are expected, waits for one.
     pub(super) fn settle(&self) {
+        self.settle_for(Duration::from_secs(2));
+    }
+
+    pub(super) fn settle_for(&self, time: Duration) {
         if self.expects == Order::Lost {
             eventually("the order is lost, as expected", 90, || (!self.early().is_empty()).then_some(()));
             return;
         }
-        let end = now() + Duration::from_secs(2);
+        let end = now() + time;
         while now() < end {
             self.must_be_kept();
             sleep(Duration::from_millis(100));
