@@ -31,6 +31,9 @@ pub const SANDBOX_STOPPING: &str = "sandbox.podgate.io/stopping";
 /// How often each container was started again in this epoch, where it was: `db=2`.
 pub const SANDBOX_RESTARTS: &str = "sandbox.podgate.io/restarts";
 
+/// On the board alone: when the first controller of this sandbox was started, RFC 3339 in UTC, by the kubelet's clock.
+pub const SANDBOX_SINCE: &str = "sandbox.podgate.io/since";
+
 /// Added by the kubelet to the downward-API file; a new value means that the kubelet has restarted.
 pub const KUBELET_CONFIG_SEEN: &str = "kubernetes.io/config.seen";
 

@@ -18,6 +18,13 @@ pub fn board(folder: &Path) -> Reading {
     snapshot(read().map_err(no_word)?.as_slice())
 }
 
+/// Reads one annotation on the board at `folder`, if it is there.
+pub fn board_annotation(folder: &Path, key: &str) -> Option<String> {
+    let folder = files::open_folder(folder).ok()?;
+    let bytes = files::read_beneath(folder.as_fd(), Path::new(names::ANNOTATIONS_FILE), names::BOARD_FILE_MAX).ok()?;
+    annotations::read(&bytes, |found| found == key).ok()?.remove(key)
+}
+
 /// Reads the snapshot in the downward-API volume at `folder`.
 pub fn volume(folder: &Path) -> Reading {
     snapshot(volume_bytes(folder).map_err(no_word)?.as_slice())

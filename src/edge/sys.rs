@@ -1,6 +1,7 @@
 //! The system calls that no safe wrapper offers. The only `unsafe` of the project, each block with its reason.
 #![allow(unsafe_code)]
 
+use rustix::process::Pid;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -141,5 +142,49 @@ pub fn die_with_parent(command: &mut Command) {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         });
+    }
+}
+
+/// Gives `command`, which must be started in a process group of its own, the terminal on its standard input before it can read
+/// from there. Where that is no terminal of ours, nothing changes.
+pub fn in_the_foreground(command: &mut Command) {
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed; all of these are. `set` is plain old data that
+    // sigemptyset initializes. Who takes the terminal from the background is stopped by TTOU unless that is blocked.
+    unsafe {
+        command.pre_exec(|| {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            libc::sigaddset(&raw mut set, libc::SIGTTOU);
+            libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+            libc::tcsetpgrp(libc::STDIN_FILENO, libc::getpid());
+            libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+            Ok(())
+        });
+    }
+}
+
+/// Takes the terminal on standard input back into this process's group, if it is ours. TTOU must be blocked.
+pub fn take_back_the_foreground() {
+    // SAFETY: no memory is involved, and what the kernel refuses changes nothing.
+    unsafe {
+        libc::tcsetpgrp(libc::STDIN_FILENO, libc::getpgrp());
+    }
+}
+
+/// Whether standard input is a terminal whose foreground this process's group is.
+pub fn is_in_the_foreground() -> bool {
+    // SAFETY: no memory is involved; where standard input is no terminal of ours, tcgetpgrp says -1.
+    unsafe { libc::tcgetpgrp(libc::STDIN_FILENO) == libc::getpgrp() }
+}
+
+/// Sends `signal`, a real-time one too, to all of the process group `group`, or to that process alone where it has left its group.
+/// It must not have been waited for, so that the number is still its own.
+pub fn signal_group(group: Pid, signal: i32) {
+    let group = group.as_raw_nonzero().get();
+    // SAFETY: no memory is involved. rustix knows only signals with a name.
+    unsafe {
+        if libc::kill(-group, signal) != 0 {
+            libc::kill(group, signal);
+        }
     }
 }

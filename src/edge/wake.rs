@@ -126,6 +126,14 @@ impl Wake {
     /// # Errors
     /// When the kernel refuses to wait, which it has no reason to.
     pub fn wait(&mut self, limit: Duration, others: &[BorrowedFd<'_>]) -> io::Result<Woken> {
+        self.wait_for(limit, &others.iter().map(|other| (*other, PollFlags::IN)).collect::<Vec<_>>())
+    }
+
+    /// The same, for others that may be waited for otherwise than to be readable.
+    ///
+    /// # Errors
+    /// When the kernel refuses to wait, which it has no reason to.
+    pub fn wait_for(&mut self, limit: Duration, others: &[(BorrowedFd<'_>, PollFlags)]) -> io::Result<Woken> {
         if self.rung == Rung::Bell {
             // Back from inotify. To close it takes milliseconds: rather now than when the wait is over.
             self.let_go_of_inotify();
@@ -133,7 +141,7 @@ impl Wake {
         let most = if self.rung == Rung::Polling { self.poll_interval.min(SLOW_REREAD) } else { SLOW_REREAD };
         let timeout = Timespec::try_from(limit.min(most)).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut set = Vec::with_capacity(2 + others.len());
-        set.extend(others.iter().map(|other| PollFd::new(other, PollFlags::IN)));
+        set.extend(others.iter().map(|(other, flags)| PollFd::from_borrowed_fd(*other, *flags)));
         // A dead bell stays hung up, and would wake at once each time.
         if let Some(bell) = self.bell.as_ref().filter(|bell| bell.is_live()) {
             set.push(PollFd::new(bell, PollFlags::empty()));
@@ -155,10 +163,9 @@ impl Wake {
             Err(error) => return Err(error.into()),
         };
         drop(set);
-        if self.rung == Rung::Inotify {
-            self.drain();
-        }
-        Ok(woken)
+        // What came since the poll is taken off the queue too, so it must not be passed over.
+        let came = self.rung == Rung::Inotify && self.drain();
+        Ok(if came { Woken::Source } else { woken })
     }
 
     /// Puts a watch on each folder that is there; `false` if none could be put.
@@ -179,9 +186,10 @@ impl Wake {
     }
 
     /// Takes all events off the queue. An overflow needs nothing more: everything is read again anyway. A watch whose folder is
-    /// gone (deleted, unmounted) is put anew by the next arming.
-    fn drain(&mut self) {
-        let Some(inotify) = &mut self.inotify else { return };
+    /// gone (deleted, unmounted) is put anew by the next arming. Whether there was any.
+    fn drain(&mut self) -> bool {
+        let Some(inotify) = &mut self.inotify else { return false };
+        let mut came = false;
         let mut buffer = [0; 4096];
         let gone = inotify::EventMask::IGNORED
             | inotify::EventMask::DELETE_SELF
@@ -200,11 +208,15 @@ impl Wake {
                         }
                     }
                     if !any {
-                        return;
+                        return came;
                     }
+                    came = true;
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => return self.let_go_of_inotify(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return came,
+                Err(_) => {
+                    self.let_go_of_inotify();
+                    return true;
+                }
             }
         }
     }

@@ -8,7 +8,7 @@ use podgate::edge::bell::Ringer;
 use podgate::edge::{files, lock, source};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tracing::{error, info};
 
 /// The board that this controller writes.
@@ -32,6 +32,11 @@ impl Board {
     /// What an earlier controller left here. A board that can't be read is as good as none.
     pub(crate) fn found(&self) -> Option<Snapshot> {
         source::board(&self.folder).ok()
+    }
+
+    /// When the first controller of the sandbox that the board speaks of was started, as that has written down.
+    pub(crate) fn since(&self) -> Option<SystemTime> {
+        humantime::parse_rfc3339(&source::board_annotation(&self.folder, names::SANDBOX_SINCE)?).ok()
     }
 
     /// Puts `annotations` into place, then rings. What can't be written now is kept, and written by [`retry`](Board::retry).

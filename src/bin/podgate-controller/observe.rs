@@ -102,6 +102,7 @@ struct Running {
 #[serde(rename_all = "camelCase", default)]
 struct Terminated {
     exit_code: i32,
+    started_at: Option<String>,
     #[serde(rename = "containerID")]
     container_id: Option<String>,
 }
@@ -147,6 +148,8 @@ pub(crate) struct Word {
     pub(crate) running: Option<String>,
     /// It has ended: which incarnation, and its exit code.
     pub(crate) ended: Option<(String, i32)>,
+    /// When the incarnation that has ended was started.
+    pub(crate) ended_started: Option<SystemTime>,
     /// Its startup probe has passed, or it has none.
     pub(crate) started: bool,
     /// It is ready.
@@ -157,6 +160,13 @@ pub(crate) struct Word {
 
 /// Reasons for waiting that last until somebody does something, or at least for a long back-off.
 const STUCK: [&str; 4] = ["CrashLoopBackOff", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"];
+
+/// Reasons for waiting between an end and the next start.
+const BACK_OFF: [&str; 2] = ["CrashLoopBackOff", "PostStartHookError"];
+
+fn time(text: &str) -> Option<SystemTime> {
+    humantime::parse_rfc3339_weak(text).ok()
+}
 
 /// Reads the facts; `own` is the name of the controller's own container.
 pub(crate) fn observe(pod: &Pod, own: &str) -> Facts {
@@ -198,26 +208,23 @@ pub(crate) fn observe(pod: &Pod, own: &str) -> Facts {
         words,
         ends_with_others: spec.containers.iter().any(|container| container.name == own)
             && regular_others.iter().all(|container| policy(container) != "Always"),
-        own_start: own_state
-            .and_then(|running| running.started_at.as_deref())
-            .and_then(|at| humantime::parse_rfc3339_weak(at).ok()),
+        own_start: own_state.and_then(|running| running.started_at.as_deref()).and_then(time),
     }
 }
 
 fn word(status: &ContainerStatus, policy: &str, rules: &[RestartRule]) -> Word {
     let state = &status.state;
-    let terminated = state.terminated.as_ref().or(match state.running {
-        // In back-off the end stands in the last state.
-        None => status.last_state.terminated.as_ref(),
-        Some(_) => None,
-    });
-    let id = |id: &Option<String>| id.clone().or_else(|| status.container_id.clone()).unwrap_or_default();
     let waiting = state.waiting.as_ref().and_then(|waiting| waiting.reason.as_deref());
+    // In back-off the end stands in the last state; else what stands there was another round's.
+    let in_back_off = waiting.is_some_and(|reason| BACK_OFF.contains(&reason));
+    let terminated = state.terminated.as_ref().or(status.last_state.terminated.as_ref().filter(|_| in_back_off));
+    let id = |id: &Option<String>| id.clone().or_else(|| status.container_id.clone()).unwrap_or_default();
     let for_good = state.terminated.as_ref().is_some_and(|end| !restarts(policy, rules, end.exit_code));
     let stuck = if for_good { Some(snapshot::ENDED) } else { waiting.filter(|reason| STUCK.contains(reason)) };
     Word {
         running: state.running.as_ref().map(|_| status.container_id.clone().unwrap_or_default()),
         ended: terminated.map(|end| (id(&end.container_id), end.exit_code)),
+        ended_started: terminated.and_then(|end| time(end.started_at.as_deref()?)),
         started: status.started == Some(true),
         ready: status.ready,
         stuck: stuck.map(str::to_owned),

@@ -146,6 +146,9 @@ impl Controller {
         let revision = found.map_or(0, |found| found.revision);
         let mut world =
             World::new(sandbox.clone(), epoch().map_err(|e| Unable(format!("no randomness: {e}")))?, revision, resumed);
+        if let Some(since) = board.since().filter(|_| resumed) {
+            world.resume_since(since);
+        }
         world.declare(declared.clone());
         info!(version = env!("CARGO_PKG_VERSION"), %sandbox, epoch = world.epoch(), resumed, "starts");
 
@@ -357,13 +360,19 @@ impl Controller {
 
     /// Judges, publishes what has changed, and sees to it that the right containers are probed.
     fn conclude(&mut self) {
+        let since = self.world.since();
         if let Some(snapshot) = self.world.judge() {
             let mut annotations = snapshot.to_annotations();
+            if let Some(since) = since {
+                annotations
+                    .insert(names::SANDBOX_SINCE.to_owned(), humantime::format_rfc3339_seconds(since).to_string());
+            }
             annotations.insert(names::SANDBOX_SEEN.to_owned(), humantime::format_rfc3339_seconds(wall()).to_string());
             // The board first: a slow API delays annotations, never a start. A failure is logged and retried by the board.
             let _ = self.board.publish(annotations.clone());
             // What is of the board alone is no reason for a request.
             annotations.remove(names::SANDBOX_HEARD);
+            annotations.remove(names::SANDBOX_SINCE);
             let passing = [names::SANDBOX_REVISION, names::SANDBOX_SEEN];
             let lasting = annotations.iter().filter(|(key, _)| !passing.contains(&key.as_str()));
             let lasting: Annotations = lasting.map(|(key, value)| (key.clone(), value.clone())).collect();

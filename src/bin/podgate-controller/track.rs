@@ -11,8 +11,6 @@ use std::time::{Duration, Instant};
 
 /// A tether that drops so soon after the gate has opened was let go by a program that closes what it inherits.
 const CLOSES_EARLY: Duration = Duration::from_secs(2);
-/// How long the kubelet may go on showing a container that is gone.
-const KUBELET_LAG: Duration = Duration::from_secs(3);
 
 /// What is known of one container.
 #[derive(Debug)]
@@ -65,8 +63,8 @@ pub(crate) struct End {
     pub(crate) id: Option<String>,
     /// Its exit code, where that is known.
     pub(crate) code: Option<i32>,
-    /// When it was found out by its tether or its parent, and not by the kubelet's word.
-    own: Option<Instant>,
+    /// It was found out by its tether or its parent, and not by the kubelet's word.
+    own: bool,
 }
 
 /// A gate that has reported, and what must be looked at once more before it is told so.
@@ -202,6 +200,8 @@ impl Track {
     /// Takes in what lies in its folder. Gives whether that says anything new that counts.
     pub(super) fn hear_folder(&mut self, folder: Folder, epoch: &str, now: Instant) -> bool {
         let Folder { report, rewritten, held, listens } = folder;
+        // Who takes no part in the order has neither gate nor tether, whatever lies there.
+        let held = held && self.declared.mode != Mode::None;
         let before = self.report.clone();
         self.raw = report;
         let new_gate = self.greet_gate();
@@ -226,7 +226,7 @@ impl Track {
             // Nobody has begun to use a container whose gate was still closed.
             if self.tether == Tether::Free && (opened || !is_gate) && self.ended.is_none() {
                 let code = self.raw.as_ref().and_then(|report| report.exit_code);
-                self.end(End { id: self.running_id(), code, own: Some(now) });
+                self.end(End { id: self.running_id(), code, own: true });
             }
         }
         if !is_gate && regained && self.ended.is_some() {
@@ -235,13 +235,14 @@ impl Track {
         self.report = self.raw.clone().filter(|report| self.counts(report, epoch));
         if let Some(report) = &self.report {
             match report.exit_code {
-                Some(code) if self.ended.is_none() => {
-                    let end = End { id: self.running_id(), code: Some(code), own: Some(now) };
+                // Of what others than a gate's parent write there only they know.
+                Some(code) if self.ended.is_none() && is_gate => {
+                    let end = End { id: self.running_id(), code: Some(code), own: true };
                     self.end(end);
                 }
                 // Who reports lives: an end that is known already was that of an earlier incarnation, whatever the kubelet
                 // shows. It may show that end until the hook which wrote this report has returned.
-                None if rewritten && !is_gate && self.ended.is_some() => {
+                _ if rewritten && !is_gate && self.ended.is_some() => {
                     self.outlive();
                     return true;
                 }
@@ -253,7 +254,8 @@ impl Track {
 
     /// A gate that has just begun: another incarnation, unless it is the first of this epoch.
     fn greet_gate(&mut self) -> bool {
-        let Some(ticket) = self.raw.as_ref().and_then(|report| report.ticket.clone()) else { return false };
+        let raw = self.raw.as_ref().filter(|_| self.declared.mode == Mode::Entrypoint);
+        let Some(ticket) = raw.and_then(|report| report.ticket.clone()) else { return false };
         if self.ticket.as_ref() == Some(&ticket) {
             return false;
         }
@@ -306,19 +308,13 @@ impl Track {
                 }
                 _ => {
                     self.tether = Tether::Free;
-                    self.end(End { id: Some(id.clone()), code: Some(*code), own: None });
+                    self.end(End { id: Some(id.clone()), code: Some(*code), own: false });
                 }
             },
             (None, Some(id)) => {
-                let own_end = self.ended.as_ref().and_then(|end| Some((end.own?, end.id.clone()?)));
-                match own_end {
-                    // It was taken for dead, and is not.
-                    Some((at, gone)) if gone == *id && now.saturating_duration_since(at) > KUBELET_LAG => {
-                        self.ended = None;
-                        self.tether = Tether::Untethered;
-                        self.report = self.raw.clone().filter(|report| self.counts(report, epoch));
-                    }
-                    Some((_, gone)) if gone == *id => {}
+                match &mut self.ended {
+                    // The kubelet is late, for as long as something holds it up, and all the more while the pod ends.
+                    Some(end) if end.own && end.id.as_ref().is_none_or(|gone| gone == id) => end.id = Some(id.clone()),
                     // A new gate says so itself.
                     _ if is_gate => {}
                     _ => {

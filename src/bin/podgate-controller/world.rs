@@ -13,7 +13,7 @@ use podgate::core::sandbox::SandboxId;
 use podgate::core::snapshot::{ENDED, REVISION_MAX, Snapshot};
 use podgate::core::state::{Phase, State};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// Everything known of one pod by one start of the controller.
 #[derive(Debug)]
@@ -23,6 +23,9 @@ pub(crate) struct World {
     revision: u64,
     /// A board of this very sandbox was found at the start: containers may run whose hooks are long over.
     resumed: bool,
+    /// When the first controller of this sandbox was started, by the kubelet's clock: what ended and was started before that,
+    /// ended in another one.
+    since: Option<SystemTime>,
     api_answered: bool,
     /// The API is not watched: what it said last may be long ago.
     facts_are_old: bool,
@@ -39,12 +42,23 @@ impl World {
             epoch,
             revision: last_revision,
             resumed,
+            since: None,
             api_answered: false,
             facts_are_old: false,
             deleting: false,
             tracks: Vec::new(),
             published: None,
         }
+    }
+
+    /// An earlier controller of this sandbox has written down when that began.
+    pub(crate) fn resume_since(&mut self, since: SystemTime) {
+        self.since = Some(since);
+    }
+
+    /// When this sandbox's first controller was started.
+    pub(crate) fn since(&self) -> Option<SystemTime> {
+        self.since
     }
 
     pub(crate) fn epoch(&self) -> &str {
@@ -128,14 +142,21 @@ impl World {
             return;
         }
         self.facts_are_old = false;
+        if !self.resumed {
+            self.since = self.since.or(facts.own_start);
+        }
+        let since = self.since;
         let epoch = self.epoch.clone();
         for track in &mut self.tracks {
             if let Some(hearing) = &mut track.hearing {
                 hearing.wants_facts = false;
             }
-            if let Some(word) = facts.words.get(&track.declared.name) {
-                track.hear_kubelet(word, &epoch, now);
+            let Some(word) = facts.words.get(&track.declared.name) else { continue };
+            let is_of_before = since.zip(word.ended_started).is_some_and(|(since, started)| started < since);
+            if is_of_before && word.ended.is_some() {
+                continue;
             }
+            track.hear_kubelet(word, &epoch, now);
         }
     }
 

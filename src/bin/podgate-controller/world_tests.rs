@@ -312,16 +312,68 @@ fn a_program_that_lets_go_of_its_tether_is_not_taken_for_dead() {
 }
 
 #[test]
-fn who_was_taken_for_dead_and_still_runs_for_the_kubelet_lives() {
-    let mut world = world(false, GATES);
-    hear(&mut world, "db", Some(opened("t1")));
-    world.hear_kubelet(&kubelet("db", running("d1", true)), true, now());
-    world.hear_folder("db", folder(opened("t1"), false), later());
+fn a_kubelet_that_is_late_does_not_bring_a_dead_one_back() {
+    // It has, or has not, shown the incarnation before that ended.
+    for shown in [true, false] {
+        let mut world = world(false, CHAIN);
+        if shown {
+            world.hear_kubelet(&kubelet("db", running("d1", true)), true, now());
+        }
+        world.hear_folder("db", folder(report(), true), now());
+        world.hear_folder("db", Folder { rewritten: false, ..folder(report(), false) }, now());
+        for at in [now(), later()] {
+            world.hear_kubelet(&kubelet("db", running("d1", true)), true, at);
+            world.judge();
+            assert_eq!(state(&world, "db"), State::Failed);
+        }
+        world.hear_kubelet(&kubelet("db", running("d2", true)), true, later());
+        world.judge();
+        assert_eq!(state(&world, "db"), State::Started);
+    }
+}
+
+/// What it writes into its own folder makes nobody else's hook end, and holds nobody else up.
+#[test]
+fn who_takes_no_part_in_the_order_can_not_claim_an_end_or_a_gate() {
+    let mut world = world(false, CHAIN);
+    for lie in [
+        Report { exit_code: Some(1), ..report() },
+        Report { exit_code: Some(1), ..opened("t1") },
+        waiting("t2", &["db"]),
+    ] {
+        hear(&mut world, "web", Some(lie.clone()));
+        world.judge();
+        assert!(!state(&world, "web").has_ended(), "{lie:?}");
+        assert_eq!(heard(&world, "web"), None);
+        world.hear_folder("web", folder(lie, false), later());
+        world.judge();
+        assert!(!state(&world, "web").has_ended());
+    }
+    hear(&mut world, "db", Some(Report { exit_code: Some(1), ..report() }));
     world.judge();
-    assert_eq!(state(&world, "db"), State::Failed);
-    world.hear_kubelet(&kubelet("db", running("d1", true)), true, later() + Duration::from_secs(10));
+    assert_eq!(state(&world, "db"), State::Started, "a hook knows of no exit code");
+}
+
+/// After the loss of a sandbox the API shows how the containers ended in the one before.
+#[test]
+fn an_end_of_an_earlier_sandbox_is_none() {
+    let at = |seconds| Some(std::time::UNIX_EPOCH + Duration::from_secs(seconds));
+    let completed = |started| Kubelet { ended_started: at(started), ..ended("d1", 0) };
+    let facts = |started, own| Facts { own_start: at(own), ..kubelet("db", completed(started)) };
+    let mut world = world(false, CHAIN);
+    world.hear_kubelet(&facts(100, 200), true, now());
+    assert!(world.judge().is_none());
+    world.hear_kubelet(&facts(201, 200), true, now());
     world.judge();
-    assert_eq!(state(&world, "db"), State::Started);
+    assert_eq!(state(&world, "db"), State::Completed);
+    // A controller that is started again in the same sandbox knows when that began.
+    for (started, state_is) in [(150, State::Completed), (90, State::Waiting)] {
+        let mut world = self::world(true, CHAIN);
+        world.resume_since(at(100).unwrap());
+        world.hear_kubelet(&facts(started, 200), true, now());
+        world.judge();
+        assert_eq!(state(&world, "db"), state_is, "{started}");
+    }
 }
 
 #[test]

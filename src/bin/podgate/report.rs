@@ -70,6 +70,8 @@ impl Reporter {
     pub(crate) fn opened(&mut self, view: &View, watching: Vec<String>) {
         (self.current.gate, self.current.started, self.current.watching) = (Some(Gate::Opened), true, watching);
         self.current.waiting_for.clear();
+        // What passed before the command ran says nothing of the command.
+        self.current.check_passed = false;
         self.follow(view);
         self.put(0);
     }

@@ -5,25 +5,39 @@ use crate::clock::now;
 use podgate::core::argv::Argv;
 use podgate::edge::sys::die_with_parent;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, kill_process_group, pidfd_open, waitpid};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, pidfd_open, waitpid,
+};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+/// Whose children this process has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Children {
+    /// Those of checks alone: whatever is left of one is ended with it.
+    OfChecks,
+    /// The container's command too, and what has lost its parent: nobody can tell whose an orphan is.
+    OfTheContainer,
+}
+
 /// A command that runs.
 #[derive(Debug)]
 pub(super) struct Running {
     child: Child,
+    children: Children,
     ended: OwnedFd,
     deadline: Instant,
     is_cleared: bool,
+    /// How it ended, where another has waited for it.
+    status: Option<ExitStatus>,
 }
 
 impl Running {
     /// Starts it, with no input and no output.
-    pub(super) fn start(argv: &Argv, deadline: Instant) -> Result<Running, String> {
+    pub(super) fn start(argv: &Argv, deadline: Instant, children: Children) -> Result<Running, String> {
         let Some((program, arguments)) = argv.as_slice().split_first() else { return Err("no command".to_owned()) };
         // Orphans come to us, so that they can be ended with the command that left them.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
@@ -39,7 +53,14 @@ impl Running {
             let _ = child.wait();
             error.to_string()
         })?;
-        Ok(Running { child, ended, deadline, is_cleared: false })
+        Ok(Running { child, children, ended, deadline, is_cleared: false, status: None })
+    }
+
+    /// Takes `status` for its own, if it was this process that has been waited for.
+    pub(super) fn was_reaped(&mut self, pid: Pid, status: WaitStatus) {
+        if pid == Pid::from_child(&self.child) {
+            self.status = Some(ExitStatus::from_raw(status.as_raw()));
+        }
     }
 
     /// How it ended; `None` while it runs and may.
@@ -70,12 +91,18 @@ impl Running {
 
     /// Ends the command's process group, and whatever left the group and came to us as an orphan; how the command itself ended.
     fn clear(&mut self) -> io::Result<ExitStatus> {
+        if let Some(status) = self.status {
+            return Ok(status);
+        }
         // Before it is waited for, which makes the group's number free for others.
         if !self.is_cleared {
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
             self.is_cleared = true;
         }
         let status = self.child.wait();
+        if self.children == Children::OfTheContainer {
+            return status;
+        }
         // Each round may orphan further ones.
         for _ in 0..16 {
             let children = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
@@ -106,7 +133,7 @@ fn has_ended(pidfd: &OwnedFd) -> bool {
 
 /// Runs it to its end, within `limit`.
 pub(super) fn to_end(argv: &Argv, limit: Duration) -> Result<(), String> {
-    let mut running = Running::start(argv, now() + limit)?;
+    let mut running = Running::start(argv, now() + limit, Children::OfChecks)?;
     loop {
         if let Some(outcome) = running.poll(now()) {
             return outcome;

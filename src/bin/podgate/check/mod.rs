@@ -4,10 +4,11 @@ mod exec;
 mod net;
 
 use crate::{args, clock, explain};
-use exec::Running;
+use exec::{Children, Running};
 use podgate::core::argv::{Argv, Check};
 use podgate::core::exit::Exit;
 use podgate::core::probe::interval;
+use rustix::process::{Pid, WaitStatus};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -18,6 +19,9 @@ const PERIOD: Duration = Duration::from_secs(1);
 const EXEC_FLOOR: Duration = Duration::from_millis(50);
 /// A check over the network that a hook makes itself blocks it; so it is cut short.
 const NET_LIMIT: Duration = Duration::from_secs(1);
+
+/// How much longer than the check itself the podgate may take that makes it.
+const HELPER_EXTRA: Duration = Duration::from_secs(1);
 
 /// What is wanted of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +40,7 @@ pub(crate) struct Checks {
     running: Option<(usize, Running)>,
     limit: Duration,
     since: Instant,
+    children: Children,
 }
 
 #[derive(Debug)]
@@ -51,7 +56,19 @@ impl Checks {
     pub(crate) fn new(checks: impl IntoIterator<Item = Check>, limit: Duration, now: Instant) -> Checks {
         let entry = |check| Entry { check, pending: Some("not looked at yet".to_owned()), due: now };
         let list = checks.into_iter().map(entry).collect();
-        Checks { wanted: Wanted::Pass, list, running: None, limit, since: now }
+        Checks { wanted: Wanted::Pass, list, running: None, limit, since: now, children: Children::OfChecks }
+    }
+
+    /// The same, in a process that is the parent of the container's command.
+    pub(crate) fn beside_the_command(self) -> Checks {
+        Checks { children: Children::OfTheContainer, ..self }
+    }
+
+    /// A child of this process has been waited for: `status` is for the check that runs, if it was its command.
+    pub(crate) fn was_reaped(&mut self, pid: Pid, status: WaitStatus) {
+        if let Some((_, running)) = &mut self.running {
+            running.was_reaped(pid, status);
+        }
     }
 
     /// Ports that are to be closed.
@@ -94,7 +111,7 @@ impl Checks {
             if entry.pending.is_none() || entry.due > now {
                 continue;
             }
-            match in_child(&entry.check) {
+            match self.in_child(&entry.check) {
                 None => {
                     let left = deadline.saturating_duration_since(clock::now());
                     let limit = self.limit.min(NET_LIMIT).min(left);
@@ -105,10 +122,16 @@ impl Checks {
                     self.settle(index, outcome, now);
                 }
                 // One command at a time: a slow one holds back the others no longer than its limit.
-                Some(argv) if self.running.is_none() => match Running::start(&argv, now + self.limit) {
-                    Ok(running) => self.running = Some((index, running)),
-                    Err(error) => self.settle(index, Err(error), now),
-                },
+                Some(argv) if self.running.is_none() => {
+                    let most = match self.children {
+                        Children::OfChecks => self.limit,
+                        Children::OfTheContainer => self.limit + HELPER_EXTRA,
+                    };
+                    match Running::start(&argv, now + most, self.children) {
+                        Ok(running) => self.running = Some((index, running)),
+                        Err(error) => self.settle(index, Err(error), now),
+                    }
+                }
                 Some(_) => {}
             }
         }
@@ -120,7 +143,7 @@ impl Checks {
     }
 
     fn settle(&mut self, index: usize, outcome: Result<(), String>, now: Instant) {
-        let floor = if in_child(&self.list[index].check).is_some() { EXEC_FLOOR } else { Duration::ZERO };
+        let floor = if self.in_child(&self.list[index].check).is_some() { EXEC_FLOOR } else { Duration::ZERO };
         let entry = &mut self.list[index];
         entry.pending = outcome.err();
         entry.due = now + interval(now.saturating_duration_since(self.since), PERIOD, floor);
@@ -132,7 +155,7 @@ impl Checks {
         let idle = |(index, entry): (usize, &Entry)| {
             let is_idle = entry.pending.is_some() && running.is_none_or(|(at, _)| at != index);
             // While a command runs, the others that need one wait for its end.
-            (is_idle && (running.is_none() || in_child(&entry.check).is_none())).then_some(entry.due)
+            (is_idle && (running.is_none() || self.in_child(&entry.check).is_none())).then_some(entry.due)
         };
         self.list.iter().enumerate().filter_map(idle).chain(running.map(|(_, at)| at)).min()
     }
@@ -140,6 +163,17 @@ impl Checks {
     /// Readable when the running command has ended.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.running.as_ref().map(|(_, running)| running.descriptor())
+    }
+
+    fn in_child(&self, check: &Check) -> Option<Argv> {
+        match (check, self.children) {
+            // A podgate of its own can tell what the command leaves behind from what else comes to us.
+            (Check::Exec(_), Children::OfTheContainer) => {
+                let limit = format!("--check-timeout={}us", self.limit.as_micros());
+                serde_json::to_string(&["/proc/self/exe", "check", &limit, &check.to_string()]).ok()?.parse().ok()
+            }
+            _ => in_child(check),
+        }
     }
 }
 

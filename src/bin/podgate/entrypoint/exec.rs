@@ -40,9 +40,7 @@ pub(super) fn cannot_run(program: &OsStr, error: &io::Error) -> Failed {
         ),
         Some(libc::ENOENT | libc::ENOTDIR) => {
             let hint = match name.contains('/') {
-                false => {
-                    format!("looked for in PATH={}", std::env::var_os("PATH").unwrap_or_default().to_string_lossy())
-                }
+                false => format!("looked for in PATH={}", std::env::var_os("PATH").unwrap_or_default().display()),
                 true if path.is_relative() => {
                     let folder = std::env::current_dir().map_or("?".to_owned(), |dir| dir.display().to_string());
                     format!("looked for from the working directory {folder}")

@@ -21,9 +21,14 @@ use tracing::warn;
 
 pub(crate) fn run(args: Entrypoint) -> ExitCode {
     let voice = Voice::new("entrypoint", args.container.as_deref(), &args.says, ByDefault::Stderr);
-    gate(args, &voice).unwrap_or_else(|failed| voice.fails(failed))
+    let post_file = args.post_file.clone();
+    gate(args, &voice).unwrap_or_else(|failed| {
+        parent::never_ran(post_file.as_deref(), &failed);
+        voice.fails(failed)
+    })
 }
 
+/// Returns an error where the command never ran.
 fn gate(mut args: Entrypoint, voice: &Voice) -> Result<ExitCode, Failed> {
     let since = now();
     // The first process of a container is told to end by signals that it has to ask for.
@@ -31,6 +36,7 @@ fn gate(mut args: Entrypoint, voice: &Voice) -> Result<ExitCode, Failed> {
         .map_err(|error| Failed::new(Exit::SetUp, format!("can't take signals: {error}")))?;
     let place = Place::new(args.waits.board.clone(), args.waits.podinfo.clone(), args.waits.poll_interval);
     place.must_serve(&args.waits.until)?;
+    parent::vet(&args, &place)?;
     let (own_checks, checks) = split(std::mem::take(&mut args.waits.check), args.tether);
     let ticket = ticket().map_err(|error| Failed::new(Exit::SetUp, format!("no randomness: {error}")))?;
     let mut reporter = Reporter::of_gate(args.waits.own.clone(), place.sandbox.clone(), &args.waits.until, &ticket);
@@ -53,10 +59,7 @@ fn gate(mut args: Entrypoint, voice: &Voice) -> Result<ExitCode, Failed> {
     let checks = Checks::new(checks, args.waits.check_timeout, since);
     let none = Checks::new([], args.waits.check_timeout, since);
     let outcome = wait.run(checks, none, &mut reporter, |reason| voice.waits(reason));
-    if let Err(failed) = judge(outcome, args.waits.on_timeout, args.waits.timeout, since) {
-        parent::never_ran(&args, &failed);
-        return Err(failed);
-    }
+    judge(outcome, args.waits.on_timeout, args.waits.timeout, since)?;
     voice.is_done();
     if args.needs_parent() {
         drop(signals);

@@ -1,0 +1,138 @@
+//! The container's command as a child: started, told what we are told, ended where podgate has to, waited for.
+
+use super::verdict::Why;
+use crate::entrypoint::exec::cannot_run;
+use crate::voice::Failed;
+use podgate::core::exit::Exit;
+use podgate::edge::sys::{
+    die_with_parent, in_the_foreground, is_in_the_foreground, signal_group, take_back_the_foreground,
+};
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus, wait, waitid};
+use std::ffi::OsString;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use tracing::warn;
+
+/// Every signal that can be taken and passed on, and `SIGCHLD`. Not those that a fault of our own raises, nor `SIGPIPE`, which
+/// std has ignored: blocked, one from our own write would be passed on.
+pub(super) fn forwarded() -> Vec<i32> {
+    let own = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGPIPE];
+    let never = [libc::SIGKILL, libc::SIGSTOP];
+    (1..=64).filter(|signal| !own.contains(signal) && !never.contains(signal)).collect()
+}
+
+/// Whether this signal tells a container to end: TERM unless its image names another, which is one of these as a rule.
+pub(super) fn tells_to_end(signal: i32) -> bool {
+    matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGQUIT)
+}
+
+/// The command, from its start on.
+#[derive(Debug)]
+pub(super) struct Child {
+    pid: Pid,
+    /// How it ended.
+    status: Option<ExitStatus>,
+    /// Why podgate ends it, and when it loses patience.
+    ending: Option<(Why, Instant)>,
+    is_killed: bool,
+    /// The terminal was ours, and is now the command's.
+    has_terminal: bool,
+    /// Somebody else has told it to end.
+    pub(super) was_told: bool,
+}
+
+impl Child {
+    /// Starts `command` in a process group of its own, with these for its output.
+    pub(super) fn start(command: &[OsString], stdout: Stdio, stderr: Stdio) -> Result<Child, Failed> {
+        let Some((program, arguments)) = command.split_first() else {
+            return Err(Failed::new(Exit::Usage, "no command given"));
+        };
+        let mut command = Command::new(program);
+        command.args(arguments).stdout(stdout).stderr(stderr).process_group(0);
+        die_with_parent(&mut command);
+        let has_terminal = is_in_the_foreground();
+        if has_terminal {
+            in_the_foreground(&mut command);
+        }
+        // From here on it is waited for as one child among others.
+        let pid = command.spawn().map(|child| Pid::from_child(&child)).map_err(|error| cannot_run(program, &error))?;
+        Ok(Child { pid, status: None, ending: None, is_killed: false, has_terminal, was_told: false })
+    }
+
+    /// Passes on a signal that has come to us.
+    pub(super) fn forward(&mut self, signal: i32) {
+        self.was_told |= tells_to_end(signal);
+        if self.status.is_none() {
+            signal_group(self.pid, signal);
+        }
+    }
+
+    /// Ends it: by TERM, and after `grace` by KILL. The first reason counts.
+    pub(super) fn end(&mut self, why: Why, now: Instant, grace: Duration) {
+        if self.ending.is_none() && self.status.is_none() {
+            // Who gets TERM twice may take it for impatience.
+            if !self.was_told {
+                signal_group(self.pid, libc::SIGTERM);
+            }
+            self.ending = Some((why, now + grace));
+        }
+    }
+
+    /// Whether podgate has told it to end.
+    pub(super) fn is_ending(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    /// When it is killed, if it is to be and has not been.
+    pub(super) fn kill_at(&self) -> Option<Instant> {
+        self.ending.as_ref().filter(|_| !self.is_killed).map(|(_, at)| *at)
+    }
+
+    /// Kills it if it has been told to end and has had its time.
+    pub(super) fn kill_if_due(&mut self, now: Instant) {
+        if self.status.is_none() && self.kill_at().is_some_and(|at| now >= at) {
+            warn!("the command has not ended by TERM in time, and is killed");
+            signal_group(self.pid, libc::SIGKILL);
+            self.is_killed = true;
+        }
+    }
+
+    /// Waits for every process that has ended and is ours by birth or as an orphan, and gives `others` those that are not the
+    /// command.
+    pub(super) fn reap(&mut self, mut others: impl FnMut(Pid, WaitStatus)) {
+        if self.ending.is_some() && self.status.is_none() {
+            // As long as it has not been waited for, the group's number is its own: what is left of the group goes with it.
+            let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            if let Ok(Some(_)) = waitid(WaitId::Pid(self.pid), look) {
+                signal_group(self.pid, libc::SIGKILL);
+            }
+        }
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            if pid == self.pid {
+                self.status = Some(ExitStatus::from_raw(status.as_raw()));
+            } else {
+                others(pid, status);
+            }
+        }
+    }
+
+    /// Takes the terminal back, once the command has ended.
+    pub(super) fn take_terminal_back(&mut self) {
+        if std::mem::take(&mut self.has_terminal) {
+            take_back_the_foreground();
+        }
+    }
+
+    /// Its exit code, 128 + N for signal N, once it has ended.
+    pub(super) fn code(&self) -> Option<u8> {
+        let status = self.status?;
+        let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal))?;
+        Some(u8::try_from(code).unwrap_or(u8::MAX))
+    }
+
+    /// Why podgate has ended it, if it has.
+    pub(super) fn into_why(self) -> Option<Why> {
+        self.ending.map(|(why, _)| why)
+    }
+}

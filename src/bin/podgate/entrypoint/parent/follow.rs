@@ -1,0 +1,197 @@
+//! What the parent goes on watching of the pod: those whose exit ends the command, and those whose restart does. Decided from
+//! what is believed of the pod alone.
+
+use super::verdict::Why;
+use crate::args::{Entrypoint, OnProviderRestart};
+use podgate::core::snapshot::Snapshot;
+use podgate::core::sources::{Source, View};
+use podgate::core::state::{Phase, State};
+use podgate::core::until::{Standing, Until, Want};
+
+/// The containers that the command depends on.
+#[derive(Debug)]
+pub(super) struct Follow {
+    /// When all of these have exited, so shall the command.
+    stop_after: Vec<String>,
+    providers: Vec<Provider>,
+}
+
+/// A container that the gate has waited for.
+#[derive(Debug)]
+struct Provider {
+    until: Until,
+    /// The epoch in which its condition was seen to hold, and how often it had been restarted then.
+    baseline: Option<(String, u64)>,
+}
+
+impl Follow {
+    pub(super) fn new(args: &Entrypoint) -> Follow {
+        let untils: &[Until] = match args.on_provider_restart {
+            OnProviderRestart::Restart => &args.waits.until,
+            OnProviderRestart::Ignore => &[],
+        };
+        Follow {
+            stop_after: args.stop_after.clone(),
+            providers: untils.iter().map(|until| Provider { until: until.clone(), baseline: None }).collect(),
+        }
+    }
+
+    /// Those that are watched, each once.
+    pub(super) fn watched(&self) -> Vec<String> {
+        let providers = self.providers.iter().map(|provider| &provider.until.container);
+        let mut names: Vec<String> = self.stop_after.iter().chain(providers).cloned().collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// Whether the command has to end, by what is believed now. No word is no reason.
+    pub(super) fn look(&mut self, view: &View) -> Option<Why> {
+        let View::Word(snapshot, _) = view else { return None };
+        if !self.stop_after.is_empty() && self.stop_after.iter().all(|name| has_exited(snapshot, name)) {
+            return Some(Why::Done);
+        }
+        // A pod that is being deleted loses its containers, and starts none of them again.
+        if snapshot.phase == Phase::Terminating {
+            return None;
+        }
+        let mut restarted = self.providers.iter_mut().filter_map(|provider| provider.was_restarted(snapshot));
+        restarted.next().map(Why::Restarted)
+    }
+
+    /// Those of --stop-after that this pod does not have, so that they will never exit.
+    pub(super) fn unknown(&self, view: &View) -> Vec<String> {
+        match view {
+            View::Word(snapshot, Source::Board) if !snapshot.states.is_empty() => {
+                self.stop_after.iter().filter(|name| !snapshot.states.contains_key(*name)).cloned().collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn has_exited(snapshot: &Snapshot, name: &str) -> bool {
+    snapshot.states.get(name).is_some_and(|state| state.has_ended())
+}
+
+impl Provider {
+    /// Its name, if it was started again. Counts are of one epoch: a controller that has begun anew has forgotten them, and takes every container for `Waiting`
+    /// until it has looked. So they count again only once the condition has been seen to hold.
+    fn was_restarted(&mut self, snapshot: &Snapshot) -> Option<String> {
+        let count = snapshot.restarts.get(&self.until.container).copied().unwrap_or(0);
+        match &self.baseline {
+            Some((epoch, before)) if *epoch == snapshot.epoch => {
+                let fell = match self.until.want {
+                    Want::Started | Want::Ready => matches!(
+                        snapshot.states.get(&self.until.container),
+                        Some(State::Waiting | State::Completed | State::Failed)
+                    ),
+                    Want::Completed | Want::Exited => false,
+                };
+                (count > *before || fell).then(|| self.until.container.clone())
+            }
+            _ => {
+                if self.until.judge(snapshot) == Standing::Met {
+                    self.baseline = Some((snapshot.epoch.clone(), count));
+                }
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(epoch: &str, state: State, restarts: u64) -> Snapshot {
+        Snapshot {
+            sandbox: "0-0-0".parse().unwrap(),
+            epoch: epoch.to_owned(),
+            revision: 1,
+            phase: Phase::Started,
+            states: [("db".to_owned(), state), ("app".to_owned(), State::Ready)].into(),
+            order: vec![],
+            stuck: [].into(),
+            heard: [].into(),
+            stopping: [].into(),
+            restarts: [("db".to_owned(), restarts)].into(),
+        }
+    }
+
+    fn word(snapshot: Snapshot) -> View {
+        View::Word(snapshot, Source::Board)
+    }
+
+    fn follow(until: &str, stop_after: &[&str]) -> Follow {
+        let until = (!until.is_empty()).then(|| Provider { until: until.parse().unwrap(), baseline: None });
+        let stop_after = stop_after.iter().map(|name| (*name).to_owned()).collect();
+        Follow { stop_after, providers: until.into_iter().collect() }
+    }
+
+    fn restarted() -> Option<Why> {
+        Some(Why::Restarted("db".to_owned()))
+    }
+
+    #[test]
+    fn a_count_that_grows_or_a_state_that_falls_is_a_restart() {
+        for (state, count, is) in [
+            (State::Ready, 1, false),
+            (State::NotReady, 1, false),
+            (State::Started, 1, false),
+            (State::Ready, 2, true),
+            (State::Waiting, 1, true),
+            (State::Completed, 1, true),
+            (State::Failed, 1, true),
+        ] {
+            let mut follow = follow("db", &[]);
+            assert_eq!(follow.look(&word(snapshot("e1", State::Ready, 1))), None);
+            assert_eq!(follow.look(&word(snapshot("e1", state, count))).is_some(), is, "{state} {count}");
+        }
+    }
+
+    #[test]
+    fn a_condition_on_an_exit_is_not_undone_by_it() {
+        let mut follow = follow("db=Completed", &[]);
+        assert_eq!(follow.look(&word(snapshot("e1", State::Completed, 0))), None);
+        assert_eq!(follow.look(&word(snapshot("e1", State::Completed, 0))), None);
+        assert_eq!(follow.look(&word(snapshot("e1", State::Started, 1))), restarted());
+    }
+
+    #[test]
+    fn a_new_epoch_proves_nothing_until_the_condition_holds_in_it() {
+        let mut follow = follow("db", &[]);
+        assert_eq!(follow.look(&word(snapshot("e1", State::Ready, 3))), None);
+        for state in [State::Waiting, State::Started, State::Ready] {
+            assert_eq!(follow.look(&word(snapshot("e2", state, 0))), None, "{state}");
+        }
+        assert_eq!(follow.look(&word(snapshot("e2", State::Waiting, 0))), restarted());
+    }
+
+    #[test]
+    fn what_never_held_can_not_be_lost() {
+        let mut follow = follow("db", &[]);
+        assert_eq!(follow.look(&word(snapshot("e1", State::Waiting, 0))), None);
+        assert_eq!(follow.look(&word(snapshot("e1", State::Failed, 1))), None);
+    }
+
+    #[test]
+    fn the_pods_deletion_is_no_restart() {
+        let mut follow = follow("db", &[]);
+        assert_eq!(follow.look(&word(snapshot("e1", State::Ready, 0))), None);
+        let deleted = Snapshot { phase: Phase::Terminating, ..snapshot("e1", State::Failed, 0) };
+        assert_eq!(follow.look(&word(deleted)), None);
+    }
+
+    #[test]
+    fn it_ends_when_all_have_exited() {
+        let mut follow = follow("", &["db", "app"]);
+        let mut s = snapshot("e1", State::Failed, 0);
+        assert_eq!(follow.look(&word(s.clone())), None);
+        s.states.insert("app".to_owned(), State::Completed);
+        assert_eq!(follow.look(&word(s.clone())), Some(Why::Done));
+        s.states.remove("app");
+        assert_eq!(follow.look(&word(s.clone())), None);
+        assert_eq!(follow.unknown(&word(s)), ["app"]);
+    }
+}

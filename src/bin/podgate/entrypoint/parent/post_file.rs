@@ -1,0 +1,59 @@
+//! `--post-file`: how a command ended, for those that wait for it by `--check file://`.
+
+use crate::voice::Failed;
+use podgate::core::exit::Exit;
+use podgate::edge::files::replace;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A path that no file can have is a mistake to be told at once, not when the command has ended.
+pub(super) fn vet(path: &Path) -> Result<(), Failed> {
+    match path.file_name().and_then(|name| name.to_str()) {
+        Some(_) if !path.as_os_str().as_encoded_bytes().ends_with(b"/") => Ok(()),
+        _ => Err(Failed::new(Exit::SetUp, format!("--post-file {}: that is no file name", path.display()))),
+    }
+}
+
+/// Writes `code` to the file at `path`, or on failure to the one with `.err` at its end, in one step; then takes away the other
+/// one, which an earlier run has left.
+pub(super) fn write(path: &Path, success: bool, code: u8) -> io::Result<()> {
+    let failed = PathBuf::from({
+        let mut name = path.as_os_str().to_owned();
+        name.push(".err");
+        name
+    });
+    let (this, other) = if success { (path, failed.as_path()) } else { (failed.as_path(), path) };
+    let name = this.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidFilename)?;
+    let folder = this.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    replace(folder, name, format!("{code}\n").as_bytes(), 0o644)?;
+    let _ = std::fs::remove_file(other);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_the_two_files_says_how_the_last_run_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, failed) = (folder.path().join("1"), folder.path().join("1.err"));
+        write(&path, false, 3).unwrap();
+        assert_eq!(std::fs::read_to_string(&failed).unwrap(), "3\n");
+        assert!(!path.exists());
+        write(&path, true, 0).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "0\n");
+        assert!(!failed.exists());
+        assert!(write(&folder.path().join("missing/1"), true, 0).is_err());
+    }
+
+    #[test]
+    fn what_can_be_no_file_is_refused() {
+        for bad in ["/", "..", "/run/", "a/.."] {
+            assert!(vet(Path::new(bad)).is_err(), "{bad}");
+        }
+        for good in ["1", "/run/1", "../1"] {
+            assert!(vet(Path::new(good)).is_ok(), "{good}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! `--stdout` and `--stderr`: the command's output on its way to the container's own and into a file.
+
+use crate::parent::parent;
+use crate::support::{Scene, until};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+#[test]
+fn output_is_copied_whole_and_in_order() {
+    let scene = Scene::new();
+    let (out, err) = (scene.root.join("out"), scene.root.join("err"));
+    let flags = ["--stdout", out.to_str().unwrap(), "--stderr", err.to_str().unwrap()];
+    fs::write(&out, "left by an earlier run").unwrap();
+    let run = parent(&scene, &flags, "seq 1 200000; echo bad >&2; echo the end; exit 4").run();
+    assert_eq!((run.code, run.stderr.as_str()), (4, "bad\n"));
+    assert!(run.stdout.starts_with("1\n2\n") && run.stdout.ends_with("200000\nthe end\n"));
+    assert_eq!(fs::read_to_string(&out).unwrap(), run.stdout);
+    assert_eq!(fs::read_to_string(&err).unwrap(), "bad\n");
+    // One file for both.
+    let flags = ["--stdout", out.to_str().unwrap(), "--stderr", out.to_str().unwrap()];
+    parent(&scene, &flags, "echo a; sleep 0.1; echo b >&2; sleep 0.1; echo c").run();
+    assert_eq!(fs::read_to_string(&out).unwrap(), "a\nb\nc\n");
+}
+
+#[test]
+fn a_grandchild_that_keeps_the_pipe_open_holds_up_nobody() {
+    let scene = Scene::new();
+    let out = scene.root.join("out");
+    let pid = scene.root.join("pid");
+    let flags = ["--stdout", out.to_str().unwrap()];
+    for left in ["sleep 600", "yes"] {
+        let script = format!("setsid {left} 2>/dev/null & echo $! > {}; echo done; sleep 0.2; exit 0", pid.display());
+        let run = parent(&scene, &flags, &script).run();
+        assert_eq!(run.code, 0);
+        assert!(run.took < Duration::from_secs(5), "{}: {:?}", left, run.took);
+        assert!(run.stdout.contains("done\n"));
+        let _ = Command::new("kill").arg("-9").arg(fs::read_to_string(&pid).unwrap().trim()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_ends_the_copy_and_nothing_else() {
+    let scene = Scene::new();
+    let run = parent(&scene, &["--stdout", "/dev/full"], "seq 1 50000; exit 4").run();
+    assert_eq!(run.code, 4);
+    assert!(run.stdout.ends_with("50000\n") && run.stdout.starts_with("1\n"));
+    let warned = scene.logged().matches("can't copy the command's output there any more").count();
+    assert_eq!(warned, 1, "{}", scene.logged());
+}
+
+#[test]
+fn a_copy_that_cannot_be_opened_is_a_wrong_set_up() {
+    let scene = Scene::new();
+    let fifo = scene.root.join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let touched = scene.root.join("touched");
+    for path in ["/nonexistent/out", "/", fifo.to_str().unwrap()] {
+        let run = parent(&scene, &["--stdout", path], &format!("touch {}", touched.display())).run();
+        run.failed(78, &format!("can't copy the command's output to {path}: "));
+        assert!(!touched.exists());
+    }
+}
+
+#[test]
+fn a_slow_reader_of_the_containers_output_loses_nothing_and_signals_come_through_meanwhile() {
+    let scene = Scene::new();
+    let out = scene.root.join("out");
+    let script = "trap 'echo told; exit 3' TERM; (trap '' TERM; exec seq 1 100000); while :; do sleep 0.01; done";
+    let mut command = parent(&scene, &["--stdout", out.to_str().unwrap()], script).command();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut reader = child.stdout.take().unwrap();
+    // Nobody reads: the pipes fill up, and podgate must still hear.
+    let pending = || rustix::io::ioctl_fionread(reader.as_fd()).unwrap();
+    until("the pipe is full", || pending() >= 60_000);
+    std::thread::sleep(Duration::from_millis(50));
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let mut text = String::new();
+    reader.read_to_string(&mut text).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+    assert!(text.ends_with("100000\ntold\n"), "{}", &text[text.len() - 50..]);
+    assert_eq!(text.lines().count(), 100_001);
+    assert_eq!(fs::read_to_string(&out).unwrap(), text);
+}
+
+#[test]
+fn an_output_that_cannot_be_opened_anew_is_served_as_well() {
+    let scene = Scene::new();
+    let out = scene.root.join("out");
+    let command = || parent(&scene, &["--stdout", out.to_str().unwrap()], "seq 1 100000; exit 4").command();
+    // A file keeps its place, which others write to as well.
+    let path = scene.root.join("file");
+    fs::write(&path, "before\n").unwrap();
+    let file = fs::File::options().append(true).open(&path).unwrap();
+    assert_eq!(command().stdout(file).stderr(Stdio::null()).status().unwrap().code(), Some(4));
+    let copied = fs::read_to_string(&out).unwrap();
+    assert!(copied.starts_with("1\n") && copied.ends_with("100000\n"));
+    assert_eq!(fs::read_to_string(&path).unwrap(), format!("before\n{copied}"));
+    // A socket, read only once it is full.
+    let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let mut child = command().stdout(std::os::fd::OwnedFd::from(theirs)).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    let mut text = String::new();
+    ours.read_to_string(&mut text).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(4));
+    assert_eq!(text, copied);
+}
+
+#[test]
+fn nobody_at_the_other_end_is_no_reason_to_end_the_command() {
+    let scene = Scene::new();
+    let out = scene.root.join("out");
+    let mut command = parent(&scene, &["--stdout", out.to_str().unwrap()], "seq 1 50000; exit 4").command();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(4));
+    assert!(fs::read_to_string(&out).unwrap().ends_with("50000\n"));
+}
