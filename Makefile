@@ -19,8 +19,10 @@ export CC_$(subst -,_,$(musl)) ?= cc
 endif
 cargo := cargo
 static := $(cargo) build --locked --target $(musl) --no-default-features
+# Where cargo builds, as a shell command.
+target_dir := $(cargo) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/'
 
-.PHONY: help build agent controller kubectl image demo test unit e2e bench fuzz lint docs-check cluster-up cluster-down \
+.PHONY: help build agent controller kubectl image demo test unit e2e guarantees bench fuzz lint docs-check cluster-up cluster-down \
 	cluster-status setup clean
 
 help: ## This list
@@ -59,6 +61,14 @@ unit: ## What needs no cluster
 e2e: ## On a real kubelet: SCENARIO=name for some of it, K8S=1.34 for the older Kubernetes
 	tests/kubelet/prepare --k8s $(K8S)
 	$(cargo) test --locked --test kubelet -- --ignored --test-threads 4 $(SCENARIO)
+
+guarantees: ## Every fault in both modes, on both versions of Kubernetes, and the table in docs/guarantees.md (20 minutes)
+	rm -rf "$$($(target_dir))/tmp/guarantees"
+	for k8s in 1.34 1.36; do \
+		tests/kubelet/prepare --k8s $$k8s; \
+		$(cargo) test --locked --test kubelet -- --ignored --test-threads 4 guarantees::; \
+	done
+	PODGATE_REGENERATE=1 $(cargo) test --locked --test kubelet guarantees::table
 
 bench: ## What podgate costs: size, memory, latencies, and what it adds to a pod's start (20 minutes)
 	$(cargo) bench --locked --no-default-features --bench agent

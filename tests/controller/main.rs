@@ -2,6 +2,7 @@
 //! needs an API server is tested on a real one, in `tests/kubelet`.
 #![allow(clippy::disallowed_methods, reason = "tests may look at a clock")]
 
+mod clock_step;
 mod gates;
 
 use podgate::core::names;
@@ -49,8 +50,15 @@ impl Pod {
 
     /// A sidecar that publishes on the board alone, and has raised it.
     fn sidecar(&self, containers: &str, more: &[&str]) -> Sidecar {
+        self.sidecar_with(containers, more, |_| ())
+    }
+
+    /// The same, of a command that has been changed.
+    fn sidecar_with(&self, containers: &str, more: &[&str], change: impl FnOnce(&mut Command)) -> Sidecar {
         let arguments = [&["--publish", "board", "--containers", containers], more].concat();
-        let sidecar = Sidecar { child: Some(self.command(&arguments).spawn().unwrap()) };
+        let mut command = self.command(&arguments);
+        change(&mut command);
+        let sidecar = Sidecar { child: Some(command.spawn().unwrap()) };
         let ready = self.command(&["ready", "--timeout", "10s"]).output().unwrap();
         assert!(ready.status.success(), "{ready:?}");
         sidecar

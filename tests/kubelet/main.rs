@@ -23,6 +23,7 @@ mod watch;
 mod scenario_chain;
 mod scenario_deletion;
 mod scenario_faults;
+mod scenario_gates;
 mod scenario_graphs;
 mod scenario_hooks;
 mod scenario_hostile;

@@ -99,6 +99,10 @@ fn what_is_told_of_the_containers_is_what_they_are() {
                 };
                 let until = values(&gate(spec), "--until").into_iter().map(|until| until.parse().expect("a condition"));
                 container.until = until.collect();
+                // The list has the pod's where the container has none of its own.
+                let policy =
+                    container.restart_policy.take().or(pod["spec"]["restartPolicy"].as_str().map(str::to_owned));
+                container.restart_policy = policy;
                 container.pre_stop = !pre_stop(spec).is_empty();
                 if is_opened(spec) {
                     // podgate's own, no probe of the application's.

@@ -123,11 +123,15 @@ impl Course<'_> {
 
     /// Gives wrong releases time to show; where they are expected, waits for one.
     pub(super) fn settle(&self) {
+        self.settle_for(Duration::from_secs(2));
+    }
+
+    pub(super) fn settle_for(&self, time: Duration) {
         if self.expects == Order::Lost {
             eventually("the order is lost, as expected", 90, || (!self.early().is_empty()).then_some(()));
             return;
         }
-        let end = now() + Duration::from_secs(2);
+        let end = now() + time;
         while now() < end {
             self.must_be_kept();
             sleep(Duration::from_millis(100));
@@ -153,13 +157,33 @@ impl Course<'_> {
         });
     }
 
-    /// Waits until all is up, and all annotations say so.
+    /// Waits until all is up: by the containers' own word, by the kubelet's, and, where the order is kept, by podgate's.
     pub(super) fn up(&self) -> Seen {
         eventually("the pod is up", 150, || {
-            let up = self.run.watch.last().filter(Seen::is_up)?;
-            let running = |name: &str| self.logs.of(name).last().is_some_and(|life| life.has("ready").is_some());
-            ["db", "api", "web"].into_iter().all(running).then_some(up)
-        })
+            let up = self.run.watch.last().filter(Seen::is_ready)?;
+            let lives = self.logs.lives_and_ends();
+            let last = |name: &str| lives.iter().rfind(|life| life.name == name);
+            let ready = |name: &str| last(name).is_some_and(|life| life.has("ready").is_some() && life.end.is_none());
+            ["db", "api", "web"].into_iter().all(ready).then_some(up)
+        });
+        let annotated = |seconds| {
+            let end = now() + Duration::from_secs(seconds);
+            while now() < end {
+                if let Some(up) = self.run.watch.last().filter(Seen::is_up) {
+                    return Some(up);
+                }
+                sleep(Duration::from_millis(100));
+            }
+            None
+        };
+        match self.expects {
+            Order::Lost => annotated(10).or_else(|| self.run.watch.last()).expect("the pod"),
+            _ => annotated(60).unwrap_or_else(|| panic!("the annotations do not follow: {:#}", self.annotations())),
+        }
+    }
+
+    fn annotations(&self) -> Value {
+        self.run.watch.last().map_or(Value::Null, |seen| seen.pod["metadata"]["annotations"].clone())
     }
 
     /// How long after the last of those that it stands behind was Ready a container started, at most, in milliseconds; of the
@@ -200,18 +224,26 @@ impl Course<'_> {
     /// What the kubelet tells of it.
     pub(super) fn traces(&self, seen: &Seen) -> String {
         let mut traces = Vec::new();
-        for container in ["podgate", "db", "api", "web"] {
-            let status = seen.status(container);
-            let end = &status["lastState"]["terminated"];
-            let again = status["restartCount"].as_u64().unwrap_or(0);
-            if again > 0 {
-                let mut text = format!("{container} restarted (exit {}, {}", end["exitCode"], plain(&end["reason"]));
-                if let Some(message) = end["message"].as_str() {
-                    text.push_str(&format!(", \"{}\"", message.trim()));
-                }
-                traces.push(text + ")");
-            }
+        let restarted = |name: &&str| seen.status(name)["restartCount"].as_u64().is_some_and(|count| count > 0);
+        let mut again: Vec<&str> = ["podgate", "db", "api", "web"].into_iter().filter(restarted).collect();
+        if ["db", "api", "web"].iter().all(restarted) {
+            traces.push("all containers restarted".to_owned());
+            again.clear();
         }
+        for container in again {
+            let end = &seen.status(container)["lastState"]["terminated"];
+            let mut text = format!("{container} restarted (exit {}, {}", end["exitCode"], plain(&end["reason"]));
+            if let Some(message) = end["message"].as_str() {
+                text.push_str(&format!(", \"{}\"", message.trim()));
+            }
+            traces.push(text + ")");
+        }
+        let word = |name: &str| {
+            seen.state(name)
+                .filter(|state| *state != "Ready")
+                .map(|state| format!("its annotation stays {state} ({name})"))
+        };
+        traces.extend(["db", "api", "web"].into_iter().filter_map(word));
         let pod = format!("involvedObject.name={}", self.run.pod);
         let events = kubectl_json(&["-n", &self.run.scene.namespace, "get", "events", "--field-selector", &pod]);
         let telling = |event: &&Value| event["type"] == "Warning" || event["reason"] == "SandboxChanged";

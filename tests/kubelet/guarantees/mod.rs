@@ -88,6 +88,7 @@ rows! {
     waiter_killed: "the hook or gate that waits is killed", alone: false, post_start: Lost, start::waiter_killed;
     time_limit: "the time limit passes", alone: false, post_start: Lost, start::time_limit;
     kubelet_restarted: "the kubelet restarts", alone: true, post_start: Lost, node::kubelet_restarted;
+    kubelet_restarted_exec: "the same, where only the kubelet can judge `db` (an exec probe)", alone: true, post_start: Lost, node::kubelet_restarted_when_only_it_can_judge;
     containerd_restarted: "containerd restarts", alone: true, post_start: Lost, node::containerd_restarted;
     sidecar_killed: "the sidecar is killed", alone: false, post_start: Kept, sidecar::killed;
     sidecar_out_of_memory: "the sidecar is killed for want of memory", alone: false, post_start: Kept, sidecar::out_of_memory;

@@ -9,9 +9,27 @@ use podgate::core::names;
 use serde_json::json;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// For seconds after its restart the kubelet calls ready what never was.
+const LIES: Duration = Duration::from_secs(7);
 
 pub(super) fn kubelet_restarted(stage: &Stage<'_>) -> Cell {
     while_db_is_awaited(stage, &[], |_| restart_kubelet())
+}
+
+/// `db` has a probe that runs inside it, which the sidecar can't; the hook or gate does not either.
+pub(super) fn kubelet_restarted_when_only_it_can_judge(stage: &Stage<'_>) -> Cell {
+    let [db, api, web] = stage.chain(&[], 8000);
+    let probe = json!({"exec": {"command": ["/testserver", "check", "/tmp/ready"]}});
+    let course = stage.begin(&Pod::new("chain", [db.args(&["--touch", "/tmp/ready"]).probe(probe), api, web]));
+    course.db_is_awaited(0);
+    let since = wall();
+    restart_kubelet();
+    course.settle_for(LIES);
+    let words = course.words();
+    course.go("db");
+    course.finish(since, &format!("`{words}`"))
 }
 
 pub(super) fn containerd_restarted(stage: &Stage<'_>) -> Cell {

@@ -15,14 +15,15 @@ pub(super) fn killed(stage: &Stage<'_>) -> Cell {
     while_db_is_awaited(stage, &[], |course| course.run.signal("podgate", "KILL"))
 }
 
-/// The kernel kills it: something else in its cgroup takes all the memory that it may have, and can't be killed.
+/// The kernel kills it: something else in its cgroup takes all the memory that it may have.
 pub(super) fn out_of_memory(stage: &Stage<'_>) -> Cell {
     while_db_is_awaited(stage, &[], |course| {
         let sidecar = course.run.pid("podgate").expect("the sidecar runs");
         let procs = memory_cgroup(sidecar).join("cgroup.procs");
         let filler = PathBuf::from(format!("/dev/shm/podgate-{}", stage.scene.namespace));
-        // It ends with an error when there is nothing more to be had.
-        let script = r#"echo -1000 >/proc/self/oom_score_adj && echo $$ >"$1" && head -c 256M /dev/zero >"$2""#;
+        // The kernel takes the sidecar first, then, if that does not help, the other.
+        fs::write(format!("/proc/{sidecar}/oom_score_adj"), "1000").expect("its score");
+        let script = r#"echo $$ >"$1" && exec head -c 256M /dev/zero >"$2""#;
         let ended = Command::new("sh").args(["-c", script, "sh"]).arg(&procs).arg(&filler).output();
         let _ = fs::remove_file(&filler);
         let ended = ended.expect("a shell");

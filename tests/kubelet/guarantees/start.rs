@@ -34,22 +34,14 @@ pub(super) fn crash_after_ready(stage: &Stage<'_>) -> Cell {
     course.said("api", 0, "listening");
     let since = wall();
     course.run.signal("db", "KILL");
-    match stage.mode {
-        Mode::PostStart => {
-            // The kubelet starts db again only when api's hook has returned.
-            eventually("api's hook is over", 90, || {
-                (course.run.hook_of("api").is_none() || !course.early().is_empty()).then_some(())
-            });
-        }
-        Mode::Entrypoint => {
-            course.said("db", 1, "listening");
-            course.go("api");
-        }
+    // Under api's hook, the kubelet does not start it again.
+    if stage.mode == Mode::Entrypoint {
+        course.said("db", 1, "listening");
     }
+    course.go("api");
     course.settle();
     let words = course.run.last_words("web").filter(|words| !words.is_empty());
     let words = words.map_or(String::new(), |words| format!("`{words}`"));
-    course.go("api");
     course.go("db");
     course.finish(since, &words)
 }
