@@ -37,7 +37,7 @@ pub enum Gate {
 }
 
 /// Where a container's preStop hook stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Stopping {
     /// It has not begun.
     #[default]

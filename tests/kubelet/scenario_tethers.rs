@@ -103,12 +103,7 @@ fn one_that_closes_what_it_inherits_lives() {
         return;
     }
     scene.grant();
-    // The shell hands on nothing but what it knows of: its own descriptors.
-    let script = "for fd in /proc/self/fd/*; do n=${fd##*/}; [ $n -gt 2 ] && eval \"exec $n>&-\"; done 2>/dev/null; sleep 1; exec httpd -f -p 8001 -h /tmp";
-    let db = server("db")
-        .gate(&[])
-        .probe(json!({"tcpSocket": {"port": 8001}}))
-        .with(json!({"image": BUSYBOX, "args": ["sh", "-c", script]}));
+    let db = server("db").http(8001).args(&["--close-inherited"]).gate(&[]);
     let run = scene.create(&Pod::new("untethered", [db, server("web").http(8002).gate(&["--until", "db"])]));
     run.up();
     let sidecar = run.pid("podgate").expect("the sidecar runs");

@@ -3,10 +3,11 @@
 //!
 //! Its first line, `{"event":"start","ms":…}`, is the container's first instruction; then `listening`, `ready`, `term`, `exit`.
 //! A `ready` line bears a time from before the moment at which anybody could have seen it ready.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod event;
 mod hostile;
+mod inherited;
 mod serve;
 
 use clap::{Parser, Subcommand};
@@ -71,6 +72,9 @@ struct Server {
     /// What to exit with after --exit-after, and on USR1
     #[arg(long, value_name = "CODE", default_value_t = 0)]
     exit_code: u8,
+    /// First close all descriptors but the three that everybody has, as some daemons do
+    #[arg(long)]
+    close_inherited: bool,
     /// Go on after TERM
     #[arg(long)]
     ignore_term: bool,
@@ -95,6 +99,9 @@ fn main() -> ExitCode {
             }
         },
         None => {
+            if server.close_inherited {
+                inherited::close();
+            }
             born.say("start", "");
             for what in &server.hostile {
                 let what = *what;

@@ -103,6 +103,7 @@ struct Running {
 struct Terminated {
     exit_code: i32,
     started_at: Option<String>,
+    finished_at: Option<String>,
     #[serde(rename = "containerID")]
     container_id: Option<String>,
 }
@@ -148,7 +149,7 @@ pub(crate) struct Word {
     pub(crate) running: Option<String>,
     /// It has ended: which incarnation, and its exit code.
     pub(crate) ended: Option<(String, i32)>,
-    /// When the incarnation that has ended was started.
+    /// When the incarnation that has ended was started, or failed to start.
     pub(crate) ended_started: Option<SystemTime>,
     /// Its startup probe has passed, or it has none.
     pub(crate) started: bool,
@@ -224,7 +225,11 @@ fn word(status: &ContainerStatus, policy: &str, rules: &[RestartRule]) -> Word {
     Word {
         running: state.running.as_ref().map(|_| status.container_id.clone().unwrap_or_default()),
         ended: terminated.map(|end| (id(&end.container_id), end.exit_code)),
-        ended_started: terminated.and_then(|end| time(end.started_at.as_deref()?)),
+        ended_started: terminated.and_then(|end| {
+            let started = end.started_at.as_deref().and_then(time).filter(|at| *at > SystemTime::UNIX_EPOCH);
+            // One that could not be started was started in 1970.
+            started.or_else(|| time(end.finished_at.as_deref()?))
+        }),
         started: status.started == Some(true),
         ready: status.ready,
         stuck: stuck.map(str::to_owned),

@@ -39,7 +39,7 @@ const RETRY: Duration = Duration::from_millis(100);
 /// How long to rest between two looks after having settled, at first and at most.
 const FIRST_REST: Duration = Duration::from_secs(2);
 const LONGEST_REST: Duration = Duration::from_secs(60);
-/// The same for what somebody waits for.
+/// The same for what somebody waits for, at first; later a quarter of the other.
 const PRESSING_REST: Duration = Duration::from_secs(1);
 /// How long to wait for the API's answer in such a look.
 const LOOK: Duration = Duration::from_secs(5);
@@ -435,13 +435,13 @@ impl Controller {
     }
 
     /// Something has come up: looks at the pod again, at once or when the last look is long enough ago. A container can cause
-    /// this as often as it likes, and the API is to notice little of it. What is pressing waits no longer than a second.
+    /// this as often as it likes, and the API is to notice little of it. What is pressing waits less.
     fn stir(&mut self, is_pressing: bool) {
         if !self.settled {
             return;
         }
         let here = now();
-        let rest = if is_pressing { self.rest.min(PRESSING_REST) } else { self.rest };
+        let rest = if is_pressing { (self.rest / 4).max(PRESSING_REST) } else { self.rest };
         let due = self.stirred.map_or(here, |last| last + rest);
         if due > here {
             self.stir_at = Some(self.stir_at.map_or(due, |at| at.min(due)));

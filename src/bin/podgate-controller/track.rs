@@ -156,6 +156,16 @@ impl Track {
         self.ended.is_some()
     }
 
+    /// Whether nobody will start it again, by what is declared of it: where no API says so.
+    pub(super) fn ended_for_good_as_declared(&self) -> bool {
+        let Some(end) = &self.ended else { return false };
+        match self.declared.restart_policy.as_deref() {
+            Some("Never") => true,
+            Some("OnFailure") => end.code == Some(0),
+            _ => false,
+        }
+    }
+
     /// What is published of it.
     #[cfg(test)]
     pub(crate) fn state(&self) -> State {
@@ -192,7 +202,7 @@ impl Track {
     fn begin_anew(&mut self) {
         self.restarts += 1;
         self.renew();
-        if let Some(report) = &mut self.report {
+        for report in [&mut self.report, &mut self.raw].into_iter().flatten() {
             report.stopping = Stopping::No;
         }
     }
@@ -203,7 +213,7 @@ impl Track {
         // Who takes no part in the order has neither gate nor tether, whatever lies there.
         let held = held && self.declared.mode != Mode::None;
         let before = self.report.clone();
-        self.raw = report;
+        self.raw = report.map(|report| self.plausible(report));
         let new_gate = self.greet_gate();
         let is_gate = self.ticket.is_some();
         let opened = self.raw.as_ref().is_some_and(Report::has_opened);
@@ -235,14 +245,13 @@ impl Track {
         self.report = self.raw.clone().filter(|report| self.counts(report, epoch));
         if let Some(report) = &self.report {
             match report.exit_code {
-                // Of what others than a gate's parent write there only they know.
-                Some(code) if self.ended.is_none() && is_gate => {
+                Some(code) if self.ended.is_none() => {
                     let end = End { id: self.running_id(), code: Some(code), own: true };
                     self.end(end);
                 }
                 // Who reports lives: an end that is known already was that of an earlier incarnation, whatever the kubelet
                 // shows. It may show that end until the hook which wrote this report has returned.
-                _ if rewritten && !is_gate && self.ended.is_some() => {
+                None if rewritten && !is_gate && self.ended.is_some() => {
                     self.outlive();
                     return true;
                 }
@@ -252,10 +261,27 @@ impl Track {
         new_gate || dropped || regained || self.report.is_some() && self.report != before
     }
 
+    /// Of what an agent says of its container, what that can have: who takes no part in the order has neither gate nor hook of
+    /// ours, and a hook knows of no exit code. What has begun to stop does not begin anew, nor does a gate that has opened close.
+    fn plausible(&self, report: Report) -> Report {
+        let stopping = self.raw.as_ref().map_or(Stopping::No, |before| before.stopping).max(report.stopping);
+        let report = Report { stopping, ..report };
+        match self.declared.mode {
+            Mode::None => Report { sandbox: report.sandbox, epoch: report.epoch, stopping, ..Report::default() },
+            Mode::PostStart => Report { gate: None, ticket: None, exit_code: None, watching: Vec::new(), ..report },
+            Mode::Entrypoint => {
+                let same = self.raw.as_ref().filter(|before| before.ticket == report.ticket);
+                let was_open = same.is_some_and(Report::has_opened);
+                let (gate, started) = if was_open { (Some(Gate::Opened), true) } else { (report.gate, report.started) };
+                let new = same.is_none() && self.ticket.is_some();
+                Report { gate, started, stopping: if new { Stopping::No } else { stopping }, ..report }
+            }
+        }
+    }
+
     /// A gate that has just begun: another incarnation, unless it is the first of this epoch.
     fn greet_gate(&mut self) -> bool {
-        let raw = self.raw.as_ref().filter(|_| self.declared.mode == Mode::Entrypoint);
-        let Some(ticket) = raw.and_then(|report| report.ticket.clone()) else { return false };
+        let Some(ticket) = self.raw.as_ref().and_then(|report| report.ticket.clone()) else { return false };
         if self.ticket.as_ref() == Some(&ticket) {
             return false;
         }

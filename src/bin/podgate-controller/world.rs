@@ -287,6 +287,9 @@ impl World {
         };
         let name = |track: &Track| track.declared.name.clone();
         let stuck = self.tracks.iter().filter_map(|track| {
+            if !self.api_answered && track.ended_for_good_as_declared() {
+                return Some((name(track), ENDED.to_owned()));
+            }
             let reason = track.kubelet.as_ref()?.stuck.clone()?;
             // An end that an earlier incarnation came to is no word on this one.
             (reason != ENDED || track.ended.is_some()).then(|| (name(track), reason))

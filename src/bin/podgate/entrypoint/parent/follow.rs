@@ -7,12 +7,18 @@ use podgate::core::snapshot::Snapshot;
 use podgate::core::sources::{Source, View};
 use podgate::core::state::{Phase, State};
 use podgate::core::until::{Standing, Until, Want};
+use std::time::{Duration, Instant};
+
+/// How long one that has failed is given to be started again, where nobody says that it will not be.
+const STARTED_AGAIN_WITHIN: Duration = Duration::from_secs(10);
 
 /// The containers that the command depends on.
 #[derive(Debug)]
 pub(super) struct Follow {
     /// When all of these have exited, so shall the command.
     stop_after: Vec<String>,
+    /// Since when all of them have ended, though not all are known to have ended for good.
+    ended_at: Option<Instant>,
     providers: Vec<Provider>,
 }
 
@@ -32,6 +38,7 @@ impl Follow {
         };
         Follow {
             stop_after: args.stop_after.clone(),
+            ended_at: None,
             providers: untils.iter().map(|until| Provider { until: until.clone(), baseline: None }).collect(),
         }
     }
@@ -46,9 +53,9 @@ impl Follow {
     }
 
     /// Whether the command has to end, by what is believed now. No word is no reason.
-    pub(super) fn look(&mut self, view: &View) -> Option<Why> {
+    pub(super) fn look(&mut self, view: &View, now: Instant) -> Option<Why> {
         let View::Word(snapshot, _) = view else { return None };
-        if !self.stop_after.is_empty() && self.stop_after.iter().all(|name| has_exited(snapshot, name)) {
+        if !self.stop_after.is_empty() && self.have_exited(snapshot, now) {
             return Some(Why::Done);
         }
         // A pod that is being deleted loses its containers, and starts none of them again.
@@ -57,6 +64,26 @@ impl Follow {
         }
         let mut restarted = self.providers.iter_mut().filter_map(|provider| provider.was_restarted(snapshot));
         restarted.next().map(Why::Restarted)
+    }
+
+    /// Under `restartPolicy: OnFailure` one that has failed is started again: who serves it stays.
+    fn have_exited(&mut self, snapshot: &Snapshot, now: Instant) -> bool {
+        let state = |name: &String| snapshot.states.get(name).copied();
+        let for_good = |name: &String| {
+            state(name) == Some(State::Completed)
+                || state(name).is_some_and(State::has_ended) && snapshot.ended_for_good(name)
+        };
+        if self.stop_after.iter().all(for_good) {
+            return true;
+        }
+        let ended = |name: &String| {
+            for_good(name) || state(name).is_some_and(State::has_ended) && !snapshot.stuck.contains_key(name)
+        };
+        if !self.stop_after.iter().all(ended) {
+            self.ended_at = None;
+            return false;
+        }
+        now.saturating_duration_since(*self.ended_at.get_or_insert(now)) >= STARTED_AGAIN_WITHIN
     }
 
     /// Those of --stop-after that this pod does not have, so that they will never exit.
@@ -70,13 +97,9 @@ impl Follow {
     }
 }
 
-fn has_exited(snapshot: &Snapshot, name: &str) -> bool {
-    snapshot.states.get(name).is_some_and(|state| state.has_ended())
-}
-
 impl Provider {
-    /// Its name, if it was started again. Counts are of one epoch: a controller that has begun anew has forgotten them, and takes every container for `Waiting`
-    /// until it has looked. So they count again only once the condition has been seen to hold.
+    /// Its name, if it was started again. Counts are of one epoch: a controller that has begun anew has forgotten them, and takes
+    /// every container for `Waiting` until it has looked. So they count again only once the condition has been seen to hold.
     fn was_restarted(&mut self, snapshot: &Snapshot) -> Option<String> {
         let count = snapshot.restarts.get(&self.until.container).copied().unwrap_or(0);
         match &self.baseline {
@@ -103,6 +126,8 @@ impl Provider {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::now;
+    use podgate::core::snapshot::ENDED;
 
     fn snapshot(epoch: &str, state: State, restarts: u64) -> Snapshot {
         Snapshot {
@@ -126,7 +151,11 @@ mod tests {
     fn follow(until: &str, stop_after: &[&str]) -> Follow {
         let until = (!until.is_empty()).then(|| Provider { until: until.parse().unwrap(), baseline: None });
         let stop_after = stop_after.iter().map(|name| (*name).to_owned()).collect();
-        Follow { stop_after, providers: until.into_iter().collect() }
+        Follow { stop_after, ended_at: None, providers: until.into_iter().collect() }
+    }
+
+    fn look(follow: &mut Follow, view: &View) -> Option<Why> {
+        follow.look(view, now())
     }
 
     fn restarted() -> Option<Why> {
@@ -145,53 +174,71 @@ mod tests {
             (State::Failed, 1, true),
         ] {
             let mut follow = follow("db", &[]);
-            assert_eq!(follow.look(&word(snapshot("e1", State::Ready, 1))), None);
-            assert_eq!(follow.look(&word(snapshot("e1", state, count))).is_some(), is, "{state} {count}");
+            assert_eq!(look(&mut follow, &word(snapshot("e1", State::Ready, 1))), None);
+            assert_eq!(look(&mut follow, &word(snapshot("e1", state, count))).is_some(), is, "{state} {count}");
         }
     }
 
     #[test]
     fn a_condition_on_an_exit_is_not_undone_by_it() {
         let mut follow = follow("db=Completed", &[]);
-        assert_eq!(follow.look(&word(snapshot("e1", State::Completed, 0))), None);
-        assert_eq!(follow.look(&word(snapshot("e1", State::Completed, 0))), None);
-        assert_eq!(follow.look(&word(snapshot("e1", State::Started, 1))), restarted());
+        assert_eq!(look(&mut follow, &word(snapshot("e1", State::Completed, 0))), None);
+        assert_eq!(look(&mut follow, &word(snapshot("e1", State::Completed, 0))), None);
+        assert_eq!(look(&mut follow, &word(snapshot("e1", State::Started, 1))), restarted());
     }
 
     #[test]
     fn a_new_epoch_proves_nothing_until_the_condition_holds_in_it() {
         let mut follow = follow("db", &[]);
-        assert_eq!(follow.look(&word(snapshot("e1", State::Ready, 3))), None);
+        assert_eq!(look(&mut follow, &word(snapshot("e1", State::Ready, 3))), None);
         for state in [State::Waiting, State::Started, State::Ready] {
-            assert_eq!(follow.look(&word(snapshot("e2", state, 0))), None, "{state}");
+            assert_eq!(look(&mut follow, &word(snapshot("e2", state, 0))), None, "{state}");
         }
-        assert_eq!(follow.look(&word(snapshot("e2", State::Waiting, 0))), restarted());
+        assert_eq!(look(&mut follow, &word(snapshot("e2", State::Waiting, 0))), restarted());
     }
 
     #[test]
     fn what_never_held_can_not_be_lost() {
         let mut follow = follow("db", &[]);
-        assert_eq!(follow.look(&word(snapshot("e1", State::Waiting, 0))), None);
-        assert_eq!(follow.look(&word(snapshot("e1", State::Failed, 1))), None);
+        assert_eq!(look(&mut follow, &word(snapshot("e1", State::Waiting, 0))), None);
+        assert_eq!(look(&mut follow, &word(snapshot("e1", State::Failed, 1))), None);
     }
 
     #[test]
     fn the_pods_deletion_is_no_restart() {
         let mut follow = follow("db", &[]);
-        assert_eq!(follow.look(&word(snapshot("e1", State::Ready, 0))), None);
+        assert_eq!(look(&mut follow, &word(snapshot("e1", State::Ready, 0))), None);
         let deleted = Snapshot { phase: Phase::Terminating, ..snapshot("e1", State::Failed, 0) };
-        assert_eq!(follow.look(&word(deleted)), None);
+        assert_eq!(look(&mut follow, &word(deleted)), None);
     }
 
     #[test]
     fn it_ends_when_all_have_exited() {
         let mut follow = follow("", &["db", "app"]);
         let mut s = snapshot("e1", State::Failed, 0);
-        assert_eq!(follow.look(&word(s.clone())), None);
+        s.stuck.insert("db".to_owned(), ENDED.to_owned());
+        assert_eq!(look(&mut follow, &word(s.clone())), None);
         s.states.insert("app".to_owned(), State::Completed);
-        assert_eq!(follow.look(&word(s.clone())), Some(Why::Done));
+        assert_eq!(look(&mut follow, &word(s.clone())), Some(Why::Done));
         s.states.remove("app");
-        assert_eq!(follow.look(&word(s.clone())), None);
+        assert_eq!(look(&mut follow, &word(s.clone())), None);
         assert_eq!(follow.unknown(&word(s)), ["app"]);
+    }
+
+    #[test]
+    fn one_that_fails_and_is_started_again_has_not_exited() {
+        let mut follow = follow("", &["db"]);
+        let begin = now();
+        let mut s = snapshot("e1", State::Failed, 0);
+        let late = STARTED_AGAIN_WITHIN;
+        assert_eq!(follow.look(&word(s.clone()), begin), None);
+        s.stuck.insert("db".to_owned(), "CrashLoopBackOff".to_owned());
+        assert_eq!(follow.look(&word(s.clone()), begin + late), None);
+        s.states.insert("db".to_owned(), State::Started);
+        assert_eq!(follow.look(&word(s), begin + late), None);
+        // Nobody says what will be.
+        let s = snapshot("e1", State::Failed, 0);
+        assert_eq!(follow.look(&word(s.clone()), begin + late), None);
+        assert_eq!(follow.look(&word(s), begin + late * 2), Some(Why::Done));
     }
 }

@@ -9,6 +9,7 @@ mod tee;
 mod verdict;
 
 use crate::args::Entrypoint;
+use crate::clock::now;
 use crate::report::Reporter;
 use crate::voice::{Failed, Voice};
 use crate::wait::Place;
@@ -64,7 +65,7 @@ pub(super) fn run(plan: Plan, voice: &Voice) -> Result<ExitCode, Failed> {
 
     let mut follow = Follow::new(&args);
     let view = place.view();
-    let done = follow.look(&view) == Some(Why::Done);
+    let done = follow.look(&view, now()) == Some(Why::Done);
     while let Some(signal) = signals.next() {
         if child::tells_to_end(signal) {
             let code = u8::try_from(128 + signal).unwrap_or(Exit::Terminated.code());

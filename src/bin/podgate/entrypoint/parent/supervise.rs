@@ -130,7 +130,7 @@ impl<'a> Supervisor<'a> {
         let here = now();
         self.next_look = here + SLOW_REREAD;
         self.reporter.renew(&view, self.has_passed);
-        match self.follow.look(&view) {
+        match self.follow.look(&view, now()) {
             Some(Why::Restarted(_)) if self.child.was_told => {}
             Some(why) => self.end(why, here),
             None => {}
