@@ -1,22 +1,30 @@
 //! The examples that users copy, as they are written: only the images are those of the tests.
 
-use crate::cluster::{BUSYBOX, IMAGE, ROOT, create, incarnations, kubectl};
-use crate::scene::Scene;
+use crate::clock::{eventually, wall};
+use crate::cluster::{BUSYBOX, IMAGE, ROOT, create, incarnations, is_ours, kubectl, kubectl_json};
+use crate::scene::{Run, Scene};
+use std::time::UNIX_EPOCH;
 
-fn as_written(file: &str, pod: &str) {
+/// A namespace in which nothing but "restricted" pods may be, and the example's text.
+fn stage(file: &str) -> (Scene, String) {
     let scene = Scene::shared(file.trim_end_matches(".yaml"));
     scene.grant();
     kubectl(&["label", "namespace", &scene.namespace, "pod-security.kubernetes.io/enforce=restricted"]);
     let path = format!("{ROOT}/manifests/{file}");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let text = text.replace("ghcr.io/podgate/podgate:0.1.0", IMAGE).replace("docker.io/library/busybox:1.37", BUSYBOX);
+    (scene, text)
+}
+
+fn as_written(file: &str, pod: &str) {
+    let (scene, text) = stage(file);
     let run = scene.follow(pod);
     create(&scene.namespace, &text);
     let up = run.up();
     for name in ["podgate", "db", "api", "web"] {
         assert_eq!(up.status(name)["restartCount"], 0, "{name}");
     }
-    if !crate::cluster::is_ours() {
+    if !is_ours() {
         return;
     }
     let all = incarnations(&scene.namespace, pod);
@@ -42,4 +50,65 @@ fn example_pod() {
 #[ignore = "needs a cluster: make e2e"]
 fn example_pod_with_a_first_container() {
     as_written("pod-first-container.yaml", "ordered-first-container");
+}
+
+/// When the program behind the container's gate made its first folder, in milliseconds since 1970: the container itself has been
+/// running for as long as its gate has waited.
+fn first_act(run: &Run<'_>, container: &str) -> f64 {
+    let pid = run.pid(container).unwrap_or_else(|| panic!("{container} does not run"));
+    let path = format!("/proc/{pid}/root/tmp/www");
+    let made = std::fs::metadata(&path).and_then(|found| found.modified());
+    let made = made.unwrap_or_else(|error| panic!("{path}: {error}"));
+    made.duration_since(UNIX_EPOCH).expect("a time after 1970").as_micros() as f64 / 1000.0
+}
+
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn example_pod_entrypoint() {
+    let (scene, text) = stage("pod-entrypoint.yaml");
+    let pod = "ordered-entrypoint";
+    let run = scene.follow(pod);
+    create(&scene.namespace, &text);
+    let up = run.up();
+    let names = ["db", "api", "web"];
+    for name in ["podgate"].iter().chain(&names) {
+        assert_eq!(up.status(name)["restartCount"], 0, "{name}");
+    }
+    if is_ours() {
+        let [db, api, web] = names.map(|name| first_act(&run, name));
+        // db listens 4 s after its start, api 2 s; a folder's time is that of the kernel's last tick.
+        assert!(api - db > 3950.0, "api started {:.0} ms after db", api - db);
+        assert!(web - api > 1950.0, "web started {:.0} ms after api", web - api);
+        scene.tell(&format!("api {:+.2} and web {:+.2} s after db", (api - db) / 1000.0, (web - db) / 1000.0));
+    }
+    let begin = wall();
+    kubectl(&["-n", &scene.namespace, "delete", "pod", pod, "--wait=true", "--timeout=60s"]);
+    let took = wall() - begin;
+    scene.tell(&format!("gone {:.2} s after its deletion", took / 1000.0));
+    // Well within the 20 s after which api would have given up staying for web.
+    assert!(took < 15_000.0, "it took {took:.0} ms: somebody stayed for one that was gone, or did not end by TERM");
+}
+
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn example_job() {
+    let (scene, text) = stage("job.yaml");
+    create(&scene.namespace, &text);
+    eventually("the Job is complete", 120, || {
+        let job = kubectl_json(&["-n", &scene.namespace, "get", "job", "ordered-job"]);
+        let conditions = job["status"]["conditions"].as_array()?;
+        let holds = |what| conditions.iter().any(|c| c["type"] == what && c["status"] == "True");
+        assert!(!holds("Failed"), "{:#}", job["status"]);
+        holds("Complete").then_some(())
+    });
+    let label = "batch.kubernetes.io/job-name=ordered-job";
+    let pods = kubectl_json(&["-n", &scene.namespace, "get", "pods", "-l", label]);
+    let pods = pods["items"].as_array().expect("a list");
+    assert_eq!(pods.len(), 1, "the first attempt");
+    let statuses = pods[0]["status"]["containerStatuses"].as_array().expect("a list");
+    let end = |name: &str| &statuses.iter().find(|s| s["name"] == name).expect(name)["state"]["terminated"];
+    for name in ["app", "proxy"] {
+        assert_eq!(end(name)["exitCode"], 0, "{name}: {:#}", end(name));
+    }
+    scene.tell(&format!("app ended at {}, proxy at {}", end("app")["finishedAt"], end("proxy")["finishedAt"]));
 }

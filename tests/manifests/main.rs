@@ -1,0 +1,152 @@
+//! `manifests/`: what users copy says the same as the code. Each file parses, every name and path is that of `core::names`, and
+//! `PODGATE_CONTAINERS` agrees with the probes that the containers have.
+
+mod gates;
+mod pods;
+
+use podgate::core::names;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+
+/// Behind hooks.
+const HOOKED: [&str; 2] = ["pod.yaml", "pod-first-container.yaml"];
+/// Behind gates.
+const GATED: [&str; 2] = ["pod-entrypoint.yaml", "job.yaml"];
+const PODS: [&str; 4] = [HOOKED[0], HOOKED[1], GATED[0], GATED[1]];
+/// Where Kubernetes clients look for the token.
+const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+fn text(file: &str) -> String {
+    let path = format!("{}/manifests/{file}", env!("CARGO_MANIFEST_DIR"));
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn documents(file: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple(&text(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// The pod, or a Job's template for one.
+fn pod(file: &str) -> Value {
+    let mut all = documents(file);
+    assert_eq!(all.len(), 1, "{file}");
+    let mut one = all.remove(0);
+    if one["kind"] == "Job" { one["spec"]["template"].take() } else { one }
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    value[key].as_array().into_iter().flatten()
+}
+
+fn named<'a>(value: &'a Value, key: &str, name: &str) -> &'a Value {
+    list(value, key).find(|item| item["name"] == name).unwrap_or_else(|| panic!("no {key} {name}"))
+}
+
+fn strings(value: &Value) -> Vec<&str> {
+    value.as_array().into_iter().flatten().map(|word| word.as_str().expect("a string")).collect()
+}
+
+/// The sidecar and the applications' containers.
+fn parts(pod: &Value) -> (&Value, Vec<&Value>) {
+    let spec = &pod["spec"];
+    let all: Vec<&Value> = list(spec, "initContainers").chain(list(spec, "containers")).collect();
+    assert_eq!(all[0]["name"], "podgate", "the sidecar comes first");
+    (all[0], all[1..].to_vec())
+}
+
+/// Where `container` has `volume`, and how.
+fn mount<'a>(container: &'a Value, volume: &str) -> Option<&'a Value> {
+    list(container, "volumeMounts").find(|mount| mount["name"] == volume)
+}
+
+fn hook(container: &Value) -> Vec<&str> {
+    strings(&container["lifecycle"]["postStart"]["exec"]["command"])
+}
+
+fn pre_stop(container: &Value) -> Vec<&str> {
+    strings(&container["lifecycle"]["preStop"]["exec"]["command"])
+}
+
+fn agent() -> String {
+    format!("{}/{}/{}", names::BOARD_DIR, names::BIN_DIR, names::AGENT_FILE)
+}
+
+/// The agent's words in front of the container's own command; nothing where there is no gate.
+fn gate(container: &Value) -> Vec<&str> {
+    let command = strings(&container["command"]);
+    if command.first() == Some(&agent().as_str()) { command } else { Vec::new() }
+}
+
+/// The values of a flag that may be repeated.
+fn values<'a>(command: &[&'a str], flag: &str) -> Vec<&'a str> {
+    command.windows(2).filter(|pair| pair[0] == flag).map(|pair| pair[1]).collect()
+}
+
+fn is_opened(container: &Value) -> bool {
+    strings(&container["startupProbe"]["exec"]["command"]) == [agent().as_str(), "opened"]
+}
+
+#[test]
+fn every_file_parses_and_is_what_its_name_says() {
+    let files = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/manifests")).expect("manifests/");
+    for entry in files.map(|entry| entry.expect("an entry")) {
+        let file = entry.file_name().into_string().expect("a name");
+        let kinds: Vec<Value> = documents(&file).iter_mut().map(|document| document["kind"].take()).collect();
+        let expected: &[&str] = match file.as_str() {
+            "rbac.yaml" => &["ClusterRole", "RoleBinding"],
+            "policy.yaml" => &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"],
+            "kustomization.yaml" => &["Kustomization"],
+            "job.yaml" => &["Job"],
+            file if PODS.contains(&file) => &["Pod"],
+            _ => panic!("manifests/{file}: say here what it holds"),
+        };
+        assert_eq!(kinds, expected, "{file}");
+    }
+}
+
+#[test]
+fn the_kustomization_names_files_that_are_there() {
+    let kustomization = &documents("kustomization.yaml")[0];
+    let resources = strings(&kustomization["resources"]);
+    assert_eq!(resources, ["policy.yaml", "rbac.yaml"], "the fence before the right");
+    for file in resources {
+        text(file);
+    }
+}
+
+#[test]
+fn the_role_is_the_least() {
+    let role = &documents("rbac.yaml")[0];
+    let expected = serde_json::json!([
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "watch", "patch"]},
+        {"apiGroups": ["podgate.io"], "resources": ["ownpods"], "verbs": ["report"]},
+    ]);
+    assert_eq!(role["rules"], expected);
+    assert_eq!(documents("rbac.yaml")[1]["roleRef"]["name"], role["metadata"]["name"]);
+}
+
+#[test]
+fn the_policy_allows_our_prefixes_and_no_others() {
+    let policies = documents("policy.yaml");
+    let (policy, binding) = (&policies[0], &policies[1]);
+    assert_eq!(binding["spec"]["policyName"], policy["metadata"]["name"]);
+    let text = text("policy.yaml");
+    let prefixes: BTreeSet<&str> = text
+        .split("startsWith('")
+        .skip(1)
+        .filter_map(|rest| rest.split('\'').next())
+        .filter(|prefix| !prefix.starts_with("system:"))
+        .collect();
+    assert_eq!(prefixes, BTreeSet::from([names::STATUS_PREFIX, names::SANDBOX_PREFIX]));
+    let marker = ".group('podgate.io').resource('ownpods').namespace(request.namespace).check('report')";
+    assert!(text.contains(marker), "the marker of rbac.yaml");
+    assert_eq!(policy["spec"]["failurePolicy"], "Fail");
+}
+
+#[test]
+fn the_image_is_this_versions() {
+    let image = format!("ghcr.io/podgate/podgate:{}", env!("CARGO_PKG_VERSION"));
+    for file in PODS {
+        assert_eq!(parts(&pod(file)).0["image"], image.as_str(), "{file}");
+    }
+}
