@@ -94,16 +94,8 @@ impl Cell {
 
 /// A time in words that do not change from run to run.
 pub(super) fn within(ms: f64) -> String {
-    const STEPS: [(f64, &str); 8] = [
-        (250.0, "0.25 s"),
-        (500.0, "0.5 s"),
-        (1000.0, "1 s"),
-        (2500.0, "2.5 s"),
-        (5000.0, "5 s"),
-        (10_000.0, "10 s"),
-        (20_000.0, "20 s"),
-        (40_000.0, "40 s"),
-    ];
+    const STEPS: [(f64, &str); 5] =
+        [(1000.0, "1 s"), (5000.0, "5 s"), (10_000.0, "10 s"), (20_000.0, "20 s"), (40_000.0, "40 s")];
     let step = STEPS.iter().find(|(limit, _)| ms <= *limit);
     step.map_or_else(|| format!("{:.0} s", ms / 1000.0), |(_, word)| format!("< {word}"))
 }

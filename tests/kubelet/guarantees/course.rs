@@ -232,16 +232,20 @@ impl Course<'_> {
         }
         for container in again {
             let end = &seen.status(container)["lastState"]["terminated"];
-            let mut text = format!("{container} restarted (exit {}, {}", end["exitCode"], plain(&end["reason"]));
-            if let Some(message) = end["message"].as_str() {
-                text.push_str(&format!(", \"{}\"", message.trim()));
+            let mut text = format!("`{container}` restarted");
+            if let Some(reason) = end["reason"].as_str() {
+                text.push_str(&format!(" (exit {}, {reason}", end["exitCode"]));
+                if let Some(message) = end["message"].as_str() {
+                    text.push_str(&format!(", `{}`", message.trim()));
+                }
+                text.push(')');
             }
-            traces.push(text + ")");
+            traces.push(text);
         }
         let word = |name: &str| {
             seen.state(name)
                 .filter(|state| *state != "Ready")
-                .map(|state| format!("its annotation stays {state} ({name})"))
+                .map(|state| format!("the annotation of `{name}` stays {state}"))
         };
         traces.extend(["db", "api", "web"].into_iter().filter_map(word));
         let pod = format!("involvedObject.name={}", self.run.pod);
@@ -256,10 +260,6 @@ impl Course<'_> {
         }
         traces.join("; ")
     }
-}
-
-fn plain(text: &Value) -> &str {
-    text.as_str().unwrap_or("no reason")
 }
 
 /// When the incarnation of `name` that ran at `moment` had become ready, if it had.
