@@ -60,7 +60,7 @@ unit: ## What needs no cluster
 
 e2e: ## On a real kubelet: SCENARIO=name for some of it, K8S=1.34 for the older Kubernetes
 	tests/kubelet/prepare --k8s $(K8S)
-	$(cargo) test --locked --test kubelet -- --ignored --test-threads 4 $(SCENARIO)
+	tests/kubelet/run $(SCENARIO)
 
 guarantees: ## Every fault in both modes, on both versions of Kubernetes, and the table in docs/guarantees.md (20 minutes)
 	rm -rf "$$($(target_dir))/tmp/guarantees"

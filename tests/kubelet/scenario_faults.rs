@@ -57,8 +57,16 @@ fn kubelet_restarts(name: &str, db: crate::pod::Container) {
     if let Some(early) = seen.iter().find(|s| s.at < db.ready() && s.state("db") == Some("Ready")) {
         panic!("podgate published db as Ready {:.0} ms before it was", db.ready() - early.at);
     }
-    assert!(web.start() >= db.ready(), "web started {:.0} ms before db was ready", db.ready() - web.start());
-    assert!(web.start() >= api.ready(), "web started {:.0} ms before api was ready", api.ready() - web.start());
+    assert!(
+        web.start() >= db.ready(),
+        "order broken: web started {:.0} ms before db was ready",
+        db.ready() - web.start()
+    );
+    assert!(
+        web.start() >= api.ready(),
+        "order broken: web started {:.0} ms before api was ready",
+        api.ready() - web.start()
+    );
     assert_eq!(api.reason(), "released: all conditions hold");
     assert_eq!(up.status("db")["restartCount"], 0);
 }

@@ -88,7 +88,12 @@ pub(crate) fn assert_order(run: &Run, names: &[&str]) -> Vec<Life> {
     for pair in lives.windows(2) {
         let (before, after) = (&pair[0], &pair[1]);
         let early = before.ready() - after.start();
-        assert!(early <= 0.0, "{} started {early:.1} ms before {} was ready: {lives:?}", after.name, before.name);
+        assert!(
+            early <= 0.0,
+            "order broken: {} started {early:.1} ms before {} was ready: {lives:?}",
+            after.name,
+            before.name
+        );
     }
     lives
 }

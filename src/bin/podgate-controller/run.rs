@@ -12,7 +12,7 @@ use crate::setup::{Unable, beside_us, epoch, identity, merge};
 use crate::staying::Staying;
 use crate::track::Folder;
 use crate::vet::Vet;
-use crate::world::World;
+use crate::world::{Urgency, World};
 use futures::FutureExt;
 use podgate::core::annotations::Annotations;
 use podgate::core::container::Container;
@@ -267,7 +267,7 @@ impl Controller {
     fn tick(&mut self) {
         if self.stir_at.is_some_and(|at| at <= now()) {
             self.stir_at = None;
-            self.stir(true);
+            self.stir(Urgency::Soon);
         }
         if self.board.retry_at().is_some_and(|at| at <= now()) {
             self.board.retry();
@@ -325,7 +325,7 @@ impl Controller {
     }
 
     fn hear_folders(&mut self) {
-        let mut news = false;
+        let (mut news, stopping) = (false, self.world.stopping());
         for Fresh { container, report, rewritten, held, is_last_look } in self.folders.fresh() {
             debug!(%container, ?report, held, "reported");
             let mut listens = false;
@@ -340,7 +340,7 @@ impl Controller {
             news |= self.world.hear_folder(&container, Folder { report, rewritten, held, listens }, now());
         }
         if news {
-            self.stir(self.world.is_pressing());
+            self.stir(if self.world.stopping() > stopping { Urgency::Now } else { self.world.urgency() });
         }
         if self.api.is_none() {
             // With the API the overrides come with the pod.
@@ -435,13 +435,17 @@ impl Controller {
     }
 
     /// Something has come up: looks at the pod again, at once or when the last look is long enough ago. A container can cause
-    /// this as often as it likes, and the API is to notice little of it. What is pressing waits less.
-    fn stir(&mut self, is_pressing: bool) {
+    /// this as often as it likes, and the API is to notice little of it; but each begins to stop only once.
+    fn stir(&mut self, urgency: Urgency) {
         if !self.settled {
             return;
         }
         let here = now();
-        let rest = if is_pressing { (self.rest / 4).max(PRESSING_REST) } else { self.rest };
+        let rest = match urgency {
+            Urgency::Now => Duration::ZERO,
+            Urgency::Soon => (self.rest / 4).max(PRESSING_REST),
+            Urgency::Later => self.rest,
+        };
         let due = self.stirred.map_or(here, |last| last + rest);
         if due > here {
             self.stir_at = Some(self.stir_at.map_or(due, |at| at.min(due)));

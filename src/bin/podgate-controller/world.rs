@@ -15,6 +15,17 @@ use podgate::core::state::{Phase, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Instant, SystemTime};
 
+/// How soon the pod is to be looked at again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// A preStop hook has begun, and wants to know within a second whether the whole pod stops.
+    Now,
+    /// Somebody waits to be heard.
+    Soon,
+    /// Nobody waits for it.
+    Later,
+}
+
 /// Everything known of one pod by one start of the controller.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -327,9 +338,15 @@ impl World {
         watched.filter_map(|name| self.track(name)).any(|other| other.tether != Tether::Held && !other.has_ended())
     }
 
-    /// Whether somebody waits to be heard, or has begun to stop: what has come up is not to be put off.
-    pub(crate) fn is_pressing(&self) -> bool {
-        self.tracks.iter().any(|track| track.gate_waits() || track.stopping() == Stopping::Begun)
+    /// How long what has come up may be put off.
+    pub(crate) fn urgency(&self) -> Urgency {
+        let presses = |track: &Track| track.gate_waits() || track.stopping() == Stopping::Begun;
+        if self.tracks.iter().any(presses) { Urgency::Soon } else { Urgency::Later }
+    }
+
+    /// How many containers have begun to stop.
+    pub(crate) fn stopping(&self) -> usize {
+        self.tracks.iter().filter(|track| track.stopping() != Stopping::No).count()
     }
 
     /// All containers, as declared.

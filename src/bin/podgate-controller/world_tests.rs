@@ -481,7 +481,7 @@ fn a_hooks_tether_tells_the_end_under_a_freeze_and_the_next_ones_tells_the_new_s
 fn who_stops_is_published_until_it_starts_again() {
     let mut world = world(false, CHAIN);
     hear(&mut world, "db", Some(Report { stopping: Stopping::Begun, ..report() }));
-    assert!(world.judge().unwrap().stopping.contains("db") && world.is_pressing());
+    assert!(world.judge().unwrap().stopping.contains("db") && world.stopping() == 1);
     world.hear_kubelet(&kubelet("db", running("d1", true)), true, now());
     world.hear_kubelet(&kubelet("db", running("d2", true)), true, now());
     assert!(world.judge().unwrap().stopping.is_empty());
