@@ -319,7 +319,7 @@ impl Track {
     }
 
     /// Takes in the kubelet's word.
-    pub(super) fn hear_kubelet(&mut self, word: &Kubelet, epoch: &str, now: Instant) {
+    pub(super) fn hear_kubelet(&mut self, word: &Kubelet, now: Instant) {
         let before = self.kubelet.replace(word.clone()).and_then(|word| word.running);
         let is_gate = self.ticket.is_some();
         match (&word.ended, &word.running) {
@@ -341,7 +341,9 @@ impl Track {
                 match &mut self.ended {
                     // The kubelet is late, for as long as something holds it up, and all the more while the pod ends.
                     Some(end) if end.own && end.id.as_ref().is_none_or(|gone| gone == id) => end.id = Some(id.clone()),
-                    // A new gate says so itself.
+                    // The end was an earlier one's. A new gate says so itself; if this one's has said so before that end was
+                    // heard of, and its program holds no tether, it counts again once it has been shown running for a while.
+                    Some(end) if is_gate && !end.own && end.id.as_ref() != Some(id) => self.ended = None,
                     _ if is_gate => {}
                     _ => {
                         let is_new = before.is_some_and(|old| old != *id && Some(&old) != self.outlived.as_ref());
@@ -353,15 +355,14 @@ impl Track {
             }
             _ => {}
         }
-        self.linger(epoch, now);
+        self.linger(now);
     }
 
-    /// A program that holds no tether, found by a controller that has started since its gate has opened: its report counts once
-    /// the kubelet has shown it running for a while in which no new gate has reported.
-    fn linger(&mut self, epoch: &str, now: Instant) {
-        let candidate = self.tether == Tether::Free
-            && self.ended.is_none()
-            && self.raw.as_ref().is_some_and(|report| report.has_opened() && report.epoch != epoch);
+    /// A program that holds no tether, found by a controller that has started since its gate has opened, or that was taken for
+    /// ended: its report counts once the kubelet has shown it running for a while in which no new gate has reported.
+    fn linger(&mut self, now: Instant) {
+        let has_opened = self.raw.as_ref().is_some_and(Report::has_opened);
+        let candidate = self.tether == Tether::Free && self.ended.is_none() && has_opened;
         let Some(id) = self.running_id().filter(|_| candidate) else {
             self.lingers = None;
             return;

@@ -157,7 +157,6 @@ impl World {
             self.since = self.since.or(facts.own_start);
         }
         let since = self.since;
-        let epoch = self.epoch.clone();
         for track in &mut self.tracks {
             if let Some(hearing) = &mut track.hearing {
                 hearing.wants_facts = false;
@@ -167,7 +166,7 @@ impl World {
             if is_of_before && word.ended.is_some() {
                 continue;
             }
-            track.hear_kubelet(word, &epoch, now);
+            track.hear_kubelet(word, now);
         }
     }
 

@@ -412,6 +412,25 @@ fn without_a_tether_it_counts_once_the_kubelet_has_shown_it_running_for_a_while(
     assert_eq!(state(&world, "db"), State::Waiting);
 }
 
+/// At rest nobody hears the kubelet: the end of the incarnation before is heard only after the next one's gate has opened.
+#[test]
+fn an_end_that_was_an_earlier_ones_does_not_stick_to_a_program_without_a_tether() {
+    let mut world = world(false, GATES);
+    hear(&mut world, "db", Some(opened("t1")));
+    hear(&mut world, "db", Some(waiting("t2", &[])));
+    hear(&mut world, "db", Some(opened("t2")));
+    world.hear_folder("db", Folder { rewritten: false, ..folder(opened("t2"), false) }, now());
+    world.hear_kubelet(&kubelet("db", ended("d1", 137)), true, now());
+    world.judge();
+    assert_eq!(state(&world, "db"), State::Failed, "it may be this one's");
+    world.hear_kubelet(&kubelet("db", running("d2", true)), true, now());
+    world.judge();
+    assert_eq!(state(&world, "db"), State::Waiting);
+    world.tick(world.due().unwrap());
+    world.judge();
+    assert_eq!(state(&world, "db"), State::Started);
+}
+
 #[test]
 fn a_gate_is_heard_when_what_it_waits_for_has_passed_once_more() {
     let mut world = world(false, GATES);
