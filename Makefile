@@ -66,7 +66,7 @@ guarantees: ## Every fault in both modes, on both versions of Kubernetes, and th
 	rm -rf "$$($(target_dir))/tmp/guarantees"
 	for k8s in 1.34 1.36; do \
 		tests/kubelet/prepare --k8s $$k8s; \
-		$(cargo) test --locked --test kubelet -- --ignored --test-threads 4 guarantees::; \
+		tests/kubelet/run guarantees::; \
 	done
 	PODGATE_REGENERATE=1 $(cargo) test --locked --test kubelet guarantees::table
 

@@ -209,7 +209,7 @@ impl Course<'_> {
     pub(super) fn cell(&self, since: f64, user_sees: &[String]) -> Cell {
         let early = self.early();
         let kept = early.is_empty();
-        if self.mode == Mode::Entrypoint {
+        if self.expects == Order::Kept {
             assert!(kept, "order broken: {}", early.join("; "));
         }
         let order = if kept { Order::Kept } else { Order::Lost };
