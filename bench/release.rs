@@ -38,11 +38,10 @@ struct Way {
     pod: fn(u64) -> Value,
 }
 
-const WAYS: [Way; 8] = [
+const WAYS: [Way; 7] = [
     Way { label: "podgate, entrypoint: server ready as soon as it listens", pod: |ms| gates(listens(ms)) },
     Way { label: "podgate, entrypoint: server answers 503 first", pod: |ms| gates(answers(ms)) },
     Way { label: "podgate, post-start: server ready as soon as it listens", pod: |ms| hooks(listens(ms)) },
-    Way { label: "podgate, post-start: server answers 503 first", pod: |ms| hooks(answers(ms)) },
     Way { label: "wrapper with inotify, the server itself writes a file", pod: |ms| wrapped(ms, INOTIFY) },
     Way { label: "wrapper that looks for that file once a second", pod: |ms| wrapped(ms, POLLING) },
     Way { label: "postStart hook that asks the server each 0.5 s (the mesh way)", pod: mesh },
@@ -162,7 +161,7 @@ fn ready_to_first_instruction(pod: &Value) -> f64 {
     cluster::create(NAMESPACE, &pod.to_string());
     let start = eventually("the application's first line", 60, || event("app", "start"));
     let ready = eventually("the predecessor's word", 10, || event("db", "ready"));
-    kubectl(&["-n", NAMESPACE, "delete", "pod", "pod", "--wait=true"]);
+    kubectl(&["-n", NAMESPACE, "delete", "pod", "pod", "--wait=true", "--grace-period=1"]);
     start - ready
 }
 

@@ -17,8 +17,10 @@
 //! | [`probe`] | probe semantics: intervals, thresholds, delays |
 //! | [`authority`] | which evidence decides a container's state |
 //! | [`argv`] | commands and check URLs as users write them |
+//! | [`agent_line`] | the agent's command line, as it stands in a container's spec |
 //! | [`exit`] | the agent's exit codes |
 
+pub mod agent_line;
 pub mod annotations;
 pub mod argv;
 pub mod authority;

@@ -1,21 +1,21 @@
 //! What a container's spec says of its part in the order: podgate's own commands in it are read back. Pure.
 
 use crate::observe::{ApiContainer, Handler};
+use podgate::core::agent_line;
 use podgate::core::argv::Check;
 use podgate::core::container::{self, Container, HttpGet, Mode, PortRef, Probe, TcpSocket};
-use podgate::core::names;
 use podgate::core::until::Until;
 
 /// The container as it is declared by its spec.
 pub(crate) fn declared(container: &ApiContainer) -> Container {
     let hook = |handler: &Option<Handler>, subcommand: &str| -> Option<Vec<String>> {
         let command = handler.as_ref()?.exec.as_ref()?.command.clone();
-        is_agent(&command, subcommand).then_some(command)
+        agent_line::runs(&command, subcommand).then_some(command)
     };
     let whole = [container.command.as_slice(), &container.args].concat();
     let (mode, until) = if let Some(command) = hook(&container.lifecycle.post_start, "post-start") {
         (Mode::PostStart, untils(&command))
-    } else if is_agent(&whole, "entrypoint") {
+    } else if agent_line::runs(&whole, "entrypoint") {
         (Mode::Entrypoint, untils(&whole))
     } else {
         (Mode::None, Vec::new())
@@ -34,37 +34,18 @@ pub(crate) fn declared(container: &ApiContainer) -> Container {
 
 /// The conditions of the agent's command line `words`; what is written otherwise, by the environment say, is not known here.
 fn untils(words: &[String]) -> Vec<Until> {
-    let lists = values(words, "--until");
+    let lists = agent_line::values(words, "--until");
     lists.iter().flat_map(|list| list.split(',')).filter_map(|item| item.parse().ok()).collect()
-}
-
-/// The values of a flag of the agent's command line.
-fn values<'a>(words: &'a [String], flag: &str) -> Vec<&'a str> {
-    let own = words.iter().take_while(|word| *word != "--");
-    let mut found = Vec::new();
-    let mut is_value = false;
-    for word in own {
-        let written = word.strip_prefix(flag).and_then(|rest| rest.strip_prefix('='));
-        found.extend(written.or(is_value.then_some(word.as_str())));
-        is_value = word == flag;
-    }
-    found
-}
-
-/// Whether `command` runs the agent's `subcommand`.
-fn is_agent(command: &[String], subcommand: &str) -> bool {
-    let program = command.first().map_or("", String::as_str);
-    program.rsplit('/').next() == Some(names::AGENT_FILE) && command.get(1).map(String::as_str) == Some(subcommand)
 }
 
 /// A startupProbe without podgate's part in it: of `podgate opened --check URL` the check is left, of `podgate opened` nothing.
 /// Neither could tell more from outside, where it can't be run.
 fn originally(probe: &Probe) -> Option<Probe> {
     let container::Handler::Exec(exec) = &probe.handler else { return Some(probe.clone()) };
-    if !is_agent(&exec.command, "opened") {
+    if !agent_line::runs(&exec.command, "opened") {
         return Some(probe.clone());
     }
-    let check = values(&exec.command, "--check").into_iter().find_map(|url| url.parse().ok())?;
+    let check = agent_line::values(&exec.command, "--check").into_iter().find_map(|url| url.parse().ok())?;
     let handler = match check {
         Check::Tcp { host, port } => {
             container::Handler::TcpSocket(TcpSocket { port: PortRef::Number(port), host: Some(host) })

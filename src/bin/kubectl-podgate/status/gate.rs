@@ -1,8 +1,8 @@
 //! What a container's spec says of its hook or its gate, read from the command line that the agent gets.
 
 use crate::pod::Container;
+use podgate::core::agent_line;
 use podgate::core::container::Mode;
-use podgate::core::names;
 use podgate::core::until::Until;
 
 /// A hook that holds back what comes after its container, or a gate in front of its container's command.
@@ -23,9 +23,9 @@ const TIMEOUT: &str = "5m";
 /// The container's hook or gate, if it has one.
 pub(crate) fn gate(container: &Container) -> Option<Gate> {
     let command: Vec<String> = container.command.iter().chain(&container.args).cloned().collect();
-    let (mode, line) = if runs_agent(container.post_start(), "post-start") {
+    let (mode, line) = if agent_line::runs(container.post_start(), "post-start") {
         (Mode::PostStart, container.post_start())
-    } else if runs_agent(&command, "entrypoint") {
+    } else if agent_line::runs(&command, "entrypoint") {
         (Mode::Entrypoint, command.as_slice())
     } else {
         return None;
@@ -48,18 +48,11 @@ pub(crate) fn gate(container: &Container) -> Option<Gate> {
 
 /// Whether it is podgate's sidecar.
 pub(crate) fn is_sidecar(container: &Container) -> bool {
-    let runs = |line: &[String]| line.first().is_some_and(|program| file_name(program) == "podgate-controller");
+    let runs =
+        |line: &[String]| line.first().is_some_and(|program| agent_line::file_name(program) == "podgate-controller");
     runs(&container.command)
         || runs(container.post_start())
         || container.env.iter().any(|variable| variable.name == "PODGATE_CONTAINERS")
-}
-
-fn runs_agent(line: &[String], subcommand: &str) -> bool {
-    matches!(line, [program, first, ..] if file_name(program) == names::AGENT_FILE && first == subcommand)
-}
-
-fn file_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }
 
 struct Words<'a> {
@@ -70,15 +63,7 @@ struct Words<'a> {
 impl Words<'_> {
     /// The values of a flag, else the one of its environment twin.
     fn all(&self, flag: &str, twin: &str) -> Vec<String> {
-        let mut values = Vec::new();
-        let mut words = self.line.iter().take_while(|word| *word != "--");
-        while let Some(word) = words.next() {
-            if word == flag {
-                values.extend(words.next().cloned());
-            } else if let Some(value) = word.strip_prefix(flag).and_then(|rest| rest.strip_prefix('=')) {
-                values.push(value.to_owned());
-            }
-        }
+        let mut values: Vec<String> = agent_line::values(self.line, flag).into_iter().map(str::to_owned).collect();
         if values.is_empty() {
             let set = self.container.env.iter().filter(|variable| variable.name == twin && !variable.value.is_empty());
             values.extend(set.map(|variable| variable.value.clone()));

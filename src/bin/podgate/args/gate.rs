@@ -58,9 +58,9 @@ probes back until the command runs.
 
 Exit codes: those of the command, once it runs; before that
   64   wrong flag or argument
-  69   the condition can never be met
-  75   timed out, or the command was ended by --command-timeout
-  78   the set-up is wrong: nothing to read from, no such container
+  69   the condition can never be met; later, a container waited for was restarted (--on-provider-restart)
+  75   timed out; later, the command was ended by --command-timeout
+  78   the set-up is wrong: nothing to read from, no such container, a file that can't be written
   126  the command can't be executed
   127  the command was not found
   130  INT while waiting
@@ -176,7 +176,7 @@ pub(crate) struct PostStart {
     #[arg(long, value_name = "[\"COMMAND\",\"ARG\"]", env = "PODGATE_THEN")]
     pub(crate) then: Option<Argv>,
     /// Leave a tiny process behind, by which the sidecar knows at once when this container is gone
-    #[arg(long, env = "PODGATE_TETHER", value_parser = truth)]
+    #[arg(long, env = "PODGATE_LEAVE_TETHER", value_parser = truth)]
     pub(crate) tether: bool,
     #[command(flatten)]
     pub(crate) says: Says,

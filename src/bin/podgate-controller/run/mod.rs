@@ -1,16 +1,18 @@
 //! The controller's life: reset, raise the board, then learn and publish until told to end.
 
+mod hear;
+mod rest;
+
 use crate::args::Run;
 use crate::board::Board;
 use crate::clock::{now, wall};
-use crate::folders::{Folders, Fresh};
+use crate::folders::Folders;
 use crate::guest::Guest;
 use crate::metrics::{self, Metrics};
 use crate::observe::Facts;
-use crate::probing::{Found, Probing};
-use crate::setup::{Unable, beside_us, epoch, identity, merge};
+use crate::probing::Probing;
+use crate::setup::{Unable, beside_us, epoch, identity};
 use crate::staying::Staying;
-use crate::track::Folder;
 use crate::vet::Vet;
 use crate::world::{Urgency, World};
 use futures::FutureExt;
@@ -19,9 +21,9 @@ use podgate::core::container::Container;
 use podgate::core::exit::Exit;
 use podgate::core::state::{Phase, State};
 use podgate::core::{names, order};
+use podgate::edge::install;
 use podgate::edge::log::{self, Target};
 use podgate::edge::sandbox::sandbox_id;
-use podgate::edge::{install, source};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::panic::AssertUnwindSafe;
@@ -32,17 +34,10 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, info};
 
 /// How long to wait after a fault of our own.
 const RETRY: Duration = Duration::from_millis(100);
-/// How long to rest between two looks after having settled, at first and at most.
-const FIRST_REST: Duration = Duration::from_secs(2);
-const LONGEST_REST: Duration = Duration::from_secs(60);
-/// The same for what somebody waits for, at first; later a quarter of the other.
-const PRESSING_REST: Duration = Duration::from_secs(1);
-/// How long to wait for the API's answer in such a look.
-const LOOK: Duration = Duration::from_secs(5);
 /// How long to wait for the API to say which containers there are, where no `--containers` does.
 const FIRST_LOOK: Duration = Duration::from_secs(3);
 /// The kubelet gives start times in whole seconds.
@@ -178,7 +173,7 @@ impl Controller {
             heard,
             settled: false,
             stirred: None,
-            rest: FIRST_REST,
+            rest: rest::FIRST_REST,
             stir_at: None,
             looking_until: None,
             staying: None,
@@ -281,83 +276,6 @@ impl Controller {
         }
     }
 
-    fn config_seen(&self) -> Option<String> {
-        let read = source::volume_annotations(&self.podinfo, |key| key == names::KUBELET_CONFIG_SEEN);
-        read.ok()?.remove(names::KUBELET_CONFIG_SEEN)
-    }
-
-    fn hear_pod(&mut self, facts: &Facts) {
-        let trusted = facts.own_start.is_some_and(|start| start + RESOLUTION >= self.started_at);
-        self.world.declare(merge(&self.declared, &facts.containers));
-        self.make_folders();
-        self.world.hear_kubelet(facts, trusted, now());
-        self.ends_with_others = facts.ends_with_others;
-        self.is_over |= facts.ends_with_others && trusted && facts.others_are_over;
-        if !trusted {
-            return;
-        }
-        self.looking_until = None;
-        let needing: Vec<_> = self.world.tracks().iter().filter(|track| track.needs_kubelet()).collect();
-        if needing.is_empty() {
-            return;
-        }
-        let seen = self.config_seen();
-        if seen.is_none() {
-            debug!("no kubernetes.io/config.seen in the downward-API volume: the kubelet's ready is not believed");
-        }
-        for track in needing {
-            if let Some(word) = track.kubelet() {
-                let has_startup = track.declared.startup_probe.is_some();
-                let vet = self.vets.entry(track.declared.name.clone()).or_insert_with(|| Vet::new(has_startup));
-                vet.hear(word, seen.as_deref(), now());
-            }
-        }
-    }
-
-    fn hear_probe(&mut self, found: Found) {
-        match found {
-            Found::Listens(container) => self.world.hear_listening(&container),
-            Found::Attempt { container, word, outcome, began, took } => {
-                self.metrics.probed(&container, outcome.success, took);
-                self.world.hear_probe(&container, word, outcome.success, began);
-            }
-        }
-    }
-
-    fn hear_folders(&mut self) {
-        let (mut news, stopping) = (false, self.world.stopping());
-        for Fresh { container, report, rewritten, held, is_last_look } in self.folders.fresh() {
-            debug!(%container, ?report, held, "reported");
-            let mut listens = false;
-            if let Some(track) = self.world.track(&container).filter(|track| !held && track.would_end()) {
-                listens = self.probing.listens(&track.declared);
-                if listens && !is_last_look {
-                    // A process that ends lets go of its ports within the moment, one that runs on does not.
-                    self.folders.look_again(&container);
-                    continue;
-                }
-            }
-            news |= self.world.hear_folder(&container, Folder { report, rewritten, held, listens }, now());
-        }
-        if news {
-            self.stir(if self.world.stopping() > stopping { Urgency::Now } else { self.world.urgency() });
-        }
-        if self.api.is_none() {
-            // With the API the overrides come with the pod.
-            let wanted = |key: &str| key.starts_with(names::OVERRIDE_PREFIX);
-            if let Ok(overrides) = source::volume_annotations(&self.podinfo, wanted) {
-                self.world.hear_overrides(&overrides);
-            }
-        }
-    }
-
-    fn make_folders(&mut self) {
-        let names = self.world.tracks().iter().map(|track| track.declared.name.as_str());
-        if let Err(error) = self.folders.make(names) {
-            warn!(%error, "can't make a container's folder; its agent can't report");
-        }
-    }
-
     /// Judges, publishes what has changed, and sees to it that the right containers are probed.
     fn conclude(&mut self) {
         let since = self.world.since();
@@ -415,49 +333,6 @@ impl Controller {
         }
         for name in self.world.unconfirmed() {
             self.probing.confirm(&name);
-        }
-    }
-
-    /// Nothing more is to be learnt: lets go of connections and timers, and sleeps until a folder changes.
-    fn settle(&mut self) {
-        if self.settled {
-            return;
-        }
-        info!("all have started; settles");
-        self.settled = true;
-        self.probing.clear();
-        self.vets.clear();
-        // Only the kubelet can say that the others have ended.
-        if let Some(api) = self.api.as_mut().filter(|_| !self.ends_with_others && !self.world.must_watch()) {
-            api.stop_watching();
-            self.world.stop_watching();
-        }
-    }
-
-    /// Something has come up: looks at the pod again, at once or when the last look is long enough ago. A container can cause
-    /// this as often as it likes, and the API is to notice little of it; but each begins to stop only once.
-    fn stir(&mut self, urgency: Urgency) {
-        if !self.settled {
-            return;
-        }
-        let here = now();
-        let rest = match urgency {
-            Urgency::Now => Duration::ZERO,
-            Urgency::Soon => (self.rest / 4).max(PRESSING_REST),
-            Urgency::Later => self.rest,
-        };
-        let due = self.stirred.map_or(here, |last| last + rest);
-        if due > here {
-            self.stir_at = Some(self.stir_at.map_or(due, |at| at.min(due)));
-            return;
-        }
-        let long_ago = self.stirred.is_none_or(|last| here > last + LONGEST_REST * 2);
-        self.rest = if long_ago { FIRST_REST } else { (self.rest * 2).min(LONGEST_REST) };
-        (self.stirred, self.stir_at, self.settled) = (Some(here), None, false);
-        if let Some(api) = &mut self.api {
-            api.watch();
-            // What the API says is waited for, unless it says nothing.
-            self.looking_until = Some(here + LOOK);
         }
     }
 }

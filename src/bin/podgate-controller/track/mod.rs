@@ -1,5 +1,8 @@
 //! One container: what has been heard of it, and what that makes of it. Pure: evidence goes in, with the time at which it came.
 
+mod folder;
+mod kubelet;
+
 use crate::observe::Word as Kubelet;
 use podgate::core::authority::{Evidence, Inside};
 use podgate::core::container::{Container, Mode};
@@ -207,92 +210,6 @@ impl Track {
         }
     }
 
-    /// Takes in what lies in its folder. Gives whether that says anything new that counts.
-    pub(super) fn hear_folder(&mut self, folder: Folder, epoch: &str, now: Instant) -> bool {
-        let Folder { report, rewritten, held, listens } = folder;
-        // Who takes no part in the order has neither gate nor tether, whatever lies there.
-        let held = held && self.declared.mode != Mode::None;
-        let before = self.report.clone();
-        self.raw = report.map(|report| self.plausible(report));
-        let new_gate = self.greet_gate();
-        let is_gate = self.ticket.is_some();
-        let opened = self.raw.as_ref().is_some_and(Report::has_opened);
-        let regained = held && self.tether != Tether::Held;
-        let dropped = !held && self.tether == Tether::Held;
-        if held {
-            self.tether = Tether::Held;
-        }
-        if opened && self.opened_at.is_none() {
-            self.opened_at = Some(now);
-            let this_epoch = self.raw.as_ref().is_some_and(|report| report.epoch == epoch);
-            if !held && this_epoch && self.ended.is_none() {
-                // It has none, or closes what it inherits.
-                self.tether = Tether::Untethered;
-            }
-        }
-        if dropped {
-            let early = self.opened_at.is_none_or(|at| now.saturating_duration_since(at) < CLOSES_EARLY);
-            self.tether = if is_gate && opened && (early || listens) { Tether::Untethered } else { Tether::Free };
-            // Nobody has begun to use a container whose gate was still closed.
-            if self.tether == Tether::Free && (opened || !is_gate) && self.ended.is_none() {
-                let code = self.raw.as_ref().and_then(|report| report.exit_code);
-                self.end(End { id: self.running_id(), code, own: true });
-            }
-        }
-        if !is_gate && regained && self.ended.is_some() {
-            self.outlive();
-        }
-        self.report = self.raw.clone().filter(|report| self.counts(report, epoch));
-        if let Some(report) = &self.report {
-            match report.exit_code {
-                Some(code) if self.ended.is_none() => {
-                    let end = End { id: self.running_id(), code: Some(code), own: true };
-                    self.end(end);
-                }
-                // Who reports lives: an end that is known already was that of an earlier incarnation, whatever the kubelet
-                // shows. It may show that end until the hook which wrote this report has returned.
-                None if rewritten && !is_gate && self.ended.is_some() => {
-                    self.outlive();
-                    return true;
-                }
-                _ => {}
-            }
-        }
-        new_gate || dropped || regained || self.report.is_some() && self.report != before
-    }
-
-    /// Of what an agent says of its container, what that can have: who takes no part in the order has neither gate nor hook of
-    /// ours, and a hook knows of no exit code. What has begun to stop does not begin anew, nor does a gate that has opened close.
-    fn plausible(&self, report: Report) -> Report {
-        let stopping = self.raw.as_ref().map_or(Stopping::No, |before| before.stopping).max(report.stopping);
-        let report = Report { stopping, ..report };
-        match self.declared.mode {
-            Mode::None => Report { sandbox: report.sandbox, epoch: report.epoch, stopping, ..Report::default() },
-            Mode::PostStart => Report { gate: None, ticket: None, exit_code: None, watching: Vec::new(), ..report },
-            Mode::Entrypoint => {
-                let same = self.raw.as_ref().filter(|before| before.ticket == report.ticket);
-                let was_open = same.is_some_and(Report::has_opened);
-                let (gate, started) = if was_open { (Some(Gate::Opened), true) } else { (report.gate, report.started) };
-                let new = same.is_none() && self.ticket.is_some();
-                Report { gate, started, stopping: if new { Stopping::No } else { stopping }, ..report }
-            }
-        }
-    }
-
-    /// A gate that has just begun: another incarnation, unless it is the first of this epoch.
-    fn greet_gate(&mut self) -> bool {
-        let Some(ticket) = self.raw.as_ref().and_then(|report| report.ticket.clone()) else { return false };
-        if self.ticket.as_ref() == Some(&ticket) {
-            return false;
-        }
-        let is_first = self.ticket.replace(ticket).is_none() && self.ended.is_none();
-        (self.tether, self.opened_at, self.hearing, self.lingers) = (Tether::Free, None, None, None);
-        if !is_first {
-            self.outlive();
-        }
-        true
-    }
-
     fn outlive(&mut self) {
         let id = self.ended.take().and_then(|end| end.id).or_else(|| self.running_id());
         self.outlived = id;
@@ -303,87 +220,10 @@ impl Track {
         self.kubelet.as_ref().and_then(|word| word.running.clone())
     }
 
-    /// Whether a report says anything of the incarnation that now is. After `execve` nobody can report anew, so it counts for as
-    /// long as the tether is held, across starts of the controller.
-    fn counts(&self, report: &Report, epoch: &str) -> bool {
-        match report.has_opened() {
-            true => self.tether != Tether::Free || (report.exit_code.is_some() && report.epoch == epoch),
-            false => report.epoch == epoch,
-        }
-    }
-
     fn end(&mut self, end: End) {
         self.ended = Some(end);
         self.report = None;
         self.renew();
-    }
-
-    /// Takes in the kubelet's word.
-    pub(super) fn hear_kubelet(&mut self, word: &Kubelet, now: Instant) {
-        let before = self.kubelet.replace(word.clone()).and_then(|word| word.running);
-        let is_gate = self.ticket.is_some();
-        match (&word.ended, &word.running) {
-            (Some((id, _)), _) if self.outlived.as_ref() == Some(id) => {}
-            // An end that was never seen running, while somebody lives there, is an earlier one's.
-            (Some((id, _)), _) if self.tether == Tether::Held && before.as_ref() != Some(id) => {
-                self.outlived = Some(id.clone());
-            }
-            (Some((id, code)), _) => match &mut self.ended {
-                Some(end) if end.id.as_ref().is_none_or(|known| known == id) => {
-                    (end.id, end.code) = (Some(id.clone()), Some(*code));
-                }
-                _ => {
-                    self.tether = Tether::Free;
-                    self.end(End { id: Some(id.clone()), code: Some(*code), own: false });
-                }
-            },
-            (None, Some(id)) => {
-                match &mut self.ended {
-                    // The kubelet is late, for as long as something holds it up, and all the more while the pod ends.
-                    Some(end) if end.own && end.id.as_ref().is_none_or(|gone| gone == id) => end.id = Some(id.clone()),
-                    // The end was an earlier one's. A new gate says so itself; if this one's has said so before that end was
-                    // heard of, and its program holds no tether, it counts again once it has been shown running for a while.
-                    Some(end) if is_gate && !end.own && end.id.as_ref() != Some(id) => self.ended = None,
-                    _ if is_gate => {}
-                    _ => {
-                        let is_new = before.is_some_and(|old| old != *id && Some(&old) != self.outlived.as_ref());
-                        if self.ended.take().is_some() || is_new {
-                            self.begin_anew();
-                        }
-                    }
-                }
-            }
-            _ => {}
-        }
-        self.linger(now);
-    }
-
-    /// A program that holds no tether, found by a controller that has started since its gate has opened, or that was taken for
-    /// ended: its report counts once the kubelet has shown it running for a while in which no new gate has reported.
-    fn linger(&mut self, now: Instant) {
-        let has_opened = self.raw.as_ref().is_some_and(Report::has_opened);
-        let candidate = self.tether == Tether::Free && self.ended.is_none() && has_opened;
-        let Some(id) = self.running_id().filter(|_| candidate) else {
-            self.lingers = None;
-            return;
-        };
-        match &self.lingers {
-            Some((_, known)) if *known == id => {}
-            _ => self.lingers = Some((now, id)),
-        }
-    }
-
-    /// When [`tick`](Track::tick) has something to do.
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.lingers.as_ref().map(|(since, _)| *since + CLOSES_EARLY)
-    }
-
-    pub(super) fn tick(&mut self, epoch: &str, now: Instant) {
-        if self.due().is_some_and(|due| due <= now) {
-            self.lingers = None;
-            self.tether = Tether::Untethered;
-            self.report = self.raw.clone().filter(|report| self.counts(report, epoch));
-        }
     }
 
     pub(super) fn evidence(&self, resumed: bool) -> Evidence {
