@@ -70,10 +70,11 @@ guarantees: ## Every fault in both modes, on both versions of Kubernetes, and th
 	done
 	PODGATE_REGENERATE=1 $(cargo) test --locked --test kubelet guarantees::table
 
-bench: ## What podgate costs: size, memory, latencies, and what it adds to a pod's start (20 minutes)
+bench: ## What podgate costs: size, memory, latencies, what it adds to a pod's start, from Ready to the next start (40 minutes)
 	$(cargo) bench --locked --no-default-features --bench agent
 	tests/kubelet/prepare --k8s $(K8S)
 	$(cargo) bench --locked --bench pod-start
+	$(cargo) bench --locked --bench release
 
 fuzz: ## Fuzz FUZZ=annotations, or another of fuzz/fuzz_targets, for TIME=60 seconds; needs nightly Rust and cargo-fuzz
 	cd fuzz && cargo +nightly fuzz run $(FUZZ) -- -max_total_time=$(TIME)

@@ -101,7 +101,7 @@ fn a_log_is_written_where_and_how_flag_or_twin_say() {
 fn every_flag_is_listed_with_its_twin() {
     // What a container's hooks and its gate are told apart has names of its own: they share one environment.
     for (command, own, shared, count) in [
-        ("post-start", "PODGATE_", None, 17),
+        ("post-start", "PODGATE_", Some("PODGATE_LEAVE_"), 17),
         ("pre-stop", "PODGATE_STOP_", Some("PODGATE_"), 11),
         ("opened", "PODGATE_OPENED_", Some("PODGATE_"), 4),
     ] {

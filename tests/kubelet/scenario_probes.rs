@@ -46,3 +46,24 @@ fn every_kind_of_probe() {
     let later = next.start() - named.ready();
     assert!(later >= 990.0, "two successes are a second apart, and the next container started after {later:.0} ms");
 }
+
+/// What only the container itself can run is run by its gate, where that stays as the parent.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn exec_probe_behind_a_gate() {
+    let scene = Scene::shared("exec-gate");
+    scene.grant();
+    let look = ["/testserver", "check", "/tmp/ready"];
+    let check = format!("exec:{}", json!(look));
+    let db = server("db").args(&["--touch", "/tmp/ready"]).ready_after("1500ms");
+    let db = db.probe(json!({"exec": {"command": look}, "periodSeconds": 1}));
+    let containers = [
+        db.gate(&["--tether", "parent", "--check", &check]),
+        server("api").http(8002).gate(&["--until", "db"]),
+    ];
+    let run = scene.create(&Pod::new("exec-gate", containers));
+    let up = run.up();
+    let lives = run.in_order(&["db", "api"]);
+    assert_eq!(up.status("db")["restartCount"], 0);
+    scene.tell(&format!("api started {:.0} ms after db was ready", lives[1].start() - lives[0].ready()));
+}
