@@ -38,12 +38,11 @@ struct Way {
     pod: fn(u64) -> Value,
 }
 
-const WAYS: [Way; 7] = [
+const WAYS: [Way; 6] = [
     Way { label: "podgate, entrypoint: server ready as soon as it listens", pod: |ms| gates(listens(ms)) },
     Way { label: "podgate, entrypoint: server answers 503 first", pod: |ms| gates(answers(ms)) },
     Way { label: "podgate, post-start: server ready as soon as it listens", pod: |ms| hooks(listens(ms)) },
-    Way { label: "wrapper with inotify, the server itself writes a file", pod: |ms| wrapped(ms, INOTIFY) },
-    Way { label: "wrapper that looks for that file once a second", pod: |ms| wrapped(ms, POLLING) },
+    Way { label: "wrapper that looks each second for a file which the server writes", pod: wrapped },
     Way { label: "postStart hook that asks the server each 0.5 s (the mesh way)", pod: mesh },
     Way { label: "native sidecar with a startupProbe, each second", pod: native },
 ];
@@ -98,19 +97,16 @@ fn hooks(db: Container) -> Value {
     Pod::new("pod", [db.hook(&[]), server("app")]).json()
 }
 
-const INOTIFY: &str = "[ -e /shared/ready ] || /tools/busybox inotifyd /tools/stop /shared:n; exec /testserver";
 const POLLING: &str = "until [ -e /shared/ready ]; do /tools/busybox sleep 1; done; exec /testserver";
 
 /// A pod without podgate: a busybox for scripts, put there by an init container, and a volume for files.
 fn plain(containers: Value, more: Value) -> Value {
-    let script =
-        "cp /bin/busybox /tools/ && printf '#!/tools/busybox sh\\nkill $PPID\\n' >/tools/stop && chmod 755 /tools/stop";
     let mounts = json!([{"name": "tools", "mountPath": "/tools"}, {"name": "shared", "mountPath": "/shared"}]);
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"},
         "spec": {
             "terminationGracePeriodSeconds": 1,
-            "initContainers": [{"name": "tools", "image": BUSYBOX, "command": ["sh", "-c", script]}],
+            "initContainers": [{"name": "tools", "image": BUSYBOX, "command": ["cp", "/bin/busybox", "/tools/"]}],
             "containers": containers,
             "volumes": [{"name": "tools", "emptyDir": {"medium": "Memory"}}, {"name": "shared", "emptyDir": {"medium": "Memory"}}],
         },
@@ -135,9 +131,9 @@ fn db(ms: u64, more: &[&str]) -> Value {
     program("db", &[&["--http", port.as_str(), "--ready-after", after.as_str()], more].concat())
 }
 
-fn wrapped(ms: u64, script: &str) -> Value {
+fn wrapped(ms: u64) -> Value {
     let mut app = program("app", &[]);
-    app["command"] = json!(["/tools/busybox", "sh", "-c", script]);
+    app["command"] = json!(["/tools/busybox", "sh", "-c", POLLING]);
     plain(json!([db(ms, &["--touch", "/shared/ready"]), app]), Value::Null)
 }
 

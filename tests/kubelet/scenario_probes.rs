@@ -57,10 +57,8 @@ fn exec_probe_behind_a_gate() {
     let check = format!("exec:{}", json!(look));
     let db = server("db").args(&["--touch", "/tmp/ready"]).ready_after("1500ms");
     let db = db.probe(json!({"exec": {"command": look}, "periodSeconds": 1}));
-    let containers = [
-        db.gate(&["--tether", "parent", "--check", &check]),
-        server("api").http(8002).gate(&["--until", "db"]),
-    ];
+    let containers =
+        [db.gate(&["--tether", "parent", "--check", &check]), server("api").http(8002).gate(&["--until", "db"])];
     let run = scene.create(&Pod::new("exec-gate", containers));
     let up = run.up();
     let lives = run.in_order(&["db", "api"]);
