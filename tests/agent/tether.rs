@@ -55,9 +55,9 @@ fn the_hook_returns_its_output_ends_and_the_tether_stays() {
 #[test]
 fn the_flags_twin_does_the_same() {
     let scene = ready();
-    scene.hook().env("PODGATE_TETHER", "false").run().released();
+    scene.hook().env("PODGATE_LEAVE_TETHER", "false").run().released();
     assert!(!scene.is_tethered());
-    scene.hook().env("PODGATE_TETHER", "true").run().released();
+    scene.hook().env("PODGATE_LEAVE_TETHER", "true").run().released();
     assert!(scene.is_tethered());
     holders(&scene.own).into_iter().for_each(|pid| signal(pid, Signal::KILL));
 }
