@@ -496,6 +496,19 @@ fn a_hooks_tether_tells_the_end_under_a_freeze_and_the_next_ones_tells_the_new_s
     assert_eq!(state(&world, "db"), State::Started);
 }
 
+/// The preStop hook's last word and the end that follows it can be found by one look.
+#[test]
+fn a_last_word_does_not_bring_a_dead_one_back() {
+    let mut world = world(false, CHAIN);
+    world.hear_folder("db", folder(report(), true), now());
+    probe(&mut world, "db", Word::Passed);
+    world.judge();
+    assert_eq!(state(&world, "db"), State::Ready);
+    world.hear_folder("db", folder(Report { stopping: Stopping::Over, ..report() }, false), now());
+    world.judge();
+    assert_eq!(state(&world, "db"), State::Failed);
+}
+
 #[test]
 fn who_stops_is_published_until_it_starts_again() {
     let mut world = world(false, CHAIN);

@@ -11,7 +11,7 @@ impl Track {
         let Folder { report, rewritten, held, listens } = folder;
         // Who takes no part in the order has neither gate nor tether, whatever lies there.
         let held = held && self.declared.mode != Mode::None;
-        let before = self.report.clone();
+        let (before, had_ended) = (self.report.clone(), self.ended.is_some());
         self.raw = report.map(|report| self.plausible(report));
         let new_gate = self.greet_gate();
         let is_gate = self.ticket.is_some();
@@ -49,8 +49,9 @@ impl Track {
                     self.end(end);
                 }
                 // Who reports lives: an end that is known already was that of an earlier incarnation, whatever the kubelet
-                // shows. It may show that end until the hook which wrote this report has returned.
-                None if rewritten && !is_gate && self.ended.is_some() => {
+                // shows. It may show that end until the hook which wrote this report has returned. An end that is found out in
+                // this very look came after whatever was written: a preStop hook's last word, say.
+                None if rewritten && !is_gate && had_ended && self.ended.is_some() => {
                     self.outlive();
                     return true;
                 }
