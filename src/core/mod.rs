@@ -18,6 +18,9 @@
 //! | [`authority`] | which evidence decides a container's state |
 //! | [`argv`] | commands and check URLs as users write them |
 //! | [`agent_line`] | the agent's command line, as it stands in a container's spec |
+//! | [`edit`] | changes to a manifest, as values |
+//! | [`finding`] | what there is to say about a manifest |
+//! | [`plan`] | what a Pod's annotations ask for, worked out |
 //! | [`exit`] | the agent's exit codes |
 
 pub mod agent_line;
@@ -25,10 +28,13 @@ pub mod annotations;
 pub mod argv;
 pub mod authority;
 pub mod container;
+pub mod edit;
 pub mod exit;
+pub mod finding;
 pub mod gate;
 pub mod names;
 pub mod order;
+pub mod plan;
 pub mod probe;
 pub mod report;
 pub mod sandbox;

@@ -1,0 +1,258 @@
+//! Changes to a manifest, as values: what `inject` means to do, before anybody writes YAML, JSON or a JSON patch.
+
+use serde_json::{Map, Value};
+use std::fmt;
+
+/// One step into a manifest.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Step {
+    /// A field of an object.
+    Key(String),
+    /// An item of a list, from 0.
+    Index(usize),
+}
+
+impl From<&str> for Step {
+    fn from(key: &str) -> Step {
+        Step::Key(key.to_owned())
+    }
+}
+
+impl From<usize> for Step {
+    fn from(index: usize) -> Step {
+        Step::Index(index)
+    }
+}
+
+/// A place in a manifest, from its root; displayed as `spec.containers[0].lifecycle`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place(pub Vec<Step>);
+
+impl Place {
+    /// The root.
+    #[must_use]
+    pub fn root() -> Place {
+        Place::default()
+    }
+
+    /// One step further.
+    #[must_use]
+    pub fn to(&self, step: impl Into<Step>) -> Place {
+        let mut steps = self.0.clone();
+        steps.push(step.into());
+        Place(steps)
+    }
+
+    /// `self`, then `rest`.
+    #[must_use]
+    pub fn join(&self, rest: &Place) -> Place {
+        Place(self.0.iter().chain(&rest.0).cloned().collect())
+    }
+
+    /// The value at this place.
+    #[must_use]
+    pub fn of<'a>(&self, value: &'a Value) -> Option<&'a Value> {
+        self.0.iter().try_fold(value, |value, step| match step {
+            Step::Key(key) => value.get(key),
+            Step::Index(index) => value.get(*index),
+        })
+    }
+
+    fn of_mut<'a>(steps: &[Step], value: &'a mut Value) -> Option<&'a mut Value> {
+        steps.iter().try_fold(value, |value, step| match step {
+            Step::Key(key) => value.get_mut(key),
+            Step::Index(index) => value.get_mut(*index),
+        })
+    }
+
+    /// The place as a JSON pointer (RFC 6901).
+    #[must_use]
+    pub fn pointer(&self) -> String {
+        self.0
+            .iter()
+            .map(|step| match step {
+                Step::Key(key) => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
+                Step::Index(index) => format!("/{index}"),
+            })
+            .collect()
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, step) in self.0.iter().enumerate() {
+            match step {
+                Step::Index(index) => write!(f, "[{index}]")?,
+                Step::Key(key) if key.contains(['.', '/', '[']) => write!(f, "[{key:?}]")?,
+                Step::Key(key) if n == 0 => write!(f, "{key}")?,
+                Step::Key(key) => write!(f, ".{key}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is done at a place.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Op {
+    /// A field is added, or its value replaced; of a list, an item is replaced.
+    Set(Value),
+    /// An item is put before the one with this index, or behind the last.
+    Insert(Value),
+    /// A field or an item is taken away.
+    Remove,
+    /// An item of a list goes to another index of the same list, as counted when it has been taken out.
+    Move(usize),
+}
+
+/// One change.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Edit {
+    /// Where.
+    pub at: Place,
+    /// What.
+    pub op: Op,
+}
+
+/// An edit that does not fit the value: a place that is not there, or is of another kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Misfit(pub Place);
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} can't be edited: it is not there, or is of another kind", self.0)
+    }
+}
+
+impl std::error::Error for Misfit {}
+
+/// Makes one change.
+///
+/// # Errors
+/// [`Misfit`], with nothing changed.
+pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), Misfit> {
+    let misfit = || Misfit(edit.at.clone());
+    let Some((last, parents)) = edit.at.0.split_last() else {
+        return match &edit.op {
+            Op::Set(new) => {
+                *value = new.clone();
+                Ok(())
+            }
+            _ => Err(misfit()),
+        };
+    };
+    let parent = Place::of_mut(parents, value).ok_or_else(misfit)?;
+    match (parent, last, &edit.op) {
+        (Value::Object(fields), Step::Key(key), Op::Set(new)) => {
+            fields.insert(key.clone(), new.clone());
+        }
+        (Value::Object(fields), Step::Key(key), Op::Remove) => remove(fields, key).ok_or_else(misfit)?,
+        (Value::Array(items), Step::Index(index), Op::Set(new)) if *index < items.len() => items[*index] = new.clone(),
+        (Value::Array(items), Step::Index(index), Op::Insert(new)) if *index <= items.len() => {
+            items.insert(*index, new.clone())
+        }
+        (Value::Array(items), Step::Index(index), Op::Remove) if *index < items.len() => {
+            items.remove(*index);
+        }
+        (Value::Array(items), Step::Index(index), Op::Move(to)) if *index < items.len() && *to < items.len() => {
+            let item = items.remove(*index);
+            items.insert(*to, item);
+        }
+        _ => return Err(misfit()),
+    }
+    Ok(())
+}
+
+/// Keeps the order of the other fields, which serde_json's own `remove` need not.
+fn remove(fields: &mut Map<String, Value>, key: &str) -> Option<()> {
+    let kept = std::mem::take(fields);
+    let before = kept.len();
+    *fields = kept.into_iter().filter(|(name, _)| name != key).collect();
+    (fields.len() < before).then_some(())
+}
+
+/// A value that is changed, and the list of its changes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Editor {
+    value: Value,
+    edits: Vec<Edit>,
+}
+
+impl Editor {
+    /// Nothing is changed yet.
+    #[must_use]
+    pub fn new(value: Value) -> Editor {
+        Editor { value, edits: Vec::new() }
+    }
+
+    /// The value as it now is.
+    #[must_use]
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// Makes one change.
+    ///
+    /// # Errors
+    /// [`Misfit`], with nothing changed.
+    pub fn edit(&mut self, at: Place, op: Op) -> Result<(), Misfit> {
+        let edit = Edit { at, op };
+        apply(&mut self.value, &edit)?;
+        self.edits.push(edit);
+        Ok(())
+    }
+
+    /// The value, and all changes in their order.
+    #[must_use]
+    pub fn finish(self) -> (Value, Vec<Edit>) {
+        (self.value, self.edits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn at(steps: &[&str]) -> Place {
+        Place(steps.iter().map(|s| s.parse().map_or_else(|_| Step::from(*s), Step::Index)).collect())
+    }
+
+    #[test]
+    fn a_place_reads_like_a_path_and_like_a_pointer() {
+        let place = at(&["metadata", "annotations", "podgate.io/order"]);
+        assert_eq!(place.to_string(), "metadata.annotations[\"podgate.io/order\"]");
+        assert_eq!(place.pointer(), "/metadata/annotations/podgate.io~1order");
+        assert_eq!(at(&["spec", "containers", "0", "name"]).to_string(), "spec.containers[0].name");
+    }
+
+    #[test]
+    fn edits_change_what_they_name_and_nothing_else() {
+        let mut editor = Editor::new(json!({"a": [1, 2, 3], "b": {"c": 1, "d": 2}, "e": 0}));
+        editor.edit(at(&["a", "0"]), Op::Move(2)).unwrap();
+        editor.edit(at(&["a", "3"]), Op::Insert(json!(4))).unwrap();
+        editor.edit(at(&["b", "c"]), Op::Remove).unwrap();
+        editor.edit(at(&["b", "f"]), Op::Set(json!([]))).unwrap();
+        let (value, edits) = editor.finish();
+        assert_eq!(value, json!({"a": [2, 3, 1, 4], "b": {"d": 2, "f": []}, "e": 0}));
+        assert_eq!(edits.len(), 4);
+    }
+
+    #[test]
+    fn an_edit_that_does_not_fit_changes_nothing() {
+        let before = json!({"a": [1], "b": 2});
+        for (place, op) in [
+            (at(&["a", "1"]), Op::Set(json!(0))),
+            (at(&["a", "2"]), Op::Insert(json!(0))),
+            (at(&["a", "0"]), Op::Move(1)),
+            (at(&["b", "c"]), Op::Set(json!(0))),
+            (at(&["c"]), Op::Remove),
+            (at(&["c", "d"]), Op::Set(json!(0))),
+            (Place::root(), Op::Remove),
+        ] {
+            let mut value = before.clone();
+            assert_eq!(apply(&mut value, &Edit { at: place.clone(), op }), Err(Misfit(place)));
+            assert_eq!(value, before);
+        }
+    }
+}
