@@ -21,6 +21,7 @@
 //! | [`edit`] | changes to a manifest, as values |
 //! | [`finding`] | what there is to say about a manifest |
 //! | [`plan`] | what a Pod's annotations ask for, worked out |
+//! | [`inject`](mod@inject) | a plan written into a manifest, and taken out again |
 //! | [`exit`] | the agent's exit codes |
 
 pub mod agent_line;
@@ -32,6 +33,7 @@ pub mod edit;
 pub mod exit;
 pub mod finding;
 pub mod gate;
+pub mod inject;
 pub mod names;
 pub mod order;
 pub mod plan;

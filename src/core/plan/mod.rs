@@ -5,6 +5,7 @@
 use crate::core::container::Mode;
 use crate::core::finding::Finding;
 use crate::core::until::Until;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -87,4 +88,12 @@ pub struct ImageCommand {
     pub entrypoint: Vec<String>,
     /// `Cmd`; `args` in a container replaces it.
     pub cmd: Vec<String>,
+}
+
+/// Works out what `template` (an object with `metadata` and `spec`) declares.
+///
+/// # Errors
+/// All findings, at least one of them an error.
+pub fn plan(_template: &Value, _known: &Known) -> Result<Plan, Vec<Finding>> {
+    Err(Vec::new())
 }
