@@ -20,6 +20,7 @@
 //! | [`agent_line`] | the agent's command line, as it stands in a container's spec |
 //! | [`edit`] | changes to a manifest, as values |
 //! | [`finding`] | what there is to say about a manifest |
+//! | [`declare`] | what a template's annotations declare |
 //! | [`plan`] | what a Pod's annotations ask for, worked out |
 //! | [`inject`](mod@inject) | a plan written into a manifest, and taken out again |
 //! | [`exit`] | the agent's exit codes |
@@ -29,6 +30,7 @@ pub mod annotations;
 pub mod argv;
 pub mod authority;
 pub mod container;
+pub mod declare;
 pub mod edit;
 pub mod exit;
 pub mod finding;
