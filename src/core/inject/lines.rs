@@ -13,8 +13,8 @@ use std::time::Duration;
 const LATER: u64 = 5;
 /// How much of a preStop hook's time is kept for the user's own command.
 const THEN: Duration = Duration::from_secs(5);
-/// How long a hook may take that only leaves a tether behind.
-const TETHERED: Duration = Duration::from_secs(10);
+/// How long a hook may take that has nothing to wait for.
+const STARTED: Duration = Duration::from_secs(10);
 
 /// What a container is for the lines below.
 #[derive(Debug, Clone, Copy)]
@@ -80,21 +80,21 @@ impl Own<'_> {
         line.0
     }
 
-    /// The postStart hook. `then` is the user's own. Without conditions it does nothing but leave its tether.
+    /// The postStart hook. `then` is the user's own. One that waits for no more than the container's start is over at once: it reports
+    /// that, and leaves its tether.
     pub(super) fn post_start(&self, is_stayed_for: bool, then: Option<String>) -> Vec<String> {
         let Planned { name, until: untils, timeout, continue_on_timeout, .. } = self.planned;
         let mut line = Line::new("post-start");
         line.flag("--container", name);
-        let waits = self.planned.mode == Mode::PostStart && !untils.is_empty();
-        if waits {
-            let own = |one: &&Until| one.container == *name && one.want == Want::Ready;
-            if untils.iter().any(|one| !own(&one)) {
-                untils.iter().for_each(|one| line.flag("--until", until(one)));
-            }
-        } else {
-            line.flag("--until", format!("{name}=Started"));
+        let started = Until { container: name.clone(), want: Want::Started };
+        // Nothing is lost if such a hook gives up.
+        let waits = self.planned.mode == Mode::PostStart && untils.iter().any(|one| *one != started);
+        if !waits {
+            line.flag("--until", until(&started));
+        } else if untils.iter().any(|one| one.container != *name || one.want != Want::Ready) {
+            untils.iter().for_each(|one| line.flag("--until", until(one)));
         }
-        line.time("--timeout", if waits || then.is_some() { *timeout } else { TETHERED });
+        line.time("--timeout", if waits || then.is_some() { *timeout } else { STARTED });
         if !waits || *continue_on_timeout {
             line.flag("--on-timeout", "continue");
         }

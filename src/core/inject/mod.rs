@@ -24,9 +24,9 @@ mod told;
 mod undo;
 mod write;
 
-pub use parts::{INJECT_LABEL, INJECTED};
 pub use write::write;
 
+use crate::core::declare::{self, keys};
 use crate::core::edit::{Edit, Editor, Misfit, Op, Place, Step};
 use crate::core::finding::Finding;
 use crate::core::plan::{ImageCommand, Known, plan};
@@ -72,30 +72,24 @@ impl Injected {
     }
 }
 
-/// Annotations of which one is enough to declare something.
-const DECLARING: [&str; 3] = ["podgate.io/order", "podgate.io/stop-order", "podgate.io/sidecars"];
-const AFTER_PREFIX: &str = "after.podgate.io/";
-
 /// Whether a template declares an order at all; whatever else it holds is none of podgate's business.
 #[must_use]
 pub fn is_declared(template: &Value) -> bool {
-    let annotations = template.pointer("/metadata/annotations").and_then(Value::as_object);
-    let declares = |key: &String| DECLARING.contains(&key.as_str()) || key.starts_with(AFTER_PREFIX);
     match label(template) {
         Some("disabled") => false,
         Some("enabled") => true,
-        _ => annotations.is_some_and(|annotations| annotations.keys().any(declares)),
+        _ => declare::is_declared(template),
     }
 }
 
 fn label(template: &Value) -> Option<&str> {
-    template.get("metadata")?.get("labels")?.get(INJECT_LABEL)?.as_str()
+    template.get("metadata")?.get("labels")?.get(keys::INJECT)?.as_str()
 }
 
 /// Whether podgate has been injected into a template, by its own annotation.
 #[must_use]
 pub fn is_injected(template: &Value) -> bool {
-    parts::annotation(INJECTED).of(template).is_some()
+    parts::annotation(keys::INJECTED).of(template).is_some()
 }
 
 /// Injects into `template`, an object with `metadata` and `spec`. What has been injected before is renewed; if nothing is declared any

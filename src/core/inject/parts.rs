@@ -7,17 +7,12 @@ use crate::core::names;
 use crate::core::plan::{Publish, Sidecar};
 use serde_json::{Map, Value, json};
 
-/// The annotation that says what was injected.
-pub const INJECTED: &str = "podgate.io/injected";
-/// The label by which the webhook selects; `disabled` leaves a template alone.
-pub const INJECT_LABEL: &str = "podgate.io/inject";
-/// Prefix of the annotations that give a container's command.
-pub(super) const COMMAND_PREFIX: &str = "command.podgate.io/";
 /// Which container kubectl takes when none is named.
 pub(super) const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
+pub(super) use crate::core::declare::annotation;
 /// The sidecar's name.
-pub(super) const SIDECAR: &str = "podgate";
+pub(super) use crate::core::declare::spec::OWN_SIDECAR as SIDECAR;
 /// The variable that tells the sidecar of the containers.
 pub(super) const TOLD: &str = "PODGATE_CONTAINERS";
 const CONTROLLER: &str = "/usr/bin/podgate-controller";
@@ -56,11 +51,6 @@ pub(super) fn exec_words(handler: Option<&Value>) -> Option<Vec<String>> {
 /// The place of a field of the Pod's spec.
 pub(super) fn spec(field: &str) -> Place {
     Place::root().to("spec").to(field)
-}
-
-/// The place of an annotation.
-pub(super) fn annotation(key: &str) -> Place {
-    Place::root().to("metadata").to("annotations").to(key)
 }
 
 /// The items of a list, none where there is no list.

@@ -1,5 +1,6 @@
 //! The annotation `podgate.io/injected`: what can't be told from the injected template alone.
 
+use crate::core::declare::keys;
 use crate::core::edit::Place;
 use crate::core::finding::Finding;
 use crate::core::inject::parts;
@@ -45,7 +46,7 @@ pub(super) struct Of {
 impl Record {
     /// The record of `template`, if it was injected.
     pub(super) fn read(template: &Value) -> Result<Option<Record>, Finding> {
-        let at = parts::annotation(parts::INJECTED);
+        let at = parts::annotation(keys::INJECTED);
         let Some(found) = at.of(template) else { return Ok(None) };
         let broken = |why: String| {
             Finding::error(

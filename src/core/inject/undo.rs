@@ -1,6 +1,7 @@
 //! What was injected, taken out again.
 
 use crate::core::container::Mode;
+use crate::core::declare::keys;
 use crate::core::edit::{Editor, Misfit, Op, Place};
 use crate::core::finding::Finding;
 use crate::core::inject::parts::{self, SIDECAR, VOLUMES};
@@ -46,7 +47,7 @@ fn changed(template: &Value) -> Vec<Finding> {
     };
     let sidecar = sidecar(template);
     let Some(told) = sidecar.as_ref().and_then(|at| told::back(at.of(template)?)) else {
-        let at = sidecar.unwrap_or_else(|| parts::annotation(parts::INJECTED));
+        let at = sidecar.unwrap_or_else(|| parts::annotation(keys::INJECTED));
         let what = "podgate has been injected here, by its annotation, but its sidecar is gone, or does not tell of the containers any more";
         return vec![error(at, what.to_owned())];
     };
@@ -102,7 +103,7 @@ fn by(record: &Record, template: &Value) -> Result<Editor, Misfit> {
     {
         editor.edit(chosen, Op::Remove)?;
     }
-    editor.edit(parts::annotation(parts::INJECTED), Op::Remove)?;
+    editor.edit(parts::annotation(keys::INJECTED), Op::Remove)?;
     for (name, place) in pod_fields() {
         emptied(&mut editor, template, &place, record.was.get(name))?;
     }

@@ -1,6 +1,7 @@
 //! A plan, written into a template.
 
 use crate::core::container::{Container, Mode, parse_list};
+use crate::core::declare::keys;
 use crate::core::edit::{Editor, Misfit, Op, Place};
 use crate::core::finding::{Finding, Level};
 use crate::core::inject::lines::Own;
@@ -218,18 +219,16 @@ impl Writer<'_> {
         let name = &own.planned.name;
         let args = parts::strings(own.spec.get("args")).unwrap_or_default();
         let whole = own.planned.command.clone().unwrap_or_default();
-        let mut words = whole.strip_suffix(args.as_slice()).unwrap_or(&whole).to_vec();
+        let words = whole.strip_suffix(args.as_slice()).unwrap_or(&whole).to_vec();
         if words.is_empty() && args.is_empty() || whole.is_empty() {
             let what = format!("the command of container {name} is not known, and an entrypoint gate needs it");
             return Err(vec![Finding::error("command-unknown", place.to("command"), what).mend(format!(
                 "write it out as command, or give it by the annotation {}{name}, or choose mode.podgate.io/{name}: post-start",
-                parts::COMMAND_PREFIX
+                keys::COMMAND_PREFIX
             ))]);
         }
-        let is_given = parts::annotation(&format!("{}{name}", parts::COMMAND_PREFIX)).of(self.template).is_some();
+        let is_given = parts::annotation(&format!("{}{name}", keys::COMMAND_PREFIX)).of(self.template).is_some();
         if !is_given && let Some(image) = own.spec.get("image").and_then(Value::as_str) {
-            // The runtime expands nothing in an image's own words; the kubelet does in what stands here.
-            words.iter_mut().for_each(|word| *word = parts::escaped(word));
             self.record.containers.entry(name.clone()).or_default().image = Some(image.to_owned());
         }
         if !args.is_empty() && !whole.ends_with(&args) {
@@ -370,7 +369,7 @@ impl Writer<'_> {
             let at = annotations.to(parts::DEFAULT_CONTAINER);
             self.editor.edit(at, Op::Set(name.clone().into())).map_err(strange)?;
         }
-        let at = annotations.to(parts::INJECTED);
+        let at = annotations.to(keys::INJECTED);
         self.editor.edit(at.clone(), Op::Set(Value::Null)).map_err(strange)?;
         undo::complete(&mut self.record, self.template, self.editor.value());
         // The placeholder is not worth an edit of its own.
