@@ -21,6 +21,7 @@
 //! | [`edit`] | changes to a manifest, as values |
 //! | [`finding`] | what there is to say about a manifest |
 //! | [`declare`] | what a template's annotations declare |
+//! | [`kinds`] | where a manifest holds pods |
 //! | [`plan`] | what a Pod's annotations ask for, worked out |
 //! | [`inject`](mod@inject) | a plan written into a manifest, and taken out again |
 //! | [`exit`] | the agent's exit codes |
@@ -36,6 +37,7 @@ pub mod exit;
 pub mod finding;
 pub mod gate;
 pub mod inject;
+pub mod kinds;
 pub mod names;
 pub mod order;
 pub mod plan;
