@@ -1,14 +1,7 @@
 //! What `inject` writes into Pods of all kinds, and that `uninject` takes out exactly that.
-//!
-//! `PODGATE_REGENERATE=1 cargo test --test inject` writes the expected files anew.
 
-mod corpus;
-mod expected;
-mod foreign;
 mod laws;
 mod pods;
-mod refusals;
-mod written;
 
 use podgate::core::edit::{Editor, apply};
 use podgate::core::inject::{Injected, Options, inject, uninject};
@@ -23,11 +16,6 @@ fn options() -> Options {
 
 fn lines(findings: &[podgate::core::finding::Finding]) -> String {
     findings.iter().map(|finding| format!("{}: {finding}\n", finding.rule)).collect()
-}
-
-/// Injects what must be possible.
-fn injected(template: &Value) -> Injected {
-    inject(template, &options(), &Known::default()).unwrap_or_else(|found| panic!("{}\n{template:#}", lines(&found)))
 }
 
 /// What holds of every template that can be injected.

@@ -25,10 +25,12 @@ fn always(value: Value) -> BoxedStrategy<Option<Value>> {
     Just(Some(value)).boxed()
 }
 
+fn word() -> BoxedStrategy<&'static str> {
+    select(vec!["sh", "-c", "--", "sleep 5", "$(HOME)", "$$", "", "ä \"quoted\" \\", "--then", "entrypoint"]).boxed()
+}
+
 fn words() -> BoxedStrategy<Value> {
-    let word =
-        select(vec!["sh", "-c", "--", "sleep 5", "$(HOME)", "$$", "", "ä \"quoted\" \\", "--then", "entrypoint"]);
-    vec(word, 0..4).prop_map(|words| json!(words)).boxed()
+    vec(word(), 0..4).prop_map(|words| json!(words)).boxed()
 }
 
 fn probe() -> BoxedStrategy<Value> {
@@ -76,7 +78,10 @@ fn container(name: &'static str) -> BoxedStrategy<Value> {
     object(vec![
         ("name", always(json!(name))),
         ("image", always(json!(format!("example.org/{name}:1")))),
-        ("command", field(words())),
+        (
+            "command",
+            prop_oneof![3 => vec(word(), 1..5).prop_map(|words| Some(json!(words))), 1 => field(words())].boxed(),
+        ),
         ("args", field(words())),
         (
             "ports",
@@ -97,11 +102,11 @@ fn container(name: &'static str) -> BoxedStrategy<Value> {
 fn subset(names: &[&'static str]) -> BoxedStrategy<Vec<&'static str>> {
     let all = names.to_vec();
     let most = all.len();
-    subsequence(all, 0..=most).prop_shuffle().boxed()
+    subsequence(all, most.min(2)..=most).prop_shuffle().boxed()
 }
 
 fn annotations(names: Vec<&'static str>) -> BoxedStrategy<Value> {
-    let want = || select(vec!["", "", "", "=Ready", "=Started", "=Completed", "=Exited"]);
+    let want = || select(vec!["", "", "", "", "", "", "", "=Ready", "=Started", "=Completed", "=Exited"]);
     let order =
         (subset(&names), vec((want(), select(vec![", ", ",", " & "])), NAMES.len())).prop_map(|(names, joins)| {
             let mut text = String::new();
@@ -124,7 +129,7 @@ fn annotations(names: Vec<&'static str>) -> BoxedStrategy<Value> {
             ("podgate.io/stop-order", seldom(select(vec![json!("none"), json!("reverse")]).boxed())),
             ("podgate.io/sidecar", seldom(select(vec![json!("first"), json!("native")]).boxed())),
             ("podgate.io/publish", seldom(select(vec![json!("board"), json!("api")]).boxed())),
-            ("podgate.io/sidecars", seldom(Just(json!(first)).boxed())),
+            ("podgate.io/sidecars", prop_oneof![19 => Just(None), 1 => Just(Some(json!(first)))].boxed()),
             ("kubectl.kubernetes.io/default-container", seldom(Just(json!(first)).boxed())),
             ("example.org/note", seldom(Just(json!("x\ny")).boxed())),
         ]),

@@ -89,7 +89,7 @@ fn by(record: &Record, template: &Value) -> Result<Editor, Misfit> {
     if let Some(at) = sidecar(template) {
         editor.edit(at, Op::Remove)?;
     }
-    take_out(&mut editor, &parts::spec("volumes"), |volume| is_volume(volume))?;
+    take_out(&mut editor, &parts::spec("volumes"), is_volume)?;
     let containers = parts::spec("containers");
     for at in 0..parts::items(editor.value(), &containers).len() {
         let place = containers.to(at);
@@ -105,7 +105,7 @@ fn by(record: &Record, template: &Value) -> Result<Editor, Misfit> {
     }
     editor.edit(parts::annotation(keys::INJECTED), Op::Remove)?;
     for (name, place) in pod_fields() {
-        emptied(&mut editor, template, &place, record.was.get(name))?;
+        emptied(&mut editor, place.of(template), &place, record.was.get(name))?;
     }
     Ok(editor)
 }
@@ -125,13 +125,13 @@ fn take_out(editor: &mut Editor, list: &Place, is_ours: impl Fn(&Value) -> bool)
 }
 
 /// What has become empty by taking ours out was not there before, or was as the record says.
-fn emptied(editor: &mut Editor, injected: &Value, place: &Place, was: Option<&Value>) -> Result<(), Misfit> {
+fn emptied(editor: &mut Editor, injected: Option<&Value>, place: &Place, was: Option<&Value>) -> Result<(), Misfit> {
     let is_empty = |value: &Value| match value {
         Value::Array(items) => items.is_empty(),
         Value::Object(fields) => fields.is_empty(),
         _ => false,
     };
-    let had_something = place.of(injected).is_some_and(|value| !is_empty(value));
+    let had_something = injected.is_some_and(|value| !is_empty(value));
     if had_something && place.of(editor.value()).is_some_and(is_empty) {
         let op = was.map_or(Op::Remove, |was| Op::Set(was.clone()));
         if place.of(editor.value()) != was {
@@ -142,8 +142,8 @@ fn emptied(editor: &mut Editor, injected: &Value, place: &Place, was: Option<&Va
 }
 
 fn container(editor: &mut Editor, place: &Place, of: &Of) -> Result<(), Misfit> {
-    let before = editor.value().clone();
-    let get = |field: &str| place.of(&before).and_then(|container| container.get(field));
+    let before = place.of(editor.value()).cloned().unwrap_or_default();
+    let get = |field: &str| before.get(field);
     let command = parts::strings(get("command")).filter(|words| parts::is_ours(words, "entrypoint"));
     if let Some(words) = command
         && let Some(end) = words.iter().position(|word| word == "--")
@@ -170,7 +170,7 @@ fn container(editor: &mut Editor, place: &Place, of: &Of) -> Result<(), Misfit> 
     }
     take_out(editor, &place.to("volumeMounts"), is_volume)?;
     for holder in ["volumeMounts", "lifecycle"] {
-        emptied(editor, &before, &place.to(holder), of.was.get(holder))?;
+        emptied(editor, get(holder), &place.to(holder), of.was.get(holder))?;
     }
     Ok(())
 }
