@@ -22,6 +22,7 @@
 //! | [`finding`] | what there is to say about a manifest |
 //! | [`plan`] | what a Pod's annotations ask for, worked out |
 //! | [`inject`](mod@inject) | a plan written into a manifest, and taken out again |
+//! | [`times`] | when each container came to what, for people |
 //! | [`exit`] | the agent's exit codes |
 
 pub mod agent_line;
@@ -44,4 +45,5 @@ pub mod snapshot;
 pub mod sources;
 pub mod state;
 pub mod stop;
+pub mod times;
 pub mod until;
