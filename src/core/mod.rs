@@ -20,6 +20,7 @@
 //! | [`agent_line`] | the agent's command line, as it stands in a container's spec |
 //! | [`edit`] | changes to a manifest, as values |
 //! | [`finding`] | what there is to say about a manifest |
+//! | [`kinds`] | where a manifest holds pods |
 //! | [`plan`] | what a Pod's annotations ask for, worked out |
 //! | [`inject`](mod@inject) | a plan written into a manifest, and taken out again |
 //! | [`times`] | when each container came to what, for people |
@@ -35,6 +36,7 @@ pub mod exit;
 pub mod finding;
 pub mod gate;
 pub mod inject;
+pub mod kinds;
 pub mod names;
 pub mod order;
 pub mod plan;
