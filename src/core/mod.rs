@@ -25,6 +25,7 @@
 //! | [`plan`] | what a Pod's annotations ask for, worked out |
 //! | [`inject`](mod@inject) | a plan written into a manifest, and taken out again |
 //! | [`times`] | when each container came to what, for people |
+//! | [`migrate`](mod@migrate) | orders written for something else, as podgate's annotations |
 //! | [`exit`] | the agent's exit codes |
 
 pub mod agent_line;
@@ -39,6 +40,7 @@ pub mod finding;
 pub mod gate;
 pub mod inject;
 pub mod kinds;
+pub mod migrate;
 pub mod names;
 pub mod order;
 pub mod plan;
