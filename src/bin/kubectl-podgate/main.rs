@@ -5,6 +5,8 @@ mod api;
 mod args;
 mod clock;
 mod follow;
+#[allow(dead_code, reason = "its readers are on their way")]
+mod manifest;
 mod output;
 mod overrides;
 mod pod;
