@@ -24,6 +24,8 @@
 //! | [`kinds`] | where a manifest holds pods |
 //! | [`plan`] | what a Pod's annotations ask for, worked out |
 //! | [`inject`](mod@inject) | a plan written into a manifest, and taken out again |
+//! | [`times`] | when each container came to what, for people |
+//! | [`migrate`](mod@migrate) | orders written for something else, as podgate's annotations |
 //! | [`exit`] | the agent's exit codes |
 
 pub mod agent_line;
@@ -38,6 +40,7 @@ pub mod finding;
 pub mod gate;
 pub mod inject;
 pub mod kinds;
+pub mod migrate;
 pub mod names;
 pub mod order;
 pub mod plan;
@@ -48,4 +51,5 @@ pub mod snapshot;
 pub mod sources;
 pub mod state;
 pub mod stop;
+pub mod times;
 pub mod until;

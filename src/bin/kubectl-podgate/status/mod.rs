@@ -1,40 +1,52 @@
-//! `kubectl podgate status`: one look at one pod.
+//! `kubectl podgate status`: one look at one pod, or many.
 
-mod gate;
+mod args;
+pub(crate) mod gate;
 mod notes;
+mod screen;
+pub(crate) mod shape;
+mod since;
+mod takes;
 mod text;
-mod view;
+pub(crate) mod view;
 #[cfg(test)]
 mod view_tests;
+mod watch;
 
-use crate::args::{Output, Status};
-use crate::{api, clock, fail};
-use std::io::Write;
+pub(crate) use args::Status;
+
+use crate::api::Cluster;
+use crate::output::write_out;
+use crate::{clock, runtime};
+use args::Output;
+use shape::View;
 use std::process::ExitCode;
 
 /// Exit code when not all containers have started.
 const NOT_STARTED: u8 = 3;
 
 pub(crate) fn run(args: &Status) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&format!("can't start: {error}")),
-    };
-    let (pod, namespace) = match runtime.block_on(api::get(args)) {
-        Ok(found) => found,
-        Err(what) => return fail(&what),
-    };
-    let view = view::view(&pod, &namespace, clock::wall());
-    let printed = match args.output {
-        // Colours for a terminal alone, and not where NO_COLOR asks for none.
-        Output::Text => anstream::AutoStream::auto(std::io::stdout()).write_all(text::text(&view).as_bytes()),
-        Output::Json => serde_json::to_string_pretty(&view)
-            .map_err(std::io::Error::other)
-            .and_then(|json| writeln!(std::io::stdout(), "{json}")),
-    };
-    match printed {
-        Ok(()) if view.started => ExitCode::SUCCESS,
-        Ok(()) => NOT_STARTED.into(),
-        Err(error) => fail(&format!("can't write: {error}")),
+    runtime::block_on(show(args))
+}
+
+async fn show(args: &Status) -> Result<ExitCode, String> {
+    let cluster = Cluster::of(&args.connection).await?;
+    let pod = cluster.pod(&args.pod).await?;
+    if args.watch || args.until_started {
+        return watch::watch(args, cluster, pod).await;
     }
+    let view = view::view(&pod, &cluster.namespace, clock::wall());
+    let text = match args.output {
+        Output::Text => text::text(&view),
+        Output::Json => {
+            let json = serde_json::to_string_pretty(&view).map_err(|error| format!("can't write: {error}"))?;
+            format!("{json}\n")
+        }
+    };
+    write_out(&text)?;
+    Ok(exit(&view))
+}
+
+fn exit(view: &View) -> ExitCode {
+    if view.started { ExitCode::SUCCESS } else { NOT_STARTED.into() }
 }
