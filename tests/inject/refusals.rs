@@ -40,7 +40,7 @@ fn refused(template: &Value) -> Vec<Finding> {
 
 #[test]
 fn each_refusal_says_where_and_how_to_mend_it() {
-    let sleep = json!({"preStop": {"sleep": {"seconds": 5}}});
+    let odd = json!({"preStop": {"tcpSocket": {"port": 5}}});
     for (pointer, new, rule, place) in [
         (
             "/spec/containers",
@@ -64,7 +64,7 @@ fn each_refusal_says_where_and_how_to_mend_it() {
             "probe-unreadable",
             "spec.containers[0].readinessProbe",
         ),
-        ("/spec/containers/0/lifecycle", sleep, "own-pre-stop", "spec.containers[0].lifecycle.preStop"),
+        ("/spec/containers/0/lifecycle", odd, "own-pre-stop", "spec.containers[0].lifecycle.preStop"),
         (
             "/spec/containers/0/command",
             json!(["/podgate/bin/podgate", "entrypoint", "--", "/a"]),

@@ -4,7 +4,7 @@ use crate::core::container::{Container, Mode, parse_list};
 use crate::core::declare::keys;
 use crate::core::edit::{Editor, Misfit, Op, Place};
 use crate::core::finding::{Finding, Level};
-use crate::core::inject::lines::Own;
+use crate::core::inject::lines::{Own, span};
 use crate::core::inject::record::Record;
 use crate::core::inject::{Injected, Options, checks, hooks, parts, refuse, reorder, told, undo};
 use crate::core::plan::{Plan, Planned, Publish, Sidecar};
@@ -299,11 +299,21 @@ impl Writer<'_> {
         let (mut then, note) = hooks::then_pre_stop(own_hook, own.told, &at).map_err(|e| vec![e])?;
         self.findings.extend(note);
         if stays.is_empty() && then.is_none() {
-            then = Some(json!([parts::agent(), "version"]).to_string());
+            then = Some(hooks::nothing());
         }
         // Process 1 is the container's own only where it has a process namespace of its own.
         let shared = ["shareProcessNamespace", "hostPID"];
         let logs = !shared.iter().any(|field| parts::spec(field).of(self.template) == Some(&json!(true)));
+        let takes = then.as_ref().and_then(|then| then.takes).unwrap_or_default();
+        if takes >= grace && !stays.is_empty() {
+            let what = format!(
+                "the container's own preStop hook takes {}, which leaves no time to stay for others: podgate's hook has {} in all",
+                span(takes),
+                span(grace)
+            );
+            let mend = "give the Pod a longer terminationGracePeriodSeconds";
+            self.findings.push(Finding::warning("no-time-to-stay", at, what).mend(mend));
+        }
         let words = own.pre_stop(&stays, then, grace, logs);
         self.hook(place, "preStop", &words)?;
         Ok(true)
