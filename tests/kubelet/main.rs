@@ -13,6 +13,7 @@
 mod clock;
 mod cluster;
 mod guarantees;
+mod injected;
 mod logs;
 mod orders;
 mod pod;
