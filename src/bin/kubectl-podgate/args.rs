@@ -1,6 +1,6 @@
 //! The command line: what all commands share. Each command's own arguments, and what its help teaches, are in its folder.
 
-use crate::{overrides, status};
+use crate::{check, overrides, status};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use podgate::core::exit::Exit;
 use std::path::PathBuf;
@@ -23,6 +23,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Check(check::Check),
     Override(overrides::Override),
     Status(status::Status),
     /// Print the version

@@ -3,6 +3,7 @@
 
 mod api;
 mod args;
+mod check;
 mod clock;
 mod follow;
 #[allow(dead_code, reason = "its readers are on their way")]
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Err(error) => return args::refuse(&error).into(),
     };
     match command {
+        args::Command::Check(args) => check::run(&args),
         args::Command::Override(args) => overrides::run(&args),
         args::Command::Status(args) => status::run(&args),
         args::Command::Version => match writeln!(std::io::stdout(), "kubectl-podgate {}", env!("CARGO_PKG_VERSION")) {

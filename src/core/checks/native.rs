@@ -51,6 +51,12 @@ impl Advice {
     }
 }
 
+/// The advice for `template` (nothing of podgate's in it) with its plan, if native sidecars would do.
+#[must_use]
+pub fn of(template: &Value, plan: &Plan) -> Option<Advice> {
+    advice(&Spec::read(template, &mut Vec::new()), plan)
+}
+
 /// The advice, if it fits.
 pub(super) fn advice(spec: &Spec<'_>, plan: &Plan) -> Option<Advice> {
     let ordered: Vec<_> =
