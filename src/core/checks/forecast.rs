@@ -12,7 +12,7 @@ pub struct Forecast {
     /// The containers by steps: those of one step may start side by side, those of the next not before all that they wait for, or
     /// are held back by, are there.
     pub starts: Vec<Vec<String>>,
-    /// The same for the end: those of the first stop at once. Empty if nobody stays for anybody.
+    /// The same for the end, of those who stay for others or for whom others stay: those of the first stop at once.
     pub stops: Vec<Vec<String>>,
     /// The longest wait until the last container starts, or the first gives up.
     pub longest: Duration,
@@ -23,8 +23,7 @@ impl Forecast {
     #[must_use]
     pub fn of(plan: &Plan) -> Forecast {
         let starts = by_step(plan, &start_steps(plan));
-        let stays = plan.containers.iter().any(|planned| !planned.stays_for.is_empty());
-        let stops = if stays { by_step(plan, &stop_steps(plan)) } else { Vec::new() };
+        let stops = by_step(plan, &stop_steps(plan));
         Forecast { starts, stops, longest: longest(plan) }
     }
 }
@@ -32,7 +31,7 @@ impl Forecast {
 fn by_step(plan: &Plan, steps: &BTreeMap<&str, usize>) -> Vec<Vec<String>> {
     let mut found: Vec<Vec<String>> = Vec::new();
     for planned in &plan.containers {
-        let step = steps.get(planned.name.as_str()).copied().unwrap_or(0);
+        let Some(step) = steps.get(planned.name.as_str()).copied() else { continue };
         if found.len() <= step {
             found.resize(step + 1, Vec::new());
         }
@@ -59,7 +58,9 @@ fn start_steps(plan: &Plan) -> BTreeMap<&str, usize> {
 }
 
 fn stop_steps(plan: &Plan) -> BTreeMap<&str, usize> {
-    let mut steps = plan.containers.iter().map(|planned| (planned.name.as_str(), 0)).collect();
+    let staying = plan.containers.iter().filter(|planned| !planned.stays_for.is_empty());
+    let names = staying.flat_map(|planned| planned.stays_for.iter().chain([&planned.name]));
+    let mut steps = names.map(|name| (name.as_str(), 0)).collect();
     settle(&mut steps, plan, |planned| planned.stays_for.iter().map(String::as_str).collect());
     steps
 }
@@ -70,7 +71,7 @@ fn settle<'a>(steps: &mut BTreeMap<&'a str, usize>, plan: &'a Plan, before: impl
         let mut is_settled = true;
         for planned in &plan.containers {
             let last = before(planned).into_iter().filter_map(|name| steps.get(name)).max().copied();
-            let own = steps.entry(&planned.name).or_insert(0);
+            let Some(own) = steps.get_mut(planned.name.as_str()) else { continue };
             if let Some(last) = last.filter(|last| *own <= *last) {
                 *own = last + 1;
                 is_settled = false;

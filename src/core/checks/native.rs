@@ -27,9 +27,9 @@ impl Advice {
     pub fn finding(&self) -> Finding {
         let names: Vec<&str> = self.sidecars.iter().map(|(name, _)| name.as_str()).collect();
         let what = format!(
-            "native sidecars of Kubernetes' own would do here, without podgate: {} as init containers with restartPolicy: Always and a \
-             startupProbe. They start one after the other, up to a second apart and more, and a restart of the kubelet may let the next \
-             one start too early",
+            "native sidecars of Kubernetes' own would do here, without podgate: restartPolicy: Always and a startupProbe for {}, under \
+             initContainers. Such start one after the other, about a second apart, and a restart of the kubelet may let the next one start \
+             too early",
             names.join(", ")
         );
         Finding::note("native-would-do", Place::root().to("spec").to("containers"), what)

@@ -83,16 +83,11 @@ fn processes(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
             && let Some(own) = spec.get(&planned.name)
         {
             let what = format!(
-                "{program} in {} is likely to insist on being process 1, and podgate stays as its parent here, because others need to \
-                 know of its end",
+                "{program} in {} is likely to insist on being process 1, and podgate stays as its parent here: others wait for its exit \
+                 code, or it is to be ended, or an exec probe has to be made inside",
                 planned.name
             );
-            let mend = match planned.stop_after.is_empty() {
-                true => {
-                    "write podgate.io/stop-order: none if that is the reason, or start the program that it would start"
-                }
-                false => "start the program that it would start",
-            };
+            let mend = "start the program that it would start";
             findings.push(Finding::warning("needs-process-1", own.place().to("command"), what).mend(mend));
         }
     }

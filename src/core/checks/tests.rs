@@ -144,12 +144,13 @@ fn what_is_around_the_containers() {
         rules(&pod)
     };
     assert_eq!(with(&|pod| pod["spec"]["hostNetwork"] = json!(true)), ["host-network"]);
-    assert_eq!(with(&|pod| pod["spec"]["containers"][1]["command"] = json!(["/init"])), ["needs-process-1"]);
-    assert_eq!(
-        with(&|pod| pod["spec"]["containers"][0]["command"] = json!(["/init"])),
-        [] as [&str; 0],
-        "no parent there"
-    );
+    let init = |pod: &mut Value| pod["spec"]["containers"][1]["command"] = json!(["/init"]);
+    assert_eq!(with(&init), [] as [&str; 0], "no parent there");
+    let exec = |pod: &mut Value| {
+        init(pod);
+        pod["spec"]["containers"][1]["readinessProbe"] = json!({"exec": {"command": ["true"]}});
+    };
+    assert_eq!(with(&exec), ["needs-process-1"]);
     assert_eq!(with(&|pod| pod["spec"]["activeDeadlineSeconds"] = json!(300)), ["deadline-too-short"]);
     assert_eq!(with(&|pod| pod["spec"]["activeDeadlineSeconds"] = json!(301)), [] as [&str; 0]);
     let hooks = |pod: &mut Value| {
@@ -230,7 +231,7 @@ fn native_sidecars_are_named_where_they_would_do() {
     let mut proxied = pod("proxy, app", &[("app", json!({})), ("proxy", json!({})), ("log", json!({}))]);
     let found = advice(&proxied).unwrap();
     assert_eq!(found.regular, ["log", "app"]);
-    assert!(found.from_readiness && found.finding().what.contains("proxy as init containers"));
+    assert!(found.from_readiness && found.finding().what.contains("a startupProbe for proxy, under initContainers"));
     let manifest = found.manifest();
     assert!(manifest.contains("  - name: proxy\n    restartPolicy: Always\n    startupProbe: {"), "{manifest}");
     assert!(manifest.contains("\"periodSeconds\":1"), "{manifest}");

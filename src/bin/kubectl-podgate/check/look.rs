@@ -6,7 +6,7 @@ use crate::manifest::{Document, Position, Source};
 use podgate::core::checks::forecast::Forecast;
 use podgate::core::checks::{self, Context, Version, native};
 use podgate::core::edit::{Place, Step};
-use podgate::core::finding::Finding;
+use podgate::core::finding::{Finding, Level};
 use podgate::core::inject::{self, Options};
 use podgate::core::kinds;
 use podgate::core::plan::{Known, Plan, plan};
@@ -109,30 +109,35 @@ fn outlook(
     findings: &mut Vec<Finding>,
 ) -> Option<Outlook> {
     let known = inject::kept(template, &Known { kind: kinds::kind_at(document, object), ..Known::default() });
-    // The image has no part in what is found.
-    match inject::inject(template, &Options::new("podgate"), &known) {
-        Ok(injected) => findings.extend(injected.findings),
-        Err(found) => findings.extend(found),
-    }
-    // What was changed since cannot be undone, and is among the findings already.
-    let plain = inject::uninject(template).ok()?.value;
-    let in_place = |finding: Finding| moved(finding, &plain, template);
-    let plan = match plan(&plain, &known) {
-        Ok(plan) => plan,
-        Err(found) => {
-            findings.extend(found.into_iter().map(in_place));
-            return None;
-        }
+    // What was changed since can't be undone, and is then among what inject finds.
+    let plain = inject::uninject(template).map(|injected| injected.value);
+    let in_place = |finding: Finding| plain.as_ref().map_or(finding.clone(), |plain| moved(finding, plain, template));
+    let plan = plain.as_ref().ok().map(|plain| plan(plain, &known));
+    let planned = match &plan {
+        Some(Ok(plan)) => plan.findings.clone(),
+        Some(Err(found)) => found.clone(),
+        None => Vec::new(),
     };
-    findings.extend(plan.findings.iter().cloned().map(in_place));
+    findings.extend(planned.into_iter().map(in_place));
+    // The image has no part in what is found.
+    let injected = inject::inject(template, &Options::new("podgate"), &known);
+    let works = injected.is_ok();
+    let found = injected.map_or_else(|found| found, |injected| injected.findings);
+    // Of what both stumble over, one is enough.
+    let is_said = |found: &Finding, findings: &[Finding]| {
+        findings.iter().any(|said| said.at == found.at && (said.level, found.level) == (Level::Error, Level::Error))
+    };
+    let new: Vec<Finding> = found.into_iter().filter(|found| !is_said(found, findings)).collect();
+    findings.extend(new);
+    let (Some(Ok(plan)), Ok(plain), true) = (plan, &plain, works) else { return None };
     let workload = if *object == Place::root() && kinds::kind_at(document, object) == "Pod" {
         Value::Null
     } else {
         object.to("spec").of(document).cloned().unwrap_or_default()
     };
     let context = Context { kubernetes, workload };
-    findings.extend(checks::template(&plain, &plan, &context).into_iter().map(in_place));
-    let native = native::of(&plain, &plan);
+    findings.extend(checks::template(plain, &plan, &context).into_iter().map(in_place));
+    let native = native::of(plain, &plan);
     Some(Outlook { forecast: Forecast::of(&plan), plan, native })
 }
 
