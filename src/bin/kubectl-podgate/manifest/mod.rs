@@ -6,6 +6,7 @@ mod cut;
 pub(crate) mod files;
 mod read;
 mod spans;
+mod write;
 
 use podgate::core::edit::Place;
 use serde_json::Value;
