@@ -20,9 +20,12 @@
 //! | [`agent_line`] | the agent's command line, as it stands in a container's spec |
 //! | [`edit`] | changes to a manifest, as values |
 //! | [`finding`] | what there is to say about a manifest |
+//! | [`declare`] | what a template's annotations declare |
 //! | [`kinds`] | where a manifest holds pods |
 //! | [`plan`] | what a Pod's annotations ask for, worked out |
 //! | [`inject`](mod@inject) | a plan written into a manifest, and taken out again |
+//! | [`times`] | when each container came to what, for people |
+//! | [`migrate`](mod@migrate) | orders written for something else, as podgate's annotations |
 //! | [`exit`] | the agent's exit codes |
 
 pub mod agent_line;
@@ -30,12 +33,14 @@ pub mod annotations;
 pub mod argv;
 pub mod authority;
 pub mod container;
+pub mod declare;
 pub mod edit;
 pub mod exit;
 pub mod finding;
 pub mod gate;
 pub mod inject;
 pub mod kinds;
+pub mod migrate;
 pub mod names;
 pub mod order;
 pub mod plan;
@@ -46,4 +51,5 @@ pub mod snapshot;
 pub mod sources;
 pub mod state;
 pub mod stop;
+pub mod times;
 pub mod until;

@@ -7,6 +7,7 @@ mod clock;
 #[allow(dead_code, reason = "its readers are on their way")]
 mod manifest;
 mod pod;
+mod runtime;
 mod status;
 
 use clap::Parser;
