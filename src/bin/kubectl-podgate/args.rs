@@ -1,6 +1,6 @@
 //! The command line: what all commands share. Each command's own arguments, and what its help teaches, are in its folder.
 
-use crate::status;
+use crate::{inject, status};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use podgate::core::exit::Exit;
 use std::path::PathBuf;
@@ -23,7 +23,9 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Inject(inject::Inject),
     Status(status::Status),
+    Uninject(inject::Uninject),
     /// Print the version
     Version,
 }

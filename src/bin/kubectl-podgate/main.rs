@@ -4,9 +4,10 @@
 mod api;
 mod args;
 mod clock;
-#[allow(dead_code, reason = "its readers are on their way")]
+mod inject;
 mod manifest;
 mod pod;
+mod registry;
 mod runtime;
 mod status;
 
@@ -20,7 +21,9 @@ fn main() -> ExitCode {
         Err(error) => return args::refuse(&error).into(),
     };
     match command {
+        args::Command::Inject(args) => inject::inject(&args),
         args::Command::Status(args) => status::run(&args),
+        args::Command::Uninject(args) => inject::uninject(&args),
         args::Command::Version => match writeln!(std::io::stdout(), "kubectl-podgate {}", env!("CARGO_PKG_VERSION")) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&format!("can't write: {error}")),

@@ -133,6 +133,17 @@ impl Document {
         whole.start..whole.start + first_line
     }
 
+    /// [`Document::mark`]; of a string within which a range is meant, that range.
+    pub(crate) fn mark_word(&self, place: &Place, word: Option<&Range<usize>>) -> Range<usize> {
+        let inside = || {
+            let (word, span, string) = (word?, self.span(place)?, place.of(&self.value)?.as_str()?);
+            // Only where it stands there as it is: not folded, and nothing in it escaped.
+            let start = span.start + self.text[span].find(string)?;
+            (word.end <= string.len()).then(|| start + word.start..start + word.end)
+        };
+        inside().unwrap_or_else(|| self.mark(place))
+    }
+
     /// Line and column in the file of a byte of [`Document::text`].
     pub(crate) fn position(&self, offset: usize) -> Position {
         let in_document = position(&self.text, offset);
@@ -173,6 +184,9 @@ mod tests {
         assert_eq!((second.position(key.start), &second.text[key]), (Position { line: 5, column: 11 }, "b"));
         assert_eq!(second.span(&place("ö/c")), None);
         assert_eq!(&second.text[second.mark(&place("ö/c/d"))], "ö");
+        let order = Source::parse("f", "o: \"a, b\"\np: 'a'' b'\n".to_owned()).unwrap();
+        let word = |path, range| &order.documents[0].text[order.documents[0].mark_word(&place(path), Some(&range))];
+        assert_eq!((word("o", 3..4), word("p", 3..4), word("q", 0..1)), ("b", "p", "o: \"a, b\""));
     }
 
     #[test]

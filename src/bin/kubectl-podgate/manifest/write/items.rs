@@ -2,7 +2,7 @@
 //! the list and not with its square.
 
 use super::super::Document;
-use super::super::spans::{Kind, Tree};
+use super::super::spans::Kind;
 use super::block::Sheet;
 use super::text::{begins_line, line_end, line_start};
 use super::{Draft, style};

@@ -140,8 +140,22 @@ fn put_flow(out: &mut String, value: &Value, style: &Flow) {
 }
 
 /// A string, in quotes where any reader of YAML 1.1 or 1.2 might take it for something else.
-pub(crate) fn text(string: &str, quoted: bool) -> String {
-    if !quoted && is_plain(string) { string.to_owned() } else { quote(string) }
+pub(crate) fn text(string: &str, json: bool) -> String {
+    let escaped = |c: char| is_escaped(c) || c == '\'';
+    match () {
+        () if json => quote(string),
+        () if is_plain(string) || is_quantity(string) => string.to_owned(),
+        // JSON in a string is easier read so.
+        () if string.contains(['"', '\\']) && !string.contains(escaped) => format!("'{string}'"),
+        () => quote(string),
+    }
+}
+
+/// A number with a unit: `5m`, `32Mi`. With none of these letters it is a number of YAML's.
+fn is_quantity(string: &str) -> bool {
+    const UNITS: [&str; 10] = ["m", "s", "h", "ms", "Ki", "Mi", "Gi", "Ti", "k", "M"];
+    let digits = string.trim_start_matches(|c: char| c.is_ascii_digit());
+    digits.len() < string.len() && !string.starts_with('0') && UNITS.contains(&digits)
 }
 
 /// Only what is beyond doubt: a word, a path, a flag, a name with a domain, an image.
@@ -174,8 +188,7 @@ fn quote(string: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            // What YAML calls not printable, or takes for a line's end.
-            '\0'..='\u{1f}' | '\u{7f}'..='\u{a0}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
+            c if is_escaped(c) => {
                 let _ = write!(out, "\\u{:04x}", u32::from(c));
             }
             _ => out.push(c),
@@ -183,6 +196,11 @@ fn quote(string: &str) -> String {
     }
     out.push('"');
     out
+}
+
+/// What YAML calls not printable, or takes for a line's end.
+fn is_escaped(c: char) -> bool {
+    matches!(c, '\0'..='\u{1f}' | '\u{7f}'..='\u{a0}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
 #[cfg(test)]
@@ -197,7 +215,7 @@ mod tests {
         let value = json!({"exec": {"command": ["/podgate/bin/podgate", "post-start", "--timeout", "2m"]}, "env": [
             {"name": "A", "value": "yes"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "status.podIPs"}}}
         ], "empty": {}, "none": null, "i": 7});
-        let expected = "    postStart:\n      exec:\n        command: [/podgate/bin/podgate, post-start, --timeout, \"2m\"]\n      env:\n      \
+        let expected = "    postStart:\n      exec:\n        command: [/podgate/bin/podgate, post-start, --timeout, 2m]\n      env:\n      \
                         - name: A\n        value: \"yes\"\n      - name: B\n        valueFrom:\n          fieldRef:\n            \
                         fieldPath: status.podIPs\n      empty: {}\n      none: null\n      i: 7\n";
         assert_eq!(field("postStart", &value, 4, &STYLE), expected);
@@ -271,6 +289,18 @@ mod tests {
             "\u{7f}",
             "ü",
             "😀",
+            "{\"a\": 1}",
+            "a\\b",
+            "'\"",
+            "a \" # b",
+            "5m",
+            "0m",
+            "5",
+            "5Mi",
+            "1k",
+            "1M",
+            "007s",
+            "12h",
             "--until",
             "-x",
             "-1",

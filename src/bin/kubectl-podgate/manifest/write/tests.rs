@@ -71,7 +71,7 @@ fn fields_come_last_or_where_a_reader_expects_them() {
         )
         .replace(
             "  name: x  # the name\n",
-            "  name: x  # the name\n  annotations:\n    podgate.io/injected: \"{\\\"v\\\":1}\"\n",
+            "  name: x  # the name\n  annotations:\n    podgate.io/injected: '{\"v\":1}'\n",
         )
         .replace("    args: [\"1\"]\n", "    command: [/podgate/bin/podgate, entrypoint]\n    args: [\"1\"]\n")
         .replace(
