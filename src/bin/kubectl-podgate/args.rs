@@ -23,7 +23,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Inject(inject::Inject),
+    Inject(Box<inject::Inject>),
     Status(status::Status),
     Uninject(inject::Uninject),
     /// Print the version

@@ -115,13 +115,6 @@ impl Document {
         (taken == place.0.len()).then(|| tree.node(node).content.clone())
     }
 
-    /// Where the key of the field at `place` stands.
-    pub(crate) fn key_span(&self, place: &Place) -> Option<Range<usize>> {
-        let tree = self.tree()?;
-        let (key, _, taken) = tree.nearest(place);
-        key.filter(|_| taken == place.0.len()).map(|key| tree.node(key).content.clone())
-    }
-
     /// What an editor or a compiler would mark for `place`: a field's key, an item's beginning; of what is not there, the nearest
     /// that is around it. At worst, the first word of the document.
     pub(crate) fn mark(&self, place: &Place) -> Range<usize> {
@@ -180,7 +173,7 @@ mod tests {
         let span = second.span(&place("ö/b/1")).unwrap();
         assert_eq!(&second.text[span.clone()], "2");
         assert_eq!(second.position(span.start), Position { line: 5, column: 18 });
-        let key = second.key_span(&place("ö/b")).unwrap();
+        let key = second.mark(&place("ö/b"));
         assert_eq!((second.position(key.start), &second.text[key]), (Position { line: 5, column: 11 }, "b"));
         assert_eq!(second.span(&place("ö/c")), None);
         assert_eq!(&second.text[second.mark(&place("ö/c/d"))], "ö");

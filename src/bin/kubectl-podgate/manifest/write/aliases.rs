@@ -76,8 +76,8 @@ impl Draft {
             _ => None,
         });
         let found = aliases.find(|(id, anchor)| {
-            let within = inside.contains(id);
-            touched.contains(anchor) && (moved || !within) || moved && within
+            // What goes away may take its own aliases along; what moves may come to stand before what they name.
+            if inside.contains(id) { moved } else { touched.contains(anchor) }
         });
         Ok(found.map(|(id, _)| Way::Alias(id)))
     }
