@@ -4,12 +4,16 @@
 mod api;
 mod args;
 mod clock;
+mod follow;
 mod inject;
 mod manifest;
+mod output;
+mod overrides;
 mod pod;
 mod registry;
 mod runtime;
 mod status;
+mod terminal;
 
 use clap::Parser;
 use std::io::Write;
@@ -22,6 +26,7 @@ fn main() -> ExitCode {
     };
     match command {
         args::Command::Inject(args) => inject::inject(&args),
+        args::Command::Override(args) => overrides::run(&args),
         args::Command::Status(args) => status::run(&args),
         args::Command::Uninject(args) => inject::uninject(&args),
         args::Command::Version => match writeln!(std::io::stdout(), "kubectl-podgate {}", env!("CARGO_PKG_VERSION")) {
@@ -33,7 +38,12 @@ fn main() -> ExitCode {
 
 /// One line on what went wrong.
 fn fail(what: &str) -> ExitCode {
+    say(what);
+    ExitCode::FAILURE
+}
+
+/// One line beside the output.
+fn say(what: &str) {
     // Nobody is left to tell when this fails too.
     let _ = writeln!(std::io::stderr(), "kubectl podgate: {what}");
-    ExitCode::FAILURE
 }
