@@ -312,7 +312,7 @@ impl Writer<'_> {
                 span(grace)
             );
             let mend = "give the Pod a longer terminationGracePeriodSeconds";
-            self.findings.push(Finding::warning("no-time-to-stay", at, what).mend(mend));
+            self.findings.push(Finding::warning("pre-stop-too-long", at, what).mend(mend));
         }
         let words = own.pre_stop(&stays, then, grace, logs);
         self.hook(place, "preStop", &words)?;
