@@ -1,6 +1,6 @@
 //! The command line: what all commands share. Each command's own arguments, and what its help teaches, are in its folder.
 
-use crate::{overrides, status};
+use crate::{overrides, status, timeline};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use podgate::core::exit::Exit;
 use std::path::PathBuf;
@@ -25,6 +25,7 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     Override(overrides::Override),
     Status(status::Status),
+    Timeline(timeline::Timeline),
     /// Print the version
     Version,
 }

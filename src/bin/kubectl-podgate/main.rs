@@ -13,6 +13,7 @@ mod pod;
 mod runtime;
 mod status;
 mod terminal;
+mod timeline;
 
 use clap::Parser;
 use std::io::Write;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     match command {
         args::Command::Override(args) => overrides::run(&args),
         args::Command::Status(args) => status::run(&args),
+        args::Command::Timeline(args) => timeline::run(&args),
         args::Command::Version => match writeln!(std::io::stdout(), "kubectl-podgate {}", env!("CARGO_PKG_VERSION")) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&format!("can't write: {error}")),
