@@ -25,6 +25,7 @@
 //! | [`plan`] | what a Pod's annotations ask for, worked out |
 //! | [`inject`](mod@inject) | a plan written into a manifest, and taken out again |
 //! | [`times`] | when each container came to what, for people |
+//! | [`checks`] | what will surprise, and what is likely a mistake |
 //! | [`migrate`](mod@migrate) | orders written for something else, as podgate's annotations |
 //! | [`exit`] | the agent's exit codes |
 
@@ -32,6 +33,7 @@ pub mod agent_line;
 pub mod annotations;
 pub mod argv;
 pub mod authority;
+pub mod checks;
 pub mod container;
 pub mod declare;
 pub mod edit;
