@@ -15,6 +15,7 @@ mod registry;
 mod runtime;
 mod status;
 mod terminal;
+mod timeline;
 
 use clap::Parser;
 use std::io::Write;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         args::Command::Inject(args) => inject::inject(&args),
         args::Command::Override(args) => overrides::run(&args),
         args::Command::Status(args) => status::run(&args),
+        args::Command::Timeline(args) => timeline::run(&args),
         args::Command::Uninject(args) => inject::uninject(&args),
         args::Command::Version => match writeln!(std::io::stdout(), "kubectl-podgate {}", env!("CARGO_PKG_VERSION")) {
             Ok(()) => ExitCode::SUCCESS,
