@@ -22,8 +22,10 @@
 //! | [`finding`] | what there is to say about a manifest |
 //! | [`plan`] | what a Pod's annotations ask for, worked out |
 //! | [`inject`](mod@inject) | a plan written into a manifest, and taken out again |
+//! | [`admission`] | an admission webhook's answer |
 //! | [`exit`] | the agent's exit codes |
 
+pub mod admission;
 pub mod agent_line;
 pub mod annotations;
 pub mod argv;
