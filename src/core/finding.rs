@@ -2,6 +2,7 @@
 
 use crate::core::edit::Place;
 use std::fmt;
+use std::ops::Range;
 
 /// How grave it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +40,48 @@ pub struct Finding {
     pub what: String,
     /// How to mend it, without a full stop; empty where nothing is to be done.
     pub mend: String,
+    /// Where within the text at that place, in bytes: the word of an annotation.
+    pub word: Option<Range<usize>>,
+}
+
+impl Finding {
+    /// A finding of this level, with nothing on how to mend it.
+    #[must_use]
+    pub fn new(level: Level, rule: &'static str, at: Place, what: impl Into<String>) -> Finding {
+        Finding { rule, level, at, what: what.into(), mend: String::new(), word: None }
+    }
+
+    /// It can't work.
+    #[must_use]
+    pub fn error(rule: &'static str, at: Place, what: impl Into<String>) -> Finding {
+        Finding::new(Level::Error, rule, at, what)
+    }
+
+    /// It will surprise.
+    #[must_use]
+    pub fn warning(rule: &'static str, at: Place, what: impl Into<String>) -> Finding {
+        Finding::new(Level::Warning, rule, at, what)
+    }
+
+    /// Worth knowing.
+    #[must_use]
+    pub fn note(rule: &'static str, at: Place, what: impl Into<String>) -> Finding {
+        Finding::new(Level::Note, rule, at, what)
+    }
+
+    /// How to mend it.
+    #[must_use]
+    pub fn mend(mut self, how: impl Into<String>) -> Finding {
+        self.mend = how.into();
+        self
+    }
+
+    /// Where within the text at its place.
+    #[must_use]
+    pub fn word(mut self, range: Range<usize>) -> Finding {
+        self.word = Some(range);
+        self
+    }
 }
 
 impl fmt::Display for Finding {

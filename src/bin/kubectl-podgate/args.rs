@@ -1,6 +1,7 @@
-//! The command line, and what its help teaches.
+//! The command line: what all commands share. Each command's own arguments, and what its help teaches, are in its folder.
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use crate::status;
+use clap::{Args as ClapArgs, Parser, Subcommand};
 use podgate::core::exit::Exit;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,36 +23,15 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show each container of a Pod: its state, what it waits for, what it holds back
-    #[command(after_help = STATUS_HELP)]
-    Status(Status),
+    Status(status::Status),
     /// Print the version
     Version,
 }
 
-const STATUS_HELP: &str = "\
-While a container's postStart hook runs, the kubelet says ContainerCreating (or PodInitializing) of all
-containers of the Pod, and nothing else. This shows what podgate knows meanwhile, with the kubelet's own
-word beside it.
-
-Examples:
-  kubectl podgate status ordered
-  kubectl podgate status ordered -n shop --context test
-  kubectl podgate status ordered -o json | jq -r '.containers[] | \"\\(.name) \\(.state)\"'
-  until kubectl podgate status ordered; do sleep 1; done
-
-Exit codes:
-  0    all containers have started
-  1    the Pod could not be read: no such Pod, no connection, no right to
-  3    not all containers have started, or the Pod is being deleted
-  64   wrong flag or argument";
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Status {
-    /// The Pod's name
-    #[arg(value_name = "POD", value_parser = pod_name)]
-    pub(crate) pod: String,
-    /// Its namespace; by default that of the kubeconfig's context
+/// Which cluster, as whom, and how patiently: the same for each command that asks one.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct Connection {
+    /// The namespace; by default that of the kubeconfig's context
     #[arg(short, long, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
     /// The kubeconfig's context; by default its current one
@@ -64,22 +44,10 @@ pub(crate) struct Status {
     /// How long the API server may take
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
     pub(crate) request_timeout: Duration,
-    /// What to print: a table and sentences, or one JSON object
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub(crate) output: Output,
-}
-
-/// Value of `--output`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
-    // A table and sentences.
-    Text,
-    // One object, as docs/kubectl-podgate.md promises it.
-    Json,
 }
 
 /// Takes `pod/NAME` too, as kubectl prints it.
-fn pod_name(text: &str) -> Result<String, &'static str> {
+pub(crate) fn pod_name(text: &str) -> Result<String, &'static str> {
     let name = ["pod/", "pods/", "po/"].iter().find_map(|kind| text.strip_prefix(kind)).unwrap_or(text);
     let ok = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
     if !name.is_empty() && name.len() <= 253 && name.bytes().all(ok) {
@@ -89,7 +57,8 @@ fn pod_name(text: &str) -> Result<String, &'static str> {
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+/// A time limit, between a millisecond and a day.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| format!("{error}; write 15s or 1m"))?;
     if (Duration::from_millis(1)..=Duration::from_secs(24 * 60 * 60)).contains(&duration) {
         Ok(duration)

@@ -5,6 +5,7 @@ mod api;
 mod args;
 mod clock;
 mod pod;
+mod runtime;
 mod status;
 
 use clap::Parser;

@@ -1,5 +1,6 @@
 //! `kubectl podgate status`: one look at one pod.
 
+mod args;
 mod gate;
 mod notes;
 mod text;
@@ -7,8 +8,11 @@ mod view;
 #[cfg(test)]
 mod view_tests;
 
-use crate::args::{Output, Status};
-use crate::{api, clock, fail};
+pub(crate) use args::Status;
+
+use crate::api::Cluster;
+use crate::{clock, runtime};
+use args::Output;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -16,15 +20,13 @@ use std::process::ExitCode;
 const NOT_STARTED: u8 = 3;
 
 pub(crate) fn run(args: &Status) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&format!("can't start: {error}")),
-    };
-    let (pod, namespace) = match runtime.block_on(api::get(args)) {
-        Ok(found) => found,
-        Err(what) => return fail(&what),
-    };
-    let view = view::view(&pod, &namespace, clock::wall());
+    runtime::block_on(show(args))
+}
+
+async fn show(args: &Status) -> Result<ExitCode, String> {
+    let cluster = Cluster::of(&args.connection).await?;
+    let pod = cluster.pod(&args.pod).await?;
+    let view = view::view(&pod, &cluster.namespace, clock::wall());
     let printed = match args.output {
         // Colours for a terminal alone, and not where NO_COLOR asks for none.
         Output::Text => anstream::AutoStream::auto(std::io::stdout()).write_all(text::text(&view).as_bytes()),
@@ -32,9 +34,6 @@ pub(crate) fn run(args: &Status) -> ExitCode {
             .map_err(std::io::Error::other)
             .and_then(|json| writeln!(std::io::stdout(), "{json}")),
     };
-    match printed {
-        Ok(()) if view.started => ExitCode::SUCCESS,
-        Ok(()) => NOT_STARTED.into(),
-        Err(error) => fail(&format!("can't write: {error}")),
-    }
+    printed.map_err(|error| format!("can't write: {error}"))?;
+    Ok(if view.started { ExitCode::SUCCESS } else { NOT_STARTED.into() })
 }
