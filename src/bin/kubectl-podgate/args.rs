@@ -1,6 +1,6 @@
 //! The command line: what all commands share. Each command's own arguments, and what its help teaches, are in its folder.
 
-use crate::status;
+use crate::{status, webhook};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use podgate::core::exit::Exit;
 use std::path::PathBuf;
@@ -24,6 +24,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Status(status::Status),
+    Webhook(webhook::Webhook),
     /// Print the version
     Version,
 }

@@ -7,6 +7,7 @@ mod clock;
 mod pod;
 mod runtime;
 mod status;
+mod webhook;
 
 use clap::Parser;
 use std::io::Write;
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
     };
     match command {
         args::Command::Status(args) => status::run(&args),
+        args::Command::Webhook(args) => webhook::run(&args),
         args::Command::Version => match writeln!(std::io::stdout(), "kubectl-podgate {}", env!("CARGO_PKG_VERSION")) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&format!("can't write: {error}")),

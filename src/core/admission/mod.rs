@@ -185,11 +185,7 @@ impl Asked {
             return self.allowed(Outcome::Passed, &[], None);
         }
         if !is_declared(pod) {
-            let warning = "labelled podgate.io/inject: enabled, but no annotation declares an order: nothing is injected; \
-                           annotate the Pod (template) with podgate.io/order"
-                .to_owned();
-            let warnings = if label == Some("enabled") { vec![warning] } else { Vec::new() };
-            return self.allowed(Outcome::Passed, &warnings, None);
+            return self.allowed(Outcome::Passed, &[], None);
         }
         let known = Known { kind: owner(pod).to_owned(), ..Known::default() };
         match inject(pod, &known) {
