@@ -3,8 +3,10 @@
 //! anew each time.
 //!
 //! ```text
-//! tests/kubelet/prepare && cargo bench --bench release [-- ROUNDS]
+//! tests/kubelet/prepare && cargo bench --bench release [-- ROUNDS [WORD]]
 //! ```
+//!
+//! With WORD only those ways in whose label it stands.
 
 #[allow(dead_code, reason = "shared with the scenarios")]
 #[path = "../tests/kubelet/clock.rs"]
@@ -27,9 +29,13 @@ use clock::{eventually, wall};
 use cluster::{BUSYBOX, TESTSERVER, cluster, kubectl, try_kubectl};
 use pod::{Container, Pod, server};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const NAMESPACE: &str = "bench-release";
 const PORT: u16 = 8001;
+
+/// How long after it was created a pod with no wait at all runs.
+const SETTLED: Duration = Duration::from_millis(2500);
 
 /// One way to make `app` wait for `db`.
 struct Way {
@@ -38,10 +44,11 @@ struct Way {
     pod: fn(u64) -> Value,
 }
 
-const WAYS: [Way; 6] = [
+const WAYS: [Way; 7] = [
     Way { label: "podgate, entrypoint: server ready as soon as it listens", pod: |ms| gates(listens(ms)) },
     Way { label: "podgate, entrypoint: server answers 503 first", pod: |ms| gates(answers(ms)) },
     Way { label: "podgate, post-start: server ready as soon as it listens", pod: |ms| hooks(listens(ms)) },
+    Way { label: "inotify wrapper, for a file which the server writes", pod: notified },
     Way { label: "wrapper that looks each second for a file which the server writes", pod: wrapped },
     Way { label: "postStart hook that asks the server each 0.5 s (the mesh way)", pod: mesh },
     Way { label: "native sidecar with a startupProbe, each second", pod: native },
@@ -49,17 +56,19 @@ const WAYS: [Way; 6] = [
 
 fn main() {
     // cargo passes --bench.
-    let rounds = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(30);
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let rounds = words.first().map_or(30, |word| word.parse().expect("a number of rounds"));
+    let ways: Vec<&Way> = WAYS.iter().filter(|way| words.get(1).is_none_or(|word| way.label.contains(word))).collect();
     let _ = try_kubectl(&["delete", "namespace", NAMESPACE, "--wait=true"]);
     cluster::install_manifests();
     cluster(&["namespace", NAMESPACE]);
     let group = format!("--group=system:serviceaccounts:{NAMESPACE}");
     kubectl(&["-n", NAMESPACE, "create", "rolebinding", "podgate", "--clusterrole=podgate-sidecar", &group]);
-    let mut times: Vec<Vec<f64>> = WAYS.iter().map(|_| Vec::new()).collect();
+    let mut times: Vec<Vec<f64>> = ways.iter().map(|_| Vec::new()).collect();
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
-        for (way, times) in WAYS.iter().zip(&mut times) {
-            times.push(ready_to_first_instruction(&(way.pod)(moment())));
+        for (way, times) in ways.iter().zip(&mut times) {
+            times.push(ready_to_first_instruction(way, moment()));
         }
     }
     println!(
@@ -67,7 +76,7 @@ fn main() {
         cluster::minor()
     );
     println!("{:<64} {:>8} {:>8} {:>8}", "", "median", "95th", "longest");
-    for (way, times) in WAYS.iter().zip(&mut times) {
+    for (way, times) in ways.iter().zip(&mut times) {
         times.sort_by(f64::total_cmp);
         let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
         println!("{:<64} {:>8.1} {:>8.1} {:>8.1}", way.label, at(0.5), at(0.95), at(1.0));
@@ -137,6 +146,10 @@ fn wrapped(ms: u64) -> Value {
     plain(json!([db(ms, &["--touch", "/shared/ready"]), app]), Value::Null)
 }
 
+fn notified(ms: u64) -> Value {
+    plain(json!([db(ms, &["--touch", "/shared/ready"]), program("app", &["await", "/shared/ready"])]), Value::Null)
+}
+
 fn mesh(ms: u64) -> Value {
     let mut db = db(ms, &[]);
     let script = format!(
@@ -153,8 +166,10 @@ fn native(ms: u64) -> Value {
     plain(json!([program("app", &[])]), json!([db]))
 }
 
-fn ready_to_first_instruction(pod: &Value) -> f64 {
-    cluster::create(NAMESPACE, &pod.to_string());
+fn ready_to_first_instruction(way: &Way, ms: u64) -> f64 {
+    cluster::create(NAMESPACE, &(way.pod)(ms).to_string());
+    // Nothing is asked before it is over: each question takes a processor for longer than what is measured.
+    std::thread::sleep(Duration::from_millis(ms) + SETTLED);
     let start = eventually("the application's first line", 60, || event("app", "start"));
     let ready = eventually("the predecessor's word", 10, || event("db", "ready"));
     kubectl(&["-n", NAMESPACE, "delete", "pod", "pod", "--wait=true", "--grace-period=1"]);

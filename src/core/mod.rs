@@ -20,9 +20,11 @@
 //! | [`agent_line`] | the agent's command line, as it stands in a container's spec |
 //! | [`edit`] | changes to a manifest, as values |
 //! | [`finding`] | what there is to say about a manifest |
+//! | [`kinds`] | where a manifest holds pods |
 //! | [`plan`] | what a Pod's annotations ask for, worked out |
 //! | [`inject`](mod@inject) | a plan written into a manifest, and taken out again |
 //! | [`admission`] | an admission webhook's answer |
+//! | [`times`] | when each container came to what, for people |
 //! | [`exit`] | the agent's exit codes |
 
 pub mod admission;
@@ -36,6 +38,7 @@ pub mod exit;
 pub mod finding;
 pub mod gate;
 pub mod inject;
+pub mod kinds;
 pub mod names;
 pub mod order;
 pub mod plan;
@@ -46,4 +49,5 @@ pub mod snapshot;
 pub mod sources;
 pub mod state;
 pub mod stop;
+pub mod times;
 pub mod until;

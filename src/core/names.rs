@@ -23,6 +23,9 @@ pub const SANDBOX_STUCK: &str = "sandbox.podgate.io/stuck";
 /// When the controller last looked, RFC 3339 in UTC.
 pub const SANDBOX_SEEN: &str = "sandbox.podgate.io/seen";
 
+/// When each container came to what, in milliseconds since 1970 (`core::times`).
+pub const SANDBOX_TIMES: &str = "sandbox.podgate.io/times";
+
 /// On the board alone: the gates whose report the controller has taken in, with their tickets, having judged anew what each waits
 /// for: `api=3f2a9c1e,web=00d1f6c2`.
 pub const SANDBOX_HEARD: &str = "sandbox.podgate.io/heard";

@@ -1,7 +1,7 @@
 //! Probe semantics: the kubelet's thresholds and delays, at intervals of our own.
 //!
 //! The kubelet probes on a grid of whole seconds, and not at all while a postStart hook runs. [`Course`] asks sooner: from
-//! 10 ms at about 1 % of the time since the container started, never further apart than the probe's own period. Time is an
+//! 10 ms at 0.8 % of the time since the container started, never further apart than the probe's own period. Time is an
 //! argument everywhere: how long ago the container started.
 
 use crate::core::container::Probe;
@@ -12,7 +12,7 @@ pub const FIRST_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How long to leave between two attempts, `elapsed` after the container's start; `floor` is the shortest that the user wants.
 pub fn interval(elapsed: Duration, period: Duration, floor: Duration) -> Duration {
-    (elapsed / 100).max(FIRST_INTERVAL).max(floor).min(period.max(FIRST_INTERVAL))
+    (elapsed / 125).max(FIRST_INTERVAL).max(floor).min(period.max(FIRST_INTERVAL))
 }
 
 /// What probing says of a container.
@@ -185,10 +185,10 @@ mod tests {
     }
 
     #[test]
-    fn intervals_grow_by_a_hundredth_between_the_first_and_the_period() {
+    fn intervals_grow_with_the_time_between_the_first_and_the_period() {
         let period = ms(10_000);
         assert_eq!(interval(ms(0), period, Duration::ZERO), ms(10));
-        assert_eq!(interval(ms(5_000), period, Duration::ZERO), ms(50));
+        assert_eq!(interval(ms(5_000), period, Duration::ZERO), ms(40));
         assert_eq!(interval(ms(5_000_000), period, Duration::ZERO), period);
         assert_eq!(interval(ms(0), period, ms(200)), ms(200));
         assert_eq!(interval(ms(500_000), ms(1_000), ms(2_000)), ms(1_000));

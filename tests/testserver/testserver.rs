@@ -12,8 +12,10 @@ mod serve;
 
 use clap::{Parser, Subcommand};
 use event::Moment;
+use inotify::{Inotify, WatchMask};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -31,6 +33,8 @@ struct Args {
 enum Command {
     /// An exec probe: succeeds if FILE is there, or, for tcp://HOST:PORT, if it accepts a connection
     Check { target: String },
+    /// A wrapper as people write them: waits by inotify for FILE, then becomes the server with the arguments given
+    Await { file: PathBuf, arguments: Vec<String> },
     /// A user's own hook: writes a line with EVENT into the container's log
     Say {
         event: String,
@@ -91,6 +95,13 @@ fn main() -> ExitCode {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
         },
+        Some(Command::Await { file, arguments }) => {
+            let error = await_file(&file)
+                .err()
+                .unwrap_or_else(|| std::process::Command::new("/proc/self/exe").args(arguments).exec());
+            eprintln!("testserver: {}: {error}", file.display());
+            ExitCode::FAILURE
+        }
         Some(Command::Say { event, exit_code }) => match born.say_to_container(&event) {
             Ok(()) => exit_code.into(),
             Err(error) => {
@@ -110,6 +121,15 @@ fn main() -> ExitCode {
             serve::run(server)
         }
     }
+}
+
+fn await_file(file: &Path) -> std::io::Result<()> {
+    let mut inotify = Inotify::init()?;
+    inotify.watches().add(file.parent().unwrap_or(Path::new("/")), WatchMask::CREATE | WatchMask::MOVED_TO)?;
+    while !file.exists() {
+        inotify.read_events_blocking(&mut [0; 1024])?;
+    }
+    Ok(())
 }
 
 fn look(target: &str) -> bool {

@@ -4,6 +4,8 @@
 mod api;
 mod args;
 mod clock;
+#[allow(dead_code, reason = "its readers are on their way")]
+mod manifest;
 mod pod;
 mod runtime;
 mod status;

@@ -252,7 +252,7 @@ fn is_minor(patch: &Value) -> bool {
     let started = Value::from(State::Started.as_str());
     let entries = patch.as_object();
     entries.into_iter().flatten().all(|(key, value)| match key.as_str() {
-        names::SANDBOX_REVISION | names::SANDBOX_SEEN => true,
+        names::SANDBOX_REVISION | names::SANDBOX_SEEN | names::SANDBOX_TIMES => true,
         key => key.starts_with(names::STATUS_PREFIX) && *value == started,
     })
 }
@@ -321,7 +321,8 @@ mod tests {
 
     #[test]
     fn that_a_container_has_started_waits_for_company() {
-        let minor = json!({"status.podgate.io/db": "Started", "sandbox.podgate.io/revision": "2", "sandbox.podgate.io/seen": "x"});
+        let minor = json!({"status.podgate.io/db": "Started", "sandbox.podgate.io/revision": "2", "sandbox.podgate.io/seen": "x",
+                           "sandbox.podgate.io/times": "1,db=started+0"});
         assert!(is_minor(&minor));
         for (key, value) in [
             ("status.podgate.io/db", json!("Ready")),

@@ -4,6 +4,7 @@ use crate::clock::now;
 use podgate::core::annotations::{self, Annotations};
 use podgate::core::names;
 use podgate::core::snapshot::Snapshot;
+use podgate::core::times::Times;
 use podgate::edge::bell::Ringer;
 use podgate::edge::{files, lock, source};
 use std::io;
@@ -37,6 +38,11 @@ impl Board {
     /// When the first controller of the sandbox that the board speaks of was started, as that has written down.
     pub(crate) fn since(&self) -> Option<SystemTime> {
         humantime::parse_rfc3339(&source::board_annotation(&self.folder, names::SANDBOX_SINCE)?).ok()
+    }
+
+    /// When each container came to what, as an earlier controller of the same sandbox has written down.
+    pub(crate) fn times(&self) -> Times {
+        Times::read(&source::board_annotation(&self.folder, names::SANDBOX_TIMES).unwrap_or_default())
     }
 
     /// Puts `annotations` into place, then rings. What can't be written now is kept, and written by [`retry`](Board::retry).

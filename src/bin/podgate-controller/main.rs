@@ -18,6 +18,7 @@ mod run;
 mod setup;
 mod spec;
 mod staying;
+mod timekeeper;
 mod track;
 mod vet;
 mod world;

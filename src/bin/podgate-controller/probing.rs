@@ -9,13 +9,13 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use podgate::core::container::Container;
 use podgate::core::probe::{Course, Word, interval};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
 /// How often the kernel is asked whether something listens, at first.
-const LISTEN_EVERY: Duration = Duration::from_millis(2);
+const LISTEN_EVERY: Duration = Duration::from_millis(1);
 /// For how long at that rate; later at 1 % of the time since the start.
 const LISTEN_CLOSELY: Duration = Duration::from_secs(60);
 
@@ -154,10 +154,13 @@ impl Probing {
         }
     }
 
-    /// Whether something listens now where the container's probe would ask; no, if the kernel can't be asked.
+    /// Whether something listens now where the container's probe would ask, or at least on this port for the pod's own
+    /// containers; no, if the kernel can't be asked.
     pub(crate) fn listens(&mut self, container: &Container) -> bool {
         let ports: Vec<u16> = container.probes().filter_map(|probe| container.probe_port(probe)).collect();
-        ports.into_iter().any(|port| self.listening.ask(port).unwrap_or(false))
+        let ips = [self.ip, Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+        let mut addresses = ports.into_iter().flat_map(|port| ips.map(|ip| SocketAddr::new(ip, port)));
+        addresses.any(|address| self.listening.ask(address).unwrap_or(false))
     }
 
     /// Stops probing a container; a later [`start`](Probing::start) begins anew.
@@ -204,7 +207,7 @@ impl Probing {
             if at > here {
                 continue;
             }
-            match self.listening.ask(port) {
+            match self.listening.ask((self.ip, port).into()) {
                 Ok(true) => {
                     lane.ask_at = None;
                     lane.hastened = true;

@@ -122,8 +122,10 @@ impl World {
             self.track(name).and_then(|track| track.report.as_ref()).map(|report| report.waiting_for.clone());
         let (mut unconfirmed, mut wants_facts) = (BTreeSet::new(), false);
         for until in waits_for.into_iter().flatten() {
-            let Some(other) = self.track(&until.container).filter(|other| other.forced.is_none()) else { continue };
+            let Some(other) = self.track(&until.container) else { continue };
             match other.probed {
+                // What an operator has said may have been taken back since.
+                _ if other.forced.is_some() => wants_facts |= self.facts_are_old,
                 Some(probe::Word::Passed) => _ = unconfirmed.insert(until.container),
                 _ => wants_facts |= self.facts_are_old && other.tether != Tether::Held,
             }
@@ -262,7 +264,9 @@ impl World {
 
     /// What does not pass any more holds its gates back by itself, and when it passes again that is news.
     fn drop_moot_confirmations(&mut self) {
-        let passed = |track: &Track| track.probed == Some(probe::Word::Passed) && track.ended.is_none();
+        let passed = |track: &Track| {
+            track.probed == Some(probe::Word::Passed) && track.ended.is_none() && track.forced.is_none()
+        };
         let passing: BTreeSet<String> =
             self.tracks.iter().filter(|track| passed(track)).map(|track| track.declared.name.clone()).collect();
         for hearing in self.tracks.iter_mut().filter_map(|track| track.hearing.as_mut()) {
@@ -328,6 +332,8 @@ impl World {
         };
         self.published.as_ref().is_some_and(|last| last.phase == Phase::Started)
             && self.tracks.iter().all(|track| rests(track) && track.stopping() != Stopping::Begun)
+            // What an operator says holds until it is taken back, and that is seen only by who looks.
+            && self.tracks.iter().all(|track| track.forced.is_none())
             && self.unconfirmed().is_empty()
     }
 

@@ -208,6 +208,48 @@ fn an_override_for_this_sandbox_opens_and_any_other_does_not() {
     assert_eq!(state(&world, "db"), State::Ready);
 }
 
+fn override_of_db() -> Annotations {
+    Annotations::from([("override.podgate.io/db".to_owned(), format!("Ready@{HERE}"))])
+}
+
+#[test]
+fn an_override_opens_a_gate_at_once_and_closes_it_again_when_it_is_taken_back() {
+    let mut world = world(false, GATES);
+    hear(&mut world, "db", Some(opened("t1")));
+    probe(&mut world, "db", Word::Passed);
+    hear(&mut world, "api", Some(waiting("t2", &["db"])));
+    world.judge();
+    assert_eq!(heard(&world, "api"), None, "db has passed, and is to be asked once more");
+    world.hear_overrides(&override_of_db());
+    world.judge();
+    assert_eq!((heard(&world, "api").as_deref(), state(&world, "db")), (Some("t2"), State::Ready));
+    world.hear_overrides(&Annotations::new());
+    probe(&mut world, "db", Word::Failing);
+    world.judge();
+    assert_eq!(state(&world, "db"), State::NotReady);
+}
+
+#[test]
+fn while_an_override_is_in_force_the_controller_does_not_rest_and_at_rest_an_old_one_opens_nothing() {
+    let mut world = world(false, r#"[{"name":"db"},{"name":"api","mode":"entrypoint","until":["db"]}]"#);
+    world.hear_kubelet(&kubelet("db", running("d1", true)), true, now());
+    hear(&mut world, "api", Some(opened("t1")));
+    world.judge();
+    assert!(world.is_settled());
+    world.hear_overrides(&override_of_db());
+    world.judge();
+    assert!(!world.is_settled());
+
+    world.stop_watching();
+    hear(&mut world, "api", Some(waiting("t2", &["db"])));
+    world.judge();
+    assert_eq!(heard(&world, "api"), None, "it may have been taken back since");
+    let facts = Facts { annotations: override_of_db(), ..kubelet("db", running("d1", true)) };
+    world.hear_kubelet(&facts, true, now());
+    world.judge();
+    assert_eq!(heard(&world, "api").as_deref(), Some("t2"));
+}
+
 #[test]
 fn what_the_kubelet_calls_stuck_is_published() {
     let mut world = world(false, CHAIN);

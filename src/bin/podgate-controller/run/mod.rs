@@ -13,6 +13,7 @@ use crate::observe::Facts;
 use crate::probing::Probing;
 use crate::setup::{Unable, beside_us, epoch, identity};
 use crate::staying::Staying;
+use crate::timekeeper::Timekeeper;
 use crate::vet::Vet;
 use crate::world::{Urgency, World};
 use futures::FutureExt;
@@ -103,6 +104,7 @@ struct Controller {
     probing: Probing,
     vets: BTreeMap<String, Vet>,
     shown: BTreeMap<String, State>,
+    times: Timekeeper,
     phase: Option<Phase>,
     /// What the API was told last, but for what changes each time.
     told: Annotations,
@@ -138,7 +140,9 @@ impl Controller {
         let board = Board::new(&args.board);
         let found = board.found();
         let resumed = found.as_ref().is_some_and(|found| found.sandbox.matches(&sandbox));
-        let revision = found.map_or(0, |found| found.revision);
+        let revision = found.as_ref().map_or(0, |found| found.revision);
+        let earlier = found.filter(|_| resumed);
+        let times = earlier.map_or_else(Timekeeper::default, |found| Timekeeper::resume(board.times(), found.states));
         let mut world =
             World::new(sandbox.clone(), epoch().map_err(|e| Unable(format!("no randomness: {e}")))?, revision, resumed);
         if let Some(since) = board.since().filter(|_| resumed) {
@@ -166,6 +170,7 @@ impl Controller {
             probing: Probing::new(ip, args.probe_floor),
             vets: BTreeMap::new(),
             shown: BTreeMap::new(),
+            times,
             phase: None,
             told: Annotations::new(),
             metrics,
@@ -279,8 +284,13 @@ impl Controller {
     /// Judges, publishes what has changed, and sees to it that the right containers are probed.
     fn conclude(&mut self) {
         let since = self.world.since();
-        if let Some(snapshot) = self.world.judge() {
+        let snapshot = self.world.judge().cloned();
+        self.times.note(self.world.tracks(), wall());
+        if let Some(snapshot) = snapshot {
             let mut annotations = snapshot.to_annotations();
+            if let Some(times) = self.times.text() {
+                annotations.insert(names::SANDBOX_TIMES.to_owned(), times);
+            }
             if let Some(since) = since {
                 annotations
                     .insert(names::SANDBOX_SINCE.to_owned(), humantime::format_rfc3339_seconds(since).to_string());
@@ -291,7 +301,7 @@ impl Controller {
             // What is of the board alone is no reason for a request.
             annotations.remove(names::SANDBOX_HEARD);
             annotations.remove(names::SANDBOX_SINCE);
-            let passing = [names::SANDBOX_REVISION, names::SANDBOX_SEEN];
+            let passing = [names::SANDBOX_REVISION, names::SANDBOX_SEEN, names::SANDBOX_TIMES];
             let lasting = annotations.iter().filter(|(key, _)| !passing.contains(&key.as_str()));
             let lasting: Annotations = lasting.map(|(key, value)| (key.clone(), value.clone())).collect();
             if let Some(api) = self.api.as_ref().filter(|_| self.told != lasting) {

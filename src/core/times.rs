@@ -1,0 +1,168 @@
+//! When each container came to what, as the controller saw it: the annotation `sandbox.podgate.io/times`. For people and pictures
+//! alone: no gate opens on it.
+//!
+//! `1763733605123,db=started+0;ready+1577,api=gate+40;opened+1580`: milliseconds since 1970 first, then for each container how many
+//! milliseconds after that.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Most that is written, in bytes: what the admission policy in `manifests/policy.yaml` lets through.
+pub const MAX: usize = 4096;
+
+/// What a container can come to; the first time in a sandbox counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Came {
+    /// Its entrypoint gate waits, and has said so.
+    Gate,
+    /// Its gate has opened.
+    Opened,
+    /// Its own process was seen to run.
+    Started,
+    /// It was Ready.
+    Ready,
+    /// It has ended.
+    Ended,
+    /// To its present state; the last time counts.
+    Since,
+}
+
+impl Came {
+    /// Every kind, in the order in which they are written.
+    pub const ALL: [Came; 6] = [Came::Gate, Came::Opened, Came::Started, Came::Ready, Came::Ended, Came::Since];
+
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Came::Gate => "gate",
+            Came::Opened => "opened",
+            Came::Started => "started",
+            Came::Ready => "ready",
+            Came::Ended => "ended",
+            Came::Since => "since",
+        }
+    }
+}
+
+/// When each container came to what, in milliseconds since 1970.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Times(BTreeMap<String, BTreeMap<Came, u64>>);
+
+impl Times {
+    /// When `container` came to `what`.
+    pub fn get(&self, container: &str, what: Came) -> Option<u64> {
+        self.0.get(container)?.get(&what).copied()
+    }
+
+    /// Writes down that `container` came to `what` at `ms`; the first time counts, but for [`Came::Since`].
+    pub fn note(&mut self, container: &str, what: Came, ms: u64) {
+        let of = self.0.entry(container.to_owned()).or_default();
+        if what == Came::Since {
+            of.insert(what, ms);
+        } else {
+            of.entry(what).or_insert(ms);
+        }
+    }
+
+    /// Whether nothing is written down.
+    pub fn is_empty(&self) -> bool {
+        self.0.values().all(BTreeMap::is_empty)
+    }
+
+    /// Reads what [`Display`](fmt::Display) writes. What is not valid is left out.
+    pub fn read(text: &str) -> Times {
+        let mut items = text.split(',');
+        let mut times = Times::default();
+        let Some(zero) = items.next().and_then(|zero| zero.parse::<u64>().ok()) else { return times };
+        for (name, list) in items.filter_map(|item| item.split_once('=')) {
+            for (word, after) in list.split(';').filter_map(|one| one.split_once('+')) {
+                let what = Came::ALL.into_iter().find(|what| what.as_str() == word);
+                let at = after.parse::<u64>().ok().and_then(|after| zero.checked_add(after));
+                if let (Some(what), Some(at)) = (what, at) {
+                    times.note(name, what, at);
+                }
+            }
+        }
+        times
+    }
+}
+
+impl fmt::Display for Times {
+    /// At most [`MAX`] bytes: containers that find no room are left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let zero = self.0.values().flat_map(BTreeMap::values).min().copied().unwrap_or_default();
+        let mut text = zero.to_string();
+        for (name, of) in self.0.iter().filter(|(_, of)| !of.is_empty()) {
+            let list: Vec<String> = of.iter().map(|(what, at)| format!("{}+{}", what.as_str(), at - zero)).collect();
+            let item = format!(",{name}={}", list.join(";"));
+            if text.len() + item.len() <= MAX {
+                text.push_str(&item);
+            }
+        }
+        f.write_str(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Times {
+        let mut times = Times::default();
+        for (name, what, ms) in [
+            ("db", Came::Started, 1_763_733_605_123),
+            ("db", Came::Ready, 1_763_733_606_700),
+            ("api", Came::Gate, 1_763_733_605_200),
+            ("api", Came::Opened, 1_763_733_606_703),
+            ("api", Came::Since, 1_763_733_606_710),
+        ] {
+            times.note(name, what, ms);
+        }
+        times
+    }
+
+    #[test]
+    fn reads_back_what_it_wrote() {
+        let text = sample().to_string();
+        assert_eq!(text, "1763733605123,api=gate+77;opened+1580;since+1587,db=started+0;ready+1577");
+        assert_eq!(Times::read(&text), sample());
+        assert!(Times::read(&Times::default().to_string()).is_empty());
+    }
+
+    #[test]
+    fn the_first_time_counts_and_of_the_present_state_the_last() {
+        let mut times = sample();
+        times.note("db", Came::Started, 9);
+        times.note("api", Came::Since, 1_763_733_609_000);
+        assert_eq!(times.get("db", Came::Started), Some(1_763_733_605_123));
+        assert_eq!(times.get("api", Came::Since), Some(1_763_733_609_000));
+    }
+
+    #[test]
+    fn what_is_not_valid_is_left_out() {
+        for (text, left) in [
+            ("", 0),
+            ("x,db=started+1", 0),
+            ("-1,db=started+1", 0),
+            ("5,db=started+x;ready+2,api,=,web=never+3;ready", 1),
+            ("18446744073709551615,db=started+1;ready+0", 1),
+        ] {
+            let times = Times::read(text);
+            assert_eq!(times.0.values().map(BTreeMap::len).sum::<usize>(), left, "{text}");
+        }
+    }
+
+    #[test]
+    fn never_grows_over_what_the_policy_lets_through() {
+        let mut times = sample();
+        for number in 0..200 {
+            for what in Came::ALL {
+                times.note(&format!("{}-{number}", "x".repeat(50)), what, 1_763_733_605_123 + 86_400_000);
+            }
+        }
+        let text = times.to_string();
+        assert!(text.len() <= MAX && text.len() > MAX - 200, "{}", text.len());
+        assert_eq!(Times::read(&text).get("db", Came::Ready), times.get("db", Came::Ready));
+        assert!(include_str!("../../manifests/policy.yaml").contains(&format!("size() <= {MAX}")));
+    }
+}
