@@ -97,7 +97,8 @@ mod tests {
         assert_eq!(patched(&before, &operations), Ok(after));
         let mut other = before;
         other["spec"]["containers"][0]["name"] = json!("c");
-        assert!(patched(&other, &operations).unwrap_err().contains("test"), "another Pod is left alone");
+        let error = patched(&other, &operations).unwrap_err();
+        assert!(error.contains("operation '/0' failed"), "another Pod is left alone: {error}");
     }
 
     #[test]
@@ -106,11 +107,17 @@ mod tests {
     }
 
     fn json() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![Just(json!(null)), any::<bool>().prop_map(Value::from), any::<i32>().prop_map(Value::from), "[a-z/~ \"]{0,4}".prop_map(Value::from)];
+        let leaf = prop_oneof![
+            Just(json!(null)),
+            any::<bool>().prop_map(Value::from),
+            any::<i32>().prop_map(Value::from),
+            "[a-z/~ \"]{0,4}".prop_map(Value::from)
+        ];
         leaf.prop_recursive(4, 40, 4, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-                prop::collection::btree_map("[a-c/~.]{1,2}", inner, 0..4).prop_map(|map| Value::Object(map.into_iter().collect())),
+                prop::collection::btree_map("[a-c/~.]{1,2}", inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
             ]
         })
     }
@@ -123,7 +130,9 @@ mod tests {
             let step = usize::from(*step);
             let next = match here {
                 Value::Array(items) => Step::Index(step % (items.len() + 1)),
-                Value::Object(fields) => Step::Key(fields.keys().nth(step % (fields.len() + 1)).cloned().unwrap_or_else(|| "new".to_owned())),
+                Value::Object(fields) => {
+                    Step::Key(fields.keys().nth(step % (fields.len() + 1)).cloned().unwrap_or_else(|| "new".to_owned()))
+                }
                 _ => break,
             };
             place = Place(place.0.into_iter().chain([next]).collect());

@@ -23,7 +23,8 @@ fn edit() -> Edit {
 
 /// Injects `edit()`, with `findings`.
 fn ask(review: &Value, findings: &[Finding]) -> Answer {
-    let inject = |pod: &Value, _: &Known| Ok(Injected { value: pod.clone(), edits: vec![edit()], findings: findings.to_vec() });
+    let inject =
+        |pod: &Value, _: &Known| Ok(Injected { value: pod.clone(), edits: vec![edit()], findings: findings.to_vec() });
     answer(review.to_string().as_bytes(), &|_| true, &inject).unwrap()
 }
 
@@ -72,7 +73,12 @@ fn warnings_are_short_and_single_lines() {
 fn errors_are_refused_in_their_own_words() {
     let findings = [
         Finding::warning("w", Place::root(), "only a warning"),
-        Finding::error("unknown-container", Place::root().to("metadata").to("annotations").to("podgate.io/order"), "no container \"dbb\"").mend("say db"),
+        Finding::error(
+            "unknown-container",
+            Place::root().to("metadata").to("annotations").to("podgate.io/order"),
+            "no container \"dbb\"",
+        )
+        .mend("say db"),
         Finding::error("e", Place::root(), "two"),
     ];
     let inject = |_: &Value, _: &Known| Err(findings.to_vec());

@@ -119,7 +119,12 @@ fn review(state: &State, body: &[u8]) -> Reply {
     match catch_unwind(AssertUnwindSafe(|| admission::answer(body, &inject::is_declared, &inject))) {
         Ok(Ok(answer)) => {
             tell(&answer);
-            Reply { outcome: answer.outcome.as_str(), status: StatusCode::OK, header: None, body: answer.body.to_string() }
+            Reply {
+                outcome: answer.outcome.as_str(),
+                status: StatusCode::OK,
+                header: None,
+                body: answer.body.to_string(),
+            }
         }
         Ok(Err(bad)) => {
             warn!(error = %bad, "bad request");

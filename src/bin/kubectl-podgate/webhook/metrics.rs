@@ -25,8 +25,7 @@ pub(crate) struct Metrics {
 impl Default for Metrics {
     fn default() -> Metrics {
         let mut registry = Registry::with_prefix("podgate_webhook");
-        let seconds =
-            Histogram::new([0.0003, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0]);
+        let seconds = Histogram::new([0.0003, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0]);
         let metrics = Metrics {
             requests: Family::default(),
             seconds,

@@ -12,7 +12,7 @@ pub(crate) use args::Webhook;
 
 use crate::{fail, runtime};
 use admit::Lanes;
-use args::{Listen, Tls};
+use args::Listen;
 use metrics::Metrics;
 use podgate::core::inject::Options;
 use podgate::edge::log;
@@ -74,7 +74,13 @@ async fn work(args: &Webhook) -> Result<ExitCode, String> {
     let status = bind(args.status_listen).await?;
     let listener = bind(args.listen).await?;
     let at = |listener: &TcpListener| listener.local_addr().map(|at| at.to_string()).unwrap_or_default();
-    info!(version = env!("CARGO_PKG_VERSION"), address = at(&listener), status = at(&status), image = args.image, "listening");
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        address = at(&listener),
+        status = at(&status),
+        image = args.image,
+        "listening"
+    );
 
     tokio::spawn(health::serve(Arc::clone(&state), status));
     tokio::spawn(source.keep(Arc::clone(&state)));
@@ -91,7 +97,10 @@ async fn work(args: &Webhook) -> Result<ExitCode, String> {
     let _ = stop.send(true);
     match tokio::time::timeout(args.shutdown_grace, server).await {
         Ok(_) => info!("ended"),
-        Err(_) => error!(in_flight = state.metrics.in_flight.get(), "ended in the midst of requests: --shutdown-grace was too short"),
+        Err(_) => error!(
+            in_flight = state.metrics.in_flight.get(),
+            "ended in the midst of requests: --shutdown-grace was too short"
+        ),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -7,8 +7,8 @@
 use crate::clock::now;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
 use std::sync::Arc;
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -201,6 +201,7 @@ mod tests {
         run(async {
             let (_client, server) = tokio::io::duplex(1);
             let mut timed = Timed::new(server, Pulse::new());
+            timed.write_all(b"a").await.unwrap();
             timed.stalled = true;
             timed.writing.as_mut().reset(now().into());
             assert_eq!(timed.write_all(b"much").await.unwrap_err().kind(), io::ErrorKind::TimedOut);

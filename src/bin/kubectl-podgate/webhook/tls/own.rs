@@ -141,9 +141,10 @@ impl Keeper {
     fn step(&self, kept: &Kept) -> Result<Kept, String> {
         let time = wall();
         let next = kept.next.as_ref().map(|next| &next.ca);
-        let is_ripe = self.ripening.as_ref().is_some_and(|(ca, since)| {
-            Some(ca) == next && since.elapsed() >= rollover::ripening(self.life)
-        });
+        let is_ripe = self
+            .ripening
+            .as_ref()
+            .is_some_and(|(ca, since)| Some(ca) == next && since.elapsed() >= rollover::ripening(self.life));
         let life_of = |pair: &Pair| match pair.check(&self.names, time) {
             Ok((_, life)) => Some(life),
             Err(why) => {
@@ -192,14 +193,16 @@ impl Keeper {
         let webhooks = found.webhooks.iter().flatten();
         let webhooks: Vec<_> = webhooks.filter(|w| w.client_config.service.as_ref().is_some_and(ours)).collect();
         if webhooks.is_empty() {
-            let what = format!("no webhook in the MutatingWebhookConfiguration {name} calls the Service {} in {}", self.service, self.namespace);
+            let what = format!(
+                "no webhook in the MutatingWebhookConfiguration {name} calls the Service {} in {}",
+                self.service, self.namespace
+            );
             return Err(Trouble::Failed(what));
         }
         let behind = webhooks.iter().filter(|w| w.client_config.ca_bundle.as_ref().is_none_or(|ca| ca.0 != bundle));
         // Strategic: webhooks are found by their names, and nothing else of them is touched.
-        let changes: Vec<_> = behind
-            .map(|w| json!({"name": w.name, "clientConfig": {"caBundle": ByteString(bundle.clone())}}))
-            .collect();
+        let changes: Vec<_> =
+            behind.map(|w| json!({"name": w.name, "clientConfig": {"caBundle": ByteString(bundle.clone())}})).collect();
         if changes.is_empty() {
             return Ok(bundle);
         }
@@ -214,14 +217,21 @@ impl Keeper {
         Ok(bundle)
     }
 
-    async fn ask<T>(&self, what: &str, name: &str, question: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
+    async fn ask<T>(
+        &self,
+        what: &str,
+        name: &str,
+        question: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, Trouble> {
         match tokio::time::timeout(self.limit, question).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(Trouble::Overtaken),
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => Err(Trouble::Failed(format!(
                 "can't {what} {name}: there is none; apply manifests/injector (or the chart) again, which has an empty one"
             ))),
-            Ok(Err(kube::Error::Api(status))) => Err(Trouble::Failed(format!("can't {what} {name}: {}", status.message))),
+            Ok(Err(kube::Error::Api(status))) => {
+                Err(Trouble::Failed(format!("can't {what} {name}: {}", status.message)))
+            }
             Ok(Err(error)) => Err(Trouble::Failed(format!("can't {what} {name}: {}", chain(&error)))),
             Err(_) => Err(Trouble::Failed(format!("can't {what} {name}: no answer in time"))),
         }

@@ -5,7 +5,10 @@
 
 use super::validity;
 use crate::api::chain;
-use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
 use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
@@ -24,12 +27,6 @@ pub(super) const BACKDATED: Duration = Duration::from_secs(60 * 60);
 pub(crate) struct Life {
     pub(crate) from: SystemTime,
     pub(crate) until: SystemTime,
-}
-
-impl Life {
-    pub(super) fn holds(&self, now: SystemTime) -> bool {
-        self.from <= now && now < self.until
-    }
 }
 
 /// PEM, as it is kept.

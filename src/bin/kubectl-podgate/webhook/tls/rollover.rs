@@ -113,7 +113,7 @@ mod tests {
             life: LIFE,
             is_ripe,
             shown,
-            life_of: &|pair| Some(life(&pair.ca)).filter(|life| life.holds(time)),
+            life_of: &|pair| Some(life(&pair.ca)).filter(|life| life.from <= time && time < life.until),
             ca_holds: &|ca| time < life(ca).until,
             make: &|| Ok(pair(seconds, LIFE.as_secs())),
         };
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(go(&first, 399, true, None), first, "not yet due");
         let standing_by = go(&first, 400, false, None);
         assert_eq!(standing_by, Kept { next: Some(pair(400, 600)), ..first });
-        assert_eq!(standing_by.bundle(), b"0 6" .iter().chain(b"00400 1000").copied().collect::<Vec<u8>>(), "both CAs");
+        assert_eq!(standing_by.bundle(), b"0 6".iter().chain(b"00400 1000").copied().collect::<Vec<u8>>(), "both CAs");
         assert_eq!(go(&standing_by, 449, false, None), standing_by, "the API servers may not know it yet");
         let second = go(&standing_by, 450, true, None);
         assert_eq!(second, Kept { current: Some(pair(400, 600)), next: None, old_ca: Some(pair(0, 600).ca) });
@@ -149,7 +149,11 @@ mod tests {
     #[test]
     fn after_a_long_sleep_or_a_jump_of_the_clock() {
         let kept = Kept { current: Some(pair(0, 600)), next: None, old_ca: None };
-        assert_eq!(go(&kept, 5000, false, None).current, Some(pair(5000, 600)), "a new one at once: the old is of no use");
+        assert_eq!(
+            go(&kept, 5000, false, None).current,
+            Some(pair(5000, 600)),
+            "a new one at once: the old is of no use"
+        );
         let kept = Kept { next: Some(pair(400, 600)), ..kept };
         assert_eq!(go(&kept, 700, false, None).current, Some(pair(400, 600)), "ripe or not, it is the only one");
         let future = Kept { current: Some(pair(100_000, 600)), next: None, old_ca: None };
@@ -179,8 +183,13 @@ mod tests {
         };
         let time = at(0);
         let now = Now {
-            time, life: LIFE, is_ripe: true, shown: None,
-            life_of: &|pair| Some(life(&pair.ca)), ca_holds: &|_| true, make: &make,
+            time,
+            life: LIFE,
+            is_ripe: true,
+            shown: None,
+            life_of: &|pair| Some(life(&pair.ca)),
+            ca_holds: &|_| true,
+            make: &make,
         };
         assert_eq!(step(&Kept { current: Some(pair(0, 600)), ..Kept::default() }, &now).map(|_| ()), Ok(()));
         assert_eq!(tried.get(), 0);
@@ -193,6 +202,9 @@ mod tests {
         let life = Duration::from_secs(60);
         assert!(life * 2 / 3 + ripening(life) + interval(life) * 3 < life);
         assert_eq!(interval(life), Duration::from_secs(3));
-        assert_eq!((interval(life * 60 * 24 * 7), ripening(life * 60 * 24 * 7)), (Duration::from_secs(60), Duration::from_secs(600)));
+        assert_eq!(
+            (interval(life * 60 * 24 * 7), ripening(life * 60 * 24 * 7)),
+            (Duration::from_secs(60), Duration::from_secs(600))
+        );
     }
 }

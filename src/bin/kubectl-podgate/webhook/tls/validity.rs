@@ -52,7 +52,8 @@ fn time(tag: u8, text: &[u8]) -> Option<SystemTime> {
         _ => return None,
     };
     let part = |from: usize, to: usize| &text[from..to];
-    let (date, time) = ([part(0, 4), part(4, 6), part(6, 8)].join("-"), [part(8, 10), part(10, 12), part(12, 14)].join(":"));
+    let (date, time) =
+        ([part(0, 4), part(4, 6), part(6, 8)].join("-"), [part(8, 10), part(10, 12), part(12, 14)].join(":"));
     humantime::parse_rfc3339(&format!("{date}T{time}{}", part(14, 15))).ok()
 }
 
@@ -67,7 +68,14 @@ mod tests {
         assert_eq!(time(UTC_TIME, b"261121223344Z"), at(1_795_300_424));
         assert_eq!(time(GENERALIZED_TIME, b"20500101000000Z"), at(2_524_608_000));
         assert_eq!(time(UTC_TIME, b"700101000000Z"), at(0));
-        for (tag, text) in [(UTC_TIME, &b"261121223344+"[..]), (UTC_TIME, b"2611212233Z"), (GENERALIZED_TIME, b"261121223344Z"), (2, b"261121223344Z"), (UTC_TIME, b"\xff61121223344Z"), (UTC_TIME, b"269921223344Z")] {
+        for (tag, text) in [
+            (UTC_TIME, &b"261121223344+"[..]),
+            (UTC_TIME, b"2611212233Z"),
+            (GENERALIZED_TIME, b"261121223344Z"),
+            (2, b"261121223344Z"),
+            (UTC_TIME, b"\xff61121223344Z"),
+            (UTC_TIME, b"269921223344Z"),
+        ] {
             assert_eq!(time(tag, text), None, "{text:?}");
         }
     }
@@ -75,7 +83,8 @@ mod tests {
     #[test]
     fn a_certificate_says_when_it_is_valid() {
         let mut params = rcgen::CertificateParams::new(vec!["a".to_owned()]).unwrap();
-        let (from, until) = (UNIX_EPOCH + Duration::from_secs(1_700_000_000), UNIX_EPOCH + Duration::from_secs(4_000_000_000));
+        let (from, until) =
+            (UNIX_EPOCH + Duration::from_secs(1_700_000_000), UNIX_EPOCH + Duration::from_secs(4_000_000_000));
         (params.not_before, params.not_after) = (from.into(), until.into());
         let key = rcgen::KeyPair::generate().unwrap();
         let der = params.self_signed(&key).unwrap().der().to_vec();
