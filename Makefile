@@ -72,7 +72,7 @@ guarantees: ## Every fault in both modes, on both versions of Kubernetes, and th
 
 bench: ## What podgate costs: size, memory, latencies, what it adds to a pod's start, from Ready to the next start (40 minutes)
 	$(cargo) bench --locked --no-default-features --bench agent
-	tests/kubelet/prepare --k8s $(K8S)
+	tests/kubelet/prepare --k8s $(K8S) --no-clock
 	$(cargo) bench --locked --bench pod-start
 	$(cargo) bench --locked --bench release
 

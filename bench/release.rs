@@ -65,10 +65,11 @@ fn main() {
     let group = format!("--group=system:serviceaccounts:{NAMESPACE}");
     kubectl(&["-n", NAMESPACE, "create", "rolebinding", "podgate", "--clusterrole=podgate-sidecar", &group]);
     let mut times: Vec<Vec<f64>> = ways.iter().map(|_| Vec::new()).collect();
+    let mut pods = 0..;
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
         for (way, times) in ways.iter().zip(&mut times) {
-            times.push(ready_to_first_instruction(way, moment()));
+            times.push(ready_to_first_instruction(way, pods.next().expect("a number"), moment()));
         }
     }
     println!(
@@ -166,18 +167,22 @@ fn native(ms: u64) -> Value {
     plain(json!([program("app", &[])]), json!([db]))
 }
 
-fn ready_to_first_instruction(way: &Way, ms: u64) -> f64 {
-    cluster::create(NAMESPACE, &(way.pod)(ms).to_string());
+fn ready_to_first_instruction(way: &Way, number: usize, ms: u64) -> f64 {
+    let name = format!("pod-{number}");
+    let mut pod = (way.pod)(ms);
+    pod["metadata"]["name"] = name.as_str().into();
+    cluster::create(NAMESPACE, &pod.to_string());
     // Nothing is asked before it is over: each question takes a processor for longer than what is measured.
     std::thread::sleep(Duration::from_millis(ms) + SETTLED);
-    let start = eventually("the application's first line", 60, || event("app", "start"));
-    let ready = eventually("the predecessor's word", 10, || event("db", "ready"));
-    kubectl(&["-n", NAMESPACE, "delete", "pod", "pod", "--wait=true", "--grace-period=1"]);
+    let start = eventually("the application's first line", 60, || event(&name, "app", "start"));
+    let ready = eventually("the predecessor's word", 10, || event(&name, "db", "ready"));
+    // It is gone long before the next one's measurement begins.
+    kubectl(&["-n", NAMESPACE, "delete", "pod", &name, "--wait=false", "--grace-period=1"]);
     start - ready
 }
 
-fn event(container: &str, event: &str) -> Option<f64> {
-    let log = try_kubectl(&["-n", NAMESPACE, "logs", "pod", "-c", container]).ok()?;
+fn event(pod: &str, container: &str, event: &str) -> Option<f64> {
+    let log = try_kubectl(&["-n", NAMESPACE, "logs", pod, "-c", container]).ok()?;
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     lines.filter(|line| line["event"] == event).find_map(|line| line["ms"].as_f64())
 }

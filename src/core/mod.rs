@@ -20,11 +20,13 @@
 //! | [`agent_line`] | the agent's command line, as it stands in a container's spec |
 //! | [`edit`] | changes to a manifest, as values |
 //! | [`finding`] | what there is to say about a manifest |
+//! | [`declare`] | what a template's annotations declare |
 //! | [`kinds`] | where a manifest holds pods |
 //! | [`plan`] | what a Pod's annotations ask for, worked out |
 //! | [`inject`](mod@inject) | a plan written into a manifest, and taken out again |
 //! | [`admission`] | an admission webhook's answer |
 //! | [`times`] | when each container came to what, for people |
+//! | [`migrate`](mod@migrate) | orders written for something else, as podgate's annotations |
 //! | [`exit`] | the agent's exit codes |
 
 pub mod admission;
@@ -33,12 +35,14 @@ pub mod annotations;
 pub mod argv;
 pub mod authority;
 pub mod container;
+pub mod declare;
 pub mod edit;
 pub mod exit;
 pub mod finding;
 pub mod gate;
 pub mod inject;
 pub mod kinds;
+pub mod migrate;
 pub mod names;
 pub mod order;
 pub mod plan;

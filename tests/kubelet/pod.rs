@@ -1,6 +1,6 @@
 //! Pods for the scenarios. Sidecar and volumes are those of `manifests/pod.yaml`: what users copy is what is tested.
 
-use crate::cluster::{IMAGE, ROOT, TESTSERVER};
+use crate::cluster::{CLOCK, IMAGE, ROOT, TESTSERVER};
 use serde_json::{Map, Value, json};
 
 /// A file of `manifests/`, parsed.
@@ -205,6 +205,17 @@ impl Container {
     }
 }
 
+/// Lets the programs of this container see a clock that can be stepped.
+fn step(container: &mut Value, seconds: i64) {
+    container["image"] = CLOCK.into();
+    if container["env"].is_null() {
+        container["env"] = json!([]);
+    }
+    let variables = [("LD_PRELOAD", "/step_clock.so"), ("STEP_WHEN", STEP), ("STEP_SECONDS", &seconds.to_string())];
+    let variables = variables.map(|(name, value)| json!({"name": name, "value": value}));
+    container["env"].as_array_mut().expect("a list").extend(variables);
+}
+
 /// Where the sidecar stands in the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sidecar {
@@ -220,8 +231,14 @@ pub(crate) struct Pod {
     sidecar: Sidecar,
     sidecar_args: Vec<String>,
     token: bool,
+    /// How far the programs' clock can be stepped, in seconds.
+    steps: Option<i64>,
     patch: Value,
 }
+
+/// While this file is on the board, podgate's programs of a pod [with a stepping clock](Pod::with_stepping_clock) see the
+/// wall clock stepped.
+pub(crate) const STEP: &str = "/podgate/step";
 
 impl Pod {
     pub(crate) fn new(name: &str, containers: impl IntoIterator<Item = Container>) -> Pod {
@@ -231,6 +248,7 @@ impl Pod {
             sidecar: Sidecar::Native,
             sidecar_args: Vec::new(),
             token: true,
+            steps: None,
             patch: json!({}),
         }
     }
@@ -249,6 +267,12 @@ impl Pod {
     /// Takes the volume with the API token away.
     pub(crate) fn without_token(mut self) -> Self {
         self.token = false;
+        self
+    }
+
+    /// Sidecar, hooks and gates see a wall clock that is `seconds` ahead while [`STEP`] is there; the test servers don't.
+    pub(crate) fn with_stepping_clock(mut self, seconds: i64) -> Self {
+        self.steps = Some(seconds);
         self
     }
 
@@ -280,6 +304,11 @@ impl Pod {
             pod["spec"]["volumes"].as_array_mut().expect("volumes").retain(api);
         }
         let mut containers: Vec<Value> = self.containers.iter().map(Container::spec).collect();
+        if let Some(seconds) = self.steps {
+            for container in containers.iter_mut().chain([&mut sidecar]) {
+                step(container, seconds);
+            }
+        }
         match self.sidecar {
             Sidecar::Native => pod["spec"]["initContainers"] = json!([sidecar]),
             Sidecar::FirstContainer => {

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 /// The name in the certificates.
 pub(crate) const NAME: &str = "podgate-webhook.podgate.svc";
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 #[allow(clippy::disallowed_methods, reason = "tests wait by the clock")]
 pub(crate) fn now() -> Instant {
@@ -87,9 +87,9 @@ impl Webhook {
     pub(crate) fn start(arguments: &[&str], home: &Path) -> Webhook {
         let mut child = Command::new(env!("CARGO_BIN_EXE_kubectl-podgate"))
             .args(["webhook", "--listen", "127.0.0.1:0", "--status-listen", "127.0.0.1:0", "--log-format", "json"])
-            .args(["--log-level", "debug", "--shutdown-delay", "0s"])
             .args(arguments)
             .env_clear()
+            .env("PODGATE_LOG_LEVEL", "debug")
             .env("HOME", home)
             .stderr(Stdio::piped())
             .spawn()

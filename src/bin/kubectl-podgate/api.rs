@@ -52,11 +52,11 @@ impl Cluster {
         answer.map_err(|_| self.late())?.map_err(|error| self.explain(&error, name))
     }
 
-    fn late(&self) -> String {
+    pub(crate) fn late(&self) -> String {
         format!("no answer from {} within {}", self.server, humantime::format_duration(self.limit))
     }
 
-    fn explain(&self, error: &kube::Error, pod: &str) -> String {
+    pub(crate) fn explain(&self, error: &kube::Error, pod: &str) -> String {
         let Self { server, namespace, .. } = self;
         match error {
             kube::Error::Api(status) => match status.code {

@@ -1,6 +1,6 @@
 //! The command line: what all commands share. Each command's own arguments, and what its help teaches, are in its folder.
 
-use crate::{status, webhook};
+use crate::{overrides, status, webhook};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use podgate::core::exit::Exit;
 use std::path::PathBuf;
@@ -23,6 +23,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Override(overrides::Override),
     Status(status::Status),
     Webhook(webhook::Webhook),
     /// Print the version

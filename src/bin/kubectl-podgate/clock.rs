@@ -1,13 +1,14 @@
-//! The clocks: the wall clock for what the cluster writes down, a monotonic one for waiting.
+//! The clocks: what the cluster writes down is compared with that on the wall.
 
 use std::time::{Instant, SystemTime};
-
-#[allow(clippy::disallowed_methods, reason = "the one place that reads the clock")]
-pub(crate) fn now() -> Instant {
-    Instant::now()
-}
 
 #[allow(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
 pub(crate) fn wall() -> SystemTime {
     SystemTime::now()
+}
+
+/// For how long something lasts.
+#[allow(clippy::disallowed_methods, reason = "the one place that reads this clock")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
 }

@@ -4,11 +4,15 @@
 mod api;
 mod args;
 mod clock;
+mod follow;
 #[allow(dead_code, reason = "its readers are on their way")]
 mod manifest;
+mod output;
+mod overrides;
 mod pod;
 mod runtime;
 mod status;
+mod terminal;
 mod webhook;
 
 use clap::Parser;
@@ -21,6 +25,7 @@ fn main() -> ExitCode {
         Err(error) => return args::refuse(&error).into(),
     };
     match command {
+        args::Command::Override(args) => overrides::run(&args),
         args::Command::Status(args) => status::run(&args),
         args::Command::Webhook(args) => webhook::run(&args),
         args::Command::Version => match writeln!(std::io::stdout(), "kubectl-podgate {}", env!("CARGO_PKG_VERSION")) {
@@ -32,7 +37,12 @@ fn main() -> ExitCode {
 
 /// One line on what went wrong.
 fn fail(what: &str) -> ExitCode {
+    say(what);
+    ExitCode::FAILURE
+}
+
+/// One line beside the output.
+fn say(what: &str) {
     // Nobody is left to tell when this fails too.
     let _ = writeln!(std::io::stderr(), "kubectl podgate: {what}");
-    ExitCode::FAILURE
 }

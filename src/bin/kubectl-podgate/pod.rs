@@ -1,5 +1,6 @@
 //! The Pod, cut down to what is read of it. A field of a shape that is not known is as good as absent: it must not hide the rest.
 
+use podgate::core::container::{Port, Probe};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -28,6 +29,12 @@ pub(crate) struct Container {
     pub(crate) env: Vec<Variable>,
     #[serde(deserialize_with = "lenient")]
     pub(crate) restart_policy: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) ports: Vec<Port>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) startup_probe: Option<Probe>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) readiness_probe: Option<Probe>,
     #[serde(deserialize_with = "lenient")]
     lifecycle: Lifecycle,
 }
@@ -76,9 +83,23 @@ pub(crate) struct PodStatus {
     #[serde(deserialize_with = "lenient")]
     pub(crate) reason: Option<String>,
     #[serde(deserialize_with = "lenient")]
+    pub(crate) conditions: Vec<Condition>,
+    #[serde(deserialize_with = "lenient")]
     pub(crate) container_statuses: Vec<ContainerStatus>,
     #[serde(deserialize_with = "lenient")]
     pub(crate) init_container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Condition {
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    pub(crate) status: String,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) last_transition_time: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) message: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -118,6 +139,10 @@ pub(crate) struct Running {
 pub(crate) struct Terminated {
     #[serde(deserialize_with = "lenient")]
     pub(crate) exit_code: i32,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) started_at: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) finished_at: Option<String>,
     #[serde(deserialize_with = "lenient")]
     pub(crate) reason: Option<String>,
     #[serde(deserialize_with = "lenient")]

@@ -1,6 +1,23 @@
 //! What a Pod's annotations ask for, worked out: for each container how it waits, for whom, and for whom it stays.
 //!
 //! `inject` writes a plan into a manifest; `check` explains it.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `graph` | who waits for whom, and cycles |
+//! | `modes` | who waits by a gate and who is held back by hooks |
+//! | `placing` | the order of the list |
+//! | `stopping` | who stays for whom, and how long |
+
+mod build;
+mod graph;
+mod modes;
+mod placing;
+#[cfg(test)]
+mod properties;
+mod stopping;
+#[cfg(test)]
+mod tests;
 
 use crate::core::container::Mode;
 use crate::core::finding::Finding;
@@ -31,17 +48,22 @@ pub struct Planned {
     pub name: String,
     /// Its index in the manifest's `spec.containers`.
     pub index: usize,
-    /// How it waits; `None` where podgate has nothing to do in it.
+    /// How it waits; `None` where podgate has nothing to hold in it (it may stay for others all the same).
     pub mode: Mode,
-    /// In entrypoint mode, what its gate waits for; in post-start mode its own state, for which its hook waits. May be empty.
+    /// Why this mode, for people: `its command is not known`. Empty in `None`.
+    pub because: String,
+    /// In entrypoint mode, what its gate waits for, and may be empty; in post-start mode its own state, for which its hook waits:
+    /// `Started` where those after it have gates, so that nothing stands still for long.
     pub until: Vec<Until>,
     /// The edges as declared: whom it comes after, and the state of those that it needs.
     pub after: Vec<Until>,
     /// The program and its arguments, whole, as the container runs them without podgate: `command` and `args`, or what the
     /// annotation or the image gives. `None` where it is not known; always known in entrypoint mode.
     pub command: Option<Vec<String>>,
-    /// The gate has to stay as the parent: somebody waits for its exit code, or an `exec` probe must run inside.
+    /// The gate has to stay as the parent: its exit code or its end matters to somebody, or an `exec` probe must run inside.
     pub parent: bool,
+    /// In post-start mode, the hook has to leave a tether behind (`--tether`): somebody stays for this container.
+    pub tether: bool,
     /// How long it may wait.
     pub timeout: Duration,
     /// A wait that is over goes on (`true`) or fails.
@@ -90,10 +112,27 @@ pub struct ImageCommand {
     pub cmd: Vec<String>,
 }
 
-/// Works out what `template` (an object with `metadata` and `spec`) declares.
+/// Works out what `template` (an object with `metadata` and `spec`, nothing of podgate's injected) declares. Where nothing is
+/// declared, that is a plan in which podgate has nothing to do.
 ///
 /// # Errors
 /// All findings, at least one of them an error.
-pub fn plan(_template: &Value, _known: &Known) -> Result<Plan, Vec<Finding>> {
-    Err(Vec::new())
+pub fn plan(template: &Value, known: &Known) -> Result<Plan, Vec<Finding>> {
+    build::plan(template, known)
+}
+
+impl Plan {
+    /// The container of that name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Planned> {
+        self.containers.iter().find(|planned| planned.name == name)
+    }
+}
+
+impl Planned {
+    /// Whether podgate has to put anything into this container.
+    #[must_use]
+    pub fn is_touched(&self) -> bool {
+        self.mode != Mode::None || !self.stays_for.is_empty()
+    }
 }

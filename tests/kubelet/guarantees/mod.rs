@@ -2,6 +2,7 @@
 //! measures it, and fails if it is not as the table has it; `make guarantees` runs all and writes the table.
 
 mod cell;
+mod clock;
 mod course;
 mod deletion;
 mod node;
@@ -99,5 +100,6 @@ rows! {
     reboot: "the node reboots, and annotations are left from before", alone: true, post_start: Kept, node::reboot;
     board_full: "the board's volume and the folders' are full", alone: false, post_start: Kept, sidecar::board_full;
     tampered: "a neighbour, as root, tampers with bell and reports", alone: false, post_start: Kept, sidecar::tampered;
+    clock_steps: "the wall clock steps by an hour, forth and back[^clock]", alone: false, post_start: Kept, clock::steps;
     deleted: "the Pod is deleted, at each stage", alone: false, post_start: Lost, deletion::at_each_stage;
 }

@@ -1,19 +1,25 @@
-//! `kubectl podgate status`: one look at one pod.
+//! `kubectl podgate status`: one look at one pod, or many.
 
 mod args;
-mod gate;
+pub(crate) mod gate;
 mod notes;
+mod screen;
+pub(crate) mod shape;
+mod since;
+mod takes;
 mod text;
-mod view;
+pub(crate) mod view;
 #[cfg(test)]
 mod view_tests;
+mod watch;
 
 pub(crate) use args::Status;
 
 use crate::api::Cluster;
+use crate::output::write_out;
 use crate::{clock, runtime};
 use args::Output;
-use std::io::Write;
+use shape::View;
 use std::process::ExitCode;
 
 /// Exit code when not all containers have started.
@@ -26,14 +32,21 @@ pub(crate) fn run(args: &Status) -> ExitCode {
 async fn show(args: &Status) -> Result<ExitCode, String> {
     let cluster = Cluster::of(&args.connection).await?;
     let pod = cluster.pod(&args.pod).await?;
+    if args.watch || args.until_started {
+        return watch::watch(args, cluster, pod).await;
+    }
     let view = view::view(&pod, &cluster.namespace, clock::wall());
-    let printed = match args.output {
-        // Colours for a terminal alone, and not where NO_COLOR asks for none.
-        Output::Text => anstream::AutoStream::auto(std::io::stdout()).write_all(text::text(&view).as_bytes()),
-        Output::Json => serde_json::to_string_pretty(&view)
-            .map_err(std::io::Error::other)
-            .and_then(|json| writeln!(std::io::stdout(), "{json}")),
+    let text = match args.output {
+        Output::Text => text::text(&view),
+        Output::Json => {
+            let json = serde_json::to_string_pretty(&view).map_err(|error| format!("can't write: {error}"))?;
+            format!("{json}\n")
+        }
     };
-    printed.map_err(|error| format!("can't write: {error}"))?;
-    Ok(if view.started { ExitCode::SUCCESS } else { NOT_STARTED.into() })
+    write_out(&text)?;
+    Ok(exit(&view))
+}
+
+fn exit(view: &View) -> ExitCode {
+    if view.started { ExitCode::SUCCESS } else { NOT_STARTED.into() }
 }

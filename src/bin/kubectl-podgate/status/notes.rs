@@ -1,6 +1,6 @@
 //! Sentences: all of it in one, and what is odd.
 
-use super::view::{Found, Kubelet, Role, Row, View};
+use super::shape::{Found, Role, Row, View};
 use crate::pod::Pod;
 use podgate::core::container::Mode;
 use podgate::core::names;
@@ -14,8 +14,6 @@ pub(crate) struct Facts<'a> {
     pub(crate) pod: &'a Pod,
     /// Why there is nothing published to go by.
     pub(crate) no_word: Option<&'a NoWord>,
-    /// Why what is published can't be of the pod as it is now.
-    pub(crate) stale: Option<String>,
     /// The published phase, if it counts.
     pub(crate) phase: Option<Phase>,
 }
@@ -85,7 +83,7 @@ pub(crate) fn notes(facts: &Facts<'_>) -> Vec<String> {
         return notes;
     }
     unpublished(facts, &mut notes);
-    if let Some(why) = &facts.stale {
+    if let Some(why) = &facts.view.stale {
         notes.push(format!("What is published is not believed here: {why}."));
     }
     if view.deleting {
@@ -209,26 +207,5 @@ fn overrides(facts: &Facts<'_>, notes: &mut Vec<String>) {
             true => format!("An operator has set {container} to {state} by hand ({key})."),
             false => format!("{key}={value} is not in force: it is of another sandbox than what is published."),
         });
-    }
-}
-
-impl Kubelet {
-    /// In a few words.
-    pub(crate) fn text(&self) -> String {
-        let mut text = match self.state {
-            Some("running") => if self.ready { "running, ready" } else { "running, not ready" }.to_owned(),
-            Some("terminated") => {
-                let reason = self.reason.as_deref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-                format!("exited {}{reason}", self.exit_code.unwrap_or_default())
-            }
-            Some(_) => self.reason.clone().unwrap_or_else(|| "waiting".to_owned()),
-            None => "nothing".to_owned(),
-        };
-        match self.restarts {
-            0 => {}
-            1 => text.push_str(", 1 restart"),
-            many => text.push_str(&format!(", {many} restarts")),
-        }
-        text
     }
 }

@@ -1,10 +1,12 @@
 //! What a person reads: a sentence, a table, when it was seen, and what is odd.
 
-use super::view::{Row, View};
+use super::shape::{Role, Row, View};
+use crate::terminal::{harmless, width};
 use anstyle::{AnsiColor, Style};
 use std::fmt::Write as _;
 
-const HEADS: [&str; 5] = ["CONTAINER", "PODGATE", "KUBELET", "WAITS FOR", "HOLDS BACK"];
+const HEADS: [&str; 6] = ["CONTAINER", "PODGATE", "SINCE", "KUBELET", "WAITS FOR", "HOLDS BACK"];
+const LAST: usize = HEADS.len() - 1;
 const BOLD: Style = Style::new().bold();
 
 /// With colours, which the writer takes out where they are not wanted.
@@ -15,6 +17,9 @@ pub(crate) fn text(view: &View) -> String {
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(out, "{name:<10} {}", harmless(value));
     };
+    for (at, (condition, takes)) in to_go_on(view).into_iter().enumerate() {
+        line(if at == 0 { "to go on" } else { "" }, &format!("{condition}: {takes}"));
+    }
     if !view.order.is_empty() {
         line("order", &view.order.join(", "));
     }
@@ -43,17 +48,29 @@ pub(crate) fn text(view: &View) -> String {
     out
 }
 
+/// Each condition that does not hold yet, with what it would take.
+fn to_go_on(view: &View) -> Vec<(&str, &str)> {
+    let mut all: Vec<(&str, &str)> = Vec::new();
+    for condition in view.containers.iter().flat_map(|row| &row.waits_for) {
+        let one = (condition.condition.as_str(), condition.takes.as_str());
+        if !all.contains(&one) {
+            all.push(one);
+        }
+    }
+    all
+}
+
 fn table(view: &View, out: &mut String) {
-    let lines: Vec<[String; 5]> = view.containers.iter().map(cells).collect();
-    let width = |column: usize| {
-        let cells = lines.iter().map(|line| line[column].chars().count());
+    let lines: Vec<[String; 6]> = view.containers.iter().map(cells).collect();
+    let widest = |column: usize| {
+        let cells = lines.iter().map(|line| width(&line[column]));
         cells.chain([HEADS[column].len()]).max().unwrap_or_default()
     };
-    let widths: [usize; 5] = std::array::from_fn(width);
-    let mut line = |cells: &[&str; 5], style: Style| {
+    let widths: [usize; 6] = std::array::from_fn(widest);
+    let mut line = |cells: &[&str; 6], style: Style| {
         for (column, cell) in cells.iter().enumerate() {
             // Padded by hand: the marks of a colour have no width. Nothing stands after the last column.
-            let pad = if column < 4 { widths[column] - cell.chars().count() + 2 } else { 0 };
+            let pad = if column < LAST { widths[column] - width(cell) + 2 } else { 0 };
             let style = if column == 1 { style } else { Style::new() };
             let _ = write!(out, "{style}{cell}{style:#}{:pad$}", "");
         }
@@ -67,8 +84,8 @@ fn table(view: &View, out: &mut String) {
     }
 }
 
-fn cells(row: &Row) -> [String; 5] {
-    use super::view::Role;
+/// One row of the table, as plain text.
+pub(super) fn cells(row: &Row) -> [String; 6] {
     let state = match row.role {
         Role::Sidecar => "(sidecar)",
         Role::Init => "(init)",
@@ -84,7 +101,8 @@ fn cells(row: &Row) -> [String; 5] {
         Some("Waiting") if conditions.is_empty() => "the kubelet".to_owned(),
         _ => conditions.join(", "),
     };
-    [row.name.clone(), state.to_owned(), row.kubelet.text(), waits_for, row.holds_back.join(", ")]
+    let since = row.since.as_ref().map(|since| format!("{} ago", ago(since.seconds_ago))).unwrap_or_default();
+    [row.name.clone(), state.to_owned(), since, row.kubelet.text(), waits_for, row.holds_back.join(", ")]
         .map(|cell| harmless(&cell))
 }
 
@@ -108,22 +126,9 @@ fn ago(seconds: u64) -> String {
     }
 }
 
-/// Texts of the cluster go to a terminal: nothing in them may steer it, turn its direction, or end a line.
-fn harmless(text: &str) -> String {
-    let steers = |c: char| {
-        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars().map(|c| if steers(c) { ' ' } else { c }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nothing_from_the_cluster_steers_the_terminal() {
-        assert_eq!(harmless("a\u{1b}[31mb\nc\u{9b}2J\u{202e}d"), "a [31mb c 2J d");
-    }
 
     #[test]
     fn a_time_is_as_exact_as_it_need_be() {

@@ -1,7 +1,8 @@
 //! Whole pods, and what is said of them.
 
+use super::shape::{Row, View};
 use super::text::text;
-use super::view::{View, view};
+use super::view::view;
 use serde_json::{Value, json};
 use std::time::SystemTime;
 
@@ -29,12 +30,14 @@ fn running(name: &str, ready: bool) -> Value {
 
 /// The chain db, api, web, with hooks, as the API shows it while db's hook waits.
 fn chain() -> Value {
+    let mut db = hook("db", &[]);
+    db["readinessProbe"] = json!({"tcpSocket": {"port": 5432}});
     json!({
         "metadata": {"name": "ordered", "creationTimestamp": "2026-11-21T14:00:04Z"},
         "spec": {
             "nodeName": "node-1",
             "initContainers": [{"name": "podgate", "restartPolicy": "Always", "command": ["/usr/bin/podgate-controller"]}],
-            "containers": [hook("db", &[]), hook("api", &[]), {"name": "web"}],
+            "containers": [db, hook("api", &[]), {"name": "web"}],
         },
         "status": {
             "phase": "Pending",
@@ -50,6 +53,7 @@ fn published(mut pod: Value, phase: &str, states: [&str; 3]) -> Value {
         "sandbox.podgate.io/id": "3f2a9c1e-4097-1a0c5f3b", "sandbox.podgate.io/epoch": "e1", "sandbox.podgate.io/revision": "5",
         "sandbox.podgate.io/phase": phase, "sandbox.podgate.io/order": "db,api,web",
         "sandbox.podgate.io/seen": "2026-11-21T14:00:10Z",
+        "sandbox.podgate.io/times": "1795269606250,db=started+0;since+0",
         "status.podgate.io/db": states[0], "status.podgate.io/api": states[1], "status.podgate.io/web": states[2],
     });
     pod
@@ -62,7 +66,7 @@ fn seen(pod: &Value) -> View {
 /// `NAME: what it waits for | what it holds back`, for those of which there is something to say.
 fn waits(view: &View) -> Vec<String> {
     let rows = view.containers.iter().filter(|row| !row.waits_for.is_empty() || !row.holds_back.is_empty());
-    let say = |row: &super::view::Row| {
+    let say = |row: &Row| {
         let conditions: Vec<String> =
             row.waits_for.iter().map(|c| format!("{} ({})", c.condition, c.standing)).collect();
         format!("{}: {} | {}", row.name, conditions.join(", "), row.holds_back.join(", "))
@@ -140,6 +144,65 @@ fn without_a_word_the_kubelets_counts() {
     pod["status"]["containerStatuses"] = json!([running("db", true), running("api", true), running("web", false)]);
     let view = seen(&pod);
     assert!(view.started && waits(&view).is_empty());
+}
+
+#[test]
+fn says_since_when_by_whom_and_nothing_where_it_is_not_known() {
+    let since = |pod: &Value| {
+        let said = |row: &Row| row.since.as_ref().map(|s| format!("{} {} {}", row.name, s.seconds_ago, s.by));
+        seen(pod).containers.iter().filter_map(said).collect::<Vec<_>>()
+    };
+    // What waits, waits since the sidecar has been there.
+    let pod = published(chain(), "starting", ["Started", "Waiting", "Waiting"]);
+    assert_eq!(since(&pod), ["podgate 7 kubelet", "db 5 podgate", "api 7 kubelet", "web 7 kubelet"]);
+    let mut gated = pod.clone();
+    gated["metadata"]["annotations"]["sandbox.podgate.io/times"] = json!("1795269602000,api=gate+1000,web=since+2000");
+    assert_eq!(since(&gated), ["podgate 7 kubelet", "api 9 podgate", "web 8 podgate"]);
+    // An earlier sidecar's word counts for this as little as for anything else.
+    let mut stale = pod.clone();
+    stale["metadata"]["annotations"]["sandbox.podgate.io/seen"] = json!("2026-11-21T14:00:01Z");
+    assert_eq!(since(&stale), ["podgate 7 kubelet"]);
+    let mut frozen = chain();
+    frozen["status"]["containerStatuses"] = json!([running("db", true),
+        {"name": "api", "state": {"terminated": {"exitCode": 1, "finishedAt": "2026-11-21T14:00:09Z"}}}]);
+    assert_eq!(since(&frozen), ["podgate 7 kubelet", "db 7 kubelet", "api 3 kubelet"]);
+}
+
+#[test]
+fn says_what_each_condition_would_take() {
+    let mut pod = published(chain(), "starting", ["Started", "Waiting", "Waiting"]);
+    let gate = |untils: &[&str]| {
+        let mut line = vec!["/podgate/bin/podgate", "entrypoint"];
+        line.extend(untils.iter().flat_map(|until| ["--until", until]));
+        json!({"name": "web", "command": line})
+    };
+    pod["spec"]["containers"][0]["startupProbe"] = json!({"exec": {"command": ["/podgate/bin/podgate", "opened"]}});
+    pod["spec"]["containers"][0]["readinessProbe"] = json!({"httpGet": {"port": "web"}});
+    pod["spec"]["containers"][2] =
+        gate(&["db", "api=Ready", "api=Completed", "api=Exited", "api=Started", "gone=Ready"]);
+    let takes = |pod: &Value| {
+        let view = seen(pod);
+        view.containers[3].waits_for.iter().map(|c| format!("{}: {}", c.condition, c.takes)).collect::<Vec<_>>()
+    };
+    let all = [
+        "db=Ready: db must pass its readinessProbe (httpGet :web/)",
+        "api=Ready: api has no probe: it must be started",
+        "api=Completed: api must exit with 0",
+        "api=Exited: api must exit",
+        "api=Started: api must be started",
+        "gone=Ready: the Pod has no container gone",
+    ];
+    assert_eq!(takes(&pod), all);
+    // The sidecar has the application's own probes, whatever stands in the spec now.
+    pod["spec"]["initContainers"][0]["env"] = json!([{"name": "PODGATE_CONTAINERS", "value":
+        r#"[{"name":"db","startupProbe":{"exec":{"command":["sh","-c","$$(x)"]}},"readinessProbe":{"grpc":{"port":9}}}]"#}]);
+    assert_eq!(
+        takes(&pod)[0],
+        "db=Ready: db must pass its startupProbe (exec sh -c $(x)), then its readinessProbe (grpc :9)"
+    );
+    pod["metadata"]["annotations"]["status.podgate.io/db"] = json!("Failed");
+    pod["metadata"]["annotations"]["sandbox.podgate.io/stuck"] = json!("db=Ended");
+    assert_eq!(takes(&pod)[0], "db=Ready: db has ended for good: a new Pod, or an override");
 }
 
 /// A pod, made odd.
@@ -253,8 +316,13 @@ fn as_json_it_is_what_the_docs_promise() {
         keys.join(" ")
     };
     assert_eq!(keys(&json), "containers deleting namespace node notes order pod podPhase published started summary");
-    assert_eq!(keys(db), "holdsBack kubelet mode name role state stuck timeout waitsFor");
-    assert_eq!(db["waitsFor"], json!([{"condition": "db=Ready", "standing": "not-yet", "gateOf": "db"}]));
+    assert_eq!(keys(db), "holdsBack kubelet mode name role since state stuck timeout waitsFor");
+    assert_eq!(
+        db["waitsFor"],
+        json!([{"condition": "db=Ready", "standing": "not-yet", "gateOf": "db",
+                "takes": "db must pass its readinessProbe (tcpSocket :5432)"}])
+    );
+    assert_eq!(db["since"], json!({"at": "2026-11-21T14:00:06.250Z", "secondsAgo": 5, "by": "podgate"}));
     assert_eq!(
         (&db["role"], &db["mode"], &db["kubelet"]["reason"]),
         (&json!("container"), &json!("post-start"), &json!("ContainerCreating"))

@@ -57,11 +57,10 @@ pub(crate) fn run(args: &Webhook) -> ExitCode {
 async fn work(args: &Webhook) -> Result<ExitCode, String> {
     let signals = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
     let [Ok(mut term), Ok(mut interrupt)] = signals else { return Err("can't handle signals".to_owned()) };
-    let options = Options {
-        image: args.image.clone(),
-        image_pull_policy: args.image_pull_policy.clone(),
-        fixed_user: !args.no_fixed_user,
-    };
+    let mut options = Options::new(args.image.clone());
+    options.image_pull_policy.clone_from(&args.image_pull_policy);
+    options.fixed_user = !args.no_fixed_user;
+    options.from_api = true;
     let state = Arc::new(State {
         options,
         metrics: Metrics::default(),

@@ -1,0 +1,14 @@
+//! Standard output, as all commands write to it.
+
+use std::io::{ErrorKind, Write};
+
+/// Writes `text`; its colours are for a terminal alone, and not where NO_COLOR asks for none. A reader that has gone away has seen
+/// enough: that is no error. Gives whether there is one still.
+pub(crate) fn write_out(text: &str) -> Result<bool, String> {
+    let mut out = anstream::AutoStream::auto(std::io::stdout());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(format!("can't write: {error}")),
+    }
+}

@@ -1,0 +1,190 @@
+//! From the Pod and what is wanted of it to what is to be written, and what that opens. Pure.
+
+use super::args::Wish;
+use crate::pod::Pod;
+use crate::status::shape::{Found, Role};
+use crate::status::view::{found, view};
+use podgate::core::container::Mode;
+use podgate::core::names;
+use podgate::core::snapshot::Snapshot;
+use podgate::core::state::{Phase, State};
+use podgate::core::until::{Standing, Until};
+use serde::Serialize;
+use std::time::SystemTime;
+
+/// One annotation that is to be written or taken away. As JSON it is an interface: see docs/kubectl-podgate.md.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Change {
+    pub(crate) container: String,
+    pub(crate) annotation: String,
+    /// Its value; null where it is taken away.
+    pub(crate) value: Option<String>,
+    /// Its value until now.
+    pub(crate) was: Option<String>,
+    /// The container's state, as published until now.
+    pub(crate) state: Option<&'static str>,
+    /// What it opens, and what it does not.
+    pub(crate) opens: Vec<Opens>,
+}
+
+/// A hook or a gate that waits for the container, and whom the change satisfies.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Opens {
+    /// Whose hook or gate.
+    pub(crate) gate_of: String,
+    pub(crate) mode: Mode,
+    /// The conditions that hold by the change.
+    pub(crate) conditions: Vec<String>,
+    /// Those for which it goes on waiting; empty if it opens.
+    pub(crate) still_waits_for: Vec<String>,
+    /// The container that the kubelet starts next, where a hook opens.
+    pub(crate) then_starts: Option<String>,
+}
+
+/// All that is to be done to a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) sandbox: Option<String>,
+    pub(crate) phase: Option<Phase>,
+    pub(crate) changes: Vec<Change>,
+}
+
+/// What setting `wishes` means; or why it can't be, in one line.
+pub(crate) fn set(pod: &Pod, namespace: &str, wishes: &[Wish], now: SystemTime) -> Result<Plan, String> {
+    let name = pod.metadata.name.clone().unwrap_or_default();
+    if pod.metadata.deletion_timestamp.is_some() {
+        return Err(format!("the Pod {name:?} is being deleted: its hooks are let go, and its gates never open"));
+    }
+    let found = found(pod);
+    for wish in wishes {
+        known(&found, &wish.container)?;
+    }
+    let view = view(pod, namespace, now);
+    let annotations = pod.metadata.annotations.clone().unwrap_or_default();
+    let before = match (Snapshot::from_annotations(&annotations), &view.stale) {
+        (Ok(snapshot), None) => snapshot,
+        (Ok(_), Some(why)) => {
+            return Err(format!(
+                "the sandbox that the Pod has now is not known yet: what is published is not of it, for {why}; try again in a moment"
+            ));
+        }
+        (Err(_), _) => {
+            let why = view.notes.first().map_or("nothing is published", String::as_str);
+            return Err(format!("no sandbox is known that the state could be set for. {why}"));
+        }
+    };
+    let mut after = before.clone();
+    let mut changes = Vec::new();
+    for Wish { container, state } in wishes {
+        let Some(state) = *state else { continue };
+        if !before.states.contains_key(container) {
+            return Err(format!("podgate's sidecar does not follow {container}: no state of it is published"));
+        }
+        after.states.insert(container.clone(), state);
+        let annotation = format!("{}{container}", names::OVERRIDE_PREFIX);
+        changes.push(Change {
+            container: container.clone(),
+            was: annotations.get(&annotation).cloned(),
+            annotation,
+            value: Some(format!("{state}@{}", before.sandbox)),
+            state: before.states.get(container).copied().map(State::as_str),
+            opens: Vec::new(),
+        });
+    }
+    for change in &mut changes {
+        change.opens = opens(&found, &before, &after, &change.container);
+    }
+    Ok(Plan { sandbox: Some(before.sandbox.to_string()), phase: Some(before.phase), changes })
+}
+
+/// What taking back means: of `wishes`, or of all that was set.
+pub(crate) fn remove(pod: &Pod, wishes: &[Wish]) -> Result<Plan, String> {
+    let annotations = pod.metadata.annotations.clone().unwrap_or_default();
+    let there = annotations.iter().filter_map(|(key, value)| {
+        let container = key.strip_prefix(names::OVERRIDE_PREFIX)?;
+        Some((container.to_owned(), key.clone(), value.clone()))
+    });
+    let there: Vec<_> = there.collect();
+    if let Some(wish) = wishes.iter().find(|wish| !there.iter().any(|(name, ..)| *name == wish.container)) {
+        let names: Vec<&str> = there.iter().map(|(name, ..)| name.as_str()).collect();
+        let names = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+        return Err(format!("nothing was set by hand of {}; set is: {names}", wish.container));
+    }
+    let wanted = |name: &str| wishes.is_empty() || wishes.iter().any(|wish| wish.container == name);
+    let snapshot = Snapshot::from_annotations(&annotations).ok();
+    let state = |name: &str| snapshot.as_ref()?.states.get(name).copied().map(State::as_str);
+    let changes = there.into_iter().filter(|(name, ..)| wanted(name)).map(|(container, annotation, was)| Change {
+        state: state(&container),
+        container,
+        annotation,
+        value: None,
+        was: Some(was),
+        opens: Vec::new(),
+    });
+    Ok(Plan {
+        changes: changes.collect(),
+        sandbox: snapshot.as_ref().map(|snapshot| snapshot.sandbox.to_string()),
+        phase: snapshot.as_ref().map(|snapshot| snapshot.phase),
+    })
+}
+
+/// Refuses what is no container that anything could wait for.
+fn known(found: &[Found<'_>], name: &str) -> Result<(), String> {
+    let ordered = || {
+        let names: Vec<&str> =
+            found.iter().filter(|f| f.role == Role::Container).map(|f| f.spec.name.as_str()).collect();
+        names.join(", ")
+    };
+    match found.iter().find(|found| found.spec.name == name).map(|found| found.role) {
+        Some(Role::Container) => Ok(()),
+        Some(Role::Sidecar) => {
+            Err(format!("{name} is podgate's own sidecar: nothing waits for it; the Pod has {}", ordered()))
+        }
+        Some(Role::Init) => Err(format!(
+            "{name} is an init container, which ends before all others start: nothing waits for it; the Pod has {}",
+            ordered()
+        )),
+        None => Err(format!("the Pod has no container {name}; it has {}", ordered())),
+    }
+}
+
+/// The hooks and gates that wait for `container` before, and are satisfied after.
+fn opens(found: &[Found<'_>], before: &Snapshot, after: &Snapshot, container: &str) -> Vec<Opens> {
+    let is_met = |until: &Until, snapshot: &Snapshot| until.judge(snapshot) == Standing::Met;
+    let waits = |at: usize| {
+        let (spec, gate) = (found[at].spec, found[at].gate.as_ref()?);
+        let name = &spec.name;
+        match gate.mode {
+            // A gate is there until its own program runs.
+            Mode::Entrypoint if before.states.get(name) != Some(&State::Waiting) => return None,
+            // Hooks hold back nothing once all have started, or once what comes after them runs.
+            Mode::PostStart if before.phase != Phase::Starting => return None,
+            Mode::PostStart => {
+                let runs =
+                    |later: &Found<'_>| before.states.get(&later.spec.name).is_some_and(|s| *s != State::Waiting);
+                if found[at + 1..].iter().any(runs) {
+                    return None;
+                }
+            }
+            _ => {}
+        }
+        let of = gate.until.iter().filter(|until| until.container == container && !is_met(until, before));
+        let conditions: Vec<String> = of.filter(|until| is_met(until, after)).map(Until::to_string).collect();
+        if conditions.is_empty() {
+            return None;
+        }
+        let left = gate.until.iter().filter(|until| !is_met(until, after)).map(Until::to_string);
+        let still_waits_for: Vec<String> = left.chain(gate.checks.iter().cloned()).collect();
+        let next = found.get(at + 1).filter(|_| gate.mode == Mode::PostStart && still_waits_for.is_empty());
+        Some(Opens {
+            gate_of: name.clone(),
+            mode: gate.mode,
+            conditions,
+            still_waits_for,
+            then_starts: next.map(|next| next.spec.name.clone()),
+        })
+    };
+    (0..found.len()).filter_map(waits).collect()
+}

@@ -1,0 +1,172 @@
+//! Whole pods, and what an override does to them.
+
+use super::args::Wish;
+use super::change::{Plan, remove, set};
+use super::{Done, text};
+use crate::pod::Pod;
+use podgate::core::state::State;
+use serde_json::{Value, json};
+use std::time::SystemTime;
+
+const SANDBOX: &str = "3f2a9c1e-4097-1a0c5f3b";
+
+fn now() -> SystemTime {
+    humantime::parse_rfc3339("2026-11-21T14:00:12Z").unwrap()
+}
+
+fn wish(container: &str, state: State) -> Wish {
+    Wish { container: container.to_owned(), state: Some(state) }
+}
+
+/// `db` and `api` with hooks, `web` and `worker` with gates; none has come further than `db`.
+fn pod() -> Value {
+    let hook = |name: &str| json!({"name": name, "lifecycle": {"postStart": {"exec": {"command": ["/podgate/bin/podgate", "post-start"]}}}});
+    let gate = |name: &str, untils: &[&str]| {
+        let mut line = vec!["/podgate/bin/podgate", "entrypoint"];
+        line.extend(untils.iter().flat_map(|until| ["--until", until]));
+        json!({"name": name, "command": line})
+    };
+    json!({
+        "metadata": {"name": "ordered", "uid": "u1", "creationTimestamp": "2026-11-21T14:00:04Z", "annotations": {
+            "sandbox.podgate.io/id": SANDBOX, "sandbox.podgate.io/epoch": "e1", "sandbox.podgate.io/revision": "5",
+            "sandbox.podgate.io/phase": "starting", "sandbox.podgate.io/order": "db,api,web,worker",
+            "sandbox.podgate.io/seen": "2026-11-21T14:00:10Z",
+            "status.podgate.io/db": "Started", "status.podgate.io/api": "Waiting",
+            "status.podgate.io/web": "Waiting", "status.podgate.io/worker": "Waiting"}},
+        "spec": {
+            "nodeName": "n",
+            "initContainers": [{"name": "once"}, {"name": "podgate", "restartPolicy": "Always", "command": ["/usr/bin/podgate-controller"]}],
+            "containers": [hook("db"), hook("api"), gate("web", &["db", "api"]), gate("worker", &["db=Started", "db=Completed"])]},
+        "status": {"initContainerStatuses": [{"name": "podgate", "state": {"running": {"startedAt": "2026-11-21T14:00:05Z"}}}]}
+    })
+}
+
+fn read(pod: &Value) -> Pod {
+    serde_json::from_value(pod.clone()).unwrap()
+}
+
+/// `MODE of GATE: CONDITIONS | LEFT | NEXT` of each.
+fn opens(plan: &Plan) -> Vec<String> {
+    let all = plan.changes.iter().flat_map(|change| &change.opens);
+    let say = |o: &super::change::Opens| {
+        let next = o.then_starts.as_deref().unwrap_or("-");
+        format!("{}: {} | {} | {next}", o.gate_of, o.conditions.join(" "), o.still_waits_for.join(" "))
+    };
+    all.map(say).collect()
+}
+
+#[test]
+fn says_what_is_written_and_what_it_opens() {
+    let pod = read(&pod());
+    let plan = set(&pod, "shop", &[wish("db", State::Ready)], now()).unwrap();
+    assert_eq!(plan.changes[0].annotation, "override.podgate.io/db");
+    assert_eq!(plan.changes[0].value.as_deref(), Some("Ready@3f2a9c1e-4097-1a0c5f3b"));
+    assert_eq!(plan.changes[0].state, Some("Started"));
+    assert_eq!(opens(&plan), ["db: db=Ready |  | api", "web: db=Ready | api=Ready | -"]);
+    let both = set(&pod, "shop", &[wish("db", State::Ready), wish("api", State::Ready)], now()).unwrap();
+    assert_eq!(
+        opens(&both),
+        ["db: db=Ready |  | api", "web: db=Ready |  | -", "api: api=Ready |  | web", "web: api=Ready |  | -"]
+    );
+    let step = set(&pod, "shop", &[wish("db", State::Completed)], now()).unwrap();
+    assert_eq!(opens(&step), ["worker: db=Completed |  | -"]);
+    assert!(opens(&set(&pod, "shop", &[wish("worker", State::Ready)], now()).unwrap()).is_empty());
+}
+
+#[test]
+fn what_is_open_already_is_not_opened() {
+    let mut started = pod();
+    started["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("started");
+    started["metadata"]["annotations"]["status.podgate.io/web"] = json!("Started");
+    let plan = set(&read(&started), "shop", &[wish("db", State::Ready)], now()).unwrap();
+    assert!(opens(&plan).is_empty());
+    // api runs, so db's hook has returned.
+    let mut later = pod();
+    later["metadata"]["annotations"]["status.podgate.io/api"] = json!("Started");
+    let plan = set(&read(&later), "shop", &[wish("db", State::Ready)], now()).unwrap();
+    assert_eq!(opens(&plan), ["web: db=Ready | api=Ready | -"]);
+}
+
+/// A pod, made odd.
+type Change = fn(&mut Value);
+
+#[test]
+fn refuses_with_clear_words() {
+    let table: [(&str, &str, Change); 9] = [
+        ("nobody", "the Pod has no container nobody; it has db, api, web, worker", |_| {}),
+        ("podgate", "podgate is podgate's own sidecar", |_| {}),
+        ("once", "once is an init container", |_| {}),
+        ("db", "is being deleted", |pod| pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T14:00:11Z")),
+        (
+            "db",
+            "no sandbox is known that the state could be set for. Nothing is published, and the sidecar runs",
+            |pod| {
+                pod["metadata"]["annotations"] = json!({});
+            },
+        ),
+        ("db", "no sandbox is known that the state could be set for. Neither a sidecar", |pod| {
+            pod["metadata"]["annotations"] = json!({});
+            pod["spec"] = json!({"nodeName": "n", "containers": [{"name": "db"}]});
+        }),
+        ("db", "no sandbox is known that the state could be set for. What is published is not podgate's", |pod| {
+            pod["metadata"]["annotations"]["sandbox.podgate.io/id"] = json!("x");
+        }),
+        ("db", "what is published is not of it, for the sidecar has been started anew since; try again", |pod| {
+            pod["status"]["initContainerStatuses"][0]["state"]["running"]["startedAt"] = json!("2026-11-21T14:00:12Z");
+        }),
+        ("db", "podgate's sidecar does not follow db", |pod| {
+            pod["metadata"]["annotations"].as_object_mut().unwrap().remove("status.podgate.io/db");
+        }),
+    ];
+    for (container, says, change) in table {
+        let mut pod = pod();
+        change(&mut pod);
+        let error = set(&read(&pod), "shop", &[wish(container, State::Ready)], now()).unwrap_err();
+        assert!(error.contains(says), "{container}: {error}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn takes_back_one_or_all_and_nothing_else() {
+    let mut set = pod();
+    set["metadata"]["annotations"]["override.podgate.io/db"] = json!("Ready@x");
+    set["metadata"]["annotations"]["override.podgate.io/gone"] = json!("Ready@y");
+    let pod = read(&set);
+    let of = |names: &[&str]| {
+        let wishes: Vec<Wish> = names.iter().map(|name| Wish { container: (*name).to_owned(), state: None }).collect();
+        let plan = remove(&pod, &wishes)?;
+        assert!(plan.changes.iter().all(|change| change.value.is_none() && change.was.is_some()));
+        Ok(plan.changes.iter().map(|change| change.annotation.clone()).collect::<Vec<_>>())
+    };
+    assert_eq!(of(&["db"]), Ok(vec!["override.podgate.io/db".to_owned()]));
+    assert_eq!(of(&[]).unwrap().len(), 2);
+    assert_eq!(of(&["api"]), Err("nothing was set by hand of api; set is: db, gone".to_owned()));
+}
+
+/// What a person sees of it: the example in the docs.
+#[test]
+fn reads_well() {
+    let Plan { sandbox, phase, changes } = set(&read(&pod()), "shop", &[wish("db", State::Ready)], now()).unwrap();
+    let done = Done {
+        at: "2026-11-21T14:00:12Z".to_owned(),
+        server: "https://10.0.0.1:6443/".to_owned(),
+        namespace: "shop".to_owned(),
+        pod: "ordered".to_owned(),
+        uid: "7d1f0c9a-41c5-4a7e-9e0b-1f1d2c3b4a5d".to_owned(),
+        by: Some("alice".to_owned()),
+        dry_run: false,
+        sandbox,
+        phase,
+        changes,
+    };
+    let written = text::text(&done);
+    let docs = include_str!("../../../../docs/kubectl-podgate.md");
+    assert!(docs.contains(&written), "docs/kubectl-podgate.md should show this:\n{written}");
+    let json = serde_json::to_value(&done).unwrap();
+    for at in ["", "/changes/0", "/changes/0/opens/0"] {
+        for key in json.pointer(at).unwrap().as_object().unwrap().keys() {
+            assert!(docs.contains(&format!("`{key}`")), "docs/kubectl-podgate.md does not name {key}");
+        }
+    }
+}

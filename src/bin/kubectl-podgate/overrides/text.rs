@@ -1,0 +1,67 @@
+//! What a person reads of it.
+
+use super::Done;
+use super::change::{Change, Opens};
+use crate::terminal::harmless;
+use podgate::core::container::Mode;
+use podgate::core::state::Phase;
+use std::fmt::Write as _;
+
+/// Who changed what, when, in which pod, and what it opens.
+pub(crate) fn text(done: &Done) -> String {
+    let mut out = String::new();
+    let verb = if done.dry_run { "would change" } else { "changed" };
+    let by = done.by.as_ref().map(|by| format!(" as {by}")).unwrap_or_default();
+    let _ = writeln!(out, "{} {verb} Pod {}/{} (uid {}){by}", done.at, done.namespace, done.pod, done.uid);
+    if let Some(sandbox) = &done.sandbox {
+        let _ = writeln!(out, "sandbox {sandbox} at {}", done.server);
+    }
+    for change in &done.changes {
+        let was = change.was.as_ref().map(|was| format!(" (was {was})")).unwrap_or_default();
+        let _ = match &change.value {
+            Some(value) => writeln!(out, "\n{} = {value}{was}", change.annotation),
+            None => writeln!(out, "\n{} removed{was}", change.annotation),
+        };
+        let state = change.state.unwrap_or("unknown");
+        for line in effects(change, state, done.phase) {
+            let _ = writeln!(out, "  {line}");
+        }
+    }
+    out.lines().map(|line| harmless(line) + "\n").collect()
+}
+
+fn effects(change: &Change, state: &str, phase: Option<Phase>) -> Vec<String> {
+    let name = &change.container;
+    if change.value.is_none() {
+        return vec![match phase {
+            Some(Phase::Started) => format!(
+                "{name} was {state}; what it is by itself counts again, once the sidecar has looked. What has started goes on."
+            ),
+            _ => format!(
+                "{name} was {state}; what it is by itself counts again. What has been let go is not held back anew."
+            ),
+        }];
+    }
+    let mut lines = vec![format!("{name} was {state} until now, by podgate's own word")];
+    lines.extend(change.opens.iter().map(opening));
+    if change.opens.is_empty() {
+        lines.push("opens nothing now: no hook and no gate waits for this".to_owned());
+        if phase == Some(Phase::Started) {
+            lines.push("all have started, and the sidecar rests: it hears of this when next a gate waits".to_owned());
+        }
+    }
+    lines
+}
+
+fn opening(opens: &Opens) -> String {
+    let what = if opens.mode == Mode::PostStart { "hook" } else { "gate" };
+    let (of, conditions) = (&opens.gate_of, opens.conditions.join(", "));
+    if !opens.still_waits_for.is_empty() {
+        return format!(
+            "the {what} of {of}: {conditions} holds; it still waits for {}",
+            opens.still_waits_for.join(", ")
+        );
+    }
+    let then = opens.then_starts.as_ref().map(|next| format!("; the kubelet starts {next} next")).unwrap_or_default();
+    format!("opens the {what} of {of} ({conditions}){then}")
+}

@@ -1,0 +1,81 @@
+//! What goes to a person's terminal: how wide it is, how wide a text is, and that no text from the cluster steers it.
+
+use std::io::IsTerminal;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Columns and rows of the terminal that standard output is; `None` if it is none.
+pub(crate) fn size() -> Option<(usize, usize)> {
+    let out = std::io::stdout();
+    if !out.is_terminal() {
+        return None;
+    }
+    // A terminal that does not say, such as a serial line, is taken for the classic one.
+    let found = rustix::termios::tcgetwinsize(&out).ok().map(|size| (size.ws_col.into(), size.ws_row.into()));
+    found.filter(|(columns, rows)| *columns > 0 && *rows > 0).or(Some((80, 24)))
+}
+
+/// How many columns `text` takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// `text` in exactly `columns`, blanks behind it; what is too long is cut, and shows that.
+pub(crate) fn fit(text: &str, columns: usize) -> String {
+    let cut = cut(text, columns);
+    let pad = columns.saturating_sub(width(&cut));
+    format!("{cut}{:pad$}", "")
+}
+
+/// At most `columns` of `text`.
+pub(crate) fn cut(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let (mut out, mut used) = (String::new(), 0);
+    for c in text.chars() {
+        let next = used + c.width().unwrap_or(0);
+        if next + 1 > columns {
+            break;
+        }
+        out.push(c);
+        used = next;
+    }
+    if columns > 0 {
+        out.push('…');
+    }
+    out
+}
+
+/// Texts of the cluster go to a terminal: nothing in them may steer it, turn its direction, or end a line.
+pub(crate) fn harmless(text: &str) -> String {
+    let steers = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|c| if steers(c) { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_from_the_cluster_steers_the_terminal() {
+        assert_eq!(harmless("a\u{1b}[31mb\nc\u{9b}2J\u{202e}d"), "a [31mb c 2J d");
+    }
+
+    #[test]
+    fn texts_are_cut_and_filled_by_the_columns_they_take() {
+        for (text, columns, fits) in [
+            ("abc", 5, "abc  "),
+            ("abcdef", 4, "abc…"),
+            ("日本語", 6, "日本語"),
+            ("日本語", 5, "日本…"),
+            ("日本", 4, "日本"),
+            ("ab", 0, ""),
+        ] {
+            assert_eq!(fit(text, columns), fits, "{text} {columns}");
+            assert_eq!(width(&fit(text, columns)), columns);
+        }
+        assert_eq!(fit("日本語", 4), "日… ");
+    }
+}

@@ -1,0 +1,37 @@
+use super::*;
+use serde_json::json;
+
+fn moved(wanted: &[usize]) -> (Value, usize) {
+    let mut editor = Editor::new((0..wanted.len()).collect());
+    reorder(&mut editor, &Place::root(), wanted).unwrap();
+    let (value, edits) = editor.finish();
+    (value, edits.len())
+}
+
+#[test]
+fn a_list_is_put_in_order_with_as_few_moves_as_can_be() {
+    for (wanted, moves) in
+        [(&[0, 1, 2][..], 0), (&[1, 2, 0], 1), (&[2, 0, 1], 1), (&[2, 1, 0], 2), (&[3, 0, 2, 1, 4], 2), (&[], 0)]
+    {
+        assert_eq!(moved(wanted), (json!(wanted), moves));
+    }
+}
+
+#[test]
+fn only_what_declares_something_is_touched() {
+    let with = |metadata: Value| json!({"metadata": metadata, "spec": {"containers": [{"name": "a"}]}});
+    for (metadata, declared) in [
+        (json!({}), false),
+        (json!({"labels": {"podgate.io/inject": "enabled"}}), true),
+        (json!({"labels": {"podgate.io/inject": "disabled"}, "annotations": {"podgate.io/order": "a"}}), false),
+        (json!({"annotations": {"podgate.io/order": "a"}}), true),
+        (json!({"annotations": {"after.podgate.io/a": "b"}}), true),
+        (json!({"annotations": {"podgate.io/timeout": "5m"}}), false),
+        (json!({"annotations": 7, "labels": []}), false),
+    ] {
+        assert_eq!(is_declared(&with(metadata.clone())), declared, "{metadata}");
+    }
+    let plain = with(json!({}));
+    let done = inject(&plain, &Options::new("i"), &Known::default()).unwrap();
+    assert_eq!((done.value, done.edits), (plain, vec![]));
+}

@@ -1,0 +1,145 @@
+//! What holds of every Pod.
+
+use crate::pods::{anything, template};
+use crate::{holds, lines, options};
+use podgate::core::edit::{Place, Step};
+use podgate::core::finding::Level;
+use podgate::core::inject::{Options, inject, is_declared, uninject};
+use podgate::core::plan::{ImageCommand, Known};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use serde_json::{Value, json};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+fn cases() -> ProptestConfig {
+    ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+/// Every place of a value, the root first.
+fn places(value: &Value, at: &Place, found: &mut Vec<Place>) {
+    found.push(at.clone());
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| places(value, &at.to(key.as_str()), found)),
+        Value::Array(items) => items.iter().enumerate().for_each(|(index, value)| places(value, &at.to(index), found)),
+        _ => {}
+    }
+}
+
+fn put(value: &mut Value, at: &Place, new: Value) {
+    let mut here = value;
+    for step in &at.0 {
+        here = match step {
+            Step::Key(key) => &mut here[key.as_str()],
+            Step::Index(index) => &mut here[*index],
+        };
+    }
+    *here = new;
+}
+
+#[test]
+fn inject_twice_is_inject_once_and_uninject_gives_back_what_was() {
+    let (injected, reasons) = (Cell::new(0), RefCell::new(BTreeMap::<&str, u32>::new()));
+    TestRunner::new(cases())
+        .run(&template(), |template| {
+            if holds(&template, &options(), &Known::default()).is_some_and(|done| !done.edits.is_empty()) {
+                injected.set(injected.get() + 1);
+            } else if let Err(found) = inject(&template, &options(), &Known::default()) {
+                assert!(found.iter().any(|finding| finding.level == Level::Error), "{}", lines(&found));
+                assert!(
+                    found.iter().all(|finding| finding.rule != "not-reversible" && finding.rule != "plan-misfit"),
+                    "{template:#}"
+                );
+                found.iter().for_each(|finding| *reasons.borrow_mut().entry(finding.rule).or_default() += 1);
+            }
+            Ok(())
+        })
+        .unwrap();
+    assert!(injected.get() > 500, "only {} of 1500 could be injected: {:?}", injected.get(), reasons.borrow());
+}
+
+#[test]
+fn what_an_image_says_is_written_out_and_kept() {
+    let images = ["db", "api", "web", "log", "migrate", "x-1"].map(|name| {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        (name.to_owned(), ImageCommand { entrypoint: words(&["/entry", "$(X)", "$$"]), cmd: words(&["serve"]) })
+    });
+    let known = Known { images: images.into(), ..Known::default() };
+    TestRunner::new(ProptestConfig { cases: 400, ..cases() })
+        .run(&template(), |template| {
+            if let Some(done) = holds(&template, &options(), &known) {
+                let later =
+                    inject(&done.value, &options(), &Known::default()).expect("what was looked up is still known");
+                assert!(later.edits.is_empty(), "{:?}", later.edits);
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn other_options_and_another_declaration_are_taken_over() {
+    let other = Options { fixed_user: false, image_pull_policy: Some("Always".to_owned()), ..Options::new("other:2") };
+    TestRunner::new(ProptestConfig { cases: 400, ..cases() })
+        .run(&(template(), template()), |(mut template, another)| {
+            let Ok(first) = inject(&template, &options(), &Known::default()) else { return Ok(()) };
+            let mut changed = first.value.clone();
+            template["metadata"]["annotations"]["podgate.io/timeout"] = json!("17m");
+            changed["metadata"]["annotations"]["podgate.io/timeout"] = json!("17m");
+            template["metadata"]["labels"] = another["metadata"]["labels"].clone();
+            changed["metadata"]["labels"] = another["metadata"]["labels"].clone();
+            if !is_declared(&template) {
+                return Ok(());
+            }
+            let anew = inject(&template, &other, &Known::default()).map_err(|found| lines(&found));
+            let renewed = inject(&changed, &other, &Known::default());
+            let renewed = renewed.inspect(|renewed| {
+                let mut applied = changed.clone();
+                renewed
+                    .edits
+                    .iter()
+                    .for_each(|edit| podgate::core::edit::apply(&mut applied, edit).expect("an edit that fits"));
+                assert_eq!(applied, renewed.value);
+            });
+            let renewed = renewed.map_err(|found| lines(&found));
+            match (anew, renewed) {
+                (Ok(anew), Ok(renewed)) => assert_eq!(anew.value, renewed.value),
+                (anew, renewed) => assert_eq!(anew.is_err(), renewed.is_err()),
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn nothing_makes_it_panic() {
+    let odd = (template(), proptest::collection::vec((any::<prop::sample::Index>(), anything()), 1..3));
+    let told = Cell::new(0);
+    TestRunner::new(ProptestConfig { cases: 1500, ..cases() })
+        .run(&(odd, any::<bool>()), |((template, changes), after)| {
+            // Broken before it is injected, or after.
+            let mut broken = if after {
+                inject(&template, &options(), &Known::default()).map_or(template, |done| done.value)
+            } else {
+                template
+            };
+            for (index, new) in changes {
+                let mut all = Vec::new();
+                places(&broken, &Place::root(), &mut all);
+                let at = all[index.index(all.len())].clone();
+                put(&mut broken, &at, new);
+            }
+            let outcome = inject(&broken, &options(), &Known::default());
+            if let Err(found) = &outcome {
+                assert!(found.iter().any(|finding| finding.level == Level::Error));
+                told.set(told.get() + 1);
+            }
+            if !after {
+                holds(&broken, &options(), &Known::default());
+            }
+            let _ = uninject(&broken);
+            Ok(())
+        })
+        .unwrap();
+    assert!(told.get() > 300, "{}", told.get());
+}

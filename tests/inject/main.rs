@@ -1,0 +1,40 @@
+//! What `inject` writes into Pods of all kinds, and that `uninject` takes out exactly that.
+
+mod laws;
+mod pods;
+
+use podgate::core::edit::{Editor, apply};
+use podgate::core::inject::{Injected, Options, inject, uninject};
+use podgate::core::plan::Known;
+use serde_json::Value;
+
+const IMAGE: &str = "ghcr.io/podgate/podgate:test";
+
+fn options() -> Options {
+    Options::new(IMAGE)
+}
+
+fn lines(findings: &[podgate::core::finding::Finding]) -> String {
+    findings.iter().map(|finding| format!("{}: {finding}\n", finding.rule)).collect()
+}
+
+/// What holds of every template that can be injected.
+fn holds(template: &Value, options: &Options, known: &Known) -> Option<Injected> {
+    let once = inject(template, options, known).ok()?;
+    let mut applied = template.clone();
+    for edit in &once.edits {
+        apply(&mut applied, edit).unwrap_or_else(|misfit| panic!("{misfit}: {edit:?}\n{template:#}"));
+    }
+    assert_eq!(applied, once.value, "the edits give the value");
+    let twice =
+        inject(&once.value, options, known).unwrap_or_else(|found| panic!("{}\n{:#}", lines(&found), once.value));
+    assert_eq!((&twice.value, twice.edits.len()), (&once.value, 0), "a second time changes nothing");
+    let back = uninject(&once.value).unwrap_or_else(|found| panic!("{}\n{:#}", lines(&found), once.value));
+    assert_eq!(back.value, *template, "uninject gives back what was");
+    let mut undone = Editor::new(once.value.clone());
+    for edit in back.edits {
+        undone.edit(edit.at, edit.op).expect("an edit that fits");
+    }
+    assert_eq!(undone.value(), template, "uninject's edits give its value");
+    Some(once)
+}

@@ -1,0 +1,26 @@
+//! `kubectl podgate status -w`, `override` and `timeline`, from outside, against a stand-in for the API server.
+
+mod overriding;
+mod server;
+mod watching;
+
+use serde_json::{Value, json};
+
+const SANDBOX: &str = "3f2a9c1e-4097-1a0c5f3b";
+
+/// A pod of which `db` holds back `api` by its hook; `version` is its resource version.
+fn pod(version: u32, phase: &str, db: &str, api: &str) -> Value {
+    json!({
+        "kind": "Pod", "apiVersion": "v1",
+        "metadata": {"name": "ordered", "namespace": "shop", "uid": "u1", "resourceVersion": version.to_string(), "annotations": {
+            "sandbox.podgate.io/id": SANDBOX, "sandbox.podgate.io/epoch": "e1",
+            "sandbox.podgate.io/revision": version.to_string(), "sandbox.podgate.io/phase": phase,
+            "sandbox.podgate.io/order": "db,api", "status.podgate.io/db": db, "status.podgate.io/api": api}},
+        "spec": {"nodeName": "n", "containers": [
+            {"name": "db", "lifecycle": {"postStart": {"exec": {"command": ["/podgate/bin/podgate", "post-start"]}}}},
+            {"name": "api"}]},
+        "status": {"phase": "Pending", "containerStatuses": [
+            {"name": "db", "state": {"waiting": {"reason": "ContainerCreating"}}},
+            {"name": "api", "state": {"waiting": {"reason": "ContainerCreating"}}}]}
+    })
+}

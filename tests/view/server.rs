@@ -1,0 +1,138 @@
+//! A stand-in for the API server: answers by a function, writes down what it was asked, and can hold a watch open.
+
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
+
+/// One request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) method: String,
+    /// Path and query.
+    pub(crate) path: String,
+    pub(crate) body: String,
+}
+
+/// What is answered.
+pub(crate) enum Answer {
+    Json(u16, Value),
+    /// A watch: each text is sent as it comes, until the sender is dropped.
+    Watch(Receiver<String>),
+    /// The connection is closed without a word.
+    Nothing,
+}
+
+pub(crate) fn refuse(code: u16, reason: &str, message: &str) -> Answer {
+    Answer::Json(
+        code,
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message, "code": code}),
+    )
+}
+
+/// One event of a watch.
+pub(crate) fn event(kind: &str, object: &Value) -> String {
+    format!("{}\n", json!({"type": kind, "object": object}))
+}
+
+pub(crate) struct Server {
+    address: String,
+    asked: Arc<Mutex<Vec<Request>>>,
+    home: tempfile::TempDir,
+}
+
+impl Server {
+    /// Answers every request by `answer`.
+    pub(crate) fn new(answer: impl FnMut(&Request) -> Answer + Send + 'static) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (seen, answer) = (Arc::clone(&asked), Arc::new(Mutex::new(answer)));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
+                std::thread::spawn(move || {
+                    let mut stream = stream.unwrap();
+                    let Some(request) = read(&stream) else { return };
+                    seen.lock().unwrap().push(request.clone());
+                    let answer = (answer.lock().unwrap())(&request);
+                    // A client that has seen enough may be gone.
+                    let _ = send(&mut stream, answer);
+                });
+            }
+        });
+        Server { address, asked, home: tempfile::tempdir().unwrap() }
+    }
+
+    /// What it was asked, oldest first.
+    pub(crate) fn asked(&self) -> Vec<Request> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// A kubeconfig for it, with the namespace `shop`.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        let path = self.home.path().join("kubeconfig");
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+             clusters: [{{name: k, cluster: {{server: '{}'}}}}]\n\
+             contexts: [{{name: c, context: {{cluster: k, user: u, namespace: shop}}}}]\n\
+             users: [{{name: u, user: {{token: t}}}}]\n",
+            self.address
+        );
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// The program with these arguments, against this server.
+    pub(crate) fn command(&self, arguments: &[&str]) -> std::process::Command {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kubectl-podgate"));
+        command.env_clear().env("HOME", self.home.path()).env("KUBECONFIG", self.kubeconfig()).args(arguments);
+        command
+    }
+
+    /// Runs it: exit code, output, standard error.
+    pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String, String) {
+        let output = self.command(arguments).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    }
+}
+
+fn read(stream: &TcpStream) -> Option<Request> {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).ok()?;
+    let mut words = line.split(' ').map(str::to_owned);
+    let (method, path) = (words.next()?, words.next()?);
+    let mut length = 0;
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header).ok()?;
+        if header.trim().is_empty() {
+            break;
+        }
+        if let Some(value) = header.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some(Request { method, path, body: String::from_utf8(body).ok()? })
+}
+
+fn send(stream: &mut TcpStream, answer: Answer) -> std::io::Result<()> {
+    let head = "Content-Type: application/json\r\nConnection: close\r\n";
+    match answer {
+        Answer::Json(code, value) => {
+            let body = value.to_string();
+            write!(stream, "HTTP/1.1 {code} X\r\n{head}Content-Length: {}\r\n\r\n{body}", body.len())
+        }
+        Answer::Watch(lines) => {
+            write!(stream, "HTTP/1.1 200 OK\r\n{head}\r\n")?;
+            lines.into_iter().try_for_each(|line| stream.write_all(line.as_bytes()))
+        }
+        Answer::Nothing => Ok(()),
+    }
+}

@@ -1,0 +1,167 @@
+//! `status -w` and `--until-started`.
+
+use crate::pod;
+use crate::server::{Answer, Request, Server, event, refuse};
+use serde_json::Value;
+use std::sync::mpsc::{Receiver, channel};
+
+/// A watch that sends `events` and then stays open for `open`.
+fn watch(events: &[String], stays: bool) -> Answer {
+    let (sender, receiver): (_, Receiver<String>) = channel();
+    for event in events {
+        sender.send(event.clone()).unwrap();
+    }
+    if stays {
+        // Never dropped: the server holds the watch open.
+        std::mem::forget(sender);
+    }
+    Answer::Watch(receiver)
+}
+
+fn is_watch(request: &Request) -> bool {
+    request.path.contains("watch=true")
+}
+
+fn first() -> Value {
+    pod(1, "starting", "Started", "Waiting")
+}
+
+fn rest() -> [String; 2] {
+    [
+        event("MODIFIED", &pod(2, "starting", "Ready", "Waiting")),
+        event("MODIFIED", &pod(3, "started", "Ready", "Ready")),
+    ]
+}
+
+#[test]
+fn a_line_for_each_change_until_all_have_started() {
+    let server = Server::new(|request: &Request| match is_watch(request) {
+        true => watch(&rest(), true),
+        false => Answer::Json(200, first()),
+    });
+    let (code, out, err) = server.run(&["status", "ordered", "--until-started"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    let lines: Vec<Vec<&str>> = out.lines().map(|line| line.split_whitespace().skip(1).collect()).collect();
+    let expected = [
+        vec!["CONTAINER", "PODGATE", "KUBELET", "WAITS", "FOR"],
+        vec!["db", "Started", "ContainerCreating", "db=Ready"],
+        vec!["api", "Waiting", "ContainerCreating", "db=Ready"],
+        vec!["(pod)", "starting", "Pending"],
+        vec!["db", "Ready", "ContainerCreating"],
+        vec!["api", "Waiting", "ContainerCreating", "the", "kubelet"],
+        vec!["api", "Ready", "ContainerCreating"],
+        vec!["(pod)", "started", "Pending"],
+    ];
+    assert_eq!(lines, expected);
+    assert!(!out.contains('\u{1b}'), "{out:?}");
+    let asked = server.asked();
+    assert!(
+        asked[1].path.contains("fieldSelector=metadata.name%3Dordered") && asked[1].path.contains("resourceVersion=1")
+    );
+    assert_eq!(asked.len(), 2, "{asked:?}");
+}
+
+#[test]
+fn as_json_it_is_one_object_a_line_and_only_for_changes() {
+    let server = Server::new(|request: &Request| match is_watch(request) {
+        true => watch(&[vec![event("MODIFIED", &first())], rest().to_vec()].concat(), true),
+        false => Answer::Json(200, first()),
+    });
+    let (code, out, _) = server.run(&["status", "ordered", "--until-started", "-o", "json"]);
+    let states: Vec<Value> = out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
+    let states: Vec<&str> = states.iter().map(|view| view["containers"][0]["state"].as_str().unwrap()).collect();
+    assert_eq!((code, states), (0, vec!["Started", "Ready", "Ready"]));
+}
+
+#[test]
+fn survives_a_server_that_breaks_off_and_does_not_answer() {
+    let mut asked = 0;
+    let server = Server::new(move |request: &Request| {
+        asked += 1;
+        match (asked, is_watch(request)) {
+            (1, _) => Answer::Json(200, first()),
+            (2, true) => watch(&rest()[..1], false),
+            (3..=4, _) => Answer::Nothing,
+            (5, _) => refuse(503, "ServiceUnavailable", "down"),
+            // Too old a version: read anew.
+            (6, false) => Answer::Json(200, pod(2, "starting", "Ready", "Waiting")),
+            (7, true) => watch(
+                &[event(
+                    "ERROR",
+                    &serde_json::json!({"code": 410, "reason": "Expired", "message": "old",
+                "status": "Failure", "kind": "Status", "apiVersion": "v1"}),
+                )],
+                true,
+            ),
+            (_, true) => watch(&rest()[1..], true),
+            (_, false) => Answer::Json(200, pod(2, "starting", "Ready", "Waiting")),
+        }
+    });
+    let (code, out, err) = server.run(&["status", "ordered", "--until-started"]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("started"), "{out}");
+    let said: Vec<&str> = err.lines().collect();
+    assert_eq!(said.len(), 2, "{err}");
+    assert!(said[0].ends_with("; asks again") && said[1].ends_with("the API server answers again"), "{err}");
+}
+
+#[test]
+fn reads_again_and_again_where_watching_is_not_allowed() {
+    let mut reads = 0;
+    let server = Server::new(move |request: &Request| {
+        if is_watch(request) {
+            return refuse(403, "Forbidden", "no watch");
+        }
+        reads += 1;
+        Answer::Json(200, if reads < 3 { first() } else { pod(3, "started", "Ready", "Ready") })
+    });
+    let (code, _, err) = server.run(&["status", "ordered", "--until-started"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert_eq!(server.asked().iter().filter(|request| is_watch(request)).count(), 1);
+}
+
+#[test]
+fn what_will_not_start_any_more_or_not_in_time_is_3() {
+    let with = |events: Vec<String>| {
+        Server::new(move |request: &Request| match is_watch(request) {
+            true => watch(&events, true),
+            false => Answer::Json(200, first()),
+        })
+    };
+    let mut deleting = first();
+    deleting["metadata"]["deletionTimestamp"] = "2026-11-21T14:00:00Z".into();
+    let mut failed = first();
+    failed["status"]["phase"] = "Failed".into();
+    for (events, flags, says) in [
+        (vec![event("DELETED", &first())], &["-w"][..], "the Pod \"ordered\" is gone"),
+        (vec![event("DELETED", &first())], &["--until-started"], "the Pod \"ordered\" is gone"),
+        (vec![event("MODIFIED", &deleting)], &["--until-started"], ""),
+        (vec![event("MODIFIED", &failed)], &["--until-started"], ""),
+        (vec![], &["--until-started", "--timeout", "500ms"], "not started within 500ms"),
+    ] {
+        let server = with(events);
+        let (code, _, err) = server.run(&[&["status", "ordered"], flags].concat());
+        assert!(code == 3 && err.contains(says) && err.is_empty() == says.is_empty(), "{flags:?} {code}: {err}");
+    }
+}
+
+#[test]
+fn ends_when_nobody_reads_any_more() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+    let (sender, receiver) = channel();
+    let mut lines = Some(receiver);
+    let server = Server::new(move |request: &Request| match is_watch(request) {
+        true => Answer::Watch(lines.take().expect("one watch")),
+        false => Answer::Json(200, first()),
+    });
+    let mut child =
+        server.command(&["status", "ordered", "-w"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut head = String::new();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    output.read_line(&mut head).unwrap();
+    drop(output);
+    sender.send(rest()[0].clone()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap()), (Some(3), String::new()));
+}
