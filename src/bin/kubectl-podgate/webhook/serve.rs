@@ -119,11 +119,14 @@ async fn connection(
             ended = connection.as_mut() => break ended,
             _ = stop.wait_for(|stop| *stop), if !stopping => {
                 stopping = true;
+                if pulse.has_nothing_yet() {
+                    return;
+                }
                 connection.as_mut().graceful_shutdown();
             }
             () = pulse.leave.notified(), if !leaving => {
                 leaving = true;
-                if pulse.is_within_head() {
+                if pulse.has_nothing_yet() {
                     return state.metrics.connection_failed("crowded-out");
                 }
                 connection.as_mut().graceful_shutdown();

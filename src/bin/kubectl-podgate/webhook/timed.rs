@@ -15,15 +15,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::Sleep;
 
-/// From the first byte of a request's head to its last; for the first request, from the handshake on.
+/// From the first byte of a request's head to its last.
 const HEAD: Duration = Duration::from_secs(10);
-/// Between two requests: longer than the API server's own 90 s.
+/// Before the first request, and between two: longer than the API server's own 90 s.
 const IDLE: Duration = Duration::from_secs(150);
 /// For one piece of an answer to be taken.
 const WRITE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
+    Fresh,
     Head,
     Busy,
     Idle,
@@ -39,7 +40,7 @@ pub(crate) struct Pulse {
 
 impl Pulse {
     pub(crate) fn new() -> Arc<Pulse> {
-        Arc::new(Pulse { phase: Mutex::new((Phase::Head, now())), leave: Notify::new() })
+        Arc::new(Pulse { phase: Mutex::new((Phase::Fresh, now())), leave: Notify::new() })
     }
 
     fn get(&self) -> (Phase, Instant) {
@@ -66,13 +67,13 @@ impl Pulse {
         (phase != Phase::Busy).then_some(since)
     }
 
-    /// A request has begun, and is not there yet.
-    pub(crate) fn is_within_head(&self) -> bool {
-        self.get().0 == Phase::Head
+    /// No request has come yet, or not the whole of its head.
+    pub(crate) fn has_nothing_yet(&self) -> bool {
+        matches!(self.get().0, Phase::Fresh | Phase::Head)
     }
 
     fn bytes(&self) {
-        if self.get().0 == Phase::Idle {
+        if matches!(self.get().0, Phase::Fresh | Phase::Idle) {
             self.set(Phase::Head);
         }
     }
@@ -80,7 +81,7 @@ impl Pulse {
     fn read_by(&self) -> Option<Instant> {
         match self.get() {
             (Phase::Head, since) => Some(since + HEAD),
-            (Phase::Idle, since) => Some(since + IDLE),
+            (Phase::Fresh | Phase::Idle, since) => Some(since + IDLE),
             // What reads a body has its own limit.
             (Phase::Busy, _) => None,
         }
@@ -186,6 +187,8 @@ mod tests {
             assert_eq!(timed.read(&mut byte).await.unwrap(), 1, "idle for longer than a head may take");
             assert_eq!(pulse.get().0, Phase::Head);
             since(&pulse, Phase::Head, HEAD);
+            assert_eq!(timed.read(&mut byte).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+            since(&pulse, Phase::Fresh, IDLE);
             assert_eq!(timed.read(&mut byte).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
             since(&pulse, Phase::Idle, IDLE);
             assert_eq!(timed.read(&mut byte).await.unwrap_err().kind(), io::ErrorKind::TimedOut);

@@ -148,9 +148,7 @@ impl Keeper {
         let life_of = |pair: &Pair| match pair.check(&self.names, time) {
             Ok((_, life)) => Some(life),
             Err(why) => {
-                if !pair.cert.is_empty() {
-                    warn!(why, "a certificate in the Secret is of no use");
-                }
+                warn!(why, "a certificate in the Secret is of no use");
                 None
             }
         };
