@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 fn podgate(arguments: &[&str]) -> Ended {
     Agent::new(arguments, Path::new("/nonexistent")).run()
@@ -123,7 +124,7 @@ fn help_is_what_the_documentation_shows() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/podgate.md");
     let page = std::fs::read_to_string(&path).unwrap();
     let mut fresh = page.clone();
-    for command in ["", "post-start", "entrypoint", "pre-stop", "opened", "install", "check", "version"] {
+    for command in ["", "post-start", "entrypoint", "pre-stop", "opened", "install", "check", "sleep", "version"] {
         let prompt = format!("$ podgate {command} --help").replace("  ", " ");
         let (before, rest) = fresh.split_once(&format!("```text\n{prompt}\n")).unwrap_or_else(|| panic!("no {prompt}"));
         let (_, after) = rest.split_once("```").unwrap();
@@ -250,6 +251,14 @@ fn nobody_at_the_other_end_is_no_reason_to_panic() {
         let status = agent.command().stdout(writer).stderr(errors).status().unwrap();
         assert_eq!(status.code(), Some(code), "{arguments:?}");
     }
+}
+
+#[test]
+fn sleeps_for_as_long_as_it_is_told() {
+    let since = Instant::now();
+    Agent::new(&["sleep", "300ms"], Path::new("/nonexistent")).run().released();
+    assert!(since.elapsed() >= Duration::from_millis(300));
+    Agent::new(&["sleep", "5"], Path::new("/nonexistent")).run().failed(64, "write 90s");
 }
 
 #[test]

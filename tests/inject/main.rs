@@ -1,7 +1,10 @@
 //! What `inject` writes into Pods of all kinds, and that `uninject` takes out exactly that.
 
+mod corpus;
+mod expected;
 mod laws;
 mod pods;
+mod written;
 
 use podgate::core::edit::{Editor, apply};
 use podgate::core::inject::{Injected, Options, inject, uninject};

@@ -34,6 +34,10 @@ fn main() -> ExitCode {
         args::Command::Opened(args) => opened::run(&args),
         args::Command::Install(args) => install::run(&args),
         args::Command::Check(args) => check::run(&args),
+        args::Command::Sleep(args) => {
+            std::thread::sleep(args.duration);
+            Exit::Released
+        }
         args::Command::Version => {
             let _ = writeln!(std::io::stdout(), "podgate {}", env!("CARGO_PKG_VERSION"));
             Exit::Released

@@ -50,6 +50,9 @@ pub(crate) enum Command {
     /// Look once, as --check does: exit code 0 if it passes, 69 if not
     #[command(after_help = "Example:\n  podgate check tcp://127.0.0.1:5432")]
     Check(CheckOnce),
+    /// Wait for so long: a hook's `sleep` as a command, for images that have none
+    #[command(after_help = "Example:\n  podgate sleep 5s")]
+    Sleep(Sleep),
     /// Holds the tether that `post-start --tether` hands it; ends with its container
     #[command(hide = true)]
     Hold,
@@ -71,6 +74,13 @@ pub(crate) struct CheckOnce {
     /// How long it may take
     #[arg(long, value_name = "DURATION", env = "PODGATE_CHECK_TIMEOUT", default_value = "5s", value_parser = values::duration)]
     pub(crate) check_timeout: Duration,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Sleep {
+    /// How long
+    #[arg(value_name = "DURATION", value_parser = values::duration)]
+    pub(crate) duration: Duration,
 }
 
 /// Reads the command line. Help shows the environment's names and not its values, which may be nobody's business.

@@ -1,0 +1,36 @@
+//! A few members of the corpus, as they come out, to be read by people: `expected/`.
+
+use crate::corpus::templates;
+use crate::{lines, options};
+use podgate::core::inject::inject;
+use std::fs;
+
+const SHOWN: [&str; 6] = [
+    "deployment-three-tiers.yaml",
+    "deployment-images-alone.yaml",
+    "job-with-a-proxy.yaml",
+    "hooks-exec.yaml",
+    "board-without-hooks.yaml",
+    "first-sidecar.yaml",
+];
+
+#[test]
+fn the_output_is_as_expected() {
+    let regenerate = std::env::var_os("PODGATE_REGENERATE").is_some();
+    for file in SHOWN {
+        let (template, known) = templates(file).remove(0);
+        let done = inject(&template, &options(), &known).unwrap_or_else(|found| panic!("{file}: {}", lines(&found)));
+        // The version stands in the record, and nowhere else.
+        let version = format!("\\\"version\\\":\\\"{}\\\"", env!("CARGO_PKG_VERSION"));
+        let text = serde_json::to_string_pretty(&done.value).expect("JSON") + "\n";
+        assert_eq!(text.matches(&version).count(), 1, "{file}");
+        let text = text.replace(&version, "\\\"version\\\":\\\"VERSION\\\"");
+        let path = format!("{}/tests/inject/expected/{}", env!("CARGO_MANIFEST_DIR"), file.replace(".yaml", ".json"));
+        if regenerate {
+            fs::write(&path, text).unwrap_or_else(|error| panic!("{path}: {error}"));
+        } else {
+            let expected = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+            assert!(text == expected, "{path} differs; look at it with PODGATE_REGENERATE=1 and git diff");
+        }
+    }
+}
