@@ -3,6 +3,7 @@
 mod answers;
 mod api;
 mod client;
+mod docs;
 mod hostile;
 mod install;
 mod own_certificates;

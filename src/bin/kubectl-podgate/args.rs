@@ -25,7 +25,7 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     Override(overrides::Override),
     Status(status::Status),
-    Webhook(webhook::Webhook),
+    Webhook(Box<webhook::Webhook>),
     /// Print the version
     Version,
 }

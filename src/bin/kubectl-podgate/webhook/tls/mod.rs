@@ -40,7 +40,7 @@ pub(super) fn config(shown: &Arc<Shown>) -> Result<Arc<ServerConfig>, String> {
 
 /// Where certificates come from.
 pub(super) enum Source {
-    Own(own::Keeper),
+    Own(Box<own::Keeper>),
     Files(files::Files),
 }
 
@@ -54,7 +54,7 @@ impl Source {
                 files.look(state)?;
                 Ok(Source::Files(files))
             }
-            _ => Ok(Source::Own(own::Keeper::new(args, Cluster::of(&args.connection).await?)?)),
+            _ => Ok(Source::Own(Box::new(own::Keeper::new(args, Cluster::of(&args.connection).await?)?))),
         }
     }
 
