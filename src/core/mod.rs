@@ -26,6 +26,7 @@
 //! | [`inject`](mod@inject) | a plan written into a manifest, and taken out again |
 //! | [`admission`] | an admission webhook's answer |
 //! | [`times`] | when each container came to what, for people |
+//! | [`checks`] | what will surprise, and what is likely a mistake |
 //! | [`migrate`](mod@migrate) | orders written for something else, as podgate's annotations |
 //! | [`exit`] | the agent's exit codes |
 
@@ -34,6 +35,7 @@ pub mod agent_line;
 pub mod annotations;
 pub mod argv;
 pub mod authority;
+pub mod checks;
 pub mod container;
 pub mod declare;
 pub mod edit;

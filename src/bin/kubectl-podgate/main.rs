@@ -3,13 +3,15 @@
 
 mod api;
 mod args;
+mod check;
 mod clock;
 mod follow;
-#[allow(dead_code, reason = "its readers are on their way")]
+mod inject;
 mod manifest;
 mod output;
 mod overrides;
 mod pod;
+mod registry;
 mod runtime;
 mod status;
 mod terminal;
@@ -25,8 +27,11 @@ fn main() -> ExitCode {
         Err(error) => return args::refuse(&error).into(),
     };
     match command {
+        args::Command::Check(args) => check::run(&args),
+        args::Command::Inject(args) => inject::inject(&args),
         args::Command::Override(args) => overrides::run(&args),
         args::Command::Status(args) => status::run(&args),
+        args::Command::Uninject(args) => inject::uninject(&args),
         args::Command::Webhook(args) => webhook::run(&args),
         args::Command::Version => match writeln!(std::io::stdout(), "kubectl-podgate {}", env!("CARGO_PKG_VERSION")) {
             Ok(()) => ExitCode::SUCCESS,

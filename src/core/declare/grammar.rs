@@ -48,16 +48,14 @@ pub const STOP: Grammar = Grammar { side_by_side: true, states: &[Want::Exited],
 /// Value of `podgate.io/sidecars`.
 pub const SIDECARS: Grammar = Grammar { side_by_side: false, states: &[], example: "proxy, log-shipper" };
 
-/// Reads `text`: its steps, each of one container or more.
-///
-/// # Errors
-/// Every fault, with its place.
-pub fn read(text: &str, grammar: Grammar) -> Result<Vec<Vec<Item>>, Vec<Fault>> {
+/// Reads `text`: its steps, each of one container or more; and every fault, with its place. What is not at fault is read all the same.
+#[must_use]
+pub fn read(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<Fault>) {
     let mut faults = Vec::new();
     let mut steps = Vec::new();
     if text.trim().is_empty() {
         let mend = format!("write {}, or leave the annotation out", grammar.example);
-        return Err(vec![Fault { word: 0..text.len(), what: "it is empty".to_owned(), mend }]);
+        return (steps, vec![Fault { word: 0..text.len(), what: "it is empty".to_owned(), mend }]);
     }
     for step in split(text, 0..text.len(), ',') {
         let mut items = Vec::new();
@@ -70,7 +68,7 @@ pub fn read(text: &str, grammar: Grammar) -> Result<Vec<Vec<Item>>, Vec<Fault>> 
         }
         steps.push(items);
     }
-    if faults.is_empty() { Ok(steps) } else { Err(faults) }
+    (steps, faults)
 }
 
 /// The parts of `range` between separators.
@@ -162,7 +160,8 @@ mod tests {
     use super::*;
 
     fn written(text: &str) -> Vec<Vec<String>> {
-        let steps = read(text, ORDER).unwrap();
+        let (steps, faults) = read(text, ORDER);
+        assert_eq!(faults, []);
         steps.iter().map(|step| step.iter().map(|item| item.until.to_string()).collect()).collect()
     }
 
@@ -172,7 +171,7 @@ mod tests {
             written("migrate=Completed, db & cache ,api,\n web = Started"),
             [&["migrate=Completed"][..], &["db=Ready", "cache=Ready"], &["api=Ready"], &["web=Started"]]
         );
-        let steps = read(" db & cache", ORDER).unwrap();
+        let (steps, _) = read(" db & cache", ORDER);
         assert_eq!((steps[0][0].word.clone(), steps[0][1].word.clone()), (1..3, 6..11));
         assert!(!steps[0][0].is_stated);
     }
@@ -193,7 +192,7 @@ mod tests {
             ("db=Ready", STOP, 3..8, "a stop order knows", "write db:"),
             ("db=Ready", SIDECARS, 3..8, "no place here", "write db"),
         ] {
-            let faults = read(text, grammar).unwrap_err();
+            let (_, faults) = read(text, grammar);
             assert_eq!(faults[0].word, word, "{text}: {faults:?}");
             assert!(faults[0].what.contains(what) && faults[0].mend.contains(mend), "{text}: {faults:?}");
         }

@@ -229,17 +229,12 @@ impl Reader<'_, '_> {
 
     /// A list of containers, each of which the Pod has, and once; empty if anything is wrong with it.
     fn list(&mut self, text: &str, at: &Place, grammar: Grammar) -> Vec<Vec<Item>> {
-        let steps = match grammar::read(text, grammar) {
-            Ok(steps) => steps,
-            Err(faults) => {
-                for Fault { word, what, mend } in faults {
-                    self.findings.push(Finding::error("bad-order", at.clone(), what).mend(mend).word(word));
-                }
-                return Vec::new();
-            }
-        };
-        let mut seen = BTreeSet::new();
         let before = self.findings.len();
+        let (steps, faults) = grammar::read(text, grammar);
+        for Fault { word, what, mend } in faults {
+            self.findings.push(Finding::error("bad-order", at.clone(), what).mend(mend).word(word));
+        }
+        let mut seen = BTreeSet::new();
         for item in steps.iter().flatten() {
             let name = &item.until.container;
             if let Some(finding) = self.spec.refuse(name, at, Some(item.word.clone())) {

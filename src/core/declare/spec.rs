@@ -95,6 +95,9 @@ impl<'a> Spec<'a> {
             let what = format!("{written} containers are more than podgate puts into an order ({MOST_CONTAINERS})");
             findings.push(Finding::error("too-many-containers", at, what));
         } else if spec.containers.len() < written {
+            // The first whose number is missing.
+            let missing = (0..written).find(|index| spec.containers.iter().all(|own| own.index != *index));
+            let at = missing.map_or(at.clone(), |index| at.to(index));
             findings.push(Finding::error("bad-container", at, "a container has no name").mend("name each of them"));
         }
         let mut seen = BTreeSet::new();

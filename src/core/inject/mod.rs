@@ -143,7 +143,8 @@ pub fn uninject(template: &Value) -> Result<Injected, Vec<Finding>> {
 
 /// What was known of images at an earlier injection goes on being known while the image's name is the same: so what the command line
 /// has looked up, the webhook need not.
-fn kept(template: &Value, known: &Known) -> Known {
+#[must_use]
+pub fn kept(template: &Value, known: &Known) -> Known {
     let mut known = known.clone();
     let Ok(Some(record)) = Record::read(template) else { return known };
     for item in parts::items(template, &parts::spec("containers")) {

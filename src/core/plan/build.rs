@@ -161,7 +161,6 @@ impl<'a> Build<'a> {
         let name = own.name;
         let is_waited_for = self.graph.before(name).next().is_some();
         self.graph.wanted(name).any(|(_, need)| modes::is_end(need.until.want))
-            || self.is_stayed_for(name)
             || !self.sidecars.is_empty()
             || is_waited_for && has_exec_probe(own)
     }

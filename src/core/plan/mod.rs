@@ -60,7 +60,7 @@ pub struct Planned {
     /// The program and its arguments, whole, as the container runs them without podgate: `command` and `args`, or what the
     /// annotation or the image gives. `None` where it is not known; always known in entrypoint mode.
     pub command: Option<Vec<String>>,
-    /// The gate has to stay as the parent: its exit code or its end matters to somebody, or an `exec` probe must run inside.
+    /// The gate has to stay as the parent: somebody waits for its exit code, it is to be ended, or an `exec` probe must run inside.
     pub parent: bool,
     /// In post-start mode, the hook has to leave a tether behind (`--tether`): somebody stays for this container.
     pub tether: bool,

@@ -176,7 +176,7 @@ proptest! {
                 prop_assert!(planned.stop_grace < plan.grace && !planned.stop_grace.is_zero());
                 for user in planned.stays_for.iter().filter_map(|name| plan.get(name)) {
                     prop_assert!(user.stays_for.is_empty() || user.stop_grace < planned.stop_grace);
-                    prop_assert!(user.parent || user.tether, "nobody would know when {} is gone", user.name);
+                    prop_assert!(user.mode == Mode::Entrypoint || user.tether, "nobody would know when {} is gone", user.name);
                 }
             }
         }

@@ -58,7 +58,7 @@ fn the_hand_written_manifests_are_what_comes_out() {
     let stays: Vec<_> = plan.containers.iter().map(|p| (p.stays_for.join(","), p.stop_grace.as_secs())).collect();
     assert_eq!(stays, [("api".to_owned(), 25), ("web".to_owned(), 20), (String::new(), 0)]);
     let parents: Vec<bool> = plan.containers.iter().map(|p| p.parent).collect();
-    assert_eq!(parents, [false, true, true], "whose end somebody waits for");
+    assert_eq!(parents, [false; 3], "the lock that each leaves behind tells of its end");
     assert!(plan.containers.iter().all(|p| p.timeout.as_secs() == 300 && !p.continue_on_timeout));
     assert_eq!((plan.grace.as_secs(), plan.sidecar, plan.publish), (30, Sidecar::Native, Publish::Api));
 }
@@ -245,7 +245,7 @@ fn a_stop_order_of_its_own() {
     let plan = planned(&template);
     assert_eq!(shown(&plan), ["db none", "api gate", "log gate"], "tethers for those that are stayed for");
     assert_eq!(plan.containers[0].stays_for, ["api", "log"]);
-    assert!(plan.containers[0].is_touched() && plan.containers[1].parent);
+    assert!(plan.containers[0].is_touched() && !plan.containers[1].parent);
 }
 
 #[test]

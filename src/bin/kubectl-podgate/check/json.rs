@@ -1,0 +1,83 @@
+//! All of it as one JSON object, as docs/check.md promises it.
+
+use super::locate::Located;
+use super::look::{Looked, Outlook, Template};
+use podgate::core::container::Mode;
+use podgate::core::finding::Level;
+use podgate::core::plan::{Planned, Publish, Sidecar};
+use serde_json::{Value, json};
+
+pub(super) fn print(looked: &Looked, is_quiet: bool) -> Result<String, String> {
+    let templates: Vec<Value> = if is_quiet { Vec::new() } else { looked.templates.iter().map(template).collect() };
+    let whole = json!({
+        "findings": looked.findings.iter().map(finding).collect::<Vec<_>>(),
+        "templates": templates,
+        "errors": looked.count(|level| level == Level::Error),
+        "warnings": looked.count(|level| level == Level::Warning),
+        "notes": looked.count(|level| level == Level::Note),
+    });
+    let text = serde_json::to_string_pretty(&whole).map_err(|error| format!("can't write: {error}"))?;
+    Ok(format!("{text}\n"))
+}
+
+fn finding(located: &Located) -> Value {
+    let finding = &located.finding;
+    json!({
+        "rule": finding.rule,
+        "level": finding.level.as_str(),
+        "file": located.file,
+        "line": located.start.line,
+        "column": located.start.column,
+        "endLine": located.end.line,
+        "endColumn": located.end.column,
+        "place": located.place.to_string(),
+        "what": finding.what,
+        "mend": finding.mend,
+    })
+}
+
+fn template(template: &Template) -> Value {
+    let mut value = json!({
+        "name": template.name,
+        "file": template.file,
+        "line": template.at.line,
+        "place": template.place.to_string(),
+        "injected": template.is_injected,
+        "works": template.outlook.is_some(),
+    });
+    if let Some(Outlook { plan, forecast, native }) = &template.outlook {
+        value["containers"] = plan.containers.iter().map(container).collect();
+        value["starts"] = json!(forecast.starts);
+        value["stops"] = json!(forecast.stops);
+        value["longestWaitSeconds"] = json!(forecast.longest.as_secs_f64());
+        value["graceSeconds"] = json!(plan.grace.as_secs());
+        value["sidecar"] = json!(match plan.sidecar {
+            Sidecar::Native => "native",
+            Sidecar::First => "first",
+        });
+        value["publish"] = json!(match plan.publish {
+            Publish::Api => "api",
+            Publish::Board => "board",
+        });
+        value["nativeSidecars"] = native.as_ref().map_or(Value::Null, |advice| json!(advice.manifest()));
+    }
+    value
+}
+
+fn container(planned: &Planned) -> Value {
+    let texts = |list: &[podgate::core::until::Until]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+    json!({
+        "name": planned.name,
+        "mode": match planned.mode {
+            Mode::None => "none",
+            Mode::PostStart => "post-start",
+            Mode::Entrypoint => "entrypoint",
+        },
+        "because": planned.because,
+        "after": texts(&planned.after),
+        "timeoutSeconds": planned.timeout.as_secs_f64(),
+        "onTimeout": if planned.continue_on_timeout { "continue" } else { "fail" },
+        "staysFor": planned.stays_for,
+        "stopAfter": planned.stop_after,
+    })
+}

@@ -1,0 +1,145 @@
+//! Where in a file a finding is.
+
+use crate::manifest::{Document, Position};
+use podgate::core::edit::Place;
+use podgate::core::finding::Finding;
+use std::ops::Range;
+
+/// A finding, and where it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Located {
+    pub(crate) finding: Finding,
+    /// Its place from the root of the document.
+    pub(crate) place: Place,
+    pub(crate) file: String,
+    pub(crate) start: Position,
+    pub(crate) end: Position,
+    pub(crate) line: Line,
+}
+
+/// The line of a finding, as far as it is shown.
+#[derive(Debug, Clone)]
+pub(crate) struct Line {
+    pub(crate) text: String,
+    /// What is marked in it, in bytes.
+    pub(crate) mark: Range<usize>,
+    /// The line was too long, and something is left out of it.
+    pub(crate) is_cut: bool,
+}
+
+/// How much of a line is shown before and behind what is marked, in bytes. A manifest may be one line of megabytes.
+const AROUND: usize = 60;
+/// The longest line that is shown whole.
+const WHOLE: usize = 300;
+
+/// Places a finding whose place counts from `template` in `document`, a part of `file`.
+pub(crate) fn locate(finding: Finding, template: &Place, document: &Document, file: &str) -> Located {
+    let place = template.join(&finding.at);
+    let range = range(&finding, &place, document);
+    let line = line(&document.text, &range);
+    let (start, end) = (document.position(range.start), document.position(range.end));
+    Located { finding, place, file: file.to_owned(), start, end, line }
+}
+
+/// What is marked in the document's text: the word within an annotation, if it can be found there; else the place itself.
+fn range(finding: &Finding, place: &Place, document: &Document) -> Range<usize> {
+    let whole = document.mark(place);
+    let found = finding.word.clone().and_then(|word| {
+        let value = place.of(&document.value)?.as_str()?;
+        let span = document.span(place)?;
+        let written = document.text.get(span.clone())?;
+        // Where it is written as it is read. With escapes, or over several lines, only a word that stands there once.
+        let at = match written.find(value) {
+            Some(at) if !value.is_empty() => at + word.start,
+            _ => {
+                let text = value.get(word.clone()).filter(|text| !text.trim().is_empty())?;
+                let mut found = written.match_indices(text);
+                let (at, _) = found.next()?;
+                if found.next().is_some() {
+                    return None;
+                }
+                at
+            }
+        };
+        let start = span.start + at;
+        let end = start + word.len().max(1);
+        (document.text.is_char_boundary(start) && document.text.is_char_boundary(end)).then_some(start..end)
+    });
+    found.unwrap_or(whole)
+}
+
+/// The line on which `range` begins, cut where it is long, and what of it is marked.
+fn line(text: &str, range: &Range<usize>) -> Line {
+    let start = text[..range.start].rfind('\n').map_or(0, |at| at + 1);
+    let end = text[range.start..].find('\n').map_or(text.len(), |at| range.start + at);
+    let end = start + text[start..end].trim_end_matches('\r').len();
+    let mark = range.start.min(end)..range.end.clamp(range.start.min(end), end);
+    if end - start <= WHOLE {
+        return Line { text: text[start..end].to_owned(), mark: mark.start - start..mark.end - start, is_cut: false };
+    }
+    let floor = |at: usize| (start..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(start);
+    let mark_end = floor(mark.end.min(mark.start + WHOLE));
+    let from = floor(mark.start.saturating_sub(AROUND).max(start));
+    let to = floor((mark_end + AROUND).min(end));
+    let before = if from > start { "…" } else { "" };
+    let behind = if to < end { "…" } else { "" };
+    let shift = before.len();
+    Line {
+        text: format!("{before}{}{behind}", &text[from..to]),
+        mark: mark.start - from + shift..mark_end - from + shift,
+        is_cut: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::Source;
+    use podgate::core::declare::annotation;
+
+    fn located(text: &str, finding: Finding) -> Located {
+        let source = Source::parse("f", text.to_owned()).unwrap();
+        locate(finding, &Place::root(), &source.documents[0], "f")
+    }
+
+    fn order(word: Range<usize>) -> Finding {
+        Finding::error("x", annotation("podgate.io/order"), "x").word(word)
+    }
+
+    #[test]
+    fn the_word_within_an_annotation_is_found_however_it_is_written() {
+        for (text, line, column, marked) in [
+            ("metadata:\n  annotations:\n    podgate.io/order: db, apii\n", 3, 27, "apii"),
+            ("metadata:\n  annotations:\n    podgate.io/order: 'db, apii' # apii\n", 3, 28, "apii"),
+            ("metadata:\n  annotations:\n    podgate.io/order: |-\n      db, apii\n", 4, 11, "apii"),
+            ("metadata:\n  annotations:\n    podgate.io/order: >-\n      db,\n      apii\n", 5, 7, "apii"),
+            ("metadata:\n  annotations:\n    podgate.io/order: \"db, \\x61pii\"\n", 3, 5, "podgate.io/order"),
+            ("{\"metadata\": {\"annotations\": {\"podgate.io/order\": \"db, apii\"}}}", 1, 56, "apii"),
+        ] {
+            let found = located(text, order(4..8));
+            assert_eq!((found.start.line, found.start.column), (line, column), "{text}");
+            assert_eq!(&found.line.text[found.line.mark.clone()], marked, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_megabytes_is_cut_around_its_place() {
+        let text = format!(
+            "{{\"a\": \"{}\", \"metadata\": {{\"annotations\": {{\"podgate.io/order\": \"db, apii\"}}}}, \"b\": \"{}\"}}",
+            "ü".repeat(1_000_000),
+            "x".repeat(1_000_000)
+        );
+        let found = located(&text, order(4..8));
+        assert!(found.line.text.len() < 2 * WHOLE && found.line.is_cut, "{}", found.line.text);
+        assert_eq!(&found.line.text[found.line.mark.clone()], "apii");
+    }
+
+    #[test]
+    fn a_place_that_is_not_there_is_marked_at_the_nearest() {
+        let found =
+            located("metadata: {}\nspec: {}\n", Finding::error("x", Place::root().to("spec").to("containers"), "x"));
+        assert_eq!((found.start.line, &found.line.text[found.line.mark.clone()]), (2, "spec"));
+        let found = located("a: 1\n", Finding::error("x", Place::root(), "x"));
+        assert_eq!(found.start.line, 1);
+    }
+}

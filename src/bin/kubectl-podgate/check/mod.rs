@@ -1,0 +1,63 @@
+//! `kubectl podgate check`: what is wrong with an order, and what will come of it, before it is applied.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `args` | the command line |
+//! | `look` | one template looked at |
+//! | `locate` | where in a file a finding is |
+//! | `text`, `json`, `sarif` | what is printed |
+//! | `server` | what the cluster is asked |
+
+mod args;
+mod json;
+mod locate;
+mod look;
+mod sarif;
+mod server;
+mod text;
+
+pub(crate) use args::Check;
+
+use crate::manifest::files;
+use crate::output::write_out;
+use crate::{fail, runtime, say};
+use args::Output;
+use look::Looked;
+use podgate::core::finding::Level;
+use std::process::ExitCode;
+
+pub(crate) fn run(args: &Check) -> ExitCode {
+    let sources = match files::read(&args.manifests, args.recursive) {
+        Ok(sources) => sources,
+        Err(lines) => {
+            lines.iter().for_each(|line| say(line));
+            return ExitCode::FAILURE;
+        }
+    };
+    if args.server {
+        return runtime::block_on(async { finish(args, &server::ask(args, &sources).await?) });
+    }
+    finish(args, &look::all(&sources, args.kubernetes)).unwrap_or_else(|what| fail(&what))
+}
+
+fn finish(args: &Check, looked: &Looked) -> Result<ExitCode, String> {
+    let text = match args.output {
+        Output::Text => text::print(looked, args.quiet),
+        Output::Json => json::print(looked, args.quiet)?,
+        Output::Sarif => sarif::print(looked)?,
+    };
+    write_out(&text)?;
+    if args.output == Output::Text && looked.templates.is_empty() {
+        say("nothing here declares an order; podgate.io/order on a Pod, or on a workload's template, would");
+    }
+    let worst = if args.strict { Level::Warning } else { Level::Error };
+    let code = if looked.count(|level| level >= worst) > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    Ok(code)
+}
+
+impl Looked {
+    /// How many findings are of such a level.
+    fn count(&self, is: impl Fn(Level) -> bool) -> usize {
+        self.findings.iter().filter(|located| is(located.finding.level)).count()
+    }
+}

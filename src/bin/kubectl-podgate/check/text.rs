@@ -1,0 +1,155 @@
+//! Findings as a compiler shows them, and what will come of each template.
+
+use super::locate::Located;
+use super::look::{Looked, Outlook, Template};
+use crate::terminal::harmless;
+use annotate_snippets::renderer::DecorStyle;
+use annotate_snippets::{AnnotationKind, Level as Shown, Renderer, Snippet};
+use podgate::core::container::Mode;
+use podgate::core::finding::Level;
+use podgate::core::plan::{Planned, Sidecar};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// With colours, which the writer takes out where they are not wanted.
+pub(super) fn print(looked: &Looked, is_quiet: bool) -> String {
+    let mut out = String::new();
+    for located in &looked.findings {
+        out.push_str(&finding(located));
+        out.push_str("\n\n");
+    }
+    if !is_quiet {
+        for template in &looked.templates {
+            outlook(template, &mut out);
+            out.push('\n');
+        }
+    }
+    if !looked.templates.is_empty() || !looked.findings.is_empty() {
+        let _ = writeln!(out, "{}", summary(looked));
+    }
+    out
+}
+
+fn summary(looked: &Looked) -> String {
+    let count = |level: Level, one: &str, many: &str| {
+        let number = looked.count(|other| other == level);
+        format!("{number} {}", if number == 1 { one } else { many })
+    };
+    let templates = looked.templates.len();
+    format!(
+        "{templates} {} looked at: {}, {}, {}",
+        if templates == 1 { "template" } else { "templates" },
+        count(Level::Error, "error", "errors"),
+        count(Level::Warning, "warning", "warnings"),
+        count(Level::Note, "note", "notes"),
+    )
+}
+
+fn finding(located: &Located) -> String {
+    let level = match located.finding.level {
+        Level::Error => Shown::ERROR,
+        Level::Warning => Shown::WARNING,
+        Level::Note => Shown::NOTE,
+    };
+    // A line of its own where columns can't be right: of a cut line only a part is shown.
+    let path = match located.line.is_cut {
+        true => format!("{}:{}:{}", located.file, located.start.line, located.start.column),
+        false => located.file.clone(),
+    };
+    let mark = located.line.mark.clone();
+    // What is empty could not be seen.
+    let mark = mark.start..mark.end.max(mark.start + 1).min(located.line.text.len().max(mark.start));
+    let snippet = Snippet::source(&located.line.text)
+        .line_start(located.start.line)
+        .path(harmless(&path))
+        .annotation(AnnotationKind::Primary.span(mark));
+    let title = level.primary_title(harmless(&located.finding.what)).id(located.finding.rule);
+    let mut group = title.element(snippet);
+    if !located.finding.mend.is_empty() {
+        group = group.element(Shown::HELP.message(harmless(&located.finding.mend)));
+    }
+    let group = [group];
+    Renderer::styled().decor_style(DecorStyle::Ascii).term_width(120).render(&group)
+}
+
+fn outlook(template: &Template, out: &mut String) {
+    let injected = if template.is_injected { ", with podgate's parts in it" } else { "" };
+    let _ = writeln!(out, "{} ({}:{}{injected})", harmless(&template.name), harmless(&template.file), template.at.line);
+    let Some(Outlook { plan, forecast, native }) = &template.outlook else {
+        let _ = writeln!(out, "  no forecast: it can't work as it is");
+        return;
+    };
+    let widest = plan.containers.iter().map(|planned| planned.name.len()).max().unwrap_or(0);
+    for (number, step) in forecast.starts.iter().enumerate() {
+        for (index, name) in step.iter().enumerate() {
+            let head = match (number, index) {
+                (0, 0) => "starts".to_owned(),
+                (_, 0) => "then".to_owned(),
+                _ => "with it".to_owned(),
+            };
+            let how = plan.get(name).map(how).unwrap_or_default();
+            let _ = writeln!(out, "  {head:<8} {name:<widest$}  {how}");
+        }
+    }
+    match forecast.longest {
+        Duration::ZERO => {}
+        longest => {
+            let goes_on = plan.containers.iter().any(|planned| planned.continue_on_timeout);
+            let then = if goes_on {
+                "then it goes on all the same"
+            } else {
+                "then a container fails, and is tried again as its restartPolicy says"
+            };
+            let _ = writeln!(
+                out,
+                "  waits    {} at most until the last one starts; {then}",
+                humantime::format_duration(longest)
+            );
+        }
+    }
+    if !forecast.stops.is_empty() {
+        let steps: Vec<String> = forecast.stops.iter().map(|step| step.join(" and ")).collect();
+        let grace = humantime::format_duration(plan.grace);
+        let _ = writeln!(out, "  stops    {}; within {grace}", steps.join(", then "));
+    }
+    let sidecar = match plan.sidecar {
+        Sidecar::Native => "native, first of the init containers (Kubernetes 1.29)",
+        Sidecar::First => "first of the containers",
+    };
+    let _ = writeln!(out, "  sidecar  {sidecar}");
+    if let Some(advice) = native {
+        let _ = writeln!(out, "  without podgate, by native sidecars alone:");
+        for line in advice.manifest().lines() {
+            let _ = writeln!(out, "    {}", harmless(line));
+        }
+    }
+}
+
+/// How a container starts, in words.
+fn how(planned: &Planned) -> String {
+    let list =
+        |untils: &[podgate::core::until::Until]| untils.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let limit = humantime::format_duration(planned.timeout);
+    let mut how = match planned.mode {
+        Mode::None if planned.after.is_empty() => "as it is".to_owned(),
+        Mode::None => format!("when {} is so (by the hooks before it)", list(&planned.after)),
+        Mode::Entrypoint if planned.until.is_empty() => format!("at once (gate; {})", planned.because),
+        Mode::Entrypoint => format!("when {}, for {limit} at most (gate; {})", list(&planned.until), planned.because),
+        Mode::PostStart => {
+            let first =
+                if planned.after.is_empty() { "at once".to_owned() } else { format!("when {}", list(&planned.after)) };
+            match planned.until.iter().any(|until| until.want != podgate::core::until::Want::Started) {
+                true => format!(
+                    "{first}; holds the next back until {}, for {limit} at most (hook; {})",
+                    list(&planned.until),
+                    planned.because
+                ),
+                false => format!("{first} (hook; {})", planned.because),
+            }
+        }
+    };
+    if !planned.stop_after.is_empty() {
+        let _ = write!(how, "; ended when {} have exited", planned.stop_after.join(", "));
+    }
+    how
+}

@@ -1,0 +1,87 @@
+//! The documents say what the program does.
+
+use crate::program;
+use podgate::core::checks::rules::RULES;
+use podgate::core::declare::keys;
+use std::fs;
+use std::path::Path;
+
+fn read(file: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
+}
+
+#[test]
+fn help_is_what_the_docs_say() {
+    let output = program(Path::new("/")).args(["check", "--help"]).output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    let block = format!("```text\n$ kubectl podgate check --help\n{}\n```\n", help.trim_end());
+    assert!(read("docs/check.md").contains(&block), "docs/check.md should hold\n{block}");
+}
+
+#[test]
+fn the_table_of_rules_is_that_of_the_program() {
+    let lines: Vec<String> = RULES.iter().map(|rule| format!("| `{}` | {} |", rule.name, rule.says)).collect();
+    let table = lines.join("\n");
+    assert!(read("docs/check.md").contains(&table), "docs/check.md should hold\n{table}");
+}
+
+#[test]
+fn every_rule_that_the_program_names_is_in_the_table() {
+    fn walk(folder: &Path, found: &mut Vec<String>) {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            if entry.path().is_dir() {
+                walk(&entry.path(), found);
+            } else if entry.path().extension().is_some_and(|end| end == "rs") {
+                let text = fs::read_to_string(entry.path()).unwrap();
+                // What follows is a test, which may name any.
+                let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+                let calls = ["Finding::error(", "Finding::warning(", "Finding::note("];
+                for rest in calls.iter().flat_map(|call| text.split(call).skip(1)) {
+                    let name = rest.trim_start().strip_prefix('"').and_then(|rest| rest.split_once('"'));
+                    found.extend(name.map(|(name, _)| name.to_owned()).filter(|name| name != "x"));
+                }
+            }
+        }
+    }
+    let mut named = Vec::new();
+    for folder in ["src/core", "src/bin/kubectl-podgate"] {
+        walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut named);
+    }
+    assert!(named.len() > 30);
+    for name in named {
+        assert!(RULES.iter().any(|rule| rule.name == name), "{name} is not in src/core/checks/rules.rs");
+    }
+}
+
+#[test]
+fn every_annotation_that_is_read_is_explained() {
+    let text = read("docs/declaring.md");
+    let keys = keys::WHOLE.iter().map(|key| (*key).to_owned());
+    for key in
+        keys.chain(keys::PREFIXES.iter().map(|prefix| format!("{prefix}CONTAINER"))).chain([keys::INJECT.to_owned()])
+    {
+        assert!(text.contains(&format!("`{key}`")), "docs/declaring.md says nothing of {key}");
+    }
+}
+
+/// The manifests in the documents are what they say they are: all that declare an order have no errors.
+#[test]
+fn the_examples_of_the_documents_work() {
+    let mut looked_at = 0;
+    for file in ["docs/declaring.md", "docs/migration.md", "docs/check.md"] {
+        for block in read(file).split("```yaml\n").skip(1) {
+            let (yaml, _) = block.split_once("\n```").unwrap();
+            if !yaml.contains("kind:") || yaml.starts_with("# wrong") || !yaml.contains("podgate.io/") {
+                continue;
+            }
+            let output = program(Path::new("/")).args(["check", "-"]).write_stdin(yaml.to_owned()).output().unwrap();
+            let out = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.success() && out.contains("looked at: 0 errors, 0 warnings"),
+                "{file}:\n{yaml}\n{out}"
+            );
+            looked_at += 1;
+        }
+    }
+    assert!(looked_at >= 4, "{looked_at} examples");
+}

@@ -1,0 +1,238 @@
+//! `kubectl podgate check`, from outside: what it says of manifests, in each form, with which exit code.
+
+mod docs;
+mod server;
+
+use assert_cmd::Command;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// The program, in a world of its own.
+pub(crate) fn program(home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-podgate"));
+    command.env_clear().env("HOME", home);
+    command
+}
+
+/// A folder with one file `pod.yaml`.
+pub(crate) fn file(text: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pod.yaml");
+    fs::write(&path, text).unwrap();
+    (folder, path)
+}
+
+/// Exit code, output and what is said beside it.
+pub(crate) fn check(folder: &TempDir, arguments: &[&str]) -> (i32, String, String) {
+    let output = program(folder.path()).current_dir(folder.path()).arg("check").args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+const CHAIN: &str = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: shop}
+spec:
+  template:
+    metadata:
+      annotations:
+        podgate.io/order: db, api & cache, web
+    spec:
+      containers:
+      - {name: db, command: [db], readinessProbe: {tcpSocket: {port: 5432}}}
+      - {name: api, command: [api], readinessProbe: {tcpSocket: {port: 8080}}}
+      - {name: cache, command: [cache], readinessProbe: {tcpSocket: {port: 6379}}}
+      - {name: web, command: [web]}
+";
+
+#[test]
+fn says_what_will_come_of_an_order() {
+    let (folder, _) = file(CHAIN);
+    let (code, out, err) = check(&folder, &["pod.yaml"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert_eq!(
+        out,
+        "\
+Deployment/shop (pod.yaml:2)
+  starts   db     at once (gate; its command is known)
+  then     api    when db=Ready, for 5m at most (gate; its command is known)
+  with it  cache  when db=Ready, for 5m at most (gate; its command is known)
+  then     web    when api=Ready, cache=Ready, for 5m at most (gate; its command is known)
+  waits    5m at most until the last one starts; then a container fails, and is tried again as its restartPolicy says
+  stops    web, then api and cache, then db; within 30s
+  sidecar  native, first of the init containers (Kubernetes 1.29)
+
+1 template looked at: 0 errors, 0 warnings, 0 notes
+"
+    );
+    let (code, out, _) = check(&folder, &["pod.yaml", "--quiet"]);
+    assert_eq!((code, out.as_str()), (0, "1 template looked at: 0 errors, 0 warnings, 0 notes\n"));
+}
+
+#[test]
+fn each_finding_has_its_place_and_how_to_mend_it() {
+    let (folder, _) =
+        file(&CHAIN.replace("db, api & cache", "db, apii & cache").replace("name: shop}", "name: shop}\n# ü"));
+    let (code, out, err) = check(&folder, &["pod.yaml", "-q"]);
+    assert_eq!((code, err.as_str()), (1, ""));
+    assert_eq!(
+        out,
+        "\
+error[unknown-container]: there is no container apii
+ --> pod.yaml:9:31
+  |
+9 |         podgate.io/order: db, apii & cache, web
+  |                               ^^^^
+  |
+  = help: did you mean api?
+
+1 template looked at: 1 error, 0 warnings, 0 notes
+"
+    );
+}
+
+#[test]
+fn a_cycle_is_shown_whole() {
+    let (folder, _) =
+        file(&CHAIN.replace("      annotations:\n", "      annotations:\n        after.podgate.io/db: web\n"));
+    let (code, out, _) = check(&folder, &["pod.yaml"]);
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("error[cycle]: containers wait for each other: db -> web -> api -> db"), "{out}");
+    assert!(out.contains("pod.yaml:8:30") && out.contains("it can't work as it is"), "{out}");
+}
+
+#[test]
+fn warnings_fail_with_strict_alone() {
+    let (folder, _) = file(&CHAIN.replace(", readinessProbe: {tcpSocket: {port: 5432}}", ""));
+    let (code, out, _) = check(&folder, &["pod.yaml"]);
+    assert!(code == 0 && out.contains("warning[no-readiness-probe]: api waits until db is Ready"), "{out}");
+    assert_eq!(check(&folder, &["pod.yaml", "--strict"]).0, 1);
+}
+
+#[test]
+fn json_holds_findings_and_forecasts() {
+    let (folder, _) = file(&CHAIN.replace(", readinessProbe: {tcpSocket: {port: 5432}}", ""));
+    let (code, out, _) = check(&folder, &["pod.yaml", "-o", "json"]);
+    let json: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &json["errors"], &json["warnings"]), (0, &0.into(), &1.into()));
+    let finding = &json["findings"][0];
+    assert_eq!(finding["rule"], "no-readiness-probe");
+    assert_eq!((&finding["line"], &finding["column"], &finding["file"]), (&11.into(), &9.into(), &"pod.yaml".into()));
+    assert_eq!(finding["place"], "spec.template.spec.containers[0]");
+    let template = &json["templates"][0];
+    assert_eq!((&template["name"], &template["works"]), (&"Deployment/shop".into(), &true.into()));
+    assert_eq!(template["starts"], serde_json::json!([["db"], ["api", "cache"], ["web"]]));
+    assert_eq!(template["longestWaitSeconds"], 300.0);
+    assert_eq!(template["containers"][1]["mode"], "entrypoint");
+}
+
+#[test]
+fn sarif_is_what_code_scanning_takes() {
+    let (folder, _) = file(&CHAIN.replace("db, api & cache, web", "db, apii, webb"));
+    let (code, out, _) = check(&folder, &["pod.yaml", "-o", "sarif"]);
+    let log: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &log["version"]), (1, &"2.1.0".into()));
+    assert!(log["$schema"].as_str().unwrap().contains("sarif-2.1.0"));
+    let run = &log["runs"][0];
+    assert_eq!(run["tool"]["driver"]["name"], "podgate");
+    let results = run["results"].as_array().unwrap();
+    assert_eq!(results.len(), 2);
+    for result in results {
+        let index = result["ruleIndex"].as_u64().unwrap() as usize;
+        assert_eq!(run["tool"]["driver"]["rules"][index]["id"], result["ruleId"]);
+        assert_eq!(result["level"], "error");
+        let place = &result["locations"][0]["physicalLocation"];
+        assert_eq!((&place["artifactLocation"]["uri"], &place["region"]["startLine"]), (&"pod.yaml".into(), &8.into()));
+    }
+    assert_eq!(results[1]["locations"][0]["physicalLocation"]["region"]["startColumn"], 37);
+}
+
+#[test]
+fn standard_input_folders_and_what_declares_nothing() {
+    let (folder, _) = file(CHAIN);
+    let output = program(folder.path()).args(["check", "-"]).write_stdin(CHAIN).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("Deployment/shop (<stdin>:2)"));
+    fs::create_dir(folder.path().join("deep")).unwrap();
+    fs::write(folder.path().join("deep/other.yaml"), CHAIN.replace("shop", "other")).unwrap();
+    assert!(!check(&folder, &["."]).1.contains("Deployment/other"));
+    assert!(check(&folder, &["-R", "."]).1.contains("Deployment/other"));
+    fs::write(folder.path().join("none.yaml"), "kind: Service\n").unwrap();
+    let (code, out, err) = check(&folder, &["none.yaml"]);
+    assert_eq!((code, out.as_str()), (0, ""));
+    assert!(err.contains("nothing here declares an order"), "{err}");
+}
+
+#[test]
+fn what_can_not_be_read_is_one_line_each() {
+    let (folder, _) = file("a: 1\na: 2\n");
+    let (code, out, err) = check(&folder, &["pod.yaml"]);
+    assert_eq!((code, out.as_str(), err.matches('\n').count()), (1, "", 1), "{err}");
+    assert!(err.starts_with("kubectl podgate: pod.yaml:2:1: "), "{err}");
+    for (arguments, says) in [(&["nowhere.yaml"][..], "nowhere.yaml: can't be read"), (&["."], "pod.yaml:2:1")] {
+        let (code, _, err) = check(&folder, arguments);
+        assert!(code == 1 && err.contains(says), "{err}");
+    }
+    for (arguments, says) in [
+        (&[][..], "FILE|DIR|-"),
+        (&["x", "--kubernetes", "new"], "write 1.34"),
+        (&["x", "-o", "yaml"], "possible values: text, json, sarif"),
+    ] {
+        let (code, _, err) = check(&folder, arguments);
+        assert!(code == 64 && err.contains(says), "{err}");
+    }
+}
+
+#[test]
+fn a_manifest_of_one_long_line_prints_little() {
+    let (folder, path) = file("");
+    let long = "x".repeat(3_000_000);
+    let pod = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "annotations":
+        {"note": long, "podgate.io/order": "a, c"}}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]}});
+    fs::write(&path, pod.to_string()).unwrap();
+    let (code, out, _) = check(&folder, &["pod.yaml"]);
+    assert!(code == 1 && out.len() < 2000 && out.contains("there is no container c"), "{} bytes", out.len());
+    assert!(out.contains("pod.yaml:1:3000"), "{out}");
+}
+
+#[test]
+fn nothing_in_a_manifest_steers_the_terminal() {
+    let (folder, _) = file(
+        "kind: Pod\nmetadata:\n  name: \"\\e[31mred\"\n  annotations:\n    podgate.io/order: \"a, \\e[2Jb\"\n    podgate.io/mode: \"\\u202e\\e]0;x\\a\"\n\
+         spec:\n  containers: [{name: a}]\n",
+    );
+    let (code, out, err) = check(&folder, &["pod.yaml"]);
+    assert_eq!(code, 1);
+    assert!(!out.contains(['\u{1b}', '\u{7}', '\u{202e}']) && err.is_empty(), "{out:?}");
+}
+
+#[test]
+fn an_injected_manifest_is_looked_at_as_it_was() {
+    let (folder, _) = file(CHAIN);
+    let before = check(&folder, &["pod.yaml"]).1;
+    let mut document: Value =
+        serde_json::json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "shop"}});
+    let containers: Vec<Value> = [("db", 5432), ("api", 8080), ("cache", 6379)]
+        .iter()
+        .map(|(name, port)| serde_json::json!({"name": name, "command": [name], "readinessProbe": {"tcpSocket": {"port": port}}}))
+        .chain([serde_json::json!({"name": "web", "command": ["web"]})])
+        .collect();
+    let template = serde_json::json!({"metadata": {"annotations": {"podgate.io/order": "db, api & cache, web"}}, "spec": {"containers": containers}});
+    let options = podgate::core::inject::Options::new("podgate:x");
+    let injected = podgate::core::inject::inject(&template, &options, &podgate::core::plan::Known::default()).unwrap();
+    document["spec"] = serde_json::json!({"template": injected.value});
+    fs::write(folder.path().join("pod.yaml"), serde_json::to_string_pretty(&document).unwrap()).unwrap();
+    let (code, after, _) = check(&folder, &["pod.yaml"]);
+    assert_eq!(code, 0, "{after}");
+    assert_eq!(after.replace("pod.yaml:3, with podgate's parts in it", "pod.yaml:2"), before);
+}
+
+#[test]
+fn the_hand_written_examples_have_no_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let manifests = concat!(env!("CARGO_MANIFEST_DIR"), "/manifests");
+    let (code, out, _) = check(&folder, &["--strict", "-R", manifests]);
+    assert_eq!(code, 0, "{out}");
+}

@@ -1,0 +1,128 @@
+//! What the cluster is asked with `--server`, answered by a server of the test's own.
+
+use crate::{check, file};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+/// Reads one request: its first line and its body.
+fn request(stream: &mut TcpStream) -> Option<(String, String)> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        if stream.read(&mut byte).ok()? == 0 {
+            return None;
+        }
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let length =
+        head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.trim().parse().ok());
+    let mut body = vec![0; length.unwrap_or(0)];
+    stream.read_exact(&mut body).ok()?;
+    Some((head.lines().next()?.to_owned(), String::from_utf8_lossy(&body).into_owned()))
+}
+
+/// An API server of this minor version that allows these verbs, and refuses to say at all if it is to; its address.
+fn serve(minor: &'static str, allowed: &'static [&'static str], refuses: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let Some((line, body)) = request(&mut stream) else { continue };
+            let (status, answer) = if line.starts_with("GET /version") {
+                let info = format!(
+                    r#"{{"major":"1","minor":"{minor}","gitVersion":"v1","gitCommit":"","gitTreeState":"","buildDate":"","goVersion":"","compiler":"","platform":""}}"#
+                );
+                ("200 OK", info)
+            } else if refuses {
+                ("403 Forbidden", r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"you may not ask","reason":"Forbidden","code":403}"#.to_owned())
+            } else {
+                assert!(
+                    line.starts_with("POST /apis/authorization.k8s.io/v1/namespaces/shop/localsubjectaccessreviews"),
+                    "{line}"
+                );
+                assert!(
+                    body.contains("\"system:serviceaccount:shop:worker\"")
+                        && body.contains("\"system:serviceaccounts:shop\""),
+                    "{body}"
+                );
+                let is_allowed = allowed.iter().any(|verb| body.contains(&format!("\"verb\":\"{verb}\"")));
+                (
+                    "201 Created",
+                    format!(
+                        r#"{{"kind":"LocalSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{{}},"spec":{{}},"status":{{"allowed":{is_allowed}}}}}"#
+                    ),
+                )
+            };
+            let head = format!(
+                "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                answer.len()
+            );
+            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(answer.as_bytes()));
+        }
+    });
+    address
+}
+
+const POD: &str = "\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: p
+  annotations: {podgate.io/order: 'db & cache, api'}
+spec:
+  serviceAccountName: worker
+  containers:
+  - {name: db, command: [db], readinessProbe: {tcpSocket: {port: 1}}}
+  - {name: cache, command: [cache], readinessProbe: {tcpSocket: {port: 3}}}
+  - {name: api, command: [api], readinessProbe: {tcpSocket: {port: 2}}}
+";
+
+/// Checks the Pod against a server.
+fn with_server(server: &str, pod: &str) -> (i32, String, String) {
+    let (folder, _) = file(pod);
+    let config = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+         clusters: [{{name: k, cluster: {{server: '{server}'}}}}]\n\
+         contexts: [{{name: c, context: {{cluster: k, user: u, namespace: shop}}}}]\n\
+         users: [{{name: u, user: {{token: t}}}}]\n"
+    );
+    fs::write(folder.path().join("kubeconfig"), config).unwrap();
+    check(&folder, &["pod.yaml", "--server", "--kubeconfig", "kubeconfig", "--request-timeout", "5s", "-q"])
+}
+
+#[test]
+fn the_pods_service_account_needs_the_sidecars_rights() {
+    let (code, out, err) = with_server(&serve("36", &["get", "watch", "patch"], false), POD);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert!(out.contains("0 errors, 0 warnings, 0 notes"), "{out}");
+    let (code, out, _) = with_server(&serve("36", &["get"], false), POD);
+    assert_eq!(code, 0, "{out}");
+    assert!(
+        out.contains("warning[missing-rbac]: the service account worker in shop may not watch, patch pods"),
+        "{out}"
+    );
+    assert!(out.contains("pod.yaml:7:3"), "{out}");
+    let (_, out, _) = with_server(&serve("36", &[], true), POD);
+    assert!(out.contains("note[missing-rbac]") && out.contains("is not known: you may not ask"), "{out}");
+    let board = POD.replace("podgate.io/order", "podgate.io/publish: board, podgate.io/order");
+    let (code, out, _) = with_server(&serve("36", &[], false), &board);
+    assert!(code == 0 && !out.contains("missing-rbac"), "without the API no rights are needed: {out}");
+}
+
+#[test]
+fn the_clusters_version_counts() {
+    let (code, out, _) = with_server(&serve("28+", &["get", "watch", "patch"], false), POD);
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("error[kubernetes-too-old]") && out.contains("Kubernetes 1.28 does not have"), "{out}");
+}
+
+#[test]
+fn a_server_that_can_not_be_asked_is_one_line() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (code, out, err) = with_server(&format!("http://{free}"), POD);
+    assert_eq!((code, out.as_str(), err.matches('\n').count()), (1, "", 1), "{err}");
+    assert!(err.contains("can't ask http://127.0.0.1"), "{err}");
+}
