@@ -11,6 +11,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 type Labels = Vec<(&'static str, &'static str)>;
 
+/// What may come of a request. All stand on the page from the beginning, with 0: else a first failure would be no increase.
+const OUTCOMES: [&str; 8] =
+    ["injected", "unchanged", "passed", "refused", "bad-request", "too-large", "timeout", "failed"];
+/// Why a connection may come to nothing.
+const REASONS: [&str; 5] = ["handshake", "handshake-timeout", "crowded-out", "bad-request", "broken-off"];
+/// What may come of a look at the certificates.
+const RESULTS: [&str; 2] = ["ok", "failed"];
+
 pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<Labels, Counter>,
@@ -48,6 +56,15 @@ impl Default for Metrics {
         registry.register("certificate_expiry_timestamp", help, metrics.expiry.clone());
         let help = "Looks at the certificates, by what came of them";
         registry.register("certificate_checks", help, metrics.certificates.clone());
+        for outcome in OUTCOMES {
+            metrics.requests.get_or_create(&vec![("outcome", outcome)]);
+        }
+        for reason in REASONS {
+            metrics.rejected.get_or_create(&vec![("reason", reason)]);
+        }
+        for result in RESULTS {
+            metrics.certificates.get_or_create(&vec![("result", result)]);
+        }
         Metrics { registry, ..metrics }
     }
 }
@@ -55,12 +72,14 @@ impl Default for Metrics {
 impl Metrics {
     /// A request has been answered.
     pub(crate) fn answered(&self, outcome: &'static str, took: Duration) {
+        debug_assert!(OUTCOMES.contains(&outcome), "{outcome}");
         self.requests.get_or_create(&vec![("outcome", outcome)]).inc();
         self.seconds.observe(took.as_secs_f64());
     }
 
     /// A connection was given up before it had a request.
     pub(crate) fn connection_failed(&self, why: &'static str) {
+        debug_assert!(REASONS.contains(&why), "{why}");
         self.rejected.get_or_create(&vec![("reason", why)]).inc();
     }
 
