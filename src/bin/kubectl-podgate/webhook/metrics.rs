@@ -57,13 +57,13 @@ impl Default for Metrics {
         let help = "Looks at the certificates, by what came of them";
         registry.register("certificate_checks", help, metrics.certificates.clone());
         for outcome in OUTCOMES {
-            metrics.requests.get_or_create(&vec![("outcome", outcome)]);
+            drop(metrics.requests.get_or_create(&vec![("outcome", outcome)]));
         }
         for reason in REASONS {
-            metrics.rejected.get_or_create(&vec![("reason", reason)]);
+            drop(metrics.rejected.get_or_create(&vec![("reason", reason)]));
         }
         for result in RESULTS {
-            metrics.certificates.get_or_create(&vec![("result", result)]);
+            drop(metrics.certificates.get_or_create(&vec![("result", result)]));
         }
         Metrics { registry, ..metrics }
     }
