@@ -7,22 +7,28 @@ use podgate::core::edit::{Edit, Op, Place, Step};
 use serde_json::Value;
 
 impl Draft {
-    /// Writes out all aliases and merge keys that the edit would go through, or would take along.
-    pub(super) fn clear(&mut self, edit: &Edit) -> Result<(), Refused> {
+    /// Writes out all aliases and merge keys that the edit would go through, or would take along; the tree of the text without them.
+    pub(super) fn clear(&mut self, edit: &Edit) -> Result<Tree, Refused> {
         loop {
             let tree = self.tree(&edit.at)?;
             if tree.nodes().all(|(_, node)| !matches!(node.kind, Kind::Alias(_))) {
-                return Ok(());
+                return Ok(tree);
             }
             match self.next(&tree, edit)? {
-                None => return Ok(()),
+                None => return Ok(tree),
                 Some(Way::Field(place)) => {
                     let value = self.at(&place)?;
-                    self.write(&Edit { at: place, op: Op::Set(value) })?;
+                    self.write(&tree, &Edit { at: place, op: Op::Set(value) })?;
                 }
                 Some(Way::Alias(node)) => self.expand(&tree, node, &edit.at)?,
             }
         }
+    }
+
+    /// [`Draft::write`] where the text has changed since its tree was read.
+    fn write_anew(&mut self, edit: &Edit) -> Result<(), Refused> {
+        let tree = self.tree(&edit.at)?;
+        self.write(&tree, edit)
     }
 
     fn at(&self, place: &Place) -> Result<Value, Refused> {
@@ -88,7 +94,7 @@ impl Draft {
         let (place, merge) = locate(tree, alias).ok_or_else(unclear)?;
         if !merge {
             let value = self.at(&place)?;
-            return self.write(&Edit { at: place, op: Op::Set(value) });
+            return self.write(tree, &Edit { at: place, op: Op::Set(value) });
         }
         let object = written(tree, &place.0).ok_or_else(unclear)?;
         let Value::Object(fields) = self.at(&place)? else { return Err(unclear()) };
@@ -96,9 +102,9 @@ impl Draft {
         let merged = fields.into_iter().filter(|(key, _)| tree.entry(object, key).is_none());
         let mut result = Ok(());
         for (key, value) in merged {
-            result = result.and_then(|()| self.write(&Edit { at: place.to(key.as_str()), op: Op::Set(value) }));
+            result = result.and_then(|()| self.write_anew(&Edit { at: place.to(key.as_str()), op: Op::Set(value) }));
         }
-        result = result.and_then(|()| self.write(&Edit { at: place.to("<<"), op: Op::Remove }));
+        result = result.and_then(|()| self.write_anew(&Edit { at: place.to("<<"), op: Op::Remove }));
         self.careful = careful;
         result
     }

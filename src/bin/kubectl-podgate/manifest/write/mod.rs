@@ -39,6 +39,7 @@ impl Document {
             let misfit = |_| refused(&edit.at, "is not there, or is of another kind");
             apply(&mut meant, edit).map_err(misfit)?;
         }
+        let edits = &folded(edits)[..];
         let is_meant = |text: &String| read(text, self.json).is_some_and(|value| value == meant);
         if let Some(text) = items::edited(self, edits).filter(is_meant) {
             return Ok(text);
@@ -52,6 +53,23 @@ impl Document {
         let different = || refused(&Place::root(), "can't be written so that it would be read as it is meant");
         Some(draft.text).filter(is_meant).ok_or_else(different)
     }
+}
+
+/// The same edits, fewer: what is done within a value that has just been put there is done to that value.
+fn folded(edits: &[Edit]) -> Vec<Edit> {
+    let mut folded: Vec<Edit> = Vec::with_capacity(edits.len());
+    for edit in edits {
+        if let Some(Edit { at, op: Op::Set(new) | Op::Insert(new) }) = folded.last_mut()
+            && let Some(rest) = edit.at.0.strip_prefix(&at.0[..]).filter(|rest| !rest.is_empty())
+        {
+            let inner = Edit { at: Place(rest.to_vec()), op: edit.op.clone() };
+            if apply(new, &inner).is_ok() {
+                continue;
+            }
+        }
+        folded.push(edit.clone());
+    }
+    folded
 }
 
 /// What Kubernetes reads in a text that we have written.
@@ -82,17 +100,16 @@ impl Draft {
 
     /// Makes one edit, in the text and in the value.
     fn make(&mut self, edit: &Edit) -> Result<(), Refused> {
-        self.clear(edit)?;
+        let tree = self.clear(edit)?;
         let mut after = self.value.clone();
         apply(&mut after, edit).map_err(|_| refused(&edit.at, "is not there, or is of another kind"))?;
         self.value = after;
-        self.write(edit)
+        self.write(&tree, edit)
     }
 
-    /// Makes one edit in the text; the value is as it will then be.
-    fn write(&mut self, edit: &Edit) -> Result<(), Refused> {
-        let tree = self.tree(&edit.at)?;
-        let own = by_hand(&self.text, &tree, &self.style, self.json, edit);
+    /// Makes one edit in the text, whose tree this is; the value is as it will then be.
+    fn write(&mut self, tree: &Tree, edit: &Edit) -> Result<(), Refused> {
+        let own = by_hand(&self.text, tree, &self.style, self.json, edit);
         let right = |text: &String| !self.careful || read(text, self.json).is_some_and(|value| value == self.value);
         let written = own.filter(right).or_else(|| library::edit(&self.text, edit, &self.style).filter(right));
         let Some(text) = written else {
