@@ -6,14 +6,17 @@ mod args;
 mod check;
 mod clock;
 mod follow;
-#[allow(dead_code, reason = "its readers are on their way")]
+mod inject;
 mod manifest;
 mod output;
 mod overrides;
 mod pod;
+mod registry;
 mod runtime;
 mod status;
 mod terminal;
+mod timeline;
+mod webhook;
 
 use clap::Parser;
 use std::io::Write;
@@ -26,8 +29,12 @@ fn main() -> ExitCode {
     };
     match command {
         args::Command::Check(args) => check::run(&args),
+        args::Command::Inject(args) => inject::inject(&args),
         args::Command::Override(args) => overrides::run(&args),
         args::Command::Status(args) => status::run(&args),
+        args::Command::Timeline(args) => timeline::run(&args),
+        args::Command::Uninject(args) => inject::uninject(&args),
+        args::Command::Webhook(args) => webhook::run(&args),
         args::Command::Version => match writeln!(std::io::stdout(), "kubectl-podgate {}", env!("CARGO_PKG_VERSION")) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&format!("can't write: {error}")),

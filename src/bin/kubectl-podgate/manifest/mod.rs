@@ -6,6 +6,7 @@ mod cut;
 pub(crate) mod files;
 mod read;
 mod spans;
+mod write;
 
 use podgate::core::edit::Place;
 use serde_json::Value;
@@ -114,13 +115,6 @@ impl Document {
         (taken == place.0.len()).then(|| tree.node(node).content.clone())
     }
 
-    /// Where the key of the field at `place` stands.
-    pub(crate) fn key_span(&self, place: &Place) -> Option<Range<usize>> {
-        let tree = self.tree()?;
-        let (key, _, taken) = tree.nearest(place);
-        key.filter(|_| taken == place.0.len()).map(|key| tree.node(key).content.clone())
-    }
-
     /// What an editor or a compiler would mark for `place`: a field's key, an item's beginning; of what is not there, the nearest
     /// that is around it. At worst, the first word of the document.
     pub(crate) fn mark(&self, place: &Place) -> Range<usize> {
@@ -130,6 +124,17 @@ impl Document {
         // Of a collection its first line says enough.
         let first_line = self.text[whole.clone()].lines().next().unwrap_or_default().trim_end().len();
         whole.start..whole.start + first_line
+    }
+
+    /// [`Document::mark`]; of a string within which a range is meant, that range.
+    pub(crate) fn mark_word(&self, place: &Place, word: Option<&Range<usize>>) -> Range<usize> {
+        let inside = || {
+            let (word, span, string) = (word?, self.span(place)?, place.of(&self.value)?.as_str()?);
+            // Only where it stands there as it is: not folded, and nothing in it escaped.
+            let start = span.start + self.text[span].find(string)?;
+            (word.end <= string.len()).then(|| start + word.start..start + word.end)
+        };
+        inside().unwrap_or_else(|| self.mark(place))
     }
 
     /// Line and column in the file of a byte of [`Document::text`].
@@ -168,10 +173,13 @@ mod tests {
         let span = second.span(&place("ö/b/1")).unwrap();
         assert_eq!(&second.text[span.clone()], "2");
         assert_eq!(second.position(span.start), Position { line: 5, column: 18 });
-        let key = second.key_span(&place("ö/b")).unwrap();
+        let key = second.mark(&place("ö/b"));
         assert_eq!((second.position(key.start), &second.text[key]), (Position { line: 5, column: 11 }, "b"));
         assert_eq!(second.span(&place("ö/c")), None);
         assert_eq!(&second.text[second.mark(&place("ö/c/d"))], "ö");
+        let order = Source::parse("f", "o: \"a, b\"\np: 'a'' b'\n".to_owned()).unwrap();
+        let word = |path, range| &order.documents[0].text[order.documents[0].mark_word(&place(path), Some(&range))];
+        assert_eq!((word("o", 3..4), word("p", 3..4), word("q", 0..1)), ("b", "p", "o: \"a, b\""));
     }
 
     #[test]

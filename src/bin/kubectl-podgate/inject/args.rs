@@ -1,0 +1,228 @@
+//! The arguments of `inject` and `uninject`, and what their help teaches.
+
+use clap::{ArgAction, Args, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The release's own image; the agent in the containers and the sidecar are of one version.
+pub(crate) const IMAGE: &str = concat!("ghcr.io/podgate/podgate:", env!("CARGO_PKG_VERSION"));
+
+const INJECT_HELP: &str = "\
+Reads manifests, and writes them with what their annotations ask for: the sidecar, its volumes, and in each
+container of the order a hook or a gate. Only Pods and pod templates that declare an order are touched; every
+other document comes out byte for byte, and in a touched one no other line and no comment changes. Run on its
+own result it changes nothing. What is to be said about the manifests goes to standard error.
+
+An order is declared on the Pod, or on a workload's pod template:
+  metadata:
+    annotations:
+      podgate.io/order: db, api, web
+
+Examples:
+  kubectl podgate inject -f shop.yaml | kubectl apply -f -
+  kubectl podgate inject -i -R deploy/            rewrites the files that declare an order
+  kubectl podgate inject --check -R deploy/       for CI: are they as inject would write them?
+  kubectl podgate inject --diff -f shop.yaml      what would change
+  helm template shop ./chart | kubectl podgate inject - | kubectl apply -f -
+  kubectl podgate inject --from kruise -f shop.yaml
+
+Exit codes:
+  0    done; also if nothing declares an order
+  1    a manifest can't be read, declares something that can't be, or can't be written: nothing is written
+  3    with --check: something would change
+  64   wrong flag or argument";
+
+const UNINJECT_HELP: &str = "\
+The way back: takes out of manifests what `inject` has put in. A list or an object that was empty before, or
+not there, may stay behind empty; everything else comes out as it was. The annotations that declare the order
+are yours, and stay.
+
+Examples:
+  kubectl podgate uninject -f shop.yaml
+  kubectl podgate uninject -i -R deploy/
+  kubectl get deployment shop -o yaml | kubectl podgate uninject - | kubectl replace -f -
+
+Exit codes:
+  0    done; also if nothing was injected
+  1    a manifest can't be read, or what was injected has been changed by hand: nothing is written
+  3    with --check: something would change
+  64   wrong flag or argument";
+
+/// Write the declared order into manifests: sidecar, volumes, hooks and gates
+#[derive(Debug, Args)]
+#[command(after_help = INJECT_HELP)]
+pub(crate) struct Inject {
+    #[command(flatten)]
+    pub(crate) files: Files,
+    /// The image with the sidecar and the agent
+    #[arg(long, value_name = "IMAGE", default_value = IMAGE)]
+    pub(crate) image: String,
+    /// The sidecar's imagePullPolicy; by default left to the cluster
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) image_pull_policy: Option<PullPolicy>,
+    /// Leave the sidecar's numeric user out: OpenShift gives each namespace its own
+    #[arg(long)]
+    pub(crate) no_fixed_user: bool,
+    /// Read an order that was written for something else: kruise (launch priorities), compose=FILE (its
+    /// depends_on), tekton or tekton=FILE (steps)
+    #[arg(long, value_name = "WHAT[=FILE]", value_parser = from)]
+    pub(crate) from: Option<From>,
+    #[command(flatten)]
+    pub(crate) images: Images,
+}
+
+/// Take out of manifests what inject has put in
+#[derive(Debug, Args)]
+#[command(after_help = UNINJECT_HELP)]
+pub(crate) struct Uninject {
+    #[command(flatten)]
+    pub(crate) files: Files,
+}
+
+/// What is read, and where the result goes.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Files {
+    /// Files, folders (their *.yaml, *.yml and *.json), or - for standard input
+    #[arg(value_name = "FILE", required_unless_present = "named")]
+    pub(crate) files: Vec<PathBuf>,
+    /// The same, as kubectl has it; may be given several times
+    #[arg(id = "named", short = 'f', long = "filename", value_name = "FILE", action = ArgAction::Append)]
+    pub(crate) named: Vec<PathBuf>,
+    /// Look through the folders in a folder too
+    #[arg(short = 'R', long)]
+    pub(crate) recursive: bool,
+    /// Rewrite the files, those that change: each by a new file in the old one's place
+    #[arg(short, long, conflicts_with_all = ["check", "diff"])]
+    pub(crate) in_place: bool,
+    /// Write nothing; list what would change, and end with 3 if something would
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Print what would change, as a patch, instead of the manifests
+    #[arg(long)]
+    pub(crate) diff: bool,
+    /// Say nothing but warnings and errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// Where the words of a container without a `command` come from.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Images {
+    /// Where a container has no command, take Entrypoint and Cmd of its image from the registry, so that
+    /// it can wait in a gate; the image is pinned to the digest that was looked at
+    #[arg(long)]
+    pub(crate) resolve_images: bool,
+    /// Don't pin: another image may then stand behind the tag, with another command
+    #[arg(long, requires = "resolve_images")]
+    pub(crate) no_pin: bool,
+    /// The platform, where an image has several
+    #[arg(long, value_name = "OS/ARCH[/VARIANT]", default_value = "linux/amd64", value_parser = platform, requires = "resolve_images")]
+    pub(crate) platform: Platform,
+    /// A .dockerconfigjson, or a Secret's manifest with one, to log in with; may be given several times
+    #[arg(long, value_name = "FILE", requires = "resolve_images")]
+    pub(crate) pull_secret: Vec<PathBuf>,
+    /// A file of PEM certificates to trust beside the system's
+    #[arg(long, value_name = "FILE", requires = "resolve_images")]
+    pub(crate) registry_ca: Vec<PathBuf>,
+    /// A registry to speak plain HTTP with, HOST[:PORT]; localhost needs no naming
+    #[arg(long, value_name = "HOST", requires = "resolve_images")]
+    pub(crate) insecure_registry: Vec<String>,
+    /// How long one image may take
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = crate::args::duration, requires = "resolve_images")]
+    pub(crate) registry_timeout: Duration,
+    /// The user's docker configuration, for logins that `docker login` wrote
+    #[arg(long, value_name = "FOLDER", env = "DOCKER_CONFIG", hide = true)]
+    pub(crate) docker_config: Option<PathBuf>,
+    /// Where looked-up commands are kept between runs
+    #[arg(long, value_name = "FOLDER", env = "XDG_CACHE_HOME", hide = true)]
+    pub(crate) cache_home: Option<PathBuf>,
+    /// The user's home
+    #[arg(long, value_name = "FOLDER", env = "HOME", hide = true)]
+    pub(crate) home: Option<PathBuf>,
+}
+
+/// Value of `--image-pull-policy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PullPolicy {
+    #[value(name = "Always")]
+    Always,
+    #[value(name = "IfNotPresent")]
+    IfNotPresent,
+    #[value(name = "Never")]
+    Never,
+}
+
+impl PullPolicy {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            PullPolicy::Always => "Always",
+            PullPolicy::IfNotPresent => "IfNotPresent",
+            PullPolicy::Never => "Never",
+        }
+    }
+}
+
+/// Value of `--from`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum From {
+    Kruise,
+    Compose(PathBuf),
+    Tekton(Option<PathBuf>),
+}
+
+fn from(text: &str) -> Result<From, &'static str> {
+    match text.split_once('=') {
+        None if text == "kruise" => Ok(From::Kruise),
+        None if text == "tekton" => Ok(From::Tekton(None)),
+        None if text == "compose" => Err("name the Compose file: compose=FILE"),
+        Some((_, "")) => Err("name a file behind the ="),
+        Some(("compose", file)) => Ok(From::Compose(file.into())),
+        Some(("tekton", file)) => Ok(From::Tekton(Some(file.into()))),
+        _ => Err("write kruise, compose=FILE, tekton or tekton=FILE"),
+    }
+}
+
+/// Value of `--platform`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Platform {
+    pub(crate) os: String,
+    pub(crate) architecture: String,
+    pub(crate) variant: Option<String>,
+}
+
+fn platform(text: &str) -> Result<Platform, &'static str> {
+    let mut parts = text.split('/');
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(os), Some(architecture), variant, None)
+            if !os.is_empty() && !architecture.is_empty() && variant != Some("") =>
+        {
+            let variant = variant.map(str::to_owned);
+            Ok(Platform { os: os.to_owned(), architecture: architecture.to_owned(), variant })
+        }
+        _ => Err("write OS/ARCH, as linux/arm64"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_an_order_is_read_from() {
+        assert_eq!(from("kruise"), Ok(From::Kruise));
+        assert_eq!(from("compose=a=b.yaml"), Ok(From::Compose("a=b.yaml".into())));
+        assert_eq!(from("tekton"), Ok(From::Tekton(None)));
+        for text in ["", "compose", "compose=", "kruise=x", "helm"] {
+            assert!(from(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn reads_a_platform() {
+        let arm = platform("linux/arm/v7").unwrap();
+        assert_eq!((arm.os.as_str(), arm.architecture.as_str(), arm.variant.as_deref()), ("linux", "arm", Some("v7")));
+        for text in ["", "linux", "linux/", "/amd64", "linux/arm/", "a/b/c/d"] {
+            assert!(platform(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! `kubectl podgate inject` and `uninject`: manifests in, manifests out.
+
+mod args;
+mod diff;
+mod images;
+mod output;
+mod work;
+
+pub(crate) use args::{Inject, Platform, Uninject};
+
+use crate::manifest::Source;
+use crate::manifest::files::{self, Input};
+use args::Files;
+use output::Changed;
+use podgate::core::exit::Exit;
+use podgate::core::finding::Level;
+use podgate::core::inject::Options;
+use podgate::core::migrate;
+use serde_json::Value;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use work::{Report, Way};
+
+/// Something would change.
+const WOULD_CHANGE: u8 = 3;
+
+/// Runs `inject`.
+pub(crate) fn inject(args: &Inject) -> ExitCode {
+    let from = match args.from.as_ref().map(migration).transpose() {
+        Ok(from) => from,
+        Err(line) => return crate::fail(&line),
+    };
+    let mut options = Options::new(&args.image);
+    options.image_pull_policy = args.image_pull_policy.map(|policy| policy.as_str().to_owned());
+    options.fixed_user = !args.no_fixed_user;
+    run(&args.files, |sources| {
+        let images = match args.images.resolve_images {
+            true => Some(images::look_up(sources, &args.images)?),
+            false => None,
+        };
+        Ok(Way::Inject { options, from, images })
+    })
+}
+
+/// Runs `uninject`.
+pub(crate) fn uninject(args: &Uninject) -> ExitCode {
+    run(&args.files, |_| Ok(Way::Uninject))
+}
+
+fn run(args: &Files, way: impl FnOnce(&[(Input, Source)]) -> Result<Way, Vec<String>>) -> ExitCode {
+    let named: Vec<PathBuf> = args.files.iter().chain(&args.named).cloned().collect();
+    if args.in_place && named.iter().any(|path| path.as_os_str() == "-") {
+        crate::fail("--in-place has no file to rewrite where - (standard input) is read; leave one of them away");
+        return Exit::Usage.into();
+    }
+    let sources = match files::read(&named, args.recursive) {
+        Ok(sources) => sources,
+        Err(lines) => return failed(&lines),
+    };
+    let way = match way(&sources) {
+        Ok(way) => way,
+        Err(lines) => return failed(&lines),
+    };
+    let (mut reports, mut changed, mut any) = (Vec::new(), Vec::new(), false);
+    for (input, source) in sources {
+        let mut replaced = Vec::new();
+        for (index, document) in source.documents.iter().enumerate() {
+            let done = work::document(&source.name, document, &way);
+            reports.extend(done.reports);
+            any |= done.concerned;
+            replaced.extend(done.text.map(|text| (index, text)));
+        }
+        let text = source.with(&replaced);
+        changed.push(Changed { input, source, text });
+    }
+    let broken = reports.iter().any(|report| report.level == Some(Level::Error));
+    say(&reports, args.quiet, broken);
+    if broken {
+        return ExitCode::FAILURE;
+    }
+    if !any && !args.quiet {
+        note(way.nothing());
+    }
+    if args.check {
+        return check(&changed, args.diff);
+    }
+    let written = match (args.in_place, args.diff) {
+        (true, _) => output::in_place(&changed),
+        (false, true) => output::print(&changed.iter().map(|changed| changed.diff()).collect::<String>()),
+        (false, false) => output::print(&output::joined(&changed)),
+    };
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(line) => crate::fail(&line),
+    }
+}
+
+/// `--check`: the names of the files that would change.
+fn check(changed: &[Changed], diff: bool) -> ExitCode {
+    let would: Vec<&Changed> = changed.iter().filter(|changed| changed.text != changed.source.text).collect();
+    for changed in &would {
+        note(&format!("{}: would change", changed.source.name));
+    }
+    let patch: String = if diff { would.iter().map(|changed| changed.diff()).collect() } else { String::new() };
+    match output::print(&patch) {
+        Err(line) => crate::fail(&line),
+        Ok(()) if would.is_empty() => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::from(WOULD_CHANGE),
+    }
+}
+
+/// Reports go to standard error, in the order of the files. Where something is broken nothing has been injected: what would have
+/// been is no news then.
+fn say(reports: &[Report], quiet: bool, broken: bool) {
+    for report in reports {
+        let news = report.level.is_none_or(|level| level == Level::Note);
+        if !(news && quiet || report.level.is_none() && broken) {
+            note(&report.line);
+        }
+    }
+}
+
+fn note(line: &str) {
+    // Nobody is left to tell when this fails.
+    let _ = writeln!(std::io::stderr(), "{}", printable(line));
+}
+
+fn failed(lines: &[String]) -> ExitCode {
+    for line in lines {
+        crate::fail(&printable(line));
+    }
+    ExitCode::FAILURE
+}
+
+/// A manifest must not steer the terminal of who reads about it.
+fn printable(line: &str) -> String {
+    let harmless = |c: char| !c.is_control() && !matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    line.chars().map(|c| if harmless(c) { c } else { '\u{fffd}' }).collect()
+}
+
+fn migration(from: &args::From) -> Result<migrate::From, String> {
+    Ok(match from {
+        args::From::Kruise => migrate::From::Kruise,
+        args::From::Compose(path) => migrate::From::Compose(one(path)?),
+        args::From::Tekton(None) => migrate::From::Tekton(None),
+        args::From::Tekton(Some(path)) => migrate::From::Tekton(Some(one(path)?)),
+    })
+}
+
+/// The one document of a file.
+fn one(path: &Path) -> Result<Value, String> {
+    let input = if path.as_os_str() == "-" { Input::Stdin } else { Input::File(path.to_owned()) };
+    let name = input.name();
+    let source = Source::parse(&name, files::text(&input)?).map_err(|fault| fault.line(&name))?;
+    let mut values = source.documents.into_iter().map(|document| document.value).filter(|value| !value.is_null());
+    match (values.next(), values.next()) {
+        (Some(value), None) => Ok(value),
+        (None, _) => Err(format!("{name}: there is nothing in it")),
+        _ => Err(format!("{name}: more than one document; name a file with the one that is meant")),
+    }
+}

@@ -1,0 +1,163 @@
+//! What becomes of one document.
+
+use super::images::Found;
+use crate::manifest::{Document, Position};
+use podgate::core::edit::{Edit, Place, apply};
+use podgate::core::finding::{Finding, Level};
+use podgate::core::inject::{self, Injected, Options};
+use podgate::core::kinds;
+use podgate::core::migrate;
+use podgate::core::plan::Known;
+use serde_json::Value;
+
+/// What is done.
+pub(super) enum Way {
+    Inject { options: Options, from: Option<migrate::From>, images: Option<Found> },
+    Uninject,
+}
+
+impl Way {
+    /// What to say where no document was concerned.
+    pub(super) fn nothing(&self) -> &'static str {
+        match self {
+            Way::Inject { from: Some(_), .. } => {
+                "kubectl podgate: no Pod or pod template here has an order to be read with --from: nothing is injected"
+            }
+            Way::Inject { .. } => {
+                "kubectl podgate: no Pod or pod template here declares an order (annotation podgate.io/order): nothing is injected"
+            }
+            Way::Uninject => "kubectl podgate: nothing has been injected here: nothing is taken out",
+        }
+    }
+
+    fn done(&self) -> &'static str {
+        match self {
+            Way::Inject { .. } => "injected",
+            Way::Uninject => "taken out",
+        }
+    }
+}
+
+/// A line about a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Report {
+    /// How grave it is; `None` says that something was done.
+    pub(super) level: Option<Level>,
+    pub(super) line: String,
+}
+
+/// What has become of a document.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    /// Its new text, if it changes.
+    pub(super) text: Option<String>,
+    /// One of its templates declares an order, or has been injected.
+    pub(super) concerned: bool,
+    pub(super) reports: Vec<Report>,
+}
+
+/// Goes through the document's templates.
+pub(super) fn document(file: &str, document: &Document, way: &Way) -> Done {
+    let mut done = Done::default();
+    let (mut edits, mut changed) = (Vec::new(), Vec::new());
+    for place in kinds::templates(&document.value) {
+        let Some(template) = place.of(&document.value) else { continue };
+        let known = Known { kind: kinds::kind_at(&document.value, &place), ..Known::default() };
+        let Some(result) = template_edits(template, way, known) else { continue };
+        done.concerned = true;
+        let findings = match result {
+            Ok(injected) => {
+                if !injected.edits.is_empty() {
+                    changed.push(place.clone());
+                }
+                edits.extend(injected.edits.into_iter().map(|edit| Edit { at: place.join(&edit.at), ..edit }));
+                injected.findings
+            }
+            Err(findings) => findings,
+        };
+        done.reports.extend(findings.iter().map(|finding| report(file, document, &place, finding)));
+    }
+    if edits.is_empty() || done.reports.iter().any(|report| report.level == Some(Level::Error)) {
+        return done;
+    }
+    match document.edited(&edits) {
+        Ok(text) => {
+            for place in changed {
+                let at = document.position(document.mark(&place).start);
+                let name = kinds::name_at(&document.value, &place);
+                let line = format!("{}: {name}: {}", at.named(file), way.done());
+                done.reports.push(Report { level: None, line });
+            }
+            done.text = Some(text);
+        }
+        Err(refused) => {
+            let at = document.position(document.mark(&refused.place).start);
+            let line = format!("{}: error: {} {}", at.named(file), refused.place, refused.what);
+            done.reports.push(Report { level: Some(Level::Error), line });
+        }
+    }
+    done
+}
+
+/// What is to change in a template; `None` where it is none of podgate's business.
+fn template_edits(template: &Value, way: &Way, mut known: Known) -> Option<Result<Injected, Vec<Finding>>> {
+    let Way::Inject { options, from, images } = way else {
+        return inject::is_injected(template).then(|| inject::uninject(template));
+    };
+    let ours = inject::is_declared(template) || inject::is_injected(template);
+    let before = match from {
+        Some(from) if !ours && has_order(template, from) => match migrate::migrate(template, from) {
+            Ok(migrated) => migrated,
+            Err(findings) => return Some(Err(findings)),
+        },
+        _ if !ours => return None,
+        _ => Injected { value: template.clone(), edits: Vec::new(), findings: Vec::new() },
+    };
+    let (mut value, mut edits, mut findings) = (before.value, before.edits, before.findings);
+    if let Some(images) = images {
+        let resolved = images.of(template);
+        for edit in resolved.edits {
+            // They name fields that the template has.
+            if apply(&mut value, &edit).is_ok() {
+                edits.push(edit);
+            }
+        }
+        findings.extend(resolved.findings);
+        known.images = resolved.commands;
+    }
+    Some(match inject::inject(&value, options, &known) {
+        Ok(injected) => {
+            edits.extend(injected.edits);
+            findings.extend(injected.findings);
+            Ok(Injected { value: injected.value, edits, findings })
+        }
+        Err(more) => {
+            findings.extend(more);
+            Err(findings)
+        }
+    })
+}
+
+/// Whether there is anything to read with `--from`: among many documents most have nothing to do with it.
+fn has_order(template: &Value, from: &migrate::From) -> bool {
+    let text = |word: &str| template.to_string().contains(word);
+    !matches!(from, migrate::From::Kruise)
+        || text("apps.kruise.io/container-launch-priority")
+        || text("KRUISE_CONTAINER_PRIORITY")
+}
+
+/// `file:line:column: level: what; how to mend it [rule]`.
+fn report(file: &str, document: &Document, template: &Place, finding: &Finding) -> Report {
+    let place = template.join(&finding.at);
+    let at = document.position(document.mark_word(&place, finding.word.as_ref()).start);
+    let mend = if finding.mend.is_empty() { String::new() } else { format!("; {}", finding.mend) };
+    let line = format!("{}: {}: {}{mend} [{}]", at.named(file), finding.level.as_str(), finding.what, finding.rule);
+    Report { level: Some(finding.level), line }
+}
+
+impl Position {
+    /// `file:line:column`.
+    fn named(self, file: &str) -> String {
+        format!("{file}:{}:{}", self.line, self.column)
+    }
+}

@@ -1,0 +1,353 @@
+//! New text for a manifest: as a person would write it, and so that no reader takes a string for anything else.
+
+use serde_json::Value;
+use std::fmt::Write;
+
+/// Longer lists of words are written one below the other.
+const WIDTH: usize = 100;
+
+/// How the document around is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Style {
+    /// Its line end.
+    pub(crate) newline: &'static str,
+    /// How far the fields of an object stand in from their parent's key.
+    pub(crate) unit: usize,
+    /// How far the items of a list stand in from their list's key: 0 as `kubectl` writes, or more.
+    pub(crate) list: usize,
+}
+
+/// A field in block style: its lines, each with its end, the key at `column`.
+pub(crate) fn field(key: &str, value: &Value, column: usize, style: &Style) -> String {
+    let mut out = String::new();
+    put_field(&mut out, key, value, column, style);
+    out
+}
+
+/// An item of a list in block style: its lines, the dash at `column`.
+pub(crate) fn item(value: &Value, column: usize, style: &Style) -> String {
+    let mut out = String::new();
+    put_item(&mut out, value, column, style);
+    out
+}
+
+/// The lines below a key at `column`; `None` where the value stands on the key's own line.
+pub(crate) fn below(value: &Value, column: usize, style: &Style) -> Option<String> {
+    let mut out = String::new();
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            for (key, value) in fields {
+                put_field(&mut out, key, value, column + style.unit, style);
+            }
+        }
+        Value::Array(items) if !items.is_empty() && !fits(value, column) => {
+            for value in items {
+                put_item(&mut out, value, column + style.list, style);
+            }
+        }
+        _ => return None,
+    }
+    Some(out)
+}
+
+/// The value on one line: a scalar, or in flow style.
+pub(crate) fn inline(value: &Value) -> String {
+    flow(value, &Flow { json: false, spaced: true })
+}
+
+/// How flow style is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Flow {
+    /// Every key and every string in quotes.
+    pub(crate) json: bool,
+    /// A blank behind `:` and `,`.
+    pub(crate) spaced: bool,
+}
+
+/// The value on one line.
+pub(crate) fn flow(value: &Value, style: &Flow) -> String {
+    let mut out = String::new();
+    put_flow(&mut out, value, style);
+    out
+}
+
+/// A field on one line: `key: value`.
+pub(crate) fn flow_field(key: &str, value: &Value, style: &Flow) -> String {
+    let blank = if style.spaced { " " } else { "" };
+    format!("{}:{blank}{}", text(key, style.json), flow(value, style))
+}
+
+fn put_field(out: &mut String, key: &str, value: &Value, column: usize, style: &Style) {
+    let _ = write!(out, "{:column$}{}:", "", text(key, false));
+    match below(value, column, style) {
+        Some(lines) => {
+            out.push_str(style.newline);
+            out.push_str(&lines);
+        }
+        None => {
+            let _ = write!(out, " {}{}", inline(value), style.newline);
+        }
+    }
+}
+
+fn put_item(out: &mut String, value: &Value, column: usize, style: &Style) {
+    let _ = write!(out, "{:column$}- ", "");
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            for (index, (key, value)) in fields.iter().enumerate() {
+                let lines = field(key, value, column + 2, style);
+                // The first stands behind the dash.
+                out.push_str(if index == 0 { &lines[column + 2..] } else { &lines });
+            }
+        }
+        _ => {
+            let _ = write!(out, "{}{}", inline(value), style.newline);
+        }
+    }
+}
+
+/// A list of words that has room on one line.
+fn fits(list: &Value, column: usize) -> bool {
+    let Value::Array(items) = list else { return false };
+    let words = items.iter().all(|item| !item.is_object() && !item.is_array());
+    words && column + inline(list).chars().count() <= WIDTH
+}
+
+fn put_flow(out: &mut String, value: &Value, style: &Flow) {
+    let comma = if style.spaced { ", " } else { "," };
+    match value {
+        Value::Null => out.push_str("null"),
+        Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+        Value::Number(number) => out.push_str(&number.to_string()),
+        Value::String(string) => out.push_str(&text(string, style.json)),
+        Value::Array(items) => {
+            out.push('[');
+            for (index, item) in items.iter().enumerate() {
+                out.push_str(if index == 0 { "" } else { comma });
+                put_flow(out, item, style);
+            }
+            out.push(']');
+        }
+        Value::Object(fields) => {
+            out.push('{');
+            for (index, (key, value)) in fields.iter().enumerate() {
+                out.push_str(if index == 0 { "" } else { comma });
+                out.push_str(&flow_field(key, value, style));
+            }
+            out.push('}');
+        }
+    }
+}
+
+/// A string, in quotes where any reader of YAML 1.1 or 1.2 might take it for something else.
+pub(crate) fn text(string: &str, json: bool) -> String {
+    let escaped = |c: char| is_escaped(c) || c == '\'';
+    match () {
+        () if json => quote(string),
+        () if is_plain(string) || is_quantity(string) => string.to_owned(),
+        // JSON in a string is easier read so.
+        () if string.contains(['"', '\\']) && !string.contains(escaped) => format!("'{string}'"),
+        () => quote(string),
+    }
+}
+
+/// A number with a unit: `5m`, `32Mi`. With none of these letters it is a number of YAML's.
+fn is_quantity(string: &str) -> bool {
+    const UNITS: [&str; 10] = ["m", "s", "h", "ms", "Ki", "Mi", "Gi", "Ti", "k", "M"];
+    let digits = string.trim_start_matches(|c: char| c.is_ascii_digit());
+    digits.len() < string.len() && !string.starts_with('0') && UNITS.contains(&digits)
+}
+
+/// Only what is beyond doubt: a word, a path, a flag, a name with a domain, an image.
+fn is_plain(string: &str) -> bool {
+    const WORDS: [&str; 9] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"];
+    let bytes = string.as_bytes();
+    let word = match bytes {
+        [b'-', b'-', rest @ ..] | [b'-', rest @ ..] => rest,
+        [b'/', ..] => bytes,
+        _ => bytes,
+    };
+    let begins =
+        word.first().is_some_and(|byte| byte.is_ascii_alphabetic() || (*byte == b'/' && word.len() == bytes.len()));
+    let inside = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-=@:".contains(byte);
+    // A flag that is an infinity or a number would need a letter first and a dot or nothing behind it: `-Inf` is none, `-.inf` is out.
+    begins
+        && bytes.iter().all(inside)
+        && !string.ends_with(':')
+        && !WORDS.contains(&string.to_ascii_lowercase().as_str())
+}
+
+/// In double quotes: JSON's own, and YAML's where YAML allows less in a line than JSON.
+fn quote(string: &str) -> String {
+    let mut out = String::with_capacity(string.len() + 2);
+    out.push('"');
+    for c in string.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if is_escaped(c) => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            _ => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// What YAML calls not printable, or takes for a line's end.
+fn is_escaped(c: char) -> bool {
+    matches!(c, '\0'..='\u{1f}' | '\u{7f}'..='\u{a0}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const STYLE: Style = Style { newline: "\n", unit: 2, list: 0 };
+
+    #[test]
+    fn a_field_looks_like_one_that_a_person_wrote() {
+        let value = json!({"exec": {"command": ["/podgate/bin/podgate", "post-start", "--timeout", "2m"]}, "env": [
+            {"name": "A", "value": "yes"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "status.podIPs"}}}
+        ], "empty": {}, "none": null, "i": 7});
+        let expected = "    postStart:\n      exec:\n        command: [/podgate/bin/podgate, post-start, --timeout, 2m]\n      env:\n      \
+                        - name: A\n        value: \"yes\"\n      - name: B\n        valueFrom:\n          fieldRef:\n            \
+                        fieldPath: status.podIPs\n      empty: {}\n      none: null\n      i: 7\n";
+        assert_eq!(field("postStart", &value, 4, &STYLE), expected);
+        let indented = Style { list: 2, newline: "\r\n", ..STYLE };
+        assert_eq!(field("l", &json!([{"a": 1, "b": [2]}]), 0, &indented), "l:\r\n  - a: 1\r\n    b: [2]\r\n");
+    }
+
+    #[test]
+    fn a_list_too_long_for_a_line_is_written_below() {
+        let long = "x".repeat(60);
+        assert_eq!(field("a", &json!([long, long]), 2, &STYLE), format!("  a:\n  - {long}\n  - {long}\n"));
+    }
+
+    #[test]
+    fn every_string_is_read_back_as_the_same_string() {
+        let mut strings: Vec<String> = [
+            "",
+            "a",
+            "y",
+            "No",
+            "on",
+            "TRUE",
+            "null",
+            "~",
+            "0755",
+            "1_000",
+            "1e3",
+            ".5",
+            ".inf",
+            "-.inf",
+            "0x1f",
+            "12:30:00",
+            "2026-11-21",
+            "a: b",
+            "a #b",
+            "#a",
+            "- a",
+            "-",
+            "--",
+            "---",
+            "...",
+            "? a",
+            ": a",
+            "a:",
+            "=",
+            "<<",
+            "*a",
+            "&a",
+            "!a",
+            "%a",
+            "@a",
+            "`a",
+            "|",
+            ">",
+            "[a",
+            "{a",
+            "a]",
+            "a,b",
+            "'",
+            "\"",
+            "\\",
+            "\n",
+            "a\nb\n",
+            "\t",
+            "\r",
+            " a",
+            "a ",
+            "\u{85}",
+            "\u{2028}",
+            "\u{feff}",
+            "\u{7f}",
+            "ü",
+            "😀",
+            "{\"a\": 1}",
+            "a\\b",
+            "'\"",
+            "a \" # b",
+            "5m",
+            "0m",
+            "5",
+            "5Mi",
+            "1k",
+            "1M",
+            "007s",
+            "12h",
+            "--until",
+            "-x",
+            "-1",
+            "--1",
+            "db=Ready",
+            "a:b",
+            "http://127.0.0.1:8080/ready",
+            "/bin/sh",
+            "/",
+            "ghcr.io/a/b:1.0",
+            "NaN",
+            "inf",
+            "Inf",
+            "-Inf",
+            "e1",
+            "E5",
+            "e",
+            "0o7",
+            "0b1",
+            "+1",
+            "$$(A)",
+            "a@sha256:00",
+            "true ",
+            "\0",
+            "a\u{1b}[0m",
+            "::",
+            "a::b",
+            "-y",
+            "-e",
+            "nUlL",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        strings.push("long ".repeat(400));
+        for string in &strings {
+            // A key has a limit of 1,024 characters, and `<<` is none as a key.
+            let key = if string.len() > 1000 || string == "<<" { "key" } else { string };
+            let value = json!({key: [string], "k": {"v": string}});
+            let texts = [
+                field("root", &value, 0, &STYLE),
+                format!("root: {}\n", inline(&value)),
+                format!("{}\n", flow(&json!({"root": value}), &Flow { json: true, spaced: false })),
+            ];
+            for text in texts {
+                let read = super::super::super::read::yaml(&text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+                assert_eq!(read["root"], value, "{text}");
+            }
+        }
+    }
+}

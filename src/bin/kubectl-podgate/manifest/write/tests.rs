@@ -1,0 +1,293 @@
+use super::super::Source;
+use super::*;
+use serde_json::json;
+
+fn place(path: &str) -> Place {
+    Place(path.split('/').map(|step| step.parse().map_or_else(|_| Step::from(step), Step::Index)).collect())
+}
+
+fn set(path: &str, value: Value) -> Edit {
+    Edit { at: place(path), op: Op::Set(value) }
+}
+
+fn insert(path: &str, value: Value) -> Edit {
+    Edit { at: place(path), op: Op::Insert(value) }
+}
+
+fn remove(path: &str) -> Edit {
+    Edit { at: place(path), op: Op::Remove }
+}
+
+fn moved(path: &str, to: usize) -> Edit {
+    Edit { at: place(path), op: Op::Move(to) }
+}
+
+/// The text after the edits. That it is read as it is meant has been looked at by then.
+fn edited(text: &str, edits: &[Edit]) -> String {
+    let source = Source::parse("f", text.to_owned()).unwrap_or_else(|fault| panic!("{text}: {fault:?}"));
+    let new = source.documents[0].edited(edits).unwrap_or_else(|refused| panic!("{text}: {refused:?}"));
+    source.with(&[(0, new)])
+}
+
+const POD: &str = "\
+kind: Pod
+metadata:
+  name: x  # the name
+spec:
+  # all of them
+  containers:
+  # the first
+  - name: a
+    image: x
+    env: []   # none
+
+  # the second
+  - name: b   # b!
+    args: [\"1\"]
+    ports:
+    - containerPort: 1
+
+  # the tail
+  volumes: []
+status: {}
+";
+
+#[test]
+fn fields_come_last_or_where_a_reader_expects_them() {
+    let new = edited(
+        POD,
+        &[
+            set("spec/initContainers", json!([{"name": "podgate", "restartPolicy": "Always"}])),
+            set("metadata/annotations", json!({"podgate.io/injected": "{\"v\":1}"})),
+            set("spec/containers/1/command", json!(["/podgate/bin/podgate", "entrypoint"])),
+            set("spec/containers/1/lifecycle", json!({"postStart": {"sleep": {"seconds": 1}}})),
+            set("spec/containers/0/tty", json!(true)),
+        ],
+    );
+    let expected = POD
+        .replace(
+            "  # all of them\n",
+            "  initContainers:\n  - name: podgate\n    restartPolicy: Always\n  # all of them\n",
+        )
+        .replace(
+            "  name: x  # the name\n",
+            "  name: x  # the name\n  annotations:\n    podgate.io/injected: '{\"v\":1}'\n",
+        )
+        .replace("    args: [\"1\"]\n", "    command: [/podgate/bin/podgate, entrypoint]\n    args: [\"1\"]\n")
+        .replace(
+            "containerPort: 1\n",
+            "containerPort: 1\n    lifecycle:\n      postStart:\n        sleep:\n          seconds: 1\n",
+        )
+        .replace("    env: []   # none\n", "    env: []   # none\n    tty: true\n");
+    assert_eq!(new, expected);
+}
+
+#[test]
+fn what_is_empty_is_filled_in_block_style_and_emptied_again() {
+    let filled = edited(
+        POD,
+        &[
+            insert("spec/containers/0/env/0", json!({"name": "A", "value": "yes"})),
+            insert("spec/volumes/0", json!({"name": "v", "emptyDir": {}})),
+            set("status/phase", json!("x")),
+        ],
+    );
+    let expected = POD
+        .replace("    env: []   # none\n", "    env:   # none\n    - name: A\n      value: \"yes\"\n")
+        .replace("  volumes: []\n", "  volumes:\n  - name: v\n    emptyDir: {}\n")
+        .replace("status: {}\n", "status:\n  phase: x\n");
+    assert_eq!(filled, expected);
+    let emptied =
+        edited(&filled, &[remove("spec/containers/0/env/0"), remove("spec/volumes/0"), remove("status/phase")]);
+    assert_eq!(emptied, POD.replace("env: []   # none", "env: []   # none"));
+}
+
+#[test]
+fn null_and_nothing_become_something() {
+    for (text, expected) in [
+        ("a:\nb: 1\n", "a:\n  x: 1\nb: 1\n"),
+        ("a: # c\nb: 1\n", "a: # c\n  x: 1\nb: 1\n"),
+        ("a: null  # c\nb: 1\n", "a:  # c\n  x: 1\nb: 1\n"),
+        ("a: ~", "a:\n  x: 1"),
+        ("b: 1\na:", "b: 1\na:\n  x: 1"),
+        ("b: 1\r\na:\r\n", "b: 1\r\na:\r\n  x: 1\r\n"),
+    ] {
+        assert_eq!(edited(text, &[set("a", json!({"x": 1}))]), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn items_go_before_the_comments_of_those_that_they_precede() {
+    let new = edited(
+        POD,
+        &[insert("spec/containers/0", json!({"name": "z"})), insert("spec/containers/2", json!({"name": "w"}))],
+    );
+    let expected = POD
+        .replace("  # the first\n", "  - name: z\n  # the first\n")
+        .replace("  # the second\n", "  - name: w\n  # the second\n");
+    assert_eq!(new, expected);
+    assert_eq!(edited(&new, &[remove("spec/containers/0"), remove("spec/containers/1")]), POD);
+    let last = edited(POD, &[insert("spec/containers/2", json!({"name": "z"}))]);
+    assert_eq!(last, POD.replace("containerPort: 1\n", "containerPort: 1\n  - name: z\n"));
+}
+
+#[test]
+fn an_item_that_moves_takes_its_comments_along() {
+    let new = edited(POD, &[moved("spec/containers/1", 0)]);
+    let b = "  # the second\n  - name: b   # b!\n    args: [\"1\"]\n    ports:\n    - containerPort: 1\n";
+    let a = "  # the first\n  - name: a\n    image: x\n    env: []   # none\n";
+    assert_eq!(new, POD.replace(&format!("{a}\n{b}"), &format!("{b}\n{a}")));
+    assert_eq!(edited(&new, &[moved("spec/containers/0", 1)]), POD);
+    assert_eq!(edited("l:\n- a\n- b\n- c", &[moved("l/0", 2)]), "l:\n- b\n- c\n- a");
+    assert_eq!(edited("l: [a, {b: 1}, c] # x\n", &[moved("l/2", 0)]), "l: [c, a, {b: 1}] # x\n");
+}
+
+#[test]
+fn values_are_replaced_where_they_stand() {
+    for (text, new, expected) in [
+        ("a:   x   # c\n", json!("y"), "a:   \"y\"   # c\n"),
+        ("a: [x, y] # c\n", json!({"k": 1}), "a: # c\n  k: 1\n"),
+        ("a:\n# c\n- x\n- y # d\nb: 1\n", json!(["z"]), "a: [z]\n# c\nb: 1\n"),
+        ("a:\n  # c\n  k: 1\nb: 1\n", json!({"l": {"m": 2}}), "a:\n  # c\n  l:\n    m: 2\nb: 1\n"),
+        ("a: |\n  t\n\nb: 1\n", json!("t"), "a: t\n\nb: 1\n"),
+        ("a: |+\n  t\n\nb: 1\n", json!({"k": "v"}), "a:\n  k: v\n\nb: 1\n"),
+        ("'a' : \"x\n  y\"\n", json!("z"), "'a' : z\n"),
+    ] {
+        assert_eq!(edited(text, &[set("a", new)]), expected, "{text:?}");
+    }
+    assert_eq!(edited("l:\n- a # c\n- b\n", &[set("l/0", json!("z"))]), "l:\n- z # c\n- b\n");
+    assert_eq!(edited("l:\n  - a: 1\n    b: 2\n  - c\n", &[set("l/0", json!({"x": [1]}))]), "l:\n  - x: [1]\n  - c\n");
+}
+
+#[test]
+fn fields_and_items_go_and_nothing_else_does() {
+    for (text, gone, expected) in [
+        ("a: 1\n# c\nb: 2\nc: 3\n", "b", "a: 1\n# c\nc: 3\n"),
+        ("a: 1\nb:\n  c: |\n    x\n\n# d\nd: 1", "b", "a: 1\n\n# d\nd: 1"),
+        ("a: 1\nb: 2", "b", "a: 1"),
+        ("l:\n- a: 1\n  b: 2\n", "l/0/a", "l:\n- b: 2\n"),
+        ("l:\n- a\n- b\n", "l/1", "l:\n- a\n"),
+        ("l: [a, b, c]\n", "l/1", "l: [a, c]\n"),
+        ("l: {a: 1, b: 2}\n", "l/b", "l: {a: 1}\n"),
+        ("l: [a,]\n", "l/0", "l: []\n"),
+        ("x:\n  l:\n  - a\n  # c\nb: 1\n", "x/l/0", "x:\n  l: []\n  # c\nb: 1\n"),
+    ] {
+        assert_eq!(edited(text, &[remove(gone)]), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn lists_are_indented_as_their_neighbours_are() {
+    let text = "spec:\n    containers:\n      - name: a\n";
+    let new = edited(
+        text,
+        &[set("spec/containers/0/env", json!([{"name": "A", "value": "b"}])), set("spec/x", json!({"k": {"z": 1}}))],
+    );
+    assert_eq!(
+        new,
+        "spec:\n    containers:\n      - name: a\n        env:\n          - name: A\n            value: b\n    x:\n        k:\n            z: 1\n"
+    );
+}
+
+#[test]
+fn json_stays_json_as_it_is_laid_out() {
+    let pretty = "{\n  \"spec\": {\n    \"containers\": [\n      {\n        \"name\": \"a\"\n      }\n    ],\n    \"volumes\": []\n  }\n}\n";
+    let edits = [
+        set("spec/containers/0/tty", json!(true)),
+        insert("spec/containers/0", json!({"name": "z", "args": ["y"]})),
+        insert("spec/volumes/0", json!({"name": "v"})),
+    ];
+    let new = edited(pretty, &edits);
+    let expected = "{\n  \"spec\": {\n    \"containers\": [\n      {\n        \"name\": \"z\",\n        \"args\": [\n          \"y\"\n        ]\n      \
+                    },\n      {\n        \"name\": \"a\",\n        \"tty\": true\n      }\n    ],\n    \"volumes\": [{\"name\": \"v\"}]\n  }\n}\n";
+    assert_eq!(new, expected);
+    let compact = "{\"spec\":{\"containers\":[{\"name\":\"a\"}],\"volumes\":[]}}";
+    let expected = "{\"spec\":{\"containers\":[{\"name\":\"z\",\"args\":[\"y\"]},{\"name\":\"a\",\"tty\":true}],\"volumes\":[{\"name\":\"v\"}]}}";
+    assert_eq!(edited(compact, &edits), expected);
+}
+
+#[test]
+fn an_edit_through_an_alias_writes_it_out() {
+    let text = "a:\n  m: &m\n  - x: 1\n  # c\nb:\n  m: *m   # shared\nc:\n  <<: &d {k: [1]}\n  e: 2\n";
+    let new = edited(text, &[insert("b/m/1", json!(2))]);
+    assert_eq!(new, text.replace("  m: *m   # shared\n", "  m:   # shared\n  - x: 1\n  - 2\n"));
+    let new = edited(text, &[insert("a/m/0", json!(0))]);
+    assert_eq!(new, text.replace("&m\n", "&m\n  - 0\n").replace("  m: *m   # shared\n", "  m:   # shared\n  - x: 1\n"));
+    let new = edited(text, &[insert("c/k/0", json!(0))]);
+    assert_eq!(new, text.replace("  e: 2\n", "  e: 2\n  k: [0, 1]\n"));
+}
+
+#[test]
+fn an_edit_of_what_others_merge_writes_the_merge_out() {
+    let text = "l:\n- &a\n  name: a\n  env:\n  - x\n- <<: *a\n  name: b\n";
+    let new = edited(text, &[insert("l/0/env/0", json!("w"))]);
+    assert_eq!(new, "l:\n- &a\n  name: a\n  env:\n  - w\n  - x\n- name: b\n  env: [x]\n");
+    let new = edited(text, &[moved("l/1", 0)]);
+    assert_eq!(new, "l:\n- name: b\n  env: [x]\n- &a\n  name: a\n  env:\n  - x\n");
+    let source = Source::parse("f", text.to_owned()).unwrap();
+    assert!(source.documents[0].edited(&[remove("l/1/env")]).unwrap_err().what.contains("merge key"));
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let source = Source::parse("f", POD.to_owned()).unwrap();
+    for edit in [
+        remove("spec/nothing"),
+        insert("spec/containers/7", json!(1)),
+        set("kind/x", json!(1)),
+        moved("spec/containers/0", 5),
+    ] {
+        let refused = source.documents[0].edited(std::slice::from_ref(&edit)).unwrap_err();
+        assert_eq!(refused.place, edit.at);
+    }
+}
+
+#[test]
+fn odd_styles_are_left_to_the_library_and_come_out_right() {
+    for text in [
+        "? a\n: - x\n  - y\nb: 1\n",
+        "a: [x,\n  y # c\n  ]\nb: 1\n",
+        "- - x\n  - y\n-\n  - z\n",
+        "!!map\na: !!seq\n- x\nb: 1\n",
+        "a: [x: 1, y: 2]\n",
+        "a:\n- |\n  x\n\n- >-\n  y\n\nb: |+\n  z\n\n",
+        "{a: [x, y], b: 1}\n",
+        "\"a\": ['x', 'y']\n'b': 1\n",
+        "a: &x\n- y\nb: !!str 1\n",
+    ] {
+        let (list, edits) =
+            if text.starts_with('-') { ("0", None) } else { ("a", Some(set("c", json!({"d": ["no"]})))) };
+        let all = [
+            insert(&format!("{list}/0"), json!("n")),
+            insert(&format!("{list}/1"), json!({"k": "1_0"})),
+            moved(&format!("{list}/0"), 2),
+            remove(&format!("{list}/1")),
+        ];
+        let all: Vec<Edit> = all.into_iter().chain(edits).collect();
+        for count in 1..=all.len() {
+            let source = Source::parse("f", text.to_owned()).unwrap();
+            if let Err(refused) = source.documents[0].edited(&all[..count]) {
+                panic!("{text:?}: {refused:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn each_item_of_a_list_is_edited_by_itself() {
+    let item =
+        |n: usize| format!("- kind: Pod # {n}\n  metadata: {{name: p{n}}}\n  spec:\n    containers:\n    - name: a\n");
+    let text: String = format!("kind: List\nitems:\n{}", (0..500).map(item).collect::<String>());
+    let edits: Vec<Edit> = (0..500)
+        .flat_map(|n| {
+            [
+                set(&format!("items/{n}/spec/containers/0/tty"), json!(true)),
+                insert(&format!("items/{n}/spec/containers/0"), json!({"name": "z"})),
+            ]
+        })
+        .collect();
+    let source = Source::parse("f", text.clone()).unwrap();
+    let new = items::edited(&source.documents[0], &edits).unwrap();
+    assert_eq!(new, text.replace("    - name: a\n", "    - name: z\n    - name: a\n      tty: true\n"));
+    assert_eq!(source.documents[0].edited(&edits).unwrap(), new);
+}

@@ -1,0 +1,302 @@
+//! Asks registries, with limits on time and size.
+
+use super::cache::Cache;
+use super::credentials::{Login, Logins};
+use super::{Looked, command};
+use crate::inject::Platform;
+use oci_client::client::{Certificate, CertificateEncoding, ClientConfig, ClientProtocol};
+use oci_client::errors::{OciDistributionError as Error, OciErrorCode};
+use oci_client::manifest::ImageIndexEntry;
+use oci_client::secrets::RegistryAuth;
+use oci_client::{Client, Reference};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// The largest configuration that is taken, in bytes; real ones have a few KiB.
+const LARGEST: usize = 4 << 20;
+
+/// How registries are asked.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) platform: Platform,
+    pub(crate) logins: Logins,
+    /// Certificates in PEM to trust beside the system's.
+    pub(crate) trusted: Vec<Vec<u8>>,
+    /// `HOST[:PORT]` of registries that speak plain HTTP.
+    pub(crate) insecure: Vec<String>,
+    /// For one image, all in all.
+    pub(crate) timeout: Duration,
+    /// Where looked-up commands are kept.
+    pub(crate) cache: Option<PathBuf>,
+}
+
+/// Registries, and how to ask them.
+pub(crate) struct Registry {
+    settings: Settings,
+    cache: Cache,
+    https: Client,
+    http: Client,
+}
+
+impl Registry {
+    /// # Errors
+    /// A certificate that is none.
+    pub(crate) fn new(settings: Settings) -> Result<Registry, String> {
+        // Another part of the program may have chosen before; it is the same.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let https = client(&settings, ClientProtocol::Https)?;
+        let http = client(&settings, ClientProtocol::Http)?;
+        Ok(Registry { cache: Cache(settings.cache.clone()), settings, https, http })
+    }
+
+    /// What `image` runs by itself.
+    ///
+    /// # Errors
+    /// One line, without the image's name.
+    pub(crate) async fn look_up(&self, image: &str) -> Result<Looked, String> {
+        let reference: Reference = image.parse().map_err(|error| format!("no image's name: {error}"))?;
+        let limit = self.settings.timeout;
+        let asked = tokio::time::timeout(limit, self.ask(&reference)).await;
+        let registry = reference.resolve_registry();
+        asked.unwrap_or_else(|_| Err(format!("no answer from {registry} within {}", humantime::format_duration(limit))))
+    }
+
+    async fn ask(&self, image: &Reference) -> Result<Looked, String> {
+        let registry = image.resolve_registry();
+        // What a digest names never changes: known is known, and nobody is asked.
+        if let Some(found) = image.digest().and_then(|digest| self.known(digest)) {
+            return Ok(found);
+        }
+        let insecure = self.settings.insecure.iter().any(|host| host == registry);
+        if insecure {
+            return self.with_logins(&self.http, image).await.map_err(|error| self.explain(image, &error));
+        }
+        let secure = self.with_logins(&self.https, image).await;
+        let answer = match &secure {
+            // A registry on this very machine seldom has a certificate; nobody listens in between.
+            Err(Error::RequestError(error)) if is_local(registry) && error.is_connect() => {
+                match self.with_logins(&self.http, image).await {
+                    // It does speak TLS: what is wrong with that has been said before.
+                    Err(Error::ServerError { code: 400, .. }) => secure,
+                    plain => plain,
+                }
+            }
+            _ => secure,
+        };
+        answer.map_err(|error| self.explain(image, &error))
+    }
+
+    fn known(&self, digest: &str) -> Option<Looked> {
+        let command = self.cache.get(digest, &self.settings.platform.to_string())?;
+        Some(Looked { digest: digest.to_owned(), command })
+    }
+
+    /// Tries one login after the other; without one, as anybody.
+    async fn with_logins(&self, client: &Client, image: &Reference) -> Result<Looked, Error> {
+        let logins = self.settings.logins.of(image.resolve_registry(), image.repository());
+        let mut ways: Vec<RegistryAuth> = logins.into_iter().map(auth).collect();
+        if ways.is_empty() {
+            ways.push(RegistryAuth::Anonymous);
+        }
+        let last = ways.len() - 1;
+        for (index, way) in ways.iter().enumerate() {
+            // A client keeps the first login that it is given.
+            let fresh = if last == 0 { client.clone() } else { self.anew(client) };
+            match self.pull(&fresh, image, way).await {
+                Err(error) if is_denied(&error) && index < last => {}
+                other => return other,
+            }
+        }
+        Err(Error::UnauthorizedError { url: image.resolve_registry().to_owned() })
+    }
+
+    fn anew(&self, client: &Client) -> Client {
+        let protocol =
+            if std::ptr::eq(client, &raw const self.http) { ClientProtocol::Http } else { ClientProtocol::Https };
+        self::client(&self.settings, protocol).unwrap_or_else(|_| client.clone())
+    }
+
+    async fn pull(&self, client: &Client, image: &Reference, auth: &RegistryAuth) -> Result<Looked, Error> {
+        let digest = match image.digest() {
+            Some(digest) => digest.to_owned(),
+            None => client.fetch_manifest_digest(image, auth).await?,
+        };
+        if let Some(found) = self.known(&digest) {
+            return Ok(found);
+        }
+        // By its digest from here on: the tag may move between two questions.
+        let pinned = image.clone_with_digest(digest.clone());
+        let (manifest, ..) = client.pull_image_manifest_and_list_digest(&pinned, auth).await?;
+        let mut config = Limited(Vec::new());
+        client.pull_blob(&pinned, &manifest.config, &mut config).await?;
+        let config = String::from_utf8_lossy(&config.0);
+        let command = command(&config)
+            .ok_or_else(|| Error::SpecViolationError("its configuration is not that of an image".to_owned()))?;
+        self.cache.put(&digest, &self.settings.platform.to_string(), &command);
+        Ok(Looked { digest, command })
+    }
+
+    /// One line on what went wrong.
+    fn explain(&self, image: &Reference, error: &Error) -> String {
+        let registry = image.resolve_registry();
+        match error {
+            error if is_denied(error) => {
+                let helper = match self.settings.logins.helper {
+                    true => "; the docker configuration keeps logins with a helper program, and podgate starts none",
+                    false => "",
+                };
+                format!("{registry} lets nobody read it that podgate could be: name a login by --pull-secret{helper}")
+            }
+            Error::ImageManifestNotFoundError(_)
+                if image.digest().is_none() || error.to_string().contains("platform") =>
+            {
+                format!("there is none for {}: name another --platform", self.settings.platform)
+            }
+            error if is_unknown(error) => format!("{registry} has no such image"),
+            Error::RequestError(error) if error.is_timeout() => format!("no answer from {registry}"),
+            Error::RequestError(error) => format!("can't ask {registry}: {}", chain(error)),
+            Error::ServerError { code, .. } => format!("{registry} answered {code}"),
+            Error::IoError(error) => format!("{registry}: {error}"),
+            other => format!("{registry}: {}", short(&other.to_string())),
+        }
+    }
+}
+
+impl std::fmt::Display for Platform {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.os, self.architecture)?;
+        self.variant.as_ref().map_or(Ok(()), |variant| write!(f, "/{variant}"))
+    }
+}
+
+fn client(settings: &Settings, protocol: ClientProtocol) -> Result<Client, String> {
+    let mut certificates = Vec::new();
+    for pem in &settings.trusted {
+        let mut some = false;
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            let certificate = certificate.map_err(|error| format!("a certificate of --registry-ca: {error}"))?;
+            certificates.push(Certificate { encoding: CertificateEncoding::Der, data: certificate.to_vec() });
+            some = true;
+        }
+        if !some {
+            return Err("a file of --registry-ca holds no certificate in PEM".to_owned());
+        }
+    }
+    let platform = settings.platform.clone();
+    let config = ClientConfig {
+        protocol,
+        extra_root_certificates: certificates,
+        platform_resolver: Some(Box::new(move |entries| resolve(&platform, entries))),
+        connect_timeout: Some(settings.timeout),
+        read_timeout: Some(settings.timeout),
+        user_agent: concat!("kubectl-podgate/", env!("CARGO_PKG_VERSION")),
+        ..ClientConfig::default()
+    };
+    Client::try_from(config).map_err(|error| format!("can't ask registries: {}", short(&error.to_string())))
+}
+
+/// The entry for a platform. Without a variant the first that fits will do, as containerd takes `linux/arm64` for `linux/arm64/v8`.
+fn resolve(platform: &Platform, entries: &[ImageIndexEntry]) -> Option<String> {
+    let fits = |entry: &&ImageIndexEntry| {
+        entry.platform.as_ref().is_some_and(|its| {
+            its.os.to_string() == platform.os
+                && its.architecture.to_string() == platform.architecture
+                && (platform.variant.is_none() || platform.variant == its.variant)
+        })
+    };
+    entries.iter().find(fits).map(|entry| entry.digest.clone())
+}
+
+fn auth(login: &Login) -> RegistryAuth {
+    match login {
+        Login::Password { user, password } => RegistryAuth::Basic(user.clone(), password.clone()),
+        Login::Token(token) => RegistryAuth::Bearer(token.clone()),
+    }
+}
+
+fn is_denied(error: &Error) -> bool {
+    match error {
+        Error::UnauthorizedError { .. } | Error::AuthenticationFailure(_) => true,
+        Error::ServerError { code, .. } => matches!(code, 401 | 403),
+        Error::RegistryError { envelope, .. } => {
+            envelope.errors.iter().any(|error| matches!(error.code, OciErrorCode::Unauthorized | OciErrorCode::Denied))
+        }
+        _ => false,
+    }
+}
+
+fn is_unknown(error: &Error) -> bool {
+    let codes = [OciErrorCode::ManifestUnknown, OciErrorCode::NameUnknown, OciErrorCode::NotFound];
+    match error {
+        Error::ImageManifestNotFoundError(_) => true,
+        Error::ServerError { code, .. } => *code == 404,
+        Error::RegistryError { envelope, .. } => envelope.errors.iter().any(|error| codes.contains(&error.code)),
+        _ => false,
+    }
+}
+
+/// A registry on this machine.
+fn is_local(registry: &str) -> bool {
+    let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    short(&innermost.to_string())
+}
+
+/// The first line, not too long: registries answer with whole pages.
+fn short(text: &str) -> String {
+    text.lines().next().unwrap_or_default().chars().take(200).collect()
+}
+
+/// A buffer that does not grow for ever.
+struct Limited(Vec<u8>);
+
+impl tokio::io::AsyncWrite for Limited {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        if self.0.len() + bytes.len() > LARGEST {
+            return Poll::Ready(Err(std::io::Error::other("its configuration is larger than 4 MiB")));
+        }
+        self.0.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knows_a_registry_on_this_machine() {
+        for (registry, local) in [
+            ("localhost", true),
+            ("localhost:5000", true),
+            ("127.0.0.1:80", true),
+            ("127.1.2.3", true),
+            ("[::1]:5000", true),
+            ("localhost.example:5000", false),
+            ("10.0.0.1:5000", false),
+            ("docker.io", false),
+        ] {
+            assert_eq!(is_local(registry), local, "{registry}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Logins for registries, from pull secrets and from what `docker login` wrote. Which one is for which image is decided as the
+//! kubelet does (`pkg/credentialprovider/keyring.go`). Programs that such a file names are never started.
+
+use k8s_openapi::ByteString;
+use serde_json::Value;
+
+/// A name and its secret. Neither is ever printed.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Login {
+    Password { user: String, password: String },
+    Token(String),
+}
+
+/// Logins, each with what it is for: `registry.example`, `*.example:5000`, `ghcr.io/org`.
+#[derive(Clone, Default)]
+pub(crate) struct Logins {
+    entries: Vec<(String, Login)>,
+    /// A file keeps logins with a helper program.
+    pub(crate) helper: bool,
+}
+
+const HUB: [&str; 2] = ["docker.io", "index.docker.io"];
+
+impl Logins {
+    /// Adds those of a `.dockerconfigjson`, a legacy `.dockercfg`, or the Secret that holds one; those added before come first.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn add(&mut self, file: &Value) -> Result<(), String> {
+        if file.get("kind").and_then(Value::as_str) == Some("Secret") {
+            return self.add(&secret(file)?);
+        }
+        let helper = |key: &str| file.get(key).is_some_and(|value| !matches!(value, Value::Null));
+        self.helper |= helper("credsStore") || helper("credHelpers");
+        let auths = match file.get("auths") {
+            Some(auths) => auths,
+            None if self.helper || file.as_object().is_some_and(serde_json::Map::is_empty) => return Ok(()),
+            // Legacy: the auths are the file.
+            None => file,
+        };
+        let Value::Object(auths) = auths else { return Err("no object of logins (auths)".to_owned()) };
+        let mut added = Vec::new();
+        for (registry, entry) in auths {
+            if !entry.is_object() {
+                return Err(format!("the login for {registry:?} is no object"));
+            }
+            // An empty entry says that a helper has it.
+            if let Some(login) = login(entry).map_err(|what| format!("the login for {registry:?}: {what}"))? {
+                added.push((key(registry), login));
+            }
+        }
+        // The longest path first, as the kubelet has it.
+        added.sort_by(|(a, _), (b, _)| b.cmp(a));
+        self.entries.extend(added);
+        Ok(())
+    }
+
+    /// The logins for an image, the best first.
+    pub(crate) fn of(&self, registry: &str, repository: &str) -> Vec<&Login> {
+        let hosts: Vec<&str> = if HUB.contains(&registry) { HUB.to_vec() } else { vec![registry] };
+        let fits = |pattern: &str| hosts.iter().any(|host| fits(pattern, host, repository));
+        self.entries.iter().filter(|(pattern, _)| fits(pattern)).map(|(_, login)| login).collect()
+    }
+}
+
+/// The file within a Secret.
+fn secret(secret: &Value) -> Result<Value, String> {
+    for name in [".dockerconfigjson", ".dockercfg"] {
+        let plain = secret.get("stringData").and_then(|data| data.get(name)).and_then(Value::as_str).map(str::to_owned);
+        let encoded = secret.get("data").and_then(|data| data.get(name)).and_then(Value::as_str);
+        let text = match (plain, encoded) {
+            (Some(plain), _) => plain,
+            (None, Some(encoded)) => decode(encoded)?,
+            (None, None) => continue,
+        };
+        return serde_json::from_str(&text).map_err(|_| format!("{name} in the Secret is no JSON"));
+    }
+    Err("a Secret without .dockerconfigjson".to_owned())
+}
+
+fn decode(base64: &str) -> Result<String, String> {
+    let text = base64.split_whitespace().collect::<String>();
+    let bytes: ByteString = serde_json::from_value(Value::String(text)).map_err(|_| "no base64".to_owned())?;
+    String::from_utf8(bytes.0).map_err(|_| "no UTF-8 behind the base64".to_owned())
+}
+
+fn login(entry: &Value) -> Result<Option<Login>, String> {
+    let text = |field: &str| entry.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
+    if let Some(token) = text("registrytoken") {
+        return Ok(Some(Login::Token(token.to_owned())));
+    }
+    if let (Some(user), Some(password)) = (text("username"), text("password")) {
+        return Ok(Some(Login::Password { user: user.to_owned(), password: password.to_owned() }));
+    }
+    let Some(auth) = text("auth") else { return Ok(None) };
+    let decoded = decode(auth)?;
+    let (user, password) = decoded.split_once(':').ok_or("no NAME:PASSWORD in auth")?;
+    // Docker ends some of them with NUL bytes.
+    Ok(Some(Login::Password { user: user.to_owned(), password: password.trim_end_matches('\0').to_owned() }))
+}
+
+/// `host/path` of a key, which may be a URL.
+fn key(registry: &str) -> String {
+    let rest = registry.strip_prefix("https://").or_else(|| registry.strip_prefix("http://")).unwrap_or(registry);
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let path = path.strip_prefix("v1/").or_else(|| path.strip_prefix("v2/")).unwrap_or(path);
+    let path = if path == "v1" || path == "v2" { "" } else { path.trim_end_matches('/') };
+    if path.is_empty() { host.to_owned() } else { format!("{host}/{path}") }
+}
+
+/// Each part between dots must fit, `*` standing for a part or a piece of one; the port must be the same; the path must begin so.
+fn fits(pattern: &str, registry: &str, repository: &str) -> bool {
+    let (host, path) = pattern.split_once('/').unwrap_or((pattern, ""));
+    let port = |host: &str| host.rsplit_once(':').map(|(host, port)| (host.to_owned(), port.to_owned()));
+    let (pattern_host, pattern_port) = port(host).unwrap_or((host.to_owned(), String::new()));
+    let (real_host, real_port) = port(registry).unwrap_or((registry.to_owned(), String::new()));
+    let (wanted, parts): (Vec<&str>, Vec<&str>) = (pattern_host.split('.').collect(), real_host.split('.').collect());
+    pattern_port == real_port
+        && wanted.len() == parts.len()
+        && wanted.iter().zip(&parts).all(|(wanted, part)| glob(wanted, part))
+        && repository.starts_with(path)
+}
+
+/// `*` is any number of characters, `?` is one.
+fn glob(pattern: &str, text: &str) -> bool {
+    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
+    // Which beginnings of the pattern fit the text so far.
+    let mut fit: Vec<bool> = vec![false; pattern.len() + 1];
+    fit[0] = true;
+    let spread = |fit: &mut Vec<bool>| (0..pattern.len()).for_each(|i| fit[i + 1] |= fit[i] && pattern[i] == '*');
+    spread(&mut fit);
+    for c in text {
+        let mut next = vec![false; pattern.len() + 1];
+        for (i, wanted) in pattern.iter().enumerate().filter(|(i, _)| fit[*i]) {
+            match wanted {
+                '*' => next[i] = true,
+                '?' => next[i + 1] = true,
+                other => next[i + 1] |= *other == c,
+            }
+        }
+        spread(&mut next);
+        fit = next;
+    }
+    fit[pattern.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn user(login: &Login) -> &str {
+        match login {
+            Login::Password { user, .. } => user,
+            Login::Token(token) => token,
+        }
+    }
+
+    fn found<'a>(logins: &'a Logins, registry: &str, repository: &str) -> Vec<&'a str> {
+        logins.of(registry, repository).into_iter().map(user).collect()
+    }
+
+    #[test]
+    fn the_best_login_is_the_one_with_the_longest_path() {
+        let mut logins = Logins::default();
+        let named = |user: &str| json!({"username": user, "password": "p"});
+        let auths = json!({"auths": {
+            "r.example": named("host"), "https://r.example/v1/": {"auth": "dTpwOnc="}, "r.example/team": named("team"),
+            "r.example/team/app": named("app"), "*.example:5000": named("glob"), "https://index.docker.io/v1/": named("hub"),
+            "10.0.0.?": named("one"),
+        }});
+        logins.add(&auths).unwrap();
+        assert_eq!(found(&logins, "r.example", "team/app/x"), ["app", "team", "host", "u"]);
+        assert_eq!(found(&logins, "r.example", "other"), ["host", "u"]);
+        assert_eq!(found(&logins, "x.example:5000", "a"), ["glob"]);
+        for (registry, repository) in
+            [("x.example", "a"), ("x.y.example:5000", "a"), ("r.example:5000.b", "a"), ("example:5000", "a")]
+        {
+            assert_eq!(found(&logins, registry, repository), Vec::<&str>::new(), "{registry}");
+        }
+        assert_eq!(found(&logins, "docker.io", "library/nginx"), ["hub"]);
+        assert_eq!(found(&logins, "10.0.0.7", "a"), ["one"]);
+        assert!(
+            logins
+                .of("r.example", "x")
+                .iter()
+                .any(|login| matches!(login, Login::Password { password, .. } if password == "p:w"))
+        );
+    }
+
+    #[test]
+    fn a_secret_holds_the_same() {
+        let inner = json!({"auths": {"r.example": {"auth": "dTpw"}}}).to_string();
+        let encoded = serde_json::to_value(ByteString(inner.clone().into_bytes())).unwrap();
+        for secret in [
+            json!({"kind": "Secret", "data": {".dockerconfigjson": encoded}}),
+            json!({"kind": "Secret", "stringData": {".dockerconfigjson": inner}}),
+            json!({"kind": "Secret", "stringData": {".dockercfg": "{\"r.example\": {\"auth\": \"dTpw\"}}"}}),
+        ] {
+            let mut logins = Logins::default();
+            logins.add(&secret).unwrap();
+            assert_eq!(found(&logins, "r.example", "a"), ["u"], "{secret}");
+        }
+        assert!(Logins::default().add(&json!({"kind": "Secret", "data": {"x": "y"}})).is_err());
+    }
+
+    #[test]
+    fn helpers_are_seen_and_not_started() {
+        let mut logins = Logins::default();
+        logins.add(&json!({"auths": {"r.example": {}}, "credsStore": "desktop"})).unwrap();
+        assert!(logins.helper && logins.of("r.example", "a").is_empty());
+        Logins::default().add(&json!({})).unwrap();
+        for bad in [
+            json!([]),
+            json!({"auths": []}),
+            json!({"auths": {"r": 1}}),
+            json!({"auths": {"r": {"auth": "%"}}}),
+            json!({"auths": {"r": {"auth": "dQ=="}}}),
+        ] {
+            assert!(Logins::default().add(&bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_star_stands_for_any_piece() {
+        for (pattern, text, expected) in [
+            ("*", "", true),
+            ("*", "a", true),
+            ("a*c", "abbc", true),
+            ("a*c", "abb", false),
+            ("?", "", false),
+            ("a?", "ab", true),
+            ("**b", "ab", true),
+        ] {
+            assert_eq!(glob(pattern, text), expected, "{pattern} {text}");
+        }
+        assert!(!glob(&"*a".repeat(50), &"b".repeat(5000)));
+    }
+}

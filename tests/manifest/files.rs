@@ -1,0 +1,133 @@
+//! Files and folders, in and out.
+
+use crate::{POD, done, run, write};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn a_folder_comes_out_as_one_stream_in_the_order_of_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().to_str().unwrap();
+    for (name, text) in [
+        ("b.yml", "b: 1\n"),
+        ("a.yaml", "a: 1"),
+        ("c.json", "{\"c\": 1}"),
+        ("d.txt", "d: ["),
+        (".e.yaml", "e: ["),
+        ("sub/f.yaml", "f: 1\n"),
+    ] {
+        write(folder.path(), name, text);
+    }
+    assert_eq!(done(&["inject", at], ""), "---\na: 1\n---\nb: 1\n---\n{\"c\": 1}");
+    assert_eq!(done(&["inject", "-R", "-f", at], ""), "---\na: 1\n---\nb: 1\n---\n{\"c\": 1}\n---\nf: 1\n");
+    assert_eq!(done(&["inject", &format!("{at}/b.yml"), "-"], "x: 1\n"), "---\nb: 1\n---\nx: 1\n");
+}
+
+#[test]
+fn in_place_rewrites_what_changes_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pod, other) = (write(folder.path(), "pod.yaml", POD), write(folder.path(), "other.yaml", "a: 1\n"));
+    let link = folder.path().join("link.yaml");
+    std::os::unix::fs::symlink("pod.yaml", &link).unwrap();
+    fs::set_permissions(&pod, fs::Permissions::from_mode(0o640)).unwrap();
+    let touched = |path: &str| fs::metadata(path).unwrap().modified().unwrap();
+    let before = touched(&other);
+
+    assert_eq!(done(&["inject", "-i", link.to_str().unwrap(), &other], ""), "");
+    let text = fs::read_to_string(&pod).unwrap();
+    assert_eq!(text, done(&["inject", "-"], POD));
+    assert_eq!(fs::metadata(&pod).unwrap().permissions().mode() & 0o7777, 0o640);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(touched(&other), before);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "nothing is left behind");
+
+    assert_eq!(done(&["uninject", "-i", &pod], ""), "");
+    assert_eq!(fs::read_to_string(&pod).unwrap(), POD);
+}
+
+#[test]
+fn what_fails_in_place_leaves_every_file_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) =
+        (write(folder.path(), "a.yaml", POD), write(folder.path(), "b.yaml", &POD.replace("db, api", "db, nobody")));
+    let run = run(&["inject", "-i", &a, &b], "");
+    assert_eq!(run.code, 1, "{}", run.err);
+    assert_eq!(fs::read_to_string(&a).unwrap(), POD);
+}
+
+#[test]
+fn check_says_what_would_change_and_diff_shows_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().to_str().unwrap();
+    let pod = write(folder.path(), "pod.yaml", POD);
+    write(folder.path(), "other.yaml", "a: 1\n");
+    let check = run(&["inject", "--check", at], "");
+    assert_eq!((check.code, check.out.as_str()), (3, ""));
+    assert!(check.err.contains("pod.yaml: would change") && !check.err.contains("other.yaml"), "{}", check.err);
+    assert_eq!(fs::read_to_string(&pod).unwrap(), POD);
+
+    let diff = run(&["inject", "--check", "--diff", at], "");
+    assert_eq!(diff.code, 3);
+    assert!(
+        diff.out.contains("+  initContainers:\n") && diff.out.contains("\n-    command: [\"/api\"]\n"),
+        "{}",
+        diff.out
+    );
+    assert_eq!(done(&["inject", "--diff", at], ""), diff.out);
+
+    done(&["inject", "-i", at], "");
+    let check = run(&["inject", "--check", at], "");
+    assert_eq!((check.code, check.out.as_str()), (0, ""), "{}", check.err);
+    assert_eq!(run(&["uninject", "--check", at], "").code, 3);
+}
+
+#[test]
+fn the_patch_is_one_that_patch_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "pod.yaml", POD.trim_end());
+    let shell = |line: &str| {
+        let program = env!("CARGO_BIN_EXE_kubectl-podgate");
+        std::process::Command::new("sh")
+            .args(["-c", line])
+            .env("P", program)
+            .current_dir(folder.path())
+            .output()
+            .unwrap()
+    };
+    // `git apply` wants the names of git's own patches, and is in every developer's reach; `patch` is not.
+    let output = shell("$P inject --diff pod.yaml | git apply -p0 && $P inject --check pod.yaml");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn options_reach_the_sidecar() {
+    let arguments =
+        ["inject", "-", "--image", "r.example/p:2", "--image-pull-policy", "Always", "--no-fixed-user", "-q"];
+    let run = run(&arguments, POD);
+    let pod: serde_json::Value = serde_saphyr::from_str(&run.out).unwrap();
+    let sidecar = &pod["spec"]["initContainers"][0];
+    assert_eq!((&sidecar["image"], &sidecar["imagePullPolicy"]), (&"r.example/p:2".into(), &"Always".into()));
+    assert!(sidecar["securityContext"].get("runAsUser").is_none(), "{sidecar}");
+    assert_eq!(run.err, "", "quiet");
+}
+
+#[test]
+fn an_order_of_openkruise_is_read() {
+    let text =
+        POD.replace("    podgate.io/order: db, api\n", "    apps.kruise.io/container-launch-priority: Ordered\n");
+    let run = run(&["inject", "--from", "kruise", "-"], &format!("kind: Service\n---\n{text}"));
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert!(run.out.contains("podgate.io/order: ") && run.out.contains("initContainers:"), "{}", run.out);
+    assert!(run.out.starts_with("kind: Service\n---\n"));
+}
+
+#[test]
+fn an_order_of_compose_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let compose = "services:\n  db: {image: postgres, healthcheck: {test: x}}\n  api:\n    depends_on: {db: {condition: service_healthy}}\n";
+    let from = format!("compose={}", write(folder.path(), "compose.yaml", compose));
+    let text = POD.replace("    podgate.io/order: db, api\n", "    x: y\n");
+    let run = run(&["inject", "--from", &from, "-"], &text);
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert!(run.out.contains("podgate.io/") && run.out.contains("initContainers:"), "{}", run.out);
+}

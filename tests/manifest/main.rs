@@ -1,0 +1,83 @@
+//! `kubectl podgate inject` and `uninject` from outside: what they leave alone, what they write, and what they say.
+
+mod broken;
+mod files;
+mod passing;
+
+use assert_cmd::Command;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// What a run has left: exit code, standard output, standard error.
+struct Run {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+/// Runs the program with `arguments`, in a world of its own, with `input` on its standard input.
+fn run(arguments: &[&str], input: &str) -> Run {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-podgate"));
+    // A run that hangs is killed, and has no exit code.
+    command.env_clear().timeout(Duration::from_secs(30));
+    let output = command.args(arguments).write_stdin(input).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Run { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// `run` that must end with 0; its output.
+fn done(arguments: &[&str], input: &str) -> String {
+    let run = run(arguments, input);
+    assert_eq!(run.code, 0, "{arguments:?}: {}", run.err);
+    run.out
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> String {
+    let path = folder.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// A Pod that declares an order, in an ordinary hand.
+const POD: &str = "\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: shop  # ours
+  annotations:
+    # db first
+    podgate.io/order: db, api
+spec:
+  containers:
+  # waits for db
+  - name: api
+    image: api:1
+    command: [\"/api\"]
+
+  # the database
+  - name: db
+    image: postgres:17
+    command: [postgres, -c, 'fsync=off']
+    readinessProbe:
+      tcpSocket: {port: 5432}
+";
+
+#[test]
+fn help_is_what_the_docs_say() {
+    let docs = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/inject.md")).unwrap();
+    for command in ["inject", "uninject"] {
+        let help = done(&[command, "--help"], "");
+        let block = format!("```text\n$ kubectl podgate {command} --help\n{}\n```\n", help.trim_end());
+        assert!(docs.contains(&block), "docs/inject.md should hold\n{block}");
+    }
+}
+
+#[test]
+fn the_limits_and_errors_in_the_docs_are_those_of_the_program() {
+    let docs = |name: &str| fs::read_to_string(format!("{}/docs/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let deep = format!("a: {}{}\n", "[".repeat(90), "]".repeat(90));
+    let said = run(&["inject", "-"], &deep).err;
+    assert!(said.contains("nested more than 80 deep") && docs("inject.md").contains("nested 80 deep"), "{said}");
+}

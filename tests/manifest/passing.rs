@@ -1,0 +1,135 @@
+//! What is none of podgate's business comes out as it went in, and so does every line that is not podgate's.
+
+use crate::{POD, done, run};
+
+/// Documents that declare nothing, in hands of all kinds.
+const STRANGE: &[&str] = &[
+    "",
+    "\n\n",
+    "# only a comment",
+    "\u{feff}a: 1\n",
+    "a: 1",
+    "a: 1\r\nb:\r\n- x\r\n",
+    "---\n---\n--- # c\na: 1\n---\n",
+    "a: |\n  x\n   y\n\n\nb: >-\n    folded\n    text\n",
+    "a: &x {b: 1, c: [1, 2,]}   # c\nd: *x\ne: {<<: *x}\n",
+    "? a\n: b\n1: a\ntrue: b\n1.5: c\n",
+    "a: 'it''s'\nb: \"\\u00fc\\n\"\nc: plain  text # c\n",
+    "kind: Pod\nspec:\n  containers:\n  - name: a\n    image: b\n",
+    "{\"kind\": \"Pod\", \"spec\": {\"containers\": [{\"name\": \"a\"}]}}",
+    "{\"a\": 1}\n{\"b\": 2}\n",
+    "a: 1\n...\nwhat follows is {{not read}\n---\nb: 2\n",
+    "kind: List\nitems: []\n",
+    "- a\n- b\n",
+    "just text\n",
+    "a: yes\nb: 0755\nc: 1_000\nd: 12:30:45\n",
+];
+
+#[test]
+fn what_declares_nothing_comes_out_byte_for_byte() {
+    for text in STRANGE {
+        for command in ["inject", "uninject"] {
+            let run = run(&[command, "-"], text);
+            assert_eq!((run.code, run.out.as_str()), (0, *text), "{command}: {}", run.err);
+            assert!(run.err.contains("nothing "), "{}", run.err);
+        }
+    }
+}
+
+#[test]
+fn the_documents_around_an_injected_one_come_out_byte_for_byte() {
+    let around: Vec<&str> =
+        STRANGE.iter().copied().filter(|text| !text.starts_with(['{', '\u{feff}']) && !text.contains("...")).collect();
+    for text in around {
+        let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+        let whole = format!("{text}{end}---\n{POD}---\n{text}");
+        let out = done(&["inject", "-"], &whole);
+        let (head, tail) = (format!("{text}{end}---\n"), format!("---\n{text}"));
+        assert!(out.starts_with(&head) && out.ends_with(&tail) && out.len() > whole.len() + 1000, "{out}");
+    }
+}
+
+/// All lines of `old` are in `new`, in their order; those that may change aside.
+fn keeps_lines(old: &str, new: &str, but: &[&str]) {
+    let mut rest = new.lines();
+    for line in old.lines().filter(|line| !but.iter().any(|part| line.contains(part))) {
+        assert!(rest.any(|new| new == line), "{line:?} is gone, or is elsewhere, in\n{new}");
+    }
+}
+
+#[test]
+fn no_other_line_of_a_touched_document_changes() {
+    let out = done(&["inject", "-"], POD);
+    keeps_lines(POD, &out, &["command:"]);
+    let windows = POD.replace('\n', "\r\n");
+    let out = done(&["inject", "-"], &windows);
+    assert_eq!(out.matches('\n').count(), out.matches("\r\n").count(), "only CRLF");
+    keeps_lines(&windows, &out, &["command:"]);
+    assert_eq!(done(&["uninject", "-"], &out), windows);
+}
+
+#[test]
+fn injected_twice_is_injected_once_and_uninjected_is_as_before() {
+    let job = POD.replace("kind: Pod\n", "kind: Job\n").replace("apiVersion: v1", "apiVersion: batch/v1");
+    let indented: String = POD.split("\nspec:\n").map(str::to_owned).collect::<Vec<_>>().join("\nspec:\n");
+    let list = format!(
+        "apiVersion: v1\nkind: List\nitems:\n- # the pod\n{}\n# the end\n",
+        POD.lines()
+            .map(|line| if line.is_empty() { "\n".to_owned() } else { format!("  {line}\n") })
+            .collect::<String>()
+            .trim_end()
+    );
+    let pretty = serde_json::to_string_pretty(&value(POD)).unwrap();
+    let compact = value(POD).to_string();
+    let stream = format!("{compact}\n{pretty}\n");
+    let bare = POD.trim_end().to_owned();
+    for text in [
+        POD.to_owned(),
+        indented,
+        list,
+        pretty,
+        compact,
+        stream,
+        bare,
+        format!("---\n{POD}...\n"),
+        format!("{POD}---\n{job}"),
+    ] {
+        let once = done(&["inject", "-"], &text);
+        assert!(once.len() > text.len() + 1000, "{once}");
+        assert_eq!(done(&["inject", "-"], &once), once);
+        assert_eq!(done(&["uninject", "-"], &once), text);
+    }
+}
+
+fn value(text: &str) -> serde_json::Value {
+    serde_saphyr::from_str(text).unwrap()
+}
+
+#[test]
+fn json_stays_json() {
+    let out = done(&["inject", "-"], &value(POD).to_string());
+    let pod: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(pod["spec"]["initContainers"][0]["name"], "podgate");
+    assert!(!out.contains('\n'), "one line stays one line");
+}
+
+#[test]
+fn what_is_shared_by_an_anchor_is_written_out_where_it_must_differ() {
+    let shared = POD
+        .replace(
+            "    image: api:1\n",
+            "    image: api:1\n    volumeMounts: &mounts\n    - {name: data, mountPath: /data}\n",
+        )
+        .replace("    image: postgres:17\n", "    image: postgres:17\n    volumeMounts: *mounts   # as above\n")
+        + "  volumes:\n  - {name: data, emptyDir: {}}\n";
+    let out = done(&["inject", "-"], &shared);
+    let pod = value(&out);
+    for (index, own) in [(0, "api"), (1, "db")] {
+        let mounts = pod["spec"]["containers"][index]["volumeMounts"].as_array().unwrap();
+        let paths: Vec<_> =
+            mounts.iter().map(|mount| (mount["mountPath"].as_str().unwrap(), mount["subPath"].as_str())).collect();
+        assert!(paths.contains(&("/data", None)) && paths.contains(&("/podgate-self", Some(own))), "{paths:?}");
+    }
+    assert_eq!(done(&["inject", "-"], &out), out);
+    assert_eq!(value(&done(&["uninject", "-"], &out)), value(&shared));
+}
