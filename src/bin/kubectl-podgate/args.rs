@@ -23,7 +23,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Check(check::Check),
+    Check(Box<check::Check>),
     Inject(Box<inject::Inject>),
     Override(overrides::Override),
     Status(status::Status),

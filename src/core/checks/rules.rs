@@ -29,6 +29,8 @@ pub const RULES: &[Rule] = &[
     rule("ephemeral-containers", "Ephemeral containers stand in a manifest, where Kubernetes takes none"),
     rule("hook-holds-deletion", "A hook that learns of the Pod's deletion only at its time limit"),
     rule("host-network", "Probes in the node's network may be answered by another Pod"),
+    rule("image-pinned", "An image is pinned to the digest that was looked at"),
+    rule("image-without-command", "An image was looked up, and has neither Entrypoint nor Cmd"),
     rule("init-container", "An init container is named, which is over (or runs) before any regular one starts"),
     rule("injected-changed", "What podgate has put in has been changed by hand since, and can't be taken out"),
     rule("injected-unreadable", "The annotation by which podgate takes its parts out again can't be read"),

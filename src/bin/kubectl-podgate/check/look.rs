@@ -1,6 +1,7 @@
 //! One template after the other, looked at.
 
 use super::locate::{Located, locate};
+use crate::inject::Found;
 use crate::manifest::files::Input;
 use crate::manifest::{Document, Position, Source};
 use podgate::core::checks::forecast::Forecast;
@@ -46,12 +47,13 @@ pub(crate) struct Outlook {
 }
 
 /// Looks at all templates.
-pub(crate) fn all(sources: &[(Input, Source)], kubernetes: Option<Version>) -> Looked {
+pub(crate) fn all(sources: &[(Input, Source)], images: &Found, kubernetes: Option<Version>) -> Looked {
+    let beside = Beside { images, kubernetes };
     let mut looked = Looked::default();
     for (_, source) in sources {
         for document in &source.documents {
             for place in kinds::templates(&document.value) {
-                one(source, document, &place, kubernetes, &mut looked);
+                one(source, document, &place, &beside, &mut looked);
             }
         }
     }
@@ -61,7 +63,13 @@ pub(crate) fn all(sources: &[(Input, Source)], kubernetes: Option<Version>) -> L
     looked
 }
 
-fn one(source: &Source, document: &Document, place: &Place, kubernetes: Option<Version>, looked: &mut Looked) {
+/// What is known beside the manifests.
+struct Beside<'a> {
+    images: &'a Found,
+    kubernetes: Option<Version>,
+}
+
+fn one(source: &Source, document: &Document, place: &Place, beside: &Beside<'_>, looked: &mut Looked) {
     let Some(template) = place.of(&document.value) else { return };
     let object = object(&document.value, place);
     let here = |finding: Finding| locate(finding, place, document, &source.name);
@@ -78,7 +86,7 @@ fn one(source: &Source, document: &Document, place: &Place, kubernetes: Option<V
         return;
     }
     let mut findings = Vec::new();
-    let outlook = outlook(template, &document.value, &object, kubernetes, &mut findings);
+    let outlook = outlook(template, &document.value, &object, beside, &mut findings);
     let metadata = |field: &str| object.to("metadata").to(field).of(&document.value)?.as_str().map(str::to_owned);
     let account = Place::root().to("spec").to("serviceAccountName");
     looked.templates.push(Template {
@@ -105,10 +113,13 @@ fn outlook(
     template: &Value,
     document: &Value,
     object: &Place,
-    kubernetes: Option<Version>,
+    beside: &Beside<'_>,
     findings: &mut Vec<Finding>,
 ) -> Option<Outlook> {
-    let known = inject::kept(template, &Known { kind: kinds::kind_at(document, object), ..Known::default() });
+    let resolved = beside.images.of(template);
+    // Nothing is pinned here.
+    findings.extend(resolved.findings.into_iter().filter(|finding| finding.level > Level::Note));
+    let known = inject::kept(template, &Known { kind: kinds::kind_at(document, object), images: resolved.commands });
     // What was changed since can't be undone, and is then among what inject finds.
     let plain = inject::uninject(template).map(|injected| injected.value);
     let in_place = |finding: Finding| plain.as_ref().map_or(finding.clone(), |plain| moved(finding, plain, template));
@@ -135,7 +146,7 @@ fn outlook(
     } else {
         object.to("spec").of(document).cloned().unwrap_or_default()
     };
-    let context = Context { kubernetes, workload };
+    let context = Context { kubernetes: beside.kubernetes, workload };
     findings.extend(checks::template(plain, &plan, &context).into_iter().map(in_place));
     let native = native::of(plain, &plan);
     Some(Outlook { forecast: Forecast::of(&plan), plan, native })

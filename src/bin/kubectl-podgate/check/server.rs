@@ -4,6 +4,7 @@ use super::args::Check;
 use super::locate::locate;
 use super::look::{self, Looked};
 use crate::api::{Cluster, chain};
+use crate::inject::Found;
 use crate::manifest::Source;
 use crate::manifest::files::Input;
 use k8s_openapi::api::authorization::v1::{LocalSubjectAccessReview, ResourceAttributes, SubjectAccessReviewSpec};
@@ -26,7 +27,7 @@ enum Right {
 }
 
 /// Looks at all templates with the cluster's version, and asks for the rights of their service accounts.
-pub(super) async fn ask(args: &Check, sources: &[(Input, Source)]) -> Result<Looked, String> {
+pub(super) async fn ask(args: &Check, sources: &[(Input, Source)], images: &Found) -> Result<Looked, String> {
     let cluster = Cluster::of(&args.connection).await?;
     let info = tokio::time::timeout(cluster.limit, cluster.client.apiserver_version()).await;
     let info = info
@@ -34,7 +35,7 @@ pub(super) async fn ask(args: &Check, sources: &[(Input, Source)]) -> Result<Loo
         .map_err(|error| format!("can't ask {}: {}", cluster.server, chain(&error)))?;
     let version: Result<Version, String> = format!("{}.{}", info.major, info.minor).parse();
     let version = version.map_err(|error| format!("{}: {error}", cluster.server))?;
-    let mut looked = look::all(sources, Some(args.kubernetes.unwrap_or(version)));
+    let mut looked = look::all(sources, images, Some(args.kubernetes.unwrap_or(version)));
     let mut known: BTreeMap<(String, String), Right> = BTreeMap::new();
     let mut findings = Vec::new();
     for template in &looked.templates {
