@@ -101,6 +101,8 @@ fn injected_deployment() {
         let (lives, _) = delete(&scene, &names[0], &logs, &["web", "api", "cache", "db"]);
         assert_stops(&lives, &["web", "api", "db"]);
         assert_stops(&lives, &["web", "cache", "db"]);
+        let slept = of(&lives, "db").at("term") - of(&lives, "api").end.unwrap_or_default();
+        assert!(slept >= 1000.0, "db's own sleep was cut short: {slept:.0} ms after api's end");
     }
 }
 
