@@ -84,7 +84,13 @@ fn pod(phase: &str) -> String {
 #[test]
 fn help_is_what_the_docs_say() {
     let docs = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/kubectl-podgate.md")).unwrap();
-    for command in [&["--help"][..], &["override", "--help"], &["status", "--help"], &["version", "--help"]] {
+    for command in [
+        &["--help"][..],
+        &["override", "--help"],
+        &["status", "--help"],
+        &["timeline", "--help"],
+        &["version", "--help"],
+    ] {
         let output = program(&home()).args(command).output().unwrap();
         let help = String::from_utf8(output.stdout).unwrap();
         let block = format!("```text\n$ kubectl podgate {}\n{}\n```\n", command.join(" "), help.trim_end());

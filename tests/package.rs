@@ -47,3 +47,10 @@ fn features_that_matter_are_as_they_should_be() {
         assert!(features(name).iter().all(|feature| feature != unwanted), "{name} has {unwanted}");
     }
 }
+
+/// The longest annotation that the sidecar writes is one that the policy lets through.
+#[test]
+fn what_the_sidecar_writes_finds_room_in_what_the_policy_allows() {
+    let policy = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/policy.yaml")).unwrap();
+    assert!(policy.contains(&format!("size() <= {}", podgate::core::times::MAX)));
+}

@@ -20,6 +20,7 @@ mod pod;
 mod scene;
 mod timeline;
 mod watch;
+mod webhook;
 
 mod scenario_chain;
 mod scenario_deletion;

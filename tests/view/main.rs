@@ -2,6 +2,7 @@
 
 mod overriding;
 mod server;
+mod timing;
 mod watching;
 
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! The command line: what all commands share. Each command's own arguments, and what its help teaches, are in its folder.
 
-use crate::{check, inject, overrides, status};
+use crate::{check, inject, overrides, status, timeline, webhook};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use podgate::core::exit::Exit;
 use std::path::PathBuf;
@@ -27,7 +27,9 @@ pub(crate) enum Command {
     Inject(Box<inject::Inject>),
     Override(overrides::Override),
     Status(status::Status),
+    Timeline(timeline::Timeline),
     Uninject(inject::Uninject),
+    Webhook(Box<webhook::Webhook>),
     /// Print the version
     Version,
 }

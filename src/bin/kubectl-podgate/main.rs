@@ -15,6 +15,8 @@ mod registry;
 mod runtime;
 mod status;
 mod terminal;
+mod timeline;
+mod webhook;
 
 use clap::Parser;
 use std::io::Write;
@@ -30,7 +32,9 @@ fn main() -> ExitCode {
         args::Command::Inject(args) => inject::inject(&args),
         args::Command::Override(args) => overrides::run(&args),
         args::Command::Status(args) => status::run(&args),
+        args::Command::Timeline(args) => timeline::run(&args),
         args::Command::Uninject(args) => inject::uninject(&args),
+        args::Command::Webhook(args) => webhook::run(&args),
         args::Command::Version => match writeln!(std::io::stdout(), "kubectl-podgate {}", env!("CARGO_PKG_VERSION")) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&format!("can't write: {error}")),

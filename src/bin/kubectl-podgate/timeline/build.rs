@@ -1,0 +1,210 @@
+//! From the Pod and its events to the picture of its start. Pure.
+//!
+//! A time in whole seconds has lost its fraction: what it tells of came up to 1 s later. Where the sidecar saw the same thing
+//! within that second, its millisecond is taken; where it saw it later, it was late, and the second stands.
+
+use super::event::Event;
+use super::shape::{Bar, Kind, Mark, Moment, Row, Source, Timeline};
+use super::words;
+use crate::pod::Pod;
+use crate::status::shape::{Found, Role};
+use crate::status::view::{found, view};
+use podgate::core::container::Mode;
+use podgate::core::names;
+use podgate::core::times::{Came, Times};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A time in whole seconds, and how much later than that it may have been.
+const GRID: i64 = 1000;
+
+/// All that is known, in one place.
+struct Evidence<'a> {
+    pod: &'a Pod,
+    /// `None`: they could not be read.
+    events: Option<&'a [Event]>,
+    times: Times,
+}
+
+/// Draws up the start of `pod`. `events` are `None` where they could not be read.
+pub(crate) fn build(pod: &Pod, events: Option<&[Event]>, namespace: &str, now: SystemTime) -> Timeline {
+    let view = view(pod, namespace, now);
+    let annotations = pod.metadata.annotations.clone().unwrap_or_default();
+    let published = annotations.get(names::SANDBOX_TIMES).filter(|_| view.published.is_some() && view.stale.is_none());
+    let times = Times::read(published.map_or("", String::as_str));
+    let evidence = Evidence { pod, events, times };
+    let found = found(pod);
+    let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+
+    let marks = evidence.marks();
+    let mut rows: Vec<Row> = found.iter().map(|found| evidence.row(found)).collect();
+    let of_rows = rows.iter().flat_map(moments).map(|moment| moment.at);
+    let all: Vec<i64> = marks.iter().map(|mark| mark.moment.at).chain(of_rows).collect();
+    let from = marks.first().map(|mark| mark.moment.at).or_else(|| all.iter().min().copied()).unwrap_or(now);
+    let last = all.iter().max().copied().unwrap_or(from).max(from);
+    // One that is up is shown to a little after its last step, one that starts is shown to now.
+    let to = match view.started || view.deleting {
+        true => last + ((last - from) / 12).max(250),
+        false => now.max(last),
+    }
+    .max(from + 1);
+    let sidecar = rows.iter().find(|row| row.role == Role::Sidecar).and_then(|row| row.started.or(row.created));
+    let begin = sidecar.map(|moment| moment.at).or_else(|| {
+        let sandbox = marks.iter().filter(|mark| mark.what == "sandbox ready" || mark.what == "scheduled");
+        sandbox.map(|mark| mark.moment.at).max()
+    });
+    for row in &mut rows {
+        row.bars = bars(row, begin, to);
+    }
+    let mut timeline = Timeline {
+        namespace: namespace.to_owned(),
+        pod: view.pod.clone(),
+        summary: String::new(),
+        started: view.started,
+        from,
+        to,
+        marks,
+        containers: rows,
+        notes: Vec::new(),
+    };
+    timeline.summary = words::summary(&timeline, view.deleting);
+    timeline.notes = words::notes(&timeline, &view, evidence.events, !evidence.times.is_empty());
+    timeline
+}
+
+/// All moments of one container.
+pub(crate) fn moments(row: &Row) -> impl Iterator<Item = Moment> + use<> {
+    let Row { pulled, created, gate, opened, started, ready, ended, .. } = row;
+    [*pulled, *created, *gate, *opened, *started, *ready, *ended].into_iter().flatten()
+}
+
+fn ms(text: &str) -> Option<i64> {
+    let at = humantime::parse_rfc3339_weak(text).ok()?;
+    i64::try_from(at.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
+}
+
+/// What was seen at `exact` and is said to have come about in the second `grid`.
+fn merge(grid: Option<Moment>, exact: Option<Moment>) -> Option<Moment> {
+    match (grid, exact) {
+        (Some(grid), Some(exact)) if !grid.exact && exact.at >= grid.at + GRID => Some(grid),
+        (grid, exact) => exact.or(grid),
+    }
+}
+
+impl Evidence<'_> {
+    fn marks(&self) -> Vec<Mark> {
+        let conditions = self.pod.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+        let condition = |kind: &str| {
+            let found = conditions.iter().find(|condition| condition.kind == kind && condition.status == "True")?;
+            let at = ms(found.last_transition_time.as_deref()?)?;
+            Some(Moment { at, exact: false, by: Source::Kubelet })
+        };
+        let created = self.pod.metadata.creation_timestamp.as_ref().and_then(|at| ms(&at.0.to_string()));
+        let created = created.map(|at| Moment { at, exact: false, by: Source::Api });
+        let scheduled = self.event(None, "Scheduled").or_else(|| condition("PodScheduled"));
+        let all = [
+            ("created", created),
+            ("scheduled", scheduled),
+            ("sandbox ready", condition("PodReadyToStartContainers")),
+            ("Ready", condition("Ready")),
+        ];
+        all.into_iter().filter_map(|(what, moment)| Some(Mark { what, moment: moment? })).collect()
+    }
+
+    /// The first event of this reason for a container, or for the pod.
+    fn event(&self, container: Option<&str>, reason: &str) -> Option<Moment> {
+        let all = self.events.unwrap_or_default().iter();
+        let of = all.filter(|event| event.container() == container && event.reason.as_deref() == Some(reason));
+        let moments = of.filter_map(|event| {
+            let (time, exact) = event.time()?;
+            Some(Moment { at: ms(time)?, exact, by: Source::Event })
+        });
+        moments.min_by_key(|moment| moment.at)
+    }
+
+    fn row(&self, found: &Found<'_>) -> Row {
+        let name = found.spec.name.as_str();
+        let by_podgate = |what| {
+            let at = i64::try_from(self.times.get(name, what)?).ok()?;
+            Some(Moment { at, exact: true, by: Source::Podgate })
+        };
+        let by_kubelet = |text: &Option<String>| {
+            let at = ms(text.as_deref()?).filter(|at| *at > 0)?;
+            Some(Moment { at, exact: false, by: Source::Kubelet })
+        };
+        let kubelet = &found.kubelet;
+        // Of one that was started again the status has its last start alone, the events its first too.
+        let first = self.event(Some(name), "Started");
+        let said = by_kubelet(&kubelet.started_at).filter(|_| kubelet.restarts == 0).or(first);
+        let mode = found.gate.as_ref().map_or(Mode::None, |gate| gate.mode);
+        let (gate, opened) = (by_podgate(Came::Gate), by_podgate(Came::Opened));
+        let seen = by_podgate(Came::Started);
+        let (created, started) = match mode {
+            // What the kubelet starts is the gate.
+            Mode::Entrypoint => (merge(said, gate), opened.or(seen)),
+            _ => (merge(said, seen), merge(said, seen)),
+        };
+        let ended = merge(by_kubelet(&kubelet.finished_at).filter(|_| kubelet.restarts == 0), by_podgate(Came::Ended));
+        let pull = self.events.unwrap_or_default().iter().find(|event| {
+            event.container() == Some(name) && event.reason.as_deref() == Some("Pulled") && event.pull_ms().is_some()
+        });
+        Row {
+            name: name.to_owned(),
+            role: found.role,
+            mode,
+            pulled: self.event(Some(name), "Pulled"),
+            pull_ms: pull.and_then(Event::pull_ms),
+            created,
+            gate,
+            opened,
+            started,
+            ready: by_podgate(Came::Ready),
+            ended,
+            restarts: kubelet.restarts,
+            bars: Vec::new(),
+        }
+    }
+}
+
+/// The bars of one container; `begin` is since when containers can start at all.
+fn bars(row: &Row, begin: Option<i64>, to: i64) -> Vec<Bar> {
+    let mut bars = Vec::new();
+    let mut put = |kind, from: Moment, until: i64| {
+        if until > from.at {
+            bars.push(Bar { kind, from: from.at, to: until, exact: from.exact });
+        }
+    };
+    let pull = row.pull_ms.zip(row.pulled).map(|(took, at)| (Moment { at: at.at - took, ..at }, at.at));
+    let first = pull.map(|(from, _)| from.at).or(row.created.map(|moment| moment.at));
+    if row.role == Role::Container
+        && let Some(begin) = begin
+    {
+        put(Kind::Wait, Moment { at: begin, exact: true, by: Source::Podgate }, first.unwrap_or(to));
+    }
+    if let Some((from, until)) = pull {
+        put(Kind::Pull, from, until.min(row.created.map_or(until, |moment| moment.at)));
+    }
+    let over = row.ended.map_or(to, |moment| moment.at);
+    if row.mode == Mode::Entrypoint
+        && let Some(created) = row.created
+    {
+        // Without the sidecar's word a gate that waits and a program that runs look alike.
+        let is_known = row.gate.is_some() || row.started.is_some();
+        put(if is_known { Kind::Gate } else { Kind::Run }, created, row.started.map_or(over, |moment| moment.at));
+    }
+    if let Some(started) = row.started {
+        match row.ready {
+            Some(ready) => {
+                put(Kind::Start, started, ready.at.min(over));
+                put(Kind::Ready, ready, over);
+            }
+            None if knows_ready(row) => put(Kind::Start, started, over),
+            None => put(Kind::Run, started, over),
+        }
+    }
+    bars
+}
+
+/// Whether the sidecar would have written down that it is Ready.
+fn knows_ready(row: &Row) -> bool {
+    row.role == Role::Container && row.started.is_some_and(|moment| moment.by == Source::Podgate)
+}

@@ -1,0 +1,70 @@
+//! `kubectl podgate timeline`: the start of one pod, as a picture.
+
+mod args;
+mod build;
+mod event;
+mod html;
+mod scale;
+mod shape;
+mod svg;
+#[cfg(test)]
+mod tests;
+mod text;
+mod words;
+
+pub(crate) use args::Timeline;
+
+use crate::api::Cluster;
+use crate::output::write_out;
+use crate::{clock, runtime, terminal};
+use args::Output;
+use event::Event;
+use serde::Deserialize;
+use serde_json::Value;
+use std::process::ExitCode;
+
+/// Columns where standard output is no terminal.
+const COLUMNS: usize = 100;
+
+pub(crate) fn run(args: &Timeline) -> ExitCode {
+    runtime::block_on(show(args))
+}
+
+async fn show(args: &Timeline) -> Result<ExitCode, String> {
+    let cluster = Cluster::of(&args.connection).await?;
+    let pod = cluster.pod(&args.pod).await?;
+    let events = events(&cluster, pod.metadata.uid.as_deref().unwrap_or_default()).await;
+    let timeline = build::build(&pod, events.as_deref(), &cluster.namespace, clock::wall());
+    let text = match args.output {
+        Output::Text => {
+            let columns = args.width.map(usize::from).or_else(|| Some(terminal::size()?.0)).unwrap_or(COLUMNS);
+            // What is taken out of a coloured picture by a pipe would leave bars that look alike.
+            let colours = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
+            text::text(&timeline, columns, colours)
+        }
+        Output::Svg => svg::svg(&timeline),
+        Output::Html => html::html(&timeline),
+        Output::Json => {
+            let json = serde_json::to_string_pretty(&timeline).map_err(|error| format!("can't write: {error}"))?;
+            format!("{json}\n")
+        }
+    };
+    write_out(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The pod's events; `None` if they can't be had. They are of use, but not needed.
+async fn events(cluster: &Cluster, uid: &str) -> Option<Vec<Event>> {
+    #[derive(Deserialize)]
+    struct List {
+        items: Vec<Value>,
+    }
+    if !uid.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
+        return None;
+    }
+    let path =
+        format!("/api/v1/namespaces/{}/events?fieldSelector=involvedObject.uid%3D{uid}&limit=500", cluster.namespace);
+    let request = hyper::Request::get(path).body(Vec::new()).ok()?;
+    let list = tokio::time::timeout(cluster.limit, cluster.client.request::<List>(request)).await.ok()?.ok()?;
+    Some(list.items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
+}

@@ -1,0 +1,220 @@
+//! The picture as SVG: no script, no foreign resource; readable on dark and on light; with a title and a description for those who
+//! do not see it.
+
+use super::scale::ticks;
+use super::shape::{Bar, Kind, Row, Timeline, seconds};
+use super::text::at;
+use std::fmt::Write as _;
+
+const WIDTH: f64 = 960.0;
+const LEFT: f64 = 150.0;
+const RIGHT: f64 = 24.0;
+const TOP: f64 = 76.0;
+const ROW: f64 = 30.0;
+const BAR: f64 = 18.0;
+/// Most letters of a name that find room.
+const NAME_MAX: usize = 20;
+
+/// Makes any text harmless within XML, as content and as an attribute's value. The one place where foreign text comes in.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            // XML knows no such characters, not even by number.
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Colours for light and for dark, in both of which they differ in lightness too. Without variables: not every viewer has them.
+const STYLE: &str = "\
+.pg text{font:13px ui-sans-serif,system-ui,sans-serif;fill:#1f2328}
+.pg .dim{fill:#59636e;font-size:11px}
+.pg .head{font-size:15px;font-weight:600}
+.pg .grid{stroke:#d1d9e0;stroke-width:1}
+.pg .bg,.pg .about{fill:#ffffff}
+.pg .about{opacity:.45}
+.pg .wait{stroke:#818b98;stroke-width:2;stroke-dasharray:.1 5;stroke-linecap:round}
+.pg .pull{fill:#0969da}
+.pg .gate{fill:#8250df}
+.pg .start{fill:#d4a72c}
+.pg .ready{fill:#1a7f37}
+.pg .run{fill:#57a3b5}
+@media(prefers-color-scheme:dark){
+.pg text{fill:#e6edf3}
+.pg .dim{fill:#9198a1}
+.pg .grid{stroke:#3d444d}
+.pg .bg,.pg .about{fill:#0d1117}
+.pg .wait{stroke:#9198a1}
+.pg .pull{fill:#4493f8}
+.pg .gate{fill:#ab7df8}
+.pg .start{fill:#d29922}
+.pg .ready{fill:#3fb950}
+.pg .run{fill:#39a0b5}
+}";
+
+pub(crate) fn svg(timeline: &Timeline) -> String {
+    let rows = timeline.containers.len() as f64;
+    let height = TOP + rows * ROW + 48.0;
+    let mut out = String::new();
+    let name = escape(&format!("Start of the Pod {}/{}", timeline.namespace, timeline.pod));
+    let _ = write!(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"pg\" role=\"img\" aria-labelledby=\"pg-title pg-desc\" \
+         viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\">\n\
+         <title id=\"pg-title\">{name}</title>\n<desc id=\"pg-desc\">{}</desc>\n<style>{STYLE}</style>\n\
+         <rect class=\"bg\" width=\"{WIDTH}\" height=\"{height}\"/>\n<text class=\"head\" x=\"12\" y=\"26\">{}</text>\n",
+        escape(&description(timeline)),
+        escape(&timeline.summary)
+    );
+    let length = timeline.to - timeline.from;
+    for tick in ticks(length, 12) {
+        let x = x(timeline.from + tick.at, timeline);
+        let _ = write!(
+            out,
+            "<line class=\"grid\" x1=\"{x:.1}\" y1=\"{:.1}\" x2=\"{x:.1}\" y2=\"{:.1}\"/>\n\
+             <text class=\"dim\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\n",
+            TOP - 8.0,
+            TOP + rows * ROW,
+            TOP - 14.0,
+            escape(&tick.text)
+        );
+    }
+    for (index, row) in timeline.containers.iter().enumerate() {
+        draw(&mut out, row, index, timeline);
+    }
+    legend(&mut out, timeline, TOP + rows * ROW + 26.0);
+    out.push_str("</svg>\n");
+    out
+}
+
+fn x(ms: i64, timeline: &Timeline) -> f64 {
+    let share = (ms - timeline.from) as f64 / (timeline.to - timeline.from).max(1) as f64;
+    LEFT + share.clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT)
+}
+
+/// The same in words.
+fn description(timeline: &Timeline) -> String {
+    let say = |row: &Row| {
+        let mut parts = Vec::new();
+        let mut part = |word: &str, moment| {
+            let at = at(moment, timeline.from);
+            if !at.is_empty() {
+                parts.push(format!("{word} {at}"));
+            }
+        };
+        part("gate waits from", row.gate.and(row.created));
+        part("started", row.started);
+        part("Ready", row.ready);
+        part("ended", row.ended);
+        if parts.is_empty() {
+            parts.push("not started".to_owned());
+        }
+        format!("{}: {}.", row.name, parts.join(", "))
+    };
+    let rows: Vec<String> = timeline.containers.iter().map(say).collect();
+    format!("{} {}", timeline.summary, rows.join(" "))
+}
+
+fn draw(out: &mut String, row: &Row, index: usize, timeline: &Timeline) {
+    let top = TOP + index as f64 * ROW;
+    let (middle, bar_top) = (top + ROW / 2.0, top + (ROW - BAR) / 2.0);
+    let mut name: String = row.name.chars().take(NAME_MAX).collect();
+    if name.len() < row.name.len() {
+        name.push('…');
+    }
+    let _ = writeln!(
+        out,
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}<title>{}</title></text>",
+        LEFT - 10.0,
+        middle + 4.5,
+        escape(&name),
+        escape(&row.name)
+    );
+    for bar in &row.bars {
+        let (from, to) = (x(bar.from, timeline), x(bar.to, timeline));
+        let title = escape(&tooltip(row, bar, timeline.from));
+        if bar.kind == Kind::Wait {
+            let _ = writeln!(
+                out,
+                "<line class=\"wait\" x1=\"{from:.1}\" y1=\"{middle:.1}\" x2=\"{to:.1}\" y2=\"{middle:.1}\"><title>{title}</title></line>"
+            );
+            continue;
+        }
+        let width = (to - from).max(1.0);
+        let class = class(bar.kind);
+        let _ = writeln!(
+            out,
+            "<rect class=\"{class}\" x=\"{from:.1}\" y=\"{bar_top:.1}\" width=\"{width:.1}\" height=\"{BAR}\" rx=\"2\"><title>{title}</title></rect>"
+        );
+        if !bar.exact {
+            // Somewhere in here it began.
+            let about = (x(bar.from + 1000, timeline) - from).min(width);
+            let _ = writeln!(
+                out,
+                "<rect class=\"about\" x=\"{from:.1}\" y=\"{bar_top:.1}\" width=\"{about:.1}\" height=\"{BAR}\"/>"
+            );
+        }
+    }
+}
+
+fn class(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Wait => "wait",
+        Kind::Pull => "pull",
+        Kind::Gate => "gate",
+        Kind::Start => "start",
+        Kind::Ready => "ready",
+        Kind::Run => "run",
+    }
+}
+
+fn tooltip(row: &Row, bar: &Bar, from: i64) -> String {
+    let about = if bar.exact { "" } else { "~" };
+    let (begin, end) = (seconds(bar.from - from), seconds(bar.to - from));
+    format!("{}: {}, {about}+{begin} to +{end} ({about}{})", row.name, bar.kind.words(), seconds(bar.to - bar.from))
+}
+
+fn legend(out: &mut String, timeline: &Timeline, y: f64) {
+    let mut x = LEFT;
+    for kind in Kind::ALL {
+        if !timeline.containers.iter().any(|row| row.bars.iter().any(|bar| bar.kind == kind)) {
+            continue;
+        }
+        let _ = match kind {
+            Kind::Wait => writeln!(
+                out,
+                "<line class=\"wait\" x1=\"{x:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"/>",
+                y - 4.0,
+                x + 14.0,
+                y - 4.0
+            ),
+            kind => writeln!(
+                out,
+                "<rect class=\"{}\" x=\"{x:.1}\" y=\"{:.1}\" width=\"12\" height=\"10\" rx=\"2\"/>",
+                class(kind),
+                y - 9.0
+            ),
+        };
+        let words = kind.words();
+        let _ = writeln!(out, "<text class=\"dim\" x=\"{:.1}\" y=\"{y:.1}\">{}</text>", x + 18.0, escape(words));
+        x += 34.0 + words.len() as f64 * 6.0;
+    }
+    if timeline.containers.iter().flat_map(|row| &row.bars).any(|bar| !bar.exact && bar.kind != Kind::Wait) {
+        let _ = writeln!(
+            out,
+            "<rect class=\"run\" x=\"{x:.1}\" y=\"{0:.1}\" width=\"12\" height=\"10\" rx=\"2\"/>\
+             <rect class=\"about\" x=\"{x:.1}\" y=\"{0:.1}\" width=\"12\" height=\"10\"/>\n\
+             <text class=\"dim\" x=\"{1:.1}\" y=\"{y:.1}\">pale: it began within this second</text>",
+            y - 9.0,
+            x + 18.0
+        );
+    }
+}

@@ -1,0 +1,225 @@
+//! Whole pods, and their pictures.
+
+use super::build::build;
+use super::event::Event;
+use super::shape::{Kind, Row, Timeline};
+use super::{html, svg, text};
+use serde_json::{Value, json};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// 2026-11-21T14:00:00Z.
+const ZERO: u64 = 1_795_269_600_000;
+
+fn now() -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(ZERO + 20_000)
+}
+
+/// db with a hook, api and web with gates; all are up.
+fn pod() -> Value {
+    let running = |name: &str, at: &str| json!({"name": name, "ready": true, "state": {"running": {"startedAt": format!("2026-11-21T14:00:{at}Z")}}});
+    let condition = |kind: &str, at: &str| json!({"type": kind, "status": "True", "lastTransitionTime": format!("2026-11-21T14:00:{at}Z")});
+    let gate = |name: &str, until: &str| json!({"name": name, "command": ["/podgate/bin/podgate", "entrypoint", "--until", until, "--", "x"]});
+    json!({
+        "metadata": {"name": "ordered", "uid": "u1", "creationTimestamp": "2026-11-21T14:00:00Z", "annotations": {
+            "sandbox.podgate.io/id": "3f2a9c1e-4097-1a0c5f3b", "sandbox.podgate.io/epoch": "e1", "sandbox.podgate.io/revision": "5",
+            "sandbox.podgate.io/phase": "started", "sandbox.podgate.io/order": "db,api,web", "sandbox.podgate.io/seen": "2026-11-21T14:00:08Z",
+            "sandbox.podgate.io/times": format!(
+                "{},db=started+0;ready+1577;since+1577,api=gate+800;opened+1580;started+1581;ready+3300;since+3300,web=gate+850;opened+3303;started+3304;ready+3390;since+3390",
+                ZERO + 4123),
+            "status.podgate.io/db": "Ready", "status.podgate.io/api": "Ready", "status.podgate.io/web": "Ready"}},
+        "spec": {
+            "nodeName": "n",
+            "initContainers": [{"name": "podgate", "restartPolicy": "Always", "command": ["/usr/bin/podgate-controller"]}],
+            "containers": [
+                {"name": "db", "lifecycle": {"postStart": {"exec": {"command": ["/podgate/bin/podgate", "post-start"]}}}},
+                gate("api", "db"), gate("web", "api")]},
+        "status": {
+            "phase": "Running",
+            "conditions": [condition("PodScheduled", "00"), condition("PodReadyToStartContainers", "01"), condition("Ready", "07")],
+            "initContainerStatuses": [running("podgate", "01")],
+            "containerStatuses": [running("db", "04"), running("api", "04"), running("web", "04")]}
+    })
+}
+
+fn events() -> Vec<Event> {
+    let of = |reason: &str, path: &str, at: &str, message: &str| json!({"reason": reason, "message": message, "firstTimestamp": format!("2026-11-21T14:00:{at}Z"), "involvedObject": {"fieldPath": path}});
+    let all = json!([
+        {"reason": "Scheduled", "eventTime": "2026-11-21T14:00:00.412345Z", "involvedObject": {}},
+        of("Pulled", "spec.initContainers{podgate}", "01", "Container image \"p\" already present on machine"),
+        of("Started", "spec.initContainers{podgate}", "01", "Container started"),
+        of("Pulled", "spec.containers{db}", "04", "Successfully pulled image \"db:1\" in 2.1s (2.5s including waiting). Image size: 9 bytes."),
+        of("Started", "spec.containers{db}", "04", ""),
+        of("Pulled", "spec.containers{api}", "04", "Container image \"a\" already present on machine"),
+    ]);
+    serde_json::from_value(all).unwrap()
+}
+
+fn draw(pod: &Value) -> Timeline {
+    build(&serde_json::from_value(pod.clone()).unwrap(), Some(&events()), "shop", now())
+}
+
+fn row<'a>(timeline: &'a Timeline, name: &str) -> &'a Row {
+    timeline.containers.iter().find(|row| row.name == name).unwrap()
+}
+
+/// `KIND FROM-TO` of each bar, in milliseconds from the beginning.
+fn bars(timeline: &Timeline, name: &str) -> Vec<String> {
+    let zero = timeline.from;
+    let bars = row(timeline, name).bars.iter();
+    bars.map(|b| format!("{:?} {}-{}{}", b.kind, b.from - zero, b.to - zero, if b.exact { "" } else { "~" })).collect()
+}
+
+#[test]
+fn puts_together_what_each_party_has_written_down() {
+    let timeline = draw(&pod());
+    assert_eq!(timeline.from, ZERO as i64);
+    assert_eq!(bars(&timeline, "db"), ["Wait 1000-1500", "Pull 1500-4000~", "Start 4123-5700", "Ready 5700-8139"]);
+    assert_eq!(bars(&timeline, "api"), ["Wait 1000-4923", "Gate 4923-5703", "Start 5703-7423", "Ready 7423-8139"]);
+    assert_eq!(bars(&timeline, "podgate"), ["Run 1000-8139~"], "when it was Ready nobody has written down");
+    let marks: Vec<(&str, i64, bool)> =
+        timeline.marks.iter().map(|mark| (mark.what, mark.moment.at - timeline.from, mark.moment.exact)).collect();
+    assert_eq!(
+        marks,
+        [("created", 0, false), ("scheduled", 412, true), ("sandbox ready", 1000, false), ("Ready", 7000, false)]
+    );
+    assert_eq!(timeline.summary, "Pod shop/ordered took 7.51 s from its creation until web, the last one, was Ready.");
+}
+
+#[test]
+fn a_start_that_the_sidecar_saw_late_is_shown_by_the_kubelets_second() {
+    let mut pod = pod();
+    pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = json!("2026-11-21T14:00:02Z");
+    let timeline = draw(&pod);
+    assert_eq!(bars(&timeline, "db")[2], "Start 2000-5700~");
+    assert!(timeline.notes.iter().any(|note| note.contains("saw the start of db later")), "{:?}", timeline.notes);
+}
+
+#[test]
+fn without_the_sidecars_word_it_says_what_it_does_not_know() {
+    let mut bare = pod();
+    bare["metadata"]["annotations"].as_object_mut().unwrap().remove("sandbox.podgate.io/times");
+    let timeline = draw(&bare);
+    assert_eq!(bars(&timeline, "db").last().unwrap(), "Run 4000-7583~");
+    assert_eq!(bars(&timeline, "api").last().unwrap(), "Run 4000-7583~", "a gate and a program look alike");
+    assert!(timeline.containers.iter().all(|row| row.ready.is_none()));
+    assert!(timeline.notes.iter().any(|note| note.contains("has written down no times")), "{:?}", timeline.notes);
+
+    // Times of a sandbox before are as good as none.
+    let mut stale = pod();
+    stale["status"]["initContainerStatuses"][0]["state"]["running"]["startedAt"] = json!("2026-11-21T14:00:10Z");
+    let timeline = draw(&stale);
+    assert!(row(&timeline, "db").ready.is_none());
+    assert!(timeline.notes.iter().any(|note| note.contains("is not believed")), "{:?}", timeline.notes);
+
+    let pod = serde_json::from_value(pod()).unwrap();
+    for (events, says) in [(None, "could not be read"), (Some(&[][..]), "no events any more")] {
+        let timeline = build(&pod, events, "shop", now());
+        assert!(timeline.notes[0].contains(says), "{:?}", timeline.notes);
+        assert!(timeline.containers.iter().all(|row| row.pulled.is_none()));
+        assert!(row(&timeline, "db").ready.is_some());
+    }
+}
+
+#[test]
+fn a_pod_that_starts_is_shown_to_now() {
+    let mut pod = pod();
+    pod["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("starting");
+    pod["metadata"]["annotations"]["sandbox.podgate.io/times"] =
+        json!(format!("{},db=started+0;since+0,api=gate+800", ZERO + 4123));
+    pod["status"]["containerStatuses"] = json!([]);
+    let timeline = draw(&pod);
+    assert_eq!(bars(&timeline, "db").last().unwrap(), "Start 4123-20000");
+    assert_eq!(bars(&timeline, "api").last().unwrap(), "Gate 4923-20000");
+    assert_eq!(bars(&timeline, "web"), ["Wait 1000-20000"]);
+    assert_eq!(timeline.summary, "Pod shop/ordered is starting, for 20.00 s now.");
+}
+
+#[test]
+fn a_step_ends_and_who_was_started_again_is_named() {
+    let mut pod = pod();
+    pod["metadata"]["annotations"]["sandbox.podgate.io/times"] =
+        json!(format!("{},db=started+0;ready+1;ended+1500,api=started+1600;ready+1700", ZERO + 4123));
+    pod["status"]["containerStatuses"][0]["state"] = json!({"terminated": {"exitCode": 0, "startedAt": "2026-11-21T14:00:04Z", "finishedAt": "2026-11-21T14:00:05Z"}});
+    pod["status"]["containerStatuses"][1]["restartCount"] = json!(2);
+    pod["status"]["containerStatuses"][1]["state"]["running"]["startedAt"] = json!("2026-11-21T14:00:09Z");
+    let timeline = draw(&pod);
+    assert_eq!(bars(&timeline, "db")[2..], ["Start 4123-4124", "Ready 4124-5623"]);
+    assert!(bars(&timeline, "api").contains(&"Start 5723-5823".to_owned()), "{:?}", bars(&timeline, "api"));
+    assert!(timeline.notes.iter().any(|note| note.contains("api was started again 2 times")), "{:?}", timeline.notes);
+}
+
+#[test]
+fn a_pod_of_any_shape_is_drawn() {
+    for pod in [
+        json!({"metadata": {}, "spec": {}}),
+        json!({"metadata": {"creationTimestamp": "2026-11-21T14:00:00Z"}, "spec": {"containers": [{}]}}),
+        json!({"metadata": {"annotations": {"sandbox.podgate.io/times": "18446744073709551615,db=ready+0"}},
+               "spec": {"containers": [{"name": "db"}]}}),
+    ] {
+        let timeline = draw(&pod);
+        for colours in [false, true] {
+            text::text(&timeline, 40, colours);
+        }
+        assert!(html::html(&timeline).contains("</svg>"));
+    }
+}
+
+/// What a person sees of it: the example in the docs.
+#[test]
+fn reads_well() {
+    let timeline = draw(&pod());
+    let plain = anstream::adapter::strip_str(&text::text(&timeline, 100, false)).to_string();
+    let docs = include_str!("../../../../docs/kubectl-podgate.md");
+    assert!(docs.contains(&plain), "docs/kubectl-podgate.md should show this:\n{plain}");
+    let json = serde_json::to_value(&timeline).unwrap();
+    for at in ["", "/marks/0", "/containers/0", "/containers/0/bars/0"] {
+        for key in json.pointer(at).unwrap().as_object().unwrap().keys() {
+            assert!(docs.contains(&format!("`{key}`")), "docs/kubectl-podgate.md does not name {key}");
+        }
+    }
+    assert_eq!(
+        json["containers"][1]["ready"],
+        json!({"at": "2026-11-21T14:00:05.700Z", "exact": true, "by": "podgate"})
+    );
+}
+
+#[test]
+fn no_text_of_the_cluster_is_markup_in_a_picture() {
+    assert_eq!(svg::escape("a<b>&\"'\u{1b}\u{ffff}é"), "a&lt;b&gt;&amp;&quot;&#39;  é");
+    let mut pod = pod();
+    let evil = "<script>alert('x')</script>\"&";
+    pod["metadata"]["name"] = json!(evil);
+    pod["spec"]["containers"][1]["name"] = json!(evil);
+    let timeline = draw(&pod);
+    for picture in [svg::svg(&timeline), html::html(&timeline)] {
+        assert!(!picture.contains("<script") && !picture.contains("alert('x')"), "{picture}");
+        assert!(picture.contains("&lt;script&gt;"));
+        assert!(picture.contains("role=\"img\"") && picture.contains("<desc id=\"pg-desc\">"));
+        assert!(picture.contains("prefers-color-scheme"));
+        for foreign in ["src=", "href=", "@import", "url("] {
+            assert!(!picture.contains(foreign), "{foreign}");
+        }
+    }
+}
+
+#[test]
+fn the_picture_is_whole_xml() {
+    // Every element is closed, and in order.
+    let svg = svg::svg(&draw(&pod()));
+    let mut open: Vec<&str> = Vec::new();
+    for tag in svg.split('<').skip(1) {
+        let inside = tag.split('>').next().unwrap();
+        if inside.ends_with('/') {
+            continue;
+        }
+        let name = inside.trim_start_matches('/').split(' ').next().unwrap();
+        match inside.starts_with('/') {
+            true => assert_eq!(open.pop(), Some(name), "{tag}"),
+            false => open.push(name),
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+    for kind in [Kind::Wait, Kind::Pull, Kind::Gate, Kind::Start, Kind::Ready] {
+        assert!(svg.contains(kind.words()), "{kind:?}");
+    }
+}

@@ -1,0 +1,87 @@
+//! `timeline`: what it asks, and that each format is whole.
+
+use crate::pod;
+use crate::server::{Answer, Request, Server, refuse};
+use serde_json::{Value, json};
+
+fn serve(events: fn() -> Answer) -> Server {
+    let mut pod = pod(7, "started", "Ready", "Ready");
+    pod["metadata"]["creationTimestamp"] = json!("2026-11-21T14:00:00Z");
+    pod["metadata"]["annotations"]["sandbox.podgate.io/times"] =
+        json!("1795269601000,db=started+0;ready+1500,api=started+1600;ready+2000");
+    Server::new(move |request: &Request| match request.path.contains("/events") {
+        true => events(),
+        false => Answer::Json(200, pod.clone()),
+    })
+}
+
+fn events() -> Answer {
+    let pulled = json!({"reason": "Pulled", "message": "Successfully pulled image \"x\" in 400ms (500ms including waiting).",
+        "firstTimestamp": "2026-11-21T14:00:00Z", "involvedObject": {"fieldPath": "spec.containers{db}"}});
+    // What is of no known shape hides nothing.
+    Answer::Json(200, json!({"kind": "EventList", "apiVersion": "v1", "items": [7, {"reason": 7}, pulled]}))
+}
+
+#[test]
+fn draws_a_pod_and_makes_two_requests() {
+    let server = serve(events);
+    let (code, out, err) = server.run(&["timeline", "ordered", "--width", "60"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert!(
+        out.starts_with("Pod shop/ordered took 3.00 s from its creation until api, the last one, was Ready.\n"),
+        "{out}"
+    );
+    let line = |name: &str| out.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    let (db, api) = (line("db"), line("api"));
+    // api begins to come up where db is Ready, by the places of their bars.
+    let at = |line: &str, c: char| line.chars().position(|found| found == c).unwrap();
+    assert!(at(&db, '▒') < at(&db, '█') && at(&db, '█') <= at(&api, '▒') && at(&api, '▒') < at(&api, '█'), "{out}");
+    assert!(out.lines().skip(2).take(3).all(|line| line.chars().count() <= 60), "{out}");
+    assert!(out.contains("in 0.50 s") && !out.contains('\u{1b}'), "{out}");
+    let paths: Vec<String> = server.asked().into_iter().map(|request| request.path).collect();
+    assert_eq!(paths.len(), 2, "{paths:?}");
+    assert!(paths[1].starts_with("/api/v1/namespaces/shop/events?fieldSelector=involvedObject.uid%3Du1"), "{paths:?}");
+}
+
+#[test]
+fn each_format_is_what_it_says() {
+    let server = serve(events);
+    let run = |format: &str| {
+        let (code, out, err) = server.run(&["timeline", "ordered", "-o", format]);
+        assert_eq!((code, err.as_str()), (0, ""));
+        out
+    };
+    let (svg, html) = (run("svg"), run("html"));
+    assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"") && svg.ends_with("</svg>\n"), "{svg}");
+    assert!(html.starts_with("<!doctype html>") && html.contains(&svg) && html.ends_with("</html>\n"), "{html}");
+    let json: Value = serde_json::from_str(&run("json")).unwrap();
+    assert_eq!(
+        json["containers"][0]["ready"],
+        json!({"at": "2026-11-21T14:00:02.500Z", "exact": true, "by": "podgate"})
+    );
+    assert_eq!(json["containers"][0]["pullMs"], 500);
+}
+
+#[test]
+fn events_are_of_use_but_not_needed() {
+    let table: [fn() -> Answer; 3] =
+        [|| refuse(403, "Forbidden", "no events"), || Answer::Nothing, || Answer::Json(200, json!("no list"))];
+    for events in table {
+        let (code, out, err) = serve(events).run(&["timeline", "ordered"]);
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        assert!(out.contains("The events could not be read") && out.contains("CAME UP IN"), "{out}");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_64() {
+    let server = serve(events);
+    for (arguments, says) in [
+        (&["timeline"][..], "POD"),
+        (&["timeline", "ordered", "-o", "png"], "possible values: text, svg, html, json"),
+        (&["timeline", "ordered", "--width", "5"], "40..=1000"),
+    ] {
+        let (code, _, err) = server.run(arguments);
+        assert!(code == 64 && err.contains(says), "{arguments:?}: {err}");
+    }
+}
