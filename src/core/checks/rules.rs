@@ -24,7 +24,6 @@ pub const RULES: &[Rule] = &[
     rule("declared-already", "Something is to be migrated into a template that declares an order of its own"),
     rule("doubled-container", "A name stands twice in one list"),
     rule("end-does-not-last", "An end is waited for that the kubelet answers with a new start (restartPolicy: Always)"),
-    rule("end-unseen", "A container can't stay for another, of whose end nobody would know"),
     rule("ephemeral-container", "An ephemeral container is named, which somebody starts by hand"),
     rule("ephemeral-containers", "Ephemeral containers stand in a manifest, where Kubernetes takes none"),
     rule("hook-holds-deletion", "A hook that learns of the Pod's deletion only at its time limit"),
