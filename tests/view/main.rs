@@ -1,5 +1,6 @@
 //! `kubectl podgate status -w`, `override` and `timeline`, from outside, against a stand-in for the API server.
 
+mod completing;
 mod overriding;
 mod server;
 mod timing;
