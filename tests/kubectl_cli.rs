@@ -86,6 +86,7 @@ fn help_is_what_the_docs_say() {
     let docs = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/kubectl-podgate.md")).unwrap();
     for command in [
         &["--help"][..],
+        &["completion", "--help"],
         &["override", "--help"],
         &["status", "--help"],
         &["timeline", "--help"],

@@ -1,7 +1,9 @@
 //! The command line: what all commands share. Each command's own arguments, and what its help teaches, are in its folder.
 
-use crate::{check, inject, overrides, status, timeline, webhook};
+use crate::completion::cluster;
+use crate::{check, completion, inject, overrides, status, timeline, webhook};
 use clap::{Args as ClapArgs, Parser, Subcommand};
+use clap_complete::engine::ArgValueCompleter;
 use podgate::core::exit::Exit;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,7 +26,10 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Check(Box<check::Check>),
+    Completion(completion::Completion),
     Inject(Box<inject::Inject>),
+    #[command(hide = true)]
+    Man(completion::Man),
     Override(overrides::Override),
     Status(status::Status),
     Timeline(timeline::Timeline),
@@ -38,10 +43,10 @@ pub(crate) enum Command {
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct Connection {
     /// The namespace; by default that of the kubeconfig's context
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(cluster::namespaces))]
     pub(crate) namespace: Option<String>,
     /// The kubeconfig's context; by default its current one
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(cluster::contexts))]
     pub(crate) context: Option<String>,
     /// The kubeconfig; by default what KUBECONFIG names, else ~/.kube/config, else the service account
     /// of the Pod that this runs in
