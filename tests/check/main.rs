@@ -113,6 +113,15 @@ fn warnings_fail_with_strict_alone() {
 }
 
 #[test]
+fn the_same_in_two_documents_is_said_of_both() {
+    let one = CHAIN.replace(", readinessProbe: {tcpSocket: {port: 5432}}", "");
+    let (folder, _) = file(&format!("{one}---\n{one}"));
+    let (_, out, _) = check(&folder, &["pod.yaml"]);
+    assert!(out.contains("pod.yaml:11:9") && out.contains("pod.yaml:26:9"), "{out}");
+    assert!(out.contains("2 templates looked at: 0 errors, 2 warnings"), "{out}");
+}
+
+#[test]
 fn json_holds_findings_and_forecasts() {
     let (folder, _) = file(&CHAIN.replace(", readinessProbe: {tcpSocket: {port: 5432}}", ""));
     let (code, out, _) = check(&folder, &["pod.yaml", "-o", "json"]);

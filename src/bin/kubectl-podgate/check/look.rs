@@ -46,6 +46,19 @@ pub(crate) struct Outlook {
     pub(crate) native: Option<native::Advice>,
 }
 
+impl Looked {
+    /// Puts the findings into the order of their places; several of one place stay in theirs.
+    pub(crate) fn sort(&mut self) {
+        self.findings.sort_by(|a, b| (&a.file, a.start).cmp(&(&b.file, b.start)));
+        self.findings.dedup_by(|a, b| (&a.finding, a.start, &a.file) == (&b.finding, b.start, &b.file));
+    }
+}
+
+/// Where the object at `object` in a document begins.
+pub(crate) fn beginning(document: &Document, object: &Place) -> Position {
+    document.position(document.mark(&object.to("kind")).start)
+}
+
 /// Looks at all templates.
 pub(crate) fn all(sources: &[(Input, Source)], images: &Found, kubernetes: Option<Version>) -> Looked {
     let beside = Beside { images, kubernetes };
@@ -57,9 +70,7 @@ pub(crate) fn all(sources: &[(Input, Source)], images: &Found, kubernetes: Optio
             }
         }
     }
-    // Stable: several findings of one place stay in their order.
-    looked.findings.sort_by(|a, b| (&a.file, a.start).cmp(&(&b.file, b.start)));
-    looked.findings.dedup_by(|a, b| a.finding == b.finding && a.place == b.place && a.file == b.file);
+    looked.sort();
     looked
 }
 
@@ -91,7 +102,7 @@ fn one(source: &Source, document: &Document, place: &Place, beside: &Beside<'_>,
     let account = Place::root().to("spec").to("serviceAccountName");
     looked.templates.push(Template {
         file: source.name.clone(),
-        at: document.position(document.mark(&object.to("kind")).start),
+        at: beginning(document, &object),
         name: kinds::name_at(&document.value, place),
         place: place.clone(),
         namespace: metadata("namespace"),
@@ -170,7 +181,7 @@ fn moved(mut finding: Finding, plain: &Value, template: &Value) -> Finding {
 }
 
 /// The place of the object that holds the template at `place`: outwards, the first with a kind.
-fn object(document: &Value, place: &Place) -> Place {
+pub(crate) fn object(document: &Value, place: &Place) -> Place {
     let outwards = (0..=place.0.len()).rev().map(|length| Place(place.0[..length].to_vec()));
     let has_kind =
         |place: &Place| place.of(document).is_some_and(|value| value.get("kind").is_some_and(Value::is_string));

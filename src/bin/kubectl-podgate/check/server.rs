@@ -12,7 +12,6 @@ use kube::api::{Api, PostParams};
 use podgate::core::checks::Version;
 use podgate::core::edit::Place;
 use podgate::core::finding::Finding;
-use podgate::core::kinds;
 use podgate::core::plan::Publish;
 use std::collections::BTreeMap;
 
@@ -68,18 +67,20 @@ pub(super) async fn ask(args: &Check, sources: &[(Input, Source)], images: &Foun
                 Finding::note("missing-rbac", at, what)
             }
         };
-        findings.push((template.file.clone(), template.place.clone(), template.name.clone(), finding));
+        findings.push((template.file.clone(), template.place.clone(), template.at, finding));
     }
-    for (file, place, name, finding) in findings {
+    for (file, place, at, finding) in findings {
         let source = sources.iter().map(|(_, source)| source).filter(|source| source.name == file);
         let documents = source.flat_map(|source| &source.documents);
         let fits = |document: &&crate::manifest::Document| {
-            place.of(&document.value).is_some() && kinds::name_at(&document.value, &place) == name
+            place.of(&document.value).is_some()
+                && look::beginning(document, &look::object(&document.value, &place)) == at
         };
         if let Some(document) = documents.into_iter().find(fits) {
             looked.findings.push(locate(finding, &place, document, &file));
         }
     }
+    looked.sort();
     Ok(looked)
 }
 
