@@ -24,11 +24,11 @@ pub fn write(template: &Value, plan: &Plan, options: &Options) -> Result<Injecte
     if !findings.is_empty() {
         return Err(findings);
     }
-    let unchanged = Injected { value: template.clone(), edits: Vec::new(), findings: Vec::new() };
     if !plan.containers.iter().any(Planned::is_touched) {
         let what = "nothing is declared that podgate would have to do";
-        let note = Finding::note("nothing-to-do", Place::root().to("metadata"), what);
-        return Ok(Injected { findings: vec![note], ..unchanged });
+        let note = || vec![Finding::note("nothing-to-do", Place::root().to("metadata"), what)];
+        let findings = if plan.findings.is_empty() { note() } else { plan.findings.clone() };
+        return Ok(Injected { findings, ..Injected::unchanged(template) });
     }
     let mut writer = Writer {
         template,
