@@ -1,9 +1,11 @@
-# The image of the sidecar: podgate-controller, and the agent podgate that it installs. Two static
-# binaries on nothing.
+# Two images, static binaries on nothing. The sidecar's (podgate-controller, and the agent podgate that it installs) is the one by
+# default. The tool's (kubectl-podgate: the admission webhook, or `check` in a pipeline) is the target `kubectl`: apart, since every
+# node with an injected Pod pulls the sidecar's, and the tool is several times its size.
 #
 #   docker buildx build --platform linux/amd64,linux/arm64 \
 #     --build-arg VERSION=0.1.0 --build-arg REVISION=$(git rev-parse HEAD) \
 #     --build-arg CREATED=$(date -u +%Y-%m-%dT%H:%M:%SZ) -t REGISTRY/podgate:0.1.0 .
+#   docker buildx build --target kubectl … -t REGISTRY/kubectl-podgate:0.1.0 .
 #
 # arm64 is cross-built: nothing runs under emulation. tests/cluster/buildah-check runs this file with no registry.
 
@@ -69,7 +71,33 @@ RUN set -eu; \
     printf '%s\n' 'root:x:0:0:root:/:/sbin/nologin' 'nonroot:x:65532:65532:nonroot:/:/sbin/nologin' >/image/etc/passwd; \
     printf '%s\n' 'root:x:0:' 'nonroot:x:65532:' >/image/etc/group
 
-FROM scratch
+FROM build AS build-kubectl
+RUN set -eux; \
+    . /target.env; \
+    cargo build --release --locked --target "$TARGET" --no-default-features --features kubectl --bin kubectl-podgate; \
+    rm /image/usr/bin/*; \
+    cp "target/$TARGET/release/kubectl-podgate" /image/usr/bin/; \
+    chmod 0755 /image/usr/bin/*
+
+FROM scratch AS kubectl
+ARG VERSION=dev
+ARG REVISION=
+ARG CREATED=
+ARG SOURCE=
+LABEL org.opencontainers.image.title="kubectl-podgate" \
+      org.opencontainers.image.description="Starts the containers of one Kubernetes Pod in a declared order, each only when those before it are Ready" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$REVISION" \
+      org.opencontainers.image.created="$CREATED" \
+      org.opencontainers.image.source="$SOURCE" \
+      org.opencontainers.image.documentation="$SOURCE" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.vendor="podgate"
+COPY --from=build-kubectl /image/ /
+USER 65532:65532
+ENTRYPOINT ["/usr/bin/kubectl-podgate"]
+
+FROM scratch AS sidecar
 ARG VERSION=dev
 ARG REVISION=
 ARG CREATED=

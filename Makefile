@@ -38,8 +38,9 @@ agent: ## podgate, the agent: one call for each binary, for features add up with
 controller: ## podgate-controller, the sidecar
 	$(static) --release --features controller --bin podgate-controller
 
-kubectl: ## kubectl-podgate, the user's tool
+kubectl: ## kubectl-podgate, the user's tool; says where it is
 	$(static) --release --features kubectl --bin kubectl-podgate
+	@echo "$$($(target_dir))/$(musl)/release/kubectl-podgate"
 
 man: ## The manual's pages for kubectl podgate, in dist/man
 	mkdir -p dist/man

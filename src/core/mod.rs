@@ -24,11 +24,13 @@
 //! | [`kinds`] | where a manifest holds pods |
 //! | [`plan`] | what a Pod's annotations ask for, worked out |
 //! | [`inject`](mod@inject) | a plan written into a manifest, and taken out again |
+//! | [`admission`] | an admission webhook's answer |
 //! | [`times`] | when each container came to what, for people |
 //! | [`checks`] | what will surprise, and what is likely a mistake |
 //! | [`migrate`](mod@migrate) | orders written for something else, as podgate's annotations |
 //! | [`exit`] | the agent's exit codes |
 
+pub mod admission;
 pub mod agent_line;
 pub mod annotations;
 pub mod argv;

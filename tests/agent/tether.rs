@@ -53,6 +53,18 @@ fn the_hook_returns_its_output_ends_and_the_tether_stays() {
 }
 
 #[test]
+fn a_check_that_ends_takes_the_tether_with_it_for_nobody() {
+    let scene = ready();
+    // What the check leaves behind is ended with it; what holds the tether is not.
+    let check = format!(r#"exec:["sh","-c","sleep 1000 & echo $! >{}; exit 0"]"#, scene.own.join("left").display());
+    hook(&scene).arg("--check").arg(&check).run().released();
+    assert!(scene.is_tethered());
+    let left = fs::read_to_string(scene.own.join("left")).unwrap();
+    until("what the check left is gone", || !Path::new(&format!("/proc/{}", left.trim())).exists());
+    assert_eq!(holders(&scene.own).len(), 1);
+}
+
+#[test]
 fn the_flags_twin_does_the_same() {
     let scene = ready();
     scene.hook().env("PODGATE_LEAVE_TETHER", "false").run().released();

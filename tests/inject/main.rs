@@ -2,8 +2,10 @@
 
 mod corpus;
 mod expected;
+mod foreign;
 mod laws;
 mod pods;
+mod refusals;
 mod written;
 
 use podgate::core::edit::{Editor, apply};
@@ -19,6 +21,11 @@ fn options() -> Options {
 
 fn lines(findings: &[podgate::core::finding::Finding]) -> String {
     findings.iter().map(|finding| format!("{}: {finding}\n", finding.rule)).collect()
+}
+
+/// Injects what must be possible.
+fn injected(template: &Value) -> Injected {
+    inject(template, &options(), &Known::default()).unwrap_or_else(|found| panic!("{}\n{template:#}", lines(&found)))
 }
 
 /// What holds of every template that can be injected.

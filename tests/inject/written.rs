@@ -188,3 +188,17 @@ fn nobody_is_killed_for_waiting_in_a_gate() {
         }
     });
 }
+
+#[test]
+fn a_users_sleep_goes_on_sleeping() {
+    let (template, known) = crate::corpus::templates("hooks-sleep.yaml").remove(0);
+    let done = podgate::core::inject::inject(&template, &crate::options(), &known).expect("it can be injected").value;
+    let (db, app) = (&done["spec"]["containers"][0], &done["spec"]["containers"][1]);
+    let then = |which: &str| agent_line::values(&hook(db, which), "--then").concat();
+    assert_eq!(then("postStart"), r#"["/podgate/bin/podgate","sleep","2s"]"#);
+    assert_eq!(then("preStop"), r#"["/podgate/bin/podgate","sleep","10s"]"#);
+    assert_eq!(agent_line::values(&hook(db, "preStop"), "--then-timeout"), ["11s"], "what the wait leaves is enough");
+    assert_eq!(app["lifecycle"]["preStop"], template["spec"]["containers"][1]["lifecycle"]["preStop"]);
+    let record = done["metadata"]["annotations"]["podgate.io/injected"].as_str().expect("a record");
+    assert!(!record.contains("sleep"), "what can be derived is not stored: {record}");
+}

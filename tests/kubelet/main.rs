@@ -13,12 +13,14 @@
 mod clock;
 mod cluster;
 mod guarantees;
+mod injected;
 mod logs;
 mod orders;
 mod pod;
 mod scene;
 mod timeline;
 mod watch;
+mod webhook;
 
 mod scenario_chain;
 mod scenario_deletion;

@@ -91,6 +91,10 @@ fn every_file_parses_and_is_what_its_name_says() {
     let files = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/manifests")).expect("manifests/");
     for entry in files.map(|entry| entry.expect("an entry")) {
         let file = entry.file_name().into_string().expect("a name");
+        // manifests/injector is looked at by the tests of the webhook.
+        if entry.path().is_dir() {
+            continue;
+        }
         let kinds: Vec<Value> = documents(&file).iter_mut().map(|document| document["kind"].take()).collect();
         let expected: &[&str] = match file.as_str() {
             "rbac.yaml" => &["ClusterRole", "RoleBinding"],

@@ -1,7 +1,7 @@
 //! The command line: what all commands share. Each command's own arguments, and what its help teaches, are in its folder.
 
 use crate::completion::cluster;
-use crate::{check, completion, inject, overrides, status, timeline};
+use crate::{check, completion, inject, overrides, status, timeline, webhook};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use podgate::core::exit::Exit;
@@ -34,6 +34,7 @@ pub(crate) enum Command {
     Status(status::Status),
     Timeline(timeline::Timeline),
     Uninject(inject::Uninject),
+    Webhook(Box<webhook::Webhook>),
     /// Print the version
     Version,
 }

@@ -17,6 +17,7 @@ mod runtime;
 mod status;
 mod terminal;
 mod timeline;
+mod webhook;
 
 use clap::Parser;
 use std::io::Write;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         args::Command::Status(args) => status::run(&args),
         args::Command::Timeline(args) => timeline::run(&args),
         args::Command::Uninject(args) => inject::uninject(&args),
+        args::Command::Webhook(args) => webhook::run(&args),
         args::Command::Version => match writeln!(std::io::stdout(), "kubectl-podgate {}", env!("CARGO_PKG_VERSION")) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&format!("can't write: {error}")),

@@ -1,6 +1,10 @@
 //! What the API server and other webhooks have made of injected parts.
 
-use serde_json::Value;
+use crate::core::inject::parts;
+use serde_json::{Map, Value};
+
+/// Fields of the sidecar that nobody else has a say in.
+const OURS: [&str; 6] = ["name", "image", "command", "args", "lifecycle", "restartPolicy"];
 
 /// Whether `found` holds all of `wanted`: further fields are the API server's defaults or another webhook's, and so are further items
 /// in lists of named things. (Outside injected parts both are the same.)
@@ -15,6 +19,41 @@ pub(super) fn covers(found: &Value, wanted: &Value) -> bool {
         }
         (found, wanted) => found == wanted,
     }
+}
+
+/// The sidecar `new`, with what others have added to `found`, an earlier one.
+pub(super) fn kept(found: &Value, new: &Value) -> Value {
+    let (Some(found), Some(fields)) = (found.as_object(), new.as_object()) else { return new.clone() };
+    let mut out = fields.clone();
+    for (key, found) in found.iter().filter(|(key, _)| !OURS.contains(&key.as_str())) {
+        let merged = match (out.get(key), found) {
+            (None, found) => found.clone(),
+            (Some(Value::Object(new)), Value::Object(found)) => Value::Object(over(found, new)),
+            (Some(Value::Array(new)), Value::Array(found)) => {
+                let is_ours = |item: &&Value| {
+                    let name = parts::name(item).unwrap_or_default();
+                    new.iter().any(|new| parts::name(new) == Some(name)) || parts::VOLUMES.contains(&name)
+                };
+                new.iter().chain(found.iter().filter(|item| !is_ours(item))).cloned().collect()
+            }
+            (Some(new), _) => new.clone(),
+        };
+        out.insert(key.clone(), merged);
+    }
+    Value::Object(out)
+}
+
+/// `new` where both say something.
+fn over(found: &Map<String, Value>, new: &Map<String, Value>) -> Map<String, Value> {
+    let mut out = found.clone();
+    for (key, new) in new {
+        let merged = match (found.get(key), new) {
+            (Some(Value::Object(found)), Value::Object(new)) => Value::Object(over(found, new)),
+            _ => new.clone(),
+        };
+        out.insert(key.clone(), merged);
+    }
+    out
 }
 
 #[cfg(test)]

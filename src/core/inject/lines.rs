@@ -2,6 +2,7 @@
 
 use crate::core::container::{Container, Mode, Probe};
 use crate::core::inject::checks;
+use crate::core::inject::hooks::{COMMAND, Then};
 use crate::core::inject::parts;
 use crate::core::names;
 use crate::core::plan::Planned;
@@ -11,8 +12,6 @@ use std::time::Duration;
 
 /// How much longer than its gate a container may take before the kubelet ends it: the gate is to say itself why it gives up.
 const LATER: u64 = 5;
-/// How much of a preStop hook's time is kept for the user's own command.
-const THEN: Duration = Duration::from_secs(5);
 /// How long a hook may take that has nothing to wait for.
 const STARTED: Duration = Duration::from_secs(10);
 
@@ -44,7 +43,7 @@ impl Line {
 }
 
 /// `2m30s`: no blank, so that it needs no quotes.
-fn span(time: Duration) -> String {
+pub(super) fn span(time: Duration) -> String {
     humantime::format_duration(time).to_string().replace(' ', "")
 }
 
@@ -125,7 +124,7 @@ impl Own<'_> {
     pub(super) fn pre_stop(
         &self,
         stays: &[(&str, String)],
-        then: Option<String>,
+        then: Option<Then>,
         grace: Duration,
         logs: bool,
     ) -> Vec<String> {
@@ -138,11 +137,14 @@ impl Own<'_> {
         if logs {
             line.flag("--log-to", "/proc/1/fd/2");
         }
-        if let Some(then) = then {
-            if grace < THEN * 2 && !stays.is_empty() {
-                line.time("--then-timeout", grace / 2);
+        if let Some(Then { command, takes }) = then {
+            // A command of unknown length leaves half of the time at least to those that are waited for.
+            let kept =
+                takes.map_or(COMMAND.min(grace / 2), |takes| takes.saturating_add(Duration::from_secs(1)).min(grace));
+            if kept != COMMAND && !stays.is_empty() {
+                line.time("--then-timeout", kept);
             }
-            line.flag("--then", then);
+            line.flag("--then", command);
         }
         line.0
     }

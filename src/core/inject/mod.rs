@@ -27,7 +27,7 @@ mod write;
 pub use write::write;
 
 use crate::core::declare::{self, keys};
-use crate::core::edit::{Edit, Editor, Misfit, Op, Place, Step};
+use crate::core::edit::{Edit, Editor, Misfit, Op, Place, Step, apply};
 use crate::core::finding::Finding;
 use crate::core::plan::{ImageCommand, Known, plan};
 use record::Record;
@@ -109,7 +109,7 @@ pub fn inject(template: &Value, options: &Options, known: &Known) -> Result<Inje
         let plan = plan(template, known)?;
         return write(template, &plan, options);
     };
-    let known = kept(template, known);
+    let (known, options) = (kept(template, known), rewritten(template, options));
     let (plain, mut edits) = before.finish();
     if !is_declared(&plain) {
         return Ok(Injected { value: plain, edits, findings: Vec::new() });
@@ -117,11 +117,19 @@ pub fn inject(template: &Value, options: &Options, known: &Known) -> Result<Inje
     let in_place =
         |findings: Vec<Finding>| findings.into_iter().map(|finding| replaced(finding, &plain, template)).collect();
     let mut after = plan(&plain, &known)
-        .and_then(|plan| write(&plain, &plan, options))
+        .and_then(|plan| write(&plain, &plan, &options))
         .map_err(|findings| -> Vec<Finding> { in_place(findings) })?;
     after.findings = in_place(after.findings);
     if after.value == *template || options.from_api && foreign::covers(template, &after.value) {
         return Ok(Injected { findings: after.findings, ..Injected::unchanged(template) });
+    }
+    let sidecars = (undo::sidecar(template), undo::sidecar(&after.value));
+    if let (true, (Some(found), Some(at))) = (options.from_api, sidecars)
+        && let (Some(found), Some(new)) = (found.of(template), at.of(&after.value))
+    {
+        let edit = Edit { op: Op::Set(foreign::kept(found, new)), at };
+        apply(&mut after.value, &edit).map_err(|misfit| write::strange(&misfit))?;
+        after.edits.push(edit);
     }
     edits.append(&mut after.edits);
     Ok(Injected { edits, ..after })
@@ -158,6 +166,20 @@ pub fn kept(template: &Value, known: &Known) -> Known {
         }
     }
     known
+}
+
+/// Where the sidecar of this very podgate stands already, and comes from the API server, its image is the one that was asked for, or
+/// what another webhook has made of that: a mirror, say.
+fn rewritten(template: &Value, options: &Options) -> Options {
+    let mut options = options.clone();
+    let is_own = || Record::read(template).is_ok_and(|record| record.is_some_and(|record| record.is_of_this_version()));
+    if options.from_api
+        && is_own()
+        && let Some(image) = undo::sidecar(template).and_then(|at| at.of(template)?.get("image")?.as_str())
+    {
+        image.clone_into(&mut options.image);
+    }
+    options
 }
 
 /// A finding whose place counts the containers of `plain`, with that place in `template`.

@@ -44,6 +44,16 @@ pub(super) struct Of {
 }
 
 impl Record {
+    /// One of this very podgate.
+    pub(super) fn new() -> Record {
+        Record { version: env!("CARGO_PKG_VERSION").to_owned(), ..Record::default() }
+    }
+
+    /// Whether this very podgate has written it.
+    pub(super) fn is_of_this_version(&self) -> bool {
+        self.version == env!("CARGO_PKG_VERSION")
+    }
+
     /// The record of `template`, if it was injected.
     pub(super) fn read(template: &Value) -> Result<Option<Record>, Finding> {
         let at = parts::annotation(keys::INJECTED);

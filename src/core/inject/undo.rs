@@ -76,7 +76,7 @@ fn changed(template: &Value) -> Vec<Finding> {
 }
 
 /// Where the sidecar stands.
-fn sidecar(template: &Value) -> Option<Place> {
+pub(super) fn sidecar(template: &Value) -> Option<Place> {
     ["initContainers", "containers"].into_iter().find_map(|field| {
         let list = parts::spec(field);
         let at = parts::items(template, &list).iter().position(|item| parts::name(item) == Some(SIDECAR))?;

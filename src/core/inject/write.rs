@@ -4,7 +4,7 @@ use crate::core::container::{Container, Mode, parse_list};
 use crate::core::declare::keys;
 use crate::core::edit::{Editor, Misfit, Op, Place};
 use crate::core::finding::{Finding, Level};
-use crate::core::inject::lines::Own;
+use crate::core::inject::lines::{Own, span};
 use crate::core::inject::record::Record;
 use crate::core::inject::{Injected, Options, checks, hooks, parts, refuse, reorder, told, undo};
 use crate::core::plan::{Plan, Planned, Publish, Sidecar};
@@ -38,7 +38,7 @@ pub fn write(template: &Value, plan: &Plan, options: &Options) -> Result<Injecte
         plan,
         options,
         editor: Editor::new(template.clone()),
-        record: Record { version: env!("CARGO_PKG_VERSION").to_owned(), ..Record::default() },
+        record: Record::new(),
         findings: Vec::new(),
     };
     writer.all()?;
@@ -67,7 +67,7 @@ enum Gone {
     Unseen,
 }
 
-fn strange(misfit: Misfit) -> Vec<Finding> {
+pub(super) fn strange(misfit: &Misfit) -> Vec<Finding> {
     vec![Finding::error("strange-type", misfit.0.clone(), misfit.to_string())]
 }
 
@@ -82,9 +82,9 @@ impl Writer<'_> {
         if self.findings.iter().any(|finding| finding.level == Level::Error) {
             return Err(std::mem::take(&mut self.findings));
         }
-        self.order().map_err(strange)?;
+        self.order().map_err(|misfit| strange(&misfit))?;
         for volume in parts::volumes(self.plan.publish) {
-            self.push(&parts::spec("volumes"), volume).map_err(strange)?;
+            self.push(&parts::spec("volumes"), volume).map_err(|misfit| strange(&misfit))?;
         }
         let text = told::text(&list);
         if let Err(error) = parse_list(&text) {
@@ -97,7 +97,7 @@ impl Writer<'_> {
             Sidecar::Native => self.push_front(&parts::spec("initContainers"), sidecar),
             Sidecar::First => self.push_front(&parts::spec("containers"), sidecar),
         }
-        .map_err(strange)
+        .map_err(|misfit| strange(&misfit))
     }
 
     fn place(planned: &Planned) -> Place {
@@ -168,7 +168,7 @@ impl Writer<'_> {
         entry.pre_stop = self.pre_stop(&own, &place, is_stayed_for, gone)?;
         if entry.mode != Mode::None || entry.pre_stop {
             for mount in parts::mounts(&planned.name) {
-                self.push(&place.to("volumeMounts"), mount).map_err(strange)?;
+                self.push(&place.to("volumeMounts"), mount).map_err(|misfit| strange(&misfit))?;
             }
         }
         Ok(entry)
@@ -180,16 +180,16 @@ impl Writer<'_> {
         let gate = own.gate();
         if written.is_empty() {
             let words = [gate, self.whole(own, place)?].concat();
-            self.editor.edit(command, Op::Set(json!(words))).map_err(strange)?;
+            self.editor.edit(command, Op::Set(json!(words))).map_err(|misfit| strange(&misfit))?;
         } else {
             for (at, word) in gate.into_iter().enumerate() {
-                self.editor.edit(command.to(at), Op::Insert(word.into())).map_err(strange)?;
+                self.editor.edit(command.to(at), Op::Insert(word.into())).map_err(|misfit| strange(&misfit))?;
             }
         }
         if own.planned.until.is_empty() {
             return Ok(());
         }
-        self.editor.edit(place.to("startupProbe"), Op::Set(own.opened())).map_err(strange)?;
+        self.editor.edit(place.to("startupProbe"), Op::Set(own.opened())).map_err(|misfit| strange(&misfit))?;
         if let Some(probe) = &own.told.startup_probe {
             let (at, mend) = (place.to("startupProbe"), "make it a plain httpGet, a tcpSocket or an exec");
             let said = match checks::of(own.told, probe) {
@@ -232,7 +232,7 @@ impl Writer<'_> {
             self.record.containers.entry(name.clone()).or_default().image = Some(image.to_owned());
         }
         if !args.is_empty() && !whole.ends_with(&args) {
-            self.editor.edit(place.to("args"), Op::Remove).map_err(strange)?;
+            self.editor.edit(place.to("args"), Op::Remove).map_err(|misfit| strange(&misfit))?;
         }
         Ok(words)
     }
@@ -299,11 +299,21 @@ impl Writer<'_> {
         let (mut then, note) = hooks::then_pre_stop(own_hook, own.told, &at).map_err(|e| vec![e])?;
         self.findings.extend(note);
         if stays.is_empty() && then.is_none() {
-            then = Some(json!([parts::agent(), "version"]).to_string());
+            then = Some(hooks::nothing());
         }
         // Process 1 is the container's own only where it has a process namespace of its own.
         let shared = ["shareProcessNamespace", "hostPID"];
         let logs = !shared.iter().any(|field| parts::spec(field).of(self.template) == Some(&json!(true)));
+        let takes = then.as_ref().and_then(|then| then.takes).unwrap_or_default();
+        if takes >= grace && !stays.is_empty() {
+            let what = format!(
+                "the container's own preStop hook takes {}, which leaves no time to stay for others: podgate's hook has {} in all",
+                span(takes),
+                span(grace)
+            );
+            let mend = "give the Pod a longer terminationGracePeriodSeconds";
+            self.findings.push(Finding::warning("pre-stop-too-long", at, what).mend(mend));
+        }
         let words = own.pre_stop(&stays, then, grace, logs);
         self.hook(place, "preStop", &words)?;
         Ok(true)
@@ -311,8 +321,8 @@ impl Writer<'_> {
 
     fn hook(&mut self, place: &Place, field: &str, words: &[String]) -> Result<(), Vec<Finding>> {
         let hook = json!({"exec": {"command": words}});
-        self.object(&place.to("lifecycle")).map_err(strange)?;
-        self.editor.edit(place.to("lifecycle").to(field), Op::Set(hook)).map_err(strange)
+        self.object(&place.to("lifecycle")).map_err(|misfit| strange(&misfit))?;
+        self.editor.edit(place.to("lifecycle").to(field), Op::Set(hook)).map_err(|misfit| strange(&misfit))
     }
 
     /// The containers in the order in which the kubelet is to start them.
@@ -363,20 +373,20 @@ impl Writer<'_> {
     /// Writes the annotations, and makes sure that all of it can be taken out again.
     fn finish(mut self) -> Result<Injected, Vec<Finding>> {
         let annotations = Place::root().to("metadata").to("annotations");
-        self.object(&Place::root().to("metadata")).map_err(strange)?;
-        self.object(&annotations).map_err(strange)?;
+        self.object(&Place::root().to("metadata")).map_err(|misfit| strange(&misfit))?;
+        self.object(&annotations).map_err(|misfit| strange(&misfit))?;
         if let Some(name) = &self.record.default_container {
             let at = annotations.to(parts::DEFAULT_CONTAINER);
-            self.editor.edit(at, Op::Set(name.clone().into())).map_err(strange)?;
+            self.editor.edit(at, Op::Set(name.clone().into())).map_err(|misfit| strange(&misfit))?;
         }
         let at = annotations.to(keys::INJECTED);
-        self.editor.edit(at.clone(), Op::Set(Value::Null)).map_err(strange)?;
+        self.editor.edit(at.clone(), Op::Set(Value::Null)).map_err(|misfit| strange(&misfit))?;
         undo::complete(&mut self.record, self.template, self.editor.value());
         // The placeholder is not worth an edit of its own.
         let (mut value, mut edits) = self.editor.finish();
         edits.pop();
         let last = crate::core::edit::Edit { at: at.clone(), op: Op::Set(self.record.text().into()) };
-        crate::core::edit::apply(&mut value, &last).map_err(strange)?;
+        crate::core::edit::apply(&mut value, &last).map_err(|misfit| strange(&misfit))?;
         edits.push(last);
         match undo::undo(&value) {
             Ok(Some(back)) if back.value() == self.template => {}

@@ -75,13 +75,19 @@ impl Registry {
         if insecure {
             return self.with_logins(&self.http, image).await.map_err(|error| self.explain(image, &error));
         }
-        match self.with_logins(&self.https, image).await {
+        let secure = self.with_logins(&self.https, image).await;
+        let answer = match &secure {
             // A registry on this very machine seldom has a certificate; nobody listens in between.
             Err(Error::RequestError(error)) if is_local(registry) && error.is_connect() => {
-                self.with_logins(&self.http, image).await.map_err(|error| self.explain(image, &error))
+                match self.with_logins(&self.http, image).await {
+                    // It does speak TLS: what is wrong with that has been said before.
+                    Err(Error::ServerError { code: 400, .. }) => secure,
+                    plain => plain,
+                }
             }
-            other => other.map_err(|error| self.explain(image, &error)),
-        }
+            _ => secure,
+        };
+        answer.map_err(|error| self.explain(image, &error))
     }
 
     fn known(&self, digest: &str) -> Option<Looked> {

@@ -33,6 +33,14 @@ pub(super) struct Running {
     is_cleared: bool,
     /// How it ended, where another has waited for it.
     status: Option<ExitStatus>,
+    /// Children that this process had before: they are not the command's doing.
+    others: Vec<Pid>,
+}
+
+/// The children of this process.
+fn all_children() -> Vec<Pid> {
+    let children = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    children.split_whitespace().filter_map(|pid| pid.parse().ok().and_then(Pid::from_raw)).collect()
 }
 
 impl Running {
@@ -41,6 +49,8 @@ impl Running {
         let Some((program, arguments)) = argv.as_slice().split_first() else { return Err("no command".to_owned()) };
         // Orphans come to us, so that they can be ended with the command that left them.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+        // A hook's tether is held by a child of the hook's.
+        let others = all_children();
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         die_with_parent(&mut command);
@@ -53,7 +63,7 @@ impl Running {
             let _ = child.wait();
             error.to_string()
         })?;
-        Ok(Running { child, children, ended, deadline, is_cleared: false, status: None })
+        Ok(Running { child, children, ended, deadline, is_cleared: false, status: None, others })
     }
 
     /// Takes `status` for its own, if it was this process that has been waited for.
@@ -105,13 +115,11 @@ impl Running {
         }
         // Each round may orphan further ones.
         for _ in 0..16 {
-            let children = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
-            let pids: Vec<Pid> =
-                children.split_whitespace().filter_map(|pid| pid.parse().ok().and_then(Pid::from_raw)).collect();
-            if pids.is_empty() {
+            let left: Vec<Pid> = all_children().into_iter().filter(|pid| !self.others.contains(pid)).collect();
+            if left.is_empty() {
                 break;
             }
-            for pid in pids {
+            for pid in left {
                 let _ = kill_process(pid, Signal::KILL);
                 let _ = waitpid(Some(pid), WaitOptions::empty());
             }

@@ -45,7 +45,6 @@ impl<'a> Sheet<'a> {
         let entries = self.entries(object);
         let first = self.tree.node(entries.first()?.0).start;
         let column = column(self.text, first)?;
-        self.colon(entries.last()?.0)?;
         let lines = render::field(key, value, column, self.style);
         let follower = BEFORE.iter().find(|(new, _)| *new == key).and_then(|(_, follower)| {
             let index = entries.iter().position(

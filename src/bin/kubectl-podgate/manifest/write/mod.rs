@@ -207,4 +207,6 @@ fn style(text: &str, tree: Option<&Tree>) -> Style {
 }
 
 #[cfg(test)]
+mod laws;
+#[cfg(test)]
 mod tests;

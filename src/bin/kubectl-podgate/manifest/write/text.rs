@@ -22,9 +22,12 @@ pub(crate) fn behind(text: &str, at: usize) -> &str {
     text[at..line_end(text, at)].trim_end_matches(['\n', '\r'])
 }
 
-/// How far `at` is from the beginning of its line; `None` where a tab, or more than a dash or a blank, stands before it.
+/// The column of the field or item whose key or dash is at `at`; `None` where more than dashes and blanks stand before it. Of `? key`
+/// it is the mark's.
 pub(crate) fn column(text: &str, at: usize) -> Option<usize> {
     let before = before(text, at);
+    let marked = before.trim_end_matches(' ').strip_suffix('?');
+    let before = marked.filter(|_| before.ends_with(' ')).unwrap_or(before);
     before.bytes().all(|byte| byte == b' ' || byte == b'-').then_some(before.len())
 }
 

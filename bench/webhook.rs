@@ -1,0 +1,250 @@
+//! `kubectl podgate webhook` under load: admissions at a constant rate, each sent when it is due whether those before it are answered
+//! or not, as an API server would. Latencies are counted from when a request was due.
+//!
+//! ```text
+//! tests/kubelet/prepare --no-cluster && cargo bench --no-default-features --features controller --bench webhook [-- SECONDS [RATE]]
+//! ```
+
+#[allow(dead_code, reason = "shared with the tests")]
+#[path = "../tests/webhook/client.rs"]
+mod client;
+
+/// What `client` wants of the tests.
+mod program {
+    pub(crate) const NAME: &str = "podgate-webhook.podgate.svc";
+}
+
+use client::{Client, Stream};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Connections that are kept, at most: the API server keeps 25.
+const CONNECTIONS: usize = 25;
+/// Between two looks at the memory.
+const LOOK: Duration = Duration::from_secs(10);
+
+fn main() {
+    // cargo passes --bench.
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let number = |n: usize, default| words.get(n).map_or(default, |word| word.parse().expect("a number"));
+    let (seconds, rate) = (number(0, 60), number(1, 200));
+    let files = Files::new();
+    let webhook = Webhook::start(&files);
+    let body = review().to_string();
+    println!("{rate} admissions a second for {seconds} s, {} bytes each, {CONNECTIONS} connections", body.len());
+    println!("resident before: {} KiB", webhook.resident());
+
+    let (due, queue) = mpsc::channel();
+    let queue = Arc::new(Mutex::new(queue));
+    let client = Client::new(webhook.address, &files.ca);
+    let workers: Vec<_> = (0..CONNECTIONS)
+        .map(|_| {
+            let (queue, client, request) = (Arc::clone(&queue), client.clone(), request(&body));
+            std::thread::spawn(move || work(&queue, &client, &request))
+        })
+        .collect();
+    let start = now();
+    let mut looked = start;
+    for n in 0..seconds * rate {
+        let at = start
+            + Duration::from_secs(1) * u32::try_from(n).expect("few enough") / u32::try_from(rate).expect("a rate");
+        std::thread::sleep(at.saturating_duration_since(now()));
+        due.send(at).expect("workers");
+        if at - looked >= LOOK {
+            looked = at;
+            println!("after {:3} s: {} KiB", (at - start).as_secs(), webhook.resident());
+        }
+    }
+    drop(due);
+    let mut times: Vec<Duration> = workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect();
+    times.sort_unstable();
+    println!("resident after: {} KiB, most: {} KiB", webhook.resident(), webhook.most());
+    let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize].as_secs_f64() * 1000.0;
+    println!("answered and injected: {} of {}", times.len(), seconds * rate);
+    println!(
+        "median {:.2} ms, 90 % {:.2} ms, 99 % {:.2} ms, 99.9 % {:.2} ms, most {:.2} ms",
+        at(0.5),
+        at(0.9),
+        at(0.99),
+        at(0.999),
+        at(1.0)
+    );
+}
+
+#[allow(clippy::disallowed_methods, reason = "the one place that reads the clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Takes what is due, sends it, waits for the answer; how long each took since it was due.
+fn work(queue: &Mutex<Receiver<Instant>>, client: &Client, request: &[u8]) -> Vec<Duration> {
+    let mut connection = client.connect().expect("a connection");
+    let mut times = Vec::new();
+    loop {
+        let next = queue.lock().expect("no panic").recv();
+        let Ok(due) = next else { return times };
+        let answer = exchange(&mut connection, request);
+        assert!(answer.contains("\"allowed\":true") && answer.contains("\"patch\":"), "{answer}");
+        times.push(now().saturating_duration_since(due));
+    }
+}
+
+fn exchange(stream: &mut Stream, request: &[u8]) -> String {
+    stream.write_all(request).and_then(|()| stream.flush()).expect("to send");
+    let mut answer = Vec::new();
+    let mut piece = [0; 16384];
+    loop {
+        let count = stream.read(&mut piece).expect("to receive");
+        assert!(count > 0, "hung up on");
+        answer.extend_from_slice(&piece[..count]);
+        let text = String::from_utf8_lossy(&answer);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length =
+                head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+            if Some(body.len()) == length {
+                assert!(head.starts_with("HTTP/1.1 200 "), "{text}");
+                return text.into_owned();
+            }
+        }
+    }
+}
+
+fn request(body: &str) -> Vec<u8> {
+    let length = body.len();
+    let head = format!(
+        "POST /inject?timeout=5s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    );
+    [head.as_bytes(), body.as_bytes()].concat()
+}
+
+/// A Pod as a ReplicaSet makes it and the API server completes it: five containers, some environment, a token volume.
+fn review() -> Value {
+    let mount = json!({"name": "kube-api-access-x7k2p", "readOnly": true, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"});
+    let container = |(n, name): (usize, &&str)| {
+        let env: Vec<Value> =
+            (0..12).map(|n| json!({"name": format!("SETTING_{n}"), "value": "a value of some length"})).collect();
+        json!({
+            "name": name, "image": format!("registry.example/shop/{name}:1.2.3"), "command": ["/bin/server"], "args": ["--listen", ":8080"],
+            "ports": [{"name": "http", "containerPort": 8080 + n, "protocol": "TCP"}], "env": env,
+            "readinessProbe": {"httpGet": {"path": "/ready", "port": 8080 + n, "scheme": "HTTP"}, "timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3},
+            "livenessProbe": {"httpGet": {"path": "/live", "port": 8080 + n, "scheme": "HTTP"}, "timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3},
+            "resources": {"limits": {"cpu": "1", "memory": "512Mi"}, "requests": {"cpu": "100m", "memory": "128Mi"}},
+            "volumeMounts": [mount], "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File", "imagePullPolicy": "IfNotPresent",
+        })
+    };
+    let names = ["db", "cache", "api", "web", "proxy"];
+    let containers: Vec<Value> = names.iter().enumerate().map(container).collect();
+    let token = json!({"name": "kube-api-access-x7k2p", "projected": {"sources": [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]}},
+    ], "defaultMode": 420}});
+    let object = json!({
+        "kind": "Pod", "apiVersion": "v1",
+        "metadata": {
+            "generateName": "shop-6d4cf56db6-", "namespace": "shop", "creationTimestamp": null,
+            "labels": {"app": "shop", "pod-template-hash": "6d4cf56db6", "podgate.io/inject": "enabled"},
+            "annotations": {"podgate.io/order": "db & cache, api, web, proxy"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "shop-6d4cf56db6", "uid": "9d1e7c9e-98ef-4f0d-93b6-4e3c6a1a4d0a", "controller": true, "blockOwnerDeletion": true}],
+        },
+        "spec": {
+            "volumes": [token], "containers": containers, "restartPolicy": "Always", "terminationGracePeriodSeconds": 30,
+            "dnsPolicy": "ClusterFirst", "serviceAccountName": "default", "serviceAccount": "default", "securityContext": {},
+            "schedulerName": "default-scheduler", "enableServiceLinks": true, "preemptionPolicy": "PreemptLowerPriority", "priority": 0,
+        },
+        "status": {},
+    });
+    client::review("705ab4f5-6393-11e8-b7cc-42010a800002", &object)
+}
+
+/// A certificate, in files.
+struct Files {
+    folder: PathBuf,
+    ca: Vec<u8>,
+}
+
+impl Files {
+    fn new() -> Files {
+        let folder = std::env::temp_dir().join(format!("podgate-bench-webhook-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let made = rcgen::generate_simple_self_signed([program::NAME.to_owned()]).expect("a certificate");
+        std::fs::write(folder.join("tls.crt"), made.cert.pem()).expect("to write");
+        std::fs::write(folder.join("tls.key"), made.signing_key.serialize_pem()).expect("to write");
+        Files { folder, ca: made.cert.pem().into_bytes() }
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+struct Webhook {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Webhook {
+    fn start(files: &Files) -> Webhook {
+        let built = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
+        let program = built.join("e2e/bin/kubectl-podgate");
+        let (cert, key) = (files.folder.join("tls.crt"), files.folder.join("tls.key"));
+        let mut child = Command::new(&program)
+            .args([
+                "webhook",
+                "--listen",
+                "127.0.0.1:0",
+                "--status-listen",
+                "127.0.0.1:0",
+                "--log-format",
+                "json",
+                "--tls",
+                "files",
+            ])
+            .arg("--cert")
+            .arg(cert)
+            .arg("--key")
+            .arg(key)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| {
+                panic!("{}: {error}; run tests/kubelet/prepare --no-cluster first", program.display())
+            });
+        let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
+        let listening = lines.find(|line| line.contains("\"listening\"")).expect("it listens");
+        let listening: Value = serde_json::from_str(&listening).expect("JSON");
+        let address = listening["address"].as_str().and_then(|text| text.parse().ok()).expect("an address");
+        // Its log has a line for each admission, which somebody has to read.
+        std::thread::spawn(move || lines.for_each(drop));
+        Webhook { child, address }
+    }
+
+    fn status(&self, key: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it lives");
+        let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("a line");
+        line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
+    /// Resident memory, in KiB.
+    fn resident(&self) -> u64 {
+        self.status("VmRSS")
+    }
+
+    fn most(&self) -> u64 {
+        self.status("VmHWM")
+    }
+}
+
+impl Drop for Webhook {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,130 @@
+//! What is counted, for Prometheus.
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+type Labels = Vec<(&'static str, &'static str)>;
+
+/// What may come of a request. All stand on the page from the beginning, with 0: else a first failure would be no increase.
+const OUTCOMES: [&str; 8] =
+    ["injected", "unchanged", "passed", "refused", "bad-request", "too-large", "timeout", "failed"];
+/// Why a connection may come to nothing.
+const REASONS: [&str; 5] = ["handshake", "handshake-timeout", "crowded-out", "bad-request", "broken-off"];
+/// What may come of a look at the certificates.
+const RESULTS: [&str; 2] = ["ok", "failed"];
+
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: Family<Labels, Counter>,
+    seconds: Histogram,
+    pub(crate) in_flight: Gauge,
+    pub(crate) connections: Gauge,
+    rejected: Family<Labels, Counter>,
+    expiry: Gauge,
+    certificates: Family<Labels, Counter>,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        let mut registry = Registry::with_prefix("podgate_webhook");
+        let seconds = Histogram::new([0.0003, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0]);
+        let metrics = Metrics {
+            requests: Family::default(),
+            seconds,
+            in_flight: Gauge::default(),
+            connections: Gauge::default(),
+            rejected: Family::default(),
+            expiry: Gauge::default(),
+            certificates: Family::default(),
+            registry: Registry::default(),
+        };
+        registry.register("build", "The version that runs", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+        registry.register("requests", "Requests, by what came of them", metrics.requests.clone());
+        let help = "Time from a request's head to its answer";
+        registry.register_with_unit("request", help, Unit::Seconds, metrics.seconds.clone());
+        registry.register("requests_in_flight", "Requests that are worked on now", metrics.in_flight.clone());
+        registry.register("connections", "Connections that are open now", metrics.connections.clone());
+        let help = "Connections that came to nothing, by why";
+        registry.register("connections_failed", help, metrics.rejected.clone());
+        let help = "When the certificate that is served ends, in seconds since 1970; 0 while there is none";
+        registry.register("certificate_expiry_timestamp", help, metrics.expiry.clone());
+        let help = "Looks at the certificates, by what came of them";
+        registry.register("certificate_checks", help, metrics.certificates.clone());
+        for outcome in OUTCOMES {
+            drop(metrics.requests.get_or_create(&vec![("outcome", outcome)]));
+        }
+        for reason in REASONS {
+            drop(metrics.rejected.get_or_create(&vec![("reason", reason)]));
+        }
+        for result in RESULTS {
+            drop(metrics.certificates.get_or_create(&vec![("result", result)]));
+        }
+        Metrics { registry, ..metrics }
+    }
+}
+
+impl Metrics {
+    /// A request has been answered.
+    pub(crate) fn answered(&self, outcome: &'static str, took: Duration) {
+        debug_assert!(OUTCOMES.contains(&outcome), "{outcome}");
+        self.requests.get_or_create(&vec![("outcome", outcome)]).inc();
+        self.seconds.observe(took.as_secs_f64());
+    }
+
+    /// A connection was given up before it had a request.
+    pub(crate) fn connection_failed(&self, why: &'static str) {
+        debug_assert!(REASONS.contains(&why), "{why}");
+        self.rejected.get_or_create(&vec![("reason", why)]).inc();
+    }
+
+    /// Another certificate is served.
+    pub(crate) fn serving_until(&self, until: SystemTime) {
+        let seconds = until.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        self.expiry.set(i64::try_from(seconds).unwrap_or(i64::MAX));
+    }
+
+    /// The certificates were looked at.
+    pub(crate) fn checked(&self, result: &'static str) {
+        self.certificates.get_or_create(&vec![("result", result)]).inc();
+    }
+
+    pub(crate) fn page(&self) -> String {
+        let mut page = String::new();
+        // Writing to a string can't fail.
+        let _ = encode(&mut page, &self.registry);
+        page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_what_happens() {
+        let metrics = Metrics::default();
+        metrics.answered("injected", Duration::from_millis(2));
+        metrics.connection_failed("handshake");
+        metrics.serving_until(UNIX_EPOCH + Duration::from_secs(5));
+        metrics.checked("ok");
+        let page = metrics.page();
+        for line in [
+            "podgate_webhook_build_info{version=",
+            "podgate_webhook_requests_total{outcome=\"injected\"} 1",
+            "podgate_webhook_request_seconds_bucket{le=\"0.002\"} 1",
+            "podgate_webhook_requests_in_flight 0",
+            "podgate_webhook_connections 0",
+            "podgate_webhook_connections_failed_total{reason=\"handshake\"} 1",
+            "podgate_webhook_certificate_expiry_timestamp 5",
+            "podgate_webhook_certificate_checks_total{result=\"ok\"} 1",
+        ] {
+            assert!(page.contains(line), "{line} in\n{page}");
+        }
+    }
+}

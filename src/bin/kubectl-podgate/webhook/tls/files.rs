@@ -1,0 +1,75 @@
+//! A certificate in files that somebody else renews: cert-manager's Secret as a volume, say.
+
+use super::super::State;
+use super::pair;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// How often to look. A look is two small reads; a file's time of change would not do for a Secret volume, where links change.
+const INTERVAL: Duration = Duration::from_secs(10);
+/// Largest file, in bytes.
+const FILE_MAX: u64 = 1 << 20;
+
+pub(crate) struct Files {
+    cert: PathBuf,
+    key: PathBuf,
+    /// What was found at the last look.
+    found: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Files {
+    pub(super) fn new(cert: PathBuf, key: PathBuf) -> Files {
+        Files { cert, key, found: None }
+    }
+
+    /// Shows what is in the files, if it has changed.
+    ///
+    /// # Errors
+    /// One line: what is shown stays as it is.
+    pub(super) fn look(&mut self, state: &State) -> Result<(), String> {
+        let now = (read(&self.cert)?, read(&self.key)?);
+        if self.found.as_ref() == Some(&now) {
+            return Ok(());
+        }
+        let places = format!("{} and {}", self.cert.display(), self.key.display());
+        let (key, life) = pair::read(&now.0, &now.1).map_err(|error| format!("{places}: {error}"))?;
+        self.found = Some(now);
+        state.metrics.serving_until(life.until);
+        state.shown.set_trusted(true);
+        if state.shown.show(key, life) {
+            info!(cert = %self.cert.display(), until = %humantime::format_rfc3339_seconds(life.until), "serves this certificate");
+        }
+        Ok(())
+    }
+
+    pub(super) async fn keep(mut self, state: &State) {
+        let mut said = String::new();
+        loop {
+            tokio::time::sleep(INTERVAL).await;
+            match self.look(state) {
+                Ok(()) => {
+                    said.clear();
+                    state.metrics.checked("ok");
+                }
+                Err(error) => {
+                    state.metrics.checked("failed");
+                    // Between the change of one file and that of the other they don't match: not worth a word, unless it stays.
+                    if error == said {
+                        warn!(error, "the certificate in use stays");
+                    }
+                    said = error;
+                }
+            }
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let wrong = |error| format!("can't read {}: {error}", path.display());
+    let mut bytes = Vec::new();
+    File::open(path).map_err(wrong)?.take(FILE_MAX).read_to_end(&mut bytes).map_err(wrong)?;
+    Ok(bytes)
+}

@@ -1,0 +1,293 @@
+//! Certificates of the webhook's own making: kept in a Secret that all replicas share, their CAs told to the API server.
+//!
+//! Every replica does the same at its own times. Writes carry the resourceVersion of what was read: of two at a time one is refused,
+//! looks again, and finds nothing left to do.
+
+use super::super::State;
+use super::super::args::Webhook;
+use super::pair::{self, Life, Pair};
+use super::rollover::{self, Kept, Now};
+use crate::api::{Cluster, chain};
+use crate::clock::{now, wall};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use tracing::{debug, info, warn};
+
+/// Looks in a row, where another replica was quicker each time, before it waits.
+const TRIES: usize = 5;
+/// The keys of the Secret.
+const CURRENT: [&str; 3] = ["ca.crt", "tls.crt", "tls.key"];
+const NEXT: [&str; 3] = ["next-ca.crt", "next-tls.crt", "next-tls.key"];
+const OLD_CA: &str = "old-ca.crt";
+
+pub(crate) struct Keeper {
+    secrets: Api<Secret>,
+    configurations: Api<MutatingWebhookConfiguration>,
+    secret: String,
+    configuration: String,
+    service: String,
+    namespace: String,
+    names: Vec<String>,
+    life: Duration,
+    limit: Duration,
+    /// What is shown.
+    shown: Option<Pair>,
+    /// The CA that stands by, and since when this replica has seen it in the webhook configuration.
+    ripening: Option<(Vec<u8>, Instant)>,
+}
+
+/// Why a look came to nothing.
+enum Trouble {
+    /// Somebody else has written meanwhile.
+    Overtaken,
+    Failed(String),
+}
+
+impl Keeper {
+    /// # Errors
+    /// One line: names that can't be.
+    pub(super) fn new(args: &Webhook, cluster: Cluster) -> Result<Keeper, String> {
+        let Cluster { client, namespace, limit, .. } = cluster;
+        let name = format!("{}.{namespace}", args.service);
+        let names = vec![format!("{name}.svc"), name.clone(), format!("{name}.svc.cluster.local")];
+        if rustls::pki_types::ServerName::try_from(names[2].as_str()).is_err() {
+            return Err(format!("{name:?} can't be the name of a Service: --service and --namespace"));
+        }
+        Ok(Keeper {
+            secrets: Api::namespaced(client.clone(), &namespace),
+            configurations: Api::all(client),
+            secret: args.secret.clone(),
+            configuration: args.configuration.clone(),
+            service: args.service.clone(),
+            namespace,
+            names,
+            life: args.certificate_life,
+            limit,
+            shown: None,
+            ripening: None,
+        })
+    }
+
+    pub(super) async fn keep(mut self, state: &State) {
+        let mut said = String::new();
+        loop {
+            match self.look_until_settled(state).await {
+                Ok(()) => {
+                    state.metrics.checked("ok");
+                    if !said.is_empty() {
+                        info!("the certificates can be looked after again");
+                        said.clear();
+                    }
+                }
+                Err(error) => {
+                    state.metrics.checked("failed");
+                    if error != said {
+                        warn!(error, "can't look after the certificates; tries again");
+                        said = error;
+                    }
+                }
+            }
+            let soon = state.shown.trouble(wall()).is_some();
+            let interval = rollover::interval(self.life);
+            tokio::time::sleep(if soon { interval.min(Duration::from_secs(2)) } else { interval }).await;
+        }
+    }
+
+    async fn look_until_settled(&mut self, state: &State) -> Result<(), String> {
+        for _ in 0..TRIES {
+            match self.look(state).await {
+                Ok(()) => return Ok(()),
+                Err(Trouble::Overtaken) => debug!("another replica was quicker; looks again"),
+                Err(Trouble::Failed(error)) => return Err(error),
+            }
+        }
+        Err("others write to the Secret or the MutatingWebhookConfiguration all the time".to_owned())
+    }
+
+    /// One step: the Secret as it is to be, then the webhook configuration, then what is shown.
+    async fn look(&mut self, state: &State) -> Result<(), Trouble> {
+        let secret = self.ask("get the Secret", &self.secret, self.secrets.get(&self.secret)).await?;
+        let before = kept(&secret);
+        let after = self.step(&before).map_err(Trouble::Failed)?;
+        if after != before {
+            let written = with(secret, &after);
+            let parameters = PostParams::default();
+            let write = self.secrets.replace(&self.secret, &parameters, &written);
+            self.ask("update the Secret", &self.secret, write).await?;
+            info!(what = difference(&before, &after), "certificates");
+        }
+        // What is shown is never ahead of what is kept, nor of what the API server has been told; but a configuration that can't
+        // be written must not keep a certificate from being shown that the other replicas show.
+        let told = self.tell(&after).await;
+        if let Some(pair) = after.current {
+            self.show(state, pair);
+        }
+        let bundle = told?;
+        let in_bundle = |ca: &[u8]| !ca.is_empty() && bundle.windows(ca.len()).any(|part| part == ca);
+        state.shown.set_trusted(self.shown.as_ref().is_some_and(|pair| in_bundle(&pair.ca)));
+        self.ripening = match (after.next, self.ripening.take()) {
+            (Some(next), Some((ca, since))) if next.ca == ca => Some((ca, since)),
+            (Some(next), _) => Some((next.ca, now())),
+            (None, _) => None,
+        };
+        Ok(())
+    }
+
+    fn step(&self, kept: &Kept) -> Result<Kept, String> {
+        let time = wall();
+        let next = kept.next.as_ref().map(|next| &next.ca);
+        let is_ripe = self
+            .ripening
+            .as_ref()
+            .is_some_and(|(ca, since)| Some(ca) == next && since.elapsed() >= rollover::ripening(self.life));
+        let life_of = |pair: &Pair| match pair.check(&self.names, time) {
+            Ok((_, life)) => Some(life),
+            Err(why) => {
+                warn!(why, "a certificate in the Secret is of no use");
+                None
+            }
+        };
+        let now = Now {
+            time,
+            life: self.life,
+            is_ripe,
+            shown: self.shown.as_ref(),
+            life_of: &life_of,
+            ca_holds: &|ca| pair::ca_holds(ca, time),
+            make: &|| Pair::make(&self.names, time, self.life),
+        };
+        rollover::step(kept, &now)
+    }
+
+    fn show(&mut self, state: &State, pair: Pair) {
+        if self.shown.as_ref() == Some(&pair) {
+            return;
+        }
+        match pair.check(&self.names, wall()) {
+            Ok((key, life)) => {
+                let Life { until, .. } = life;
+                state.metrics.serving_until(until);
+                state.shown.show(key, life);
+                self.shown = Some(pair);
+                info!(until = %humantime::format_rfc3339_seconds(until), "serves another certificate");
+            }
+            Err(why) => warn!(why, "a certificate in the Secret is of no use"),
+        }
+    }
+
+    /// Makes sure that the webhook configuration has all CAs; what it then has.
+    async fn tell(&self, kept: &Kept) -> Result<Vec<u8>, Trouble> {
+        let name = &self.configuration;
+        let found = self.ask("get the MutatingWebhookConfiguration", name, self.configurations.get(name)).await?;
+        let bundle = kept.bundle();
+        let ours = |service: &k8s_openapi::api::admissionregistration::v1::ServiceReference| {
+            service.name == self.service && service.namespace == self.namespace
+        };
+        let webhooks = found.webhooks.iter().flatten();
+        let webhooks: Vec<_> = webhooks.filter(|w| w.client_config.service.as_ref().is_some_and(ours)).collect();
+        if webhooks.is_empty() {
+            let what = format!(
+                "no webhook in the MutatingWebhookConfiguration {name} calls the Service {} in {}",
+                self.service, self.namespace
+            );
+            return Err(Trouble::Failed(what));
+        }
+        let behind = webhooks.iter().filter(|w| w.client_config.ca_bundle.as_ref().is_none_or(|ca| ca.0 != bundle));
+        // Strategic: webhooks are found by their names, and nothing else of them is touched.
+        let changes: Vec<_> =
+            behind.map(|w| json!({"name": w.name, "clientConfig": {"caBundle": ByteString(bundle.clone())}})).collect();
+        if changes.is_empty() {
+            return Ok(bundle);
+        }
+        let patch = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
+            "metadata": {"resourceVersion": found.metadata.resource_version}, "webhooks": changes,
+        });
+        let (parameters, patch) = (PatchParams::default(), Patch::Strategic(patch));
+        let write = self.configurations.patch(name, &parameters, &patch);
+        self.ask("patch the MutatingWebhookConfiguration", name, write).await?;
+        info!(configuration = name, bytes = bundle.len(), "told the API server which CAs to trust");
+        Ok(bundle)
+    }
+
+    async fn ask<T>(
+        &self,
+        what: &str,
+        name: &str,
+        question: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, Trouble> {
+        match tokio::time::timeout(self.limit, question).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(Trouble::Overtaken),
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Err(Trouble::Failed(format!(
+                "can't {what} {name}: there is none; apply manifests/injector (or the chart) again, which has an empty one"
+            ))),
+            Ok(Err(kube::Error::Api(status))) => {
+                Err(Trouble::Failed(format!("can't {what} {name}: {}", status.message)))
+            }
+            Ok(Err(error)) => Err(Trouble::Failed(format!("can't {what} {name}: {}", chain(&error)))),
+            Err(_) => Err(Trouble::Failed(format!("can't {what} {name}: no answer in time"))),
+        }
+    }
+}
+
+fn kept(secret: &Secret) -> Kept {
+    let get = |key: &str| secret.data.as_ref().and_then(|data| data.get(key)).map(|bytes| bytes.0.clone());
+    let pair = |[ca, cert, key]: [&str; 3]| Some(Pair { ca: get(ca)?, cert: get(cert)?, key: get(key)? });
+    Kept { current: pair(CURRENT), next: pair(NEXT), old_ca: get(OLD_CA) }
+}
+
+/// `secret`, keeping `kept`; whatever else is in it stays.
+fn with(mut secret: Secret, kept: &Kept) -> Secret {
+    let data = secret.data.get_or_insert_with(BTreeMap::new);
+    let mut put = |key: &str, value: Option<&Vec<u8>>| match value {
+        Some(value) => drop(data.insert(key.to_owned(), ByteString(value.clone()))),
+        None => drop(data.remove(key)),
+    };
+    for (keys, pair) in [(CURRENT, &kept.current), (NEXT, &kept.next)] {
+        put(keys[0], pair.as_ref().map(|pair| &pair.ca));
+        put(keys[1], pair.as_ref().map(|pair| &pair.cert));
+        put(keys[2], pair.as_ref().map(|pair| &pair.key));
+    }
+    put(OLD_CA, kept.old_ca.as_ref());
+    secret
+}
+
+/// What has been done, for the log.
+fn difference(before: &Kept, after: &Kept) -> &'static str {
+    if after.next != before.next && after.next.is_some() {
+        "the next one is made, and stands by"
+    } else if after.current != before.current && after.current == before.next {
+        "the next one is now the current one"
+    } else if after.current != before.current {
+        "there was none that could be used: a new one is made"
+    } else {
+        "an old CA is no longer needed"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_secret_holds_all_of_it_and_nothing_more() {
+        let pair = |n: u8| Pair { ca: vec![n], cert: vec![n, 1], key: vec![n, 2] };
+        let full = Kept { current: Some(pair(1)), next: Some(pair(2)), old_ca: Some(vec![3]) };
+        let data = Some(BTreeMap::from([("other".to_owned(), ByteString(vec![9]))]));
+        let secret = Secret { data, ..Secret::default() };
+        let secret = with(secret, &full);
+        assert_eq!(kept(&secret), full);
+        assert_eq!(secret.data.as_ref().unwrap().len(), 8);
+        let less = Kept { next: None, old_ca: None, ..full };
+        let secret = with(secret, &less);
+        assert_eq!(kept(&secret), less);
+        assert_eq!(secret.data.unwrap().into_keys().collect::<Vec<_>>(), ["ca.crt", "other", "tls.crt", "tls.key"]);
+        assert_eq!(kept(&Secret::default()), Kept::default());
+    }
+}

@@ -1,0 +1,151 @@
+//! A certificate, its private key and its CA: made, and looked at.
+//!
+//! Each certificate has a CA of its own, whose key is gone when it has signed: there is none that could be stolen, and every
+//! renewal goes the way that a change of the CA must go.
+
+use super::validity;
+use crate::api::chain;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::RootCertStore;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::sign::CertifiedKey;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How far back a new certificate is valid: the clocks of a cluster differ.
+pub(super) const BACKDATED: Duration = Duration::from_secs(60 * 60);
+
+/// From when to when a certificate is valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Life {
+    pub(crate) from: SystemTime,
+    pub(crate) until: SystemTime,
+}
+
+/// PEM, as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pair {
+    pub(super) ca: Vec<u8>,
+    pub(super) cert: Vec<u8>,
+    pub(super) key: Vec<u8>,
+}
+
+impl Pair {
+    /// For the Service of the DNS names `names`, from now on for `life`.
+    pub(super) fn make(names: &[String], now: SystemTime, life: Duration) -> Result<Pair, String> {
+        let make = || -> Result<Pair, rcgen::Error> {
+            let (from, until) = (now - BACKDATED, now + life);
+            let named = |mut params: CertificateParams, name: &str| {
+                (params.not_before, params.not_after) = (from.into(), until.into());
+                params.distinguished_name = DistinguishedName::new();
+                params.distinguished_name.push(DnType::CommonName, name);
+                params
+            };
+            let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+            let mut ca = named(CertificateParams::new(Vec::new())?, &format!("podgate-webhook-ca@{seconds}"));
+            ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+            ca.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+            let ca_key = KeyPair::generate()?;
+            let ca_cert = ca.self_signed(&ca_key)?;
+            let first = names.first().map_or("podgate-webhook", String::as_str);
+            // A common name may have 64 characters; nobody looks at it where there are others.
+            let mut leaf = named(CertificateParams::new(names.to_vec())?, &first[..first.len().min(64)]);
+            leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+            leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+            leaf.use_authority_key_identifier_extension = true;
+            let key = KeyPair::generate()?;
+            let cert = leaf.signed_by(&key, &Issuer::from_params(&ca, &ca_key))?;
+            let pem = |text: String| text.into_bytes();
+            Ok(Pair { ca: pem(ca_cert.pem()), cert: pem(cert.pem()), key: pem(key.serialize_pem()) })
+        };
+        make().map_err(|error| format!("can't make a certificate: {}", chain(&error)))
+    }
+
+    /// What can be shown, if a client that trusts the CA would accept it at `now` for every one of `names`.
+    pub(super) fn check(&self, names: &[String], now: SystemTime) -> Result<(CertifiedKey, Life), String> {
+        let (key, life) = read(&self.cert, &self.key)?;
+        let mut roots = RootCertStore::empty();
+        for ca in CertificateDer::pem_slice_iter(&self.ca) {
+            let ca = ca.map_err(|error| format!("the CA is no PEM: {error}"))?;
+            roots.add(ca).map_err(|error| format!("the CA: {error}"))?;
+        }
+        let provider = Arc::new(ring::default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+            .build()
+            .map_err(|error| format!("the CA: {error}"))?;
+        let (leaf, between) = key.cert.split_first().ok_or("no certificate")?;
+        let now = UnixTime::since_unix_epoch(now.duration_since(UNIX_EPOCH).unwrap_or_default());
+        for name in names {
+            let name = ServerName::try_from(name.as_str()).map_err(|_| format!("{name:?} is no DNS name"))?;
+            let verified = verifier.verify_server_cert(leaf, between, &name, &[], now);
+            verified.map_err(|error| format!("the certificate: {error}"))?;
+        }
+        Ok((key, life))
+    }
+}
+
+/// A certificate chain and its private key from PEM, and when the certificate is valid.
+pub(super) fn read(cert: &[u8], key: &[u8]) -> Result<(CertifiedKey, Life), String> {
+    let certs: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(cert).collect();
+    let certs = certs.map_err(|error| format!("the certificate is no PEM: {error}"))?;
+    let first = certs.first().ok_or("no certificate in it")?;
+    let life = validity::of(first).ok_or("the certificate does not say when it is valid")?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("the private key: {error}"))?;
+    let key = CertifiedKey::from_der(certs, key, &ring::default_provider())
+        .map_err(|error| format!("the private key: {error}"))?;
+    Ok((key, life))
+}
+
+/// Whether the CA in `pem` is still valid at `now`.
+pub(super) fn ca_holds(pem: &[u8], now: SystemTime) -> bool {
+    let ca = CertificateDer::from_pem_slice(pem).ok();
+    ca.and_then(|ca| validity::of(&ca)).is_some_and(|life| now < life.until)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Vec<String> {
+        vec!["podgate-webhook.podgate.svc".to_owned(), "podgate-webhook.podgate".to_owned()]
+    }
+
+    #[test]
+    fn what_is_made_is_accepted_for_its_life() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_795_300_424);
+        let life = Duration::from_secs(3600);
+        let pair = Pair::make(&names(), now, life).unwrap();
+        let (_, found) = pair.check(&names(), now).unwrap();
+        assert_eq!(found, Life { from: now - BACKDATED, until: now + life });
+        assert!(pair.check(&names(), now - BACKDATED).is_ok() && pair.check(&names(), now + life / 2).is_ok());
+        for (names, at, says) in [
+            (names(), now + life + Duration::from_secs(1), "xpired"),
+            (names(), now - BACKDATED - Duration::from_secs(1), "valid yet"),
+            (vec!["other.podgate.svc".to_owned()], now, "not valid for name"),
+        ] {
+            let said = pair.check(&names, at).unwrap_err();
+            assert!(said.contains(says), "{said}");
+        }
+        assert!(ca_holds(&pair.ca, now) && !ca_holds(&pair.ca, now + life) && !ca_holds(b"", now));
+    }
+
+    #[test]
+    fn what_does_not_belong_together_is_refused() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_795_300_424);
+        let make = || Pair::make(&names(), now, Duration::from_secs(3600)).unwrap();
+        let (one, two) = (make(), make());
+        let said = |pair: Pair| pair.check(&names(), now).unwrap_err();
+        assert!(said(Pair { key: two.key.clone(), ..one.clone() }).contains("the private key"));
+        assert!(said(Pair { ca: two.ca, ..one.clone() }).contains("the certificate"));
+        assert!(said(Pair { cert: Vec::new(), ..one.clone() }).contains("no certificate in it"));
+        assert!(said(Pair { key: b"x".to_vec(), ..one.clone() }).contains("the private key"));
+        assert!(said(Pair { ca: Vec::new(), ..one }).contains("the CA"));
+    }
+}

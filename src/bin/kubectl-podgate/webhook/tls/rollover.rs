@@ -1,0 +1,210 @@
+//! Which certificate is used when. A function of values: what is kept, what the time is, what to keep instead.
+//!
+//! A new pair first stands by as `next`, while its CA is written into the webhook configuration; when the API servers have had
+//! time to hear of it, it becomes the current one. The CA before it stays in the configuration until its certificate has expired:
+//! for that long a replica may still show that.
+
+use super::pair::{BACKDATED, Life, Pair};
+use std::time::{Duration, SystemTime};
+
+/// What the Secret keeps.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub(super) current: Option<Pair>,
+    pub(super) next: Option<Pair>,
+    pub(super) old_ca: Option<Vec<u8>>,
+}
+
+impl Kept {
+    /// All CAs that may be met: what the webhook configuration is to hold.
+    pub(super) fn bundle(&self) -> Vec<u8> {
+        let pairs = [&self.current, &self.next].into_iter().flatten().map(|pair| &pair.ca);
+        pairs.chain(&self.old_ca).flatten().copied().collect()
+    }
+}
+
+/// What else decides.
+pub(super) struct Now<'a> {
+    pub(super) time: SystemTime,
+    /// How long a new one is to live.
+    pub(super) life: Duration,
+    /// The CA of `next` has been in the webhook configuration for long enough.
+    pub(super) is_ripe: bool,
+    /// What this replica shows, should nothing be kept any more.
+    pub(super) shown: Option<&'a Pair>,
+    /// When a pair is valid; `None` for one that can't be used now.
+    pub(super) life_of: &'a dyn Fn(&Pair) -> Option<Life>,
+    pub(super) ca_holds: &'a dyn Fn(&[u8]) -> bool,
+    pub(super) make: &'a dyn Fn() -> Result<Pair, String>,
+}
+
+/// What to keep from now on.
+///
+/// # Errors
+/// When a certificate is needed and can't be made.
+pub(super) fn step(kept: &Kept, now: &Now<'_>) -> Result<Kept, String> {
+    let usable = |pair: &Option<Pair>| pair.clone().filter(|pair| (now.life_of)(pair).is_some());
+    let old_ca = kept.old_ca.clone().filter(|ca| (now.ca_holds)(ca));
+    let (current, next) = (usable(&kept.current), usable(&kept.next));
+    Ok(match (current, next) {
+        (Some(current), Some(next)) if now.is_ripe => {
+            Kept { current: Some(next), next: None, old_ca: Some(current.ca) }
+        }
+        (Some(current), None) if is_due(&current, now) => {
+            Kept { current: Some(current), next: Some((now.make)()?), old_ca }
+        }
+        (Some(current), next) => Kept { current: Some(current), next, old_ca },
+        // What this replica shows is known to the API servers: no gap while a new one stands by.
+        (None, next) if let Some(shown) = usable(&now.shown.cloned()) => {
+            let next = next.map_or_else(now.make, Ok)?;
+            Kept { current: Some(shown), next: Some(next), old_ca }
+        }
+        (None, Some(next)) => Kept { current: Some(next), next: None, old_ca },
+        (None, None) => Kept { current: Some((now.make)()?), next: None, old_ca },
+    })
+}
+
+/// A third of its life is left, or it would live for longer than is now asked for.
+fn is_due(pair: &Pair, now: &Now<'_>) -> bool {
+    let Some(life) = (now.life_of)(pair) else { return true };
+    let left = life.until.duration_since(now.time).unwrap_or_default();
+    let whole = life.until.duration_since(life.from + BACKDATED).unwrap_or_default();
+    left <= whole / 3 || left > now.life + now.life / 10
+}
+
+/// How often to look: often enough that a step is late by no more than a fraction of a certificate's life.
+pub(super) fn interval(life: Duration) -> Duration {
+    (life / 20).clamp(Duration::from_secs(1), Duration::from_secs(60))
+}
+
+/// How long a CA stands in the webhook configuration before it is used: an API server hears of it within a second, unless
+/// something is wrong with it.
+pub(super) fn ripening(life: Duration) -> Duration {
+    (life / 12).clamp(Duration::from_secs(5), Duration::from_secs(600))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::time::UNIX_EPOCH;
+
+    const LIFE: Duration = Duration::from_secs(600);
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds)
+    }
+
+    /// A stand-in whose text says when it was made and for how long.
+    fn pair(made: u64, life: u64) -> Pair {
+        Pair { ca: format!("{} {}", made, made + life).into_bytes(), cert: Vec::new(), key: Vec::new() }
+    }
+
+    fn life(ca: &[u8]) -> Life {
+        let text = std::str::from_utf8(ca).unwrap();
+        let (made, until) = text.split_once(' ').unwrap();
+        Life { from: at(made.parse().unwrap()) - BACKDATED, until: at(until.parse().unwrap()) }
+    }
+
+    fn go(kept: &Kept, seconds: u64, is_ripe: bool, shown: Option<&Pair>) -> Kept {
+        let time = at(seconds);
+        let now = Now {
+            time,
+            life: LIFE,
+            is_ripe,
+            shown,
+            life_of: &|pair| Some(life(&pair.ca)).filter(|life| life.from <= time && time < life.until),
+            ca_holds: &|ca| time < life(ca).until,
+            make: &|| Ok(pair(seconds, LIFE.as_secs())),
+        };
+        step(kept, &now).unwrap()
+    }
+
+    #[test]
+    fn from_nothing_to_the_second_renewal() {
+        let first = go(&Kept::default(), 0, false, None);
+        assert_eq!(first, Kept { current: Some(pair(0, 600)), next: None, old_ca: None });
+        assert_eq!(go(&first, 399, true, None), first, "not yet due");
+        let standing_by = go(&first, 400, false, None);
+        assert_eq!(standing_by, Kept { next: Some(pair(400, 600)), ..first });
+        assert_eq!(standing_by.bundle(), b"0 6".iter().chain(b"00400 1000").copied().collect::<Vec<u8>>(), "both CAs");
+        assert_eq!(go(&standing_by, 449, false, None), standing_by, "the API servers may not know it yet");
+        let second = go(&standing_by, 450, true, None);
+        assert_eq!(second, Kept { current: Some(pair(400, 600)), next: None, old_ca: Some(pair(0, 600).ca) });
+        assert_eq!(go(&second, 599, false, None), second, "another replica may show the old one");
+        assert_eq!(go(&second, 600, false, None), Kept { old_ca: None, ..second.clone() });
+        let third = go(&second, 800, false, None);
+        assert_eq!(third.next, Some(pair(800, 600)));
+    }
+
+    #[test]
+    fn a_step_is_the_same_for_who_comes_second() {
+        for seconds in [0, 399, 400, 450, 599, 600, 700, 2000] {
+            let kept = Kept { current: Some(pair(0, 600)), next: None, old_ca: None };
+            let once = go(&kept, seconds, false, None);
+            assert_eq!(go(&once, seconds, false, None), once, "at {seconds}");
+        }
+    }
+
+    #[test]
+    fn after_a_long_sleep_or_a_jump_of_the_clock() {
+        let kept = Kept { current: Some(pair(0, 600)), next: None, old_ca: None };
+        assert_eq!(
+            go(&kept, 5000, false, None).current,
+            Some(pair(5000, 600)),
+            "a new one at once: the old is of no use"
+        );
+        let kept = Kept { next: Some(pair(400, 600)), ..kept };
+        assert_eq!(go(&kept, 700, false, None).current, Some(pair(400, 600)), "ripe or not, it is the only one");
+        let future = Kept { current: Some(pair(100_000, 600)), next: None, old_ca: None };
+        assert_eq!(go(&future, 0, false, None).current, Some(pair(0, 600)), "made by a clock that was ahead");
+    }
+
+    #[test]
+    fn what_was_wiped_is_put_back_and_replaced_without_a_gap() {
+        let shown = pair(0, 600);
+        let back = go(&Kept::default(), 100, false, Some(&shown));
+        assert_eq!(back, Kept { current: Some(shown.clone()), next: Some(pair(100, 600)), old_ca: None });
+        assert_eq!(go(&Kept::default(), 900, false, Some(&shown)).current, Some(pair(900, 600)), "it has expired");
+    }
+
+    #[test]
+    fn a_life_that_is_asked_to_be_shorter_begins_anew() {
+        let kept = Kept { current: Some(pair(0, 100_000)), next: None, old_ca: None };
+        assert_eq!(go(&kept, 1, false, None).next, Some(pair(1, 600)));
+    }
+
+    #[test]
+    fn what_can_not_be_made_is_an_error_and_only_where_it_is_needed() {
+        let tried = Cell::new(0);
+        let make = || {
+            tried.set(tried.get() + 1);
+            Err("no".to_owned())
+        };
+        let time = at(0);
+        let now = Now {
+            time,
+            life: LIFE,
+            is_ripe: true,
+            shown: None,
+            life_of: &|pair| Some(life(&pair.ca)),
+            ca_holds: &|_| true,
+            make: &make,
+        };
+        assert_eq!(step(&Kept { current: Some(pair(0, 600)), ..Kept::default() }, &now).map(|_| ()), Ok(()));
+        assert_eq!(tried.get(), 0);
+        assert_eq!(step(&Kept::default(), &now), Err("no".to_owned()));
+    }
+
+    /// The shortest life that is allowed: each step fits into the one before it.
+    #[test]
+    fn a_minute_is_enough() {
+        let life = Duration::from_secs(60);
+        assert!(life * 2 / 3 + ripening(life) + interval(life) * 3 < life);
+        assert_eq!(interval(life), Duration::from_secs(3));
+        assert_eq!(
+            (interval(life * 60 * 24 * 7), ripening(life * 60 * 24 * 7)),
+            (Duration::from_secs(60), Duration::from_secs(600))
+        );
+    }
+}

@@ -1,0 +1,52 @@
+//! The certificate in use.
+
+use super::pair::Life;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
+
+/// What is shown to who connects.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    current: RwLock<Option<(Arc<CertifiedKey>, Life)>>,
+    /// Who calls has been told to trust it; by files, that is somebody else's affair.
+    is_trusted: AtomicBool,
+}
+
+impl Shown {
+    /// From the next handshake on; whether it is another one than before.
+    pub(super) fn show(&self, key: CertifiedKey, life: Life) -> bool {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        if current.as_ref().is_some_and(|(now, _)| now.cert == key.cert) {
+            return false;
+        }
+        *current = Some((Arc::new(key), life));
+        true
+    }
+
+    pub(super) fn set_trusted(&self, is_trusted: bool) {
+        self.is_trusted.store(is_trusted, Ordering::Relaxed);
+    }
+
+    /// Why the API server could not use it at `now`.
+    pub(crate) fn trouble(&self, now: SystemTime) -> Option<&'static str> {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        let Some((_, life)) = &*current else { return Some("no certificate yet") };
+        if now >= life.until {
+            Some("the certificate has expired")
+        } else if !self.is_trusted.load(Ordering::Relaxed) {
+            Some("the MutatingWebhookConfiguration does not have the CA yet")
+        } else {
+            None
+        }
+    }
+}
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        current.as_ref().map(|(key, _)| Arc::clone(key))
+    }
+}

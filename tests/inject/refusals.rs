@@ -1,0 +1,182 @@
+//! What is refused, in which words and where: nothing is changed then.
+
+use crate::corpus::templates;
+use crate::{injected, lines, options};
+use podgate::core::finding::{Finding, Level};
+use podgate::core::inject::{inject, uninject};
+use podgate::core::plan::Known;
+use serde_json::{Value, json};
+
+/// Two containers in order, by gates.
+fn pod() -> Value {
+    json!({
+        "metadata": {"annotations": {"podgate.io/order": "a, b"}},
+        "spec": {"containers": [
+            {"name": "a", "image": "a", "command": ["/a"], "readinessProbe": {"tcpSocket": {"port": 1}}},
+            {"name": "b", "image": "b", "command": ["/b"]},
+        ]},
+    })
+}
+
+fn with(pointer: &str, new: Value) -> Value {
+    let mut pod = pod();
+    let (parent, last) = pointer.rsplit_once('/').expect("a pointer");
+    let parent = pod.pointer_mut(parent).unwrap_or_else(|| panic!("{pointer}"));
+    match parent {
+        Value::Array(items) => items[last.parse::<usize>().expect("an index")] = new,
+        other => other[last.replace("~1", "/")] = new,
+    }
+    pod
+}
+
+fn refused(template: &Value) -> Vec<Finding> {
+    let found = inject(template, &options(), &Known::default()).expect_err("it is refused");
+    assert!(found.iter().any(|finding| finding.level == Level::Error));
+    for finding in &found {
+        assert!(!finding.what.is_empty() && !finding.what.ends_with('.') && !finding.mend.ends_with('.'), "{finding}");
+    }
+    found
+}
+
+#[test]
+fn each_refusal_says_where_and_how_to_mend_it() {
+    let odd = json!({"preStop": {"tcpSocket": {"port": 5}}});
+    for (pointer, new, rule, place) in [
+        (
+            "/spec/containers",
+            json!([{"name": "podgate"}, {"name": "a", "command": ["/a"]}, {"name": "b", "command": ["/b"]}]),
+            "name-taken",
+            "spec.containers[0].name",
+        ),
+        ("/spec/initContainers", json!([{"name": "podgate"}]), "name-taken", "spec.initContainers[0].name"),
+        ("/spec/volumes", json!([{"name": "x"}, {"name": "podgate-self"}]), "name-taken", "spec.volumes[1].name"),
+        (
+            "/spec/containers/1/volumeMounts",
+            json!([{"name": "x", "mountPath": "/podgate/"}]),
+            "path-taken",
+            "spec.containers[1].volumeMounts[0].mountPath",
+        ),
+        ("/spec/containers/1/volumeMounts", json!({}), "strange-type", "spec.containers[1].volumeMounts"),
+        ("/spec/containers/1/lifecycle", json!("x"), "strange-type", "spec.containers[1].lifecycle"),
+        (
+            "/spec/containers/0/readinessProbe",
+            json!({"tcpSocket": {}}),
+            "probe-unreadable",
+            "spec.containers[0].readinessProbe",
+        ),
+        ("/spec/containers/0/lifecycle", odd, "own-pre-stop", "spec.containers[0].lifecycle.preStop"),
+        (
+            "/spec/containers/0/command",
+            json!(["/podgate/bin/podgate", "entrypoint", "--", "/a"]),
+            "by-hand",
+            "spec.containers[0].command",
+        ),
+        ("/spec/os", json!({"name": "windows"}), "windows", "spec.os"),
+        ("/spec/ephemeralContainers", json!([{"name": "d"}]), "ephemeral-containers", "spec.ephemeralContainers"),
+        ("/spec/initContainers", json!("x"), "strange-type", "spec.initContainers"),
+        (
+            "/metadata/annotations/podgate.io~1injected",
+            json!(7),
+            "injected-unreadable",
+            "metadata.annotations[\"podgate.io/injected\"]",
+        ),
+        (
+            "/metadata/annotations/podgate.io~1injected",
+            json!("{}"),
+            "injected-unreadable",
+            "metadata.annotations[\"podgate.io/injected\"]",
+        ),
+    ] {
+        let template = with(pointer, new);
+        let found = refused(&template);
+        let finding =
+            found.iter().find(|finding| finding.rule == rule).unwrap_or_else(|| panic!("{pointer}: {}", lines(&found)));
+        assert_eq!(finding.at.to_string(), place, "{finding}");
+        assert!(!finding.mend.is_empty(), "{finding}");
+    }
+}
+
+#[test]
+fn a_spec_of_another_kind_is_refused() {
+    for spec in [
+        json!(null),
+        json!(3),
+        json!({}),
+        json!({"containers": 3}),
+        json!({"containers": []}),
+        json!({"containers": [7]}),
+    ] {
+        refused(&with("/spec", spec));
+    }
+}
+
+#[test]
+fn a_probe_that_a_hook_can_not_expand_is_refused() {
+    let mut pod = with("/spec/containers/0/readinessProbe", json!({"exec": {"command": ["ping", "$(PORT)"]}}));
+    injected(&pod);
+    pod["metadata"]["annotations"]["podgate.io/mode"] = json!("post-start");
+    let found = refused(&pod);
+    assert_eq!(
+        (found[0].rule, found[0].at.to_string().as_str()),
+        ("probe-expands", "spec.containers[0].readinessProbe")
+    );
+}
+
+/// Changes the injected template; the findings of uninject, each of which inject says too.
+fn changed(by: impl Fn(&mut Value)) -> Vec<String> {
+    let (mut template, _) = templates("hooks-exec.yaml").remove(0);
+    template["spec"]["containers"][1]["command"] = json!(["/app"]);
+    let mut done = injected(&template).value;
+    by(&mut done);
+    let found = uninject(&done).expect_err("the original can't be told");
+    assert_eq!(inject(&done, &options(), &Known::default()).expect_err("nor can it be renewed"), found);
+    assert!(found.iter().all(|finding| finding.rule == "injected-changed" && finding.level == Level::Error));
+    found.iter().map(|finding| finding.at.to_string()).collect()
+}
+
+#[test]
+fn what_was_changed_by_hand_so_that_the_original_is_lost_is_named() {
+    let gone = changed(|done| done["spec"]["containers"][1]["command"] = json!(["/other"]));
+    assert_eq!(gone, ["spec.containers[1].command"]);
+    let gone =
+        changed(|done| done["spec"]["containers"][0]["lifecycle"]["preStop"] = json!({"exec": {"command": ["x"]}}));
+    assert_eq!(gone, ["spec.containers[0].lifecycle.preStop"]);
+    let gone = changed(|done| done["spec"]["containers"][0]["lifecycle"] = Value::Null);
+    assert_eq!(gone, ["spec.containers[0].lifecycle.postStart", "spec.containers[0].lifecycle.preStop"]);
+    let gone = changed(|done| done["spec"]["initContainers"] = json!([]));
+    assert_eq!(gone, ["metadata.annotations[\"podgate.io/injected\"]"]);
+    let gone = changed(|done| done["spec"]["initContainers"][0]["env"] = json!([]));
+    assert_eq!(gone, ["spec.initContainers[0]"]);
+}
+
+#[test]
+fn what_is_the_users_may_be_changed_after_the_injection() {
+    let template = pod();
+    let mut done = injected(&template).value;
+    let mut expected = template;
+    for one in [&mut done, &mut expected] {
+        one["spec"]["containers"][1]["args"] = json!(["--new"]);
+        one["spec"]["containers"][1]["env"] = json!([{"name": "X", "value": "1"}]);
+        one["spec"]["containers"][0]["image"] = json!("a:2");
+        one["metadata"]["labels"] = json!({"x": "y"});
+    }
+    let words = done["spec"]["containers"][1]["command"].as_array_mut().expect("a command");
+    words.push(json!("-v"));
+    expected["spec"]["containers"][1]["command"] = json!(["/b", "-v"]);
+    assert_eq!(uninject(&done).expect("it can be taken out").value, expected);
+}
+
+#[test]
+fn findings_stand_where_the_reader_sees_the_container() {
+    // With the sidecar first, all others have another place than in the template as it was.
+    let mut template = pod();
+    template["metadata"]["annotations"]["podgate.io/sidecar"] = json!("first");
+    let mut done = injected(&template).value;
+    done["spec"]["containers"][2]["readinessProbe"] = json!({"tcpSocket": {}});
+    let found = refused(&done);
+    assert!(
+        found.iter().any(|finding| finding.at.to_string() == "spec.containers[2].readinessProbe"),
+        "{}",
+        lines(&found)
+    );
+}

@@ -1,0 +1,75 @@
+//! The API server's own validation of what `inject` writes: every manifest of `tests/inject/corpus`, dry.
+
+use super::{documents, injected};
+use crate::cluster::{ROOT, attempt, kubectl, minor};
+use crate::scene::Scene;
+use podgate::core::inject::is_injected;
+use podgate::core::kinds;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// Refused by `inject`.
+const REFUSED: [&str; 4] = ["ephemeral.yaml", "hook-refused.yaml", "name-taken.yaml", "windows.yaml"];
+
+/// What only Kubernetes 1.35 takes.
+fn is_for_newer(template: &Value) -> bool {
+    // A restartPolicy of a regular container's own.
+    let containers = template["spec"]["containers"].as_array().into_iter().flatten();
+    containers.into_iter().any(|container| container["restartPolicy"].is_string())
+}
+
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn every_injected_manifest_is_accepted_by_the_api_server() {
+    let scene = Scene::shared("inj-accepted");
+    let minor = minor();
+    let (mut items, mut accounts) = (Vec::new(), BTreeSet::new());
+    let entries = std::fs::read_dir(format!("{ROOT}/tests/inject/corpus")).expect("the corpus");
+    let mut files: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    files.sort();
+    for path in files {
+        let file = path.file_name().and_then(|name| name.to_str()).expect("a name");
+        if REFUSED.contains(&file) {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
+        for document in documents(&text).into_iter().filter(|document| !document.is_null()) {
+            let document = injected(document);
+            for place in kinds::templates(&document) {
+                let template = place.of(&document).expect("a template");
+                if !is_injected(template) || is_for_newer(template) && minor < 35 {
+                    continue;
+                }
+                if let Some(account) = template["spec"]["serviceAccountName"].as_str() {
+                    accounts.insert(account.to_owned());
+                }
+                // Each as a Pod, whatever kind it belongs to: nothing is said before its Pods are made, otherwise.
+                let name = format!("p{}-{}", items.len(), file.split('.').next().expect("a name"));
+                let mut pod = json!({"apiVersion": "v1", "kind": "Pod"});
+                pod["metadata"] = template["metadata"].clone();
+                pod["metadata"]["name"] = json!(name);
+                pod["spec"] = template["spec"].clone();
+                for claim in document["spec"]["volumeClaimTemplates"].as_array().into_iter().flatten() {
+                    let volume = json!({"name": claim["metadata"]["name"], "emptyDir": {}});
+                    pod["spec"]["volumes"].as_array_mut().expect("volumes").push(volume);
+                }
+                items.push(pod);
+            }
+            let is_known = document["apiVersion"].as_str().is_some_and(|v| ["v1", "apps/v1", "batch/v1"].contains(&v));
+            if is_known && !["Pod", "List", "ServiceAccount"].iter().any(|kind| document["kind"] == *kind) {
+                items.push(document);
+            }
+        }
+    }
+    for account in accounts {
+        kubectl(&["-n", &scene.namespace, "create", "serviceaccount", &account]);
+    }
+    let pods = items.iter().filter(|item| item["kind"] == "Pod").count();
+    assert!(pods > 45, "{pods} Pods");
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+    let arguments =
+        ["kubectl", "-n", &scene.namespace, "create", "--dry-run=server", "--validate=strict", "-o", "name", "-f", "-"];
+    let accepted = attempt(&arguments, &list).unwrap_or_else(|error| panic!("refused:\n{error}"));
+    scene.tell(&format!("{} of {} accepted, {pods} of them as Pods", accepted.lines().count(), items.len()));
+    assert_eq!(accepted.lines().count(), items.len(), "{accepted}");
+}

@@ -1,0 +1,189 @@
+//! What users do: one annotation on a workload of theirs, `kubectl podgate inject`, `kubectl apply`.
+
+mod accepted;
+
+use crate::clock::{eventually, wall};
+use crate::cluster::{self, IMAGE, ROOT, kubectl, kubectl_json};
+use crate::logs::NodeLogs;
+use crate::scene::{Run, Scene};
+use crate::timeline::{Life, summary};
+use crate::watch::Seen;
+use podgate::core::edit::Place;
+use podgate::core::inject::{Options, inject};
+use podgate::core::kinds;
+use podgate::core::plan::Known;
+use serde_json::Value;
+
+/// The documents of a manifest's text.
+fn documents(text: &str) -> Vec<Value> {
+    let options = serde_saphyr::options! { legacy_octal_numbers: true };
+    serde_saphyr::from_multiple_with_options(text, options).expect("YAML")
+}
+
+/// A document as it is applied.
+fn injected(mut document: Value) -> Value {
+    for place in kinds::templates(&document) {
+        let template = place.of(&document).expect("a template").clone();
+        let known = Known { kind: kinds::kind_at(&document, &place), ..Known::default() };
+        let done = inject(&template, &Options::new(IMAGE), &known).unwrap_or_else(|found| panic!("{found:#?}"));
+        *at(&mut document, &place) = done.value;
+    }
+    document
+}
+
+fn at<'a>(document: &'a mut Value, place: &Place) -> &'a mut Value {
+    document.pointer_mut(&place.pointer()).expect("the place")
+}
+
+/// A namespace in which nothing but "restricted" Pods may be, and in it the manifest `file`, injected and applied.
+fn applied(name: &str, file: &str) -> Scene {
+    let scene = Scene::shared(name);
+    scene.grant();
+    kubectl(&["label", "namespace", &scene.namespace, "pod-security.kubernetes.io/enforce=restricted"]);
+    let path = format!("{ROOT}/tests/kubelet/injected/{file}");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    for document in documents(&text) {
+        cluster::create(&scene.namespace, &injected(document).to_string());
+    }
+    scene
+}
+
+/// The names of the Pods with this label, once there are so many.
+fn pods(scene: &Scene, label: &str, count: usize) -> Vec<String> {
+    eventually(&format!("{count} Pods {label}"), 60, || {
+        let list = kubectl_json(&["-n", &scene.namespace, "get", "pods", "-l", label]);
+        let names = list["items"].as_array()?.iter().filter_map(|pod| pod["metadata"]["name"].as_str());
+        let names: Vec<String> = names.map(str::to_owned).collect();
+        (names.len() == count).then_some(names)
+    })
+}
+
+/// When each was told to end and was gone, in seconds from the deletion.
+fn stops(lives: &[Life], names: &[&str], begin: f64) -> String {
+    let at = |ms: Option<f64>| ms.map_or("never".to_owned(), |ms| format!("{:+.2}", (ms - begin) / 1000.0));
+    let one = |name: &&str| format!("{name} TERM {} gone {}", at(of(lives, name).has("term")), at(of(lives, name).end));
+    names.iter().map(one).collect::<Vec<_>>().join(" | ")
+}
+
+fn of<'a>(lives: &'a [Life], name: &str) -> &'a Life {
+    lives.iter().rfind(|life| life.name == name).unwrap_or_else(|| panic!("{name} said nothing"))
+}
+
+/// Each of `edges`: the second started only when the first was ready.
+fn assert_edges(run: &Run<'_>, names: &[&str], edges: &[(&str, &str)]) {
+    let lives: Vec<Life> = names.iter().map(|name| run.life(name)).collect();
+    for (before, after) in edges {
+        let early = of(&lives, before).ready() - of(&lives, after).start();
+        assert!(early <= 0.0, "order broken: {after} started {early:.1} ms before {before} was ready: {lives:?}");
+    }
+    run.scene.tell(&summary(&lives));
+}
+
+/// Each of `names` was told to end only when the one before it was gone.
+fn assert_stops(lives: &[Life], names: &[&str]) {
+    for pair in names.windows(2) {
+        let (user, provider) = (of(lives, pair[0]), of(lives, pair[1]));
+        let gone = user.end.unwrap_or_else(|| panic!("{} never ended: {user:?}", user.name));
+        let early = gone - provider.at("term");
+        assert!(early <= 0.0, "{} was told to end {early:.1} ms before {} was gone", provider.name, user.name);
+    }
+}
+
+/// Deletes the Pod, and gives what its containers said until the end, and how long it took, in milliseconds. `names` are told of.
+fn delete(scene: &Scene, pod: &str, logs: &NodeLogs, names: &[&str]) -> (Vec<Life>, f64) {
+    let begin = wall();
+    kubectl(&["-n", &scene.namespace, "delete", "pod", pod, "--wait=true", "--timeout=60s"]);
+    let (lives, took) = (logs.lives_and_ends(), wall() - begin);
+    scene.tell(&format!("{}; Pod gone {:+.2}", stops(&lives, names, begin), took / 1000.0));
+    (lives, took)
+}
+
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn injected_deployment() {
+    let scene = applied("inj-deployment", "deployment.yaml");
+    let names = pods(&scene, "app=shop", 2);
+    let runs: Vec<Run<'_>> = names.iter().map(|name| scene.follow(name)).collect();
+    for run in &runs {
+        let up = run.up();
+        for name in ["podgate", "db", "api", "cache", "web"] {
+            assert_eq!(up.status(name)["restartCount"], 0, "{name}");
+        }
+        let edges = [("db", "api"), ("db", "cache"), ("api", "web"), ("cache", "web")];
+        assert_edges(run, &["db", "api", "cache", "web"], &edges);
+    }
+    if cluster::is_ours() {
+        // The other one goes on; a new one takes its place.
+        let logs = NodeLogs::follow(&scene.namespace, &names[0]);
+        eventually("its logs are found", 20, || (logs.lives().len() > 3).then_some(()));
+        let (lives, _) = delete(&scene, &names[0], &logs, &["web", "api", "cache", "db"]);
+        assert_stops(&lives, &["web", "api", "db"]);
+        assert_stops(&lives, &["web", "cache", "db"]);
+    }
+}
+
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn injected_stateful_set_behind_hooks() {
+    let scene = applied("inj-statefulset", "statefulset.yaml");
+    let run = scene.follow("store-0");
+    let logs = NodeLogs::follow(&scene.namespace, "store-0");
+    let up = run.up();
+    for name in ["podgate", "mesh", "setup", "db", "api", "web"] {
+        assert_eq!(up.status(name)["restartCount"], 0, "{name}");
+    }
+    run.in_order(&["db", "api", "web"]);
+    let db = run.life("db");
+    let own = db.at("own-post-start");
+    assert!(own <= run.life("api").start(), "the user's own hook runs before the next container starts");
+    if cluster::is_ours() {
+        let (lives, took) = delete(&scene, "store-0", &logs, &["web", "api", "db"]);
+        assert_stops(&lives, &["web", "api", "db"]);
+        let (db, api) = (of(&lives, "db"), of(&lives, "api"));
+        let own = db.at("own-pre-stop");
+        assert!(api.end.is_some_and(|end| end <= own) && own <= db.at("term"), "{lives:?}");
+        let said: Vec<&str> = db.said().collect();
+        assert!(took < 8000.0, "it took {took:.0} ms: somebody waited for its grace period: {said:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn injected_job() {
+    let scene = applied("inj-job", "job.yaml");
+    let name = pods(&scene, "app=report", 1).remove(0);
+    let run = scene.follow(&name);
+    eventually("the Job is complete", 90, || {
+        let job = kubectl_json(&["-n", &scene.namespace, "get", "job", "report"]);
+        let conditions = job["status"]["conditions"].as_array()?;
+        let holds = |what| conditions.iter().any(|c| c["type"] == what && c["status"] == "True");
+        assert!(!holds("Failed"), "{:#}", job["status"]);
+        holds("Complete").then_some(())
+    });
+    let [proxy, fetch, send] = ["proxy", "fetch", "send"].map(|name| run.life(name));
+    assert!(proxy.ready() <= fetch.start(), "order broken: {proxy:?} {fetch:?}");
+    assert!(fetch.at("exit") <= send.start(), "order broken: {fetch:?} {send:?}");
+    assert!(send.at("exit") <= proxy.at("term"), "the proxy was ended before all was done");
+    scene.tell(&summary(&[proxy, fetch, send]));
+}
+
+/// With no API, with the sidecar as the first container, and with a hook before gates.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn injected_pod_by_the_board_alone() {
+    let scene = applied("inj-board", "board.yaml");
+    let run = scene.follow("board");
+    let logs = NodeLogs::follow(&scene.namespace, "board");
+    let up = run.watch.until("the pod is ready", 120, Seen::is_ready);
+    assert_eq!(up.state("db"), None, "nothing is written to the API");
+    assert_eq!(up.annotation("kubectl.kubernetes.io/default-container"), Some("api"), "as without podgate");
+    run.in_order(&["db", "api", "web"]);
+    if cluster::is_ours() {
+        let (lives, took) = delete(&scene, "board", &logs, &["web", "api", "db"]);
+        assert_stops(&lives, &["web", "api", "db"]);
+        // web's own hook takes 2.5 s: its sign has kept the others for longer than they look for one.
+        let (web, api) = (of(&lives, "web"), of(&lives, "api"));
+        assert!(api.at("term") >= web.at("term"), "{lives:?}");
+        assert!((2000.0..25_000.0).contains(&took), "it took {took:.0} ms");
+    }
+}

@@ -1,0 +1,156 @@
+//! Installing the webhook, and taking it out again.
+
+use crate::clock::eventually;
+use crate::cluster::{self, IMAGE, ROOT, TOOL, kubectl, try_kubectl};
+use crate::scene::say;
+use std::process::Command;
+
+/// Where the webhook runs.
+pub(crate) const NAMESPACE: &str = "podgate";
+const RELEASE: &str = "podgate";
+/// The label of the namespaces that it is called for, so that it stays out of the way of other scenarios.
+const LABEL: &str = "podgate-e2e";
+
+pub(crate) struct Helm {
+    program: String,
+    kubeconfig: String,
+}
+
+impl Helm {
+    /// `None`, and a word on it, where there is none and no Go to build it with.
+    pub(crate) fn find() -> Option<Helm> {
+        let place = Command::new(format!("{ROOT}/tests/webhook/helm")).output().expect("tests/webhook/helm");
+        if !place.status.success() {
+            say(&format!("chart: left out: {}", String::from_utf8_lossy(&place.stderr).trim()));
+            return None;
+        }
+        let program = String::from_utf8_lossy(&place.stdout).trim().to_owned();
+        Some(Helm { program, kubeconfig: cluster::cluster(&["kubeconfig"]).trim().to_owned() })
+    }
+
+    fn run(&self, arguments: &[&str]) {
+        let mut command = Command::new(&self.program);
+        command.args(arguments).args(["--namespace", NAMESPACE]).current_dir(ROOT).env("KUBECONFIG", &self.kubeconfig);
+        let output = command.output().expect("helm");
+        assert!(output.status.success(), "helm {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+enum By {
+    Kustomize(String),
+    Helm(Helm, Vec<String>),
+}
+
+/// It is there until this is dropped.
+pub(crate) struct Installed {
+    by: Option<By>,
+}
+
+impl Installed {
+    /// `kubectl apply -k manifests/injector`, with the images of this build, further `arguments`, and for `namespace` alone.
+    pub(crate) fn by_kustomize(namespace: &str, arguments: &[&str]) -> Installed {
+        mark(namespace);
+        let mut manifests = kubectl(&["kustomize", &format!("{ROOT}/manifests/injector")]);
+        let mut put = |from: &str, to: &str| {
+            assert_eq!(manifests.matches(from).count(), 1, "{from} in\n{manifests}");
+            manifests = manifests.replace(from, to);
+        };
+        let version = env!("CARGO_PKG_VERSION");
+        put(&format!("image: ghcr.io/podgate/kubectl-podgate:{version}"), &format!("image: {TOOL}"));
+        let more: String = arguments.iter().map(|argument| format!("\n        - {argument}")).collect();
+        put(&format!("--image=ghcr.io/podgate/podgate:{version}"), &format!("--image={IMAGE}{more}"));
+        put("matchExpressions:\n", &format!("matchExpressions:\n    - key: {LABEL}\n      operator: Exists\n"));
+        let installed = Installed { by: Some(By::Kustomize(manifests.clone())) };
+        cluster::attempt(&["kubectl", "apply", "-f", "-"], &manifests).unwrap_or_else(|error| panic!("apply: {error}"));
+        installed.rolled_out();
+        installed
+    }
+
+    pub(crate) fn by_helm(helm: Helm, namespace: &str) -> Installed {
+        mark(namespace);
+        let (tool, image) = (TOOL.rsplit_once(':').expect("a tag"), IMAGE.rsplit_once(':').expect("a tag"));
+        let values = vec![
+            format!("image.repository={}", tool.0),
+            format!("image.tag={}", tool.1),
+            format!("sidecar.repository={}", image.0),
+            format!("sidecar.tag={}", image.1),
+            // Others on this cluster have them from manifests/.
+            "sidecar.create=false".to_owned(),
+            "sidecar.namespaces=null".to_owned(),
+            format!("webhook.namespaceSelector[0].key={LABEL}"),
+            "webhook.namespaceSelector[0].operator=Exists".to_owned(),
+        ];
+        let installed = Installed { by: Some(By::Helm(helm, values)) };
+        installed.helm(&["install", "--create-namespace"], &[]);
+        installed.rolled_out();
+        installed
+    }
+
+    fn helm(&self, command: &[&str], more: &[&str]) {
+        let Some(By::Helm(helm, values)) = &self.by else { panic!("not by helm") };
+        let values = values.iter().map(String::as_str).chain(more.iter().copied());
+        let set: Vec<&str> = values.flat_map(|value| ["--set", value]).collect();
+        helm.run(&[command, &[RELEASE, "charts/podgate"], &set[..]].concat());
+    }
+
+    pub(crate) fn upgrade(&self, values: &[&str]) {
+        self.helm(&["upgrade"], values);
+    }
+
+    /// All replicas are ready.
+    pub(crate) fn rolled_out(&self) {
+        kubectl(&["-n", NAMESPACE, "rollout", "status", "deployment/podgate-webhook", "--timeout=120s"]);
+    }
+
+    pub(crate) fn uninstall(mut self) {
+        self.remove();
+    }
+
+    fn remove(&mut self) {
+        match self.by.take() {
+            Some(By::Kustomize(manifests)) => {
+                let delete = ["kubectl", "delete", "--ignore-not-found", "--wait", "-f", "-"];
+                cluster::attempt(&delete, &manifests).unwrap_or_else(|error| panic!("delete: {error}"));
+            }
+            Some(By::Helm(helm, _)) => {
+                helm.run(&["uninstall", "--wait", "--ignore-not-found", RELEASE]);
+                kubectl(&["delete", "namespace", NAMESPACE, "--wait"]);
+            }
+            None => {}
+        }
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for arguments in [
+                &["get", "pods", "-o", "wide"][..],
+                &["get", "events"],
+                &["logs", "-l", "app.kubernetes.io/name=podgate", "--prefix", "--tail=100"],
+            ] {
+                let all = [&["-n", NAMESPACE], arguments].concat();
+                say(&try_kubectl(&all).unwrap_or_else(|error| error));
+            }
+        }
+        if std::env::var_os("PODGATE_KEEP").is_none() {
+            self.remove();
+        }
+    }
+}
+
+fn mark(namespace: &str) {
+    kubectl(&["label", "namespace", namespace, &format!("{LABEL}=webhook")]);
+}
+
+/// Of the whole cluster, nothing that is named or labelled as the webhook's.
+pub(crate) fn assert_nothing_left() {
+    eventually("the namespace is gone", 90, || try_kubectl(&["get", "namespace", NAMESPACE]).err());
+    let kinds = "clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingwebhookconfigurations";
+    let all = kubectl(&["get", kinds, "-o", "name"]);
+    let ours: Vec<&str> = all.lines().filter(|name| name.contains("podgate-webhook")).collect();
+    assert_eq!(ours, [""; 0]);
+    let labelled = "deployments,services,secrets,serviceaccounts,poddisruptionbudgets,roles,rolebindings,pods";
+    let left = kubectl(&["get", labelled, "-A", "-l", "app.kubernetes.io/component=webhook", "-o", "name"]);
+    assert_eq!(left.trim(), "");
+}

@@ -1,0 +1,127 @@
+//! The admission webhook on a real cluster: installed as users install it, called by a real API server.
+
+mod calls;
+mod install;
+mod workloads;
+
+use crate::clock::eventually;
+use crate::cluster::{self, kubectl, kubectl_json, try_kubectl};
+use crate::scene::Scene;
+use calls::Calls;
+use install::{Helm, Installed, NAMESPACE};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use workloads::{bad, labelled, plain};
+
+/// There is one in a cluster.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// The CAs that the API server trusts now.
+fn bundle() -> String {
+    let configuration = kubectl_json(&["get", "mutatingwebhookconfiguration", "podgate-webhook"]);
+    configuration["webhooks"][0]["clientConfig"]["caBundle"].as_str().unwrap_or_default().to_owned()
+}
+
+/// By `kubectl apply -k`: three workloads, refusals, an end of one replica, certificates that are renewed all the time.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn as_manifests() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let scene = Scene::shared("webhook");
+    scene.grant();
+    let namespace = scene.namespace.as_str();
+    let installed = Installed::by_kustomize(namespace, &["--certificate-life=60s"]);
+    let calls = Calls::begin(namespace);
+    let mut bundles = BTreeSet::from([bundle()]);
+
+    for workload in workloads::all() {
+        workload.starts_in_order(&scene);
+    }
+
+    let refused = cluster::attempt(&["kubectl", "-n", namespace, "create", "-f", "-"], &bad().to_string()).unwrap_err();
+    let expected = workloads::complaint(&bad());
+    assert!(refused.contains("admission webhook \"pods.podgate.io\" denied the request: "), "{refused}");
+    assert!(refused.contains(&expected), "{refused}\nshould hold\n{expected}");
+    scene.tell(&refused);
+
+    let dry = cluster::attempt(
+        &["kubectl", "-n", namespace, "create", "--dry-run=server", "-o", "json", "-f", "-"],
+        &labelled("dry").to_string(),
+    );
+    let dry: serde_json::Value = serde_json::from_str(&dry.unwrap()).unwrap();
+    assert_eq!(dry["spec"]["initContainers"][0]["name"], "podgate");
+    assert!(try_kubectl(&["-n", namespace, "get", "pod", "dry"]).unwrap_err().contains("not found"));
+
+    // One replica leaves, as in a drain of its node.
+    let pods = kubectl(&["-n", NAMESPACE, "get", "pods", "-o", "name"]);
+    assert_eq!(pods.lines().count(), 2, "{pods}");
+    kubectl(&["-n", NAMESPACE, "delete", "--wait", pods.lines().next().expect("a pod")]);
+    installed.rolled_out();
+    bundles.insert(bundle());
+    // All of them, one by one.
+    kubectl(&["-n", NAMESPACE, "rollout", "restart", "deployment/podgate-webhook"]);
+    installed.rolled_out();
+    eventually("the certificates have been renewed twice", 180, || {
+        bundles.insert(bundle());
+        // Each renewal: the new CA is added, and later the old one taken away.
+        (bundles.len() >= 5).then_some(())
+    });
+    let done = calls.end();
+    assert_eq!(done.failures, [""; 0], "of {}", done.count);
+    scene.tell(&format!("{} admissions while replicas left and certificates changed, none failed", done.count));
+
+    // Away.
+    kubectl(&["-n", NAMESPACE, "scale", "deployment/podgate-webhook", "--replicas=0"]);
+    eventually("it is away", 60, || {
+        let pods = kubectl(&["-n", NAMESPACE, "get", "pods", "-o", "name"]);
+        pods.trim().is_empty().then_some(())
+    });
+    cluster::create(namespace, &plain("untouched").to_string());
+    let untouched = kubectl_json(&["-n", namespace, "get", "pod", "untouched"]);
+    assert!(untouched["spec"].get("initContainers").is_none());
+    let refused =
+        cluster::attempt(&["kubectl", "-n", namespace, "create", "-f", "-"], &labelled("refused").to_string());
+    let refused = refused.unwrap_err();
+    assert!(refused.contains("failed calling webhook \"pods.podgate.io\""), "{refused}");
+    scene.tell(&refused);
+    kubectl(&["-n", NAMESPACE, "scale", "deployment/podgate-webhook", "--replicas=2"]);
+    installed.rolled_out();
+    eventually("it answers again", 30, || {
+        let call = ["kubectl", "-n", namespace, "create", "--dry-run=server", "-f", "-"];
+        cluster::attempt(&call, &labelled("again").to_string()).ok()
+    });
+
+    // Injected Pods need it no more.
+    installed.uninstall();
+    install::assert_nothing_left();
+    let pods = kubectl_json(&["-n", namespace, "get", "pods", "-l", "app=stateful"]);
+    assert_eq!(pods["items"][0]["status"]["phase"], "Running");
+    cluster::create(namespace, &labelled("without").to_string());
+    let without = kubectl_json(&["-n", namespace, "get", "pod", "without"]);
+    assert!(without["spec"].get("initContainers").is_none(), "an ordinary Pod again");
+}
+
+/// By `helm install`, `upgrade`, `uninstall`.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn as_a_chart() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(helm) = Helm::find() else { return };
+    let scene = Scene::shared("chart");
+    scene.grant();
+    let installed = Installed::by_helm(helm, &scene.namespace);
+    workloads::deployment().starts_in_order(&scene);
+    let before = bundle();
+    let calls = Calls::begin(&scene.namespace);
+    installed.upgrade(&["extraArgs={--log-level=debug}"]);
+    installed.rolled_out();
+    let done = calls.end();
+    assert_eq!(done.failures, [""; 0], "of {}", done.count);
+    assert_eq!(bundle(), before, "an upgrade keeps the certificates");
+    let deployment = kubectl_json(&["-n", NAMESPACE, "get", "deployment", "podgate-webhook"]);
+    let arguments = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
+    assert!(arguments.as_array().is_some_and(|all| all.contains(&json!("--log-level=debug"))), "{arguments}");
+    installed.uninstall();
+    install::assert_nothing_left();
+}

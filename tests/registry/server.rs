@@ -1,0 +1,173 @@
+//! A registry of Debian's, with images in it that no container engine has built.
+
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A registry that runs until it is dropped.
+pub(crate) struct Registry {
+    child: Child,
+    /// `127.0.0.1:PORT`
+    pub(crate) address: String,
+}
+
+/// What a registry asks of its clients.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Door {
+    Open,
+    /// A name and a password: [`USER`].
+    Locked,
+    /// TLS, with the certificate in `tls.pem` and `key.pem` of the folder.
+    Tls,
+}
+
+/// Name and password; a known pair of crypt_blowfish's own tests.
+pub(crate) const USER: (&str, &str) = ("shop", "U*U");
+const HTPASSWD: &str = "shop:$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n";
+
+/// Debian's program; `None` on a machine that has no Debian packages.
+pub(crate) fn program() -> Option<String> {
+    let has =
+        |name: &str| Command::new("sh").args(["-c", &format!("command -v {name}")]).output().unwrap().status.success();
+    if !has("apt-get") || !has("dpkg") {
+        eprintln!("skipped: no apt-get and dpkg to get docker-registry with");
+        return None;
+    }
+    // One at a time: the tests run side by side.
+    static ONCE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one = ONCE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/registry/get")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(String::from_utf8(output.stdout).unwrap().trim().to_owned())
+}
+
+impl Registry {
+    /// Serves the images in `folder`.
+    pub(crate) fn start(program: &str, folder: &Path, door: Door) -> Registry {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let at = folder.display();
+        let mut config = format!(
+            "version: 0.1\nlog: {{level: error, accesslog: {{disabled: true}}}}\nstorage:\n  filesystem: {{rootdirectory: {at}/images}}\n\
+             http:\n  addr: 127.0.0.1:{port}\n"
+        );
+        match door {
+            Door::Open => {}
+            Door::Locked => {
+                fs::write(folder.join("htpasswd"), HTPASSWD).unwrap();
+                config += &format!("auth:\n  htpasswd: {{realm: shop, path: {at}/htpasswd}}\n");
+            }
+            Door::Tls => config += &format!("  tls: {{certificate: {at}/tls.pem, key: {at}/key.pem}}\n"),
+        }
+        let file = folder.join(format!("registry-{port}.yml"));
+        fs::write(&file, config).unwrap();
+        let child =
+            Command::new(program).arg("serve").arg(&file).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let registry = Registry { child, address: format!("127.0.0.1:{port}") };
+        for _ in 0..1000 {
+            if TcpStream::connect(&registry.address).is_ok() {
+                return registry;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("the registry does not come up");
+    }
+
+    /// One request: status, header `name` of the answer.
+    fn request(&self, method: &str, path: &str, kind: &str, body: &[u8], name: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            self.address,
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body)).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        let line = answer.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+        (status, line.unwrap_or_default().trim().to_owned())
+    }
+
+    /// A descriptor of bytes that are now in the registry.
+    fn blob(&self, image: &str, kind: &str, bytes: &[u8]) -> Value {
+        let digest = digest(bytes);
+        let (status, location) =
+            self.request("POST", &format!("/v2/{image}/blobs/uploads/"), "text/plain", b"", "Location");
+        assert_eq!(status, 202);
+        let path = location.split_once(&self.address).unwrap().1;
+        let (status, _) =
+            self.request("PUT", &format!("{path}&digest={digest}"), "application/octet-stream", bytes, "Location");
+        assert_eq!(status, 201);
+        json!({"mediaType": kind, "size": bytes.len(), "digest": digest})
+    }
+
+    fn manifest(&self, image: &str, tag: &str, manifest: &Value) -> Value {
+        let kind = manifest["mediaType"].as_str().unwrap();
+        let bytes = manifest.to_string();
+        let (status, digest) = self.request(
+            "PUT",
+            &format!("/v2/{image}/manifests/{tag}"),
+            kind,
+            bytes.as_bytes(),
+            "Docker-Content-Digest",
+        );
+        assert_eq!(status, 201);
+        json!({"mediaType": kind, "size": bytes.len(), "digest": digest})
+    }
+
+    /// An image with this configuration; its descriptor.
+    pub(crate) fn push(&self, image: &str, tag: &str, docker: bool, config: &[u8]) -> Value {
+        let kinds = match docker {
+            true => ["manifest.v2+json", "container.image.v1+json", "image.rootfs.diff.tar.gzip"].map(|kind| {
+                format!("application/vnd.docker.{}{kind}", if kind.starts_with('m') { "distribution." } else { "" })
+            }),
+            false => ["manifest.v1+json", "config.v1+json", "layer.v1.tar+gzip"]
+                .map(|kind| format!("application/vnd.oci.image.{kind}")),
+        };
+        let config = self.blob(image, &kinds[1], config);
+        let layer = self.blob(image, &kinds[2], b"no layer");
+        self.manifest(
+            image,
+            tag,
+            &json!({"schemaVersion": 2, "mediaType": kinds[0], "config": config, "layers": [layer]}),
+        )
+    }
+
+    /// An index over images, each with its platform (`os/architecture`); its descriptor.
+    pub(crate) fn index(&self, image: &str, tag: &str, entries: &[(Value, &str)]) -> Value {
+        let entry = |(descriptor, platform): &(Value, &str)| {
+            let mut entry = descriptor.clone();
+            let mut parts = platform.split('/');
+            entry["platform"] = json!({"os": parts.next(), "architecture": parts.next()});
+            if let Some(variant) = parts.next() {
+                entry["platform"]["variant"] = variant.into();
+            }
+            entry
+        };
+        let all: Vec<Value> = entries.iter().map(entry).collect();
+        self.manifest(
+            image,
+            tag,
+            &json!({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": all}),
+        )
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    let mut child = Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(bytes).unwrap();
+    let output = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+    format!("sha256:{}", output.split(' ').next().unwrap())
+}

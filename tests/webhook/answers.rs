@@ -1,0 +1,79 @@
+//! What is answered to the API server.
+
+use crate::client::{pod, review};
+use crate::program::{Files, Webhook};
+use serde_json::{Value, json};
+
+/// What the API server makes of the answer.
+fn patched(object: &Value, response: &Value) -> Value {
+    assert_eq!(response["patchType"], "JSONPatch", "{response}");
+    let patch: k8s_openapi::ByteString = serde_json::from_value(response["patch"].clone()).unwrap();
+    let patch: json_patch::Patch = serde_json::from_slice(&patch.0).unwrap();
+    let mut object = object.clone();
+    json_patch::patch(&mut object, &patch).unwrap();
+    object
+}
+
+#[test]
+fn a_pod_is_injected_once() {
+    let files = Files::new();
+    let webhook =
+        Webhook::with_files(&files, &["--image", "registry.example/podgate:1", "--image-pull-policy", "Never"]);
+    let client = webhook.client(&files.ca);
+    let pod = pod("db, api");
+    let response = client.review(&review("one", &pod));
+    assert_eq!((&response["uid"], &response["allowed"]), (&json!("one"), &json!(true)));
+    let injected = patched(&pod, &response);
+    let sidecar = &injected["spec"]["initContainers"][0];
+    assert_eq!(sidecar["image"], "registry.example/podgate:1");
+    assert_eq!(sidecar["imagePullPolicy"], "Never");
+    assert!(injected["metadata"]["annotations"]["podgate.io/injected"].is_string());
+
+    // By another webhook's doing it comes again (reinvocationPolicy: IfNeeded).
+    let again = client.review(&review("two", &injected));
+    assert_eq!((&again["uid"], &again["allowed"]), (&json!("two"), &json!(true)));
+    assert!(again.get("patch").is_none() && again.get("patchType").is_none(), "{again}");
+    assert_eq!(webhook.metric("podgate_webhook_requests_total{outcome=\"injected\"}"), 1.0);
+    assert_eq!(webhook.metric("podgate_webhook_requests_total{outcome=\"unchanged\"}"), 1.0);
+    let line = webhook.logged("injected");
+    assert_eq!((&line["namespace"], &line["name"]), (&json!("shop"), &json!("shop")));
+}
+
+#[test]
+fn a_dry_run_is_answered_in_the_same_way() {
+    let files = Files::new();
+    let webhook = Webhook::with_files(&files, &[]);
+    let client = webhook.client(&files.ca);
+    let mut dry = review("one", &pod("db, api"));
+    let real = client.review(&dry);
+    dry["request"]["dryRun"] = true.into();
+    assert_eq!(client.review(&dry), real);
+}
+
+#[test]
+fn a_bad_annotation_is_refused_with_its_place() {
+    let files = Files::new();
+    let webhook = Webhook::with_files(&files, &[]);
+    let response = webhook.client(&files.ca).review(&review("one", &pod("db, nosuch")));
+    assert_eq!((&response["uid"], &response["allowed"]), (&json!("one"), &json!(false)));
+    assert_eq!(response["status"]["code"], 422);
+    let message = response["status"]["message"].as_str().unwrap();
+    assert!(message.contains("metadata.annotations[\"podgate.io/order\"]") && message.contains("nosuch"), "{message}");
+    assert!(response.get("patch").is_none());
+    assert_eq!(webhook.logged("refused")["why"], message);
+}
+
+#[test]
+fn what_is_not_ours_passes() {
+    let files = Files::new();
+    let webhook = Webhook::with_files(&files, &[]);
+    let client = webhook.client(&files.ca);
+    let mut plain = pod("db, api");
+    plain["metadata"] = json!({"name": "plain"});
+    let mut scale = review("one", &pod("db, api"));
+    scale["request"]["kind"] = json!({"group": "autoscaling", "version": "v1", "kind": "Scale"});
+    for review in [review("one", &plain), scale] {
+        assert_eq!(client.review(&review), json!({"uid": "one", "allowed": true}));
+    }
+    assert_eq!(webhook.metric("podgate_webhook_requests_total{outcome=\"passed\"}"), 2.0);
+}

@@ -1,0 +1,302 @@
+//! What users install: `manifests/injector` and the chart say the same, and no more than is needed.
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Command, Output};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+type Objects = BTreeMap<(String, String), Value>;
+
+fn documents(text: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple::<Value>(text).unwrap().into_iter().filter(|value| !value.is_null()).collect()
+}
+
+fn by_name(documents: Vec<Value>) -> Objects {
+    let count = documents.len();
+    let key = |object: &Value| {
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        (
+            word(&object["kind"]),
+            format!("{}/{}", word(&object["metadata"]["namespace"]), word(&object["metadata"]["name"])),
+        )
+    };
+    let objects: Objects = documents.into_iter().map(|object| (key(&object), object)).collect();
+    assert_eq!(objects.len(), count, "no object twice");
+    objects
+}
+
+/// All that a kustomization names.
+fn kustomization(folder: &str) -> Vec<Value> {
+    let read = |file: &str| {
+        let path = format!("{ROOT}/{folder}/{file}");
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+    };
+    let resources = documents(&read("kustomization.yaml"))[0]["resources"].clone();
+    resources.as_array().unwrap().iter().flat_map(|file| documents(&read(file.as_str().unwrap()))).collect()
+}
+
+fn injector() -> Objects {
+    by_name(kustomization("manifests/injector"))
+}
+
+fn object<'a>(objects: &'a Objects, kind: &str) -> &'a Value {
+    let mut found = objects.iter().filter(|((of, _), _)| of == kind);
+    let object = found.next().unwrap_or_else(|| panic!("no {kind}")).1;
+    assert!(found.next().is_none(), "one {kind}");
+    object
+}
+
+/// What the program has by default.
+fn default(flag: &str) -> String {
+    let help =
+        Command::new(env!("CARGO_BIN_EXE_kubectl-podgate")).args(["webhook", "--help"]).env_clear().output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let of_flag = help.split(&format!("--{flag} <")).nth(1).unwrap_or_else(|| panic!("no --{flag}"));
+    of_flag.split_once("[default: ").unwrap().1.split_once(']').unwrap().0.to_owned()
+}
+
+#[test]
+fn the_rights_are_the_least() {
+    let objects = injector();
+    assert_eq!(
+        object(&objects, "Role")["rules"],
+        json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": [default("secret")], "verbs": ["get", "update"]}])
+    );
+    assert_eq!(
+        object(&objects, "ClusterRole")["rules"],
+        json!([{
+            "apiGroups": ["admissionregistration.k8s.io"], "resources": ["mutatingwebhookconfigurations"],
+            "resourceNames": [default("configuration")], "verbs": ["get", "patch"],
+        }])
+    );
+    for (kind, role) in [("RoleBinding", "Role"), ("ClusterRoleBinding", "ClusterRole")] {
+        let binding = object(&objects, kind);
+        assert_eq!(binding["roleRef"]["name"], object(&objects, role)["metadata"]["name"]);
+        let account = object(&objects, "ServiceAccount");
+        let expected = json!([{"kind": "ServiceAccount", "name": account["metadata"]["name"], "namespace": "podgate"}]);
+        assert_eq!(binding["subjects"], expected);
+    }
+}
+
+#[test]
+fn names_are_those_of_the_program() {
+    let objects = injector();
+    assert_eq!(object(&objects, "Secret")["metadata"]["name"], default("secret"));
+    assert!(object(&objects, "Secret").get("data").is_none(), "another apply must not empty it");
+    assert_eq!(object(&objects, "MutatingWebhookConfiguration")["metadata"]["name"], default("configuration"));
+    let service = object(&objects, "Service");
+    assert_eq!(service["metadata"]["name"], default("service"));
+    let container = &object(&objects, "Deployment")["spec"]["template"]["spec"]["containers"][0];
+    let port = |name: &str| {
+        let ports = container["ports"].as_array().unwrap();
+        ports.iter().find(|port| port["name"] == name).unwrap()["containerPort"].clone()
+    };
+    assert_eq!(format!(":{}", port("https")), default("listen"));
+    assert_eq!(format!(":{}", port("status")), default("status-listen"));
+    assert_eq!(service["spec"]["ports"], json!([{"name": "https", "port": 443, "targetPort": "https"}]));
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(container["image"], format!("ghcr.io/podgate/kubectl-podgate:{version}"));
+    assert!(container["args"].as_array().unwrap().contains(&format!("--image={}", default("image")).into()));
+}
+
+#[test]
+fn an_outage_touches_nobody_else() {
+    let objects = injector();
+    let webhooks = object(&objects, "MutatingWebhookConfiguration")["webhooks"].as_array().unwrap();
+    assert_eq!(webhooks.len(), 1);
+    let webhook = &webhooks[0];
+    assert_eq!(webhook["failurePolicy"], "Fail");
+    assert_eq!(webhook["objectSelector"], json!({"matchLabels": {"podgate.io/inject": "enabled"}}));
+    let left_out = &webhook["namespaceSelector"]["matchExpressions"];
+    assert_eq!(
+        left_out,
+        &json!([{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "podgate"]}])
+    );
+    assert_eq!(
+        webhook["rules"],
+        json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "Namespaced"}])
+    );
+    assert_eq!((&webhook["reinvocationPolicy"], &webhook["sideEffects"]), (&json!("IfNeeded"), &json!("None")));
+    assert!(webhook["timeoutSeconds"].as_u64().unwrap() <= 5);
+    let service = &webhook["clientConfig"]["service"];
+    assert_eq!(service, &json!({"name": default("service"), "namespace": "podgate", "path": "/inject", "port": 443}));
+}
+
+#[test]
+fn the_pods_are_restricted_spread_and_given_time_to_end() {
+    let objects = injector();
+    let deployment = object(&objects, "Deployment");
+    assert_eq!(deployment["spec"]["replicas"], 2);
+    let pod = &deployment["spec"]["template"]["spec"];
+    let (security, container) = (&pod["securityContext"], &pod["containers"][0]);
+    assert_eq!(
+        (&security["runAsNonRoot"], &security["seccompProfile"]),
+        (&json!(true), &json!({"type": "RuntimeDefault"}))
+    );
+    let expected =
+        json!({"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]}});
+    assert_eq!(container["securityContext"], expected);
+    assert_eq!(object(&objects, "Namespace")["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "restricted");
+    assert_eq!(container["readinessProbe"]["httpGet"], json!({"path": "/readyz", "port": "status"}));
+    assert_eq!(container["livenessProbe"]["httpGet"], json!({"path": "/healthz", "port": "status"}));
+    let seconds = |flag: &str| humantime::parse_duration(&default(flag)).unwrap().as_secs();
+    assert!(
+        pod["terminationGracePeriodSeconds"].as_u64().unwrap() > seconds("shutdown-delay") + seconds("shutdown-grace")
+    );
+    let labels = &deployment["spec"]["selector"]["matchLabels"];
+    for selector in [
+        &deployment["spec"]["template"]["metadata"]["labels"],
+        &object(&objects, "Service")["spec"]["selector"],
+        &object(&objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        &pod["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"],
+    ] {
+        assert_eq!(selector, labels);
+    }
+    assert_eq!(object(&objects, "PodDisruptionBudget")["spec"]["maxUnavailable"], 1);
+    assert!(
+        pod["containers"][0]["resources"]["limits"].get("cpu").is_none(),
+        "no throttling while the API server waits"
+    );
+}
+
+/// helm, if it is here or can be built.
+fn helm(arguments: &[&str]) -> Option<Output> {
+    let place = Command::new(format!("{ROOT}/tests/webhook/helm")).output().unwrap();
+    if place.status.code() == Some(3) {
+        eprintln!("left out: no helm, and no Go to build it with");
+        return None;
+    }
+    assert!(place.status.success(), "{}", String::from_utf8_lossy(&place.stderr));
+    let helm = String::from_utf8(place.stdout).unwrap();
+    Some(Command::new(helm.trim()).args(arguments).current_dir(ROOT).output().unwrap())
+}
+
+fn render(namespace: &str, values: &[&str]) -> Option<Result<Objects, String>> {
+    let set: Vec<&str> = values.iter().flat_map(|value| ["--set", value]).collect();
+    let output = helm(&[&["template", "podgate", "charts/podgate", "--namespace", namespace], &set[..]].concat())?;
+    Some(match output.status.success() {
+        true => Ok(by_name(documents(&String::from_utf8(output.stdout).unwrap()))),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    })
+}
+
+#[test]
+fn the_chart_is_the_same_as_the_manifests() {
+    let Some(chart) = render("podgate", &[]) else { return };
+    let mut manifests = by_name([kustomization("manifests"), kustomization("manifests/injector")].concat());
+    // Helm makes the namespace by a flag of its own.
+    manifests.remove(&("Namespace".to_owned(), "/podgate".to_owned())).unwrap();
+    let chart = chart.unwrap();
+    assert_eq!(chart.keys().collect::<Vec<_>>(), manifests.keys().collect::<Vec<_>>());
+    for (key, object) in &manifests {
+        assert_eq!(&chart[key], object, "{key:?}");
+    }
+    let lint = helm(&["lint", "--strict", "charts/podgate"]).unwrap();
+    assert!(lint.status.success(), "{}", String::from_utf8_lossy(&lint.stdout));
+    let about: Value = documents(&fs::read_to_string(format!("{ROOT}/charts/podgate/Chart.yaml")).unwrap()).remove(0);
+    assert_eq!(
+        (&about["version"], &about["appVersion"]),
+        (&json!(env!("CARGO_PKG_VERSION")), &json!(env!("CARGO_PKG_VERSION")))
+    );
+}
+
+#[test]
+fn the_chart_takes_its_values() {
+    let values = [
+        "replicas=3",
+        "image.tag=9",
+        "sidecar.repository=registry.example/p",
+        "sidecar.pullPolicy=Always",
+        "sidecar.fixedUser=false",
+        "sidecar.namespaces={shop,bank}",
+        "tls.certificateLife=12h",
+        "webhook.failurePolicy=Ignore",
+        "extraArgs={--log-level=debug}",
+        "webhook.excludeNamespaces={a}",
+        "webhook.namespaceSelector[0].key=k",
+        "webhook.namespaceSelector[0].operator=Exists",
+        "imagePullSecrets[0].name=s",
+        "priorityClassName=high",
+        "nodeSelector.disk=ssd",
+        "tolerations[0].operator=Exists",
+    ];
+    let Some(chart) = render("elsewhere", &values) else { return };
+    let objects = chart.unwrap();
+    let deployment = object(&objects, "Deployment");
+    assert_eq!(
+        (&deployment["metadata"]["namespace"], &deployment["spec"]["replicas"]),
+        (&json!("elsewhere"), &json!(3))
+    );
+    let pod = &deployment["spec"]["template"]["spec"];
+    let expected = [
+        "webhook",
+        "--log-format=json",
+        "--image=registry.example/p:0.1.0",
+        "--image-pull-policy=Always",
+        "--no-fixed-user",
+        "--certificate-life=12h",
+        "--log-level=debug",
+    ];
+    assert_eq!(pod["containers"][0]["args"], json!(expected));
+    assert_eq!(pod["containers"][0]["image"], "ghcr.io/podgate/kubectl-podgate:9");
+    assert!(pod["securityContext"].get("runAsUser").is_none());
+    assert_eq!((&pod["imagePullSecrets"], &pod["nodeSelector"]), (&json!([{"name": "s"}]), &json!({"disk": "ssd"})));
+    assert_eq!((&pod["priorityClassName"], &pod["tolerations"]), (&json!("high"), &json!([{"operator": "Exists"}])));
+    let webhook = &object(&objects, "MutatingWebhookConfiguration")["webhooks"][0];
+    let selector = json!([{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["a", "elsewhere"]}, {"key": "k", "operator": "Exists"}]);
+    assert_eq!(webhook["namespaceSelector"]["matchExpressions"], selector);
+    assert_eq!(
+        (&webhook["failurePolicy"], &webhook["clientConfig"]["service"]["namespace"]),
+        (&json!("Ignore"), &json!("elsewhere"))
+    );
+    for namespace in ["shop", "bank"] {
+        let binding = &objects[&("RoleBinding".to_owned(), format!("{namespace}/podgate-sidecars"))];
+        assert_eq!(binding["subjects"][0]["name"], format!("system:serviceaccounts:{namespace}"));
+    }
+    let Some(Ok(without)) = render("podgate", &["sidecar.create=false"]) else { panic!("does not render") };
+    assert!(!without.keys().any(|(kind, _)| kind.starts_with("ValidatingAdmission")));
+    assert!(!without.contains_key(&("ClusterRole".to_owned(), "/podgate-sidecar".to_owned())));
+}
+
+#[test]
+fn the_chart_with_certificates_of_others() {
+    let Some(chart) = render("podgate", &["tls.mode=cert-manager"]) else { return };
+    let objects = chart.unwrap();
+    let files = ["--tls=files", "--cert=/tls/tls.crt", "--key=/tls/tls.key"];
+    let uses = |objects: &Objects, secret: &str| {
+        let pod = &object(objects, "Deployment")["spec"]["template"]["spec"];
+        assert_eq!(pod["containers"][0]["args"].as_array().unwrap()[3..], files);
+        assert_eq!(pod["volumes"], json!([{"name": "tls", "secret": {"secretName": secret}}]));
+        assert_eq!(pod["automountServiceAccountToken"], false, "no right, no token");
+        for kind in ["Secret", "Role", "ClusterRoleBinding"] {
+            assert!(!objects.keys().any(|(of, name)| of == kind && name.contains("podgate-webhook")), "{kind}");
+        }
+    };
+    uses(&objects, "podgate-webhook-tls");
+    assert_eq!(object(&objects, "Certificate")["spec"]["secretName"], "podgate-webhook-tls");
+    assert_eq!(
+        object(&objects, "Certificate")["spec"]["issuerRef"],
+        json!({"name": "podgate-webhook", "kind": "Issuer"})
+    );
+    let configuration = object(&objects, "MutatingWebhookConfiguration");
+    assert_eq!(configuration["metadata"]["annotations"]["cert-manager.io/inject-ca-from"], "podgate/podgate-webhook");
+    let named =
+        render("podgate", &["tls.mode=cert-manager", "tls.issuerRef.name=ours", "tls.issuerRef.kind=ClusterIssuer"]);
+    let named = named.unwrap().unwrap();
+    assert!(!named.keys().any(|(kind, _)| kind == "Issuer"));
+    assert_eq!(object(&named, "Certificate")["spec"]["issuerRef"], json!({"name": "ours", "kind": "ClusterIssuer"}));
+
+    let objects = render("podgate", &["tls.mode=files", "tls.secretName=mine", "tls.ca=PEM"]).unwrap().unwrap();
+    uses(&objects, "mine");
+    assert_eq!(object(&objects, "MutatingWebhookConfiguration")["webhooks"][0]["clientConfig"]["caBundle"], "UEVN");
+    for (values, says) in [
+        (&["tls.mode=none"][..], "it must be self, cert-manager or files"),
+        (&["tls.mode=files", "tls.secretName=a"], "tls.ca is needed"),
+        (&["tls.mode=files", "tls.ca=a"], "tls.secretName is needed"),
+    ] {
+        let error = render("podgate", values).unwrap().unwrap_err();
+        assert!(error.contains(says), "{error}");
+    }
+}
