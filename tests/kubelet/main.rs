@@ -39,3 +39,4 @@ mod scenario_rounds;
 mod scenario_steps;
 mod scenario_stop;
 mod scenario_tethers;
+mod scenario_view;

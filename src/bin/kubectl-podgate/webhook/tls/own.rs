@@ -279,8 +279,8 @@ mod tests {
     fn the_secret_holds_all_of_it_and_nothing_more() {
         let pair = |n: u8| Pair { ca: vec![n], cert: vec![n, 1], key: vec![n, 2] };
         let full = Kept { current: Some(pair(1)), next: Some(pair(2)), old_ca: Some(vec![3]) };
-        let mut secret = Secret::default();
-        secret.data = Some(BTreeMap::from([("other".to_owned(), ByteString(vec![9]))]));
+        let data = Some(BTreeMap::from([("other".to_owned(), ByteString(vec![9]))]));
+        let secret = Secret { data, ..Secret::default() };
         let secret = with(secret, &full);
         assert_eq!(kept(&secret), full);
         assert_eq!(secret.data.as_ref().unwrap().len(), 8);
