@@ -151,11 +151,17 @@ impl<'a> Sheet<'a> {
         None
     }
 
+    /// Where an item ends. Of an empty one the parser only knows what comes next.
+    fn item_end(&self, item: usize, dash: usize) -> usize {
+        let node = self.tree.node(item);
+        if node.content.is_empty() { dash + 1 } else { node.content.end.max(dash + 1) }
+    }
+
     /// Where item `index` begins, the comments above it included; where no list stands behind another dash.
     fn item_start(&self, items: &[usize], index: usize) -> Option<usize> {
         let dash = self.dash(items[index])?;
         let bound = match index.checked_sub(1) {
-            Some(previous) => line_end(self.text, self.end(items[previous])),
+            Some(previous) => line_end(self.text, self.item_end(items[previous], self.dash(items[previous])?)),
             // The line of the list's key, or whatever is above.
             None => self.above(dash),
         };
@@ -182,10 +188,15 @@ impl<'a> Sheet<'a> {
         let dash = self.dash(*items.first()?)?;
         let column = column(self.text, dash)?;
         let lines = render::item(value, column, self.style);
+        if index == 0 && !begins_line(self.text, dash) {
+            // Behind another dash: the new one takes its place there.
+            return Some(replaced(self.text, dash..dash, &format!("{}{:column$}", &lines[column..], "")));
+        }
         let at = if index < items.len() {
             self.item_start(items, index)?
         } else {
-            line_end(self.text, self.end(*items.last()?))
+            let last = *items.last()?;
+            line_end(self.text, self.item_end(last, self.dash(last)?))
         };
         Some(lines_inserted(self.text, at, &lines, self.style.newline))
     }
@@ -195,7 +206,7 @@ impl<'a> Sheet<'a> {
         let item = *self.items(list).get(index)?;
         let dash = self.dash(item)?;
         let node = self.tree.node(item);
-        let end = node.content.end.max(dash + 1);
+        let end = self.item_end(item, dash);
         let scalar = !matches!(node.kind, Kind::List { flow: false, .. } | Kind::Object { flow: false, .. });
         let simple = value.as_object().is_none_or(serde_json::Map::is_empty);
         if scalar && simple && node.start < end && line_start(self.text, node.start) == line_start(self.text, dash) {
@@ -213,19 +224,25 @@ impl<'a> Sheet<'a> {
     pub(crate) fn remove_item(&self, list: usize, index: usize) -> Option<String> {
         let item = *self.items(list).get(index)?;
         let dash = self.dash(item)?;
-        let end = line_end(self.text, self.end(item).max(dash + 1));
-        begins_line(self.text, dash).then(|| lines_removed(self.text, line_start(self.text, dash)..end))
+        let end = line_end(self.text, self.item_end(item, dash));
+        if begins_line(self.text, dash) {
+            return Some(lines_removed(self.text, line_start(self.text, dash)..end));
+        }
+        let next = self.dash(*self.items(list).get(index + 1)?)?;
+        self.text[end..next].trim().is_empty().then(|| replaced(self.text, dash..next, ""))
     }
 
     /// Takes item `from` out and puts it to `to`, with the comments directly above it.
     pub(crate) fn move_item(&self, list: usize, from: usize, to: usize) -> Option<String> {
         let items = self.items(list);
+        // A list behind another dash: its first item can't take the line's beginning along, so no item does.
+        let first = self.dash(*items.first()?)?;
+        let (inline, column) = (!begins_line(self.text, first), column(self.text, first)?);
         let mut ranges = Vec::new();
-        for index in 0..items.len() {
-            ranges.push(
-                self.item_start(items, index)?
-                    ..line_end(self.text, self.end(items[index]).max(self.dash(items[index])? + 1)),
-            );
+        for (index, item) in items.iter().enumerate() {
+            let dash = self.dash(*item)?;
+            let start = if inline { dash } else { self.item_start(items, index)? };
+            ranges.push(start..line_end(self.text, self.item_end(*item, dash)));
         }
         let mut order: Vec<usize> = (0..items.len()).collect();
         let moved = order.remove(from);
@@ -234,7 +251,16 @@ impl<'a> Sheet<'a> {
         let mut lines = String::new();
         for (slot, item) in order.into_iter().enumerate() {
             let part = &self.text[ranges[item].clone()];
-            lines.push_str(part);
+            let (comments, rest) =
+                part.split_at(line_start(self.text, self.dash(items[item])?).saturating_sub(ranges[item].start));
+            // Behind a block scalar a comment that stands further in would be a line of that.
+            for line in comments.split_inclusive('\n') {
+                let deeper = line.len() - line.trim_start_matches(' ').len() > column;
+                let line = if deeper { line.trim_start_matches(' ') } else { line };
+                let indent = if deeper { column } else { 0 };
+                lines.push_str(&format!("{:indent$}{line}", ""));
+            }
+            lines.push_str(rest);
             if !part.ends_with('\n') {
                 lines.push_str(self.style.newline);
             }
