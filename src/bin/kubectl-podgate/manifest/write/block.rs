@@ -116,8 +116,12 @@ impl<'a> Sheet<'a> {
     pub(crate) fn remove_field(&self, object: usize, key: usize) -> Option<String> {
         let entries = self.entries(object);
         let index = entries.iter().position(|(name, _)| *name == key)?;
-        let (start, end) = (self.tree.node(key).start, self.end(entries[index].1).max(self.colon(key)?));
-        if begins_line(self.text, start) {
+        let start = self.tree.node(key).start;
+        // Of `? key` the value has a line of its own.
+        let marked = before(self.text, start).trim() == "?";
+        let colon = if marked { self.tree.node(key).content.end } else { self.colon(key)? };
+        let end = self.end(entries[index].1).max(colon);
+        if marked || begins_line(self.text, start) {
             return Some(lines_removed(self.text, line_start(self.text, start)..line_end(self.text, end)));
         }
         let next = self.tree.node(entries.get(index + 1)?.0).start;
@@ -128,14 +132,18 @@ impl<'a> Sheet<'a> {
 
     /// Where an item's dash is.
     pub(crate) fn dash(&self, item: usize) -> Option<usize> {
-        let start = self.tree.node(item).start;
+        let node = self.tree.node(item);
+        let start = node.start;
         let prefix = before(self.text, start);
         if prefix.trim_end().ends_with('-') {
             return Some(line_start(self.text, start) + prefix.trim_end().len() - 1);
         }
         let mut line = line_start(self.text, start);
         if !prefix.trim().is_empty() {
-            return None;
+            // An empty item, as the parser has it, stands behind its comment.
+            let lead = prefix.len() - prefix.trim_start_matches([' ', '-']).len();
+            let dash = prefix[..lead].rfind('-')?;
+            return (node.content.is_empty() && is_trivia(&prefix[dash + 1..])).then_some(line + dash);
         }
         while line > 0 {
             line = line_start(self.text, line - 1);

@@ -138,6 +138,8 @@ fn an_item_that_moves_takes_its_comments_along() {
     let a = "  # the first\n  - name: a\n    image: x\n    env: []   # none\n";
     assert_eq!(new, POD.replace(&format!("{a}\n{b}"), &format!("{b}\n{a}")));
     assert_eq!(edited(&new, &[moved("spec/containers/0", 1)]), POD);
+    let empty = edited("a:\n - |-\n  a\n - # c\n - a\n", &[moved("a/1", 0)]);
+    assert_eq!(empty, "a:\n - # c\n - |-\n  a\n - a\n");
     assert_eq!(edited("l:\n- a\n- b\n- c", &[moved("l/0", 2)]), "l:\n- b\n- c\n- a");
     assert_eq!(edited("l: [a, {b: 1}, c] # x\n", &[moved("l/2", 0)]), "l: [c, a, {b: 1}] # x\n");
 }
@@ -165,6 +167,7 @@ fn fields_and_items_go_and_nothing_else_does() {
         ("a: 1\n# c\nb: 2\nc: 3\n", "b", "a: 1\n# c\nc: 3\n"),
         ("a: 1\nb:\n  c: |\n    x\n\n# d\nd: 1", "b", "a: 1\n\n# d\nd: 1"),
         ("a: 1\nb: 2", "b", "a: 1"),
+        ("c: 1\n? a\n: - x\n  - y\nb: 2\n", "a", "c: 1\nb: 2\n"),
         ("l:\n- a: 1\n  b: 2\n", "l/0/a", "l:\n- b: 2\n"),
         ("l:\n- a\n- b\n", "l/1", "l:\n- a\n"),
         ("l: [a, b, c]\n", "l/1", "l: [a, c]\n"),
