@@ -9,12 +9,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const HELP: &str = "\
-Example:
-  kubectl podgate status ordered -n shop
+Examples:
+  kubectl podgate check deploy.yaml
+  kubectl podgate inject deploy.yaml | kubectl apply -f -
+  kubectl podgate status ordered -n shop -w
+  kubectl podgate timeline ordered -n shop
 
 See `kubectl podgate COMMAND --help`.";
 
-/// See how the ordered start of a Pod stands.
+/// Let the containers of a Pod start in a declared order, and see how that goes
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-podgate", bin_name = "kubectl podgate", version, after_help = HELP)]
 #[command(disable_help_subcommand = true, max_term_width = 100)]
