@@ -9,15 +9,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const HELP: &str = "\
+An order is declared on the Pod, or on a workload's Pod template:
+  metadata:
+    annotations:
+      podgate.io/order: db, api, web
+
 Examples:
-  kubectl podgate check deploy.yaml
-  kubectl podgate inject deploy.yaml | kubectl apply -f -
-  kubectl podgate status ordered -n shop -w
-  kubectl podgate timeline ordered -n shop
+  kubectl podgate check shop.yaml                                  will it work, and how?
+  kubectl podgate inject -f shop.yaml | kubectl apply -f -
+  kubectl podgate status -w shop-6bcbfd8758-sr5xs                  who waits for whom
+  kubectl podgate timeline shop-6bcbfd8758-sr5xs                   how it went
 
 See `kubectl podgate COMMAND --help`.";
 
-/// Let the containers of a Pod start in a declared order, and see how that goes
+/// Start the containers of a Pod in a declared order: check it, write it into manifests, watch it.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-podgate", bin_name = "kubectl podgate", version, after_help = HELP)]
 #[command(disable_help_subcommand = true, max_term_width = 100)]
@@ -28,7 +33,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Check(check::Check),
+    Check(Box<check::Check>),
     Completion(completion::Completion),
     Inject(Box<inject::Inject>),
     #[command(hide = true)]
