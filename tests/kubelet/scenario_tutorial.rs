@@ -36,13 +36,11 @@ fn the_tutorial_works_as_it_is_written() {
     fs::set_permissions(&kubectl, fs::Permissions::from_mode(0o755)).expect("a script");
     fs::write(folder.path().join("shop.yaml"), here(&blocks(&page, "yaml")[0])).expect("the manifest");
 
-    let script: String = blocks(&page, "sh").iter().map(|block| here(block)).collect();
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+    let commands: String = blocks(&page, "sh").iter().map(|block| here(block)).collect();
+    let script = format!("PATH=$PWD/bin:$PATH\n{commands}");
     let output = Command::new("bash")
-        // `inject --diff` ends with 1 where it differs, as diff does.
         .args(["-euxo", "pipefail", "-c", &script])
         .current_dir(folder.path())
-        .env("PATH", path)
         .output()
         .expect("bash");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -52,7 +50,9 @@ fn the_tutorial_works_as_it_is_written() {
         panic!("{all}");
     }
     let at = |what: &str| said.find(what).unwrap_or_else(|| panic!("{what:?} is missing: {all}"));
-    assert!(at("missed db") < at("missed api") && at("missed api") < at("found db") && at("found db") < at("found api"));
+    assert!(
+        at("missed db") < at("missed api") && at("missed api") < at("found db") && at("found db") < at("found api")
+    );
     assert!(at("found api") < at("until web, the last one, was Ready"), "{all}");
     let picture = &said[at("until web, the last one, was Ready")..];
     scene.tell(picture.lines().skip(2).take(5).collect::<Vec<_>>().join("\n").as_str());
