@@ -64,6 +64,7 @@ fn kubectl_is_told_of_commands_flags_pods_and_containers() {
             &["--until-started\tFollow the Pod until all its containers have started, or can't any more", ":4"],
         ),
         (&["inject", ""], &[":0"]),
+        (&["check", "-o", "s"], &["sarif", ":0"]),
     ] {
         let answer = ask(&server, words);
         assert_eq!(answer[..told.len().min(answer.len())], *told, "{words:?}: {answer:#?}");

@@ -361,11 +361,11 @@ mod odd {
                 let place = found[at.index(found.len())].clone();
                 let _ = crate::core::edit::apply(&mut pod, &crate::core::edit::Edit { at: place, op: crate::core::edit::Op::Set(value) });
             }
-            by_hand(&pod);
+            let _ = by_hand(&pod);
             let context = Context { kubernetes: Some(Version { major: 1, minor: 20 }), workload: pod["spec"].clone() };
             if let Ok(plan) = plan(&pod, &Known::default()) {
-                template(&pod, &plan, &context);
-                Forecast::of(&plan);
+                let _ = template(&pod, &plan, &context);
+                let _ = Forecast::of(&plan);
             }
             for from in [migrate::From::Kruise, migrate::From::Compose(pod.clone()), migrate::From::Tekton(Some(pod.clone())), migrate::From::Tekton(None)] {
                 let _ = migrate::migrate(&pod, &from);

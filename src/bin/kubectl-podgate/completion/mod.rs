@@ -86,10 +86,12 @@ pub(crate) fn answer(words: Vec<OsString>) -> ExitCode {
     let is_flag = |candidate: &CompletionCandidate| candidate.get_value().to_str().is_some_and(|v| v.starts_with('-'));
     // Who has typed nothing asks for what goes here; for flags, where nothing else does.
     let no_flags = current.is_empty() && (takes_files || found.iter().any(|candidate| !is_flag(candidate)));
-    let is_shown = |candidate: &&CompletionCandidate| {
-        let is_file = takes_files && !is_flag(candidate);
-        !candidate.is_hide_set() && !is_file && !(no_flags && is_flag(candidate))
+    let is_out = |candidate: &CompletionCandidate| match is_flag(candidate) {
+        true => no_flags,
+        // Files are left to the shell.
+        false => takes_files && Path::new(candidate.get_value()).exists(),
     };
+    let is_shown = |candidate: &&CompletionCandidate| !(candidate.is_hide_set() || is_out(candidate));
     for candidate in found.iter().filter(is_shown) {
         let Some(value) = candidate.get_value().to_str() else { continue };
         out.push_str(&crate::terminal::harmless(value));
