@@ -22,7 +22,7 @@ static := $(cargo) build --locked --target $(musl) --no-default-features
 # Where cargo builds, as a shell command.
 target_dir := $(cargo) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/'
 
-.PHONY: help build agent controller kubectl image demo test unit e2e guarantees bench fuzz lint docs-check cluster-up cluster-down \
+.PHONY: help build agent controller kubectl man krew image demo test unit e2e guarantees bench fuzz lint docs-check cluster-up cluster-down \
 	cluster-status setup clean
 
 help: ## This list
@@ -41,6 +41,13 @@ controller: ## podgate-controller, the sidecar
 kubectl: ## kubectl-podgate, the user's tool; says where it is
 	$(static) --release --features kubectl --bin kubectl-podgate
 	@echo "$$($(target_dir))/$(musl)/release/kubectl-podgate"
+
+man: ## The manual's pages for kubectl podgate, in dist/man
+	mkdir -p dist/man
+	$(cargo) run --quiet --locked --no-default-features --features kubectl --bin kubectl-podgate -- man dist/man
+
+krew: kubectl ## The archive of kubectl-podgate for this machine's processor and krew's manifest, in dist/krew
+	krew/package --out dist/krew linux-$(subst x86_64,amd64,$(subst aarch64,arm64,$(machine)))="$$($(target_dir))/$(musl)/release/kubectl-podgate"
 
 image: ## The image as an archive, with no builder (the Dockerfile makes the same with one); says where it is
 	tests/kubelet/prepare --no-cluster

@@ -81,11 +81,15 @@ fn pod(phase: &str) -> String {
     )
 }
 
+/// With `PODGATE_REGENERATE=1` in the environment the page is brought up to date.
 #[test]
 fn help_is_what_the_docs_say() {
-    let docs = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/kubectl-podgate.md")).unwrap();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/kubectl-podgate.md");
+    let page = fs::read_to_string(path).unwrap();
+    let mut fresh = page.clone();
     for command in [
         &["--help"][..],
+        &["completion", "--help"],
         &["override", "--help"],
         &["status", "--help"],
         &["timeline", "--help"],
@@ -93,10 +97,16 @@ fn help_is_what_the_docs_say() {
     ] {
         let output = program(&home()).args(command).output().unwrap();
         let help = String::from_utf8(output.stdout).unwrap();
-        let block = format!("```text\n$ kubectl podgate {}\n{}\n```\n", command.join(" "), help.trim_end());
-        assert!(docs.contains(&block), "docs/kubectl-podgate.md should hold\n{block}");
         assert!(output.status.success() && output.stderr.is_empty() && help.contains("Usage: kubectl podgate"));
+        let prompt = format!("```text\n$ kubectl podgate {}\n", command.join(" "));
+        let (before, rest) = fresh.split_once(&prompt).unwrap_or_else(|| panic!("{path} should hold {prompt}"));
+        let (_, after) = rest.split_once("\n```\n").unwrap();
+        fresh = format!("{before}{prompt}{}\n```\n{after}", help.trim_end());
     }
+    if std::env::var_os("PODGATE_REGENERATE").is_some() {
+        fs::write(path, &fresh).unwrap();
+    }
+    assert_eq!(fs::read_to_string(path).unwrap(), fresh, "run this test with PODGATE_REGENERATE=1");
 }
 
 #[test]

@@ -31,7 +31,11 @@ fn every_rule_that_the_program_names_is_in_the_table() {
         for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
             if entry.path().is_dir() {
                 walk(&entry.path(), found);
-            } else if entry.path().extension().is_some_and(|end| end == "rs") {
+            } else if entry
+                .file_name()
+                .to_str()
+                .is_some_and(|name| name.ends_with(".rs") && !name.ends_with("tests.rs"))
+            {
                 let text = fs::read_to_string(entry.path()).unwrap();
                 // What follows is a test, which may name any.
                 let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();

@@ -113,6 +113,15 @@ fn warnings_fail_with_strict_alone() {
 }
 
 #[test]
+fn the_same_in_two_documents_is_said_of_both() {
+    let one = CHAIN.replace(", readinessProbe: {tcpSocket: {port: 5432}}", "");
+    let (folder, _) = file(&format!("{one}---\n{one}"));
+    let (_, out, _) = check(&folder, &["pod.yaml"]);
+    assert!(out.contains("pod.yaml:11:9") && out.contains("pod.yaml:26:9"), "{out}");
+    assert!(out.contains("2 templates looked at: 0 errors, 2 warnings"), "{out}");
+}
+
+#[test]
 fn json_holds_findings_and_forecasts() {
     let (folder, _) = file(&CHAIN.replace(", readinessProbe: {tcpSocket: {port: 5432}}", ""));
     let (code, out, _) = check(&folder, &["pod.yaml", "-o", "json"]);
@@ -155,6 +164,7 @@ fn standard_input_folders_and_what_declares_nothing() {
     let (folder, _) = file(CHAIN);
     let output = program(folder.path()).args(["check", "-"]).write_stdin(CHAIN).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stdout).contains("Deployment/shop (<stdin>:2)"));
+    assert_eq!(check(&folder, &["-f", "pod.yaml", "--filename=pod.yaml"]).1.matches("Deployment/shop").count(), 1);
     fs::create_dir(folder.path().join("deep")).unwrap();
     fs::write(folder.path().join("deep/other.yaml"), CHAIN.replace("shop", "other")).unwrap();
     assert!(!check(&folder, &["."]).1.contains("Deployment/other"));
@@ -176,13 +186,23 @@ fn what_can_not_be_read_is_one_line_each() {
         assert!(code == 1 && err.contains(says), "{err}");
     }
     for (arguments, says) in [
-        (&[][..], "FILE|DIR|-"),
+        (&[][..], "<FILE>"),
         (&["x", "--kubernetes", "new"], "write 1.34"),
         (&["x", "-o", "yaml"], "possible values: text, json, sarif"),
     ] {
         let (code, _, err) = check(&folder, arguments);
         assert!(code == 64 && err.contains(says), "{err}");
     }
+}
+
+#[test]
+fn an_image_that_can_not_be_looked_up_is_one_line() {
+    let (folder, _) = file(&CHAIN.replace("command: [web]", "image: 'localhost:1/web:1'"));
+    let (code, out, err) = check(&folder, &["pod.yaml", "--resolve-images"]);
+    assert_eq!((code, out.as_str(), err.matches('\n').count()), (1, "", 1), "{err}");
+    assert!(err.contains("container web: image localhost:1/web:1"), "{err}");
+    let (code, out, _) = check(&folder, &["pod.yaml"]);
+    assert!(code == 0 && out.contains("(hook; the command of web after it is not known)"), "{out}");
 }
 
 #[test]

@@ -105,6 +105,8 @@ fn the_pods_service_account_needs_the_sidecars_rights() {
         "{out}"
     );
     assert!(out.contains("pod.yaml:7:3"), "{out}");
+    let (_, out, _) = with_server(&serve("36", &["get"], false), &format!("{POD}---\n{POD}"));
+    assert!(out.contains("pod.yaml:7:3") && out.contains("pod.yaml:19:3"), "of each Pod of one name: {out}");
     let (_, out, _) = with_server(&serve("36", &[], true), POD);
     assert!(out.contains("note[missing-rbac]") && out.contains("is not known: you may not ask"), "{out}");
     let board = POD.replace("podgate.io/order", "podgate.io/publish: board, podgate.io/order");

@@ -76,6 +76,23 @@ fn the_agent_takes_every_command_line() {
 }
 
 #[test]
+fn the_agent_takes_the_lines_of_the_documents() {
+    let path = format!("{}/docs/injected.md", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let mut seen = 0;
+    for block in text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+        let container: Value = serde_saphyr::from_str(block).unwrap_or_else(|error| panic!("{error}: {block}"));
+        for line in agent_lines(&container) {
+            let output =
+                Command::new(env!("CARGO_BIN_EXE_podgate")).args(&line[1..]).arg("--help").output().expect("the agent");
+            assert_eq!(output.status.code(), Some(0), "{line:?}\n{}", String::from_utf8_lossy(&output.stderr));
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 4);
+}
+
+#[test]
 fn the_sidecar_is_told_what_the_containers_do() {
     each_injected(|file, original, injected| {
         let told = told(injected);

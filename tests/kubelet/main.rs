@@ -39,3 +39,5 @@ mod scenario_rounds;
 mod scenario_steps;
 mod scenario_stop;
 mod scenario_tethers;
+mod scenario_tutorial;
+mod scenario_view;

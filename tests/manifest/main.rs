@@ -1,6 +1,7 @@
 //! `kubectl podgate inject` and `uninject` from outside: what they leave alone, what they write, and what they say.
 
 mod broken;
+mod corpus;
 mod files;
 mod passing;
 
@@ -38,6 +39,14 @@ fn write(folder: &Path, name: &str, text: &str) -> String {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_owned()
+}
+
+/// All lines of `old` are in `new`, in their order; those that may change aside.
+fn keeps_lines(old: &str, new: &str, but: &[&str]) {
+    let mut rest = new.lines();
+    for line in old.lines().filter(|line| !but.iter().any(|part| line.contains(part))) {
+        assert!(rest.any(|new| new == line), "{line:?} is gone, or is elsewhere, in\n{new}");
+    }
 }
 
 /// A Pod that declares an order, in an ordinary hand.

@@ -1,6 +1,6 @@
 //! What is none of podgate's business comes out as it went in, and so does every line that is not podgate's.
 
-use crate::{POD, done, run};
+use crate::{POD, done, keeps_lines, run};
 
 /// Documents that declare nothing, in hands of all kinds.
 const STRANGE: &[&str] = &[
@@ -46,14 +46,6 @@ fn the_documents_around_an_injected_one_come_out_byte_for_byte() {
         let out = done(&["inject", "-"], &whole);
         let (head, tail) = (format!("{text}{end}---\n"), format!("---\n{text}"));
         assert!(out.starts_with(&head) && out.ends_with(&tail) && out.len() > whole.len() + 1000, "{out}");
-    }
-}
-
-/// All lines of `old` are in `new`, in their order; those that may change aside.
-fn keeps_lines(old: &str, new: &str, but: &[&str]) {
-    let mut rest = new.lines();
-    for line in old.lines().filter(|line| !but.iter().any(|part| line.contains(part))) {
-        assert!(rest.any(|new| new == line), "{line:?} is gone, or is elsewhere, in\n{new}");
     }
 }
 

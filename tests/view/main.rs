@@ -1,5 +1,7 @@
 //! `kubectl podgate status -w`, `override` and `timeline`, from outside, against a stand-in for the API server.
 
+mod completing;
+mod krew;
 mod overriding;
 mod server;
 mod timing;

@@ -1,18 +1,28 @@
 //! The command line: what all commands share. Each command's own arguments, and what its help teaches, are in its folder.
 
-use crate::{check, inject, overrides, status, timeline, webhook};
+use crate::completion::cluster;
+use crate::{check, completion, inject, overrides, status, timeline, webhook};
 use clap::{Args as ClapArgs, Parser, Subcommand};
+use clap_complete::engine::ArgValueCompleter;
 use podgate::core::exit::Exit;
 use std::path::PathBuf;
 use std::time::Duration;
 
 const HELP: &str = "\
-Example:
-  kubectl podgate status ordered -n shop
+An order is declared on the Pod, or on a workload's Pod template:
+  metadata:
+    annotations:
+      podgate.io/order: db, api, web
+
+Examples:
+  kubectl podgate check shop.yaml                                  will it work, and how?
+  kubectl podgate inject -f shop.yaml | kubectl apply -f -
+  kubectl podgate status -w shop-6bcbfd8758-sr5xs                  who waits for whom
+  kubectl podgate timeline shop-6bcbfd8758-sr5xs                   how it went
 
 See `kubectl podgate COMMAND --help`.";
 
-/// See how the ordered start of a Pod stands.
+/// Start the containers of a Pod in a declared order: check it, write it into manifests, watch it.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-podgate", bin_name = "kubectl podgate", version, after_help = HELP)]
 #[command(disable_help_subcommand = true, max_term_width = 100)]
@@ -23,8 +33,11 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Check(check::Check),
+    Check(Box<check::Check>),
+    Completion(completion::Completion),
     Inject(Box<inject::Inject>),
+    #[command(hide = true)]
+    Man(completion::Man),
     Override(overrides::Override),
     Status(status::Status),
     Timeline(timeline::Timeline),
@@ -38,10 +51,10 @@ pub(crate) enum Command {
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct Connection {
     /// The namespace; by default that of the kubeconfig's context
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(cluster::namespaces))]
     pub(crate) namespace: Option<String>,
     /// The kubeconfig's context; by default its current one
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(cluster::contexts))]
     pub(crate) context: Option<String>,
     /// The kubeconfig; by default what KUBECONFIG names, else ~/.kube/config, else the service account
     /// of the Pod that this runs in

@@ -5,6 +5,7 @@ mod api;
 mod args;
 mod check;
 mod clock;
+mod completion;
 mod follow;
 mod inject;
 mod manifest;
@@ -28,13 +29,18 @@ use std::process::ExitCode;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
+    if let Some(words) = completion::asked() {
+        return completion::answer(words);
+    }
     let command = match args::Args::try_parse() {
         Ok(args) => args.command,
         Err(error) => return args::refuse(&error).into(),
     };
     match command {
         args::Command::Check(args) => check::run(&args),
+        args::Command::Completion(args) => completion::script(&args),
         args::Command::Inject(args) => inject::inject(&args),
+        args::Command::Man(args) => completion::man(&args),
         args::Command::Override(args) => overrides::run(&args),
         args::Command::Status(args) => status::run(&args),
         args::Command::Timeline(args) => timeline::run(&args),

@@ -43,44 +43,49 @@ fn by_step(plan: &Plan, steps: &BTreeMap<&str, usize>) -> Vec<Vec<String>> {
 
 fn start_steps(plan: &Plan) -> BTreeMap<&str, usize> {
     // The kubelet's own steps: each hook that waits begins a new one.
-    let mut steps: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut first: BTreeMap<&str, usize> = BTreeMap::new();
     let mut step = 0;
     for planned in &plan.containers {
-        steps.insert(&planned.name, step);
+        first.insert(&planned.name, step);
         step += usize::from(blocks(planned));
     }
-    // Gates come after all that they wait for; as many rounds as the longest way has edges.
-    settle(&mut steps, plan, |planned| match planned.mode {
-        Mode::Entrypoint => planned.until.iter().map(|until| until.container.as_str()).collect(),
-        Mode::None | Mode::PostStart => Vec::new(),
-    });
-    steps
+    // Gates come after all that they wait for.
+    let gates = plan.containers.iter().filter(|planned| planned.mode == Mode::Entrypoint);
+    let before = gates
+        .map(|planned| (planned.name.as_str(), planned.until.iter().map(|until| until.container.as_str()).collect()));
+    behind(&first, &before.collect())
 }
 
 fn stop_steps(plan: &Plan) -> BTreeMap<&str, usize> {
-    let staying = plan.containers.iter().filter(|planned| !planned.stays_for.is_empty());
-    let names = staying.flat_map(|planned| planned.stays_for.iter().chain([&planned.name]));
-    let mut steps = names.map(|name| (name.as_str(), 0)).collect();
-    settle(&mut steps, plan, |planned| planned.stays_for.iter().map(String::as_str).collect());
-    steps
+    let staying = || plan.containers.iter().filter(|planned| !planned.stays_for.is_empty());
+    let names = staying().flat_map(|planned| planned.stays_for.iter().chain([&planned.name]));
+    let first = names.map(|name| (name.as_str(), 0)).collect();
+    let before =
+        staying().map(|planned| (planned.name.as_str(), planned.stays_for.iter().map(String::as_str).collect()));
+    behind(&first, &before.collect())
 }
 
-/// Moves each container behind those that `before` names for it.
-fn settle<'a>(steps: &mut BTreeMap<&'a str, usize>, plan: &'a Plan, before: impl Fn(&'a Planned) -> Vec<&'a str>) {
-    for _ in 0..=plan.containers.len() {
-        let mut is_settled = true;
-        for planned in &plan.containers {
-            let last = before(planned).into_iter().filter_map(|name| steps.get(name)).max().copied();
-            let Some(own) = steps.get_mut(planned.name.as_str()) else { continue };
-            if let Some(last) = last.filter(|last| *own <= *last) {
-                *own = last + 1;
-                is_settled = false;
-            }
+/// The step of each container: its own `first`, or the one behind all that `before` names for it. There is no cycle among those.
+fn behind<'a>(first: &BTreeMap<&'a str, usize>, before: &BTreeMap<&'a str, Vec<&'a str>>) -> BTreeMap<&'a str, usize> {
+    fn step<'a>(
+        name: &'a str,
+        first: &BTreeMap<&'a str, usize>,
+        before: &BTreeMap<&'a str, Vec<&'a str>>,
+        steps: &mut BTreeMap<&'a str, usize>,
+    ) -> usize {
+        if let Some(known) = steps.get(name) {
+            return *known;
         }
-        if is_settled {
-            return;
-        }
+        let last = before.get(name).into_iter().flatten().map(|other| step(other, first, before, steps) + 1).max();
+        let found = first.get(name).copied().unwrap_or(0).max(last.unwrap_or(0));
+        steps.insert(name, found);
+        found
     }
+    let mut steps = BTreeMap::new();
+    for name in first.keys() {
+        step(name, first, before, &mut steps);
+    }
+    steps
 }
 
 /// Hooks wait one after the other, gates side by side when the last hook has returned.

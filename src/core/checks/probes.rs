@@ -7,20 +7,57 @@ use crate::core::finding::Finding;
 use crate::core::plan::{Plan, Planned};
 use crate::core::until::Want;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
+    let after = After::of(plan);
+    let ports: Vec<(&str, Vec<Port>)> = spec.containers.iter().map(|own| (own.name, ports(own))).collect();
     for own in &spec.containers {
         let Some(planned) = plan.get(own.name) else { continue };
         missing(own, spec, plan, findings);
         // Who waits for its start alone is no later than its readiness.
-        let later = after(own.name, plan, |want| want == Want::Ready);
+        let later = Later { names: after.names(own.name, |want| want == Want::Ready), ports: &ports };
         for field in ["startupProbe", "readinessProbe"] {
-            needs(own, field, spec, &later, findings);
+            needs(own, field, &later, findings);
         }
-        liveness(own, spec, &after(own.name, plan, |_| true), findings);
+        liveness(own, &Later { names: after.names(own.name, |_| true), ports: &ports }, findings);
         pre_stop(own, planned, plan, findings);
     }
+}
+
+/// Who waits for each container, and for which state.
+struct After<'a>(BTreeMap<&'a str, Vec<(&'a str, Want)>>);
+
+impl<'a> After<'a> {
+    fn of(plan: &'a Plan) -> After<'a> {
+        let mut after: BTreeMap<&str, Vec<(&str, Want)>> = BTreeMap::new();
+        for planned in &plan.containers {
+            for need in &planned.after {
+                after.entry(&need.container).or_default().push((&planned.name, need.want));
+            }
+        }
+        After(after)
+    }
+
+    /// All that wait for `name` in a state that `counts`, and that wait for those, and so on.
+    fn names(&self, name: &str, counts: impl Fn(Want) -> bool) -> BTreeSet<&'a str> {
+        let waiters = |name: &str| self.0.get(name).map_or(&[][..], Vec::as_slice);
+        let mut left: Vec<&str> =
+            waiters(name).iter().filter(|(_, want)| counts(*want)).map(|(waiter, _)| *waiter).collect();
+        let mut found = BTreeSet::new();
+        while let Some(next) = left.pop() {
+            if found.insert(next) {
+                left.extend(waiters(next).iter().map(|(waiter, _)| *waiter));
+            }
+        }
+        found
+    }
+}
+
+/// Containers that start later than another, and the ports of all.
+struct Later<'a> {
+    names: BTreeSet<&'a str>,
+    ports: &'a [(&'a str, Vec<Port>)],
 }
 
 /// Somebody waits for it to be Ready, and nothing says when it is.
@@ -46,25 +83,6 @@ fn missing(own: &Own<'_>, spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Findi
     findings.push(Finding::warning("no-readiness-probe", own.place(), what).mend(mend));
 }
 
-/// All that wait for `name` in a state that `counts`, and that wait for those, and so on.
-fn after<'a>(name: &str, plan: &'a Plan, counts: impl Fn(Want) -> bool) -> BTreeSet<&'a str> {
-    let mut found: BTreeSet<&str> = BTreeSet::new();
-    let mut grown = true;
-    while grown {
-        let more = plan.containers.iter().filter(|planned| {
-            !found.contains(planned.name.as_str())
-                && planned
-                    .after
-                    .iter()
-                    .any(|need| need.container == name && counts(need.want) || found.contains(need.container.as_str()))
-        });
-        let more: Vec<&str> = more.map(|planned| planned.name.as_str()).collect();
-        grown = !more.is_empty();
-        found.extend(more);
-    }
-    found
-}
-
 /// The ports that a container declares.
 fn ports(own: &Own<'_>) -> Vec<Port> {
     let list = own.value.get("ports").and_then(Value::as_array);
@@ -72,8 +90,8 @@ fn ports(own: &Own<'_>) -> Vec<Port> {
 }
 
 /// A probe that asks a port of a container that waits for this one.
-fn needs(own: &Own<'_>, field: &str, spec: &Spec<'_>, later: &BTreeSet<&str>, findings: &mut Vec<Finding>) {
-    let Some((other, port)) = asked(own, field, spec, later) else { return };
+fn needs(own: &Own<'_>, field: &str, later: &Later<'_>, findings: &mut Vec<Finding>) {
+    let Some((other, port)) = asked(own, field, later) else { return };
     let what = format!(
         "the {field} of {} asks port {port}, which is {other}'s, but {other} starts only when {} is Ready: neither may ever be",
         own.name, own.name
@@ -84,15 +102,19 @@ fn needs(own: &Own<'_>, field: &str, spec: &Spec<'_>, later: &BTreeSet<&str>, fi
     );
 }
 
-/// Whose port among `later` a probe asks; a guess, by declared ports and the words of a command.
-fn asked<'a>(own: &Own<'_>, field: &str, spec: &'a Spec<'_>, later: &BTreeSet<&str>) -> Option<(&'a str, u16)> {
+/// Whose port among those that start later a probe asks; a guess, by declared ports and the words of a command.
+fn asked<'a>(own: &Own<'_>, field: &str, later: &Later<'a>) -> Option<(&'a str, u16)> {
+    if later.names.is_empty() {
+        return None;
+    }
     let probe = own.probe(field)?;
-    let mine = ports(own);
+    let mine = later.ports.iter().find(|(name, _)| *name == own.name).map_or(&[][..], |(_, ports)| ports);
     let is_mine = |port: u16| mine.iter().any(|own| own.container_port == port);
-    let others = || spec.containers.iter().filter(|other| later.contains(other.name));
+    let others = || later.ports.iter().filter(|(name, _)| later.names.contains(name));
     let owner = |port: u16| {
-        let declares = |other: &&Own<'_>| ports(other).iter().any(|declared| declared.container_port == port);
-        others().find(declares).map(|other| (other.name, port))
+        let mut others = others();
+        let found = others.find(|(_, ports)| ports.iter().any(|declared| declared.container_port == port));
+        found.map(|(name, _)| (*name, port))
     };
     let inside = |host: Option<&str>| matches!(host, None | Some("" | "localhost" | "127.0.0.1" | "::1"));
     let by_number = |port: &PortRef| match port {
@@ -109,10 +131,9 @@ fn asked<'a>(own: &Own<'_>, field: &str, spec: &'a Spec<'_>, later: &BTreeSet<&s
         Handler::Grpc(grpc) if !is_mine(grpc.port) => owner(grpc.port),
         Handler::Exec(exec) => {
             let named = |port: u16| exec.command.iter().any(|word| names_port(word, port));
-            others().find_map(|other| {
-                let ports = ports(other);
-                let port = ports.iter().map(|port| port.container_port).find(|port| !is_mine(*port) && named(*port));
-                port.map(|port| (other.name, port))
+            others().find_map(|(name, ports)| {
+                let ports = ports.iter().map(|port| port.container_port);
+                ports.into_iter().find(|port| !is_mine(*port) && named(*port)).map(|port| (*name, port))
             })
         }
         _ => None,
@@ -128,10 +149,10 @@ fn names_port(word: &str, port: u16) -> bool {
 }
 
 /// A liveness probe that kills a container before what it needs has started.
-fn liveness(own: &Own<'_>, spec: &Spec<'_>, later: &BTreeSet<&str>, findings: &mut Vec<Finding>) {
+fn liveness(own: &Own<'_>, later: &Later<'_>, findings: &mut Vec<Finding>) {
     let Some(probe) = own.probe("livenessProbe") else { return };
     let at = || own.place().to("livenessProbe");
-    if let Some((other, port)) = asked(own, "livenessProbe", spec, later) {
+    if let Some((other, port)) = asked(own, "livenessProbe", later) {
         let what = format!(
             "the livenessProbe of {} asks port {port}, which is {other}'s, and {other} starts only after {}: the kubelet kills {} \
              after {}s",

@@ -290,3 +290,86 @@ fn rules_are_sorted_and_named_once() {
     assert!(rules::RULES.is_sorted_by(|a, b| a.name < b.name));
     assert!(rules::get("cycle").is_some() && rules::get("nothing").is_none());
 }
+
+/// Values of a kind that nobody expects, put anywhere into a Pod.
+mod odd {
+    use super::*;
+    use crate::core::migrate;
+    use proptest::prelude::*;
+
+    fn value() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            ".{0,12}".prop_map(Value::from),
+            prop_oneof![
+                Just("db, api"),
+                Just("db=Exited & api"),
+                Just("post-start"),
+                Just("9999999h"),
+                Just("[\"x\"]")
+            ]
+            .prop_map(Value::from),
+            Just(json!([])),
+            Just(json!({})),
+            Just(json!([null, {"name": "db"}, 7])),
+            Just(json!({"name": "db", "containers": [{}]})),
+        ]
+    }
+
+    /// Every place of a value.
+    fn places(value: &Value, at: &Place, found: &mut Vec<Place>) {
+        found.push(at.clone());
+        match value {
+            Value::Object(map) => map.iter().for_each(|(key, value)| places(value, &at.to(key.as_str()), found)),
+            Value::Array(list) => {
+                list.iter().enumerate().for_each(|(index, value)| places(value, &at.to(index), found))
+            }
+            _ => {}
+        }
+    }
+
+    fn whole() -> Value {
+        let probe = json!({"httpGet": {"port": 1, "path": "/x"}, "periodSeconds": 5});
+        let hook =
+            json!({"exec": {"command": ["/podgate/bin/podgate", "pre-stop", "--until", "api", "--grace", "9s"]}});
+        json!({
+            "metadata": {"labels": {"podgate.io/inject": "enabled"}, "annotations": {
+                "podgate.io/order": "db, api", "after.podgate.io/web": "api=Started", "podgate.io/mode": "auto",
+                "podgate.io/timeout": "1m", "command.podgate.io/web": "[\"web\"]", "podgate.io/stop-order": "web, db",
+                "apps.kruise.io/container-launch-priority": "Ordered"}},
+            "spec": {"restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "hostNetwork": true, "activeDeadlineSeconds": 5,
+                "containers": [
+                    {"name": "db", "command": ["db"], "readinessProbe": probe, "livenessProbe": probe, "lifecycle": {"preStop": hook}},
+                    {"name": "api", "command": ["/podgate/bin/podgate", "entrypoint", "--until", "db", "--"], "args": ["x"],
+                     "env": [{"name": "KRUISE_CONTAINER_PRIORITY", "value": "1"}], "ports": [{"containerPort": 80}]},
+                    {"name": "web", "startupProbe": {"exec": {"command": ["true"]}}}]}
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn whatever_stands_in_a_template_is_no_panic(changes in prop::collection::vec((any::<prop::sample::Index>(), value()), 1..4)) {
+            let mut pod = whole();
+            for (at, value) in changes {
+                let mut found = Vec::new();
+                places(&pod, &Place::root(), &mut found);
+                let place = found[at.index(found.len())].clone();
+                let _ = crate::core::edit::apply(&mut pod, &crate::core::edit::Edit { at: place, op: crate::core::edit::Op::Set(value) });
+            }
+            let _ = by_hand(&pod);
+            let context = Context { kubernetes: Some(Version { major: 1, minor: 20 }), workload: pod["spec"].clone() };
+            if let Ok(plan) = plan(&pod, &Known::default()) {
+                let _ = template(&pod, &plan, &context);
+                let _ = Forecast::of(&plan);
+            }
+            for from in [migrate::From::Kruise, migrate::From::Compose(pod.clone()), migrate::From::Tekton(Some(pod.clone())), migrate::From::Tekton(None)] {
+                let _ = migrate::migrate(&pod, &from);
+            }
+        }
+    }
+}

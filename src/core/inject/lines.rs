@@ -81,7 +81,7 @@ impl Own<'_> {
 
     /// The postStart hook. `then` is the user's own. One that waits for no more than the container's start is over at once: it reports
     /// that, and leaves its tether.
-    pub(super) fn post_start(&self, is_stayed_for: bool, then: Option<String>) -> Vec<String> {
+    pub(super) fn post_start(&self, then: Option<String>) -> Vec<String> {
         let Planned { name, until: untils, timeout, continue_on_timeout, .. } = self.planned;
         let mut line = Line::new("post-start");
         line.flag("--container", name);
@@ -104,7 +104,7 @@ impl Own<'_> {
                 line.flag("--fallback-check", url);
             }
         }
-        if is_stayed_for {
+        if self.planned.tether {
             line.0.push("--tether".to_owned());
         }
         self.last_words(&mut line);
@@ -120,18 +120,12 @@ impl Own<'_> {
         *mode == Mode::PostStart && until.iter().any(|one| one.container == *name && one.want == Want::Ready)
     }
 
-    /// The preStop hook; `stays` are its conditions as flags with their values.
-    pub(super) fn pre_stop(
-        &self,
-        stays: &[(&str, String)],
-        then: Option<Then>,
-        grace: Duration,
-        logs: bool,
-    ) -> Vec<String> {
+    /// The preStop hook; `stays` are those that it waits for.
+    pub(super) fn pre_stop(&self, stays: &[String], then: Option<Then>, grace: Duration, logs: bool) -> Vec<String> {
         let mut line = Line::new("pre-stop");
         line.flag("--container", &self.planned.name);
-        for (flag, value) in stays {
-            line.flag(flag, value);
+        for one in stays {
+            line.flag("--until", one);
         }
         line.time("--grace", grace);
         if logs {

@@ -35,3 +35,12 @@ fn only_what_declares_something_is_touched() {
     let done = inject(&plain, &Options::new("i"), &Known::default()).unwrap();
     assert_eq!((done.value, done.edits), (plain, vec![]));
 }
+
+#[test]
+fn what_is_marked_and_declares_nothing_is_said() {
+    let marked =
+        json!({"metadata": {"labels": {"podgate.io/inject": "enabled"}}, "spec": {"containers": [{"name": "a"}]}});
+    let done = inject(&marked, &Options::new("i"), &Known::default()).unwrap();
+    assert_eq!((done.value, done.edits), (marked, vec![]));
+    assert!(!done.findings.is_empty());
+}

@@ -50,6 +50,8 @@ struct Build<'a> {
     graph: &'a Graph,
     commands: BTreeMap<String, Vec<String>>,
     stays: BTreeMap<String, Vec<String>>,
+    /// Those whom somebody stays for.
+    stayed_for: BTreeSet<String>,
     graces: BTreeMap<String, std::time::Duration>,
     sidecars: BTreeSet<&'a str>,
 }
@@ -72,6 +74,7 @@ impl<'a> Build<'a> {
             declared,
             graph,
             commands: spec.containers.iter().filter_map(command).collect(),
+            stayed_for: stays.values().flatten().cloned().collect(),
             stays,
             graces,
             sidecars: declared.sidecars.value.iter().map(|item| item.until.container.as_str()).collect(),
@@ -80,7 +83,7 @@ impl<'a> Build<'a> {
 
     /// Whether somebody stays for `name`.
     fn is_stayed_for(&self, name: &str) -> bool {
-        self.stays.values().flatten().any(|user| user == name)
+        self.stayed_for.contains(name)
     }
 
     fn is_involved(&self, name: &str) -> bool {
@@ -253,9 +256,10 @@ fn notes(containers: &[Planned], graph: &Graph, findings: &mut Vec<Finding>) {
         if !holds {
             continue;
         }
+        let descendants = graph.descendants(&planned.name);
         let unasked: Vec<&str> = containers[number + 1..]
             .iter()
-            .filter(|later| !graph.ancestors(&later.name).contains(planned.name.as_str()))
+            .filter(|later| !descendants.contains(later.name.as_str()))
             .map(|later| later.name.as_str())
             .collect();
         if !unasked.is_empty() {

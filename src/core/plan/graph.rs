@@ -5,11 +5,15 @@ use crate::core::finding::Finding;
 use crate::core::until::Until;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// How many cycles are shown.
+const MOST_CYCLES: usize = 5;
+
 /// For each container that waits, what it waits for: each container once.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     after: BTreeMap<String, Vec<Need>>,
-    before: BTreeMap<String, BTreeSet<String>>,
+    /// For each container, who waits for it, and the number of that need.
+    before: BTreeMap<String, BTreeMap<String, usize>>,
 }
 
 /// One thing that a container waits for.
@@ -22,15 +26,21 @@ pub(super) struct Need {
 }
 
 impl Graph {
-    /// Adds up `edges`; of cycles, each is found and the edge that closes it left out.
+    /// Adds up `edges`. Of each cycle the edge that closes it is left out, up to the fifth: then there is enough to mend.
     pub(super) fn new(edges: &[Edge], findings: &mut Vec<Finding>) -> Graph {
         let mut graph = Graph::default();
         for edge in edges {
             graph.add(edge, findings);
         }
-        while let Some(cycle) = graph.cycle() {
+        for _ in 0..MOST_CYCLES {
+            let Some(cycle) = graph.cycle() else { break };
             let closing = graph.cut(&cycle);
             findings.push(tell(&cycle, &closing));
+        }
+        for (waiter, needs) in &graph.after {
+            for (number, need) in needs.iter().enumerate() {
+                graph.before.entry(need.until.container.clone()).or_default().insert(waiter.clone(), number);
+            }
         }
         graph
     }
@@ -39,7 +49,6 @@ impl Graph {
         let needs = self.after.entry(edge.waiter.clone()).or_default();
         let Some(need) = needs.iter_mut().find(|need| need.until.container == edge.needs.container) else {
             needs.push(Need { until: edge.needs.clone(), edge: edge.clone() });
-            self.before.entry(edge.needs.container.clone()).or_default().insert(edge.waiter.clone());
             return;
         };
         match both(need.until.want, edge.needs.want) {
@@ -65,15 +74,13 @@ impl Graph {
 
     /// Who waits for `name`, by their names.
     pub(super) fn before(&self, name: &str) -> impl Iterator<Item = &str> {
-        self.before.get(name).into_iter().flatten().map(String::as_str)
+        self.before.get(name).into_iter().flatten().map(|(waiter, _)| waiter.as_str())
     }
 
     /// The conditions that others have on `name`.
-    pub(super) fn wanted<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a str, &'a Need)> {
-        self.before(name).flat_map(move |waiter| {
-            let needs = self.after(waiter).iter().filter(move |need| need.until.container == name);
-            needs.map(move |need| (waiter, need))
-        })
+    pub(super) fn wanted(&self, name: &str) -> impl Iterator<Item = (&str, &Need)> {
+        let waiters = self.before.get(name).into_iter().flatten();
+        waiters.filter_map(|(waiter, number)| Some((waiter.as_str(), self.after(waiter).get(*number)?)))
     }
 
     /// Whether `name` waits for somebody, or somebody for it.
@@ -81,15 +88,13 @@ impl Graph {
         !self.after(name).is_empty() || self.before(name).next().is_some()
     }
 
-    /// All that `name` waits for, and that those wait for, and so on.
-    pub(super) fn ancestors(&self, name: &str) -> BTreeSet<&str> {
+    /// All that wait for `name`, and that wait for those, and so on.
+    pub(super) fn descendants(&self, name: &str) -> BTreeSet<&str> {
         let mut found = BTreeSet::new();
-        let mut left = vec![name];
-        while let Some(at) = left.pop() {
-            for need in self.after(at) {
-                if found.insert(need.until.container.as_str()) {
-                    left.push(&need.until.container);
-                }
+        let mut left: Vec<&str> = self.before(name).collect();
+        while let Some(next) = left.pop() {
+            if found.insert(next) {
+                left.extend(self.before(next));
             }
         }
         found
@@ -133,7 +138,6 @@ impl Graph {
         };
         let needs = self.after.entry(closing.waiter.clone()).or_default();
         needs.retain(|need| need.until.container != closing.needs.container);
-        self.before.entry(closing.needs.container.clone()).or_default().remove(&closing.waiter);
         closing
     }
 }

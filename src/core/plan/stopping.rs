@@ -36,7 +36,7 @@ pub(super) fn stays(
     graph: &Graph,
     findings: &mut Vec<Finding>,
 ) -> BTreeMap<String, Vec<String>> {
-    let position = |name: &str| spec.get(name).map(|own| own.index);
+    let positions: BTreeMap<&str, usize> = spec.containers.iter().map(|own| (own.name, own.index)).collect();
     let mut stays: BTreeMap<String, Vec<String>> = BTreeMap::new();
     match &declared.stop.value {
         Stop::Reverse if !declared.is_stop_stated && runs_to_its_end(spec.value) => {}
@@ -61,7 +61,7 @@ pub(super) fn stays(
         }
     }
     for users in stays.values_mut() {
-        users.sort_by_key(|name| position(name));
+        users.sort_by_key(|name| positions.get(name.as_str()));
     }
     if !stays.is_empty() && grace(spec.value).is_zero() {
         let at = Place::root().to("spec").to("terminationGracePeriodSeconds");
@@ -81,23 +81,15 @@ pub(super) fn graces(
     grace: Duration,
     findings: &mut Vec<Finding>,
 ) -> BTreeMap<String, Duration> {
-    let mut levels: BTreeMap<&str, u32> = BTreeMap::new();
-    // Longest ways from those that stop last; as many rounds as the longest has steps.
-    let mut changed = true;
-    let mut rounds = 0;
-    while changed && rounds <= stays.len() {
-        changed = false;
-        rounds += 1;
-        for (name, users) in stays {
-            let level = levels.get(name.as_str()).copied().unwrap_or(0);
-            for user in users.iter().filter(|user| stays.contains_key(*user)) {
-                let known = levels.entry(user).or_insert(0);
-                if *known < level + 1 {
-                    *known = level + 1;
-                    changed = true;
-                }
-            }
+    let mut staying: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, users) in stays {
+        for user in users.iter().filter(|user| stays.contains_key(*user)) {
+            staying.entry(user).or_default().push(name);
         }
+    }
+    let mut levels: BTreeMap<&str, u32> = BTreeMap::new();
+    for name in stays.keys() {
+        level(name, &staying, &mut levels);
     }
     let stages = levels.values().max().map_or(1, |level| level + 1);
     let step = (grace / 6).min(MOST).min(grace / (stages + 2));
@@ -121,4 +113,15 @@ pub(super) fn graces(
         findings.push(Finding::warning("short-grace", at, what).mend("give the Pod more seconds"));
     }
     limits
+}
+
+/// How many stay for `name`, one for the other: 0 if nobody does. Who stays for whom has no cycle.
+fn level<'a>(name: &'a str, staying: &BTreeMap<&str, Vec<&'a str>>, levels: &mut BTreeMap<&'a str, u32>) -> u32 {
+    if let Some(known) = levels.get(name) {
+        return *known;
+    }
+    let above = staying.get(name).into_iter().flatten().map(|other| level(other, staying, levels) + 1).max();
+    let found = above.unwrap_or(0);
+    levels.insert(name, found);
+    found
 }

@@ -1,6 +1,6 @@
 //! The API server's own validation of what `inject` writes: every manifest of `tests/inject/corpus`, dry.
 
-use super::{documents, injected};
+use super::injected;
 use crate::cluster::{ROOT, attempt, kubectl, minor};
 use crate::scene::Scene;
 use podgate::core::inject::is_injected;
@@ -10,6 +10,11 @@ use std::collections::BTreeSet;
 
 /// Refused by `inject`.
 const REFUSED: [&str; 4] = ["ephemeral.yaml", "hook-refused.yaml", "name-taken.yaml", "windows.yaml"];
+
+fn documents(text: &str) -> Vec<Value> {
+    let options = serde_saphyr::options! { legacy_octal_numbers: true };
+    serde_saphyr::from_multiple_with_options(text, options).expect("YAML")
+}
 
 /// What only Kubernetes 1.35 takes.
 fn is_for_newer(template: &Value) -> bool {
@@ -32,9 +37,8 @@ fn every_injected_manifest_is_accepted_by_the_api_server() {
         if REFUSED.contains(&file) {
             continue;
         }
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let text = injected(path.to_str().expect("a path")).unwrap_or_else(|error| panic!("{error}"));
         for document in documents(&text).into_iter().filter(|document| !document.is_null()) {
-            let document = injected(document);
             for place in kinds::templates(&document) {
                 let template = place.of(&document).expect("a template");
                 if !is_injected(template) || is_for_newer(template) && minor < 35 {

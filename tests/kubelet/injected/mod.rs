@@ -8,31 +8,18 @@ use crate::logs::NodeLogs;
 use crate::scene::{Run, Scene};
 use crate::timeline::{Life, summary};
 use crate::watch::Seen;
-use podgate::core::edit::Place;
-use podgate::core::inject::{Options, inject};
-use podgate::core::kinds;
-use podgate::core::plan::Known;
-use serde_json::Value;
+use std::process::Command;
 
-/// The documents of a manifest's text.
-fn documents(text: &str) -> Vec<Value> {
-    let options = serde_saphyr::options! { legacy_octal_numbers: true };
-    serde_saphyr::from_multiple_with_options(text, options).expect("YAML")
-}
-
-/// A document as it is applied.
-fn injected(mut document: Value) -> Value {
-    for place in kinds::templates(&document) {
-        let template = place.of(&document).expect("a template").clone();
-        let known = Known { kind: kinds::kind_at(&document, &place), ..Known::default() };
-        let done = inject(&template, &Options::new(IMAGE), &known).unwrap_or_else(|found| panic!("{found:#?}"));
-        *at(&mut document, &place) = done.value;
-    }
-    document
-}
-
-fn at<'a>(document: &'a mut Value, place: &Place) -> &'a mut Value {
-    document.pointer_mut(&place.pointer()).expect("the place")
+/// A manifest as `kubectl podgate inject` writes it.
+fn injected(path: &str) -> Result<String, String> {
+    // Not there in a build without the feature kubectl, which is no reason not to compile the rest.
+    let Some(plugin) = option_env!("CARGO_BIN_EXE_kubectl-podgate") else {
+        panic!("built without the feature kubectl")
+    };
+    let output =
+        Command::new(plugin).args(["inject", "--quiet", "--image", IMAGE, path]).output().expect("it can be run");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }
 
 /// A namespace in which nothing but "restricted" Pods may be, and in it the manifest `file`, injected and applied.
@@ -41,10 +28,8 @@ fn applied(name: &str, file: &str) -> Scene {
     scene.grant();
     kubectl(&["label", "namespace", &scene.namespace, "pod-security.kubernetes.io/enforce=restricted"]);
     let path = format!("{ROOT}/tests/kubelet/injected/{file}");
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    for document in documents(&text) {
-        cluster::create(&scene.namespace, &injected(document).to_string());
-    }
+    let text = injected(&path).unwrap_or_else(|error| panic!("{error}"));
+    cluster::create(&scene.namespace, &text);
     scene
 }
 
@@ -119,6 +104,8 @@ fn injected_deployment() {
         let (lives, _) = delete(&scene, &names[0], &logs, &["web", "api", "cache", "db"]);
         assert_stops(&lives, &["web", "api", "db"]);
         assert_stops(&lives, &["web", "cache", "db"]);
+        let slept = of(&lives, "db").at("term") - of(&lives, "api").end.unwrap_or_default();
+        assert!(slept >= 1000.0, "db's own sleep was cut short: {slept:.0} ms after api's end");
     }
 }
 

@@ -1,20 +1,20 @@
 //! The arguments of `check`, and what its help teaches.
 
 use crate::args::Connection;
-use clap::{Args, ValueEnum};
+use crate::inject::Images;
+use clap::{ArgAction, Args, ValueEnum};
 use podgate::core::checks::Version;
 use std::path::PathBuf;
 
 const HELP: &str = "\
 Says before anything is applied in which order the containers will start and stop, what goes side by side,
 how long the start may wait, and what is wrong or will surprise: each with its place in the file and how
-to mend it. Nothing is changed. What declares no order is passed over. A folder is looked through for
-*.yaml, *.yml and *.json; - is standard input. Manifests with podgate's parts in them are looked at as
-they were before.
+to mend it. Nothing is changed. What declares no order is passed over. Manifests with podgate's parts in
+them are looked at as they were before.
 
 Examples:
   kubectl podgate check deploy.yaml
-  helm template shop | kubectl podgate check --strict -
+  helm template shop ./chart | kubectl podgate check --strict -
   kubectl podgate check -R manifests/ --kubernetes 1.34
   kubectl podgate check deploy.yaml --server -n shop
   kubectl podgate check -o sarif manifests/ >podgate.sarif
@@ -24,13 +24,20 @@ Exit codes:
   1    errors (with --strict: or warnings), or something could not be read
   64   wrong flag or argument";
 
+const RESOLVE: &str = "\
+Where a container has no command, take Entrypoint and Cmd of its image from the registry, as inject does";
+
 /// Say what is wrong with an order, and what will come of it, before it is applied
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
+#[command(mut_arg("resolve_images", |arg| arg.help(RESOLVE)), mut_arg("no_pin", |arg| arg.hide(true)))]
 pub(crate) struct Check {
-    /// Manifests: files, folders, or - for standard input
-    #[arg(value_name = "FILE|DIR|-", required = true)]
-    pub(crate) manifests: Vec<PathBuf>,
+    /// Files, folders (their *.yaml, *.yml and *.json), or - for standard input
+    #[arg(value_name = "FILE", required_unless_present = "named")]
+    pub(crate) files: Vec<PathBuf>,
+    /// The same, as kubectl has it; may be given several times
+    #[arg(id = "named", short = 'f', long = "filename", value_name = "FILE", action = ArgAction::Append)]
+    pub(crate) named: Vec<PathBuf>,
     /// Look through the folders in a folder too
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
@@ -51,6 +58,8 @@ pub(crate) struct Check {
     pub(crate) server: bool,
     #[command(flatten)]
     pub(crate) connection: Connection,
+    #[command(flatten)]
+    pub(crate) images: Images,
 }
 
 /// Value of `--output`.

@@ -1,6 +1,7 @@
 //! One template after the other, looked at.
 
 use super::locate::{Located, locate};
+use crate::inject::Found;
 use crate::manifest::files::Input;
 use crate::manifest::{Document, Position, Source};
 use podgate::core::checks::forecast::Forecast;
@@ -45,23 +46,41 @@ pub(crate) struct Outlook {
     pub(crate) native: Option<native::Advice>,
 }
 
+impl Looked {
+    /// Puts the findings into the order of their places; several of one place stay in theirs.
+    pub(crate) fn sort(&mut self) {
+        self.findings.sort_by(|a, b| (&a.file, a.start).cmp(&(&b.file, b.start)));
+        self.findings.dedup_by(|a, b| (&a.finding, a.start, &a.file) == (&b.finding, b.start, &b.file));
+    }
+}
+
+/// Where the object at `object` in a document begins.
+pub(crate) fn beginning(document: &Document, object: &Place) -> Position {
+    document.position(document.mark(&object.to("kind")).start)
+}
+
 /// Looks at all templates.
-pub(crate) fn all(sources: &[(Input, Source)], kubernetes: Option<Version>) -> Looked {
+pub(crate) fn all(sources: &[(Input, Source)], images: &Found, kubernetes: Option<Version>) -> Looked {
+    let beside = Beside { images, kubernetes };
     let mut looked = Looked::default();
     for (_, source) in sources {
         for document in &source.documents {
             for place in kinds::templates(&document.value) {
-                one(source, document, &place, kubernetes, &mut looked);
+                one(source, document, &place, &beside, &mut looked);
             }
         }
     }
-    // Stable: several findings of one place stay in their order.
-    looked.findings.sort_by(|a, b| (&a.file, a.start).cmp(&(&b.file, b.start)));
-    looked.findings.dedup_by(|a, b| a.finding == b.finding && a.place == b.place && a.file == b.file);
+    looked.sort();
     looked
 }
 
-fn one(source: &Source, document: &Document, place: &Place, kubernetes: Option<Version>, looked: &mut Looked) {
+/// What is known beside the manifests.
+struct Beside<'a> {
+    images: &'a Found,
+    kubernetes: Option<Version>,
+}
+
+fn one(source: &Source, document: &Document, place: &Place, beside: &Beside<'_>, looked: &mut Looked) {
     let Some(template) = place.of(&document.value) else { return };
     let object = object(&document.value, place);
     let here = |finding: Finding| locate(finding, place, document, &source.name);
@@ -78,12 +97,12 @@ fn one(source: &Source, document: &Document, place: &Place, kubernetes: Option<V
         return;
     }
     let mut findings = Vec::new();
-    let outlook = outlook(template, &document.value, &object, kubernetes, &mut findings);
+    let outlook = outlook(template, &document.value, &object, beside, &mut findings);
     let metadata = |field: &str| object.to("metadata").to(field).of(&document.value)?.as_str().map(str::to_owned);
     let account = Place::root().to("spec").to("serviceAccountName");
     looked.templates.push(Template {
         file: source.name.clone(),
-        at: document.position(document.mark(&object.to("kind")).start),
+        at: beginning(document, &object),
         name: kinds::name_at(&document.value, place),
         place: place.clone(),
         namespace: metadata("namespace"),
@@ -105,10 +124,13 @@ fn outlook(
     template: &Value,
     document: &Value,
     object: &Place,
-    kubernetes: Option<Version>,
+    beside: &Beside<'_>,
     findings: &mut Vec<Finding>,
 ) -> Option<Outlook> {
-    let known = inject::kept(template, &Known { kind: kinds::kind_at(document, object), ..Known::default() });
+    let resolved = beside.images.of(template);
+    // Nothing is pinned here.
+    findings.extend(resolved.findings.into_iter().filter(|finding| finding.level > Level::Note));
+    let known = inject::kept(template, &Known { kind: kinds::kind_at(document, object), images: resolved.commands });
     // What was changed since can't be undone, and is then among what inject finds.
     let plain = inject::uninject(template).map(|injected| injected.value);
     let in_place = |finding: Finding| plain.as_ref().map_or(finding.clone(), |plain| moved(finding, plain, template));
@@ -135,7 +157,7 @@ fn outlook(
     } else {
         object.to("spec").of(document).cloned().unwrap_or_default()
     };
-    let context = Context { kubernetes, workload };
+    let context = Context { kubernetes: beside.kubernetes, workload };
     findings.extend(checks::template(plain, &plan, &context).into_iter().map(in_place));
     let native = native::of(plain, &plan);
     Some(Outlook { forecast: Forecast::of(&plan), plan, native })
@@ -159,7 +181,7 @@ fn moved(mut finding: Finding, plain: &Value, template: &Value) -> Finding {
 }
 
 /// The place of the object that holds the template at `place`: outwards, the first with a kind.
-fn object(document: &Value, place: &Place) -> Place {
+pub(crate) fn object(document: &Value, place: &Place) -> Place {
     let outwards = (0..=place.0.len()).rev().map(|length| Place(place.0[..length].to_vec()));
     let has_kind =
         |place: &Place| place.of(document).is_some_and(|value| value.get("kind").is_some_and(Value::is_string));

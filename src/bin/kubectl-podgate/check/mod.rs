@@ -18,26 +18,35 @@ mod text;
 
 pub(crate) use args::Check;
 
+use crate::inject::look_up;
 use crate::manifest::files;
 use crate::output::write_out;
+use crate::terminal::harmless;
 use crate::{fail, runtime, say};
 use args::Output;
 use look::Looked;
 use podgate::core::finding::Level;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &Check) -> ExitCode {
-    let sources = match files::read(&args.manifests, args.recursive) {
+    let failed = |lines: Vec<String>| {
+        lines.iter().for_each(|line| say(&harmless(line)));
+        ExitCode::FAILURE
+    };
+    let named: Vec<PathBuf> = args.files.iter().chain(&args.named).cloned().collect();
+    let sources = match files::read(&named, args.recursive) {
         Ok(sources) => sources,
-        Err(lines) => {
-            lines.iter().for_each(|line| say(line));
-            return ExitCode::FAILURE;
-        }
+        Err(lines) => return failed(lines),
+    };
+    let images = match args.images.resolve_images.then(|| look_up(&sources, &args.images)).transpose() {
+        Ok(images) => images.unwrap_or_default(),
+        Err(lines) => return failed(lines),
     };
     if args.server {
-        return runtime::block_on(async { finish(args, &server::ask(args, &sources).await?) });
+        return runtime::block_on(async { finish(args, &server::ask(args, &sources, &images).await?) });
     }
-    finish(args, &look::all(&sources, args.kubernetes)).unwrap_or_else(|what| fail(&what))
+    finish(args, &look::all(&sources, &images, args.kubernetes)).unwrap_or_else(|what| fail(&what))
 }
 
 fn finish(args: &Check, looked: &Looked) -> Result<ExitCode, String> {

@@ -4,6 +4,7 @@ use super::args::Check;
 use super::locate::locate;
 use super::look::{self, Looked};
 use crate::api::{Cluster, chain};
+use crate::inject::Found;
 use crate::manifest::Source;
 use crate::manifest::files::Input;
 use k8s_openapi::api::authorization::v1::{LocalSubjectAccessReview, ResourceAttributes, SubjectAccessReviewSpec};
@@ -11,7 +12,6 @@ use kube::api::{Api, PostParams};
 use podgate::core::checks::Version;
 use podgate::core::edit::Place;
 use podgate::core::finding::Finding;
-use podgate::core::kinds;
 use podgate::core::plan::Publish;
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ enum Right {
 }
 
 /// Looks at all templates with the cluster's version, and asks for the rights of their service accounts.
-pub(super) async fn ask(args: &Check, sources: &[(Input, Source)]) -> Result<Looked, String> {
+pub(super) async fn ask(args: &Check, sources: &[(Input, Source)], images: &Found) -> Result<Looked, String> {
     let cluster = Cluster::of(&args.connection).await?;
     let info = tokio::time::timeout(cluster.limit, cluster.client.apiserver_version()).await;
     let info = info
@@ -34,7 +34,7 @@ pub(super) async fn ask(args: &Check, sources: &[(Input, Source)]) -> Result<Loo
         .map_err(|error| format!("can't ask {}: {}", cluster.server, chain(&error)))?;
     let version: Result<Version, String> = format!("{}.{}", info.major, info.minor).parse();
     let version = version.map_err(|error| format!("{}: {error}", cluster.server))?;
-    let mut looked = look::all(sources, Some(args.kubernetes.unwrap_or(version)));
+    let mut looked = look::all(sources, images, Some(args.kubernetes.unwrap_or(version)));
     let mut known: BTreeMap<(String, String), Right> = BTreeMap::new();
     let mut findings = Vec::new();
     for template in &looked.templates {
@@ -67,18 +67,20 @@ pub(super) async fn ask(args: &Check, sources: &[(Input, Source)]) -> Result<Loo
                 Finding::note("missing-rbac", at, what)
             }
         };
-        findings.push((template.file.clone(), template.place.clone(), template.name.clone(), finding));
+        findings.push((template.file.clone(), template.place.clone(), template.at, finding));
     }
-    for (file, place, name, finding) in findings {
+    for (file, place, at, finding) in findings {
         let source = sources.iter().map(|(_, source)| source).filter(|source| source.name == file);
         let documents = source.flat_map(|source| &source.documents);
         let fits = |document: &&crate::manifest::Document| {
-            place.of(&document.value).is_some() && kinds::name_at(&document.value, &place) == name
+            place.of(&document.value).is_some()
+                && look::beginning(document, &look::object(&document.value, &place)) == at
         };
         if let Some(document) = documents.into_iter().find(fits) {
             looked.findings.push(locate(finding, &place, document, &file));
         }
     }
+    looked.sort();
     Ok(looked)
 }
 

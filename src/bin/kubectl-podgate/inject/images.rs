@@ -20,25 +20,25 @@ const AT_ONCE: usize = 4;
 
 /// The images that have been looked up.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Found {
+pub(crate) struct Found {
     images: BTreeMap<String, Looked>,
     pin: bool,
 }
 
 /// What the images say about a template's containers.
 #[derive(Debug, Default)]
-pub(super) struct Resolved {
-    pub(super) commands: BTreeMap<String, ImageCommand>,
+pub(crate) struct Resolved {
+    pub(crate) commands: BTreeMap<String, ImageCommand>,
     /// Images that get a digest.
-    pub(super) edits: Vec<Edit>,
-    pub(super) findings: Vec<Finding>,
+    pub(crate) edits: Vec<Edit>,
+    pub(crate) findings: Vec<Finding>,
 }
 
 /// Looks up all images that the templates need.
 ///
 /// # Errors
 /// One line for each image that could not be looked up.
-pub(super) fn look_up(sources: &[(Input, Source)], args: &Images) -> Result<Found, Vec<String>> {
+pub(crate) fn look_up(sources: &[(Input, Source)], args: &Images) -> Result<Found, Vec<String>> {
     let settings = settings(args).map_err(|line| vec![line])?;
     let mut wanted: BTreeMap<String, String> = BTreeMap::new();
     for (_, source) in sources {
@@ -106,7 +106,7 @@ fn needed(template: &Value, document: &Value, place: &Place) -> Vec<(String, Str
 
 impl Found {
     /// What the images say about this template's containers.
-    pub(super) fn of(&self, template: &Value) -> Resolved {
+    pub(crate) fn of(&self, template: &Value) -> Resolved {
         let mut resolved = Resolved::default();
         let Ok(before) = inject::uninject(template) else { return resolved };
         let own: BTreeSet<&str> = containers(&before.value)

@@ -6,7 +6,8 @@ mod images;
 mod output;
 mod work;
 
-pub(crate) use args::{Inject, Platform, Uninject};
+pub(crate) use args::{Images, Inject, Platform, Uninject};
+pub(crate) use images::{Found, look_up};
 
 use crate::manifest::Source;
 use crate::manifest::files::{self, Input};

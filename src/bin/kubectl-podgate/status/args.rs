@@ -1,7 +1,9 @@
 //! The arguments of `status`, and what its help teaches.
 
 use crate::args::{Connection, duration, pod_name};
+use crate::completion::cluster;
 use clap::{Args, ValueEnum};
+use clap_complete::engine::ArgValueCompleter;
 use std::time::Duration;
 
 const HELP: &str = "\
@@ -31,7 +33,7 @@ Exit codes:
 #[command(after_help = HELP)]
 pub(crate) struct Status {
     /// The Pod's name
-    #[arg(value_name = "POD", value_parser = pod_name)]
+    #[arg(value_name = "POD", value_parser = pod_name, add = ArgValueCompleter::new(cluster::pods))]
     pub(crate) pod: String,
     #[command(flatten)]
     pub(crate) connection: Connection,

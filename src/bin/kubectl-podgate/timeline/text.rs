@@ -107,7 +107,7 @@ fn colour(kind: Kind) -> AnsiColor {
 /// In eighths: a cell with a border in it is drawn in both colours.
 fn coloured(bars: &[Bar], from: i64, length: i64, cells: usize) -> String {
     let places = places(bars, from, length, cells * 8);
-    let mut out = String::new();
+    let (mut out, mut now) = (String::new(), Style::new());
     for cell in places.chunks(8) {
         let solid = |kind: Option<Kind>| kind.filter(|kind| *kind != Kind::Wait);
         let (first, last) = (cell[0], cell[7]);
@@ -124,8 +124,14 @@ fn coloured(bars: &[Bar], from: i64, length: i64, cells: usize) -> String {
             (None, Some(last)) => (colour(last).on_default().invert(), EIGHTHS[border]),
             (None, None) => (Style::new(), ' '),
         };
-        let _ = write!(out, "{style}{c}{style:#}");
+        // A colour is named where it begins, not for each cell.
+        if style != now {
+            let _ = write!(out, "{now:#}{style}");
+            now = style;
+        }
+        out.push(c);
     }
+    let _ = write!(out, "{now:#}");
     out
 }
 

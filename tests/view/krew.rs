@@ -1,0 +1,100 @@
+//! What `krew/package` makes: the manifest by krew's own rules (krew, internal/index/validation), and the archives that it names.
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+fn package(arguments: &[&str]) -> Output {
+    Command::new(format!("{ROOT}/krew/package")).args(arguments).output().unwrap()
+}
+
+/// Packs something that stands in for the program, for two platforms; the manifest.
+fn packed(out: &Path) -> Value {
+    let folder = TempDir::new().unwrap();
+    let binary = folder.path().join("built");
+    fs::write(&binary, "#!/bin/sh\n").unwrap();
+    let [linux, windows] = ["linux-amd64", "windows-arm64"].map(|os| format!("{os}={}", binary.display()));
+    let output = package(&["--out", out.to_str().unwrap(), "--url", "https://x.example/%v", &linux, &windows]);
+    assert!(output.status.success(), "{output:?}");
+    let text = fs::read_to_string(out.join("podgate.yaml")).unwrap();
+    assert!(!text.contains('@') && !text.contains('#'), "{text}");
+    serde_saphyr::from_str(&text).unwrap()
+}
+
+fn text<'a>(value: &'a Value, at: &str) -> &'a str {
+    let found = value.pointer(at).and_then(Value::as_str).unwrap_or_default();
+    assert!(!found.trim().is_empty(), "{at} is missing in {value:#}");
+    found
+}
+
+#[test]
+fn the_manifest_keeps_krews_rules() {
+    let out = TempDir::new().unwrap();
+    let manifest = packed(out.path());
+    assert_eq!(text(&manifest, "/apiVersion"), "krew.googlecontainertools.github.com/v1alpha2");
+    assert_eq!(text(&manifest, "/kind"), "Plugin");
+    assert_eq!(text(&manifest, "/metadata/name"), "podgate", "as the file is called");
+    assert_eq!(text(&manifest, "/spec/version"), concat!("v", env!("CARGO_PKG_VERSION")));
+    let short = text(&manifest, "/spec/shortDescription");
+    assert!(short.len() <= 50 && !short.ends_with('.') && !short.contains('\n'), "{short}");
+    assert!(text(&manifest, "/spec/homepage").starts_with("https://"));
+    text(&manifest, "/spec/description");
+    let platforms = manifest["spec"]["platforms"].as_array().unwrap();
+    let mut seen = Vec::new();
+    for platform in platforms {
+        let labels = platform["selector"]["matchLabels"].as_object().unwrap();
+        assert!(labels.keys().all(|key| ["os", "arch"].contains(&key.as_str())) && labels.len() == 2, "{labels:?}");
+        assert!(!seen.contains(labels), "two archives for one platform");
+        seen.push(labels.clone());
+        let sum = text(platform, "/sha256");
+        assert!(sum.len() == 64 && sum.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)), "{sum}");
+        let bin = text(platform, "/bin");
+        assert!(!bin.starts_with('/') && !bin.contains(".."));
+        let files: Vec<(&str, &str)> =
+            platform["files"].as_array().unwrap().iter().map(|f| (text(f, "/from"), text(f, "/to"))).collect();
+        assert!(files.contains(&(bin, ".")) && files.contains(&("LICENSE", ".")), "{files:?}");
+    }
+    assert_eq!(seen.len(), 2);
+}
+
+#[test]
+fn each_archive_holds_the_program_and_the_license_and_is_the_one_that_is_named() {
+    let (out, again) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let manifest = packed(out.path());
+    packed(again.path());
+    for platform in manifest["spec"]["platforms"].as_array().unwrap() {
+        let uri = text(platform, "/uri");
+        let name = uri.strip_prefix(concat!("https://x.example/v", env!("CARGO_PKG_VERSION"), "/")).expect(uri);
+        let archive = out.path().join(name);
+        let sum = Command::new("sha256sum").arg(&archive).output().unwrap();
+        assert!(String::from_utf8_lossy(&sum.stdout).starts_with(text(platform, "/sha256")));
+        assert_eq!(fs::read(&archive).unwrap(), fs::read(again.path().join(name)).unwrap(), "the same bytes each time");
+        let listed = Command::new("tar").arg("tvzf").arg(&archive).output().unwrap();
+        let listed = String::from_utf8(listed.stdout).unwrap();
+        let lines: Vec<&str> = listed.lines().collect();
+        assert!(lines[0].starts_with("-rwxr-xr-x") && lines[0].ends_with(text(platform, "/bin")), "{listed}");
+        assert!(lines[1].starts_with("-rw-r--r--") && lines[1].ends_with(" LICENSE") && lines.len() == 2, "{listed}");
+    }
+}
+
+#[test]
+fn a_wrong_call_is_one_line() {
+    for (arguments, code, says) in [
+        (&["--out", "x"][..], 64, "nothing to pack"),
+        (&["linux-amd64=x"], 64, "where to?"),
+        (&["--out", "/tmp", "linux-amd64=/nonexistent"], 1, "/nonexistent: no such file"),
+        (&["--out", "/tmp", "plan9-amd64=/bin/sh"], 64, "krew knows linux, darwin and windows"),
+        (&["--out", "/tmp", "linux-vax=/bin/sh"], 64, "no such processor"),
+        (&["--out"], 64, "--out needs a value"),
+        (&["--nonsense"], 64, "no such option"),
+    ] {
+        let output = package(arguments);
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), err.matches('\n').count()), (Some(code), 1), "{arguments:?}: {err}");
+        assert!(err.contains(says), "{err}");
+    }
+}
