@@ -215,9 +215,7 @@ impl Webhook {
             .arg(key)
             .stderr(Stdio::piped())
             .spawn()
-            .unwrap_or_else(|error| {
-                panic!("{}: {error}; run make kubectl first", program.display())
-            });
+            .unwrap_or_else(|error| panic!("{}: {error}; run make kubectl first", program.display()));
         let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
         let listening = lines.find(|line| line.contains("\"listening\"")).expect("it listens");
         let listening: Value = serde_json::from_str(&listening).expect("JSON");
