@@ -2,7 +2,7 @@
 //! or not, as an API server would. Latencies are counted from when a request was due.
 //!
 //! ```text
-//! tests/kubelet/prepare --no-cluster && cargo bench --no-default-features --features controller --bench webhook [-- SECONDS [RATE]]
+//! make kubectl && cargo bench --profile dev --bench webhook [-- SECONDS [RATE]]
 //! ```
 
 #[allow(dead_code, reason = "shared with the tests")]
@@ -65,6 +65,7 @@ fn main() {
     let mut times: Vec<Duration> = workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect();
     times.sort_unstable();
     println!("resident after: {} KiB, most: {} KiB", webhook.resident(), webhook.most());
+    println!("processor time: {:.2} ms an admission", webhook.processor_ms() / times.len() as f64);
     let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize].as_secs_f64() * 1000.0;
     println!("answered and injected: {} of {}", times.len(), seconds * rate);
     println!(
@@ -194,7 +195,7 @@ struct Webhook {
 impl Webhook {
     fn start(files: &Files) -> Webhook {
         let built = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
-        let program = built.join("e2e/bin/kubectl-podgate");
+        let program = built.join(format!("{}-unknown-linux-musl/release/kubectl-podgate", std::env::consts::ARCH));
         let (cert, key) = (files.folder.join("tls.crt"), files.folder.join("tls.key"));
         let mut child = Command::new(&program)
             .args([
@@ -214,9 +215,7 @@ impl Webhook {
             .arg(key)
             .stderr(Stdio::piped())
             .spawn()
-            .unwrap_or_else(|error| {
-                panic!("{}: {error}; run tests/kubelet/prepare --no-cluster first", program.display())
-            });
+            .unwrap_or_else(|error| panic!("{}: {error}; run make kubectl first", program.display()));
         let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
         let listening = lines.find(|line| line.contains("\"listening\"")).expect("it listens");
         let listening: Value = serde_json::from_str(&listening).expect("JSON");
@@ -235,6 +234,14 @@ impl Webhook {
     /// Resident memory, in KiB.
     fn resident(&self) -> u64 {
         self.status("VmRSS")
+    }
+
+    /// Processor time that it has used, in milliseconds.
+    fn processor_ms(&self) -> f64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it lives");
+        let fields = stat.rsplit_once(')').expect("a name in brackets").1.split_whitespace();
+        // utime and stime, in hundredths of a second: USER_HZ is 100 on every Linux.
+        fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() * 10.0
     }
 
     fn most(&self) -> u64 {

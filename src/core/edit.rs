@@ -165,6 +165,9 @@ pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), Misfit> {
 
 /// Keeps the order of the other fields, which serde_json's own `remove` need not.
 fn remove(fields: &mut Map<String, Value>, key: &str) -> Option<()> {
+    if fields.keys().next_back().is_some_and(|last| last == key) {
+        return fields.remove(key).map(drop);
+    }
     let kept = std::mem::take(fields);
     let before = kept.len();
     *fields = kept.into_iter().filter(|(name, _)| name != key).collect();

@@ -23,6 +23,11 @@ use clap::Parser;
 use std::io::Write;
 use std::process::ExitCode;
 
+/// musl's own is several times slower where much is allocated, as in every copy of a manifest.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 fn main() -> ExitCode {
     if let Some(words) = completion::asked() {
         return completion::answer(words);

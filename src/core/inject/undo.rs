@@ -8,6 +8,7 @@ use crate::core::inject::parts::{self, SIDECAR, VOLUMES};
 use crate::core::inject::record::{Of, Record, field};
 use crate::core::inject::{hooks, reorder, told};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Fields of a container that are podgate's doing, those within others first.
 const FIELDS: [&str; 7] = ["command", "args", "startupProbe", "volumeMounts", "postStart", "preStop", "lifecycle"];
@@ -142,7 +143,10 @@ fn emptied(editor: &mut Editor, injected: Option<&Value>, place: &Place, was: Op
 }
 
 fn container(editor: &mut Editor, place: &Place, of: &Of) -> Result<(), Misfit> {
-    let before = place.of(editor.value()).cloned().unwrap_or_default();
+    // Not the whole of it: this is done several times for each Pod that the webhook sees, and env can be long.
+    let field_of = |name| Some((name, place.to(name).of(editor.value())?.clone()));
+    let before: BTreeMap<&str, Value> =
+        ["command", "startupProbe", "lifecycle", "volumeMounts"].into_iter().filter_map(field_of).collect();
     let get = |field: &str| before.get(field);
     let command = parts::strings(get("command")).filter(|words| parts::is_ours(words, "entrypoint"));
     if let Some(words) = command
@@ -204,7 +208,7 @@ pub(super) fn complete(record: &mut Record, original: &Value, injected: &Value) 
     // What is within something first, then what holds it.
     for _ in 0..2 {
         let Ok(back) = by(record, injected) else { return };
-        let back = back.value();
+        let (back, before) = (back.value(), record.clone());
         for (name, place) in pod_fields() {
             if let Some(was) = place.of(original).filter(|was| place.of(back) != Some(was)) {
                 record.was.insert(name.to_owned(), was.clone());
@@ -219,6 +223,9 @@ pub(super) fn complete(record: &mut Record, original: &Value, injected: &Value) 
                     record.containers.insert(name.to_owned(), of);
                 }
             }
+        }
+        if *record == before {
+            return;
         }
     }
 }
