@@ -221,11 +221,17 @@ impl<'a> Sheet<'a> {
             return Some(replaced(self.text, node.start..end, &render::inline(value)));
         }
         let column = column(self.text, dash)?;
-        let lines = render::item(value, column, self.style);
-        behind(self.text, end)
-            .trim()
-            .is_empty()
-            .then(|| self.ending(dash..line_end(self.text, end), lines[column..].to_owned()))
+        let mut lines = render::item(value, column, self.style)[column..].to_owned();
+        let rest = behind(self.text, end).trim_end();
+        if !is_trivia(rest) {
+            return None;
+        }
+        if scalar {
+            // The comment is not the old value's own, and goes on the new one's first line.
+            let first = lines.find(['\r', '\n']).unwrap_or(lines.len());
+            lines.insert_str(first, rest);
+        }
+        Some(self.ending(dash..line_end(self.text, end), lines))
     }
 
     /// Takes an item away; of a list that has more.

@@ -158,6 +158,8 @@ fn values_are_replaced_where_they_stand() {
         assert_eq!(edited(text, &[set("a", new)]), expected, "{text:?}");
     }
     assert_eq!(edited("l:\n- a # c\n- b\n", &[set("l/0", json!("z"))]), "l:\n- z # c\n- b\n");
+    assert_eq!(edited("l:\n- a # c\n- b\n", &[set("l/0", json!({"x": {"z": 1}}))]), "l:\n- x: # c\n    z: 1\n- b\n");
+    assert_eq!(edited("l:\n- &a # c\n  x: 1 # d\n- b\n", &[set("l/0", json!("z"))]), "l:\n- z\n- b\n");
     assert_eq!(edited("l:\n  - a: 1\n    b: 2\n  - c\n", &[set("l/0", json!({"x": [1]}))]), "l:\n  - x: [1]\n  - c\n");
 }
 
