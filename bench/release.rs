@@ -176,8 +176,8 @@ fn ready_to_first_instruction(way: &Way, number: usize, ms: u64) -> f64 {
     std::thread::sleep(Duration::from_millis(ms) + SETTLED);
     let start = eventually("the application's first line", 60, || event(&name, "app", "start"));
     let ready = eventually("the predecessor's word", 10, || event(&name, "db", "ready"));
-    // It is gone long before the next one's measurement begins.
-    kubectl(&["-n", NAMESPACE, "delete", "pod", &name, "--wait=false", "--grace-period=1"]);
+    // Its end takes the runtime some time, which the next one's start would have to share.
+    kubectl(&["-n", NAMESPACE, "delete", "pod", &name, "--wait=true", "--grace-period=1"]);
     start - ready
 }
 
