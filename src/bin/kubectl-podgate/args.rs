@@ -1,8 +1,10 @@
 //! The command line: what all commands share. Each command's own arguments, and what its help teaches, are in its folder.
 
 use crate::completion::cluster;
+use crate::manifest::Source;
+use crate::manifest::files::{self, Input};
 use crate::{check, completion, inject, overrides, status, timeline, webhook};
-use clap::{Args as ClapArgs, Parser, Subcommand};
+use clap::{ArgAction, Args as ClapArgs, Parser, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use podgate::core::exit::Exit;
 use std::path::PathBuf;
@@ -45,6 +47,40 @@ pub(crate) enum Command {
     Webhook(Box<webhook::Webhook>),
     /// Print the version
     Version,
+}
+
+/// Which manifests are read.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct Manifests {
+    /// Files, folders (their *.yaml, *.yml and *.json), or - for standard input
+    #[arg(value_name = "FILE", required_unless_present = "named")]
+    files: Vec<PathBuf>,
+    /// The same, as kubectl has it; may be given several times
+    #[arg(id = "named", short = 'f', long = "filename", value_name = "FILE", action = ArgAction::Append)]
+    named: Vec<PathBuf>,
+    /// Look through the folders in a folder too
+    #[arg(short = 'R', long)]
+    recursive: bool,
+}
+
+impl Manifests {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// A line for each file that can't be read.
+    pub(crate) fn read(&self) -> Result<Vec<(Input, Source)>, Vec<String>> {
+        let named: Vec<PathBuf> = self.paths().cloned().collect();
+        files::read(&named, self.recursive)
+    }
+
+    /// Whether standard input is among them.
+    pub(crate) fn has_standard_input(&self) -> bool {
+        self.paths().any(|path| path.as_os_str() == "-")
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.files.iter().chain(&self.named)
+    }
 }
 
 /// Which cluster, as whom, and how patiently: the same for each command that asks one.

@@ -1,10 +1,9 @@
 //! The arguments of `check`, and what its help teaches.
 
-use crate::args::Connection;
+use crate::args::{Connection, Manifests};
 use crate::inject::Images;
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 use podgate::core::checks::Version;
-use std::path::PathBuf;
 
 const HELP: &str = "\
 Says before anything is applied in which order the containers will start and stop, what goes side by side,
@@ -32,15 +31,8 @@ Where a container has no command, take Entrypoint and Cmd of its image from the 
 #[command(after_help = HELP)]
 #[command(mut_arg("resolve_images", |arg| arg.help(RESOLVE)), mut_arg("no_pin", |arg| arg.hide(true)))]
 pub(crate) struct Check {
-    /// Files, folders (their *.yaml, *.yml and *.json), or - for standard input
-    #[arg(value_name = "FILE", required_unless_present = "named")]
-    pub(crate) files: Vec<PathBuf>,
-    /// The same, as kubectl has it; may be given several times
-    #[arg(id = "named", short = 'f', long = "filename", value_name = "FILE", action = ArgAction::Append)]
-    pub(crate) named: Vec<PathBuf>,
-    /// Look through the folders in a folder too
-    #[arg(short = 'R', long)]
-    pub(crate) recursive: bool,
+    #[command(flatten)]
+    pub(crate) manifests: Manifests,
     /// What to print: findings and forecasts as text, all of it as one JSON object, or the findings as SARIF 2.1.0
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Output,

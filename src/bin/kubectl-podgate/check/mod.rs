@@ -19,14 +19,12 @@ mod text;
 pub(crate) use args::Check;
 
 use crate::inject::look_up;
-use crate::manifest::files;
 use crate::output::write_out;
 use crate::terminal::harmless;
 use crate::{fail, runtime, say};
 use args::Output;
 use look::Looked;
 use podgate::core::finding::Level;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &Check) -> ExitCode {
@@ -34,8 +32,7 @@ pub(crate) fn run(args: &Check) -> ExitCode {
         lines.iter().for_each(|line| say(&harmless(line)));
         ExitCode::FAILURE
     };
-    let named: Vec<PathBuf> = args.files.iter().chain(&args.named).cloned().collect();
-    let sources = match files::read(&named, args.recursive) {
+    let sources = match args.manifests.read() {
         Ok(sources) => sources,
         Err(lines) => return failed(lines),
     };

@@ -1,6 +1,7 @@
 //! The arguments of `inject` and `uninject`, and what their help teaches.
 
-use clap::{ArgAction, Args, ValueEnum};
+use crate::args::Manifests;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -82,15 +83,8 @@ pub(crate) struct Uninject {
 /// What is read, and where the result goes.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Files {
-    /// Files, folders (their *.yaml, *.yml and *.json), or - for standard input
-    #[arg(value_name = "FILE", required_unless_present = "named")]
-    pub(crate) files: Vec<PathBuf>,
-    /// The same, as kubectl has it; may be given several times
-    #[arg(id = "named", short = 'f', long = "filename", value_name = "FILE", action = ArgAction::Append)]
-    pub(crate) named: Vec<PathBuf>,
-    /// Look through the folders in a folder too
-    #[arg(short = 'R', long)]
-    pub(crate) recursive: bool,
+    #[command(flatten)]
+    pub(crate) manifests: Manifests,
     /// Rewrite the files, those that change: each by a new file in the old one's place
     #[arg(short, long, conflicts_with_all = ["check", "diff"])]
     pub(crate) in_place: bool,

@@ -19,7 +19,7 @@ use podgate::core::inject::Options;
 use podgate::core::migrate;
 use serde_json::Value;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use work::{Report, Way};
 
@@ -50,12 +50,11 @@ pub(crate) fn uninject(args: &Uninject) -> ExitCode {
 }
 
 fn run(args: &Files, way: impl FnOnce(&[(Input, Source)]) -> Result<Way, Vec<String>>) -> ExitCode {
-    let named: Vec<PathBuf> = args.files.iter().chain(&args.named).cloned().collect();
-    if args.in_place && named.iter().any(|path| path.as_os_str() == "-") {
+    if args.in_place && args.manifests.has_standard_input() {
         crate::fail("--in-place has no file to rewrite where - (standard input) is read; leave one of them away");
         return Exit::Usage.into();
     }
-    let sources = match files::read(&named, args.recursive) {
+    let sources = match args.manifests.read() {
         Ok(sources) => sources,
         Err(lines) => return failed(&lines),
     };
