@@ -41,7 +41,7 @@ pub(super) fn undo(template: &Value) -> Result<Option<Editor>, Vec<Finding>> {
 }
 
 /// What has been changed by hand so that the original can't be told.
-fn changed(template: &Value) -> Vec<Finding> {
+pub(super) fn changed(template: &Value) -> Vec<Finding> {
     let error = |at: Place, what: String| {
         Finding::error("injected-changed", at, what)
             .mend("take the template as it was before it was injected, and change that")
@@ -203,12 +203,16 @@ fn order(editor: &mut Editor, record: &Record) -> Result<(), Misfit> {
     reorder(editor, &list, &wanted)
 }
 
-/// Adds to `record` what undoing `injected` by it would not bring back as it was in `original`.
-pub(super) fn complete(record: &mut Record, original: &Value, injected: &Value) {
-    // What is within something first, then what holds it.
-    for _ in 0..2 {
-        let Ok(back) = by(record, injected) else { return };
+/// Adds to `record` what undoing `injected` by it would not bring back as it was in `original`. Whether by then it would bring back
+/// all of it.
+pub(super) fn complete(record: &mut Record, original: &Value, injected: &Value) -> bool {
+    // What is within something first, then what holds it, then to see that nothing is missing.
+    for _ in 0..3 {
+        let Ok(back) = by(record, injected) else { return false };
         let (back, before) = (back.value(), record.clone());
+        if back == original {
+            return true;
+        }
         for (name, place) in pod_fields() {
             if let Some(was) = place.of(original).filter(|was| place.of(back) != Some(was)) {
                 record.was.insert(name.to_owned(), was.clone());
@@ -225,9 +229,10 @@ pub(super) fn complete(record: &mut Record, original: &Value, injected: &Value) 
             }
         }
         if *record == before {
-            return;
+            return false;
         }
     }
+    false
 }
 
 fn difference(now: &Value, then: &Value, mut of: Of) -> Of {
