@@ -1,6 +1,11 @@
 //! `inject --resolve-images` against a real registry, and against what only pretends to be one.
 
+mod commands;
+#[allow(dead_code, reason = "shared with tests/book")]
+#[path = "../book/page.rs"]
+mod page;
 mod server;
+mod tokens;
 
 use assert_cmd::Command;
 use serde_json::{Value, json};
@@ -10,6 +15,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
+use tokens::Service;
 
 const APP: &[u8] = br#"{"os":"linux","config":{"Entrypoint":["/app","--x"],"Cmd":["$(A)","serve"]}}"#;
 const ARM: &[u8] = br#"{"os":"linux","config":{"Entrypoint":null,"Cmd":["/arm"]}}"#;
@@ -196,6 +202,35 @@ fn logins_are_those_of_pull_secrets_and_of_docker() {
     fs::create_dir(place.home().join(".docker")).unwrap();
     fs::write(place.home().join(".docker/config.json"), login(&registry.address, USER.1)).unwrap();
     assert_eq!(place.inject(&image, &[]).command().len(), 4);
+}
+
+/// As at Docker Hub, ghcr.io and most others: the registry sends whoever comes to a service for a token.
+#[test]
+fn tokens_are_fetched_where_a_registry_wants_them() {
+    let Some(place) = Place::new() else { return };
+    let open = place.serve(Door::Open);
+    open.push("public/app", "1", true, APP);
+    open.push("team/app", "1", true, APP);
+    drop(open);
+    let service = Service::start(place.folder.path());
+    let registry = place.serve(Door::Token(service.address));
+    let at = &registry.address;
+
+    assert_eq!(place.inject(&format!("{at}/public/app:1"), &[]).command().len(), 4, "{:?}", service.asked());
+    assert_eq!(service.asked(), [("repository:public/app:pull".to_owned(), None)], "one token for all of an image");
+
+    let own = format!("{at}/team/app:1");
+    fs::remove_dir_all(place.home().join(".cache")).unwrap();
+    let run = place.inject(&own, &[]);
+    assert!(run.code == 1 && run.err.contains("--pull-secret"), "{}", run.err);
+    let wrong = place.file("wrong.json", &login(at, "secret-and-wrong"));
+    let right = place.file("right.json", &login(at, USER.1));
+    let run = place.inject(&own, &["--pull-secret", &wrong]);
+    assert!(run.code == 1 && run.err.contains("lets nobody read it"), "{}", run.err);
+    let run = place.inject(&own, &["--pull-secret", &wrong, "--pull-secret", &right]);
+    assert_eq!(run.command().len(), 4);
+    let last = service.asked().pop().unwrap();
+    assert_eq!(last, ("repository:team/app:pull".to_owned(), Some(format!("{}:{}", USER.0, USER.1))));
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! A registry of Debian's, with images in it that no container engine has built.
 
+use crate::tokens::NAME;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -23,6 +24,8 @@ pub(crate) enum Door {
     Locked,
     /// TLS, with the certificate in `tls.pem` and `key.pem` of the folder.
     Tls,
+    /// A token of the service there, whose certificate is `token.pem` in the folder.
+    Token(SocketAddr),
 }
 
 /// Name and password; a known pair of crypt_blowfish's own tests.
@@ -59,6 +62,12 @@ impl Registry {
             Door::Locked => {
                 fs::write(folder.join("htpasswd"), HTPASSWD).unwrap();
                 config += &format!("auth:\n  htpasswd: {{realm: shop, path: {at}/htpasswd}}\n");
+            }
+            Door::Token(service) => {
+                let realm = format!("http://{service}/token");
+                config += &format!(
+                    "auth:\n  token: {{realm: '{realm}', service: {NAME}, issuer: {NAME}, rootcertbundle: {at}/token.pem}}\n"
+                );
             }
             Door::Tls => config += &format!("  tls: {{certificate: {at}/tls.pem, key: {at}/key.pem}}\n"),
         }

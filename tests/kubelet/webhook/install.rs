@@ -4,12 +4,21 @@ use crate::clock::eventually;
 use crate::cluster::{self, IMAGE, ROOT, TOOL, kubectl, try_kubectl};
 use crate::scene::say;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Where the webhook runs.
 pub(crate) const NAMESPACE: &str = "podgate";
 const RELEASE: &str = "podgate";
 /// The label of the namespaces that it is called for, so that it stays out of the way of other scenarios.
 const LABEL: &str = "podgate-e2e";
+/// What says so in its configuration.
+pub(crate) const ONLY_MARKED: &str = "    - key: podgate-e2e\n      operator: Exists\n";
+
+/// There is one in a cluster: whoever holds this may install it.
+pub(crate) fn one() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 pub(crate) struct Helm {
     program: String,
@@ -59,7 +68,7 @@ impl Installed {
         put(&format!("image: ghcr.io/podgate/kubectl-podgate:{version}"), &format!("image: {TOOL}"));
         let more: String = arguments.iter().map(|argument| format!("\n        - {argument}")).collect();
         put(&format!("--image=ghcr.io/podgate/podgate:{version}"), &format!("--image={IMAGE}{more}"));
-        put("matchExpressions:\n", &format!("matchExpressions:\n    - key: {LABEL}\n      operator: Exists\n"));
+        put("matchExpressions:\n", &format!("matchExpressions:\n{ONLY_MARKED}"));
         let installed = Installed { by: Some(By::Kustomize(manifests.clone())) };
         cluster::attempt(&["kubectl", "apply", "-f", "-"], &manifests).unwrap_or_else(|error| panic!("apply: {error}"));
         installed.rolled_out();
@@ -139,7 +148,8 @@ impl Drop for Installed {
     }
 }
 
-fn mark(namespace: &str) {
+/// The webhook is called for this namespace.
+pub(crate) fn mark(namespace: &str) {
     kubectl(&["label", "namespace", namespace, &format!("{LABEL}=webhook")]);
 }
 

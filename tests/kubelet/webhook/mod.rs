@@ -1,7 +1,7 @@
 //! The admission webhook on a real cluster: installed as users install it, called by a real API server.
 
 mod calls;
-mod install;
+pub(crate) mod install;
 mod workloads;
 
 use crate::clock::eventually;
@@ -11,11 +11,7 @@ use calls::Calls;
 use install::{Helm, Installed, NAMESPACE};
 use serde_json::json;
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 use workloads::{bad, labelled, plain};
-
-/// There is one in a cluster.
-static ONE: Mutex<()> = Mutex::new(());
 
 /// The CAs that the API server trusts now.
 fn bundle() -> String {
@@ -27,7 +23,7 @@ fn bundle() -> String {
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn as_manifests() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = install::one();
     let scene = Scene::shared("webhook");
     scene.grant();
     let namespace = scene.namespace.as_str();
@@ -106,7 +102,7 @@ fn as_manifests() {
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn as_a_chart() {
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = install::one();
     let Some(helm) = Helm::find() else { return };
     let scene = Scene::shared("chart");
     scene.grant();

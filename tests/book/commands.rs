@@ -1,0 +1,131 @@
+//! Commands on the pages that need no cluster, each run by bash in a folder with the files that it names.
+
+use crate::page::{Copied, Page, needs_a_cluster};
+use assert_cmd::cargo::cargo_bin;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// Stands for kubectl: hands its plugin on, has one Deployment, and keeps what is applied.
+const KUBECTL: &str = r#"#!/bin/sh
+case $1 in
+podgate) shift && exec kubectl-podgate "$@" ;;
+get) cat injected.yaml ;;
+*) cat >applied.yaml ;;
+esac
+"#;
+const HELM: &str = "#!/bin/sh\ncat shop.yaml\n";
+
+/// A Deployment whose order `check --strict` has nothing against.
+const SHOP: &str = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: shop
+spec:
+  selector:
+    matchLabels: {app: shop}
+  template:
+    metadata:
+      labels: {app: shop}
+      annotations:
+        podgate.io/order: db, api
+    spec:
+      containers:
+      - name: db
+        image: registry.example/db:1
+        command: [/db]
+        readinessProbe: {tcpSocket: {port: 5432}}
+      - name: api
+        image: registry.example/api:1
+        command: [/api]
+        readinessProbe: {httpGet: {path: /, port: 8080}}
+";
+const KRUISE: (&str, &str) = ("podgate.io/order: db, api", "apps.kruise.io/container-launch-priority: Ordered");
+
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["bin", "deploy/web", "manifests", ".config/fish/completions"] {
+        fs::create_dir_all(at(name)).unwrap();
+    }
+    for (name, text) in [("bin/kubectl", KUBECTL), ("bin/helm", HELM)] {
+        fs::write(at(name), text).unwrap();
+        fs::set_permissions(at(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    symlink(cargo_bin!("kubectl-podgate"), at("bin/kubectl-podgate")).unwrap();
+    for name in ["shop.yaml", "deploy.yaml", "deploy/web/shop.yaml", "manifests/shop.yaml"] {
+        fs::write(at(name), SHOP).unwrap();
+    }
+    let made = bash(folder.path(), "kubectl podgate inject shop.yaml >injected.yaml");
+    assert_eq!(made.0, Some(0), "{}", made.1);
+    folder
+}
+
+/// Exit code, and all that was said.
+fn bash(folder: &Path, script: &str) -> (Option<i32>, String) {
+    let output = Command::new("bash")
+        .args(["-euo", "pipefail", "-c", &format!("PATH=$PWD/bin:$PATH\n{script}")])
+        .current_dir(folder)
+        .env("HOME", folder)
+        .env("KUBECONFIG", "/nonexistent")
+        .output()
+        .unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).unwrap())
+}
+
+fn run(command: &Copied) {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let text = match command.text.split_once(" | Out-String") {
+        // PowerShell's own part.
+        Some((before, _)) => before,
+        None => &command.text,
+    };
+    if text.contains("--from kruise") {
+        fs::write(at("shop.yaml"), SHOP.replace(KRUISE.0, KRUISE.1)).unwrap();
+    }
+    let (code, said) = bash(folder.path(), &format!("fpath=(. .)\n{text}"));
+    // They are not as inject would write them: that is what these are there to find.
+    let expected = if text.contains("--check") { 3 } else { 0 };
+    assert_eq!(code, Some(expected), "{}: {text}\n{said}", command.at);
+
+    let read = |name: &str| fs::read_to_string(at(name)).unwrap();
+    let is_injected = |text: &str| text.contains("name: podgate\n");
+    if text.contains("| kubectl apply") {
+        assert!(is_injected(&read("applied.yaml")), "{}: {text}", command.at);
+    }
+    if text.contains("| kubectl replace") {
+        assert_eq!(read("applied.yaml"), SHOP, "{}: {text}", command.at);
+    }
+    let in_place = text.contains(" inject -i ");
+    assert_eq!(is_injected(&read("deploy/web/shop.yaml")), in_place, "{}: {text}", command.at);
+    if let Some((_, file)) = text.rsplit_once('>').filter(|(_, file)| file.trim().ends_with(".sarif")) {
+        assert!(read(file.trim()).contains("\"2.1.0\""), "{}: {text}", command.at);
+    }
+}
+
+#[test]
+fn examples_in_the_help_do_what_they_say() {
+    let examples: Vec<Copied> = Page::all().iter().flat_map(Page::examples).collect();
+    let ours = examples.iter().filter(|example| !needs_a_cluster(&example.text));
+    assert!(ours.map(run).count() >= 19, "{examples:#?}");
+}
+
+#[test]
+fn commands_in_the_readme_do_what_they_say() {
+    let commands = Page::read("README.md").in_tables();
+    let ours = commands.iter().filter(|command| !needs_a_cluster(&command.text));
+    assert!(ours.map(run).count() >= 3, "{commands:#?}");
+}
+
+#[test]
+fn commands_for_ci_do_what_they_say() {
+    let blocks = Page::read("docs/inject.md").blocks("sh");
+    let line = |text: &str| Copied { text: text.to_owned(), ..blocks[0].clone() };
+    let lines: Vec<Copied> = blocks.iter().flat_map(|block| block.text.lines().map(line)).collect();
+    assert_eq!(lines.iter().map(run).count(), 2, "{lines:#?}");
+}

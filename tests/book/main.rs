@@ -1,0 +1,65 @@
+//! The pages: each whole manifest on them is one that `check` finds no fault with and `inject` takes, and each command that needs
+//! no cluster does what it says. The others are run on a real kubelet (`tests/kubelet/pages`), those that ask a registry by
+//! `tests/registry`.
+
+mod commands;
+mod page;
+
+use assert_cmd::cargo::cargo_bin;
+use page::Page;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+fn tool(arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(cargo_bin!("kubectl-podgate"))
+        .args(arguments)
+        .env("KUBECONFIG", "/nonexistent")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn each_manifest_on_the_pages_can_be_checked_and_injected() {
+    let mut seen = 0;
+    for manifest in Page::all().iter().flat_map(|page| page.blocks("yaml")) {
+        let is_whole = |key: &str| manifest.text.lines().any(|line| line.starts_with(key));
+        if !(is_whole("apiVersion:") && is_whole("kind:")) {
+            continue;
+        }
+        for arguments in [["check", "-"], ["inject", "-"]] {
+            let output = tool(&arguments, &manifest.text);
+            let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{}: {arguments:?}: {said}", manifest.at);
+        }
+        seen += 1;
+    }
+    assert!(seen >= 8, "{seen} manifests");
+}
+
+#[test]
+fn each_command_on_the_pages_has_flags_that_are_there() {
+    let mut seen = 0;
+    for script in Page::all().iter().flat_map(|page| [page.blocks("sh"), page.in_tables()].concat()) {
+        for command in script.text.replace("\\\n", " ").split(['\n', '|', ';']) {
+            let Some((_, rest)) = command.split_once("kubectl podgate ") else { continue };
+            let rest = rest.split(" #").next().unwrap();
+            let mut words = rest.split_whitespace();
+            let name = words.next().unwrap();
+            let help = tool(&[name, "--help"], "");
+            assert!(help.status.success(), "{}: no command {name}", script.at);
+            let help = String::from_utf8(help.stdout).unwrap();
+            for flag in words.filter(|word| word.starts_with('-') && *word != "-") {
+                let flag = flag.split('=').next().unwrap();
+                let listed = help.split([' ', ',', '\n', '=', '[']).any(|word| word == flag);
+                assert!(listed, "{}: {name} has no {flag}", script.at);
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen >= 10, "{seen} commands");
+}

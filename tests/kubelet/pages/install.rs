@@ -1,0 +1,105 @@
+//! `README.md` and `docs/webhook.md`: podgate comes into a cluster, orders a Deployment that is there already, and goes again.
+
+use super::{Page, Reader};
+use crate::cluster::{self, IMAGE, ROOT, TOOL, kubectl_json, try_kubectl};
+use crate::scene::Scene;
+use crate::webhook::install::{self, NAMESPACE};
+use serde_json::Value;
+use std::fs;
+
+/// The repository's manifests, with the images of this build, and a webhook that is called for the scene's namespace alone.
+fn manifests(reader: &Reader) {
+    reader.run(&format!("cp -r {ROOT}/manifests ."));
+    let version = env!("CARGO_PKG_VERSION");
+    let change = |name: &str, from: &str, to: &str| {
+        let path = reader.path(&format!("manifests/injector/{name}"));
+        let text = fs::read_to_string(&path).expect("a manifest");
+        assert_eq!(text.matches(from).count(), 1, "{from} in {name}");
+        fs::write(path, text.replace(from, to)).expect("a manifest");
+    };
+    change("deployment.yaml", &format!("image: ghcr.io/podgate/kubectl-podgate:{version}"), &format!("image: {TOOL}"));
+    change("deployment.yaml", &format!("--image=ghcr.io/podgate/podgate:{version}"), &format!("--image={IMAGE}"));
+    let (every, ours) = ("matchExpressions:\n", format!("matchExpressions:\n{}", install::ONLY_MARKED));
+    change("webhook.yaml", every, &ours);
+}
+
+/// Takes the webhook away, whatever has become of the scenario.
+struct TakenAway<'a>(&'a Reader);
+
+impl Drop for TakenAway<'_> {
+    fn drop(&mut self) {
+        self.0.attempt("kubectl delete --ignore-not-found -k manifests/injector");
+    }
+}
+
+/// The Deployment's Pod is up, each of its containers found the one before it, and the picture says so.
+fn started_in_order(reader: &Reader, scene: &Scene) {
+    reader.run("kubectl rollout status deployment/shop --timeout=3m");
+    let pods = kubectl_json(&["-n", &scene.namespace, "get", "pods", "-l", "app=shop"]);
+    let is_there = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_null();
+    let pod = pods["items"].as_array().and_then(|pods| pods.iter().find(is_there)).expect("a Pod");
+    let name = pod["metadata"]["name"].as_str().expect("a name");
+    reader.run(&format!("kubectl podgate status {name} --until-started --timeout 2m"));
+    for (container, found) in [("api", "found db"), ("web", "found api")] {
+        let log = reader.run(&format!("kubectl logs {name} -c {container}"));
+        assert!(log.out.contains(found), "{container}: {}", log.all);
+    }
+    let picture = reader.run(&format!("kubectl podgate timeline {name}"));
+    assert!(picture.out.contains("until web, the last one, was Ready"), "{}", picture.all);
+    scene.tell(picture.out.lines().next().unwrap_or_default());
+}
+
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn the_readme_works_as_it_is_written() {
+    let _one = install::one();
+    let scene = Scene::shared("page-install");
+    install::mark(&scene.namespace);
+    let page =
+        |name: &str| -> Vec<String> { Page::read(name).blocks("sh").into_iter().map(|block| block.text).collect() };
+    // The first of the README's makes the demo and runs the tests. The chart is installed by `webhook::as_a_chart`.
+    let [_, by_webhook, by_hand] = &page("README.md")[..] else { panic!("other blocks in README.md") };
+    let [again, _chart, label, bind, _cert_manager, uninstall] = &page("docs/webhook.md")[..] else {
+        panic!("other blocks in docs/webhook.md")
+    };
+    assert!(again.starts_with("kubectl apply -k manifests "), "{again}");
+
+    let mut reader = Reader::new(&scene);
+    manifests(&reader);
+    reader.types("-n shop", &format!("-n {}", scene.namespace));
+    reader.types("serviceaccounts:shop", &format!("serviceaccounts:{}", scene.namespace));
+    // The role and the policy are not taken away from others that run beside this: only shown to be deletable.
+    reader.types("delete -k manifests\n", "delete --dry-run=server -k manifests\n");
+    let shop = &Page::read("docs/tutorial.md").blocks("yaml")[0].text;
+    reader.save("shop.yaml", shop);
+    reader.run("kubectl apply -f shop.yaml && kubectl rollout status deployment/shop --timeout=3m");
+
+    let taken_away = TakenAway(&reader);
+    reader.run(by_webhook);
+    reader.run(again);
+    reader.run(bind);
+    reader.run(label);
+    let deployment = kubectl_json(&["-n", &scene.namespace, "get", "deployment", "shop"]);
+    let said: Value = serde_saphyr::from_str(&Page::read("README.md").blocks("yaml")[0].text).expect("YAML");
+    for field in ["labels", "annotations"] {
+        for (key, value) in said["metadata"][field].as_object().expect("an object") {
+            assert_eq!(&deployment["spec"]["template"]["metadata"][field][key], value, "as the README has it");
+        }
+    }
+    started_in_order(&reader, &scene);
+    reader.run("kubectl delete deployment shop");
+    reader.run(uninstall);
+    drop(taken_away);
+    install::assert_nothing_left();
+
+    let ordered = shop.replace(
+        "      labels: {app: shop}\n    spec:",
+        "      labels: {app: shop}\n      annotations: {podgate.io/order: 'db, api, web'}\n    spec:",
+    );
+    reader.save("shop.yaml", &ordered);
+    reader.run(by_hand);
+    started_in_order(&reader, &scene);
+    reader.run("kubectl delete -f shop.yaml");
+    assert!(try_kubectl(&["get", "namespace", NAMESPACE]).is_err());
+    assert!(cluster::attempt(&["kubectl", "-n", &scene.namespace, "get", "deployment", "shop"], "").is_err());
+}

@@ -1,0 +1,70 @@
+//! What the help's examples and `docs/annotations.md` say of a Pod that starts.
+
+use super::page::needs_a_cluster;
+use super::{Page, Reader};
+use crate::pod::{Pod, server};
+use crate::scene::Scene;
+use std::fs;
+
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn commands_about_a_pod_do_what_they_say() {
+    let scene = Scene::shared("page-pod");
+    scene.grant();
+    let db = server("db").http(8001).ready_after("20m").gate(&[]);
+    let migrate = server("migrate").args(&["--exit-after", "20m"]).gate(&[]);
+    let web = server("web").gate(&["--until", "db", "--until", "migrate=Completed"]);
+    let run = scene.create(&Pod::new("ordered", [db, migrate, web]));
+    run.started("web", 1);
+
+    let mut reader = Reader::new(&scene);
+    for name in ["shop-6bcbfd8758-sr5xs", "POD"] {
+        reader.types(name, "ordered");
+    }
+    reader.types("-n shop", &format!("-n {}", scene.namespace));
+    let help = Page::read("docs/kubectl-podgate.md").examples();
+    let all = [help, Page::read("README.md").in_tables()].concat();
+    let commands: Vec<&str> =
+        all.iter().map(|copied| copied.text.as_str()).filter(|command| needs_a_cluster(command)).collect();
+    let of = |name: &str| -> Vec<&str> {
+        commands.iter().copied().filter(|command| command.contains(&format!("kubectl podgate {name} "))).collect()
+    };
+    let (status, overrides, timeline) = (of("status"), of("override"), of("timeline"));
+    assert!(status.len() >= 6 && overrides.len() >= 5 && timeline.len() >= 6, "{commands:#?}");
+
+    let waiting =
+        reader.attempt(status.iter().find(|command| command.ends_with("status ordered")).expect("an example"));
+    assert_eq!(waiting.code, Some(3), "{}", waiting.all);
+    assert!(waiting.out.contains("db=Ready, migrate=Completed"), "{}", waiting.all);
+
+    let changes: Vec<&&str> = overrides.iter().filter(|command| !command.contains("--remove")).collect();
+    for command in changes {
+        let said = reader.run(command);
+        assert!(said.out.contains("override.podgate.io/db = Ready@"), "{command}: {}", said.all);
+    }
+    run.watch.until("web has been let go", 60, |seen| seen.status("web")["started"] == true);
+
+    for command in &status {
+        let said = match command.contains(" -w") {
+            // It goes on until somebody ends it.
+            true => reader.attempt(&format!("timeout --signal=INT 3 {command}")),
+            false => reader.run(command),
+        };
+        assert!(said.out.contains("web"), "{command}: {}", said.all);
+    }
+    for command in &timeline {
+        let said = reader.run(command);
+        let shown = match command.split_once("> ") {
+            Some((_, file)) => fs::read_to_string(reader.path(file)).expect("the picture"),
+            None => said.out,
+        };
+        assert!(shown.contains("migrate"), "{command}: {shown}");
+    }
+
+    for command in overrides.iter().filter(|command| command.contains("--remove")) {
+        reader.run(command);
+    }
+    let by_hand = &Page::read("docs/annotations.md").blocks("sh")[0].text;
+    reader.run(by_hand);
+    run.watch.until("the override is heard", 60, |seen| seen.state("db") == Some("Ready"));
+}
