@@ -126,6 +126,7 @@ fn annotations(names: Vec<&'static str>) -> BoxedStrategy<Value> {
             ("podgate.io/mode", seldom(mode().boxed())),
             ("podgate.io/timeout", seldom(select(vec![json!("90s"), json!("1h 5m"), json!("1500ms")]).boxed())),
             ("podgate.io/on-timeout", seldom(select(vec![json!("fail"), json!("continue")]).boxed())),
+            ("podgate.io/fail-fast", seldom(select(vec![json!("true"), json!("false")]).boxed())),
             ("podgate.io/stop-order", seldom(select(vec![json!("none"), json!("reverse")]).boxed())),
             ("podgate.io/sidecar", seldom(select(vec![json!("first"), json!("native")]).boxed())),
             ("podgate.io/publish", seldom(select(vec![json!("board"), json!("api")]).boxed())),

@@ -8,6 +8,8 @@ pub const MODE: &str = "podgate.io/mode";
 pub const TIMEOUT: &str = "podgate.io/timeout";
 /// What a wait does that takes longer: `fail`, `continue`.
 pub const ON_TIMEOUT: &str = "podgate.io/on-timeout";
+/// Whether a wait that is in vain is given up at once: `true`, `false`.
+pub const FAIL_FAST: &str = "podgate.io/fail-fast";
 /// The order in which they stop: `reverse`, `none`, or the grammar of [`ORDER`].
 pub const STOP_ORDER: &str = "podgate.io/stop-order";
 /// In a Job: containers that are ended when all others have.
@@ -31,7 +33,8 @@ pub const TIMEOUT_PREFIX: &str = "timeout.podgate.io/";
 pub const COMMAND_PREFIX: &str = "command.podgate.io/";
 
 /// Every key that speaks of the whole Pod.
-pub const WHOLE: [&str; 9] = [ORDER, MODE, TIMEOUT, ON_TIMEOUT, STOP_ORDER, SIDECARS, SIDECAR, PUBLISH, INJECTED];
+pub const WHOLE: [&str; 10] =
+    [ORDER, MODE, TIMEOUT, ON_TIMEOUT, FAIL_FAST, STOP_ORDER, SIDECARS, SIDECAR, PUBLISH, INJECTED];
 /// Every prefix whose rest is a container's name.
 pub const PREFIXES: [&str; 4] = [AFTER_PREFIX, MODE_PREFIX, TIMEOUT_PREFIX, COMMAND_PREFIX];
 /// The keys of which one is enough to declare something.

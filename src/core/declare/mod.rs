@@ -106,6 +106,8 @@ pub struct Declared {
     pub timeouts: BTreeMap<String, Said<Duration>>,
     /// `podgate.io/on-timeout` is `continue`.
     pub continue_on_timeout: bool,
+    /// `podgate.io/fail-fast` is `true`.
+    pub fail_fast: bool,
     /// `command.podgate.io/…`.
     pub commands: BTreeMap<String, Said<Vec<String>>>,
     /// `podgate.io/stop-order`.

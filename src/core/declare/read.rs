@@ -39,6 +39,7 @@ fn nothing(is_declared: bool) -> Declared {
         timeout: TIMEOUT,
         timeouts: BTreeMap::new(),
         continue_on_timeout: false,
+        fail_fast: false,
         commands: BTreeMap::new(),
         stop: Said { value: Stop::Reverse, at: annotation(keys::STOP_ORDER) },
         is_stop_stated: false,
@@ -111,6 +112,7 @@ impl Reader<'_, '_> {
             keys::ON_TIMEOUT => {
                 self.said.continue_on_timeout = self.choice(text, &at, &[("fail", false), ("continue", true)])
             }
+            keys::FAIL_FAST => self.said.fail_fast = self.choice(text, &at, &[("false", false), ("true", true)]),
             keys::STOP_ORDER => self.stop(text, at),
             keys::SIDECARS => {
                 let items: Vec<Item> = self.list(text, &at, grammar::SIDECARS).into_iter().flatten().collect();

@@ -37,6 +37,7 @@ fn reads_all_that_can_be_declared() {
         ("podgate.io/timeout", "2m"),
         ("timeout.podgate.io/web", "1h 30m"),
         ("podgate.io/on-timeout", "continue"),
+        ("podgate.io/fail-fast", "true"),
         ("command.podgate.io/web", r#"["/usr/bin/web","-v"]"#),
         ("podgate.io/stop-order", "web, api=Exited"),
         ("podgate.io/sidecars", "cache"),
@@ -52,7 +53,7 @@ fn reads_all_that_can_be_declared() {
     assert_eq!(declared.mode.value, Wish::Entrypoint);
     assert_eq!(declared.modes["db"].value, Wish::PostStart);
     assert_eq!((declared.timeout.as_secs(), declared.timeouts["web"].value.as_secs()), (120, 5400));
-    assert!(declared.continue_on_timeout && declared.is_declared && declared.is_stop_stated);
+    assert!(declared.continue_on_timeout && declared.fail_fast && declared.is_declared && declared.is_stop_stated);
     assert_eq!(declared.commands["web"].value, ["/usr/bin/web", "-v"]);
     assert!(matches!(&declared.stop.value, Stop::Steps(steps) if steps.len() == 2));
     assert_eq!(declared.sidecars.value[0].until.container, "cache");
@@ -100,6 +101,7 @@ fn bad_values_are_refused_with_what_to_write() {
         ("podgate.io/timeout", "0s", "over at once", "write 90s"),
         ("timeout.podgate.io/db", "99999999years", "longer than a year", "write 90s"),
         ("podgate.io/on-timeout", "ignore", "none of fail, continue", "write one of"),
+        ("podgate.io/fail-fast", "yes", "none of false, true", "write one of"),
         ("command.podgate.io/db", "/usr/bin/db", "is no command", "write [\"/usr/bin/program\""),
         ("command.podgate.io/db", "[]", "is no command", "write ["),
         ("podgate.io/stop-order", "revers", "no container revers", "the containers are"),

@@ -55,17 +55,15 @@ fn until(until: &Until) -> String {
 impl Own<'_> {
     /// The gate's words in front of the container's own command, up to `--`.
     pub(super) fn gate(&self) -> Vec<String> {
-        let Planned { name, until: untils, timeout, continue_on_timeout, parent, stop_after, .. } = self.planned;
+        let Planned { name, until: untils, parent, stop_after, .. } = self.planned;
         let mut line = Line::new("entrypoint");
         line.flag("--container", name);
         for one in untils {
             line.flag("--until", until(one));
         }
         if !untils.is_empty() {
-            line.time("--timeout", *timeout);
-            if *continue_on_timeout {
-                line.flag("--on-timeout", "continue");
-            }
+            line.time("--timeout", self.planned.timeout);
+            self.gives_up(&mut line);
         }
         if *parent {
             line.flag("--tether", "parent");
@@ -79,10 +77,20 @@ impl Own<'_> {
         line.0
     }
 
+    /// When a wait is given up, and what then.
+    fn gives_up(&self, line: &mut Line) {
+        if self.planned.continue_on_timeout {
+            line.flag("--on-timeout", "continue");
+        }
+        if self.planned.fail_fast {
+            line.0.push("--fail-fast".to_owned());
+        }
+    }
+
     /// The postStart hook. `then` is the user's own. One that waits for no more than the container's start is over at once: it reports
     /// that, and leaves its tether.
     pub(super) fn post_start(&self, then: Option<String>) -> Vec<String> {
-        let Planned { name, until: untils, timeout, continue_on_timeout, .. } = self.planned;
+        let Planned { name, until: untils, timeout, .. } = self.planned;
         let mut line = Line::new("post-start");
         line.flag("--container", name);
         let started = Until { container: name.clone(), want: Want::Started };
@@ -94,7 +102,9 @@ impl Own<'_> {
             untils.iter().for_each(|one| line.flag("--until", until(one)));
         }
         line.time("--timeout", if waits || then.is_some() { *timeout } else { STARTED });
-        if !waits || *continue_on_timeout {
+        if waits {
+            self.gives_up(&mut line);
+        } else {
             line.flag("--on-timeout", "continue");
         }
         if self.waits_for_itself() {

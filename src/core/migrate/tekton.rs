@@ -2,6 +2,7 @@
 
 use super::Sheet;
 use crate::core::declare::grammar::quoted;
+use crate::core::declare::keys;
 use crate::core::edit::Place;
 use serde_json::Value;
 
@@ -65,11 +66,13 @@ pub(super) fn read(file: Option<&Value>, sheet: &mut Sheet<'_>) {
         .map(|(number, (name, ends))| vec![if number < last { format!("{name}={ends}") } else { name.clone() }])
         .collect();
     sheet.order(&written);
+    // A step that fails lets those after it skip.
+    sheet.annotate(keys::FAIL_FAST, "true");
     sheet.understood(format!("{} steps: each runs when the one before has succeeded", steps.len()));
     if !matches!(sheet.spec.value.get("restartPolicy").and_then(Value::as_str), Some("Never" | "OnFailure")) {
         sheet.lost("steps run once, and this Pod starts each of its containers again", "write restartPolicy: Never");
     }
     sheet.understood(
-        "a step that fails leaves those after it waiting until their time limit; Tekton skips them at once",
+        "a step that has failed for good, or whose image can't be pulled, ends those that wait for it, at once",
     );
 }

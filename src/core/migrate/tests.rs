@@ -116,10 +116,13 @@ fn tektons_steps_come_one_after_the_other() {
     let task = json!({"kind": "Task", "spec": {"steps": [
         {"name": "fetch"}, {"name": "lint", "onError": "continue", "timeout": "5m"}, {"name": "build"}]}});
     let (annotations, done) = migrated(&pod(&["step-fetch", "build", "lint"]), &From::Tekton(Some(task)));
-    assert_eq!(annotations, json!({"podgate.io/order": "step-fetch=Completed, lint=Exited, build"}));
+    assert_eq!(
+        annotations,
+        json!({"podgate.io/order": "step-fetch=Completed, lint=Exited, build", "podgate.io/fail-fast": "true"})
+    );
     assert!(said(&done.findings, "not-migrated").contains("timeout of the step \"lint\""));
     let (annotations, _) = migrated(&pod(&["a", "b"]), &From::Tekton(None));
-    assert_eq!(annotations, json!({"podgate.io/order": "a=Completed, b"}));
+    assert_eq!(annotations, json!({"podgate.io/order": "a=Completed, b", "podgate.io/fail-fast": "true"}));
     for (file, says) in [
         (json!({}), "no list of steps"),
         (json!([{"name": "c"}]), "the step \"c\" is no container"),

@@ -140,6 +140,7 @@ impl<'a> Build<'a> {
             command: self.commands.get(name).cloned(),
             timeout: self.declared.timeouts.get(name).map_or(self.declared.timeout, |said| said.value),
             continue_on_timeout: self.declared.continue_on_timeout,
+            fail_fast: self.declared.fail_fast,
             stays_for: self.stays.get(name).cloned().unwrap_or_default(),
             stop_grace: self.graces.get(name).copied().unwrap_or_default(),
             stop_after,

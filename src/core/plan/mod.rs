@@ -68,6 +68,8 @@ pub struct Planned {
     pub timeout: Duration,
     /// A wait that is over goes on (`true`) or fails.
     pub continue_on_timeout: bool,
+    /// A wait that is in vain is given up at once.
+    pub fail_fast: bool,
     /// At the Pod's end it stays until these have exited; in the order of the list.
     pub stays_for: Vec<String>,
     /// The longest that its preStop hook may take: less than [`Plan::grace`], and less than that of whom it is stayed for by.

@@ -37,7 +37,7 @@ fn every_injected_manifest_is_accepted_by_the_api_server() {
         if REFUSED.contains(&file) {
             continue;
         }
-        let text = injected(path.to_str().expect("a path")).unwrap_or_else(|error| panic!("{error}"));
+        let text = injected(path.to_str().expect("a path"), &[]).unwrap_or_else(|error| panic!("{error}"));
         for document in documents(&text).into_iter().filter(|document| !document.is_null()) {
             for place in kinds::templates(&document) {
                 let template = place.of(&document).expect("a template");

@@ -11,24 +11,24 @@ use crate::watch::Seen;
 use std::process::Command;
 
 /// A manifest as `kubectl podgate inject` writes it.
-fn injected(path: &str) -> Result<String, String> {
+fn injected(path: &str, flags: &[&str]) -> Result<String, String> {
     // Not there in a build without the feature kubectl, which is no reason not to compile the rest.
     let Some(plugin) = option_env!("CARGO_BIN_EXE_kubectl-podgate") else {
         panic!("built without the feature kubectl")
     };
-    let output =
-        Command::new(plugin).args(["inject", "--quiet", "--image", IMAGE, path]).output().expect("it can be run");
+    let arguments = [&["inject", "--quiet", "--image", IMAGE, path], flags].concat();
+    let output = Command::new(plugin).args(arguments).output().expect("it can be run");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }
 
 /// A namespace in which nothing but "restricted" Pods may be, and in it the manifest `file`, injected and applied.
-fn applied(name: &str, file: &str) -> Scene {
+fn applied(name: &str, file: &str, flags: &[&str]) -> Scene {
     let scene = Scene::shared(name);
     scene.grant();
     kubectl(&["label", "namespace", &scene.namespace, "pod-security.kubernetes.io/enforce=restricted"]);
     let path = format!("{ROOT}/tests/kubelet/injected/{file}");
-    let text = injected(&path).unwrap_or_else(|error| panic!("{error}"));
+    let text = injected(&path, flags).unwrap_or_else(|error| panic!("{error}"));
     cluster::create(&scene.namespace, &text);
     scene
 }
@@ -86,7 +86,7 @@ fn delete(scene: &Scene, pod: &str, logs: &NodeLogs, names: &[&str]) -> (Vec<Lif
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn injected_deployment() {
-    let scene = applied("inj-deployment", "deployment.yaml");
+    let scene = applied("inj-deployment", "deployment.yaml", &[]);
     let names = pods(&scene, "app=shop", 2);
     let runs: Vec<Run<'_>> = names.iter().map(|name| scene.follow(name)).collect();
     for run in &runs {
@@ -112,7 +112,7 @@ fn injected_deployment() {
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn injected_stateful_set_behind_hooks() {
-    let scene = applied("inj-statefulset", "statefulset.yaml");
+    let scene = applied("inj-statefulset", "statefulset.yaml", &[]);
     let run = scene.follow("store-0");
     let logs = NodeLogs::follow(&scene.namespace, "store-0");
     let up = run.up();
@@ -137,7 +137,7 @@ fn injected_stateful_set_behind_hooks() {
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn injected_job() {
-    let scene = applied("inj-job", "job.yaml");
+    let scene = applied("inj-job", "job.yaml", &[]);
     let name = pods(&scene, "app=report", 1).remove(0);
     let run = scene.follow(&name);
     eventually("the Job is complete", 90, || {
@@ -154,11 +154,27 @@ fn injected_job() {
     scene.tell(&summary(&[proxy, fetch, send]));
 }
 
+/// Tekton's steps: one that fails lets those after it skip, at once.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn injected_steps_of_tektons() {
+    let scene = applied("inj-steps", "steps.yaml", &["--from", "tekton"]);
+    let run = scene.follow("steps");
+    let over = run.watch.until("the Pod is over", 60, |seen| seen.pod["status"]["phase"] == "Failed");
+    let end = |name: &str| &over.status(name)["state"]["terminated"];
+    let code = |name: &str| end(name)["exitCode"].as_i64();
+    assert_eq!(["fetch", "build", "publish", "tell"].map(code), [Some(0), Some(3), Some(69), Some(69)]);
+    let why = |name: &str| end(name)["message"].as_str().unwrap_or_default();
+    assert!(why("publish").contains("build=Completed: it is Failed for good"), "{}", why("publish"));
+    assert!(why("tell").contains("publish=Completed: it is Failed for good"), "{}", why("tell"));
+    scene.tell(&format!("{} | {}", why("publish"), why("tell")));
+}
+
 /// With no API, with the sidecar as the first container, and with a hook before gates.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn injected_pod_by_the_board_alone() {
-    let scene = applied("inj-board", "board.yaml");
+    let scene = applied("inj-board", "board.yaml", &[]);
     let run = scene.follow("board");
     let logs = NodeLogs::follow(&scene.namespace, "board");
     let up = run.watch.until("the pod is ready", 120, Seen::is_ready);

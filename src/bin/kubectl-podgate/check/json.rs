@@ -77,6 +77,7 @@ fn container(planned: &Planned) -> Value {
         "after": texts(&planned.after),
         "timeoutSeconds": planned.timeout.as_secs_f64(),
         "onTimeout": if planned.continue_on_timeout { "continue" } else { "fail" },
+        "failFast": planned.fail_fast,
         "staysFor": planned.stays_for,
         "stopAfter": planned.stop_after,
     })
