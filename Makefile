@@ -78,11 +78,13 @@ guarantees: ## Every fault in both modes, on both versions of Kubernetes, and th
 	done
 	PODGATE_REGENERATE=1 $(cargo) test --locked --test kubelet guarantees::table
 
-bench: ## What podgate costs: size, memory, latencies, what it adds to a pod's start, from Ready to the next start (40 minutes)
+bench: ## What podgate costs: size, memory, latencies, what it adds to a pod's start, from Ready to the next start, the webhook (45 minutes)
 	$(cargo) bench --locked --no-default-features --bench agent
 	tests/kubelet/prepare --k8s $(K8S) --no-clock
 	$(cargo) bench --locked --bench pod-start
 	$(cargo) bench --locked --bench release
+	@$(MAKE) --no-print-directory kubectl
+	$(cargo) bench --locked --profile dev --bench webhook
 
 fuzz: ## Fuzz FUZZ=annotations, or another of fuzz/fuzz_targets, for TIME=60 seconds; needs nightly Rust and cargo-fuzz
 	cd fuzz && cargo +nightly fuzz run $(FUZZ) -- -max_total_time=$(TIME)
