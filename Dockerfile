@@ -74,9 +74,9 @@ RUN set -eu; \
 FROM build AS build-kubectl
 RUN set -eux; \
     . /target.env; \
-    cargo build --release --locked --target "$TARGET" --no-default-features --features kubectl --bin kubectl-podgate; \
+    cargo build --profile tool --locked --target "$TARGET" --no-default-features --features kubectl --bin kubectl-podgate; \
     rm /image/usr/bin/*; \
-    cp "target/$TARGET/release/kubectl-podgate" /image/usr/bin/; \
+    cp "target/$TARGET/tool/kubectl-podgate" /image/usr/bin/; \
     chmod 0755 /image/usr/bin/*
 
 FROM scratch AS kubectl

@@ -39,15 +39,15 @@ controller: ## podgate-controller, the sidecar
 	$(static) --release --features controller --bin podgate-controller
 
 kubectl: ## kubectl-podgate, the user's tool; says where it is
-	$(static) --release --features kubectl --bin kubectl-podgate
-	@echo "$$($(target_dir))/$(musl)/release/kubectl-podgate"
+	$(static) --profile tool --features kubectl --bin kubectl-podgate
+	@echo "$$($(target_dir))/$(musl)/tool/kubectl-podgate"
 
 man: ## The manual's pages for kubectl podgate, in dist/man
 	mkdir -p dist/man
 	$(cargo) run --quiet --locked --no-default-features --features kubectl --bin kubectl-podgate -- man dist/man
 
 krew: kubectl ## The archive of kubectl-podgate for this machine's processor and krew's manifest, in dist/krew
-	krew/package --out dist/krew linux-$(subst x86_64,amd64,$(subst aarch64,arm64,$(machine)))="$$($(target_dir))/$(musl)/release/kubectl-podgate"
+	krew/package --out dist/krew linux-$(subst x86_64,amd64,$(subst aarch64,arm64,$(machine)))="$$($(target_dir))/$(musl)/tool/kubectl-podgate"
 
 image: ## The image as an archive, with no builder (the Dockerfile makes the same with one); says where it is
 	tests/kubelet/prepare --no-cluster

@@ -14,6 +14,7 @@ mod clock;
 #[allow(dead_code, reason = "shared with the scenarios")]
 #[path = "../tests/kubelet/cluster.rs"]
 mod cluster;
+mod machine;
 #[allow(dead_code, reason = "shared with the scenarios")]
 #[path = "../tests/kubelet/pod.rs"]
 mod pod;
@@ -33,6 +34,11 @@ use std::time::Duration;
 
 const NAMESPACE: &str = "bench-release";
 const PORT: u16 = 8001;
+
+/// What the hypervisor may take of the processors while one start is measured, as a share: with more it is measured anew.
+const STOLEN: f64 = 0.02;
+/// How often, at most.
+const TRIES: usize = 10;
 
 /// How long after it was created a pod with no wait at all runs.
 const SETTLED: Duration = Duration::from_millis(2500);
@@ -66,16 +72,32 @@ fn main() {
     kubectl(&["-n", NAMESPACE, "create", "rolebinding", "podgate", "--clusterrole=podgate-sidecar", &group]);
     let mut times: Vec<Vec<f64>> = ways.iter().map(|_| Vec::new()).collect();
     let mut pods = 0..;
+    let (mut anew, mut disturbed) = (0, 0);
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
         for (way, times) in ways.iter().zip(&mut times) {
-            times.push(ready_to_first_instruction(way, pods.next().expect("a number"), moment()));
+            for attempt in 1..=TRIES {
+                let (time, stolen) = ready_to_first_instruction(way, pods.next().expect("a number"), moment());
+                if stolen > STOLEN && attempt < TRIES {
+                    anew += 1;
+                    continue;
+                }
+                disturbed += usize::from(stolen > STOLEN);
+                times.push(time);
+                break;
+            }
         }
     }
     println!(
         "Kubernetes 1.{}, {rounds} rounds, interleaved; from Ready to the first instruction, ms",
         cluster::minor()
     );
+    if anew > 0 {
+        let share = STOLEN * 100.0;
+        println!(
+            "measured anew, since the hypervisor took more than {share} % of the processors meanwhile: {anew}; counted all the same: {disturbed}"
+        );
+    }
     println!("{:<64} {:>8} {:>8} {:>8}", "", "median", "95th", "longest");
     for (way, times) in ways.iter().zip(&mut times) {
         times.sort_by(f64::total_cmp);
@@ -167,18 +189,21 @@ fn native(ms: u64) -> Value {
     plain(json!([program("app", &[])]), json!([db]))
 }
 
-fn ready_to_first_instruction(way: &Way, number: usize, ms: u64) -> f64 {
+/// Milliseconds, and what of the processors was stolen meanwhile.
+fn ready_to_first_instruction(way: &Way, number: usize, ms: u64) -> (f64, f64) {
     let name = format!("pod-{number}");
     let mut pod = (way.pod)(ms);
     pod["metadata"]["name"] = name.as_str().into();
+    let before = machine::Time::now();
     cluster::create(NAMESPACE, &pod.to_string());
     // Nothing is asked before it is over: each question takes a processor for longer than what is measured.
     std::thread::sleep(Duration::from_millis(ms) + SETTLED);
+    let stolen = before.stolen_since();
     let start = eventually("the application's first line", 60, || event(&name, "app", "start"));
     let ready = eventually("the predecessor's word", 10, || event(&name, "db", "ready"));
     // Its end takes the runtime some time, which the next one's start would have to share.
     kubectl(&["-n", NAMESPACE, "delete", "pod", &name, "--wait=true", "--grace-period=1"]);
-    start - ready
+    (start - ready, stolen)
 }
 
 fn event(pod: &str, container: &str, event: &str) -> Option<f64> {

@@ -8,6 +8,7 @@
 #[allow(dead_code, reason = "shared with the tests")]
 #[path = "../tests/webhook/client.rs"]
 mod client;
+mod machine;
 
 /// What `client` wants of the tests.
 mod program {
@@ -49,7 +50,8 @@ fn main() {
             std::thread::spawn(move || work(&queue, &client, &request))
         })
         .collect();
-    let start = now();
+    let awake = machine::Awake::begin();
+    let (start, before) = (now(), machine::Time::now());
     let mut looked = start;
     for n in 0..seconds * rate {
         let at = start
@@ -63,10 +65,13 @@ fn main() {
     }
     drop(due);
     let mut times: Vec<Duration> = workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect();
+    drop(awake);
+    let stolen = before.stolen_since() * 100.0;
     times.sort_unstable();
     println!("resident after: {} KiB, most: {} KiB", webhook.resident(), webhook.most());
     println!("processor time: {:.2} ms an admission", webhook.processor_ms() / times.len() as f64);
     let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize].as_secs_f64() * 1000.0;
+    println!("taken by the hypervisor meanwhile, of all processors: {stolen:.1} %");
     println!("answered and injected: {} of {}", times.len(), seconds * rate);
     println!(
         "median {:.2} ms, 90 % {:.2} ms, 99 % {:.2} ms, 99.9 % {:.2} ms, most {:.2} ms",
@@ -195,7 +200,7 @@ struct Webhook {
 impl Webhook {
     fn start(files: &Files) -> Webhook {
         let built = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
-        let program = built.join(format!("{}-unknown-linux-musl/release/kubectl-podgate", std::env::consts::ARCH));
+        let program = built.join(format!("{}-unknown-linux-musl/tool/kubectl-podgate", std::env::consts::ARCH));
         let (cert, key) = (files.folder.join("tls.crt"), files.folder.join("tls.key"));
         let mut child = Command::new(&program)
             .args([

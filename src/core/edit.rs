@@ -68,13 +68,22 @@ impl Place {
     /// The place as a JSON pointer (RFC 6901).
     #[must_use]
     pub fn pointer(&self) -> String {
-        self.0
-            .iter()
-            .map(|step| match step {
-                Step::Key(key) => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
-                Step::Index(index) => format!("/{index}"),
-            })
-            .collect()
+        let mut text = String::with_capacity(64);
+        for step in &self.0 {
+            text.push('/');
+            match step {
+                Step::Index(index) => text.push_str(&index.to_string()),
+                Step::Key(key) => {
+                    for piece in key.split_inclusive(['~', '/']) {
+                        match piece.strip_suffix('~').zip(Some("~0")).or(piece.strip_suffix('/').zip(Some("~1"))) {
+                            Some((before, escaped)) => text.extend([before, escaped]),
+                            None => text.push_str(piece),
+                        }
+                    }
+                }
+            }
+        }
+        text
     }
 }
 

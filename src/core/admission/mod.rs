@@ -7,6 +7,7 @@ pub mod patch;
 use crate::core::finding::{Finding, Level};
 use crate::core::inject::Injected;
 use crate::core::plan::Known;
+use patch::Operation;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::fmt::{self, Write as _};
@@ -196,17 +197,17 @@ impl Asked {
                 if injected.edits.is_empty() {
                     return self.allowed(Outcome::Unchanged, &warnings, None);
                 }
-                let patch = Value::Array(patch::json_patch(pod, &injected.edits));
+                let patch = patch::json_patch(pod, &injected.edits);
                 self.allowed(Outcome::Injected, &warnings, Some(&patch))
             }
         }
     }
 
-    fn allowed(&self, outcome: Outcome, warnings: &[String], patch: Option<&Value>) -> Answer {
+    fn allowed(&self, outcome: Outcome, warnings: &[String], patch: Option<&[Operation<'_>]>) -> Answer {
         let mut response = json!({"uid": self.uid, "allowed": true});
         if let Some(patch) = patch {
             response["patchType"] = "JSONPatch".into();
-            response["patch"] = base64::encode(patch.to_string().as_bytes()).into();
+            response["patch"] = base64::encode(&serde_json::to_vec(patch).unwrap_or_default()).into();
         }
         if outcome != Outcome::Passed {
             response["auditAnnotations"] = json!({"outcome": outcome.as_str()});

@@ -1,34 +1,47 @@
 //! Edits as a JSON Patch (RFC 6902), the one kind of patch that an admission webhook may answer with.
 
 use crate::core::edit::{Edit, Op, Place, Step};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
+
+/// One operation of a patch, as RFC 6902 writes it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "op", rename_all = "lowercase")]
+#[allow(missing_docs, reason = "the words are those of the standard")]
+pub enum Operation<'a> {
+    Test { path: String, value: &'a Value },
+    Add { path: String, value: &'a Value },
+    Replace { path: String, value: &'a Value },
+    Remove { path: String },
+    Move { from: String, path: String },
+}
 
 /// The patch that does to `before` what `edits` do, one operation for each edit, in their order. Before them it makes sure of the
 /// name of every container in the lists that are edited: a patch that meets another Pod than it was made for must fail.
 #[must_use]
-pub fn json_patch(before: &Value, edits: &[Edit]) -> Vec<Value> {
+pub fn json_patch<'a>(before: &'a Value, edits: &'a [Edit]) -> Vec<Operation<'a>> {
     let mut operations = names(before, edits);
     operations.extend(edits.iter().map(operation));
     operations
 }
 
-fn operation(edit: &Edit) -> Value {
+fn operation(edit: &Edit) -> Operation<'_> {
     let path = edit.at.pointer();
     let in_list = matches!(edit.at.0.last(), Some(Step::Index(_)));
     match &edit.op {
         // In an object `add` replaces what is there; in a list it would insert.
-        Op::Set(value) if in_list || path.is_empty() => json!({"op": "replace", "path": path, "value": value}),
-        Op::Set(value) | Op::Insert(value) => json!({"op": "add", "path": path, "value": value}),
-        Op::Remove => json!({"op": "remove", "path": path}),
+        Op::Set(value) if in_list || path.is_empty() => Operation::Replace { path, value },
+        Op::Set(value) | Op::Insert(value) => Operation::Add { path, value },
+        Op::Remove => Operation::Remove { path },
         Op::Move(index) => {
             let mut to = edit.at.clone();
             to.0.pop();
-            json!({"op": "move", "from": path, "path": to.to(*index).pointer()})
+            Operation::Move { from: path, path: to.to(*index).pointer() }
         }
     }
 }
 
-fn names(before: &Value, edits: &[Edit]) -> Vec<Value> {
+fn names<'a>(before: &'a Value, edits: &[Edit]) -> Vec<Operation<'a>> {
     let mut tests = Vec::new();
     for list in ["initContainers", "containers"] {
         let list = Place::root().to("spec").to(list);
@@ -38,9 +51,8 @@ fn names(before: &Value, edits: &[Edit]) -> Vec<Value> {
         }
         let containers = list.of(before).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         for (index, container) in containers.iter().enumerate() {
-            if let Some(name) = container.get("name") {
-                let path = list.to(index).to("name").pointer();
-                tests.push(json!({"op": "test", "path": path, "value": name}));
+            if let Some(value) = container.get("name") {
+                tests.push(Operation::Test { path: list.to(index).to("name").pointer(), value });
             }
         }
     }
@@ -52,15 +64,15 @@ mod tests {
     use super::*;
     use crate::core::edit::{Editor, apply};
     use proptest::prelude::*;
+    use serde_json::json;
 
     fn at(steps: &[&str]) -> Place {
         Place(steps.iter().map(|s| s.parse().map_or_else(|_| Step::from(*s), Step::Index)).collect())
     }
 
     /// What an RFC 6902 implementation that is not ours makes of it.
-    fn patched(before: &Value, operations: &[Value]) -> Result<Value, String> {
-        let patch: json_patch::Patch =
-            serde_json::from_value(Value::Array(operations.to_vec())).map_err(|error| error.to_string())?;
+    fn patched(before: &Value, operations: &[Operation<'_>]) -> Result<Value, String> {
+        let patch: json_patch::Patch = serde_json::from_value(json!(operations)).map_err(|error| error.to_string())?;
         let mut value = before.clone();
         json_patch::patch(&mut value, &patch).map_err(|error| error.to_string())?;
         Ok(value)
@@ -82,17 +94,17 @@ mod tests {
         let (after, edits) = editor.finish();
         let operations = json_patch(&before, &edits);
         assert_eq!(
-            operations,
-            [
-                json!({"op": "test", "path": "/spec/containers/0/name", "value": "b"}),
-                json!({"op": "test", "path": "/spec/containers/1/name", "value": "a"}),
-                json!({"op": "add", "path": "/metadata/annotations/podgate.io~1injected", "value": "1"}),
-                json!({"op": "add", "path": "/spec/initContainers", "value": [{"name": "podgate"}]}),
-                json!({"op": "move", "from": "/spec/containers/0", "path": "/spec/containers/1"}),
-                json!({"op": "add", "path": "/spec/containers/1/command/0", "value": "gate"}),
-                json!({"op": "replace", "path": "/spec/containers/1/command/1", "value": "y"}),
-                json!({"op": "remove", "path": "/metadata/annotations/podgate.io~1order"}),
-            ]
+            json!(operations),
+            json!([
+                {"op": "test", "path": "/spec/containers/0/name", "value": "b"},
+                {"op": "test", "path": "/spec/containers/1/name", "value": "a"},
+                {"op": "add", "path": "/metadata/annotations/podgate.io~1injected", "value": "1"},
+                {"op": "add", "path": "/spec/initContainers", "value": [{"name": "podgate"}]},
+                {"op": "move", "from": "/spec/containers/0", "path": "/spec/containers/1"},
+                {"op": "add", "path": "/spec/containers/1/command/0", "value": "gate"},
+                {"op": "replace", "path": "/spec/containers/1/command/1", "value": "y"},
+                {"op": "remove", "path": "/metadata/annotations/podgate.io~1order"},
+            ])
         );
         assert_eq!(patched(&before, &operations), Ok(after));
         let mut other = before;
@@ -103,7 +115,7 @@ mod tests {
 
     #[test]
     fn no_edits_are_no_patch() {
-        assert_eq!(json_patch(&json!({"spec": {"containers": [{"name": "a"}]}}), &[]), [json!(null); 0]);
+        assert_eq!(json_patch(&json!({"spec": {"containers": [{"name": "a"}]}}), &[]), []);
     }
 
     fn json() -> impl Strategy<Value = Value> {

@@ -92,11 +92,7 @@ fn the_readme_works_as_it_is_written() {
     drop(taken_away);
     install::assert_nothing_left();
 
-    let ordered = shop.replace(
-        "      labels: {app: shop}\n    spec:",
-        "      labels: {app: shop}\n      annotations: {podgate.io/order: 'db, api, web'}\n    spec:",
-    );
-    reader.save("shop.yaml", &ordered);
+    reader.save("shop.yaml", &super::ordered_shop());
     reader.run(by_hand);
     started_in_order(&reader, &scene);
     reader.run("kubectl delete -f shop.yaml");

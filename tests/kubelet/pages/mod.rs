@@ -24,6 +24,14 @@ pub(crate) struct Reader {
     instead: Vec<(String, String)>,
 }
 
+/// The tutorial's Deployment, with the order that it comes to.
+fn ordered_shop() -> String {
+    let shop = &Page::read("docs/tutorial.md").blocks("yaml")[0].text;
+    let labels = "      labels: {app: shop}\n    spec:";
+    assert_eq!(shop.matches(labels).count(), 1, "{shop}");
+    shop.replace(labels, "      labels: {app: shop}\n      annotations: {podgate.io/order: 'db, api, web'}\n    spec:")
+}
+
 /// What came of some commands.
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,

@@ -61,6 +61,12 @@ fn commands_about_a_pod_do_what_they_say() {
         assert!(shown.contains("migrate"), "{command}: {shown}");
     }
 
+    let check = Page::read("docs/check.md").examples();
+    let check = check.iter().find(|example| needs_a_cluster(&example.text)).expect("an example");
+    reader.save("deploy.yaml", &super::ordered_shop());
+    let said = reader.run(&check.text);
+    assert!(said.out.contains("starts   db"), "{}: {}", check.at, said.all);
+
     for command in overrides.iter().filter(|command| command.contains("--remove")) {
         reader.run(command);
     }

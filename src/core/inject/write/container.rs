@@ -16,8 +16,7 @@ impl Writer<'_> {
     pub(super) fn container(&mut self, at: usize, told: &Container) -> Result<Container, Vec<Finding>> {
         let planned = &self.plan.containers[at];
         let place = Self::place(planned);
-        let spec = self.spec(planned).clone();
-        let own = Own { planned, told, spec: &spec };
+        let own = Own { planned, told, spec: self.spec(planned) };
         let mut entry = Container { mode: planned.mode, until: planned.until.clone(), ..told.clone() };
         match planned.mode {
             Mode::Entrypoint => self.gate(&own, &place)?,

@@ -55,7 +55,7 @@ pub(super) fn strange(misfit: &Misfit) -> Vec<Finding> {
     vec![Finding::error("strange-type", misfit.0.clone(), misfit.to_string())]
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
     fn all(&mut self) -> Result<(), Vec<Finding>> {
         let told = self.told()?;
         let mut list = Vec::new();
@@ -87,7 +87,7 @@ impl Writer<'_> {
         parts::spec("containers").to(planned.index)
     }
 
-    fn spec(&self, planned: &Planned) -> &Value {
+    fn spec(&self, planned: &Planned) -> &'a Value {
         &parts::items(self.template, &parts::spec("containers"))[planned.index]
     }
 
