@@ -107,7 +107,7 @@ mod tests {
             ])
         );
         assert_eq!(patched(&before, &operations), Ok(after));
-        let mut other = before;
+        let mut other = before.clone();
         other["spec"]["containers"][0]["name"] = json!("c");
         let error = patched(&other, &operations).unwrap_err();
         assert!(error.contains("operation '/0' failed"), "another Pod is left alone: {error}");
