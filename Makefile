@@ -84,7 +84,7 @@ bench: ## What podgate costs: size, memory, latencies, what it adds to a pod's s
 	$(cargo) bench --locked --bench pod-start
 	$(cargo) bench --locked --bench release
 	@$(MAKE) --no-print-directory kubectl
-	$(cargo) bench --locked --profile dev --bench webhook
+	$(cargo) bench --locked --bench webhook
 
 fuzz: ## Fuzz FUZZ=annotations, or another of fuzz/fuzz_targets, for TIME=60 seconds; needs nightly Rust and cargo-fuzz
 	cd fuzz && cargo +nightly fuzz run $(FUZZ) -- -max_total_time=$(TIME)

@@ -14,10 +14,10 @@ mod clock;
 #[allow(dead_code, reason = "shared with the scenarios")]
 #[path = "../tests/kubelet/cluster.rs"]
 mod cluster;
-mod machine;
 #[allow(dead_code, reason = "shared with the scenarios")]
 #[path = "../tests/kubelet/pod.rs"]
 mod pod;
+mod steal;
 
 /// What the cluster's helpers say goes to the same place as what this says.
 mod scene {
@@ -194,7 +194,7 @@ fn ready_to_first_instruction(way: &Way, number: usize, ms: u64) -> (f64, f64) {
     let name = format!("pod-{number}");
     let mut pod = (way.pod)(ms);
     pod["metadata"]["name"] = name.as_str().into();
-    let before = machine::Time::now();
+    let before = steal::Time::now();
     cluster::create(NAMESPACE, &pod.to_string());
     // Nothing is asked before it is over: each question takes a processor for longer than what is measured.
     std::thread::sleep(Duration::from_millis(ms) + SETTLED);

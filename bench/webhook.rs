@@ -2,13 +2,13 @@
 //! or not, as an API server would. Latencies are counted from when a request was due.
 //!
 //! ```text
-//! make kubectl && cargo bench --profile dev --bench webhook [-- SECONDS [RATE]]
+//! make kubectl && cargo bench --bench webhook [-- SECONDS [RATE]]
 //! ```
 
 #[allow(dead_code, reason = "shared with the tests")]
 #[path = "../tests/webhook/client.rs"]
 mod client;
-mod machine;
+mod steal;
 
 /// What `client` wants of the tests.
 mod program {
@@ -50,8 +50,7 @@ fn main() {
             std::thread::spawn(move || work(&queue, &client, &request))
         })
         .collect();
-    let awake = machine::Awake::begin();
-    let (start, before) = (now(), machine::Time::now());
+    let (start, before) = (now(), steal::Time::now());
     let mut looked = start;
     for n in 0..seconds * rate {
         let at = start
@@ -65,7 +64,6 @@ fn main() {
     }
     drop(due);
     let mut times: Vec<Duration> = workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect();
-    drop(awake);
     let stolen = before.stolen_since() * 100.0;
     times.sort_unstable();
     println!("resident after: {} KiB, most: {} KiB", webhook.resident(), webhook.most());
