@@ -85,10 +85,10 @@ fn a_gate_before_a_hook_is_refused() {
     }
 }
 
-/// `migrate` fails the first time and succeeds the second.
+/// `migrate` fails the first time, when the others have long been started, and succeeds the second.
 fn migrate() -> Container {
     let script =
-        "if [ -e /podgate-self/failed ]; then sleep 1; exit 0; fi; touch /podgate-self/failed; sleep 1; exit 3";
+        "if [ -e /podgate-self/failed ]; then sleep 1; exit 0; fi; touch /podgate-self/failed; sleep 4; exit 3";
     server("migrate").gate(&["--tether", "parent"]).with(json!({"image": BUSYBOX, "args": ["sh", "-c", script]}))
 }
 
@@ -106,9 +106,9 @@ fn conditions_of_one_that_fails_first() {
     scene.grant();
     let containers = [
         migrate(),
-        server("after").gate(&["--until", "migrate=Completed"]),
-        server("ended").gate(&["--until", "migrate=Exited"]),
         server("begun").gate(&["--until", "migrate=Started"]),
+        server("ended").gate(&["--until", "migrate=Exited"]),
+        server("after").gate(&["--until", "migrate=Completed"]),
     ];
     let run = scene.create(&Pod::new("conditions", containers).with(on_failure()));
     let logs = NodeLogs::follow(&scene.namespace, "conditions");
