@@ -19,6 +19,7 @@ impl Time {
     /// The share that was stolen since then, from 0 to 1.
     pub(crate) fn stolen_since(&self) -> f64 {
         let now = Time::now();
-        (now.stolen - self.stolen) as f64 / (now.all - self.all).max(1) as f64
+        // The kernel does not promise that no counter ever goes back.
+        now.stolen.saturating_sub(self.stolen) as f64 / now.all.saturating_sub(self.all).max(1) as f64
     }
 }

@@ -74,10 +74,11 @@ impl Place {
             match step {
                 Step::Index(index) => text.push_str(&index.to_string()),
                 Step::Key(key) => {
-                    for piece in key.split_inclusive(['~', '/']) {
-                        match piece.strip_suffix('~').zip(Some("~0")).or(piece.strip_suffix('/').zip(Some("~1"))) {
-                            Some((before, escaped)) => text.extend([before, escaped]),
-                            None => text.push_str(piece),
+                    for c in key.chars() {
+                        match c {
+                            '~' => text.push_str("~0"),
+                            '/' => text.push_str("~1"),
+                            c => text.push(c),
                         }
                     }
                 }

@@ -1,21 +1,10 @@
 //! Commands on the pages that need no cluster, each run by bash in a folder with the files that it names.
 
 use crate::page::{Copied, Page, needs_a_cluster};
-use assert_cmd::cargo::cargo_bin;
+use crate::shell::{self, bash};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
-use std::process::Command;
 use tempfile::TempDir;
 
-/// Stands for kubectl: hands its plugin on, has one Deployment, and keeps what is applied.
-const KUBECTL: &str = r#"#!/bin/sh
-case $1 in
-podgate) shift && exec kubectl-podgate "$@" ;;
-get) cat injected.yaml ;;
-*) cat >applied.yaml ;;
-esac
-"#;
 const HELM: &str = "#!/bin/sh\ncat shop.yaml\n";
 
 /// A Deployment whose order `check --strict` has nothing against.
@@ -48,33 +37,17 @@ const KRUISE: (&str, &str) = ("podgate.io/order: db, api", "apps.kruise.io/conta
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    for name in ["bin", "deploy/web", "manifests", ".config/fish/completions"] {
+    for name in ["deploy/web", "manifests", ".config/fish/completions"] {
         fs::create_dir_all(at(name)).unwrap();
     }
-    for (name, text) in [("bin/kubectl", KUBECTL), ("bin/helm", HELM)] {
-        fs::write(at(name), text).unwrap();
-        fs::set_permissions(at(name), fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    symlink(cargo_bin!("kubectl-podgate"), at("bin/kubectl-podgate")).unwrap();
+    shell::set_up(folder.path());
+    shell::program(folder.path(), "helm", HELM);
     for name in ["shop.yaml", "deploy.yaml", "deploy/web/shop.yaml", "manifests/shop.yaml"] {
         fs::write(at(name), SHOP).unwrap();
     }
-    let made = bash(folder.path(), "kubectl podgate inject shop.yaml >injected.yaml");
+    let made = bash(folder.path(), folder.path(), "kubectl podgate inject shop.yaml >injected.yaml");
     assert_eq!(made.0, Some(0), "{}", made.1);
     folder
-}
-
-/// Exit code, and all that was said.
-fn bash(folder: &Path, script: &str) -> (Option<i32>, String) {
-    let output = Command::new("bash")
-        .args(["-euo", "pipefail", "-c", &format!("PATH=$PWD/bin:$PATH\n{script}")])
-        .current_dir(folder)
-        .env("HOME", folder)
-        .env("KUBECONFIG", "/nonexistent")
-        .output()
-        .unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8(said).unwrap())
 }
 
 fn run(command: &Copied) {
@@ -88,7 +61,7 @@ fn run(command: &Copied) {
     if text.contains("--from kruise") {
         fs::write(at("shop.yaml"), SHOP.replace(KRUISE.0, KRUISE.1)).unwrap();
     }
-    let (code, said) = bash(folder.path(), &format!("fpath=(. .)\n{text}"));
+    let (code, said) = bash(folder.path(), folder.path(), &format!("fpath=(. .)\n{text}"));
     // They are not as inject would write them: that is what these are there to find.
     let expected = if text.contains("--check") { 3 } else { 0 };
     assert_eq!(code, Some(expected), "{}: {text}\n{said}", command.at);

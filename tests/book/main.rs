@@ -4,6 +4,7 @@
 
 mod commands;
 mod page;
+mod shell;
 
 use assert_cmd::cargo::cargo_bin;
 use page::Page;

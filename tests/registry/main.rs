@@ -5,6 +5,9 @@ mod commands;
 #[path = "../book/page.rs"]
 mod page;
 mod server;
+#[allow(dead_code, reason = "shared with tests/book")]
+#[path = "../book/shell.rs"]
+mod shell;
 mod tokens;
 
 use assert_cmd::Command;
