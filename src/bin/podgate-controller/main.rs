@@ -2,6 +2,7 @@
 //! annotations. One thread.
 #![forbid(unsafe_code)]
 
+mod alarm;
 mod api;
 mod args;
 mod board;

@@ -1,5 +1,6 @@
 //! Drives the probes of all containers: when each is due, and sooner when something begins to listen.
 
+use crate::alarm::Alarm;
 use crate::clock::now;
 use crate::prober::listening::Listening;
 use crate::prober::{self, Outcome};
@@ -49,6 +50,7 @@ pub(crate) struct Probing {
     lanes: BTreeMap<String, Lane>,
     attempts: FuturesUnordered<LocalBoxFuture<'static, Ended>>,
     listening: Listening,
+    alarm: Alarm,
     /// Counts the starts of lanes, so that an attempt of an earlier incarnation is told from one of this.
     starts: u64,
 }
@@ -108,6 +110,7 @@ impl Probing {
             lanes: BTreeMap::new(),
             attempts: FuturesUnordered::new(),
             listening: Listening::new(),
+            alarm: Alarm::new(),
             starts: 0,
         }
     }
@@ -185,7 +188,7 @@ impl Probing {
             let next = self.lanes.values().filter_map(|lane| lane.due().into_iter().chain(lane.ask_at).min()).min();
             let pause = async {
                 match next {
-                    Some(at) => tokio::time::sleep_until(at.into()).await,
+                    Some(at) => self.alarm.until(at).await,
                     None => std::future::pending().await,
                 }
             };
