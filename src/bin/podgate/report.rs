@@ -65,14 +65,13 @@ impl Reporter {
         }
     }
 
-    /// Tells that the gate has opened and the command is about to run; the agent goes on to watch `watching`. Said without a
-    /// controller too: `podgate opened` reads it.
-    pub(crate) fn opened(&mut self, view: &View, watching: Vec<String>) {
+    /// Tells that the gate has opened, by what it has [followed](Reporter::follow), and the command is about to run; the agent goes
+    /// on to watch `watching`. Said without a controller too: `podgate opened` reads it.
+    pub(crate) fn opened(&mut self, watching: Vec<String>) {
         (self.current.gate, self.current.started, self.current.watching) = (Some(Gate::Opened), true, watching);
         self.current.waiting_for.clear();
         // What passed before the command ran says nothing of the command.
         self.current.check_passed = false;
-        self.follow(view);
         self.put(0);
     }
 
@@ -92,7 +91,8 @@ impl Reporter {
         self.put(0);
     }
 
-    fn follow(&mut self, view: &View) {
+    /// What is told next is told to the controller that speaks here.
+    pub(crate) fn follow(&mut self, view: &View) {
         if let View::Word(snapshot, _) = view {
             self.current.epoch.clone_from(&snapshot.epoch);
         }

@@ -100,6 +100,7 @@ impl Wait<'_> {
         loop {
             let armed = wake.arm(bell_suffices);
             let view = self.place.view();
+            reporter.follow(&view);
             // A volume that is not armed must not be what counts.
             let from_board = matches!(view, View::Word(_, Source::Board));
             let stale = from_board != bell_suffices || !wake.still_armed();

@@ -65,7 +65,7 @@ fn gate(mut args: Entrypoint, voice: &Voice) -> Result<ExitCode, Failed> {
         drop(signals);
         return parent::run(parent::Plan { args, own_checks, place, reporter, tether }, voice);
     }
-    reporter.opened(&place.view(), Vec::new());
+    reporter.opened(Vec::new());
     Err(exec::become_the(&args.command, tether.as_ref(), &signals))
 }
 

@@ -72,7 +72,7 @@ pub(super) fn run(plan: Plan, voice: &Voice) -> Result<ExitCode, Failed> {
             return Err(Failed(code, "ended by a signal just before the command was to run".to_owned()));
         }
     }
-    reporter.opened(&view, follow.watched());
+    reporter.opened(follow.watched());
     if done {
         info!("{} had exited before; the command is not run", args.stop_after.join(", "));
         let verdict = Verdict { code: 0, exit: 0, reason: None, failed: false };
