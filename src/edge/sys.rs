@@ -129,6 +129,20 @@ fn unblock_all() {
     }
 }
 
+/// What this process starts from now on inherits standard input, output and error, `kept`, and nothing else, not even what this
+/// process was given by others (`close_range(2)`). On a kernel before 5.11 nothing changes.
+pub fn hand_on_only(kept: BorrowedFd<'_>) {
+    let kept = kept.as_raw_fd().unsigned_abs();
+    let others = [(libc::STDERR_FILENO.unsigned_abs() + 1, kept.saturating_sub(1)), (kept.saturating_add(1), u32::MAX)];
+    for (first, last) in others.into_iter().filter(|(first, last)| first <= last) {
+        // SAFETY: no memory is involved, and no descriptor is closed under its owner: the kernel closes them at `execve`. Neither
+        // rustix nor std offers it for descriptors that they do not own.
+        unsafe {
+            libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC);
+        }
+    }
+}
+
 /// Makes `command` die with this process, and begin with no signal blocked: the kubelet kills a hook's process at its own restart,
 /// and never its children.
 pub fn die_with_parent(command: &mut Command) {

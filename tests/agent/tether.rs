@@ -61,7 +61,22 @@ fn a_check_that_ends_takes_the_tether_with_it_for_nobody() {
     assert!(scene.is_tethered());
     let left = fs::read_to_string(scene.own.join("left")).unwrap();
     until("what the check left is gone", || !Path::new(&format!("/proc/{}", left.trim())).exists());
-    assert_eq!(holders(&scene.own).len(), 1);
+    let [holder] = holders(&scene.own)[..] else { panic!("{:?}", holders(&scene.own)) };
+    signal(holder, Signal::KILL);
+}
+
+#[test]
+fn it_keeps_nothing_that_the_hook_was_given() {
+    let scene = ready();
+    hook(&scene).given(&scene.termination).run().released();
+    let [holder] = holders(&scene.own)[..] else { panic!("{:?}", holders(&scene.own)) };
+    let kept: Vec<PathBuf> = fs::read_dir(format!("/proc/{holder}/fd"))
+        .unwrap()
+        .filter_map(|entry| fs::read_link(entry.unwrap().path()).ok())
+        .filter(|path| path != Path::new("/dev/null"))
+        .collect();
+    assert_eq!(kept.len(), 1, "only the tether: {kept:?}");
+    signal(holder, Signal::KILL);
 }
 
 #[test]

@@ -75,6 +75,15 @@ impl Agent {
         command.iter().fold(self.arg("--"), Agent::arg)
     }
 
+    /// With a further descriptor, open on `file`, which is not closed at `execve`.
+    pub(crate) fn given(mut self, file: &Path) -> Agent {
+        let script = format!("exec 9<{}; exec \"$0\" \"$@\"", file.display());
+        let words = ["-c".into(), script.into(), self.program.clone().into_os_string()];
+        self.arguments.splice(0..0, words);
+        self.program = "sh".into();
+        self
+    }
+
     /// As the first process of a PID namespace, which is what a container's command is.
     pub(crate) fn in_a_pid_namespace(mut self) -> Agent {
         let words = ["--user", "--map-root-user", "--fork", "--pid", "--mount-proc"].map(OsString::from);
