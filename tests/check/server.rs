@@ -1,6 +1,7 @@
 //! What the cluster is asked with `--server`, answered by a server of the test's own.
 
-use crate::{check, file};
+use crate::{check, file, program};
+use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -25,6 +26,12 @@ fn request(stream: &mut TcpStream) -> Option<(String, String)> {
 
 /// An API server of this minor version that allows these verbs, and refuses to say at all if it is to; its address.
 fn serve(minor: &'static str, allowed: &'static [&'static str], refuses: bool) -> String {
+    serve_with(minor, allowed, refuses, json!([]))
+}
+
+/// The same, with these MutatingWebhookConfigurations.
+fn serve_with(minor: &'static str, allowed: &'static [&'static str], refuses: bool, configurations: Value) -> String {
+    let list = json!({"kind": "MutatingWebhookConfigurationList", "apiVersion": "admissionregistration.k8s.io/v1", "metadata": {}, "items": configurations});
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -38,6 +45,8 @@ fn serve(minor: &'static str, allowed: &'static [&'static str], refuses: bool) -
                 ("200 OK", info)
             } else if refuses {
                 ("403 Forbidden", r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"you may not ask","reason":"Forbidden","code":403}"#.to_owned())
+            } else if line.starts_with("GET /apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations") {
+                ("200 OK", list.to_string())
             } else {
                 assert!(
                     line.starts_with("POST /apis/authorization.k8s.io/v1/namespaces/shop/localsubjectaccessreviews"),
@@ -112,6 +121,70 @@ fn the_pods_service_account_needs_the_sidecars_rights() {
     let board = POD.replace("podgate.io/order", "podgate.io/publish: board, podgate.io/order");
     let (code, out, _) = with_server(&serve("36", &[], false), &board);
     assert!(code == 0 && !out.contains("missing-rbac"), "without the API no rights are needed: {out}");
+}
+
+const ALL: &[&str] = &["get", "watch", "patch"];
+
+/// The configuration of podgate's own manifests.
+fn configuration() -> Value {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/injector/webhook.yaml");
+    serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The Pod, left to the webhook.
+fn labelled() -> String {
+    POD.replace("metadata:\n", "metadata:\n  labels: {podgate.io/inject: enabled}\n")
+}
+
+#[test]
+fn a_labelled_pod_needs_the_webhook() {
+    let elses = json!({"metadata": {"name": "podgate-webhook"}, "webhooks": [{
+        "name": "sidecars.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None", "clientConfig": {}}]});
+    let mut emptied = configuration();
+    emptied["webhooks"] = json!([]);
+    for without in [json!([]), json!([elses]), json!([emptied])] {
+        let (code, out, err) = with_server(&serve_with("36", ALL, false, without), &labelled());
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        assert!(out.contains("warning[missing-webhook]: the cluster has no webhook of podgate's"), "{out}");
+        assert!(out.contains("pod.yaml:4:12") && out.contains("install the webhook there"), "{out}");
+        assert!(out.contains("0 errors, 1 warning, 0 notes"), "{out}");
+    }
+    let board = labelled().replace("podgate.io/order", "podgate.io/publish: board, podgate.io/order");
+    let (_, out, _) = with_server(&serve("36", &[], false), &board);
+    assert!(out.contains("missing-webhook") && !out.contains("missing-rbac"), "{out}");
+}
+
+#[test]
+fn the_webhook_is_found_however_its_configuration_is_called() {
+    let mut by_name = configuration();
+    by_name["metadata"] = json!({"name": "prefixed"});
+    let mut by_label = configuration();
+    by_label["metadata"]["name"] = json!("prefixed");
+    by_label["webhooks"][0]["name"] = json!("pods.example.com");
+    for there in [configuration(), by_name, by_label] {
+        let (code, out, err) = with_server(&serve_with("36", ALL, false, json!([there])), &labelled());
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        assert!(out.contains("0 errors, 0 warnings, 0 notes"), "{there}: {out}");
+    }
+}
+
+#[test]
+fn who_may_not_list_webhooks_is_told_so() {
+    let (code, out, err) = with_server(&serve("36", ALL, true), &labelled());
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    let note = "note[missing-webhook]: whether the cluster has podgate's webhook, for which this label asks, is not known: you may not ask";
+    assert!(out.contains(note), "{out}");
+}
+
+#[test]
+fn what_is_injected_already_needs_no_webhook() {
+    let (folder, _) = file(&labelled());
+    let output = program(folder.path()).current_dir(folder.path()).args(["inject", "pod.yaml"]).output().unwrap();
+    let injected = String::from_utf8(output.stdout).unwrap();
+    assert!(injected.contains("podgate.io/injected") && injected.contains("podgate.io/inject: enabled"), "{injected}");
+    let (code, out, err) = with_server(&serve("36", ALL, false), &injected);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert!(out.contains("0 errors, 0 warnings, 0 notes"), "{out}");
 }
 
 #[test]

@@ -38,6 +38,7 @@ pub const RULES: &[Rule] = &[
     rule("migrated", "What has been understood of another tool's order"),
     rule("misplaced", "An annotation or label of podgate's on the workload instead of its template"),
     rule("missing-rbac", "The Pod's service account may not do what podgate's sidecar needs"),
+    rule("missing-webhook", "A template is labelled for podgate's webhook, and the cluster has none"),
     rule("mode-conflict", "A gate would have to wait under a hook: the modes asked for do not go together"),
     rule("moved", "The list of containers is put into another order"),
     rule("name-taken", "A container or volume has a name of podgate's own"),

@@ -45,7 +45,7 @@ pub(crate) struct Check {
     /// The Kubernetes that the manifests are for, such as 1.34
     #[arg(long, value_name = "VERSION")]
     pub(crate) kubernetes: Option<Version>,
-    /// Ask the cluster for its version, and whether the Pods' service accounts may do what podgate's sidecar needs
+    /// Ask the cluster for its version, whether labelled Pods find podgate's webhook, and whether their service accounts may do what its sidecar needs
     #[arg(long)]
     pub(crate) server: bool,
     #[command(flatten)]

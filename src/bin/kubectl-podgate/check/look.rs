@@ -34,6 +34,8 @@ pub(crate) struct Template {
     pub(crate) namespace: Option<String>,
     pub(crate) service_account: String,
     pub(crate) is_injected: bool,
+    /// It leaves it to the webhook to inject its Pods.
+    pub(crate) needs_webhook: bool,
     /// `None` if it can't be worked out; then there is an error among the findings.
     pub(crate) outlook: Option<Outlook>,
 }
@@ -89,7 +91,8 @@ fn one(source: &Source, document: &Document, place: &Place, beside: &Beside<'_>,
         .findings
         .extend(misplaced.into_iter().map(|finding| locate(finding, &Place::root(), document, &source.name)));
     let label = Place::root().to("metadata").to("labels").to("podgate.io/inject");
-    if label.of(template).and_then(Value::as_str) == Some("disabled") {
+    let label = label.of(template).and_then(Value::as_str);
+    if label == Some("disabled") {
         return;
     }
     if !inject::is_declared(template) && !inject::is_injected(template) {
@@ -108,6 +111,7 @@ fn one(source: &Source, document: &Document, place: &Place, beside: &Beside<'_>,
         namespace: metadata("namespace"),
         service_account: account.of(template).and_then(Value::as_str).unwrap_or("default").to_owned(),
         is_injected: inject::is_injected(template),
+        needs_webhook: label == Some("enabled") && !inject::is_injected(template),
         outlook,
     });
     let mut seen: Vec<Finding> = Vec::new();

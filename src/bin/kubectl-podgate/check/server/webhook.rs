@@ -1,0 +1,60 @@
+//! Whether Pods that are labelled for podgate's webhook find one in the cluster.
+
+use crate::api::{Cluster, chain};
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use kube::api::{Api, ListParams};
+use podgate::core::declare::keys;
+use podgate::core::edit::Place;
+use podgate::core::finding::Finding;
+
+/// The webhook's name within its configuration, as all of podgate's manifests have it.
+const NAME: &str = "pods.podgate.io";
+
+/// Whether the cluster has podgate's webhook, or why that can't be told.
+pub(super) enum Webhook {
+    There,
+    Missing,
+    Unknown(String),
+}
+
+impl Webhook {
+    pub(super) fn finding(&self) -> Option<Finding> {
+        let at = Place::root().to("metadata").to("labels").to(keys::INJECT);
+        match self {
+            Webhook::There => None,
+            Webhook::Missing => {
+                let what = "the cluster has no webhook of podgate's, for which this label asks: the Pod is made without podgate, and its \
+                            containers start in no order";
+                let mend = "install the webhook there (podgate's manifests/injector, or its Helm chart), or apply what kubectl podgate \
+                            inject makes of this manifest";
+                Some(Finding::warning("missing-webhook", at, what).mend(mend))
+            }
+            Webhook::Unknown(why) => {
+                let what = format!(
+                    "whether the cluster has podgate's webhook, for which this label asks, is not known: {why}"
+                );
+                Some(Finding::note("missing-webhook", at, what))
+            }
+        }
+    }
+}
+
+pub(super) async fn ask(cluster: &Cluster) -> Result<Webhook, String> {
+    let api: Api<MutatingWebhookConfiguration> = Api::all(cluster.client.clone());
+    let asked = tokio::time::timeout(cluster.limit, api.list(&ListParams::default())).await;
+    match asked.map_err(|_| cluster.late())? {
+        Ok(list) if list.items.iter().any(is_podgates) => Ok(Webhook::There),
+        Ok(_) => Ok(Webhook::Missing),
+        Err(kube::Error::Api(status)) if status.code == 403 => Ok(Webhook::Unknown(status.message)),
+        Err(error) => Err(format!("can't ask {}: {}", cluster.server, chain(&error))),
+    }
+}
+
+/// The configuration's own name says nothing: who installs it may choose it. A label alone does not either, since one whose
+/// webhooks were taken out calls nobody.
+fn is_podgates(configuration: &MutatingWebhookConfiguration) -> bool {
+    let label = |key: &str| configuration.metadata.labels.as_ref()?.get(key).map(String::as_str);
+    let is_labelled =
+        label("app.kubernetes.io/name") == Some("podgate") && label("app.kubernetes.io/component") == Some("webhook");
+    configuration.webhooks.iter().flatten().any(|webhook| is_labelled || webhook.name == NAME)
+}
