@@ -149,6 +149,13 @@ fn sarif_is_what_code_scanning_takes() {
     assert_eq!(run["tool"]["driver"]["name"], "podgate");
     let results = run["results"].as_array().unwrap();
     assert_eq!(results.len(), 2);
+    for rule in run["tool"]["driver"]["rules"].as_array().unwrap() {
+        // GitHub takes no rule without one of these.
+        for field in ["shortDescription", "fullDescription", "help"] {
+            assert!(rule[field]["text"].as_str().is_some_and(|text| text.ends_with('.')), "{field}: {rule}");
+        }
+    }
+    assert_eq!(results[0]["message"]["text"], "there is no container apii; did you mean api?");
     for result in results {
         let index = result["ruleIndex"].as_u64().unwrap() as usize;
         assert_eq!(run["tool"]["driver"]["rules"][index]["id"], result["ruleId"]);

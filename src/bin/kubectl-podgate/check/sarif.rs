@@ -8,6 +8,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
+const HELP: &str = "Each result says how to mend it; all rules are listed in podgate's docs/check.md";
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -45,6 +46,10 @@ struct Driver {
 struct Rule {
     id: &'static str,
     short_description: Text,
+    /// The same; GitHub wants both.
+    full_description: Text,
+    /// GitHub takes no rule without.
+    help: Text,
 }
 
 #[derive(Debug, Serialize)]
@@ -104,11 +109,9 @@ pub(super) fn print(looked: &Looked) -> Result<String, String> {
     for (number, index) in numbers.values_mut().enumerate() {
         *index = number;
     }
-    let describe = |id: &&'static str| Rule {
-        id,
-        short_description: Text {
-            text: rules::get(id).map_or_else(|| id.replace('-', " "), |rule| rule.says.to_owned()),
-        },
+    let describe = |id: &&'static str| {
+        let says = rules::get(id).map_or_else(|| id.replace('-', " "), |rule| rule.says.to_owned());
+        Rule { id, short_description: sentence(&says), full_description: sentence(&says), help: sentence(HELP) }
     };
     let log = Log {
         schema: SCHEMA,
@@ -141,7 +144,7 @@ fn found(located: &Located, numbers: &BTreeMap<&'static str, usize>) -> Found {
             Level::Warning => "warning",
             Level::Error => "error",
         },
-        message: Text { text: format!("{}{mend}.", finding.what) },
+        message: sentence(&format!("{}{mend}", finding.what)),
         locations: [Location {
             physical_location: Physical {
                 artifact_location: Artifact { uri: uri(&located.file) },
@@ -155,6 +158,12 @@ fn found(located: &Located, numbers: &BTreeMap<&'static str, usize>) -> Found {
             logical_locations: [Logical { fully_qualified_name: located.place.to_string() }],
         }],
     }
+}
+
+/// With a full stop, where it does not ask.
+fn sentence(text: &str) -> Text {
+    let stop = if text.ends_with(['.', '?', '!']) { "" } else { "." };
+    Text { text: format!("{text}{stop}") }
 }
 
 /// A path as the URI reference that SARIF asks for: relative ones stay so.
