@@ -7,13 +7,18 @@ use super::text::at;
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 960.0;
-const LEFT: f64 = 150.0;
+const LEFT: f64 = 200.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 76.0;
 const ROW: f64 = 30.0;
 const BAR: f64 = 18.0;
-/// Most letters of a name that find room.
-const NAME_MAX: usize = 20;
+/// Most letters of a name that find room to the left: a fixed width each, since who draws it may have any font.
+const NAME_MAX: usize = 24;
+/// Most letters of a headline, in a wide font; and how far its lines are apart.
+const HEAD_MAX: usize = 96;
+const HEAD_LINE: f64 = 19.0;
+/// From one entry of the legend to the next.
+const ENTRY: f64 = 117.0;
 
 /// Makes any text harmless within XML, as content and as an attribute's value. The one place where foreign text comes in.
 pub(crate) fn escape(text: &str) -> String {
@@ -36,6 +41,7 @@ pub(crate) fn escape(text: &str) -> String {
 /// Colours for light and for dark, in both of which they differ in lightness too. Without variables: not every viewer has them.
 const STYLE: &str = "\
 .pg text{font:13px ui-sans-serif,system-ui,sans-serif;fill:#1f2328}
+.pg .name{font:12px ui-monospace,monospace}
 .pg .dim{fill:#59636e;font-size:11px}
 .pg .head{font-size:15px;font-weight:600}
 .pg .grid{stroke:#d1d9e0;stroke-width:1}
@@ -62,7 +68,9 @@ const STYLE: &str = "\
 
 pub(crate) fn svg(timeline: &Timeline) -> String {
     let rows = timeline.containers.len() as f64;
-    let height = TOP + rows * ROW + 48.0;
+    let head = lines(&timeline.summary, HEAD_MAX);
+    let shift = HEAD_LINE * head.len().saturating_sub(1) as f64;
+    let height = TOP + rows * ROW + 48.0 + shift;
     let mut out = String::new();
     let name = escape(&format!("Start of the Pod {}/{}", timeline.namespace, timeline.pod));
     let _ = write!(
@@ -70,10 +78,14 @@ pub(crate) fn svg(timeline: &Timeline) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"pg\" role=\"img\" aria-labelledby=\"pg-title pg-desc\" \
          viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\">\n\
          <title id=\"pg-title\">{name}</title>\n<desc id=\"pg-desc\">{}</desc>\n<style>{STYLE}</style>\n\
-         <rect class=\"bg\" width=\"{WIDTH}\" height=\"{height}\"/>\n<text class=\"head\" x=\"12\" y=\"26\">{}</text>\n",
-        escape(&description(timeline)),
-        escape(&timeline.summary)
+         <rect class=\"bg\" width=\"{WIDTH}\" height=\"{height}\"/>\n",
+        escape(&description(timeline))
     );
+    for (index, line) in head.iter().enumerate() {
+        let y = 26.0 + HEAD_LINE * index as f64;
+        let _ = writeln!(out, "<text class=\"head\" x=\"12\" y=\"{y}\">{}</text>", escape(line));
+    }
+    let _ = writeln!(out, "<g transform=\"translate(0 {shift})\">");
     let length = timeline.to - timeline.from;
     for tick in ticks(length, 12) {
         let x = x(timeline.from + tick.at, timeline);
@@ -91,8 +103,37 @@ pub(crate) fn svg(timeline: &Timeline) -> String {
         draw(&mut out, row, index, timeline);
     }
     legend(&mut out, timeline, TOP + rows * ROW + 26.0);
-    out.push_str("</svg>\n");
+    out.push_str("</g>\n</svg>\n");
     out
+}
+
+/// Broken between words; within one only if it is longer than a line. SVG breaks nothing by itself.
+fn lines(text: &str, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        let letters: Vec<char> = word.chars().collect();
+        for (index, part) in letters.chunks(most).enumerate() {
+            match lines.last_mut() {
+                Some(line) if index == 0 && line.chars().count() + 1 + part.len() <= most => {
+                    line.push(' ');
+                    line.extend(part);
+                }
+                _ => lines.push(part.iter().collect()),
+            }
+        }
+    }
+    lines
+}
+
+/// A name that is too long without its middle: many differ at the end alone.
+fn short(name: &str, most: usize) -> String {
+    let letters: Vec<char> = name.chars().collect();
+    if letters.len() <= most {
+        return name.to_owned();
+    }
+    let behind = (most - 1) / 2;
+    let (head, tail) = (&letters[..most - 1 - behind], &letters[letters.len() - behind..]);
+    head.iter().chain(&['…']).chain(tail).collect()
 }
 
 fn x(ms: i64, timeline: &Timeline) -> f64 {
@@ -126,16 +167,12 @@ fn description(timeline: &Timeline) -> String {
 fn draw(out: &mut String, row: &Row, index: usize, timeline: &Timeline) {
     let top = TOP + index as f64 * ROW;
     let (middle, bar_top) = (top + ROW / 2.0, top + (ROW - BAR) / 2.0);
-    let mut name: String = row.name.chars().take(NAME_MAX).collect();
-    if name.len() < row.name.len() {
-        name.push('…');
-    }
     let _ = writeln!(
         out,
-        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}<title>{}</title></text>",
+        "<text class=\"name\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}<title>{}</title></text>",
         LEFT - 10.0,
         middle + 4.5,
-        escape(&name),
+        escape(&short(&row.name, NAME_MAX)),
         escape(&row.name)
     );
     for bar in &row.bars {
@@ -183,7 +220,7 @@ fn tooltip(row: &Row, bar: &Bar, from: i64) -> String {
 }
 
 fn legend(out: &mut String, timeline: &Timeline, y: f64) {
-    let mut x = LEFT;
+    let mut x = 12.0;
     for kind in Kind::ALL {
         if !timeline.containers.iter().any(|row| row.bars.iter().any(|bar| bar.kind == kind)) {
             continue;
@@ -203,9 +240,8 @@ fn legend(out: &mut String, timeline: &Timeline, y: f64) {
                 y - 9.0
             ),
         };
-        let words = kind.words();
-        let _ = writeln!(out, "<text class=\"dim\" x=\"{:.1}\" y=\"{y:.1}\">{}</text>", x + 18.0, escape(words));
-        x += 34.0 + words.len() as f64 * 6.0;
+        let _ = writeln!(out, "<text class=\"dim\" x=\"{:.1}\" y=\"{y:.1}\">{}</text>", x + 18.0, escape(kind.words()));
+        x += ENTRY;
     }
     if timeline.containers.iter().flat_map(|row| &row.bars).any(|bar| !bar.exact && bar.kind != Kind::Wait) {
         let _ = writeln!(

@@ -223,3 +223,22 @@ fn the_picture_is_whole_xml() {
         assert!(svg.contains(kind.words()), "{kind:?}");
     }
 }
+
+#[test]
+fn long_names_find_room_in_the_picture() {
+    let mut pod = pod();
+    pod["metadata"]["name"] = json!(format!("{}-x2x4z", "a".repeat(240)));
+    pod["spec"]["containers"][1]["name"] = json!("metrics-exporter-of-the-shop-number-1");
+    pod["spec"]["containers"][2]["name"] = json!("metrics-exporter-of-the-shop-number-2");
+    let timeline = draw(&pod);
+    let svg = svg::svg(&timeline);
+    let texts = |class: &str| -> Vec<String> {
+        let open = format!("<text class=\"{class}\"");
+        let parts = svg.split(&open).skip(1);
+        parts.map(|part| part.split(['>', '<']).nth(1).unwrap().to_owned()).collect()
+    };
+    assert_eq!(texts("name")[2..], ["metrics-expo…op-number-1", "metrics-expo…op-number-2"]);
+    let head = texts("head");
+    assert!(head.len() > 3 && head.iter().all(|line| line.chars().count() <= 96), "{head:#?}");
+    assert_eq!(head.concat().replace(' ', ""), timeline.summary.replace(' ', ""), "nothing is left out");
+}
