@@ -19,6 +19,18 @@ fn bundle() -> String {
     configuration["webhooks"][0]["clientConfig"]["caBundle"].as_str().unwrap_or_default().to_owned()
 }
 
+/// What `kubectl podgate check --server` says of a Pod that is left to the webhook.
+fn checked(namespace: &str) -> String {
+    let program = option_env!("CARGO_BIN_EXE_kubectl-podgate").unwrap_or("kubectl-podgate");
+    let mut command = assert_cmd::Command::new(program);
+    if cluster::is_ours() {
+        command.env("KUBECONFIG", cluster::cluster(&["kubeconfig"]).trim());
+    }
+    command.args(["check", "--server", "-n", namespace, "-"]).write_stdin(labelled("checked").to_string());
+    let output = command.output().expect("it can be started");
+    String::from_utf8([output.stdout, output.stderr].concat()).expect("text")
+}
+
 /// By `kubectl apply -k`: three workloads, refusals, an end of one replica, certificates that are renewed all the time.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
@@ -30,6 +42,8 @@ fn as_manifests() {
     let installed = Installed::by_kustomize(namespace, &["--certificate-life=60s"]);
     let calls = Calls::begin(namespace);
     let mut bundles = BTreeSet::from([bundle()]);
+    let before = checked(namespace);
+    assert!(before.contains("1 template looked at: 0 errors") && !before.contains("missing-webhook"), "{before}");
 
     for workload in workloads::all() {
         workload.starts_in_order(&scene);
@@ -91,6 +105,8 @@ fn as_manifests() {
     // Injected Pods need it no more.
     installed.uninstall();
     install::assert_nothing_left();
+    let after = checked(namespace);
+    assert!(after.contains("warning[missing-webhook]"), "{after}");
     let pods = kubectl_json(&["-n", namespace, "get", "pods", "-l", "app=stateful"]);
     assert_eq!(pods["items"][0]["status"]["phase"], "Running");
     cluster::create(namespace, &labelled("without").to_string());
