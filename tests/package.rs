@@ -54,3 +54,14 @@ fn what_the_sidecar_writes_finds_room_in_what_the_policy_allows() {
     let policy = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/policy.yaml")).unwrap();
     assert!(policy.contains(&format!("size() <= {}", podgate::core::times::MAX)));
 }
+
+/// An image is built without tests and benches: Cargo looks for those that say no path, and stops where it finds none.
+#[test]
+fn every_target_says_its_path() {
+    let manifest = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap();
+    let targets: Vec<&str> = manifest.split("\n[[").skip(1).map(|rest| rest.split("\n[").next().unwrap()).collect();
+    assert!(targets.len() > 10, "{targets:?}");
+    for target in targets {
+        assert!(target.contains("\npath = "), "no path: [[{target}");
+    }
+}
