@@ -5,6 +5,7 @@
 //! make kubectl && cargo bench --bench webhook [-- SECONDS [RATE]]
 //! ```
 
+mod awake;
 #[allow(dead_code, reason = "shared with the tests")]
 #[path = "../tests/webhook/client.rs"]
 mod client;
@@ -31,6 +32,7 @@ const CONNECTIONS: usize = 25;
 const LOOK: Duration = Duration::from_secs(10);
 
 fn main() {
+    let awake = awake::Awake::keep();
     // cargo passes --bench.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let number = |n: usize, default| words.get(n).map_or(default, |word| word.parse().expect("a number"));
@@ -65,6 +67,7 @@ fn main() {
     drop(due);
     let mut times: Vec<Duration> = workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect();
     let stolen = before.stolen_since() * 100.0;
+    drop(awake);
     times.sort_unstable();
     println!("resident after: {} KiB, most: {} KiB", webhook.resident(), webhook.most());
     println!("processor time: {:.2} ms an admission", webhook.processor_ms() / times.len() as f64);

@@ -1,0 +1,49 @@
+//! Processors that never halt: a virtual one that does is given away by its hypervisor, and comes back some milliseconds after it is
+//! needed. On hardware `/dev/cpu_dma_latency` is for that, as cyclictest(8) uses it; a guest has nothing behind it.
+
+use std::num::NonZero;
+use std::os::unix::process::parent_id;
+use std::process::{Child, Command};
+use std::thread::available_parallelism;
+
+/// The word by which a benchmark runs itself as one of these processes.
+const SPIN: &str = "spin";
+
+/// A process for each processor, which runs when nothing else wants to (`SCHED_IDLE`), and spins. They end with this.
+pub(crate) struct Awake(Vec<Child>);
+
+impl Awake {
+    /// To be called first: the processes that it starts do not come back from here.
+    pub(crate) fn keep() -> Awake {
+        if std::env::args().nth(1).is_some_and(|word| word == SPIN) {
+            spin();
+        }
+        let own = std::env::current_exe().expect("this program's path");
+        let processors = available_parallelism().map_or(1, NonZero::get);
+        let start = |processor: usize| {
+            let mut command = Command::new("taskset");
+            command.arg("--cpu-list").arg(processor.to_string()).args(["chrt", "--idle", "0"]).arg(&own).arg(SPIN);
+            command.spawn().expect("taskset and chrt, of util-linux")
+        };
+        Awake((0..processors).map(start).collect())
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn spin() -> ! {
+    let parent = parent_id();
+    while parent_id() == parent {
+        for _ in 0..10_000 {
+            std::hint::spin_loop();
+        }
+    }
+    std::process::exit(0)
+}
