@@ -13,10 +13,11 @@ const SPIN: &str = "spin";
 pub(crate) struct Awake(Vec<Child>);
 
 impl Awake {
-    /// To be called first: the processes that it starts do not come back from here.
-    pub(crate) fn keep() -> Awake {
+    /// To be called first. `None` says that this is one of those processes, and that its time is over.
+    pub(crate) fn keep() -> Option<Awake> {
         if std::env::args().nth(1).is_some_and(|word| word == SPIN) {
             spin();
+            return None;
         }
         let own = std::env::current_exe().expect("this program's path");
         let processors = available_parallelism().map_or(1, NonZero::get);
@@ -25,7 +26,7 @@ impl Awake {
             command.arg("--cpu-list").arg(processor.to_string()).args(["chrt", "--idle", "0"]).arg(&own).arg(SPIN);
             command.spawn().expect("taskset and chrt, of util-linux")
         };
-        Awake((0..processors).map(start).collect())
+        Some(Awake((0..processors).map(start).collect()))
     }
 }
 
@@ -38,12 +39,11 @@ impl Drop for Awake {
     }
 }
 
-fn spin() -> ! {
+fn spin() {
     let parent = parent_id();
     while parent_id() == parent {
         for _ in 0..10_000 {
             std::hint::spin_loop();
         }
     }
-    std::process::exit(0)
 }

@@ -63,7 +63,7 @@ const WAYS: [Way; 8] = [
 ];
 
 fn main() {
-    let awake = awake::Awake::keep();
+    let Some(awake) = awake::Awake::keep() else { return };
     // cargo passes --bench.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let rounds = words.first().map_or(30, |word| word.parse().expect("a number of rounds"));

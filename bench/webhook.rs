@@ -32,7 +32,7 @@ const CONNECTIONS: usize = 25;
 const LOOK: Duration = Duration::from_secs(10);
 
 fn main() {
-    let awake = awake::Awake::keep();
+    let Some(awake) = awake::Awake::keep() else { return };
     // cargo passes --bench.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let number = |n: usize, default| words.get(n).map_or(default, |word| word.parse().expect("a number"));
