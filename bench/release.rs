@@ -138,7 +138,8 @@ fn hooks(db: Container) -> Value {
 
 const POLLING: &str = "until [ -e /shared/ready ]; do /tools/busybox sleep 1; done; exec /testserver";
 
-/// A pod without podgate, with the security context of the others: a busybox for scripts, put there by an init container, and a volume for files.
+/// A pod without podgate, with the security context of the others: a busybox for scripts, put there by an init container, and a
+/// volume for files.
 fn plain(containers: Value, more: Value) -> Value {
     let mounts = json!([{"name": "tools", "mountPath": "/tools"}, {"name": "shared", "mountPath": "/shared"}]);
     let mut pod = json!({
