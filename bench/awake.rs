@@ -1,5 +1,6 @@
-//! Processors that never halt: a virtual one that does is given away by its hypervisor, and comes back some milliseconds after it is
-//! needed. On hardware `/dev/cpu_dma_latency` is for that, as cyclictest(8) uses it; a guest has nothing behind it.
+//! With `--awake`, processors that never halt: a virtual one that does is given away by a busy hypervisor, and comes back some
+//! milliseconds after it is needed. On hardware `/dev/cpu_dma_latency` is for that, as cyclictest(8) uses it; a guest has nothing
+//! behind it. It is not the rule, since whatever starts processes, as a container runtime does, is slowed by it.
 
 use std::num::NonZero;
 use std::os::unix::process::parent_id;
@@ -8,8 +9,10 @@ use std::thread::available_parallelism;
 
 /// The word by which a benchmark runs itself as one of these processes.
 const SPIN: &str = "spin";
+/// The option that asks for them.
+const WANTED: &str = "--awake";
 
-/// A process for each processor, which runs when nothing else wants to (`SCHED_IDLE`), and spins. They end with this.
+/// None without the option; with it a process for each processor, which runs when nothing else wants to (`SCHED_IDLE`), and spins. They end with this.
 pub(crate) struct Awake(Vec<Child>);
 
 impl Awake {
@@ -18,6 +21,9 @@ impl Awake {
         if std::env::args().nth(1).is_some_and(|word| word == SPIN) {
             spin();
             return None;
+        }
+        if !std::env::args().any(|word| word == WANTED) {
+            return Some(Awake(Vec::new()));
         }
         let own = std::env::current_exe().expect("this program's path");
         let processors = available_parallelism().map_or(1, NonZero::get);

@@ -3,10 +3,11 @@
 //! anew each time.
 //!
 //! ```text
-//! tests/kubelet/prepare && cargo bench --bench release [-- ROUNDS [WORDS...]]
+//! tests/kubelet/prepare && cargo bench --bench release [-- [--awake] ROUNDS [WORDS...]]
 //! ```
 //!
-//! With WORDS only those ways in whose label one of them stands.
+//! With WORDS only those ways in whose label one of them stands; `--awake` keeps processors from halting, for a machine whose
+//! hypervisor gives them away.
 
 mod awake;
 #[allow(dead_code, reason = "shared with the scenarios")]

@@ -2,8 +2,10 @@
 //! or not, as an API server would. Latencies are counted from when a request was due.
 //!
 //! ```text
-//! make kubectl && cargo bench --bench webhook [-- SECONDS [RATE]]
+//! make kubectl && cargo bench --bench webhook [-- [--awake] SECONDS [RATE]]
 //! ```
+//!
+//! `--awake` keeps processors from halting, for a machine whose hypervisor gives them away.
 
 mod awake;
 #[allow(dead_code, reason = "shared with the tests")]
