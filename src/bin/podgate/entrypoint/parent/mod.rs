@@ -133,9 +133,9 @@ fn finish(args: &Entrypoint, place: &Place, reporter: &mut Reporter, verdict: Ve
     }
 }
 
-/// The command will not run: those that wait for its post file are told.
+/// The command will not run: those that wait for its post file are told. Of what can be no post file there are none.
 pub(super) fn never_ran(post_file: Option<&Path>, failed: &Failed) {
-    if let Some(path) = post_file
+    if let Some(path) = post_file.filter(|path| post_file::vet(path).is_ok())
         && let Err(error) = post_file::write(path, false, failed.0)
     {
         warn!(%error, file = %path.display(), "can't write the post file");
