@@ -12,7 +12,8 @@ const SPIN: &str = "spin";
 /// The option that asks for them.
 const WANTED: &str = "--awake";
 
-/// None without the option; with it a process for each processor, which runs when nothing else wants to (`SCHED_IDLE`), and spins. They end with this.
+/// None without the option; with it a process for each processor, which runs when nothing else wants to (`SCHED_IDLE`), and spins.
+/// They end with this.
 pub(crate) struct Awake(Vec<Child>);
 
 impl Awake {
