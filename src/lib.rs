@@ -1,16 +1,19 @@
-//! What podgate's three binaries share.
+//! The parts that podgate's programs share. The programs themselves are in `src/bin`, each with modules of its own.
 //!
 //! ```text
-//!    podgate (agent)      podgate-controller      kubectl-podgate      binaries: thin main, modules of their own
-//!         └──────────┬───────────┴──────────┬───────────┘
-//!                    v                      v
-//!                  edge  (board, bell, reports, locks, sandbox id, logging)     light I/O, no runtime
-//!                    │
-//!                    v
-//!                  core  (values only: no clock, no file, no socket, no environment)
+//!    podgate (agent)    podgate-controller       kubectl-podgate    podgate-webhook
+//!         └────────┬─────────────┘                      └──────┬──────────┘
+//!                  v                                           v
+//!                edge  (board, bell, reports, locks, log)    order  (declare, plan, inject, lint, migrate)
+//!                  │                                           │
+//!                  └──────────────────┬────────────────────────┘
+//!                                     v
+//!                                   core  (protocol and decisions)
 //! ```
 //!
-//! `core` never names `edge`, and neither names a binary; `tests/purity.rs` holds the first, the crate borders the second.
+//! `core` and `order` are pure: no clock, no file, no socket, no environment. `edge` does light I/O on Linux, without a runtime.
+//! `tests/purity.rs` checks these borders.
 
 pub mod core;
 pub mod edge;
+pub mod order;

@@ -34,9 +34,9 @@ fn uses(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_core_knows_no_clock_no_file_no_socket_and_no_environment() {
+fn core_and_order_know_no_clock_no_file_no_socket_and_no_environment() {
     const BANNED: [&str; 8] = ["fs", "net", "env", "process", "thread", "os", "time::Instant", "time::SystemTime"];
-    for (path, text) in sources("src/core") {
+    for (path, text) in sources("src/core").into_iter().chain(sources("src/order")) {
         for (number, line) in code(&text) {
             for banned in BANNED {
                 assert!(
@@ -55,6 +55,23 @@ fn the_core_knows_no_clock_no_file_no_socket_and_no_environment() {
                 let named =
                     list.split(['{', ',', '}']).any(|item| item == banned || item.starts_with(&format!("{banned}::")));
                 assert!(!named, "{path:?}: use std::{{{list}");
+            }
+        }
+    }
+}
+
+#[test]
+fn only_the_tool_and_the_webhook_name_order() {
+    for folder in ["src/core", "src/edge", "src/bin/podgate", "src/bin/podgate-controller"] {
+        for (path, text) in sources(folder) {
+            for (number, line) in code(&text) {
+                let names = ["crate::order", "podgate::order", "super::order", "mod order"];
+                assert!(!names.iter().any(|name| line.contains(name)), "{path:?}:{number}: {line}");
+            }
+            for path_used in uses(&text) {
+                let grouped = ["crate::{", "podgate::{"].iter().find_map(|start| path_used.strip_prefix(start));
+                let named = grouped.is_some_and(|list| list.split([',', '}']).any(|item| item.starts_with("order")));
+                assert!(!named, "{path:?}: use {path_used}");
             }
         }
     }

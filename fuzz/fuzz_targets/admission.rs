@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use podgate::core::admission::{Outcome, answer};
-use podgate::core::edit::apply;
-use podgate::core::inject::{self, Options};
-use podgate::core::plan::Known;
+use podgate::order::admission::{Outcome, answer};
+use podgate::order::edit::apply;
+use podgate::order::inject::{self, Options};
+use podgate::order::plan::Known;
 use serde_json::{Value, json};
 
 fn options() -> Options {

@@ -2,15 +2,15 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use podgate::core::edit::Edit;
-use podgate::core::inject::{self, Injected, Options};
-use podgate::core::kinds;
-use podgate::core::plan::Known;
+use podgate::order::edit::Edit;
+use podgate::order::inject::{self, Injected, Options};
+use podgate::order::kinds;
+use podgate::order::plan::Known;
 use serde_json::Value;
 
 // The reader belongs to the tool's binary, which no other package can name.
 #[allow(dead_code, reason = "the tool uses all of it")]
-#[path = "../../src/bin/kubectl-podgate/manifest/mod.rs"]
+#[path = "../../src/bin/kubectl-podgate/yaml/mod.rs"]
 mod manifest;
 
 use manifest::{Document, Source};

@@ -2,13 +2,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use podgate::core::edit::Place;
-use podgate::core::kinds;
+use podgate::order::edit::Place;
+use podgate::order::kinds;
 use serde_json::Value;
 
 // The reader belongs to the tool's binary, which no other package can name.
 #[allow(dead_code, reason = "the tool uses all of it")]
-#[path = "../../src/bin/kubectl-podgate/manifest/mod.rs"]
+#[path = "../../src/bin/kubectl-podgate/yaml/mod.rs"]
 mod manifest;
 
 use manifest::{Document, Source};

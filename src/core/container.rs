@@ -4,10 +4,7 @@
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#Container>).
 
 use crate::core::until::Until;
-use crate::core::{names, order};
 use serde::{Deserialize, Deserializer, Serialize};
-use std::collections::BTreeSet;
-use std::fmt;
 
 /// One container, as declared.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -214,75 +211,6 @@ impl Container {
     }
 }
 
-/// The list of `--containers` is wrong.
-#[derive(Debug)]
-pub enum BadContainers {
-    /// It is no JSON list of containers.
-    Json(serde_json::Error),
-    /// A name is none.
-    Name(String),
-    /// A name stands there twice.
-    Twice(String),
-    /// A condition names a container that is not in the list.
-    Unknown {
-        /// Whose condition.
-        container: String,
-        /// Which name.
-        names: String,
-    },
-    /// They can't start in this order.
-    Order(order::Broken),
-}
-
-impl fmt::Display for BadContainers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BadContainers::Json(error) => {
-                write!(
-                    f,
-                    "no JSON list of containers ({error}); write [{{\"name\":\"db\",\"mode\":\"post-start\"}}, …]"
-                )
-            }
-            BadContainers::Name(name) => write!(f, "{name:?} is no container name"),
-            BadContainers::Twice(name) => write!(f, "container {name} is listed twice"),
-            BadContainers::Unknown { container, names } => {
-                write!(f, "container {container} waits for {names}, which is not in the list")
-            }
-            BadContainers::Order(broken) => broken.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for BadContainers {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        None
-    }
-}
-
-/// Reads the value of `--containers`.
-///
-/// # Errors
-/// [`BadContainers`] says what is wrong with which container.
-pub fn parse_list(json: &str) -> Result<Vec<Container>, BadContainers> {
-    let list: Vec<Container> = serde_json::from_str(json).map_err(BadContainers::Json)?;
-    let mut names = BTreeSet::new();
-    for container in &list {
-        if !names::is_container_name(&container.name) {
-            return Err(BadContainers::Name(container.name.clone()));
-        }
-        if !names.insert(container.name.as_str()) {
-            return Err(BadContainers::Twice(container.name.clone()));
-        }
-    }
-    for container in &list {
-        if let Some(until) = container.until.iter().find(|until| !names.contains(until.container.as_str())) {
-            return Err(BadContainers::Unknown { container: container.name.clone(), names: until.container.clone() });
-        }
-    }
-    order::check(&list).map_err(BadContainers::Order)?;
-    Ok(list)
-}
-
 fn or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
@@ -298,46 +226,5 @@ mod untils {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Until>, D::Error> {
         let list: Vec<String> = Vec::deserialize(from)?;
         list.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_the_pod_apis_fields_with_its_defaults() {
-        let list = parse_list(
-            r#"[{"name":"db","mode":"post-start","until":["db=Ready"],"image":"x","ports":[{"name":"pg","containerPort":5432,"protocol":"TCP"}],
-                "readinessProbe":{"tcpSocket":{"port":"pg"},"periodSeconds":5}},
-               {"name":"api","readinessProbe":{"httpGet":{"path":"/r","port":80,"scheme":"HTTPS"}}},
-               {"name":"web","ports":null,"startupProbe":{"exec":{"command":["true"]}},"readinessProbe":{"grpc":{"port":9,"service":null}}}]"#,
-        )
-        .unwrap();
-        let probe = list[0].readiness_probe.as_ref().unwrap();
-        assert_eq!((probe.period_seconds, probe.timeout_seconds, probe.failure_threshold), (5, 1, 3));
-        assert_eq!(list[0].probe_port(probe), Some(5432));
-        assert_eq!(list[0].mode, Mode::PostStart);
-        assert_eq!(list[1].probe_port(list[1].readiness_probe.as_ref().unwrap()), Some(80));
-        assert!(list[2].startup_probe.as_ref().unwrap().is_exec());
-        let again = parse_list(&serde_json::to_string(&list).unwrap()).unwrap();
-        assert_eq!(again, list);
-    }
-
-    #[test]
-    fn says_what_is_wrong_with_a_list() {
-        for (json, says) in [
-            ("", "no JSON list"),
-            ("{}", "no JSON list"),
-            (r#"[{"name":"A"}]"#, "\"A\" is no container name"),
-            (r#"[{"name":"a"},{"name":"a"}]"#, "listed twice"),
-            (r#"[{"name":"a","until":["b"]}]"#, "waits for b, which is not in the list"),
-            (r#"[{"name":"a","until":["b=x"]}]"#, "no state to wait for"),
-            (r#"[{"name":"a","mode":"entrypoint","until":["b"]},{"name":"b","mode":"post-start"}]"#, "put b before a"),
-            (r#"[{"name":"a","readinessProbe":{}}]"#, "no JSON list"),
-        ] {
-            let error = parse_list(json).unwrap_err().to_string();
-            assert!(error.contains(says), "{json}: {error}");
-        }
     }
 }

@@ -1,8 +1,8 @@
 //! The documents say what the program does.
 
 use crate::program;
-use podgate::core::checks::rules::RULES;
-use podgate::core::declare::keys;
+use podgate::order::declare::keys;
+use podgate::order::lint::rules::RULES;
 use std::fs;
 use std::path::Path;
 
@@ -48,12 +48,12 @@ fn every_rule_that_the_program_names_is_in_the_table() {
         }
     }
     let mut named = Vec::new();
-    for folder in ["src/core", "src/bin/kubectl-podgate"] {
+    for folder in ["src/order", "src/bin/kubectl-podgate"] {
         walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut named);
     }
     assert!(named.len() > 30);
     for name in named {
-        assert!(RULES.iter().any(|rule| rule.name == name), "{name} is not in src/core/checks/rules.rs");
+        assert!(RULES.iter().any(|rule| rule.name == name), "{name} is not in src/order/lint/rules.rs");
     }
 }
 

@@ -3,10 +3,10 @@
 //! `corpus/` is read by the tests of the text layer too. What is to become of a file, if not that it is injected, stands here.
 
 use crate::{holds, lines, options};
-use podgate::core::edit::Place;
-use podgate::core::inject::{inject, is_declared};
-use podgate::core::kinds;
-use podgate::core::plan::Known;
+use podgate::order::edit::Place;
+use podgate::order::inject::{inject, is_declared};
+use podgate::order::kinds;
+use podgate::order::plan::Known;
 use serde_json::Value;
 use std::fs;
 

@@ -2,7 +2,7 @@
 
 use crate::corpus::templates;
 use crate::{lines, options};
-use podgate::core::inject::inject;
+use podgate::order::inject::inject;
 use std::fs;
 
 const SHOWN: [&str; 6] = [

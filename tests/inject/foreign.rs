@@ -2,9 +2,9 @@
 
 use crate::corpus::{each_injected, templates};
 use crate::{injected, lines, options};
-use podgate::core::edit::apply;
-use podgate::core::inject::{Injected, Options, inject, uninject};
-use podgate::core::plan::Known;
+use podgate::order::edit::apply;
+use podgate::order::inject::{Injected, Options, inject, uninject};
+use podgate::order::plan::Known;
 use serde_json::{Value, json};
 
 fn from_api() -> Options {

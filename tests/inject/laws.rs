@@ -2,10 +2,10 @@
 
 use crate::pods::{anything, template};
 use crate::{holds, lines, options};
-use podgate::core::edit::{Place, Step};
-use podgate::core::finding::Level;
-use podgate::core::inject::{Options, inject, is_declared, uninject};
-use podgate::core::plan::{ImageCommand, Known};
+use podgate::order::edit::{Place, Step};
+use podgate::order::finding::Level;
+use podgate::order::inject::{Options, inject, is_declared, uninject};
+use podgate::order::plan::{ImageCommand, Known};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
@@ -98,7 +98,7 @@ fn other_options_and_another_declaration_are_taken_over() {
                 renewed
                     .edits
                     .iter()
-                    .for_each(|edit| podgate::core::edit::apply(&mut applied, edit).expect("an edit that fits"));
+                    .for_each(|edit| podgate::order::edit::apply(&mut applied, edit).expect("an edit that fits"));
                 assert_eq!(applied, renewed.value);
             });
             let renewed = renewed.map_err(|found| lines(&found));

@@ -8,9 +8,9 @@ mod pods;
 mod refusals;
 mod written;
 
-use podgate::core::edit::{Editor, apply};
-use podgate::core::inject::{Injected, Options, inject, uninject};
-use podgate::core::plan::Known;
+use podgate::order::edit::{Editor, apply};
+use podgate::order::inject::{Injected, Options, inject, uninject};
+use podgate::order::plan::Known;
 use serde_json::Value;
 
 const IMAGE: &str = "ghcr.io/podgate/podgate:test";
@@ -19,7 +19,7 @@ fn options() -> Options {
     Options::new(IMAGE)
 }
 
-fn lines(findings: &[podgate::core::finding::Finding]) -> String {
+fn lines(findings: &[podgate::order::finding::Finding]) -> String {
     findings.iter().map(|finding| format!("{}: {finding}\n", finding.rule)).collect()
 }
 

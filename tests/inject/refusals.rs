@@ -2,9 +2,9 @@
 
 use crate::corpus::templates;
 use crate::{injected, lines, options};
-use podgate::core::finding::{Finding, Level};
-use podgate::core::inject::{inject, uninject};
-use podgate::core::plan::Known;
+use podgate::order::finding::{Finding, Level};
+use podgate::order::inject::{inject, uninject};
+use podgate::order::plan::Known;
 use serde_json::{Value, json};
 
 /// Two containers in order, by gates.

@@ -2,7 +2,8 @@
 
 use crate::corpus::each_injected;
 use podgate::core::agent_line;
-use podgate::core::container::{Container, Mode, parse_list};
+use podgate::core::container::{Container, Mode};
+use podgate::core::containers::parse_list;
 use serde_json::Value;
 use std::process::Command;
 
@@ -209,7 +210,7 @@ fn nobody_is_killed_for_waiting_in_a_gate() {
 #[test]
 fn a_users_sleep_goes_on_sleeping() {
     let (template, known) = crate::corpus::templates("hooks-sleep.yaml").remove(0);
-    let done = podgate::core::inject::inject(&template, &crate::options(), &known).expect("it can be injected").value;
+    let done = podgate::order::inject::inject(&template, &crate::options(), &known).expect("it can be injected").value;
     let (db, app) = (&done["spec"]["containers"][0], &done["spec"]["containers"][1]);
     let then = |which: &str| agent_line::values(&hook(db, which), "--then").concat();
     assert_eq!(then("postStart"), r#"["/podgate/bin/podgate","sleep","2s"]"#);

@@ -1,14 +1,12 @@
 //! `kubectl podgate`: the user's tool.
 #![forbid(unsafe_code)]
 
-mod api;
-mod args;
 mod check;
+mod cli;
 mod clock;
+mod cluster;
 mod completion;
-mod follow;
 mod inject;
-mod manifest;
 mod output;
 mod overrides;
 mod pod;
@@ -17,9 +15,11 @@ mod runtime;
 mod status;
 mod terminal;
 mod timeline;
+mod values;
 mod webhook;
+mod yaml;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -29,38 +29,23 @@ use std::process::ExitCode;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
-    if let Some(words) = completion::asked() {
-        return completion::answer(words);
-    }
-    let command = match args::Args::try_parse() {
+    let command = match cli::Args::try_parse() {
         Ok(args) => args.command,
-        Err(error) => return args::refuse(&error).into(),
+        Err(error) => return cli::refuse(&error).into(),
     };
     match command {
-        args::Command::Check(args) => check::run(&args),
-        args::Command::Completion(args) => completion::script(&args),
-        args::Command::Inject(args) => inject::inject(&args),
-        args::Command::Man(args) => completion::man(&args),
-        args::Command::Override(args) => overrides::run(&args),
-        args::Command::Status(args) => status::run(&args),
-        args::Command::Timeline(args) => timeline::run(&args),
-        args::Command::Uninject(args) => inject::uninject(&args),
-        args::Command::Webhook(args) => webhook::run(&args),
-        args::Command::Version => match writeln!(std::io::stdout(), "kubectl-podgate {}", env!("CARGO_PKG_VERSION")) {
+        cli::Command::Check(args) => check::run(&args),
+        cli::Command::Completion(args) => completion::script(cli::Args::command(), &args),
+        cli::Command::Inject(args) => inject::inject(&args),
+        cli::Command::Man(args) => completion::man(cli::Args::command(), &args),
+        cli::Command::Override(args) => overrides::run(&args),
+        cli::Command::Status(args) => status::run(&args),
+        cli::Command::Timeline(args) => timeline::run(&args),
+        cli::Command::Uninject(args) => inject::uninject(&args),
+        cli::Command::Webhook(args) => webhook::run(&args),
+        cli::Command::Version => match writeln!(std::io::stdout(), "kubectl-podgate {}", env!("CARGO_PKG_VERSION")) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&format!("can't write: {error}")),
+            Err(error) => output::fail(&format!("can't write: {error}")),
         },
     }
-}
-
-/// One line on what went wrong.
-fn fail(what: &str) -> ExitCode {
-    say(what);
-    ExitCode::FAILURE
-}
-
-/// One line beside the output.
-fn say(what: &str) {
-    // Nobody is left to tell when this fails too.
-    let _ = writeln!(std::io::stderr(), "kubectl podgate: {what}");
 }

@@ -1,6 +1,7 @@
 //! Standard output, as all commands write to it.
 
 use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
 
 /// Writes `text`; its colours are for a terminal alone, and not where NO_COLOR asks for none. A reader that has gone away has seen
 /// enough: that is no error. Gives whether there is one still.
@@ -11,4 +12,16 @@ pub(crate) fn write_out(text: &str) -> Result<bool, String> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(format!("can't write: {error}")),
     }
+}
+
+/// One line on what went wrong.
+pub(crate) fn fail(what: &str) -> ExitCode {
+    say(what);
+    ExitCode::FAILURE
+}
+
+/// One line beside the output.
+pub(crate) fn say(what: &str) {
+    // Nobody is left to tell when this fails too.
+    let _ = writeln!(std::io::stderr(), "kubectl podgate: {what}");
 }

@@ -1,6 +1,6 @@
 //! What the commands that ask a cluster run on.
 
-use crate::fail;
+use crate::output::fail;
 use std::process::ExitCode;
 
 /// Runs `work` to its end; what it could not do is said in one line, and is exit code 1.

@@ -1,7 +1,8 @@
 //! The command line of the controller.
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
-use podgate::core::container::{Container, parse_list};
+use podgate::core::container::Container;
+use podgate::core::containers::parse_list;
 use podgate::core::exit::Exit;
 use podgate::core::names;
 use podgate::edge::log::Format;
@@ -118,7 +119,7 @@ impl std::str::FromStr for Publish {
 #[derive(Debug, Clone)]
 pub(crate) struct Declared(pub(crate) Vec<Container>);
 
-fn containers(json: &str) -> Result<Declared, podgate::core::container::BadContainers> {
+fn containers(json: &str) -> Result<Declared, podgate::core::containers::BadContainers> {
     parse_list(json).map(Declared)
 }
 

@@ -2,27 +2,16 @@
 //! annotations. One thread.
 #![forbid(unsafe_code)]
 
-mod alarm;
 mod api;
 mod args;
-mod board;
-mod client;
 mod clock;
-mod folders;
-mod guest;
-mod metrics;
-mod observe;
-mod prober;
-mod probing;
+mod input;
+mod judge;
+mod output;
+mod probe;
 mod ready;
 mod run;
 mod setup;
-mod spec;
-mod staying;
-mod timekeeper;
-mod track;
-mod vet;
-mod world;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -1,6 +1,7 @@
 //! `podgate install DIR`.
 
-use crate::{args, explain};
+use crate::args;
+use crate::gate::explain;
 use podgate::core::exit::Exit;
 use podgate::core::names;
 use podgate::edge::install::install;

@@ -5,17 +5,12 @@ mod args;
 mod check;
 mod clock;
 mod entrypoint;
-mod explain;
-mod hold;
+mod gate;
 mod install;
 mod opened;
 mod post_start;
-mod pre_stop;
-mod report;
-mod stopping;
-mod then;
-mod voice;
-mod wait;
+mod stop;
+mod tether_process;
 
 use podgate::core::exit::Exit;
 use std::io::Write;
@@ -29,8 +24,8 @@ fn main() -> ExitCode {
     let exit = match command {
         args::Command::PostStart(args) => return post_start::run(*args),
         args::Command::Entrypoint(args) => return entrypoint::run(*args),
-        args::Command::PreStop(args) => return pre_stop::run(*args),
-        args::Command::Hold => return hold::run(),
+        args::Command::PreStop(args) => return stop::run(*args),
+        args::Command::Hold => return tether_process::run(),
         args::Command::Opened(args) => opened::run(&args),
         args::Command::Install(args) => install::run(&args),
         args::Command::Check(args) => check::run(&args),

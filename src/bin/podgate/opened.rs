@@ -1,7 +1,8 @@
 //! `podgate opened`: a startupProbe that passes when this container's gate has opened.
 
 use crate::args::Opened;
-use crate::{check, explain, report};
+use crate::check;
+use crate::gate::{explain, report};
 use podgate::core::exit::Exit;
 use podgate::core::report::{Gate, Report};
 use podgate::core::until::Until;

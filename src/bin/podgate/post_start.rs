@@ -3,11 +3,11 @@
 use crate::args::PostStart;
 use crate::check::Checks;
 use crate::clock::now;
-use crate::hold;
-use crate::report::Reporter;
-use crate::then;
-use crate::voice::{ByDefault, Failed, Voice, judge};
-use crate::wait::{Place, Wait};
+use crate::gate::report::Reporter;
+use crate::gate::then;
+use crate::gate::voice::{ByDefault, Failed, Voice, judge};
+use crate::gate::wait::{Place, Wait};
+use crate::tether_process;
 use podgate::core::gate::{Kind, Terms};
 use podgate::core::sources::View;
 use podgate::core::until::{Until, Want};
@@ -35,7 +35,7 @@ fn hook(args: PostStart, voice: &Voice) -> Result<(), Failed> {
     for other in untils.iter().filter(|until| until.container != container) {
         warn!(until = %other, "waits for another container, though this one runs already: its hook holds back only what comes after it");
     }
-    if tether && let Err(error) = hold::leave_behind(&waits.own) {
+    if tether && let Err(error) = tether_process::leave_behind(&waits.own) {
         // The sidecar then goes by what the kubelet says, as without.
         warn!(%error, "can't leave a tether behind");
     }

@@ -3,8 +3,8 @@
 use super::injected;
 use crate::cluster::{ROOT, attempt, kubectl, minor};
 use crate::scene::Scene;
-use podgate::core::inject::is_injected;
-use podgate::core::kinds;
+use podgate::order::inject::is_injected;
+use podgate::order::kinds;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

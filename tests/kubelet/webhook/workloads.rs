@@ -3,9 +3,9 @@
 use crate::clock::eventually;
 use crate::cluster::{self, IMAGE, TESTSERVER, kubectl_json};
 use crate::scene::Scene;
-use podgate::core::finding::{Finding, Level};
-use podgate::core::inject::{Options, inject};
-use podgate::core::plan::Known;
+use podgate::order::finding::{Finding, Level};
+use podgate::order::inject::{Options, inject};
+use podgate::order::plan::Known;
 use serde_json::{Value, json};
 
 /// The test server, ready `after`.

@@ -1,9 +1,10 @@
 //! The arguments of `check`, and what its help teaches.
 
-use crate::args::{Connection, Manifests};
-use crate::inject::Images;
+use crate::cluster::Connection;
+use crate::registry::Images;
+use crate::yaml::Manifests;
 use clap::{Args, ValueEnum};
-use podgate::core::checks::Version;
+use podgate::order::lint::Version;
 
 const HELP: &str = "\
 Says before anything is applied in which order the containers will start and stop, what goes side by side,

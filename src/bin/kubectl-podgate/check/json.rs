@@ -3,8 +3,8 @@
 use super::locate::Located;
 use super::look::{Looked, Outlook, Template};
 use podgate::core::container::Mode;
-use podgate::core::finding::Level;
-use podgate::core::plan::{Planned, Publish, Sidecar};
+use podgate::order::finding::Level;
+use podgate::order::plan::{Planned, Publish, Sidecar};
 use serde_json::{Value, json};
 
 pub(super) fn print(looked: &Looked, is_quiet: bool) -> Result<String, String> {

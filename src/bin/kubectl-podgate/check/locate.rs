@@ -1,8 +1,8 @@
 //! Where in a file a finding is.
 
-use crate::manifest::{Document, Position};
-use podgate::core::edit::Place;
-use podgate::core::finding::Finding;
+use crate::yaml::{Document, Position};
+use podgate::order::edit::Place;
+use podgate::order::finding::Finding;
 use std::ops::Range;
 
 /// A finding, and where it is.
@@ -94,8 +94,8 @@ fn line(text: &str, range: &Range<usize>) -> Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::Source;
-    use podgate::core::declare::annotation;
+    use crate::yaml::Source;
+    use podgate::order::declare::annotation;
 
     fn located(text: &str, finding: Finding) -> Located {
         let source = Source::parse("f", text.to_owned()).unwrap();

@@ -1,16 +1,16 @@
 //! One template after the other, looked at.
 
 use super::locate::{Located, locate};
-use crate::inject::Found;
-use crate::manifest::files::Input;
-use crate::manifest::{Document, Position, Source};
-use podgate::core::checks::forecast::Forecast;
-use podgate::core::checks::{self, Context, Version, native};
-use podgate::core::edit::{Place, Step};
-use podgate::core::finding::{Finding, Level};
-use podgate::core::inject::{self, Options};
-use podgate::core::kinds;
-use podgate::core::plan::{Known, Plan, plan};
+use crate::registry::images::Found;
+use crate::yaml::files::Input;
+use crate::yaml::{Document, Position, Source};
+use podgate::order::edit::{Place, Step};
+use podgate::order::finding::{Finding, Level};
+use podgate::order::inject::{self, Options};
+use podgate::order::kinds;
+use podgate::order::lint::forecast::Forecast;
+use podgate::order::lint::{self, Context, Version, native};
+use podgate::order::plan::{Known, Plan, plan};
 use serde_json::Value;
 
 /// All that has been seen.
@@ -86,7 +86,7 @@ fn one(source: &Source, document: &Document, place: &Place, beside: &Beside<'_>,
     let Some(template) = place.of(&document.value) else { return };
     let object = object(&document.value, place);
     let here = |finding: Finding| locate(finding, place, document, &source.name);
-    let misplaced = checks::misplaced(&document.value, &object, place);
+    let misplaced = lint::misplaced(&document.value, &object, place);
     looked
         .findings
         .extend(misplaced.into_iter().map(|finding| locate(finding, &Place::root(), document, &source.name)));
@@ -96,7 +96,7 @@ fn one(source: &Source, document: &Document, place: &Place, beside: &Beside<'_>,
         return;
     }
     if !inject::is_declared(template) && !inject::is_injected(template) {
-        looked.findings.extend(checks::by_hand(template).into_iter().map(here));
+        looked.findings.extend(lint::by_hand(template).into_iter().map(here));
         return;
     }
     let mut findings = Vec::new();
@@ -162,7 +162,7 @@ fn outlook(
         object.to("spec").of(document).cloned().unwrap_or_default()
     };
     let context = Context { kubernetes: beside.kubernetes, workload };
-    findings.extend(checks::template(plain, &plan, &context).into_iter().map(in_place));
+    findings.extend(lint::template(plain, &plan, &context).into_iter().map(in_place));
     let native = native::of(plain, &plan);
     Some(Outlook { forecast: Forecast::of(&plan), plan, native })
 }

@@ -18,13 +18,14 @@ mod text;
 
 pub(crate) use args::Check;
 
-use crate::inject::look_up;
 use crate::output::write_out;
+use crate::output::{fail, say};
+use crate::registry::images::look_up;
+use crate::runtime;
 use crate::terminal::harmless;
-use crate::{fail, runtime, say};
 use args::Output;
 use look::Looked;
-use podgate::core::finding::Level;
+use podgate::order::finding::Level;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &Check) -> ExitCode {

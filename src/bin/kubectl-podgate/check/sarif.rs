@@ -2,8 +2,8 @@
 
 use super::locate::Located;
 use super::look::Looked;
-use podgate::core::checks::rules;
-use podgate::core::finding::Level;
+use podgate::order::finding::Level;
+use podgate::order::lint::rules;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

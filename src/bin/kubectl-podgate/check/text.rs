@@ -6,8 +6,8 @@ use crate::terminal::harmless;
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Level as Shown, Renderer, Snippet};
 use podgate::core::container::Mode;
-use podgate::core::finding::Level;
-use podgate::core::plan::{Planned, Sidecar};
+use podgate::order::finding::Level;
+use podgate::order::plan::{Planned, Sidecar};
 use std::fmt::Write as _;
 use std::time::Duration;
 

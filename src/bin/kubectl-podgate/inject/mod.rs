@@ -2,24 +2,22 @@
 
 mod args;
 mod diff;
-mod images;
 mod output;
 mod work;
 
-pub(crate) use args::{Images, Inject, Platform, Uninject};
-pub(crate) use images::{Found, look_up};
+pub(crate) use args::{Inject, Uninject};
 
-use crate::manifest::Source;
-use crate::manifest::files::{self, Input};
+use crate::output::fail;
+use crate::registry::images::look_up;
+use crate::yaml::Source;
+use crate::yaml::files::{Input, one};
 use args::Files;
 use output::Changed;
 use podgate::core::exit::Exit;
-use podgate::core::finding::Level;
-use podgate::core::inject::Options;
-use podgate::core::migrate;
-use serde_json::Value;
+use podgate::order::finding::Level;
+use podgate::order::inject::Options;
+use podgate::order::migrate;
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 use work::{Report, Way};
 
@@ -30,14 +28,14 @@ const WOULD_CHANGE: u8 = 3;
 pub(crate) fn inject(args: &Inject) -> ExitCode {
     let from = match args.from.as_ref().map(migration).transpose() {
         Ok(from) => from,
-        Err(line) => return crate::fail(&line),
+        Err(line) => return fail(&line),
     };
     let mut options = Options::new(&args.image);
     options.image_pull_policy = args.image_pull_policy.map(|policy| policy.as_str().to_owned());
     options.fixed_user = !args.no_fixed_user;
     run(&args.files, |sources| {
         let images = match args.images.resolve_images {
-            true => Some(images::look_up(sources, &args.images)?),
+            true => Some(look_up(sources, &args.images)?),
             false => None,
         };
         Ok(Way::Inject { options, from, images })
@@ -51,7 +49,7 @@ pub(crate) fn uninject(args: &Uninject) -> ExitCode {
 
 fn run(args: &Files, way: impl FnOnce(&[(Input, Source)]) -> Result<Way, Vec<String>>) -> ExitCode {
     if args.in_place && args.manifests.has_standard_input() {
-        crate::fail("--in-place has no file to rewrite where - (standard input) is read; leave one of them away");
+        fail("--in-place has no file to rewrite where - (standard input) is read; leave one of them away");
         return Exit::Usage.into();
     }
     let sources = match args.manifests.read() {
@@ -92,7 +90,7 @@ fn run(args: &Files, way: impl FnOnce(&[(Input, Source)]) -> Result<Way, Vec<Str
     };
     match written {
         Ok(()) => ExitCode::SUCCESS,
-        Err(line) => crate::fail(&line),
+        Err(line) => fail(&line),
     }
 }
 
@@ -104,7 +102,7 @@ fn check(changed: &[Changed], diff: bool) -> ExitCode {
     }
     let patch: String = if diff { would.iter().map(|changed| changed.diff()).collect() } else { String::new() };
     match output::print(&patch) {
-        Err(line) => crate::fail(&line),
+        Err(line) => fail(&line),
         Ok(()) if would.is_empty() => ExitCode::SUCCESS,
         Ok(()) => ExitCode::from(WOULD_CHANGE),
     }
@@ -128,7 +126,7 @@ fn note(line: &str) {
 
 fn failed(lines: &[String]) -> ExitCode {
     for line in lines {
-        crate::fail(&printable(line));
+        fail(&printable(line));
     }
     ExitCode::FAILURE
 }
@@ -146,17 +144,4 @@ fn migration(from: &args::From) -> Result<migrate::From, String> {
         args::From::Tekton(None) => migrate::From::Tekton(None),
         args::From::Tekton(Some(path)) => migrate::From::Tekton(Some(one(path)?)),
     })
-}
-
-/// The one document of a file.
-fn one(path: &Path) -> Result<Value, String> {
-    let input = if path.as_os_str() == "-" { Input::Stdin } else { Input::File(path.to_owned()) };
-    let name = input.name();
-    let source = Source::parse(&name, files::text(&input)?).map_err(|fault| fault.line(&name))?;
-    let mut values = source.documents.into_iter().map(|document| document.value).filter(|value| !value.is_null());
-    match (values.next(), values.next()) {
-        (Some(value), None) => Ok(value),
-        (None, _) => Err(format!("{name}: there is nothing in it")),
-        _ => Err(format!("{name}: more than one document; name a file with the one that is meant")),
-    }
 }

@@ -1,8 +1,8 @@
 //! Where results go: standard output, or the files they came from.
 
 use super::diff;
-use crate::manifest::Source;
-use crate::manifest::files::Input;
+use crate::yaml::Source;
+use crate::yaml::files::Input;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

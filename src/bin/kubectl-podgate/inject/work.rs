@@ -1,13 +1,13 @@
 //! What becomes of one document.
 
-use super::images::Found;
-use crate::manifest::{Document, Position};
-use podgate::core::edit::{Edit, Place, apply};
-use podgate::core::finding::{Finding, Level};
-use podgate::core::inject::{self, Injected, Options};
-use podgate::core::kinds;
-use podgate::core::migrate;
-use podgate::core::plan::Known;
+use crate::registry::images::Found;
+use crate::yaml::{Document, Position};
+use podgate::order::edit::{Edit, Place, apply};
+use podgate::order::finding::{Finding, Level};
+use podgate::order::inject::{self, Injected, Options};
+use podgate::order::kinds;
+use podgate::order::migrate;
+use podgate::order::plan::Known;
 use serde_json::Value;
 
 /// What is done.

@@ -1,9 +1,7 @@
 //! The arguments of `override`, and what its help teaches.
 
-use crate::args::{Connection, pod_name};
-use crate::completion::cluster;
+use crate::cluster::{Connection, pod_name};
 use clap::{Args, ValueEnum};
-use clap_complete::engine::ArgValueCompleter;
 use podgate::core::names::is_container_name;
 use podgate::core::state::State;
 
@@ -38,10 +36,10 @@ Exit codes:
     kubectl podgate override [OPTIONS] <POD> --remove [CONTAINER]...")]
 pub(crate) struct Override {
     /// The Pod's name
-    #[arg(value_name = "POD", value_parser = pod_name, add = ArgValueCompleter::new(cluster::pods))]
+    #[arg(value_name = "POD", value_parser = pod_name)]
     pub(crate) pod: String,
     /// A container, and the state to set it to; with --remove, the container alone
-    #[arg(value_name = "CONTAINER=STATE", value_parser = wish, required_unless_present = "remove", add = ArgValueCompleter::new(cluster::wishes))]
+    #[arg(value_name = "CONTAINER=STATE", value_parser = wish, required_unless_present = "remove")]
     pub(crate) wishes: Vec<Wish>,
     /// Take what was set by hand back: of these containers, or of all
     #[arg(long)]

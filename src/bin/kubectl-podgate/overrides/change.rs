@@ -2,8 +2,8 @@
 
 use super::args::Wish;
 use crate::pod::Pod;
-use crate::status::shape::{Found, Role};
-use crate::status::view::{found, view};
+use crate::pod::shape::{Found, Role};
+use crate::pod::view::{found, view};
 use podgate::core::container::Mode;
 use podgate::core::names;
 use podgate::core::snapshot::Snapshot;

@@ -8,9 +8,9 @@ mod text;
 
 pub(crate) use args::Override;
 
-use crate::api::Cluster;
-use crate::output::write_out;
-use crate::{clock, runtime, say};
+use crate::cluster::Cluster;
+use crate::output::{say, write_out};
+use crate::{clock, runtime};
 use args::Output;
 use change::{Change, Plan};
 use kube::api::{Patch, PatchParams};

@@ -1,6 +1,6 @@
 //! Looked-up commands, kept between runs by digest: what a digest names never changes.
 
-use podgate::core::plan::ImageCommand;
+use podgate::order::plan::ImageCommand;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;

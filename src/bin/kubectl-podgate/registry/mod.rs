@@ -1,13 +1,16 @@
 //! What an image runs by itself: its `Entrypoint` and `Cmd`, asked of its registry.
 
+mod args;
 mod cache;
 mod client;
 mod credentials;
+pub(crate) mod images;
 
+pub(crate) use args::{Images, Platform};
 pub(crate) use client::{Registry, Settings};
 pub(crate) use credentials::Logins;
 
-use podgate::core::plan::ImageCommand;
+use podgate::order::plan::ImageCommand;
 use serde_json::Value;
 
 /// An image as it was found.

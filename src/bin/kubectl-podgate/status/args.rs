@@ -1,9 +1,8 @@
 //! The arguments of `status`, and what its help teaches.
 
-use crate::args::{Connection, duration, pod_name};
-use crate::completion::cluster;
+use crate::cluster::{Connection, pod_name};
+use crate::values::duration;
 use clap::{Args, ValueEnum};
-use clap_complete::engine::ArgValueCompleter;
 use std::time::Duration;
 
 const HELP: &str = "\
@@ -33,7 +32,7 @@ Exit codes:
 #[command(after_help = HELP)]
 pub(crate) struct Status {
     /// The Pod's name
-    #[arg(value_name = "POD", value_parser = pod_name, add = ArgValueCompleter::new(cluster::pods))]
+    #[arg(value_name = "POD", value_parser = pod_name)]
     pub(crate) pod: String,
     #[command(flatten)]
     pub(crate) connection: Connection,

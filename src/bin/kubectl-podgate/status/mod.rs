@@ -1,25 +1,21 @@
 //! `kubectl podgate status`: one look at one pod, or many.
 
 mod args;
-pub(crate) mod gate;
-mod notes;
 mod screen;
-pub(crate) mod shape;
-mod since;
-mod takes;
-mod text;
-pub(crate) mod view;
 #[cfg(test)]
-mod view_tests;
+mod tests;
+mod text;
 mod watch;
 
 pub(crate) use args::Status;
 
-use crate::api::Cluster;
+use crate::cluster::Cluster;
 use crate::output::write_out;
+use crate::pod::shape::View;
+use crate::pod::view;
 use crate::{clock, runtime};
 use args::Output;
-use shape::View;
+
 use std::process::ExitCode;
 
 /// Exit code when not all containers have started.

@@ -1,7 +1,7 @@
 //! Where a pod that is followed is shown: drawn anew in place on a terminal, a line for each change elsewhere. Pure: texts come out.
 
-use super::shape::View;
 use super::text;
+use crate::pod::shape::View;
 use crate::terminal::{fit, harmless, width};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -86,7 +86,7 @@ impl Lines {
     }
 }
 
-fn row(of: &super::shape::Row) -> [String; 4] {
+fn row(of: &crate::pod::shape::Row) -> [String; 4] {
     let [name, state, _, kubelet, waits_for, _] = text::cells(of);
     [name, state, kubelet, waits_for]
 }

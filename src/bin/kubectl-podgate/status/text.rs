@@ -1,6 +1,6 @@
 //! What a person reads: a sentence, a table, when it was seen, and what is odd.
 
-use super::shape::{Role, Row, View};
+use crate::pod::shape::{Role, Row, View};
 use crate::terminal::{harmless, width};
 use anstyle::{AnsiColor, Style};
 use std::fmt::Write as _;

@@ -2,13 +2,14 @@
 
 use super::args::{Output, Status};
 use super::screen::{Lines, Live};
-use super::shape::View;
-use super::{NOT_STARTED, exit, text, view};
-use crate::api::Cluster;
-use crate::follow::{Heard, follow};
+use super::{NOT_STARTED, exit, text};
+use crate::cluster::Cluster;
+use crate::cluster::follow::{Heard, follow};
+use crate::output::say;
 use crate::output::write_out;
-use crate::pod::Pod;
-use crate::{clock, say, terminal};
+use crate::pod::shape::View;
+use crate::pod::{Pod, view};
+use crate::{clock, terminal};
 use anstyle::AnsiColor;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, UNIX_EPOCH};

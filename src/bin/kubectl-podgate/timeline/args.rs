@@ -1,9 +1,7 @@
 //! The arguments of `timeline`, and what its help teaches.
 
-use crate::args::{Connection, pod_name};
-use crate::completion::cluster;
+use crate::cluster::{Connection, pod_name};
 use clap::{Args, ValueEnum};
-use clap_complete::engine::ArgValueCompleter;
 
 const HELP: &str = "\
 For each container: when its image was pulled, when it was started, how long its gate waited, when it was
@@ -31,7 +29,7 @@ Exit codes:
 #[command(after_help = HELP)]
 pub(crate) struct Timeline {
     /// The Pod's name
-    #[arg(value_name = "POD", value_parser = pod_name, add = ArgValueCompleter::new(cluster::pods))]
+    #[arg(value_name = "POD", value_parser = pod_name)]
     pub(crate) pod: String,
     #[command(flatten)]
     pub(crate) connection: Connection,

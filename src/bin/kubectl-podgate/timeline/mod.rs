@@ -14,7 +14,7 @@ mod words;
 
 pub(crate) use args::Timeline;
 
-use crate::api::Cluster;
+use crate::cluster::Cluster;
 use crate::output::write_out;
 use crate::{clock, runtime, terminal};
 use args::Output;

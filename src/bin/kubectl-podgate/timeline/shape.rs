@@ -1,6 +1,6 @@
 //! The start of a pod, as it is known: the shape of it, which is the JSON too. Times are in milliseconds since 1970.
 
-use crate::status::shape::Role;
+use crate::pod::shape::Role;
 use podgate::core::container::Mode;
 use serde::{Serialize, Serializer};
 

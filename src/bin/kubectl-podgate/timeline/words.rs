@@ -2,7 +2,7 @@
 
 use super::event::Event;
 use super::shape::{Kind, Row, Timeline, seconds};
-use crate::status::shape::{Role, View};
+use crate::pod::shape::{Role, View};
 
 pub(crate) fn summary(timeline: &Timeline, deleting: bool) -> String {
     let name = format!("Pod {}/{}", timeline.namespace, timeline.pod);

@@ -1,6 +1,6 @@
 //! Arguments of `kubectl podgate webhook`.
 
-use crate::args::Connection;
+use crate::cluster::Connection;
 use clap::{Args as ClapArgs, ValueEnum};
 use podgate::edge::log::Format;
 use std::net::{IpAddr, SocketAddr};

@@ -10,12 +10,13 @@ mod tls;
 
 pub(crate) use args::Webhook;
 
-use crate::{fail, runtime};
+use crate::output::fail;
+use crate::runtime;
 use admit::Lanes;
 use args::Listen;
 use metrics::Metrics;
-use podgate::core::inject::Options;
 use podgate::edge::log;
+use podgate::order::inject::Options;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;

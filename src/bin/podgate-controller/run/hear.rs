@@ -2,13 +2,13 @@
 
 use super::{Controller, RESOLUTION};
 use crate::clock::now;
-use crate::folders::Fresh;
-use crate::observe::Facts;
-use crate::probing::Found;
+use crate::input::folders::Fresh;
+use crate::input::observe::Facts;
+use crate::judge::track::Folder;
+use crate::judge::vet::Vet;
+use crate::judge::world::Urgency;
+use crate::probe::probing::Found;
 use crate::setup::merge;
-use crate::track::Folder;
-use crate::vet::Vet;
-use crate::world::Urgency;
 use podgate::core::names;
 use podgate::edge::source;
 use tracing::{debug, warn};

@@ -3,25 +3,25 @@
 mod hear;
 mod rest;
 
+use crate::api::guest::Guest;
 use crate::args::Run;
-use crate::board::Board;
 use crate::clock::{now, wall};
-use crate::folders::Folders;
-use crate::guest::Guest;
-use crate::metrics::{self, Metrics};
-use crate::observe::Facts;
-use crate::probing::Probing;
+use crate::input::folders::Folders;
+use crate::input::observe::Facts;
+use crate::judge::staying::Staying;
+use crate::judge::timekeeper::Timekeeper;
+use crate::judge::vet::Vet;
+use crate::judge::world::{Urgency, World};
+use crate::output::board::Board;
+use crate::output::metrics::{self, Metrics};
+use crate::probe::probing::Probing;
 use crate::setup::{Unable, beside_us, epoch, identity};
-use crate::staying::Staying;
-use crate::timekeeper::Timekeeper;
-use crate::vet::Vet;
-use crate::world::{Urgency, World};
 use futures::FutureExt;
 use podgate::core::annotations::Annotations;
 use podgate::core::container::Container;
 use podgate::core::exit::Exit;
 use podgate::core::state::{Phase, State};
-use podgate::core::{names, order};
+use podgate::core::{containers, names};
 use podgate::edge::install;
 use podgate::edge::log::{self, Target};
 use podgate::edge::sandbox::sandbox_id;
@@ -198,7 +198,7 @@ impl Controller {
             // Nothing else says which folders to make, and they must be there before anybody can fill the volume.
             if let Ok(Some(facts)) = tokio::time::timeout(FIRST_LOOK, controller.heard.recv()).await {
                 controller.hear_pod(&facts);
-                order::check(&controller.world.containers()).map_err(|broken| Unable(broken.to_string()))?;
+                containers::check(&controller.world.containers()).map_err(|broken| Unable(broken.to_string()))?;
                 controller.conclude();
             }
         }

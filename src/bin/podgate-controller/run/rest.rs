@@ -2,7 +2,7 @@
 
 use super::Controller;
 use crate::clock::now;
-use crate::world::Urgency;
+use crate::judge::world::Urgency;
 use std::time::Duration;
 use tracing::info;
 

@@ -102,15 +102,15 @@ pub(crate) fn refuse(error: &clap::Error) -> Exit {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "no command given",
         _ => text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: "),
     };
-    let line = crate::explain::one_line(&format!("podgate: {first}; see podgate --help"));
+    let line = crate::gate::explain::one_line(&format!("podgate: {first}; see podgate --help"));
     // Beside a program that runs, the last words are its own.
     let beside = std::env::args_os().nth(1).is_some_and(|command| command == "pre-stop" || command == "opened");
     if !beside {
         // Flags are what is wrong, so the environment alone can say where.
         let path = std::env::var_os("PODGATE_TERMINATION_LOG").map_or(names::TERMINATION_LOG.into(), PathBuf::from);
-        crate::explain::termination_message(&path, &line);
+        crate::gate::explain::termination_message(&path, &line);
     }
-    crate::explain::say(&line);
+    crate::gate::explain::say(&line);
     Exit::Usage
 }
 

@@ -3,7 +3,8 @@
 mod exec;
 mod net;
 
-use crate::{args, clock, explain};
+use crate::gate::explain;
+use crate::{args, clock};
 use exec::{Children, Running};
 use podgate::core::argv::{Argv, Check};
 use podgate::core::exit::Exit;

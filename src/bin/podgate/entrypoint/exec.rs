@@ -1,6 +1,6 @@
 //! Becoming the container's own command.
 
-use crate::voice::Failed;
+use crate::gate::voice::Failed;
 use podgate::core::exit::Exit;
 use podgate::edge::sys::Signals;
 use podgate::edge::tether::Tether;

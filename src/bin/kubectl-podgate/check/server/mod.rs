@@ -7,13 +7,13 @@ mod webhook;
 use super::args::Check;
 use super::locate::locate;
 use super::look::{self, Looked, Template};
-use crate::api::{Cluster, chain};
-use crate::inject::Found;
-use crate::manifest::Source;
-use crate::manifest::files::Input;
-use podgate::core::checks::Version;
-use podgate::core::finding::Finding;
-use podgate::core::plan::Publish;
+use crate::cluster::{Cluster, chain};
+use crate::registry::images::Found;
+use crate::yaml::Source;
+use crate::yaml::files::Input;
+use podgate::order::finding::Finding;
+use podgate::order::lint::Version;
+use podgate::order::plan::Publish;
 use rights::Right;
 use std::collections::BTreeMap;
 use webhook::Webhook;
@@ -38,7 +38,7 @@ pub(super) async fn ask(args: &Check, sources: &[(Input, Source)], images: &Foun
     for (file, place, at, finding) in findings {
         let source = sources.iter().map(|(_, source)| source).filter(|source| source.name == file);
         let documents = source.flat_map(|source| &source.documents);
-        let fits = |document: &&crate::manifest::Document| {
+        let fits = |document: &&crate::yaml::Document| {
             place.of(&document.value).is_some()
                 && look::beginning(document, &look::object(&document.value, &place)) == at
         };

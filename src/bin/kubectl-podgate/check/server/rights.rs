@@ -1,10 +1,10 @@
 //! Whether a Pod's service account may do what podgate's sidecar does.
 
-use crate::api::{Cluster, chain};
+use crate::cluster::{Cluster, chain};
 use k8s_openapi::api::authorization::v1::{LocalSubjectAccessReview, ResourceAttributes, SubjectAccessReviewSpec};
 use kube::api::{Api, PostParams};
-use podgate::core::edit::Place;
-use podgate::core::finding::Finding;
+use podgate::order::edit::Place;
+use podgate::order::finding::Finding;
 
 /// What the sidecar does with its own Pod.
 const VERBS: [&str; 3] = ["get", "watch", "patch"];

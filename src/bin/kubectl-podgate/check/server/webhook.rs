@@ -1,11 +1,11 @@
 //! Whether Pods that are labelled for podgate's webhook find one in the cluster.
 
-use crate::api::{Cluster, chain};
+use crate::cluster::{Cluster, chain};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::api::{Api, ListParams};
-use podgate::core::declare::keys;
-use podgate::core::edit::Place;
-use podgate::core::finding::Finding;
+use podgate::order::declare::keys;
+use podgate::order::edit::Place;
+use podgate::order::finding::Finding;
 
 /// The webhook's name within its configuration, as all of podgate's manifests have it.
 const NAME: &str = "pods.podgate.io";

@@ -18,7 +18,7 @@ mod validity;
 
 use super::State;
 use super::args::{Tls, Webhook};
-use crate::api::Cluster;
+use crate::cluster::Cluster;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::server::NoServerSessionStorage;

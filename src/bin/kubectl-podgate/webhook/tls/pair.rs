@@ -4,7 +4,7 @@
 //! renewal goes the way that a change of the CA must go.
 
 use super::validity;
-use crate::api::chain;
+use crate::cluster::chain;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,

@@ -2,7 +2,7 @@
 
 use super::verdict::Why;
 use crate::entrypoint::exec::cannot_run;
-use crate::voice::Failed;
+use crate::gate::voice::Failed;
 use podgate::core::exit::Exit;
 use podgate::edge::sys::{
     die_with_parent, in_the_foreground, is_in_the_foreground, signal_group, take_back_the_foreground,

@@ -10,9 +10,9 @@ mod verdict;
 
 use crate::args::Entrypoint;
 use crate::clock::now;
-use crate::report::Reporter;
-use crate::voice::{Failed, Voice};
-use crate::wait::Place;
+use crate::gate::report::Reporter;
+use crate::gate::voice::{Failed, Voice};
+use crate::gate::wait::Place;
 use child::Child;
 use follow::Follow;
 use podgate::core::argv::Check;

@@ -1,6 +1,6 @@
 //! `--stdout`, `--stderr`: the command's output on its way to the container's own, and into a file.
 
-use crate::voice::Failed;
+use crate::gate::voice::Failed;
 use podgate::core::exit::Exit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags, fstat};

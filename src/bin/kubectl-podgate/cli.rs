@@ -1,0 +1,61 @@
+//! The command line as a whole. Each command's own arguments, and what its help teaches, are in its folder.
+
+use crate::{check, completion, inject, overrides, status, timeline, webhook};
+use clap::{Parser, Subcommand};
+use podgate::core::exit::Exit;
+
+const HELP: &str = "\
+An order is declared on the Pod, or on a workload's Pod template:
+  metadata:
+    annotations:
+      podgate.io/order: db, api, web
+
+Examples:
+  kubectl podgate check shop.yaml                                  will it work, and how?
+  kubectl podgate inject -f shop.yaml | kubectl apply -f -
+  kubectl podgate status -w shop-6bcbfd8758-sr5xs                  who waits for whom
+  kubectl podgate timeline shop-6bcbfd8758-sr5xs                   how it went
+
+See `kubectl podgate COMMAND --help`.";
+
+/// Start the containers of a Pod in a declared order: check it, write it into manifests, watch it.
+#[derive(Debug, Parser)]
+#[command(name = "kubectl-podgate", bin_name = "kubectl podgate", version, after_help = HELP)]
+#[command(disable_help_subcommand = true, max_term_width = 100)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Check(Box<check::Check>),
+    Completion(completion::Completion),
+    Inject(Box<inject::Inject>),
+    #[command(hide = true)]
+    Man(completion::Man),
+    Override(overrides::Override),
+    Status(status::Status),
+    Timeline(timeline::Timeline),
+    Uninject(inject::Uninject),
+    Webhook(Box<webhook::Webhook>),
+    /// Print the version
+    Version,
+}
+
+/// Says what is wrong with the command line; help and version are no mistakes.
+pub(crate) fn refuse(error: &clap::Error) -> Exit {
+    let _ = error.print();
+    if error.use_stderr() { Exit::Usage } else { Exit::Released }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+}

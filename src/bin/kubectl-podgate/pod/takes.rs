@@ -1,0 +1,69 @@
+//! What it would take for a condition to hold, in a few words.
+
+use super::shape::Found;
+use crate::pod::Pod;
+use podgate::core::agent_line;
+use podgate::core::container::{Container, Handler, PortRef, Probe};
+use podgate::core::containers::parse_list;
+use podgate::core::until::{Until, Want};
+
+/// What `until` is about, of these containers.
+pub(crate) fn takes(until: &Until, found: &[Found<'_>], declared: &[Container], standing: &str) -> String {
+    let name = &until.container;
+    let Some(of) = found.iter().find(|found| found.spec.name == *name) else {
+        return format!("the Pod has no container {name}");
+    };
+    if standing == "never" {
+        return format!("{name} has ended for good: a new Pod, or an override");
+    }
+    match until.want {
+        Want::Started => format!("{name} must be started"),
+        Want::Completed => format!("{name} must exit with 0"),
+        Want::Exited => format!("{name} must exit"),
+        Want::Ready => {
+            let listed = declared.iter().find(|container| container.name == *name);
+            let probes: Vec<String> = match listed {
+                Some(listed) => probes(&listed.startup_probe, &listed.readiness_probe),
+                None => probes(&of.spec.startup_probe, &of.spec.readiness_probe),
+            };
+            match probes.as_slice() {
+                [] => format!("{name} has no probe: it must be started"),
+                some => format!("{name} must pass its {}", some.join(", then its ")),
+            }
+        }
+    }
+}
+
+/// What the sidecar is told of the containers: the application's own probes, which the Pod's spec may no longer hold.
+pub(crate) fn declared(pod: &Pod) -> Vec<Container> {
+    let all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
+    let mut listed = all.flat_map(|container| &container.env).filter(|variable| variable.name == "PODGATE_CONTAINERS");
+    // The kubelet takes `$$(` for `$(`.
+    listed.next().and_then(|variable| parse_list(&variable.value.replace("$$(", "$(")).ok()).unwrap_or_default()
+}
+
+fn probes(startup: &Option<Probe>, readiness: &Option<Probe>) -> Vec<String> {
+    let text = |kind: &str, probe: &Option<Probe>| {
+        let probe = probe.as_ref().filter(|probe| !is_ours(probe))?;
+        Some(format!("{kind} ({})", words(&probe.handler)))
+    };
+    [text("startupProbe", startup), text("readinessProbe", readiness)].into_iter().flatten().collect()
+}
+
+/// `podgate opened`: it tells the kubelet of the gate, and says nothing of the application.
+fn is_ours(probe: &Probe) -> bool {
+    matches!(&probe.handler, Handler::Exec(exec) if agent_line::runs(&exec.command, "opened"))
+}
+
+fn words(handler: &Handler) -> String {
+    let port = |port: &PortRef| match port {
+        PortRef::Number(number) => number.to_string(),
+        PortRef::Name(name) => name.clone(),
+    };
+    match handler {
+        Handler::Exec(exec) => format!("exec {}", exec.command.join(" ")),
+        Handler::HttpGet(http) => format!("httpGet :{}{}", port(&http.port), http.path.as_deref().unwrap_or("/")),
+        Handler::TcpSocket(tcp) => format!("tcpSocket :{}", port(&tcp.port)),
+        Handler::Grpc(grpc) => format!("grpc :{}", grpc.port),
+    }
+}

@@ -1,0 +1,168 @@
+//! `--resolve-images`: which images have to be looked up, and what is made of the answers.
+
+use super::{Images, Logins, Looked, Registry, Settings};
+use crate::yaml::Source;
+use crate::yaml::files::{self, Input};
+use futures::StreamExt;
+use podgate::order::declare::{annotation, keys};
+use podgate::order::edit::{Edit, Op, Place};
+use podgate::order::finding::Finding;
+use podgate::order::inject;
+use podgate::order::kinds;
+use podgate::order::plan::{ImageCommand, Known, plan};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// So many images are asked for at a time.
+const AT_ONCE: usize = 4;
+
+/// The images that have been looked up.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Found {
+    images: BTreeMap<String, Looked>,
+    pin: bool,
+}
+
+/// What the images say about a template's containers.
+#[derive(Debug, Default)]
+pub(crate) struct Resolved {
+    pub(crate) commands: BTreeMap<String, ImageCommand>,
+    /// Images that get a digest.
+    pub(crate) edits: Vec<Edit>,
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// Looks up all images that the templates need.
+///
+/// # Errors
+/// One line for each image that could not be looked up.
+pub(crate) fn look_up(sources: &[(Input, Source)], args: &Images) -> Result<Found, Vec<String>> {
+    let settings = settings(args).map_err(|line| vec![line])?;
+    let mut wanted: BTreeMap<String, String> = BTreeMap::new();
+    for (_, source) in sources {
+        for document in &source.documents {
+            for place in kinds::templates(&document.value) {
+                let Some(template) = place.of(&document.value) else { continue };
+                for (container, image) in needed(template, &document.value, &place) {
+                    let at = document.position(document.mark(&place).start);
+                    let whose = format!("{}:{}: container {container}: image {image}", source.name, at.line);
+                    wanted.entry(image).or_insert(whose);
+                }
+            }
+        }
+    }
+    if wanted.is_empty() {
+        return Ok(Found::default());
+    }
+    let registry = Registry::new(settings).map_err(|line| vec![line])?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| vec![format!("can't start: {error}")])?;
+    let answers = runtime.block_on(async {
+        let questions = wanted.iter().map(|(image, whose)| {
+            let registry = &registry;
+            async move { (image, whose, registry.look_up(image).await) }
+        });
+        futures::stream::iter(questions).buffered(AT_ONCE).collect::<Vec<_>>().await
+    });
+    let (mut images, mut wrong) = (BTreeMap::new(), Vec::new());
+    for (image, whose, answer) in answers {
+        match answer {
+            Ok(looked) => drop(images.insert(image.clone(), looked)),
+            Err(what) => wrong.push(format!("{whose}: {what}")),
+        }
+    }
+    if wrong.is_empty() { Ok(Found { images, pin: !args.no_pin }) } else { Err(wrong) }
+}
+
+/// Containers whose command only their image knows, with that image.
+fn needed(template: &Value, document: &Value, place: &Place) -> Vec<(String, String)> {
+    if !inject::is_declared(template) {
+        return Vec::new();
+    }
+    // As it was before podgate: an injected container has a command, the gate.
+    let Ok(before) = inject::uninject(template) else { return Vec::new() };
+    let known = Known { kind: kinds::kind_at(document, place), ..Known::default() };
+    let planned = plan(&before.value, &known).ok();
+    let told =
+        |key: &str| annotation(key).of(&before.value).and_then(Value::as_str).unwrap_or_default().trim().to_owned();
+    let mut found = Vec::new();
+    for container in containers(&before.value) {
+        let (Some(name), Some(image)) = (text(container, "name"), text(container, "image")) else { continue };
+        let own_command = container.get("command").and_then(Value::as_array).is_some_and(|words| !words.is_empty());
+        let given = !told(&format!("{}{name}", keys::COMMAND_PREFIX)).is_empty();
+        let mode = match told(&format!("{}{name}", keys::MODE_PREFIX)) {
+            mode if mode.is_empty() => told(keys::MODE),
+            mode => mode,
+        };
+        let concerned = planned.as_ref().is_none_or(|plan| plan.get(name).is_some_and(|own| own.is_touched()));
+        if !own_command && !given && mode != "post-start" && concerned {
+            found.push((name.to_owned(), image.to_owned()));
+        }
+    }
+    found
+}
+
+impl Found {
+    /// What the images say about this template's containers.
+    pub(crate) fn of(&self, template: &Value) -> Resolved {
+        let mut resolved = Resolved::default();
+        let Ok(before) = inject::uninject(template) else { return resolved };
+        let own: BTreeSet<&str> = containers(&before.value)
+            .filter(|container| container.get("command").and_then(Value::as_array).is_none_or(Vec::is_empty))
+            .filter_map(|container| text(container, "name"))
+            .collect();
+        for (index, container) in containers(template).enumerate() {
+            let (Some(name), Some(image)) = (text(container, "name"), text(container, "image")) else { continue };
+            let Some(looked) = self.images.get(image).filter(|_| own.contains(name)) else { continue };
+            let at = Place::root().to("spec").to("containers").to(index).to("image");
+            if looked.command.entrypoint.is_empty() && looked.command.cmd.is_empty() {
+                let what = format!("the image of {name:?} has neither Entrypoint nor Cmd");
+                resolved
+                    .findings
+                    .push(Finding::warning("image-without-command", at, what).mend("give the container a command"));
+                continue;
+            }
+            resolved.commands.insert(name.to_owned(), looked.command.clone());
+            if self.pin && !image.contains('@') {
+                let pinned = format!("{image}@{}", looked.digest);
+                let what = format!("the image of {name:?} is pinned, since its command was taken from it: {pinned}");
+                resolved.findings.push(Finding::note("image-pinned", at.clone(), what));
+                resolved.edits.push(Edit { at, op: Op::Set(Value::String(pinned)) });
+            }
+        }
+        resolved
+    }
+}
+
+fn containers(template: &Value) -> impl Iterator<Item = &Value> {
+    template.get("spec").and_then(|spec| spec.get("containers")).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+    value.get(key).and_then(Value::as_str).filter(|text| !text.is_empty())
+}
+
+fn settings(args: &Images) -> Result<Settings, String> {
+    let mut logins = Logins::default();
+    for path in &args.pull_secret {
+        let value = files::one(path)?;
+        logins.add(&value).map_err(|what| format!("{}: {what}", path.display()))?;
+    }
+    let home = |folder: &str| args.home.as_ref().map(|home| home.join(folder));
+    if let Some(path) = args.docker_config.clone().or_else(|| home(".docker")).map(|folder| folder.join("config.json"))
+        && path.exists()
+    {
+        let value = files::one(&path)?;
+        logins.add(&value).map_err(|what| format!("{}: {what}", path.display()))?;
+    }
+    let read = |path: &Path| files::text(&Input::File(path.to_owned())).map(String::into_bytes);
+    Ok(Settings {
+        platform: args.platform.clone(),
+        logins,
+        trusted: args.registry_ca.iter().map(|path| read(path)).collect::<Result<_, _>>()?,
+        insecure: args.insecure_registry.clone(),
+        timeout: args.registry_timeout,
+        cache: args.cache_home.clone().or_else(|| home(".cache")).map(|folder| folder.join("podgate/images")),
+    })
+}

@@ -1,0 +1,193 @@
+//! Finds and reads the files that a user names: files, folders, standard input.
+
+use super::{Fault, Source};
+use serde_json::Value;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Standard input, as it is called in messages.
+pub(crate) const STDIN: &str = "<stdin>";
+/// The largest file that is taken, in bytes.
+pub(crate) const LARGEST: u64 = 64 << 20;
+/// How deep folders are walked.
+const FOLDERS: usize = 32;
+
+/// Where a manifest comes from.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Input {
+    /// Standard input.
+    Stdin,
+    /// A file.
+    File(PathBuf),
+}
+
+impl Input {
+    /// How it is called in messages.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Input::Stdin => STDIN.to_owned(),
+            Input::File(path) => path.display().to_string(),
+        }
+    }
+}
+
+/// The manifests that `named` stands for, in a stable order: as given, and within a folder by name. `-` is standard input. Of a
+/// folder the files `*.yaml`, `*.yml` and `*.json` are taken, with `recursive` those of the folders in it too; hidden ones are not.
+///
+/// # Errors
+/// One line that says which one can't be had, and why.
+pub(crate) fn find(named: &[PathBuf], recursive: bool) -> Result<Vec<Input>, String> {
+    let mut found: Vec<Input> = Vec::new();
+    for path in named {
+        if path.as_os_str() == "-" {
+            found.push(Input::Stdin);
+            continue;
+        }
+        let kind = fs::metadata(path).map_err(|error| cannot(path, &error))?;
+        if !kind.is_dir() {
+            found.push(Input::File(path.clone()));
+            continue;
+        }
+        let before = found.len();
+        walk(path, if recursive { FOLDERS } else { 0 }, &mut found)?;
+        if found.len() == before {
+            let deeper = if recursive { "" } else { "; with -R the folders in it are looked through too" };
+            return Err(format!("{}: no *.yaml, *.yml or *.json in it{deeper}", path.display()));
+        }
+    }
+    // Twice the same (a folder and a file in it) would be twice applied.
+    let mut seen = std::collections::BTreeSet::new();
+    found.retain(|input| seen.insert(input.clone()));
+    Ok(found)
+}
+
+fn walk(folder: &Path, depth: usize, found: &mut Vec<Input>) -> Result<(), String> {
+    let entries = fs::read_dir(folder).map_err(|error| cannot(folder, &error))?;
+    let mut paths = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| cannot(folder, &error))?;
+        if !entry.file_name().to_string_lossy().starts_with('.') {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    for path in paths {
+        let Ok(kind) = fs::metadata(&path) else { continue };
+        if kind.is_dir() {
+            if depth > 0 {
+                walk(&path, depth - 1, found)?;
+            }
+        } else if path.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json") {
+            found.push(Input::File(path));
+        }
+    }
+    Ok(())
+}
+
+/// The text of one manifest.
+///
+/// # Errors
+/// One line that begins with its name.
+pub(crate) fn text(input: &Input) -> Result<String, String> {
+    let bytes = match input {
+        Input::Stdin => limited(io::stdin().lock()),
+        Input::File(path) => fs::File::open(path).and_then(limited),
+    };
+    let bytes = bytes.map_err(|error| cannot(Path::new(&input.name()), &error))?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(format!("{}: larger than {} MiB", input.name(), LARGEST >> 20));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        format!("{}: not UTF-8 (byte {at})", input.name())
+    })
+}
+
+/// Finds, reads and cuts all that `named` stands for.
+///
+/// # Errors
+/// All that is wrong, one line each.
+pub(crate) fn read(named: &[PathBuf], recursive: bool) -> Result<Vec<(Input, Source)>, Vec<String>> {
+    let inputs = find(named, recursive).map_err(|line| vec![line])?;
+    let mut sources = Vec::new();
+    let mut wrong = Vec::new();
+    for input in inputs {
+        let name = input.name();
+        let source = text(&input).and_then(|text| Source::parse(&name, text).map_err(|fault| fault.line(&name)));
+        match source {
+            Ok(source) => sources.push((input, source)),
+            Err(line) => wrong.push(line),
+        }
+    }
+    if wrong.is_empty() { Ok(sources) } else { Err(wrong) }
+}
+
+/// The one document of a file.
+pub(crate) fn one(path: &Path) -> Result<Value, String> {
+    let input = if path.as_os_str() == "-" { Input::Stdin } else { Input::File(path.to_owned()) };
+    let name = input.name();
+    let source = Source::parse(&name, text(&input)?).map_err(|fault| fault.line(&name))?;
+    let mut values = source.documents.into_iter().map(|document| document.value).filter(|value| !value.is_null());
+    match (values.next(), values.next()) {
+        (Some(value), None) => Ok(value),
+        (None, _) => Err(format!("{name}: there is nothing in it")),
+        _ => Err(format!("{name}: more than one document; name a file with the one that is meant")),
+    }
+}
+
+impl Fault {
+    /// `name:line:column: what`.
+    pub(crate) fn line(&self, name: &str) -> String {
+        match self.position {
+            Some(at) => format!("{name}:{}:{}: {}", at.line, at.column, self.what),
+            None => format!("{name}: {}", self.what),
+        }
+    }
+}
+
+/// Never more than a byte over the limit, whatever it is: a device has no end.
+fn limited(from: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn cannot(path: &Path, error: &io::Error) -> String {
+    format!("{}: can't be read: {error}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn walks_in_a_stable_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("b/deep")).unwrap();
+        for name in ["z.yaml", "a.json", "m.yml", "notes.txt", ".hidden.yaml", "b/y.yaml", "b/deep/x.yaml"] {
+            fs::write(at(name), "a: 1\n").unwrap();
+        }
+        let names = |recursive| {
+            let found = find(&[folder.path().to_owned(), at("m.yml"), "-".into()], recursive).unwrap();
+            let relative = |input: &Input| input.name().replace(&format!("{}/", folder.path().display()), "");
+            found.iter().map(relative).collect::<Vec<_>>()
+        };
+        assert_eq!(names(false), ["a.json", "m.yml", "z.yaml", "<stdin>"]);
+        assert_eq!(names(true), ["a.json", "b/deep/x.yaml", "b/y.yaml", "m.yml", "z.yaml", "<stdin>"]);
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let bad = folder.path().join("bad.yaml");
+        fs::write(&bad, b"a: \xff\n").unwrap();
+        let line = &read(&[bad], false).unwrap_err()[0];
+        assert!(line.ends_with("bad.yaml: not UTF-8 (byte 3)"), "{line}");
+        let line = find(&[folder.path().join("none")], false).unwrap_err();
+        assert!(line.contains("none: can't be read: No such file"), "{line}");
+        let empty = tempfile::tempdir().unwrap();
+        assert!(find(&[empty.path().to_owned()], false).unwrap_err().contains("no *.yaml"));
+    }
+}

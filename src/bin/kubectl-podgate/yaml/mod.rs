@@ -1,0 +1,209 @@
+//! Manifests as text: cut, read as Kubernetes reads them, with the place of every value, and edited so that nothing else changes.
+//!
+//! Only [`files`] touches the world; everything else is functions of text and values.
+
+mod args;
+mod cut;
+pub(crate) mod files;
+mod read;
+mod spans;
+mod write;
+
+pub(crate) use args::Manifests;
+
+use podgate::order::edit::Place;
+use serde_json::Value;
+use spans::Tree;
+use std::cell::OnceCell;
+use std::ops::Range;
+
+/// A file with its documents.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// How it is called in messages: the path as it was given, or `<stdin>`.
+    pub(crate) name: String,
+    /// Its whole text.
+    pub(crate) text: String,
+    /// Its documents, in their order; empty ones are among them.
+    pub(crate) documents: Vec<Document>,
+}
+
+/// One document.
+#[derive(Debug)]
+pub(crate) struct Document {
+    /// Its text, without separators.
+    pub(crate) text: String,
+    /// What Kubernetes reads in it; `Null` if it is empty.
+    pub(crate) value: Value,
+    /// Where its text begins in that of its source, in bytes.
+    pub(crate) offset: usize,
+    /// The line of its source on which it begins, from 1.
+    pub(crate) line: usize,
+    /// It is JSON, in a file of JSON.
+    pub(crate) json: bool,
+    tree: OnceCell<Option<Tree>>,
+}
+
+/// A place in a file, as editors count: both from 1, columns in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Position {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+}
+
+/// Why a file can't be taken: `position`, where there is one, and one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) position: Option<Position>,
+    pub(crate) what: String,
+}
+
+impl Source {
+    /// Cuts and reads a file's text.
+    ///
+    /// # Errors
+    /// The first document that Kubernetes could not read.
+    pub(crate) fn parse(name: &str, text: String) -> Result<Source, Fault> {
+        let pieces = cut::cut(&text).map_err(|bad| Fault {
+            position: Some(Position { line: bad.line, column: 1 }),
+            what: "a line that begins with --- separates documents and may hold nothing else but a comment".to_owned(),
+        })?;
+        let mut documents = Vec::with_capacity(pieces.len());
+        let (mut line, mut counted) = (1, 0);
+        for piece in pieces {
+            line += newlines(&text[counted..piece.body.start]);
+            counted = piece.body.start;
+            let body = &text[piece.body.clone()];
+            let value = if piece.json { read::json(body) } else { read::yaml(body) };
+            let value = value.map_err(|error| Fault {
+                position: Some(position(&text, piece.body.start + error.offset)),
+                what: error.what,
+            })?;
+            documents.push(Document {
+                text: body.to_owned(),
+                value,
+                offset: piece.body.start,
+                line,
+                json: piece.json,
+                tree: OnceCell::new(),
+            });
+        }
+        Ok(Source { name: name.to_owned(), text, documents })
+    }
+
+    /// The whole text, with some documents' texts replaced: by their index.
+    pub(crate) fn with(&self, replaced: &[(usize, String)]) -> String {
+        let (mut text, mut at) = (String::with_capacity(self.text.len()), 0);
+        for (index, document) in self.documents.iter().enumerate() {
+            let Some((_, new)) = replaced.iter().find(|(number, _)| *number == index) else { continue };
+            text.push_str(&self.text[at..document.offset]);
+            text.push_str(new);
+            at = document.offset + document.text.len();
+        }
+        text.push_str(&self.text[at..]);
+        text
+    }
+}
+
+impl Document {
+    fn tree(&self) -> Option<&Tree> {
+        self.tree.get_or_init(|| Tree::read(&self.text)).as_ref()
+    }
+
+    /// Where the value at `place` stands in [`Document::text`]: an alias where the alias is, a value behind an alias or a merge
+    /// key where it is defined. `None` where there is no such value.
+    pub(crate) fn span(&self, place: &Place) -> Option<Range<usize>> {
+        let tree = self.tree()?;
+        let (_, node, taken) = tree.nearest(place);
+        (taken == place.0.len()).then(|| tree.node(node).content.clone())
+    }
+
+    /// What an editor or a compiler would mark for `place`: a field's key, an item's beginning; of what is not there, the nearest
+    /// that is around it. At worst, the first word of the document.
+    pub(crate) fn mark(&self, place: &Place) -> Range<usize> {
+        let Some(tree) = self.tree() else { return 0..0 };
+        let (key, value, _) = tree.nearest(place);
+        let whole = tree.node(key.unwrap_or(value)).content.clone();
+        // Of a collection its first line says enough.
+        let first_line = self.text[whole.clone()].lines().next().unwrap_or_default().trim_end().len();
+        whole.start..whole.start + first_line
+    }
+
+    /// [`Document::mark`]; of a string within which a range is meant, that range.
+    pub(crate) fn mark_word(&self, place: &Place, word: Option<&Range<usize>>) -> Range<usize> {
+        let inside = || {
+            let (word, span, string) = (word?, self.span(place)?, place.of(&self.value)?.as_str()?);
+            // Only where it stands there as it is: not folded, and nothing in it escaped.
+            let start = span.start + self.text[span].find(string)?;
+            (word.end <= string.len()).then(|| start + word.start..start + word.end)
+        };
+        inside().unwrap_or_else(|| self.mark(place))
+    }
+
+    /// Line and column in the file of a byte of [`Document::text`].
+    pub(crate) fn position(&self, offset: usize) -> Position {
+        let in_document = position(&self.text, offset);
+        Position { line: in_document.line + self.line - 1, column: in_document.column }
+    }
+}
+
+/// Line and column of a byte.
+fn position(text: &str, offset: usize) -> Position {
+    let before = &text.as_bytes()[..offset.min(text.len())];
+    let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+    let characters = String::from_utf8_lossy(&before[start..]);
+    let column = characters.chars().filter(|c| *c != '\u{feff}').count() + 1;
+    Position { line: before.iter().filter(|byte| **byte == b'\n').count() + 1, column }
+}
+
+fn newlines(text: &str) -> usize {
+    text.bytes().filter(|byte| *byte == b'\n').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use podgate::order::edit::Step;
+
+    fn place(path: &str) -> Place {
+        Place(path.split('/').map(|step| step.parse().map_or_else(|_| Step::from(step), Step::Index)).collect())
+    }
+
+    #[test]
+    fn positions_count_in_the_file() {
+        let source = Source::parse("f", "---\na: 1\n---\n# c\nö: {x: ü, b: [1, 2]}\n".to_owned()).unwrap();
+        let [_, second] = &source.documents[..] else { panic!("{source:?}") };
+        let span = second.span(&place("ö/b/1")).unwrap();
+        assert_eq!(&second.text[span.clone()], "2");
+        assert_eq!(second.position(span.start), Position { line: 5, column: 18 });
+        let key = second.mark(&place("ö/b"));
+        assert_eq!((second.position(key.start), &second.text[key]), (Position { line: 5, column: 11 }, "b"));
+        assert_eq!(second.span(&place("ö/c")), None);
+        assert_eq!(&second.text[second.mark(&place("ö/c/d"))], "ö");
+        let order = Source::parse("f", "o: \"a, b\"\np: 'a'' b'\n".to_owned()).unwrap();
+        let word = |path, range| &order.documents[0].text[order.documents[0].mark_word(&place(path), Some(&range))];
+        assert_eq!((word("o", 3..4), word("p", 3..4), word("q", 0..1)), ("b", "p", "o: \"a, b\""));
+    }
+
+    #[test]
+    fn a_file_that_kubernetes_could_not_read_is_refused_with_the_place() {
+        for (text, line, column) in [
+            ("a: 1\n---\nb: 1\nb: 2\n", 4, 1),
+            ("a: 1\n--- x\n", 2, 1),
+            ("a: 1\n---\nb: {{ x }}\n", 3, 5),
+            ("{\"a\": 1,\n \"a\": }\n", 2, 2),
+        ] {
+            let fault = Source::parse("f", text.to_owned()).unwrap_err();
+            assert_eq!(fault.position, Some(Position { line, column }), "{text:?}: {}", fault.what);
+        }
+    }
+
+    #[test]
+    fn documents_are_replaced_and_the_rest_stays() {
+        let text = "\u{feff}# x\n---\na: 1\n...\nrest\n--- # c\r\nb: 1\r\n---\n";
+        let source = Source::parse("f", text.to_owned()).unwrap();
+        assert_eq!(source.with(&[]), text);
+        let b = source.documents.iter().position(|document| document.value["b"] == 1).unwrap();
+        assert_eq!(source.with(&[(b, "b: 2\n".to_owned())]), text.replace("b: 1\r\n", "b: 2\n"));
+    }
+}

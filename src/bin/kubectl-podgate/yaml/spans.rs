@@ -1,0 +1,295 @@
+//! Where each value and key of a document stands in its text.
+
+use granit_parser::{Event, Parser, ScalarStyle, StructureStyle};
+use podgate::order::edit::{Place, Step};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// All values and keys of a document, with their places.
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
+    nodes: Vec<Node>,
+    /// The nodes that have an anchor, by the parser's number for it.
+    anchored: HashMap<usize, usize>,
+}
+
+/// One value or key.
+#[derive(Debug)]
+pub(crate) struct Node {
+    /// With its anchor and its tag.
+    pub(crate) start: usize,
+    /// Without them; to the end of its last word, comments and line ends not counted.
+    pub(crate) content: Range<usize>,
+    /// The parser's number of its anchor; 0 if it has none.
+    pub(crate) anchor: usize,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// A scalar, with its text; whether it is quoted; whether it is one of those with `|` and `>`.
+    Scalar { text: String, quoted: bool, block: bool },
+    /// A list; its items.
+    List { flow: bool, items: Vec<usize> },
+    /// An object; its keys and values.
+    Object { flow: bool, entries: Vec<(usize, usize)> },
+    /// `*name`, with the parser's number of the anchor.
+    Alias(usize),
+}
+
+/// How many aliases of aliases are followed.
+const ALIASES: usize = 16;
+
+impl Tree {
+    /// Reads the document; `None` where it can't be read, or is empty.
+    pub(crate) fn read(text: &str) -> Option<Tree> {
+        let options = granit_parser::options! { emit_anchor_events: true, emit_comments: false, simple_key_max_lookahead: 1 << 20 };
+        let mut build = Build { text, tree: Tree::default(), open: Vec::new(), root: None };
+        for next in Parser::new_from_str_with_options(text, options) {
+            let (event, span) = next.ok()?;
+            build.take(&event, &span)?;
+        }
+        // The root is the first node by construction.
+        (build.root == Some(0) && build.open.is_empty()).then_some(build.tree)
+    }
+
+    /// The node with this number.
+    pub(crate) fn node(&self, id: usize) -> &Node {
+        &self.nodes[id]
+    }
+
+    /// The root's number.
+    pub(crate) fn root(&self) -> usize {
+        0
+    }
+
+    /// All nodes.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (usize, &Node)> {
+        self.nodes.iter().enumerate()
+    }
+
+    /// What an alias stands for; every other node stands for itself.
+    pub(crate) fn target(&self, mut id: usize) -> Option<usize> {
+        for _ in 0..ALIASES {
+            match &self.nodes[id].kind {
+                Kind::Alias(anchor) => id = *self.anchored.get(anchor)?,
+                _ => return Some(id),
+            }
+        }
+        None
+    }
+
+    /// Key and value of a field as it is written in this object; the last if it is doubled. Merged ones are not.
+    pub(crate) fn entry(&self, object: usize, key: &str) -> Option<(usize, usize)> {
+        let Kind::Object { entries, .. } = &self.nodes[object].kind else { return None };
+        entries.iter().rev().find(|(name, _)| self.is_key(*name, key)).copied()
+    }
+
+    fn is_key(&self, node: usize, key: &str) -> bool {
+        self.target(node).is_some_and(|node| matches!(&self.nodes[node].kind, Kind::Scalar { text, .. } if text == key))
+    }
+
+    /// Whether this is the key `<<`.
+    pub(crate) fn is_merge(&self, key: usize) -> bool {
+        matches!(&self.nodes[key].kind, Kind::Scalar { text, quoted: false, .. } if text == "<<")
+    }
+
+    /// Key (of a field) and value of the step from `from`, through aliases and merge keys.
+    fn step(&self, from: usize, step: &Step, depth: usize) -> Option<(Option<usize>, usize)> {
+        let from = self.target(from)?;
+        match (step, &self.nodes[from].kind) {
+            (Step::Index(index), Kind::List { items, .. }) => items.get(*index).map(|item| (None, *item)),
+            (Step::Key(key), Kind::Object { entries, .. }) => {
+                if let Some((key, value)) = self.entry(from, key) {
+                    return Some((Some(key), value));
+                }
+                let merged = entries.iter().filter(|(name, _)| depth < ALIASES && self.is_merge(*name));
+                merged.filter_map(|(_, value)| self.merged(*value, step, depth)).next()
+            }
+            _ => None,
+        }
+    }
+
+    fn merged(&self, value: usize, step: &Step, depth: usize) -> Option<(Option<usize>, usize)> {
+        match &self.nodes[self.target(value)?].kind {
+            Kind::List { items, .. } => items.iter().find_map(|item| self.step(*item, step, depth + 1)),
+            _ => self.step(value, step, depth + 1),
+        }
+    }
+
+    /// Key (of a field) and value at `place`, or at the nearest place around it that is there, with the steps that it took.
+    pub(crate) fn nearest(&self, place: &Place) -> (Option<usize>, usize, usize) {
+        let (mut key, mut node) = (None, self.root());
+        for (taken, step) in place.0.iter().enumerate() {
+            match self.step(node, step, 0) {
+                Some((next_key, next)) => (key, node) = (next_key, next),
+                None => return (key, node, taken),
+            }
+        }
+        (key, node, place.0.len())
+    }
+}
+
+/// A tree that grows from the parser's events.
+struct Build<'a> {
+    text: &'a str,
+    tree: Tree,
+    /// The collections that are open, each with the key that waits for its value.
+    open: Vec<(usize, Option<usize>)>,
+    root: Option<usize>,
+}
+
+impl Build<'_> {
+    fn take(&mut self, event: &Event<'_>, span: &granit_parser::Span) -> Option<()> {
+        let range = span.byte_range()?;
+        let tag = span.tag_span().and_then(|span| span.byte_range()).map(|range| range.start);
+        let start = tag.unwrap_or(range.start);
+        match event {
+            Event::Scalar(text, style, anchor, _) => {
+                let block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
+                let quoted = matches!(style, ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted);
+                let content = if block { self.block_scalar(&range) } else { range };
+                let kind = Kind::Scalar { text: text.to_string(), quoted, block };
+                self.add(start.min(content.start), content, *anchor, kind);
+            }
+            Event::Alias(anchor) => {
+                self.add(start, range, 0, Kind::Alias(*anchor));
+            }
+            Event::SequenceStart(style, anchor, _) => {
+                let kind = Kind::List { flow: *style == StructureStyle::Flow, items: Vec::new() };
+                let id = self.add(start, range, *anchor, kind);
+                self.open.push((id, None));
+            }
+            Event::MappingStart(style, anchor, _) => {
+                let kind = Kind::Object { flow: *style == StructureStyle::Flow, entries: Vec::new() };
+                let id = self.add(start, range, *anchor, kind);
+                self.open.push((id, None));
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                let (id, _) = self.open.pop()?;
+                let (last, flow) = match &self.tree.nodes[id].kind {
+                    Kind::List { flow, items } => (items.last().copied(), *flow),
+                    Kind::Object { flow, entries } => (entries.last().map(|(_, value)| *value), *flow),
+                    _ => return None,
+                };
+                let last = last.map(|last| self.tree.nodes[last].content.end);
+                let end = if flow { range.end.max(last.unwrap_or_default()) } else { last? };
+                let node = &mut self.tree.nodes[id];
+                node.content.end = end.max(node.content.start);
+            }
+            Event::Anchor(..) => {
+                // It comes right behind the node that it names.
+                let node = self.tree.nodes.last_mut()?;
+                node.start = node.start.min(range.start);
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// From its `|` or `>` to its last line that is not blank.
+    fn block_scalar(&self, range: &Range<usize>) -> Range<usize> {
+        let end = self.text[..range.end].trim_end().len();
+        let before = self.text[..range.start.min(end)].trim_end();
+        let line = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let header = before[line..].char_indices().find(|(index, _)| is_header(&before[line..], *index));
+        header.map_or(before.len(), |(index, _)| line + index)..end
+    }
+
+    fn add(&mut self, start: usize, content: Range<usize>, anchor: usize, kind: Kind) -> usize {
+        let id = self.tree.nodes.len();
+        self.tree.nodes.push(Node { start, content, anchor, kind });
+        if anchor != 0 {
+            self.tree.anchored.insert(anchor, id);
+        }
+        match self.open.last_mut() {
+            None => self.root = Some(id),
+            Some((parent, waiting)) => match &mut self.tree.nodes[*parent].kind {
+                Kind::List { items, .. } => items.push(id),
+                Kind::Object { entries, .. } => match waiting.take() {
+                    Some(key) => entries.push((key, id)),
+                    None => *waiting = Some(id),
+                },
+                _ => {}
+            },
+        }
+        id
+    }
+}
+
+/// Whether a block scalar's header, up to a comment, begins at `index` of its line.
+fn is_header(line: &str, index: usize) -> bool {
+    let (before, from) = line.split_at(index);
+    let Some(rest) = from.strip_prefix(['|', '>']) else { return false };
+    let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '+' || c == '-');
+    let comment = rest.trim_start();
+    before.chars().next_back().is_none_or(char::is_whitespace)
+        && (comment.is_empty() || comment.starts_with('#') && comment.len() < rest.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(path: &str) -> Place {
+        let steps = path.split('/').filter(|step| !step.is_empty());
+        Place(steps.map(|step| step.parse().map_or_else(|_| Step::from(step), Step::Index)).collect())
+    }
+
+    /// Text of the key and of the value at `path`.
+    fn at<'a>(text: &'a str, path: &str) -> (&'a str, &'a str) {
+        let tree = Tree::read(text).unwrap();
+        let (key, value, taken) = tree.nearest(&place(path));
+        assert_eq!(taken, place(path).0.len(), "{path} is not there");
+        let slice = |id: usize| &text[tree.node(id).content.clone()];
+        (key.map_or("", slice), slice(value))
+    }
+
+    #[test]
+    fn finds_values_and_keys_in_block_style() {
+        let text = "a:\n  b: 1 # c\n  c:\n  d: | # a > b\n    t\n    u\n\n# z\ne:\n- x\n- name: n\n  g: 'h'\n-\n- - q\n? k\n: v\n";
+        assert_eq!(at(text, "a/b"), ("b", "1"));
+        assert_eq!(at(text, "a/c"), ("c", ""));
+        assert_eq!(at(text, "a/d"), ("d", "| # a > b\n    t\n    u"));
+        assert_eq!(at(text, "a"), ("a", "b: 1 # c\n  c:\n  d: | # a > b\n    t\n    u"));
+        assert_eq!(at(text, "e/1/g"), ("g", "'h'"));
+        assert_eq!(at(text, "e/1"), ("", "name: n\n  g: 'h'"));
+        assert_eq!(at(text, "e/3/0"), ("", "q"));
+        assert_eq!(at(text, "k"), ("k", "v"));
+    }
+
+    #[test]
+    fn finds_them_in_flow_style_and_json() {
+        let text = "{\n\t\"a\": [1, {\"ü\": \"x y\"}],\n\t\"b\":{}}";
+        assert_eq!(at(text, "a/1/ü"), ("\"ü\"", "\"x y\""));
+        assert_eq!(at(text, "a"), ("\"a\"", "[1, {\"ü\": \"x y\"}]"));
+        assert_eq!(at(text, "b"), ("\"b\"", "{}"));
+        assert_eq!(at("a: [\n  b,\n  c: d, # x\n]\n", "a/1/c"), ("c", "d"));
+    }
+
+    #[test]
+    fn follows_aliases_and_merge_keys_to_the_definition() {
+        let text = "a: &x !!map\n  b: 1\nc: *x\nd:\n  <<: [*x]\n  e: 2\n";
+        assert_eq!(at(text, "c"), ("c", "*x"));
+        assert_eq!(at(text, "c/b"), ("b", "1"));
+        assert_eq!(at(text, "d/b"), ("b", "1"));
+        let tree = Tree::read(text).unwrap();
+        let (_, a, _) = tree.nearest(&place("a"));
+        assert_eq!(&text[tree.node(a).start..][..2], "&x");
+    }
+
+    #[test]
+    fn what_is_not_there_is_answered_by_what_is_around_it() {
+        let text = "a:\n  b: 1\n";
+        let tree = Tree::read(text).unwrap();
+        let (key, _, taken) = tree.nearest(&place("a/x/y"));
+        assert_eq!((key.map(|key| &text[tree.node(key).content.clone()]), taken), (Some("a"), 1));
+    }
+
+    #[test]
+    fn what_can_not_be_read_has_no_places() {
+        for text in ["", "# c\n", "a: [", "a: *x\n", "\ta: b: c\n"] {
+            assert!(Tree::read(text).is_none(), "{text:?}");
+        }
+    }
+}

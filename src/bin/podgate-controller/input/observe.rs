@@ -1,0 +1,365 @@
+//! From the pod as the API shows it to the few facts that the controller needs. Pure.
+
+use crate::judge::spec;
+use podgate::core::annotations::Annotations;
+use podgate::core::container::{Container, Port, Probe};
+use podgate::core::names;
+use podgate::core::snapshot::{self, is_ours};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+/// The pod, cut down to what is read of it.
+pub(crate) type Pod = kube::core::Object<PodSpec, PodStatus>;
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodSpec {
+    containers: Vec<ApiContainer>,
+    init_containers: Vec<ApiContainer>,
+    restart_policy: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ApiContainer {
+    pub(crate) name: String,
+    pub(crate) command: Vec<String>,
+    pub(crate) args: Vec<String>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) ports: Vec<Port>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) startup_probe: Option<Probe>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) readiness_probe: Option<Probe>,
+    pub(crate) restart_policy: Option<String>,
+    restart_policy_rules: Vec<RestartRule>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) lifecycle: Lifecycle,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Lifecycle {
+    pub(crate) post_start: Option<Handler>,
+    pub(crate) pre_stop: Option<Handler>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Handler {
+    pub(crate) exec: Option<podgate::core::container::Exec>,
+}
+
+/// <https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#individual-container-restarts>
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RestartRule {
+    exit_codes: Option<ExitCodes>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct ExitCodes {
+    operator: String,
+    values: Vec<i32>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodStatus {
+    container_statuses: Vec<ContainerStatus>,
+    init_container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ContainerStatus {
+    name: String,
+    #[serde(rename = "containerID")]
+    container_id: Option<String>,
+    ready: bool,
+    started: Option<bool>,
+    state: ContainerState,
+    last_state: ContainerState,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct ContainerState {
+    running: Option<Running>,
+    terminated: Option<Terminated>,
+    waiting: Option<Waiting>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Running {
+    started_at: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Terminated {
+    exit_code: i32,
+    started_at: Option<String>,
+    finished_at: Option<String>,
+    #[serde(rename = "containerID")]
+    container_id: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Waiting {
+    reason: Option<String>,
+}
+
+/// A field of a shape that podgate does not know is as good as absent: it must not hide the rest of the pod.
+fn lenient<'de, D: Deserializer<'de>, T: serde::de::DeserializeOwned + Default>(from: D) -> Result<T, D::Error> {
+    let value = serde_json::Value::deserialize(from)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
+}
+
+/// What the API says of the pod.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Facts {
+    pub(crate) uid: String,
+    /// Grows with every change of the object; opaque in principle, a number in practice.
+    pub(crate) resource_version: Option<u64>,
+    /// It has a `deletionTimestamp`.
+    pub(crate) deleting: bool,
+    /// Our own annotations, and the operator's overrides.
+    pub(crate) annotations: Annotations,
+    /// All containers but ours that run beside each other: native sidecars, then regular ones, each in spec order.
+    pub(crate) containers: Vec<Container>,
+    /// The kubelet's word on each.
+    pub(crate) words: BTreeMap<String, Word>,
+    /// The sidecar is a regular container, not a native sidecar, and the others can all end for good: then it has to end too.
+    pub(crate) ends_with_others: bool,
+    /// When the kubelet says that our own container started, if that runs.
+    pub(crate) own_start: Option<SystemTime>,
+    /// Every other regular container has ended for good.
+    pub(crate) others_are_over: bool,
+}
+
+/// The kubelet's word on one container.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Word {
+    /// It runs, as this incarnation.
+    pub(crate) running: Option<String>,
+    /// It has ended: which incarnation, and its exit code.
+    pub(crate) ended: Option<(String, i32)>,
+    /// When the incarnation that has ended was started, or failed to start.
+    pub(crate) ended_started: Option<SystemTime>,
+    /// Its startup probe has passed, or it has none.
+    pub(crate) started: bool,
+    /// It is ready.
+    pub(crate) ready: bool,
+    /// Why it can't go on by itself.
+    pub(crate) stuck: Option<String>,
+}
+
+/// Reasons for waiting that last until somebody does something, or at least for a long back-off.
+const STUCK: [&str; 4] = ["CrashLoopBackOff", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"];
+
+/// Reasons for waiting between an end and the next start.
+const BACK_OFF: [&str; 2] = ["CrashLoopBackOff", "PostStartHookError"];
+
+fn time(text: &str) -> Option<SystemTime> {
+    humantime::parse_rfc3339_weak(text).ok()
+}
+
+/// Reads the facts; `own` is the name of the controller's own container.
+pub(crate) fn observe(pod: &Pod, own: &str) -> Facts {
+    let spec = &pod.spec;
+    let status = pod.status.clone().unwrap_or_default();
+    let natives = spec.init_containers.iter().filter(|c| c.restart_policy.as_deref() == Some("Always"));
+    let others: Vec<&ApiContainer> = natives.chain(&spec.containers).filter(|c| c.name != own).collect();
+    let statuses: BTreeMap<&str, &ContainerStatus> = status
+        .init_container_statuses
+        .iter()
+        .chain(&status.container_statuses)
+        .map(|status| (status.name.as_str(), status))
+        .collect();
+
+    let policy = |container: &ApiContainer| {
+        container.restart_policy.clone().or_else(|| spec.restart_policy.clone()).unwrap_or_else(|| "Always".to_owned())
+    };
+    let word = |container: &&ApiContainer| {
+        let status = statuses.get(container.name.as_str())?;
+        Some((container.name.clone(), word(status, &policy(container), &container.restart_policy_rules)))
+    };
+    let words: BTreeMap<String, Word> = others.iter().filter_map(word).collect();
+    let over = |container: &ApiContainer| {
+        words.get(&container.name).is_some_and(|word| word.stuck.as_deref() == Some(snapshot::ENDED))
+    };
+    let regular_others: Vec<&ApiContainer> = spec.containers.iter().filter(|c| c.name != own).collect();
+    let own_state = statuses.get(own).and_then(|status| status.state.running.as_ref());
+    let annotations = pod.metadata.annotations.iter().flatten();
+    Facts {
+        uid: pod.metadata.uid.clone().unwrap_or_default(),
+        resource_version: pod.metadata.resource_version.as_deref().and_then(|v| v.parse().ok()),
+        deleting: pod.metadata.deletion_timestamp.is_some(),
+        annotations: annotations
+            .filter(|(key, _)| is_ours(key) || key.starts_with(names::OVERRIDE_PREFIX))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect(),
+        containers: others.iter().map(|container| spec::declared(container)).collect(),
+        others_are_over: !regular_others.is_empty() && regular_others.iter().all(|c| over(c)),
+        words,
+        ends_with_others: spec.containers.iter().any(|container| container.name == own)
+            && regular_others.iter().all(|container| policy(container) != "Always"),
+        own_start: own_state.and_then(|running| running.started_at.as_deref()).and_then(time),
+    }
+}
+
+fn word(status: &ContainerStatus, policy: &str, rules: &[RestartRule]) -> Word {
+    let state = &status.state;
+    let waiting = state.waiting.as_ref().and_then(|waiting| waiting.reason.as_deref());
+    // In back-off the end stands in the last state; else what stands there was another round's.
+    let in_back_off = waiting.is_some_and(|reason| BACK_OFF.contains(&reason));
+    let terminated = state.terminated.as_ref().or(status.last_state.terminated.as_ref().filter(|_| in_back_off));
+    let id = |id: &Option<String>| id.clone().or_else(|| status.container_id.clone()).unwrap_or_default();
+    let for_good = state.terminated.as_ref().is_some_and(|end| !restarts(policy, rules, end.exit_code));
+    let stuck = if for_good { Some(snapshot::ENDED) } else { waiting.filter(|reason| STUCK.contains(reason)) };
+    Word {
+        running: state.running.as_ref().map(|_| status.container_id.clone().unwrap_or_default()),
+        ended: terminated.map(|end| (id(&end.container_id), end.exit_code)),
+        ended_started: terminated.and_then(|end| {
+            let started = end.started_at.as_deref().and_then(time).filter(|at| *at > SystemTime::UNIX_EPOCH);
+            // One that could not be started was started in 1970.
+            started.or_else(|| time(end.finished_at.as_deref()?))
+        }),
+        started: status.started == Some(true),
+        ready: status.ready,
+        stuck: stuck.map(str::to_owned),
+    }
+}
+
+/// Whether the kubelet starts a container again that has exited with `code`.
+fn restarts(policy: &str, rules: &[RestartRule], code: i32) -> bool {
+    let applies = |rule: &RestartRule| {
+        rule.exit_codes.as_ref().is_some_and(|codes| match codes.operator.as_str() {
+            "In" => codes.values.contains(&code),
+            "NotIn" => !codes.values.contains(&code),
+            _ => false,
+        })
+    };
+    rules.iter().any(applies)
+        || match policy {
+            "Never" => false,
+            "OnFailure" => code != 0,
+            _ => true,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use podgate::core::container::Mode;
+    use podgate::core::until::Until;
+    use serde_json::json;
+
+    fn facts(value: serde_json::Value) -> Facts {
+        observe(&serde_json::from_value(value).unwrap(), "podgate")
+    }
+
+    #[test]
+    fn reads_the_containers_beside_ours_with_their_mode() {
+        let facts = facts(json!({
+            "metadata": {"uid": "u", "resourceVersion": "17", "annotations": {
+                "status.podgate.io/db": "Ready", "override.podgate.io/db": "Ready@x", "foreign": "1"}},
+            "spec": {
+                "initContainers": [
+                    {"name": "podgate", "restartPolicy": "Always"},
+                    {"name": "once"},
+                    {"name": "mesh", "restartPolicy": "Always", "readinessProbe": {"newKind": {}}}],
+                "containers": [
+                    {"name": "db", "ports": [{"containerPort": 1}], "lifecycle": {"postStart": {"exec":
+                        {"command": ["/podgate/bin/podgate", "post-start", "--container", "db"]}}}},
+                    {"name": "api", "command": ["/podgate/bin/podgate", "entrypoint"],
+                     "args": ["--until", "db,web=Started", "--until=mesh", "--", "x", "--until", "y"],
+                     "lifecycle": {"postStart": {"sleep": {"seconds": 1}},
+                                   "preStop": {"exec": {"command": ["/podgate/bin/podgate", "pre-stop"]}}}},
+                    {"name": "web", "lifecycle": null, "ports": null}]}
+        }));
+        let modes: Vec<(&str, Mode)> = facts.containers.iter().map(|c| (c.name.as_str(), c.mode)).collect();
+        assert_eq!(
+            modes,
+            [("mesh", Mode::None), ("db", Mode::PostStart), ("api", Mode::Entrypoint), ("web", Mode::None)]
+        );
+        let until: Vec<String> = facts.containers[2].until.iter().map(Until::to_string).collect();
+        assert_eq!(until, ["db=Ready", "web=Started", "mesh=Ready"]);
+        assert!(facts.containers[2].pre_stop && !facts.containers[1].pre_stop);
+        assert_eq!((facts.resource_version, facts.deleting, facts.ends_with_others), (Some(17), false, false));
+        assert_eq!(facts.annotations.len(), 2);
+    }
+
+    fn one(policy: &str, status: serde_json::Value) -> Word {
+        let mut facts = facts(json!({
+            "metadata": {}, "spec": {"restartPolicy": policy, "containers": [{"name": "db"}]},
+            "status": {"containerStatuses": [status]}}));
+        facts.words.remove("db").unwrap()
+    }
+
+    #[test]
+    fn tells_an_end_for_good_from_one_that_is_not() {
+        let end = |code: i32| json!({"name": "db", "state": {"terminated": {"exitCode": code, "containerID": "c1"}}});
+        for (policy, code, for_good) in [
+            ("Always", 0, false),
+            ("Always", 1, false),
+            ("OnFailure", 0, true),
+            ("OnFailure", 1, false),
+            ("Never", 1, true),
+        ] {
+            let word = one(policy, end(code));
+            assert_eq!(word.ended, Some(("c1".to_owned(), code)));
+            assert_eq!(word.stuck.is_some(), for_good, "{policy} {code}");
+        }
+    }
+
+    #[test]
+    fn in_back_off_the_end_stands_in_the_last_state() {
+        let word = one(
+            "Always",
+            json!({"name": "db", "containerID": "c1", "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                   "lastState": {"terminated": {"exitCode": 3, "containerID": "c1"}}}),
+        );
+        assert_eq!((word.ended, word.stuck.as_deref()), (Some(("c1".to_owned(), 3)), Some("CrashLoopBackOff")));
+        let again = one(
+            "Always",
+            json!({"name": "db", "containerID": "c2", "ready": true, "started": true,
+                   "state": {"running": {"startedAt": "2026-11-21T14:00:00Z"}},
+                   "lastState": {"terminated": {"exitCode": 3, "containerID": "c1"}}}),
+        );
+        assert_eq!((again.running.as_deref(), again.ended, again.ready), (Some("c2"), None, true));
+    }
+
+    #[test]
+    fn a_regular_sidecar_ends_with_the_others_where_those_can_end() {
+        for (policy, ends, over) in [("Always", false, false), ("OnFailure", true, true), ("Never", true, true)] {
+            let facts = facts(json!({
+                "metadata": {},
+                "spec": {"restartPolicy": policy, "containers": [{"name": "podgate"}, {"name": "app"}]},
+                "status": {"containerStatuses": [
+                    {"name": "app", "state": {"terminated": {"exitCode": 0}}}, {"name": "podgate", "state": {"running": {}}}]}
+            }));
+            assert_eq!((facts.ends_with_others, facts.others_are_over), (ends, over), "{policy}");
+        }
+    }
+
+    #[test]
+    fn a_containers_own_policy_and_rules_count_more_than_the_pods() {
+        let facts = facts(json!({
+            "metadata": {},
+            "spec": {"restartPolicy": "Always", "containers": [
+                {"name": "a", "restartPolicy": "Never"},
+                {"name": "b", "restartPolicy": "Never",
+                 "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]}]},
+            "status": {"containerStatuses": [
+                {"name": "a", "state": {"terminated": {"exitCode": 42}}},
+                {"name": "b", "state": {"terminated": {"exitCode": 42}}}]}
+        }));
+        assert!(facts.words["a"].stuck.is_some() && facts.words["b"].stuck.is_none());
+    }
+}

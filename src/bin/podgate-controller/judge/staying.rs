@@ -1,0 +1,42 @@
+//! Staying after having been told to end, for containers whose preStop hooks keep them until others are gone. Pure.
+
+use crate::judge::world::World;
+use podgate::core::report::Stopping;
+use std::time::{Duration, Instant};
+
+/// How long a preStop hook may take to say that it has begun.
+const BEGINS_WITHIN: Duration = Duration::from_millis(1500);
+
+/// The controller has been told to end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Staying {
+    pub(crate) signal: &'static str,
+    since: Option<Instant>,
+}
+
+impl Staying {
+    pub(crate) fn begin(signal: &'static str, now: Instant) -> Staying {
+        Staying { signal, since: Some(now) }
+    }
+
+    /// It was told once more.
+    pub(crate) fn over(signal: &'static str) -> Staying {
+        Staying { signal, since: None }
+    }
+
+    /// Whether a preStop hook still needs the board, or may have yet to begin.
+    pub(crate) fn goes_on(&self, world: &World, now: Instant) -> bool {
+        let Some(since) = self.since else { return false };
+        let may_begin = now.saturating_duration_since(since) < BEGINS_WITHIN;
+        world.may_stay().any(|track| match track.stopping() {
+            Stopping::Begun => true,
+            Stopping::No => may_begin,
+            Stopping::Over => false,
+        })
+    }
+
+    /// When to look again.
+    pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
+        self.since.map(|since| since + BEGINS_WITHIN).filter(|at| *at > now)
+    }
+}

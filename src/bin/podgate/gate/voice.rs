@@ -1,0 +1,147 @@
+//! Where podgate says why it waits, fails or lets go: the termination message, the log, standard error.
+
+use crate::args::{Logs, Otherwise, Says};
+use crate::clock::now;
+use crate::gate::explain;
+use crate::gate::wait::Outcome;
+use podgate::core::exit::Exit;
+use podgate::core::gate::Ending;
+use podgate::edge::log::{self, Target};
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use tracing::{error, info, warn};
+
+/// Why a command of podgate's fails: its exit code, and what to say.
+#[derive(Debug)]
+pub(crate) struct Failed(pub(crate) u8, pub(crate) String);
+
+impl Failed {
+    pub(crate) fn new(exit: Exit, why: impl Into<String>) -> Failed {
+        Failed(exit.code(), why.into())
+    }
+}
+
+/// Where a command logs when it is not told to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ByDefault {
+    /// Nowhere: a hook's output is thrown away, and shown only when it fails.
+    Nowhere,
+    /// Standard error, which is the container's own log.
+    Stderr,
+}
+
+/// One command's voice.
+#[derive(Debug)]
+pub(crate) struct Voice {
+    /// `podgate post-start: db`
+    prefix: String,
+    termination_log: Option<PathBuf>,
+    log_error: Option<String>,
+    logs_to_stderr: bool,
+}
+
+impl Voice {
+    /// Starts logging. A log that can't be opened is no reason not to work.
+    pub(crate) fn new(command: &str, container: Option<&str>, says: &Says, by_default: ByDefault) -> Voice {
+        let voice = Voice::without_last_words(command, container, &says.logs, by_default);
+        Voice { termination_log: Some(says.termination_log.clone()), ..voice }
+    }
+
+    /// The same, but the termination message is let alone: where the container is about to end, that is for the program's own
+    /// last words.
+    pub(crate) fn without_last_words(
+        command: &str,
+        container: Option<&str>,
+        says: &Logs,
+        by_default: ByDefault,
+    ) -> Voice {
+        let logs_to_stderr = says.log_to.is_none() && by_default == ByDefault::Stderr;
+        let mut log_error = None;
+        let target = match &says.log_to {
+            Some(path) => open_log(path)
+                .map(Target::File)
+                .map_err(|error| log_error = Some(format!("{}: {error}", path.display())))
+                .ok(),
+            None => logs_to_stderr.then_some(Target::Stderr),
+        };
+        if let Some(target) = target {
+            log::init(says.log_format, tracing::Level::INFO, target);
+        }
+        let prefix = match container {
+            Some(container) => format!("podgate {command}: {container}"),
+            None => format!("podgate {command}"),
+        };
+        Voice { prefix, termination_log: None, log_error, logs_to_stderr }
+    }
+
+    /// Says for what it waits.
+    pub(crate) fn waits(&self, reason: &[String]) {
+        let line = format!("{}: waits for {}", self.prefix, reason.join("; "));
+        info!("{line}");
+        self.last_words(&explain::one_line(&line));
+    }
+
+    /// Takes back what it said of waiting.
+    pub(crate) fn is_done(&self) {
+        if let Some(path) = &self.termination_log {
+            explain::clear_termination_message(path);
+        }
+    }
+
+    /// Says why it fails.
+    pub(crate) fn fails(&self, Failed(code, why): Failed) -> ExitCode {
+        let note = self.log_error.as_ref().map(|error| format!(" (no log: {error})")).unwrap_or_default();
+        let line = explain::one_line(&format!("{}: {why}{note}", self.prefix));
+        error!(code, "{line}");
+        self.last_words(&line);
+        if !self.logs_to_stderr {
+            explain::say(&line);
+        }
+        code.into()
+    }
+
+    fn last_words(&self, line: &str) {
+        if let Some(path) = &self.termination_log {
+            explain::termination_message(path, line);
+        }
+    }
+}
+
+fn open_log(path: &Path) -> std::io::Result<File> {
+    // Non-blocking: nobody may be reading the other end.
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?.into())
+}
+
+/// What a wait's outcome means: it may go on, or fails.
+pub(crate) fn judge(outcome: Outcome, on_timeout: Otherwise, timeout: Duration, since: Instant) -> Result<(), Failed> {
+    let waited = now().saturating_duration_since(since);
+    let (exit, why) = match outcome {
+        Outcome::Open(opening) => {
+            info!(waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX), "released: {opening}");
+            return Ok(());
+        }
+        Outcome::TimedOut(reason) => {
+            let limit = humantime::format_duration(timeout);
+            (Exit::TimedOut, format!("timed out after {limit}, still waiting for {}", reason.join("; ")))
+        }
+        Outcome::Over(ending @ Ending::NoSuchContainer(_)) => (Exit::SetUp, ending.to_string()),
+        Outcome::Over(ending @ Ending::Deleted) => return Err(Failed::new(Exit::Terminated, ending.to_string())),
+        Outcome::Over(ending) => (Exit::Never, ending.to_string()),
+        Outcome::Signal(number) => {
+            let code = u8::try_from(128 + number).unwrap_or(Exit::Terminated.code());
+            let name = if number == libc::SIGINT { "INT" } else { "TERM" };
+            return Err(Failed(code, format!("ended by {name} while waiting; the command was not run")));
+        }
+        Outcome::Broken(error) => (Exit::SetUp, format!("can't wait: {error}")),
+    };
+    // What the user said of a time-out holds for every end of the wait that is not a mistake in the set-up.
+    if on_timeout == Otherwise::Continue && exit != Exit::SetUp {
+        warn!("{why}; goes on, as --on-timeout continue says");
+        return Ok(());
+    }
+    Err(Failed::new(exit, why))
+}

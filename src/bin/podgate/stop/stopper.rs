@@ -1,0 +1,79 @@
+//! What a preStop hook says: `stopping`, in the report that the container's own agent has written.
+
+use crate::gate::report;
+use podgate::core::names;
+use podgate::core::report::{Process, Report, Stopping};
+use podgate::core::sandbox::SandboxId;
+use podgate::core::sources::View;
+use std::io;
+use std::path::PathBuf;
+use tracing::warn;
+
+/// Keeps `stopping` in the container's report, and all else there as it is: an agent that stays as the command's parent goes on
+/// to write it.
+#[derive(Debug)]
+pub(crate) struct Stopper {
+    folder: PathBuf,
+    sandbox: SandboxId,
+    /// Whose report it was when the hook began: an incarnation that came later speaks for itself.
+    author: Option<(Option<String>, Option<Process>)>,
+    has_failed: bool,
+}
+
+impl Stopper {
+    pub(crate) fn new(folder: PathBuf, sandbox: SandboxId) -> Stopper {
+        Stopper { folder, sandbox, author: None, has_failed: false }
+    }
+
+    /// The hook has begun. To be said again after each look at the board: its epoch may have changed, or another has written
+    /// the report.
+    pub(crate) fn begun(&mut self, view: &View) {
+        let found = report::read(&self.folder).ok().filter(|report| report.is_of(&self.sandbox));
+        // What has been left from another sandbox says nothing of this one, where the container runs too.
+        let fresh = || Report {
+            sandbox: Some(self.sandbox.clone()),
+            agent: env!("CARGO_PKG_VERSION").to_owned(),
+            started: true,
+            ..Report::default()
+        };
+        let now = found.clone().unwrap_or_else(fresh);
+        if *self.author.get_or_insert_with(|| author(&now)) != author(&now) {
+            return;
+        }
+        let epoch = match view {
+            View::Word(snapshot, _) => snapshot.epoch.clone(),
+            View::None { .. } => now.epoch.clone(),
+        };
+        let wanted = Report { stopping: Stopping::Begun, epoch, ..now };
+        if found.as_ref() != Some(&wanted) {
+            self.put(&wanted);
+        }
+    }
+
+    /// The hook is over, unless what lies there is another incarnation's.
+    pub(crate) fn over(&mut self) {
+        let Ok(report) = report::read(&self.folder) else { return };
+        let marked = report.stopping == Stopping::Begun || report.ticket.is_some();
+        if marked && report.is_of(&self.sandbox) && self.author == Some(author(&report)) {
+            self.put(&Report { stopping: Stopping::Over, ..report });
+        }
+    }
+
+    fn put(&mut self, report: &Report) {
+        let temporary = format!(".{}-stop.tmp", names::REPORT_FILE);
+        match report::write_by(&temporary, &self.folder, report) {
+            Ok(()) => self.has_failed = false,
+            Err(error) if !self.has_failed => self.say(&error),
+            Err(_) => {}
+        }
+    }
+
+    fn say(&mut self, error: &io::Error) {
+        self.has_failed = true;
+        warn!(%error, folder = %self.folder.display(), "can't report that this container stops");
+    }
+}
+
+fn author(report: &Report) -> (Option<String>, Option<Process>) {
+    (report.ticket.clone(), report.process)
+}

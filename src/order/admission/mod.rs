@@ -1,0 +1,282 @@
+//! A mutating admission webhook as a function of values: an AdmissionReview (`admission.k8s.io/v1`) in, one out.
+//! <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>
+
+pub mod base64;
+pub mod patch;
+
+use crate::order::finding::{Finding, Level};
+use crate::order::inject::Injected;
+use crate::order::plan::Known;
+use patch::Operation;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::fmt::{self, Write as _};
+
+/// What is injected into a Pod, or why nothing can be.
+pub type Inject<'a> = &'a dyn Fn(&Value, &Known) -> Result<Injected, Vec<Finding>>;
+
+/// Most values (objects, lists and what is in them) that a review may hold: a real Pod has a few thousand. In memory each takes
+/// many times the two bytes that it may take in the text.
+pub const VALUES_MAX: usize = 250_000;
+/// Longest uid that is echoed, in bytes.
+const UID_MAX: usize = 256;
+/// Longest warning that the API server passes on whole, in bytes.
+const WARNING_MAX: usize = 256;
+/// Most warnings in one answer: the API server passes on 4 KiB of them.
+const WARNINGS_MAX: usize = 12;
+/// Longest refusal, in bytes.
+const MESSAGE_MAX: usize = 8 * 1024;
+/// Longest name that is logged, in bytes: Kubernetes' own limit.
+const NAME_MAX: usize = 253;
+
+/// What came of a review.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// A patch is in the answer.
+    Injected,
+    /// It has been injected before, and is as it should be.
+    Unchanged,
+    /// None of podgate's business: another kind, another operation, no order declared.
+    Passed,
+    /// An order that can't be kept.
+    Refused,
+}
+
+impl Outcome {
+    /// As it is logged and counted.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Outcome::Injected => "injected",
+            Outcome::Unchanged => "unchanged",
+            Outcome::Passed => "passed",
+            Outcome::Refused => "refused",
+        }
+    }
+}
+
+/// The answer to a review.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// An AdmissionReview.
+    pub body: Value,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// Of the Pod, for the log.
+    pub namespace: String,
+    /// Of the Pod, for the log; what its name will begin with where the API server is yet to choose the rest.
+    pub name: String,
+    /// Why it was refused; else empty.
+    pub message: String,
+}
+
+/// A body that is no review.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadReview(pub String);
+
+impl fmt::Display for BadReview {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not an AdmissionReview of admission.k8s.io/v1: {}", self.0)
+    }
+}
+
+impl std::error::Error for BadReview {}
+
+#[derive(Deserialize)]
+struct Review {
+    #[serde(rename = "apiVersion", default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    request: Option<Request>,
+}
+
+#[derive(Deserialize)]
+struct Request {
+    #[serde(default)]
+    uid: String,
+    kind: Option<Kind>,
+    #[serde(rename = "subResource")]
+    sub_resource: Option<String>,
+    operation: Option<String>,
+    namespace: Option<String>,
+    name: Option<String>,
+    object: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    #[serde(default)]
+    group: String,
+    #[serde(default)]
+    version: String,
+    #[serde(default)]
+    kind: String,
+}
+
+/// Answers the review in `body`.
+///
+/// # Errors
+/// [`BadReview`]: there is no uid that could be answered to.
+pub fn answer(body: &[u8], is_declared: &dyn Fn(&Value) -> bool, inject: Inject<'_>) -> Result<Answer, BadReview> {
+    if values(body) > VALUES_MAX {
+        return Err(BadReview(format!("more than {VALUES_MAX} values in it")));
+    }
+    let review: Review = serde_json::from_slice(body).map_err(|error| BadReview(error.to_string()))?;
+    if review.kind != "AdmissionReview" || review.api_version != "admission.k8s.io/v1" {
+        let what = format!("kind {:?} of {:?}", cut(&review.kind, 64), cut(&review.api_version, 64));
+        return Err(BadReview(what));
+    }
+    let request = review.request.ok_or_else(|| BadReview("no request in it".to_owned()))?;
+    if request.uid.is_empty() || request.uid.len() > UID_MAX {
+        return Err(BadReview(format!("its request.uid must have 1 to {UID_MAX} bytes")));
+    }
+    Ok(Asked::of(request).answer(is_declared, inject))
+}
+
+/// How many values the JSON text `body` holds at most: strings are stepped over, nothing is built.
+fn values(body: &[u8]) -> usize {
+    let (mut count, mut in_string, mut escaped) = (1, false, false);
+    for byte in body {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b',' | b'[' | b'{' if !in_string => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+/// A request, as far as it is looked at.
+struct Asked {
+    uid: String,
+    namespace: String,
+    name: String,
+    /// The Pod, if it is one that is being made.
+    pod: Option<Value>,
+}
+
+impl Asked {
+    fn of(request: Request) -> Asked {
+        let is_pod = request.kind.is_some_and(|k| k.group.is_empty() && k.version == "v1" && k.kind == "Pod")
+            && request.sub_resource.unwrap_or_default().is_empty()
+            && request.operation.as_deref() == Some("CREATE");
+        let object = request.object.unwrap_or_default();
+        let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
+        let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+        let namespace = given(request.namespace).unwrap_or_else(|| text("namespace"));
+        let name = given(request.name).or(given(Some(text("name")))).unwrap_or_else(|| text("generateName"));
+        Asked {
+            uid: request.uid,
+            namespace: cut(&namespace, NAME_MAX).to_owned(),
+            name: cut(&name, NAME_MAX).to_owned(),
+            pod: (is_pod && object.is_object()).then_some(object),
+        }
+    }
+
+    fn answer(self, is_declared: &dyn Fn(&Value) -> bool, inject: Inject<'_>) -> Answer {
+        let Some(pod) = &self.pod else { return self.allowed(Outcome::Passed, &[], None) };
+        let metadata = &pod["metadata"];
+        let label = metadata["labels"]["podgate.io/inject"].as_str();
+        // The API's image of a Pod that the kubelet has from a file: it can't be another one than that.
+        let is_mirror = metadata["annotations"].get("kubernetes.io/config.mirror").is_some();
+        if label == Some("disabled") || is_mirror {
+            return self.allowed(Outcome::Passed, &[], None);
+        }
+        if !is_declared(pod) {
+            return self.allowed(Outcome::Passed, &[], None);
+        }
+        let known = Known { kind: owner(pod).to_owned(), ..Known::default() };
+        match inject(pod, &known) {
+            Err(findings) => self.refused(&findings),
+            Ok(injected) => {
+                let told = injected.findings.iter().filter(|finding| finding.level >= Level::Warning);
+                let warnings: Vec<String> = told.map(Finding::to_string).collect();
+                if injected.edits.is_empty() {
+                    return self.allowed(Outcome::Unchanged, &warnings, None);
+                }
+                let patch = patch::json_patch(pod, &injected.edits);
+                self.allowed(Outcome::Injected, &warnings, Some(&patch))
+            }
+        }
+    }
+
+    fn allowed(&self, outcome: Outcome, warnings: &[String], patch: Option<&[Operation<'_>]>) -> Answer {
+        let mut response = json!({"uid": self.uid, "allowed": true});
+        if let Some(patch) = patch {
+            response["patchType"] = "JSONPatch".into();
+            response["patch"] = base64::encode(&serde_json::to_vec(patch).unwrap_or_default()).into();
+        }
+        if outcome != Outcome::Passed {
+            response["auditAnnotations"] = json!({"outcome": outcome.as_str()});
+        }
+        if !warnings.is_empty() {
+            response["warnings"] = self.warnings(warnings).into();
+        }
+        self.with(response, outcome, String::new())
+    }
+
+    fn refused(&self, findings: &[Finding]) -> Answer {
+        let is_error = |finding: &&Finding| finding.level == Level::Error;
+        let mut errors: Vec<String> = findings.iter().filter(is_error).map(Finding::to_string).collect();
+        if errors.is_empty() {
+            errors.push("podgate can't inject, and does not say why: this is a fault of podgate".to_owned());
+        }
+        let message = cut(&errors.join("\n"), MESSAGE_MAX).to_owned();
+        let response = json!({
+            "uid": self.uid,
+            "allowed": false,
+            "status": {"status": "Failure", "code": 422, "reason": "Invalid", "message": message},
+            "auditAnnotations": {"outcome": Outcome::Refused.as_str()},
+        });
+        self.with(response, Outcome::Refused, message)
+    }
+
+    /// Behind the name of who warns: kubectl prints `Warning: ` and then this.
+    fn warnings(&self, all: &[String]) -> Vec<String> {
+        let line = |text: &String| {
+            let mut line = String::from("podgate: ");
+            for c in text.chars() {
+                line.push(if c.is_control() { ' ' } else { c });
+            }
+            match line.len() > WARNING_MAX {
+                true => format!("{}…", cut(&line, WARNING_MAX - "…".len())),
+                false => line,
+            }
+        };
+        let mut lines: Vec<String> = all.iter().take(WARNINGS_MAX).map(line).collect();
+        if all.len() > WARNINGS_MAX {
+            let mut more = String::new();
+            let _ = write!(more, "podgate: and {} more; `kubectl podgate check` shows them", all.len() - WARNINGS_MAX);
+            lines.push(more);
+        }
+        lines
+    }
+
+    fn with(&self, response: Value, outcome: Outcome, message: String) -> Answer {
+        Answer {
+            body: json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}),
+            outcome,
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            message,
+        }
+    }
+}
+
+/// The kind of the workload that made `pod`: `Job`, `ReplicaSet`; empty for a bare Pod.
+fn owner(pod: &Value) -> &str {
+    let owners = pod["metadata"]["ownerReferences"].as_array().map_or(&[][..], Vec::as_slice);
+    let owner = owners.iter().find(|owner| owner["controller"] == true);
+    owner.and_then(|owner| owner["kind"].as_str()).unwrap_or_default()
+}
+
+/// At most `max` bytes of `text`.
+fn cut(text: &str, max: usize) -> &str {
+    &text[..text.floor_char_boundary(max)]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! Edits as a JSON Patch (RFC 6902), the one kind of patch that an admission webhook may answer with.
+
+use crate::order::edit::{Edit, Op, Place, Step};
+use serde::Serialize;
+use serde_json::Value;
+
+/// One operation of a patch, as RFC 6902 writes it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "op", rename_all = "lowercase")]
+#[allow(missing_docs, reason = "the words are those of the standard")]
+pub enum Operation<'a> {
+    Test { path: String, value: &'a Value },
+    Add { path: String, value: &'a Value },
+    Replace { path: String, value: &'a Value },
+    Remove { path: String },
+    Move { from: String, path: String },
+}
+
+/// The patch that does to `before` what `edits` do, one operation for each edit, in their order. Before them it makes sure of the
+/// name of every container in the lists that are edited: a patch that meets another Pod than it was made for must fail.
+#[must_use]
+pub fn json_patch<'a>(before: &'a Value, edits: &'a [Edit]) -> Vec<Operation<'a>> {
+    let mut operations = names(before, edits);
+    operations.extend(edits.iter().map(operation));
+    operations
+}
+
+fn operation(edit: &Edit) -> Operation<'_> {
+    let path = edit.at.pointer();
+    let in_list = matches!(edit.at.0.last(), Some(Step::Index(_)));
+    match &edit.op {
+        // In an object `add` replaces what is there; in a list it would insert.
+        Op::Set(value) if in_list || path.is_empty() => Operation::Replace { path, value },
+        Op::Set(value) | Op::Insert(value) => Operation::Add { path, value },
+        Op::Remove => Operation::Remove { path },
+        Op::Move(index) => {
+            let mut to = edit.at.clone();
+            to.0.pop();
+            Operation::Move { from: path, path: to.to(*index).pointer() }
+        }
+    }
+}
+
+fn names<'a>(before: &'a Value, edits: &[Edit]) -> Vec<Operation<'a>> {
+    let mut tests = Vec::new();
+    for list in ["initContainers", "containers"] {
+        let list = Place::root().to("spec").to(list);
+        let edited = |edit: &Edit| edit.at.0.len() > list.0.len() && edit.at.0.starts_with(&list.0);
+        if !edits.iter().any(edited) {
+            continue;
+        }
+        let containers = list.of(before).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        for (index, container) in containers.iter().enumerate() {
+            if let Some(value) = container.get("name") {
+                tests.push(Operation::Test { path: list.to(index).to("name").pointer(), value });
+            }
+        }
+    }
+    tests
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::edit::{Editor, apply};
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn at(steps: &[&str]) -> Place {
+        Place(steps.iter().map(|s| s.parse().map_or_else(|_| Step::from(*s), Step::Index)).collect())
+    }
+
+    /// What an RFC 6902 implementation that is not ours makes of it.
+    fn patched(before: &Value, operations: &[Operation<'_>]) -> Result<Value, String> {
+        let patch: json_patch::Patch = serde_json::from_value(json!(operations)).map_err(|error| error.to_string())?;
+        let mut value = before.clone();
+        json_patch::patch(&mut value, &patch).map_err(|error| error.to_string())?;
+        Ok(value)
+    }
+
+    #[test]
+    fn an_edit_is_an_operation_and_names_are_made_sure_of() {
+        let before = json!({
+            "metadata": {"annotations": {"podgate.io/order": "a, b"}},
+            "spec": {"containers": [{"name": "b", "command": ["x"]}, {"name": "a"}]}
+        });
+        let mut editor = Editor::new(before.clone());
+        editor.edit(at(&["metadata", "annotations", "podgate.io/injected"]), Op::Set(json!("1"))).unwrap();
+        editor.edit(at(&["spec", "initContainers"]), Op::Set(json!([{"name": "podgate"}]))).unwrap();
+        editor.edit(at(&["spec", "containers", "0"]), Op::Move(1)).unwrap();
+        editor.edit(at(&["spec", "containers", "1", "command", "0"]), Op::Insert(json!("gate"))).unwrap();
+        editor.edit(at(&["spec", "containers", "1", "command", "1"]), Op::Set(json!("y"))).unwrap();
+        editor.edit(at(&["metadata", "annotations", "podgate.io/order"]), Op::Remove).unwrap();
+        let (after, edits) = editor.finish();
+        let operations = json_patch(&before, &edits);
+        assert_eq!(
+            json!(operations),
+            json!([
+                {"op": "test", "path": "/spec/containers/0/name", "value": "b"},
+                {"op": "test", "path": "/spec/containers/1/name", "value": "a"},
+                {"op": "add", "path": "/metadata/annotations/podgate.io~1injected", "value": "1"},
+                {"op": "add", "path": "/spec/initContainers", "value": [{"name": "podgate"}]},
+                {"op": "move", "from": "/spec/containers/0", "path": "/spec/containers/1"},
+                {"op": "add", "path": "/spec/containers/1/command/0", "value": "gate"},
+                {"op": "replace", "path": "/spec/containers/1/command/1", "value": "y"},
+                {"op": "remove", "path": "/metadata/annotations/podgate.io~1order"},
+            ])
+        );
+        assert_eq!(patched(&before, &operations), Ok(after));
+        let mut other = before.clone();
+        other["spec"]["containers"][0]["name"] = json!("c");
+        let error = patched(&other, &operations).unwrap_err();
+        assert!(error.contains("operation '/0' failed"), "another Pod is left alone: {error}");
+    }
+
+    #[test]
+    fn no_edits_are_no_patch() {
+        assert_eq!(json_patch(&json!({"spec": {"containers": [{"name": "a"}]}}), &[]), []);
+    }
+
+    fn json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(json!(null)),
+            any::<bool>().prop_map(Value::from),
+            any::<i32>().prop_map(Value::from),
+            "[a-z/~ \"]{0,4}".prop_map(Value::from)
+        ];
+        leaf.prop_recursive(4, 40, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map("[a-c/~.]{1,2}", inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    /// A place in `value`, led there by `way`; its last step may point behind a list, or at a field that is not there.
+    fn place(value: &Value, way: &[u8]) -> Place {
+        let mut place = Place::root();
+        let mut here = value;
+        for step in way {
+            let step = usize::from(*step);
+            let next = match here {
+                Value::Array(items) => Step::Index(step % (items.len() + 1)),
+                Value::Object(fields) => {
+                    Step::Key(fields.keys().nth(step % (fields.len() + 1)).cloned().unwrap_or_else(|| "new".to_owned()))
+                }
+                _ => break,
+            };
+            place = Place(place.0.into_iter().chain([next]).collect());
+            match place.of(value) {
+                Some(found) => here = found,
+                None => break,
+            }
+        }
+        place
+    }
+
+    proptest! {
+        /// Whatever edits do, the patch does.
+        #[test]
+        fn the_patch_does_what_the_edits_do(
+            before in json(),
+            moves in prop::collection::vec((prop::collection::vec(any::<u8>(), 1..5), 0u8..4, any::<u8>(), json()), 0..8),
+        ) {
+            let mut value = before.clone();
+            let mut edits = Vec::new();
+            for (way, kind, index, new) in moves {
+                let at = place(&value, &way);
+                let op = match kind {
+                    0 => Op::Set(new),
+                    1 => Op::Insert(new),
+                    2 => Op::Remove,
+                    _ => Op::Move(usize::from(index % 4)),
+                };
+                let edit = Edit { at, op };
+                if apply(&mut value, &edit).is_ok() {
+                    edits.push(edit);
+                }
+            }
+            prop_assert_eq!(patched(&before, &json_patch(&before, &edits)), Ok(value));
+        }
+    }
+}

@@ -1,0 +1,189 @@
+use super::*;
+use crate::order::edit::{Edit, Op, Place};
+use std::cell::RefCell;
+
+fn pod() -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "shop-", "labels": {"podgate.io/inject": "enabled"}}, "spec": {"containers": [{"name": "a"}]}})
+}
+
+fn review(object: &Value) -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "705ab4f5", "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"}, "operation": "CREATE", "namespace": "shop",
+            "userInfo": {"username": "u"}, "object": object, "oldObject": null, "dryRun": true, "options": {"kind": "CreateOptions"},
+        }
+    })
+}
+
+fn edit() -> Edit {
+    Edit { at: Place::root().to("spec").to("containers").to(0).to("command"), op: Op::Set(json!(["gate"])) }
+}
+
+/// Injects `edit()`, with `findings`.
+fn ask(review: &Value, findings: &[Finding]) -> Answer {
+    let inject =
+        |pod: &Value, _: &Known| Ok(Injected { value: pod.clone(), edits: vec![edit()], findings: findings.to_vec() });
+    answer(review.to_string().as_bytes(), &|_| true, &inject).unwrap()
+}
+
+/// Injects nothing, for what must not get that far.
+fn bad(body: &[u8]) -> String {
+    let never = |_: &Value, _: &Known| -> Result<Injected, Vec<Finding>> { panic!("injected") };
+    answer(body, &|_| panic!("looked at"), &never).unwrap_err().to_string()
+}
+
+#[test]
+fn a_pod_is_injected_under_its_uid() {
+    let answer = ask(&review(&pod()), &[]);
+    let patch = json!([
+        {"op": "test", "path": "/spec/containers/0/name", "value": "a"},
+        {"op": "add", "path": "/spec/containers/0/command", "value": ["gate"]},
+    ]);
+    let expected = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "response": {
+            "uid": "705ab4f5", "allowed": true, "patchType": "JSONPatch", "patch": base64::encode(patch.to_string().as_bytes()),
+            "auditAnnotations": {"outcome": "injected"},
+        }
+    });
+    assert_eq!(answer.body, expected);
+    assert_eq!((answer.outcome, answer.namespace.as_str(), answer.name.as_str()), (Outcome::Injected, "shop", "shop-"));
+}
+
+#[test]
+fn warnings_are_short_and_single_lines() {
+    let warning = |what: &str| Finding::warning("rule", Place::root().to("spec"), what);
+    let notes = [Finding::note("rule", Place::root(), "a note"), warning("one\ntwo"), warning(&"ü".repeat(300))];
+    let answer = ask(&review(&pod()), &notes);
+    let warnings = answer.body["response"]["warnings"].as_array().unwrap();
+    assert_eq!(warnings.len(), 2);
+    assert_eq!(warnings[0], "podgate: spec: one two");
+    let long = warnings[1].as_str().unwrap();
+    assert!(long.ends_with("ü…") && (250..=256).contains(&long.len()), "{}", long.len());
+    let many = vec![warning("x"); 30];
+    let answer = ask(&review(&pod()), &many);
+    let warnings = answer.body["response"]["warnings"].as_array().unwrap();
+    assert_eq!(warnings.len(), 13);
+    assert_eq!(warnings[12], "podgate: and 18 more; `kubectl podgate check` shows them");
+}
+
+#[test]
+fn errors_are_refused_in_their_own_words() {
+    let findings = [
+        Finding::warning("w", Place::root(), "only a warning"),
+        Finding::error(
+            "unknown-container",
+            Place::root().to("metadata").to("annotations").to("podgate.io/order"),
+            "no container \"dbb\"",
+        )
+        .mend("say db"),
+        Finding::error("e", Place::root(), "two"),
+    ];
+    let inject = |_: &Value, _: &Known| Err(findings.to_vec());
+    let answer = answer(review(&pod()).to_string().as_bytes(), &|_| true, &inject).unwrap();
+    let response = &answer.body["response"];
+    assert_eq!(response["allowed"], false);
+    assert_eq!(response["uid"], "705ab4f5");
+    assert_eq!(response["status"]["code"], 422);
+    assert_eq!(response["status"]["message"], format!("{}\n{}", findings[1], findings[2]));
+    assert_eq!(answer.message, response["status"]["message"].as_str().unwrap());
+    assert_eq!(answer.outcome, Outcome::Refused);
+}
+
+#[test]
+fn what_is_injected_already_gets_no_patch() {
+    let inject = |pod: &Value, _: &Known| Ok(Injected { value: pod.clone(), edits: Vec::new(), findings: Vec::new() });
+    let answer = answer(review(&pod()).to_string().as_bytes(), &|_| true, &inject).unwrap();
+    assert_eq!(answer.outcome, Outcome::Unchanged);
+    assert!(answer.body["response"].get("patch").is_none() && answer.body["response"].get("patchType").is_none());
+}
+
+#[test]
+fn what_is_not_ours_passes_unchanged() {
+    let with = |path: &str, value: Value| {
+        let mut review = review(&pod());
+        *review.pointer_mut(path).unwrap() = value;
+        review
+    };
+    let mut disabled = pod();
+    disabled["metadata"]["labels"]["podgate.io/inject"] = "disabled".into();
+    let mut mirror = pod();
+    mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "x"});
+    let mut subresource = review(&pod());
+    subresource["request"]["subResource"] = "ephemeralcontainers".into();
+    for review in [
+        with("/request/kind/kind", json!("Deployment")),
+        with("/request/kind/group", json!("example.com")),
+        with("/request/kind", json!(null)),
+        with("/request/operation", json!("UPDATE")),
+        with("/request/object", json!(null)),
+        with("/request/object", json!("a pod")),
+        subresource,
+        review(&disabled),
+        review(&mirror),
+    ] {
+        let answer = ask(&review, &[]);
+        assert_eq!(answer.body["response"], json!({"uid": "705ab4f5", "allowed": true}), "{review}");
+        assert_eq!(answer.outcome, Outcome::Passed);
+    }
+}
+
+#[test]
+fn a_pod_that_declares_no_order_passes() {
+    let inject = |_: &Value, _: &Known| -> Result<Injected, Vec<Finding>> { panic!("injected") };
+    let answer = answer(review(&pod()).to_string().as_bytes(), &|_| false, &inject).unwrap();
+    assert_eq!(answer.body["response"], json!({"uid": "705ab4f5", "allowed": true}));
+}
+
+#[test]
+fn the_workload_is_known_by_its_controller() {
+    let mut owned = pod();
+    owned["metadata"]["ownerReferences"] = json!([{"kind": "Other"}, {"kind": "Job", "controller": true}]);
+    for (object, kind) in [(&pod(), ""), (&owned, "Job")] {
+        let seen = RefCell::new(None);
+        let inject = |pod: &Value, known: &Known| {
+            *seen.borrow_mut() = Some(known.kind.clone());
+            Ok(Injected { value: pod.clone(), edits: Vec::new(), findings: Vec::new() })
+        };
+        answer(review(object).to_string().as_bytes(), &|_| true, &inject).unwrap();
+        assert_eq!(seen.into_inner().as_deref(), Some(kind));
+    }
+}
+
+#[test]
+fn what_is_no_review_is_said_to_be_none() {
+    let mut no_uid = review(&pod());
+    no_uid["request"]["uid"] = "".into();
+    let mut long_uid = review(&pod());
+    long_uid["request"]["uid"] = "x".repeat(257).into();
+    let mut beta = review(&pod());
+    beta["apiVersion"] = "admission.k8s.io/v1beta1".into();
+    let mut answered = review(&pod());
+    answered.as_object_mut().unwrap().remove("request");
+    for (body, says) in [
+        (String::new(), "EOF"),
+        ("<html>".to_owned(), "expected value"),
+        ("[]".to_owned(), "not an AdmissionReview"),
+        ("{}".to_owned(), "kind \"\" of \"\""),
+        ("{\"kind\":3}".to_owned(), "expected a string"),
+        ("[".repeat(5000), "not an AdmissionReview"),
+        ("[".repeat(VALUES_MAX + 1), "more than 250000 values"),
+        (format!("{{\"a\":[{}0]}}", "0,".repeat(VALUES_MAX)), "more than 250000 values"),
+        (no_uid.to_string(), "1 to 256 bytes"),
+        (long_uid.to_string(), "1 to 256 bytes"),
+        (beta.to_string(), "v1beta1"),
+        (answered.to_string(), "no request"),
+    ] {
+        let said = bad(body.as_bytes());
+        assert!(said.contains(says), "{said}");
+    }
+    assert!(bad(b"{\"kind\": \"\xff\"}").contains("not an AdmissionReview"));
+}
+
+#[test]
+fn values_in_strings_are_none() {
+    assert_eq!(values(br#"{"a": "[,,{\",\\"}"#), 2);
+    assert_eq!(values(br#"{"a": [1, 2, {"b": 3}]}"#), 6);
+}

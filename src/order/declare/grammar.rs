@@ -1,0 +1,206 @@
+//! The grammar of an order: steps by `,`, side by side by `&`, each `CONTAINER[=STATE]`, blanks free.
+
+use crate::core::names;
+use crate::core::until::{Until, Want};
+use crate::order::declare::nearest::nearest;
+use std::ops::Range;
+
+/// One container of a list, with its place in the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// The container, and the state that those after it wait for.
+    pub until: Until,
+    /// The state is written out.
+    pub is_stated: bool,
+    /// Where it stands in the text, in bytes.
+    pub word: Range<usize>,
+}
+
+/// A text that is not of the grammar.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Where, in bytes.
+    pub word: Range<usize>,
+    /// What is wrong.
+    pub what: String,
+    /// How to mend it.
+    pub mend: String,
+}
+
+/// What a list may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grammar {
+    /// Containers side by side, by `&`.
+    pub side_by_side: bool,
+    /// The states that may be written.
+    pub states: &'static [Want],
+    /// A text that is right, for whoever has written another.
+    pub example: &'static str,
+}
+
+/// Value of `podgate.io/order`.
+pub const ORDER: Grammar =
+    Grammar { side_by_side: true, states: &Want::ALL, example: "migrate=Completed, db & cache, api" };
+/// Value of `after.podgate.io/CONTAINER`.
+pub const AFTER: Grammar = Grammar { side_by_side: false, states: &Want::ALL, example: "db, migrate=Completed" };
+/// Value of `podgate.io/stop-order`.
+pub const STOP: Grammar = Grammar { side_by_side: true, states: &[Want::Exited], example: "web, api & worker, db" };
+/// Value of `podgate.io/sidecars`.
+pub const SIDECARS: Grammar = Grammar { side_by_side: false, states: &[], example: "proxy, log-shipper" };
+
+/// Reads `text`: its steps, each of one container or more; and every fault, with its place. What is not at fault is read all the same.
+#[must_use]
+pub fn read(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<Fault>) {
+    let mut faults = Vec::new();
+    let mut steps = Vec::new();
+    if text.trim().is_empty() {
+        let mend = format!("write {}, or leave the annotation out", grammar.example);
+        return (steps, vec![Fault { word: 0..text.len(), what: "it is empty".to_owned(), mend }]);
+    }
+    for step in split(text, 0..text.len(), ',') {
+        let mut items = Vec::new();
+        let words = if grammar.side_by_side { split(text, step, '&') } else { vec![step] };
+        for word in words {
+            match item(text, word, grammar) {
+                Ok(item) => items.push(item),
+                Err(fault) => faults.push(fault),
+            }
+        }
+        steps.push(items);
+    }
+    (steps, faults)
+}
+
+/// The parts of `range` between separators.
+fn split(text: &str, range: Range<usize>, by: char) -> Vec<Range<usize>> {
+    let mut parts = Vec::new();
+    let mut start = range.start;
+    for (at, _) in text[range.clone()].match_indices(by) {
+        parts.push(start..range.start + at);
+        start = range.start + at + by.len_utf8();
+    }
+    parts.push(start..range.end);
+    parts
+}
+
+/// `range` without blanks at its ends.
+fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
+    let part = &text[range.clone()];
+    let start = range.start + (part.len() - part.trim_start().len());
+    start..start.max(range.start + part.trim_end().len())
+}
+
+fn item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Item, Fault> {
+    let word = trimmed(text, range.clone());
+    let fault = |word: Range<usize>, what: String, mend: String| Err(Fault { word, what, mend });
+    if word.is_empty() {
+        let what = format!("a container's name is missing at character {}", character(text, range.start));
+        return fault(range.start.saturating_sub(1)..range.end, what, format!("write {}", grammar.example));
+    }
+    let written = &text[word.clone()];
+    let (name, state) = match written.find('=') {
+        None => (word.clone(), None),
+        Some(at) => (trimmed(text, word.start..word.start + at), Some(trimmed(text, word.start + at + 1..word.end))),
+    };
+    if !names::is_container_name(&text[name.clone()]) {
+        let what = format!("{} is no container's name (character {})", quoted(written), character(text, word.start));
+        let mend = format!("write {}", grammar.example);
+        return fault(word, what, mend);
+    }
+    let (want, is_stated) = match state {
+        None => (Want::default(), false),
+        Some(at) => (want(text, at, &text[name.clone()], grammar)?, true),
+    };
+    Ok(Item { until: Until { container: text[name].to_owned(), want }, is_stated, word })
+}
+
+fn want(text: &str, at: Range<usize>, name: &str, grammar: Grammar) -> Result<Want, Fault> {
+    let written = &text[at.clone()];
+    let found = Want::ALL.into_iter().find(|want| want.as_str() == written);
+    let place = character(text, at.start);
+    let (what, mend) = match found {
+        Some(want) if grammar.states.contains(&want) => return Ok(want),
+        _ if grammar.states.is_empty() => {
+            (format!("a state has no place here (character {place})"), format!("write {name}"))
+        }
+        Some(_) => {
+            let mend = format!("write {name}: a container stops when those before it have exited");
+            (format!("{} is no state that a stop order knows (character {place})", quoted(written)), mend)
+        }
+        None => {
+            let known = Want::ALL.map(Want::as_str);
+            let mend = match nearest(written, known) {
+                Some(near) => format!("did you mean {near}?"),
+                None => format!("write one of {}", known.join(", ")),
+            };
+            (format!("{} is no state to wait for (character {place})", quoted(written)), mend)
+        }
+    };
+    let word = if at.is_empty() { at.start.saturating_sub(1)..at.end } else { at };
+    Err(Fault { word, what, mend })
+}
+
+/// The number of the character at byte `at`, from 1.
+#[must_use]
+pub fn character(text: &str, at: usize) -> usize {
+    text[..at].chars().count() + 1
+}
+
+/// A word as it is shown: in quotes, with nothing in it that steers a terminal, and no longer than can be read.
+#[must_use]
+pub fn quoted(word: &str) -> String {
+    const MOST: usize = 80;
+    let short: String = word.chars().take(MOST).collect();
+    let rest = if short.len() < word.len() { "…" } else { "" };
+    format!("{short:?}{rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(text: &str) -> Vec<Vec<String>> {
+        let (steps, faults) = read(text, ORDER);
+        assert_eq!(faults, []);
+        steps.iter().map(|step| step.iter().map(|item| item.until.to_string()).collect()).collect()
+    }
+
+    #[test]
+    fn reads_steps_and_what_is_side_by_side() {
+        assert_eq!(
+            written("migrate=Completed, db & cache ,api,\n web = Started"),
+            [&["migrate=Completed"][..], &["db=Ready", "cache=Ready"], &["api=Ready"], &["web=Started"]]
+        );
+        let (steps, _) = read(" db & cache", ORDER);
+        assert_eq!((steps[0][0].word.clone(), steps[0][1].word.clone()), (1..3, 6..11));
+        assert!(!steps[0][0].is_stated);
+    }
+
+    #[test]
+    fn says_what_is_wrong_and_where() {
+        for (text, grammar, word, what, mend) in [
+            ("", ORDER, 0..0, "it is empty", "write migrate"),
+            ("db,,api", ORDER, 2..3, "missing at character 4", "write migrate"),
+            ("db,", ORDER, 2..3, "missing at character 4", "write"),
+            ("db & ,api", ORDER, 3..5, "missing at character 5", "write"),
+            ("é, db", ORDER, 0..2, "\"é\" is no container's name (character 1)", "write"),
+            ("a, db -> api", ORDER, 3..12, "\"db -> api\" is no container's name (character 4)", "write"),
+            ("db=ready", ORDER, 3..8, "\"ready\" is no state to wait for (character 4)", "did you mean Ready?"),
+            ("db=", ORDER, 2..3, "\"\" is no state", "one of Started, Ready, Completed, Exited"),
+            ("=Ready", ORDER, 0..6, "no container's name", "write"),
+            ("db & api", AFTER, 0..8, "\"db & api\" is no container's name", "write db, migrate=Completed"),
+            ("db=Ready", STOP, 3..8, "a stop order knows", "write db:"),
+            ("db=Ready", SIDECARS, 3..8, "no place here", "write db"),
+        ] {
+            let (_, faults) = read(text, grammar);
+            assert_eq!(faults[0].word, word, "{text}: {faults:?}");
+            assert!(faults[0].what.contains(what) && faults[0].mend.contains(mend), "{text}: {faults:?}");
+        }
+    }
+
+    #[test]
+    fn a_hostile_word_is_shown_short_and_tame() {
+        let shown = quoted(&format!("\u{1b}[31m{}", "x".repeat(1000)));
+        assert!(shown.len() < 120 && !shown.contains('\u{1b}'), "{shown}");
+    }
+}

@@ -1,0 +1,166 @@
+//! A template's containers, as far as they matter to a declaration.
+
+use crate::core::container::Probe;
+use crate::core::names;
+use crate::order::declare::grammar::quoted;
+use crate::order::declare::nearest::did_you_mean;
+use crate::order::edit::Place;
+use crate::order::finding::Finding;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// The most regular containers that are put into an order: far more than any Pod has, and few enough that whoever writes a manifest
+/// can't keep the webhook busy.
+pub const MOST_CONTAINERS: usize = 200;
+
+/// The name of podgate's own sidecar.
+pub const OWN_SIDECAR: &str = "podgate";
+
+/// What a template's `spec` holds.
+#[derive(Debug, Clone)]
+pub struct Spec<'a> {
+    /// The whole `spec`.
+    pub value: &'a Value,
+    /// Regular containers, in the order of the list.
+    pub containers: Vec<Own<'a>>,
+}
+
+/// One container of a template.
+#[derive(Debug, Clone, Copy)]
+pub struct Own<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its index in its list.
+    pub index: usize,
+    /// All of it.
+    pub value: &'a Value,
+}
+
+impl<'a> Own<'a> {
+    /// A list of strings: `command`, `args`. `None` where it is left out or of another kind.
+    #[must_use]
+    pub fn strings(&self, field: &str) -> Option<Vec<String>> {
+        let list = self.value.get(field)?.as_array()?;
+        list.iter().map(|word| word.as_str().map(str::to_owned)).collect()
+    }
+
+    /// One of its probes, if it can be read.
+    #[must_use]
+    pub fn probe(&self, field: &str) -> Option<Probe> {
+        let value = self.value.get(field).filter(|value| !value.is_null())?;
+        serde_json::from_value(value.clone()).ok()
+    }
+
+    /// Where it stands in the template.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        containers_place("containers").to(self.index)
+    }
+
+    /// The policy by which it is started again: its own (Kubernetes 1.35), or the Pod's.
+    #[must_use]
+    pub fn restart_policy(&self, spec: &'a Value) -> &'a str {
+        let own = self.value.get("restartPolicy").and_then(Value::as_str);
+        own.or_else(|| spec.get("restartPolicy").and_then(Value::as_str)).unwrap_or("Always")
+    }
+}
+
+fn containers_place(list: &str) -> Place {
+    Place::root().to("spec").to(list)
+}
+
+/// The named containers of one list of a `spec`.
+fn list<'a>(spec: &'a Value, field: &str) -> Vec<Own<'a>> {
+    let items = spec.get(field).and_then(Value::as_array).into_iter().flatten();
+    let named = |(index, value): (usize, &'a Value)| {
+        value.get("name").and_then(Value::as_str).map(|name| Own { name, index, value })
+    };
+    items.enumerate().filter_map(named).collect()
+}
+
+impl<'a> Spec<'a> {
+    /// Reads `template`, an object with `spec`; what is wrong with its containers' names goes to `findings`.
+    #[must_use]
+    pub fn read(template: &'a Value, findings: &mut Vec<Finding>) -> Spec<'a> {
+        let value = template.get("spec").unwrap_or(&Value::Null);
+        let spec = Spec { value, containers: list(value, "containers") };
+        let at = containers_place("containers");
+        let written = value.get("containers").and_then(Value::as_array).map_or(0, Vec::len);
+        if written == 0 {
+            findings.push(
+                Finding::error("no-containers", at, "there are no containers to be ordered")
+                    .mend("write spec.containers, or take the annotations away"),
+            );
+        } else if written > MOST_CONTAINERS {
+            let what = format!("{written} containers are more than podgate puts into an order ({MOST_CONTAINERS})");
+            findings.push(Finding::error("too-many-containers", at, what));
+        } else if spec.containers.len() < written {
+            // The first whose number is missing.
+            let missing = (0..written).find(|index| spec.containers.iter().all(|own| own.index != *index));
+            let at = missing.map_or(at.clone(), |index| at.to(index));
+            findings.push(Finding::error("bad-container", at, "a container has no name").mend("name each of them"));
+        }
+        let mut seen = BTreeSet::new();
+        for own in &spec.containers {
+            let at = own.place().to("name");
+            if !names::is_container_name(own.name) {
+                let what = format!("{} is no container's name", quoted(own.name));
+                findings.push(
+                    Finding::error("bad-container", at, what)
+                        .mend("use at most 63 small letters, digits and hyphens, a letter or digit first and last"),
+                );
+            } else if !seen.insert(own.name) {
+                let what = format!("two containers are named {}", own.name);
+                findings.push(Finding::error("doubled-container", at, what).mend("give each a name of its own"));
+            }
+        }
+        spec
+    }
+
+    /// The regular container of that name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Own<'a>> {
+        self.containers.iter().find(|own| own.name == name)
+    }
+
+    /// What is wrong with `name` in an annotation: nothing, if a regular container has it.
+    #[must_use]
+    pub fn refuse(&self, name: &str, at: &Place, word: Option<Range<usize>>) -> Option<Finding> {
+        if self.get(name).is_some() {
+            return None;
+        }
+        let init = list(self.value, "initContainers").into_iter().find(|own| own.name == name);
+        let finding = |rule, what: String| Finding { word, ..Finding::error(rule, at.clone(), what) };
+        if name == OWN_SIDECAR {
+            let what = format!("{name} is podgate's own sidecar, which is always first");
+            return Some(finding("unknown-container", what).mend("take it out"));
+        }
+        if let Some(init) = init {
+            let is_native = init.value.get("restartPolicy").and_then(Value::as_str) == Some("Always");
+            return Some(if is_native {
+                finding("init-container", format!("{name} is a native sidecar: it is started before all regular containers"))
+                    .mend("take it out (with a startupProbe, what comes after it waits for that), or move it to spec.containers")
+            } else {
+                finding(
+                    "init-container",
+                    format!(
+                        "{name} is an init container: it has ended with success before any regular container is started"
+                    ),
+                )
+                .mend("take it out, since all others wait for it anyway, or move it to spec.containers")
+            });
+        }
+        if list(self.value, "ephemeralContainers").iter().any(|own| own.name == name) {
+            let what = format!("{name} is an ephemeral container, which somebody starts later by hand");
+            return Some(finding("ephemeral-container", what).mend("take it out"));
+        }
+        let known = self.containers.iter().map(|own| own.name);
+        let mend = did_you_mean(name, known).unwrap_or_else(|| {
+            let some: Vec<&str> = self.containers.iter().map(|own| own.name).take(12).collect();
+            let more = if self.containers.len() > some.len() { ", …" } else { "" };
+            format!("the containers are {}{more}", some.join(", "))
+        });
+        Some(finding("unknown-container", format!("there is no container {name}")).mend(mend))
+    }
+}

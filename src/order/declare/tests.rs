@@ -1,0 +1,177 @@
+use super::spec::Spec;
+use super::*;
+use crate::order::finding::Level;
+use serde_json::json;
+
+fn template(annotations: &[(&str, &str)]) -> Value {
+    let map: serde_json::Map<String, Value> =
+        annotations.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+    json!({"metadata": {"annotations": map}, "spec": {
+        "containers": [{"name": "db"}, {"name": "cache"}, {"name": "api"}, {"name": "web"}],
+        "initContainers": [{"name": "setup"}, {"name": "mesh", "restartPolicy": "Always"}],
+        "ephemeralContainers": [{"name": "debug"}],
+    }})
+}
+
+fn said(template: &Value) -> (Declared, Vec<Finding>) {
+    let mut findings = Vec::new();
+    let spec = Spec::read(template, &mut findings);
+    let declared = read(template, &spec, &mut findings);
+    (declared, findings)
+}
+
+/// The one finding of a template with this annotation alone.
+fn finding(key: &str, value: &str) -> Finding {
+    let (_, findings) = said(&template(&[(key, value)]));
+    assert_eq!(findings.len(), 1, "{key}: {value}: {findings:#?}");
+    findings.into_iter().next().unwrap()
+}
+
+#[test]
+fn reads_all_that_can_be_declared() {
+    let (declared, findings) = said(&template(&[
+        ("podgate.io/order", "db & cache=Started, api"),
+        ("after.podgate.io/web", "api, db=Started"),
+        ("podgate.io/mode", "entrypoint"),
+        ("mode.podgate.io/db", "post-start"),
+        ("podgate.io/timeout", "2m"),
+        ("timeout.podgate.io/web", "1h 30m"),
+        ("podgate.io/on-timeout", "continue"),
+        ("podgate.io/fail-fast", "true"),
+        ("command.podgate.io/web", r#"["/usr/bin/web","-v"]"#),
+        ("podgate.io/stop-order", "web, api=Exited"),
+        ("podgate.io/sidecars", "cache"),
+        ("podgate.io/sidecar", "first"),
+        ("podgate.io/publish", "board"),
+        ("podgate.io/injected", "whatever"),
+        ("example.com/other", "x"),
+        ("plain", "x"),
+    ]));
+    assert_eq!(findings, []);
+    let edges: Vec<String> = declared.edges.iter().map(|e| format!("{} after {}", e.waiter, e.needs)).collect();
+    assert_eq!(edges, ["web after api=Ready", "web after db=Started", "api after db=Ready", "api after cache=Started"]);
+    assert_eq!(declared.mode.value, Wish::Entrypoint);
+    assert_eq!(declared.modes["db"].value, Wish::PostStart);
+    assert_eq!((declared.timeout.as_secs(), declared.timeouts["web"].value.as_secs()), (120, 5400));
+    assert!(declared.continue_on_timeout && declared.fail_fast && declared.is_declared && declared.is_stop_stated);
+    assert_eq!(declared.commands["web"].value, ["/usr/bin/web", "-v"]);
+    assert!(matches!(&declared.stop.value, Stop::Steps(steps) if steps.len() == 2));
+    assert_eq!(declared.sidecars.value[0].until.container, "cache");
+    assert_eq!((declared.sidecar, declared.publish), (Sidecar::First, Publish::Board));
+}
+
+#[test]
+fn nothing_said_is_nothing_declared() {
+    let (declared, findings) = said(&template(&[]));
+    assert!(findings.is_empty() && !declared.is_declared && declared.edges.is_empty());
+    assert!(!is_declared(&json!({})) && !is_declared(&json!({"metadata": {"annotations": null}})));
+    assert!(!is_declared(&template(&[("podgate.io/timeout", "1m")])));
+    assert!(is_declared(&template(&[("after.podgate.io/nobody", "")])));
+}
+
+#[test]
+fn a_name_that_is_no_regular_container_is_refused_with_what_to_do() {
+    for (text, rule, what, mend) in [
+        ("db, apii", "unknown-container", "there is no container apii", "did you mean api?"),
+        ("db, queue", "unknown-container", "there is no container queue", "the containers are db, cache, api, web"),
+        ("setup=Completed, db", "init-container", "setup is an init container", "all others wait for it anyway"),
+        ("mesh, db", "init-container", "mesh is a native sidecar", "move it to spec.containers"),
+        ("db, debug", "ephemeral-container", "by hand", "take it out"),
+        ("podgate, db", "unknown-container", "podgate's own sidecar", "take it out"),
+        ("db, api, db", "doubled-container", "db stands here twice (the second time at character 10)", "once"),
+        ("db, api=ready, web", "bad-order", "(character 9)", "did you mean Ready?"),
+    ] {
+        let found = finding("podgate.io/order", text);
+        assert_eq!((found.rule, found.level), (rule, Level::Error), "{text}");
+        assert!(found.what.contains(what) && found.mend.contains(mend), "{text}: {found}");
+        assert_eq!(found.at, annotation("podgate.io/order"));
+    }
+    assert_eq!(finding("podgate.io/order", "db, apii").word, Some(4..8));
+    let of_one = finding("timeout.podgate.io/apii", "1m");
+    assert_eq!(of_one.rule, "unknown-container");
+    assert!(of_one.what.starts_with("timeout.podgate.io/apii: ") && of_one.mend.contains("api"), "{of_one}");
+}
+
+#[test]
+fn bad_values_are_refused_with_what_to_write() {
+    for (key, value, what, mend) in [
+        ("podgate.io/mode", "poststart", "\"poststart\" is none of auto, post-start", "did you mean post-start?"),
+        ("mode.podgate.io/db", "", "none of", "write one of"),
+        ("podgate.io/timeout", "5", "is no time", "write 90s"),
+        ("podgate.io/timeout", "0s", "over at once", "write 90s"),
+        ("timeout.podgate.io/db", "99999999years", "longer than a year", "write 90s"),
+        ("podgate.io/on-timeout", "ignore", "none of fail, continue", "write one of"),
+        ("podgate.io/fail-fast", "yes", "none of false, true", "write one of"),
+        ("command.podgate.io/db", "/usr/bin/db", "is no command", "write [\"/usr/bin/program\""),
+        ("command.podgate.io/db", "[]", "is no command", "write ["),
+        ("podgate.io/stop-order", "revers", "no container revers", "the containers are"),
+        ("podgate.io/sidecars", "", "it is empty", "write proxy"),
+        ("podgate.io/sidecar", "last", "none of native, first", "write one of"),
+        ("podgate.io/publish", "API", "none of api, board", "did you mean api?"),
+    ] {
+        let found = finding(key, value);
+        assert_eq!((found.level, &found.at), (Level::Error, &annotation(key)), "{key}");
+        assert!(found.what.contains(what) && found.mend.contains(mend), "{key}={value}: {found}");
+    }
+}
+
+#[test]
+fn keys_that_are_mistyped_or_misplaced_are_named() {
+    for (key, rule, level, mend) in [
+        ("podgate.io/ordr", "unknown-annotation", Level::Error, "did you mean podgate.io/order?"),
+        ("podgate.io/after", "unknown-annotation", Level::Error, "write after.podgate.io/CONTAINER"),
+        ("podgate.io/colour", "unknown-annotation", Level::Error, "docs/declaring.md"),
+        ("afer.podgate.io/web", "unknown-annotation", Level::Error, "did you mean after.podgate.io/web?"),
+        ("podgates.io/order", "unknown-annotation", Level::Warning, "did you mean podgate.io/order?"),
+        ("podgate.io/inject", "not-an-annotation", Level::Error, "metadata.labels"),
+        ("status.podgate.io/db", "copied-state", Level::Warning, "take it out"),
+        ("sandbox.podgate.io/id", "copied-state", Level::Warning, "take it out"),
+        ("override.podgate.io/db", "copied-state", Level::Warning, "take it out"),
+    ] {
+        let found = finding(key, "db");
+        assert_eq!((found.rule, found.level), (rule, level), "{key}: {found}");
+        assert!(found.mend.contains(mend), "{key}: {found}");
+    }
+    let mut labelled = template(&[]);
+    labelled["metadata"]["labels"] = json!({"podgate.io/order": "db", "podgate.io/inject": true, "app": "x"});
+    let (_, findings) = said(&labelled);
+    let rules: Vec<&str> = findings.iter().map(|finding| finding.rule).collect();
+    assert_eq!(rules, ["bad-value", "not-a-label"]);
+}
+
+#[test]
+fn templates_of_an_odd_shape_are_findings_and_no_panic() {
+    for (odd, rule) in [
+        (
+            json!({"metadata": {"annotations": ["podgate.io/order"]}, "spec": {"containers": [{"name": "a"}]}}),
+            "bad-value",
+        ),
+        (
+            json!({"metadata": {"annotations": {"podgate.io/order": true}}, "spec": {"containers": [{"name": "a"}]}}),
+            "bad-value",
+        ),
+        (json!({"metadata": {}, "spec": {"containers": []}}), "no-containers"),
+        (json!({"metadata": 1, "spec": 2}), "no-containers"),
+        (json!({"spec": {"containers": [{"name": "a"}, {}]}}), "bad-container"),
+        (json!({"spec": {"containers": [{"name": "a"}, 7]}}), "bad-container"),
+        (json!({"spec": {"containers": [{"name": "A b"}]}}), "bad-container"),
+        (json!({"spec": {"containers": [{"name": "a"}, {"name": "a"}]}}), "doubled-container"),
+        (json!({"spec": {"containers": vec![json!({"name": "a"}); 201]}}), "too-many-containers"),
+    ] {
+        let (_, findings) = said(&odd);
+        assert_eq!(findings.first().map(|finding| finding.rule), Some(rule), "{odd}");
+    }
+}
+
+#[test]
+fn what_is_waited_for_twice_is_waited_for_in_both_states() {
+    use crate::core::until::Want::{self, *};
+    let both = |a, b| (super::both(a, b), super::both(b, a));
+    let twice = |want: Option<Want>| (want, want);
+    assert_eq!(both(Started, Ready), twice(Some(Ready)));
+    assert_eq!(both(Started, Exited), twice(Some(Exited)));
+    assert_eq!(both(Completed, Exited), twice(Some(Completed)));
+    assert_eq!(both(Ready, Ready), twice(Some(Ready)));
+    assert_eq!(both(Ready, Completed), twice(None));
+    assert_eq!(both(Ready, Exited), twice(None));
+}

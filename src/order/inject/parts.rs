@@ -1,0 +1,194 @@
+//! What is podgate's own in a template: names, and the parts that do not depend on any container of the user's.
+
+use crate::core::agent_line;
+use crate::core::names;
+use crate::order::edit::Place;
+use crate::order::inject::Options;
+use crate::order::plan::{Publish, Sidecar};
+use serde_json::{Map, Value, json};
+
+/// Which container kubectl takes when none is named.
+pub(super) const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
+
+pub(super) use crate::order::declare::annotation;
+/// The sidecar's name.
+pub(super) use crate::order::declare::spec::OWN_SIDECAR as SIDECAR;
+/// The variable that tells the sidecar of the containers.
+pub(super) const TOLD: &str = "PODGATE_CONTAINERS";
+const CONTROLLER: &str = "/usr/bin/podgate-controller";
+/// Where Kubernetes clients look for the token.
+const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+const BOARD: &str = "podgate";
+const OWN: &str = "podgate-self";
+const INFO: &str = "podgate-info";
+const API: &str = "podgate-api";
+/// Every volume of podgate's.
+pub(super) const VOLUMES: [&str; 4] = [BOARD, OWN, INFO, API];
+/// Where they are mounted in the user's containers.
+pub(super) const PATHS: [&str; 3] = [names::BOARD_DIR, names::SELF_DIR, names::PODINFO_DIR];
+
+/// The agent, as containers see it.
+pub(super) fn agent() -> String {
+    format!("{}/{}/{}", names::BOARD_DIR, names::BIN_DIR, names::AGENT_FILE)
+}
+
+/// Whether `words` is a command line of the agent's as it is injected: `subcommand` run from the board.
+pub(super) fn is_ours(words: &[String], subcommand: &str) -> bool {
+    agent_line::runs(words, subcommand) && words[0] == agent()
+}
+
+/// A list of strings; `None` if it is anything else.
+pub(super) fn strings(value: Option<&Value>) -> Option<Vec<String>> {
+    value?.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
+}
+
+/// The words of an `exec` in a hook or a probe.
+pub(super) fn exec_words(handler: Option<&Value>) -> Option<Vec<String>> {
+    strings(handler?.get("exec")?.get("command"))
+}
+
+/// The place of a field of the Pod's spec.
+pub(super) fn spec(field: &str) -> Place {
+    Place::root().to("spec").to(field)
+}
+
+/// The items of a list, none where there is no list.
+pub(super) fn items<'a>(value: &'a Value, place: &Place) -> &'a [Value] {
+    place.of(value).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// An item's `name`.
+pub(super) fn name(item: &Value) -> Option<&str> {
+    item.get("name")?.as_str()
+}
+
+/// `text` as it has to be written where Kubernetes expands `$(VARIABLE)`, for it to stay as it is: of two `$` it leaves one
+/// (<https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/>).
+pub(super) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        out.push(c);
+        if c == '$' && matches!(rest.peek(), Some('(' | '$')) {
+            out.push('$');
+        }
+    }
+    out
+}
+
+/// The other way round, for text in which nothing is left to be expanded.
+pub(super) fn unescaped(text: &str) -> String {
+    text.replace("$$", "$")
+}
+
+/// The volumes, in their order.
+pub(super) fn volumes(publish: Publish) -> Vec<Value> {
+    let field = |path: &str, field: &str| json!({"path": path, "fieldRef": {"fieldPath": field}});
+    let mut volumes = vec![
+        json!({"name": BOARD, "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}),
+        json!({"name": OWN, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}),
+        json!({"name": INFO, "downwardAPI": {"items": [field(names::ANNOTATIONS_FILE, "metadata.annotations")]}}),
+    ];
+    if publish == Publish::Api {
+        volumes.push(json!({"name": API, "projected": {"defaultMode": 0o444, "sources": [
+            {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
+            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+            {"downwardAPI": {"items": [field("namespace", "metadata.namespace")]}},
+        ]}}));
+    }
+    volumes
+}
+
+/// What a container of the user's mounts.
+pub(super) fn mounts(container: &str) -> [Value; 3] {
+    [
+        json!({"name": BOARD, "mountPath": names::BOARD_DIR, "readOnly": true}),
+        json!({"name": INFO, "mountPath": names::PODINFO_DIR, "readOnly": true}),
+        json!({"name": OWN, "mountPath": names::SELF_DIR, "subPath": container}),
+    ]
+}
+
+/// The sidecar; `told` is the value of `PODGATE_CONTAINERS`, escaped.
+pub(super) fn sidecar(place: Sidecar, publish: Publish, told: &str, options: &Options) -> Value {
+    let mut own = Map::new();
+    let mut set = |field: &str, value: Value| own.insert(field.to_owned(), value);
+    set("name", json!(SIDECAR));
+    set("image", json!(options.image));
+    if let Some(policy) = &options.image_pull_policy {
+        set("imagePullPolicy", json!(policy));
+    }
+    if place == Sidecar::Native {
+        set("restartPolicy", json!("Always"));
+    }
+    set("command", json!([CONTROLLER]));
+    if publish == Publish::Board {
+        set("args", json!(["--publish", "board"]));
+    }
+    set("lifecycle", json!({"postStart": {"exec": {"command": [CONTROLLER, "ready", "--timeout", "60s"]}}}));
+    let variable = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
+    set(
+        "env",
+        json!([
+            {"name": TOLD, "value": told},
+            variable("POD_NAME", "metadata.name"),
+            variable("POD_NAMESPACE", "metadata.namespace"),
+            variable("POD_UID", "metadata.uid"),
+            variable("POD_IPS", "status.podIPs"),
+        ]),
+    );
+    let share = json!({"cpu": "200m", "memory": "32Mi"});
+    set("resources", json!({"requests": share, "limits": share}));
+    let mut context = Map::new();
+    if options.fixed_user {
+        context.insert("runAsUser".to_owned(), json!(65532));
+        context.insert("runAsGroup".to_owned(), json!(65532));
+    }
+    let rest = json!({
+        "runAsNonRoot": true,
+        "allowPrivilegeEscalation": false,
+        "readOnlyRootFilesystem": true,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    });
+    context.extend(rest.as_object().cloned().unwrap_or_default());
+    set("securityContext", Value::Object(context));
+    let mut mounts = vec![
+        json!({"name": BOARD, "mountPath": names::BOARD_DIR}),
+        json!({"name": OWN, "mountPath": names::SELF_DIR}),
+        json!({"name": INFO, "mountPath": names::PODINFO_DIR, "readOnly": true}),
+    ];
+    if publish == Publish::Api {
+        mounts.push(json!({"name": API, "mountPath": TOKEN_DIR, "readOnly": true}));
+    }
+    set("volumeMounts", Value::Array(mounts));
+    Value::Object(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Kubernetes does (`third_party/forked/golang/expansion`), with no variable known.
+    fn expanded(text: &str) -> String {
+        let mut out = String::new();
+        let mut rest = text.chars().peekable();
+        while let Some(c) = rest.next() {
+            out.push(c);
+            if c == '$' && rest.peek() == Some(&'$') {
+                rest.next();
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn what_is_escaped_comes_out_as_it_was() {
+        for text in ["", "$", "$$", "$$$", "$x", "$(X)", "$$(X)", "a$$b$(C)$", "sh -c echo $HOME"] {
+            assert_eq!(expanded(&escaped(text)), text, "{text}");
+            assert_eq!(unescaped(&escaped(text)), text, "{text}");
+            assert!(!escaped(text).replace("$$", "").contains("$("), "{text}");
+        }
+        assert_eq!(escaped("$x $(X)"), "$x $$(X)");
+    }
+}

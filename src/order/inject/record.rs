@@ -1,0 +1,90 @@
+//! The annotation `podgate.io/injected`: what can't be told from the injected template alone.
+
+use crate::order::declare::keys;
+use crate::order::edit::Place;
+use crate::order::finding::Finding;
+use crate::order::inject::parts;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What `uninject` needs beside the injected parts themselves.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Record {
+    /// The podgate that wrote it.
+    pub(super) version: String,
+    /// `kubectl.kubernetes.io/default-container`, if it was added.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) default_container: Option<String>,
+    /// The containers in their former order, if they were moved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) order: Vec<String>,
+    /// Empty or null fields of the Pod that were filled: `volumes`, `initContainers`, `annotations`, `metadata`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) was: BTreeMap<String, Value>,
+    /// What can't be told of a container.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) containers: BTreeMap<String, Of>,
+}
+
+/// What can't be told of one container.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Of {
+    /// What stood in a field.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) was: BTreeMap<String, Value>,
+    /// Fields that were not there.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) no: BTreeSet<String>,
+    /// The image whose own configuration gave the command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) image: Option<String>,
+}
+
+impl Record {
+    /// One of this very podgate.
+    pub(super) fn new() -> Record {
+        Record { version: env!("CARGO_PKG_VERSION").to_owned(), ..Record::default() }
+    }
+
+    /// Whether this very podgate has written it.
+    pub(super) fn is_of_this_version(&self) -> bool {
+        self.version == env!("CARGO_PKG_VERSION")
+    }
+
+    /// The record of `template`, if it was injected.
+    pub(super) fn read(template: &Value) -> Result<Option<Record>, Finding> {
+        let at = parts::annotation(keys::INJECTED);
+        let Some(found) = at.of(template) else { return Ok(None) };
+        let broken = |why: String| {
+            Finding::error(
+                "injected-unreadable",
+                at.clone(),
+                format!("what podgate has written here can't be read: {why}"),
+            )
+            .mend("take the template as it was before it was injected")
+        };
+        let text = found.as_str().ok_or_else(|| broken("no text".to_owned()))?;
+        serde_json::from_str(text).map(Some).map_err(|error| broken(error.to_string()))
+    }
+
+    /// As it is written.
+    pub(super) fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// What stood in `field` of the container `name`, if that can't be told otherwise.
+    pub(super) fn of(&self, name: &str) -> Option<&Of> {
+        self.containers.get(name)
+    }
+}
+
+/// A container's field by its short name in a record: hooks stand in `lifecycle`.
+pub(super) fn field(container: &Place, short: &str) -> Place {
+    match short {
+        "postStart" | "preStop" => container.to("lifecycle").to(short),
+        _ => container.to(short),
+    }
+}

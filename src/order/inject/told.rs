@@ -1,0 +1,120 @@
+//! What the sidecar is told of the containers: the value of `PODGATE_CONTAINERS`.
+//!
+//! Written in one form only, without the API's defaults: a template that has been through the API server gives the same text.
+
+use crate::core::container::{Container, Handler, Mode, Port, Probe};
+use crate::core::containers::parse_list;
+use crate::order::edit::Place;
+use crate::order::finding::Finding;
+use crate::order::inject::parts::{self, TOLD};
+use serde_json::{Map, Value, json};
+
+/// A container of the user's as the sidecar is to know it, read from its spec: name, named ports, probes, restart policy.
+pub(super) fn read(container: &Value, at: &Place, pod_policy: Option<&str>) -> Result<Container, Vec<Finding>> {
+    let mut findings = Vec::new();
+    let mut probe = |field: &str| -> Option<Probe> {
+        let value = without_nulls(container.get(field).filter(|value| !value.is_null())?);
+        serde_json::from_value(value)
+            .inspect_err(|error| {
+                let what = format!("the {field} can't be read: {error}");
+                findings.push(
+                    Finding::error("probe-unreadable", at.to(field), what).mend("write it as the Pod API has it"),
+                );
+            })
+            .ok()
+    };
+    let (startup_probe, readiness_probe) = (probe("startupProbe"), probe("readinessProbe"));
+    if !findings.is_empty() {
+        return Err(findings);
+    }
+    let ports = container.get("ports").and_then(Value::as_array).into_iter().flatten();
+    let ports = ports.filter_map(|port| serde_json::from_value::<Port>(without_nulls(port)).ok());
+    let policy = container.get("restartPolicy").and_then(Value::as_str).or(pod_policy).unwrap_or("Always");
+    Ok(Container {
+        name: parts::name(container).unwrap_or_default().to_owned(),
+        ports: ports.filter(|port| port.name.is_some()).collect(),
+        startup_probe,
+        readiness_probe,
+        restart_policy: Some(policy.to_owned()),
+        ..Container::default()
+    })
+}
+
+/// Null is absent, for the API as for us.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(_, value)| !value.is_null());
+            Value::Object(kept.map(|(key, value)| (key.clone(), without_nulls(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(without_nulls).collect()),
+        other => other.clone(),
+    }
+}
+
+/// The list, as text.
+pub(super) fn text(containers: &[Container]) -> String {
+    Value::Array(containers.iter().map(entry).collect()).to_string()
+}
+
+/// What the sidecar of `env` was told, if that can still be read.
+pub(super) fn back(sidecar: &Value) -> Option<Vec<Container>> {
+    let variables = sidecar.get("env")?.as_array()?;
+    let told = variables.iter().find(|variable| parts::name(variable) == Some(TOLD))?;
+    parse_list(&parts::unescaped(told.get("value")?.as_str()?)).ok()
+}
+
+fn entry(container: &Container) -> Value {
+    let mut out = Map::new();
+    out.insert("name".to_owned(), json!(container.name));
+    if container.mode != Mode::None {
+        out.insert("mode".to_owned(), json!(container.mode));
+    }
+    if !container.until.is_empty() {
+        out.insert("until".to_owned(), container.until.iter().map(ToString::to_string).collect());
+    }
+    if container.pre_stop {
+        out.insert("preStop".to_owned(), json!(true));
+    }
+    if let Some(policy) = &container.restart_policy {
+        out.insert("restartPolicy".to_owned(), json!(policy));
+    }
+    if !container.ports.is_empty() {
+        out.insert("ports".to_owned(), json!(container.ports));
+    }
+    for (field, probe) in [("startupProbe", &container.startup_probe), ("readinessProbe", &container.readiness_probe)] {
+        if let Some(probe) = probe {
+            out.insert(field.to_owned(), plain(probe));
+        }
+    }
+    Value::Object(out)
+}
+
+/// A probe without what is the API's default anyway.
+fn plain(probe: &Probe) -> Value {
+    let mut probe = probe.clone();
+    match &mut probe.handler {
+        Handler::HttpGet(http) => {
+            http.path.take_if(|path| *path == "/");
+            http.scheme.take_if(|scheme| *scheme == "HTTP");
+            http.host.take_if(|host| host.is_empty());
+        }
+        Handler::TcpSocket(tcp) => _ = tcp.host.take_if(|host| host.is_empty()),
+        Handler::Grpc(grpc) => _ = grpc.service.take_if(|service| service.is_empty()),
+        Handler::Exec(_) => {}
+    }
+    let defaults = [
+        ("initialDelaySeconds", 0),
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 10),
+        ("successThreshold", 1),
+        ("failureThreshold", 3),
+    ];
+    let mut value = json!(probe);
+    if let Some(fields) = value.as_object_mut() {
+        let kept = std::mem::take(fields).into_iter();
+        *fields =
+            kept.filter(|(key, value)| !defaults.iter().any(|(name, n)| name == key && *value == json!(n))).collect();
+    }
+    value
+}

@@ -1,0 +1,250 @@
+//! What was injected, taken out again.
+
+use crate::core::container::Mode;
+use crate::order::declare::keys;
+use crate::order::edit::{Editor, Misfit, Op, Place};
+use crate::order::finding::Finding;
+use crate::order::inject::parts::{self, SIDECAR, VOLUMES};
+use crate::order::inject::record::{Of, Record, field};
+use crate::order::inject::{hooks, reorder, told};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Fields of a container that are podgate's doing, those within others first.
+const FIELDS: [&str; 7] = ["command", "args", "startupProbe", "volumeMounts", "postStart", "preStop", "lifecycle"];
+
+/// Fields of the Pod, by their names in a record.
+fn pod_fields() -> [(&'static str, Place); 4] {
+    let metadata = Place::root().to("metadata");
+    [
+        ("volumes", parts::spec("volumes")),
+        ("initContainers", parts::spec("initContainers")),
+        ("annotations", metadata.to("annotations")),
+        ("metadata", metadata),
+    ]
+}
+
+/// Takes out what was injected; `None` if nothing was.
+pub(super) fn undo(template: &Value) -> Result<Option<Editor>, Vec<Finding>> {
+    let Some(record) = Record::read(template).map_err(|finding| vec![finding])? else { return Ok(None) };
+    let findings = changed(template);
+    if !findings.is_empty() {
+        return Err(findings);
+    }
+    by(&record, template).map(Some).map_err(|misfit| {
+        let what = format!("what podgate has injected can't be taken out: {misfit}");
+        vec![
+            Finding::error("injected-changed", misfit.0, what)
+                .mend("take the template as it was before it was injected"),
+        ]
+    })
+}
+
+/// What has been changed by hand so that the original can't be told.
+pub(super) fn changed(template: &Value) -> Vec<Finding> {
+    let error = |at: Place, what: String| {
+        Finding::error("injected-changed", at, what)
+            .mend("take the template as it was before it was injected, and change that")
+    };
+    let sidecar = sidecar(template);
+    let Some(told) = sidecar.as_ref().and_then(|at| told::back(at.of(template)?)) else {
+        let at = sidecar.unwrap_or_else(|| parts::annotation(keys::INJECTED));
+        let what = "podgate has been injected here, by its annotation, but its sidecar is gone, or does not tell of the containers any more";
+        return vec![error(at, what.to_owned())];
+    };
+    let list = parts::spec("containers");
+    let mut findings = Vec::new();
+    for (at, item) in parts::items(template, &list).iter().enumerate() {
+        // Another's container, added since; or one that was taken out.
+        let Some(told) = told.iter().find(|told| parts::name(item) == Some(&told.name)) else { continue };
+        let place = list.to(at);
+        let gate = parts::strings(item.get("command")).filter(|words| parts::is_ours(words, "entrypoint"));
+        if told.mode == Mode::Entrypoint && !gate.is_some_and(|words| words.contains(&"--".to_owned())) {
+            let what = format!("the gate in front of the command of {} has been changed by hand", told.name);
+            findings.push(error(place.to("command"), what));
+        }
+        let hook = |field: &str| parts::exec_words(item.get("lifecycle").and_then(|lifecycle| lifecycle.get(field)));
+        for (is_told, short, subcommand) in
+            [(told.mode == Mode::PostStart, "postStart", "post-start"), (told.pre_stop, "preStop", "pre-stop")]
+        {
+            if is_told && !hook(short).is_some_and(|words| parts::is_ours(&words, subcommand)) {
+                let what = format!("podgate's {short} hook of {} has been changed by hand", told.name);
+                findings.push(error(field(&place, short), what));
+            }
+        }
+    }
+    findings
+}
+
+/// Where the sidecar stands.
+pub(super) fn sidecar(template: &Value) -> Option<Place> {
+    ["initContainers", "containers"].into_iter().find_map(|field| {
+        let list = parts::spec(field);
+        let at = parts::items(template, &list).iter().position(|item| parts::name(item) == Some(SIDECAR))?;
+        Some(list.to(at))
+    })
+}
+
+fn by(record: &Record, template: &Value) -> Result<Editor, Misfit> {
+    let mut editor = Editor::new(template.clone());
+    if let Some(at) = sidecar(template) {
+        editor.edit(at, Op::Remove)?;
+    }
+    take_out(&mut editor, &parts::spec("volumes"), is_volume)?;
+    let containers = parts::spec("containers");
+    for at in 0..parts::items(editor.value(), &containers).len() {
+        let place = containers.to(at);
+        let name = place.of(editor.value()).and_then(parts::name).unwrap_or_default().to_owned();
+        container(&mut editor, &place, record.of(&name).unwrap_or(&Of::default()))?;
+    }
+    order(&mut editor, record)?;
+    let chosen = parts::annotation(parts::DEFAULT_CONTAINER);
+    if let Some(name) = &record.default_container
+        && chosen.of(editor.value()).is_some_and(|value| value == name.as_str())
+    {
+        editor.edit(chosen, Op::Remove)?;
+    }
+    editor.edit(parts::annotation(keys::INJECTED), Op::Remove)?;
+    for (name, place) in pod_fields() {
+        emptied(&mut editor, place.of(template), &place, record.was.get(name))?;
+    }
+    Ok(editor)
+}
+
+fn is_volume(item: &Value) -> bool {
+    parts::name(item).is_some_and(|name| VOLUMES.contains(&name))
+}
+
+/// Takes the items out that are podgate's, from the end.
+fn take_out(editor: &mut Editor, list: &Place, is_ours: impl Fn(&Value) -> bool) -> Result<(), Misfit> {
+    for at in (0..parts::items(editor.value(), list).len()).rev() {
+        if list.to(at).of(editor.value()).is_some_and(&is_ours) {
+            editor.edit(list.to(at), Op::Remove)?;
+        }
+    }
+    Ok(())
+}
+
+/// What has become empty by taking ours out was not there before, or was as the record says.
+fn emptied(editor: &mut Editor, injected: Option<&Value>, place: &Place, was: Option<&Value>) -> Result<(), Misfit> {
+    let is_empty = |value: &Value| match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    };
+    let had_something = injected.is_some_and(|value| !is_empty(value));
+    if had_something && place.of(editor.value()).is_some_and(is_empty) {
+        let op = was.map_or(Op::Remove, |was| Op::Set(was.clone()));
+        if place.of(editor.value()) != was {
+            editor.edit(place.clone(), op)?;
+        }
+    }
+    Ok(())
+}
+
+fn container(editor: &mut Editor, place: &Place, of: &Of) -> Result<(), Misfit> {
+    // Not the whole of it: this is done several times for each Pod that the webhook sees, and env can be long.
+    let field_of = |name| Some((name, place.to(name).of(editor.value())?.clone()));
+    let before: BTreeMap<&str, Value> =
+        ["command", "startupProbe", "lifecycle", "volumeMounts"].into_iter().filter_map(field_of).collect();
+    let get = |field: &str| before.get(field);
+    let command = parts::strings(get("command")).filter(|words| parts::is_ours(words, "entrypoint"));
+    if let Some(words) = command
+        && let Some(end) = words.iter().position(|word| word == "--")
+    {
+        let at = place.to("command");
+        if end + 1 == words.len() || of.no.contains("command") || of.was.contains_key("command") {
+            restore(editor, &at, of.was.get("command"))?;
+        } else {
+            (0..=end).try_for_each(|_| editor.edit(at.to(0), Op::Remove))?;
+        }
+        if let Some(args) = of.was.get("args") {
+            restore(editor, &place.to("args"), Some(args))?;
+        }
+    }
+    if parts::exec_words(get("startupProbe")).is_some_and(|words| parts::is_ours(&words, "opened")) {
+        restore(editor, &place.to("startupProbe"), of.was.get("startupProbe"))?;
+    }
+    for (short, subcommand) in [("postStart", "post-start"), ("preStop", "pre-stop")] {
+        let words = parts::exec_words(get("lifecycle").and_then(|lifecycle| lifecycle.get(short)));
+        if let Some(words) = words.filter(|words| parts::is_ours(words, subcommand)) {
+            let within = hooks::within(&words);
+            restore(editor, &field(place, short), of.was.get(short).or(within.as_ref()))?;
+        }
+    }
+    take_out(editor, &place.to("volumeMounts"), is_volume)?;
+    for holder in ["volumeMounts", "lifecycle"] {
+        emptied(editor, get(holder), &place.to(holder), of.was.get(holder))?;
+    }
+    Ok(())
+}
+
+/// Puts back what was there.
+fn restore(editor: &mut Editor, place: &Place, was: Option<&Value>) -> Result<(), Misfit> {
+    match was {
+        Some(was) => editor.edit(place.clone(), Op::Set(was.clone())),
+        None => editor.edit(place.clone(), Op::Remove),
+    }
+}
+
+/// The containers that the record knows, in their former order; others stay where they are.
+fn order(editor: &mut Editor, record: &Record) -> Result<(), Misfit> {
+    let list = parts::spec("containers");
+    let names: Vec<Option<String>> =
+        parts::items(editor.value(), &list).iter().map(|item| parts::name(item).map(str::to_owned)).collect();
+    let former = |name: &Option<String>| record.order.iter().position(|known| Some(known) == name.as_ref());
+    let mut known: Vec<usize> = (0..names.len()).filter(|at| former(&names[*at]).is_some()).collect();
+    let slots = known.clone();
+    known.sort_by_key(|at| former(&names[*at]));
+    let mut wanted: Vec<usize> = (0..names.len()).collect();
+    for (slot, at) in slots.into_iter().zip(known) {
+        wanted[slot] = at;
+    }
+    reorder(editor, &list, &wanted)
+}
+
+/// Adds to `record` what undoing `injected` by it would not bring back as it was in `original`. Whether by then it would bring back
+/// all of it.
+pub(super) fn complete(record: &mut Record, original: &Value, injected: &Value) -> bool {
+    // What is within something first, then what holds it, then to see that nothing is missing.
+    for _ in 0..3 {
+        let Ok(back) = by(record, injected) else { return false };
+        let (back, before) = (back.value(), record.clone());
+        if back == original {
+            return true;
+        }
+        for (name, place) in pod_fields() {
+            if let Some(was) = place.of(original).filter(|was| place.of(back) != Some(was)) {
+                record.was.insert(name.to_owned(), was.clone());
+            }
+        }
+        let list = parts::spec("containers");
+        let (now, then) = (parts::items(back, &list), parts::items(original, &list));
+        for (now, then) in now.iter().zip(then) {
+            if let Some(name) = parts::name(then) {
+                let of = difference(now, then, record.containers.remove(name).unwrap_or_default());
+                if of != Of::default() {
+                    record.containers.insert(name.to_owned(), of);
+                }
+            }
+        }
+        if *record == before {
+            return false;
+        }
+    }
+    false
+}
+
+fn difference(now: &Value, then: &Value, mut of: Of) -> Of {
+    for short in FIELDS {
+        let place = field(&Place::root(), short);
+        match (place.of(now), place.of(then)) {
+            (now, then) if now == then => {}
+            (_, Some(Value::Object(fields))) if short == "lifecycle" && !fields.is_empty() => {}
+            (_, Some(then)) => _ = of.was.insert(short.to_owned(), then.clone()),
+            (Some(_), None) if short != "lifecycle" => _ = of.no.insert(short.to_owned()),
+            (_, None) => {}
+        }
+    }
+    of
+}

@@ -1,0 +1,176 @@
+//! Where a manifest holds pods: the places of the pod templates of a document, whatever its kind.
+
+use crate::order::edit::Place;
+use serde_json::Value;
+
+/// How deep lists may lie in lists; nobody writes two, and a document must not decide how deep this recurses.
+const LISTS: usize = 4;
+
+/// Where Kubernetes' own kinds keep their template.
+const KNOWN: &[(&str, &[&str])] = &[
+    ("Pod", &[]),
+    ("PodTemplate", &["template"]),
+    ("Deployment", &["spec", "template"]),
+    ("StatefulSet", &["spec", "template"]),
+    ("DaemonSet", &["spec", "template"]),
+    ("ReplicaSet", &["spec", "template"]),
+    ("ReplicationController", &["spec", "template"]),
+    ("Job", &["spec", "template"]),
+    ("CronJob", &["spec", "jobTemplate", "spec", "template"]),
+];
+
+/// Where other kinds keep theirs: Argo's Rollout, Knative's Service, OpenKruise's kinds as Kubernetes' own; the operators'
+/// `podTemplate`; OpenKruise's AdvancedCronJob.
+const USUAL: &[&[&str]] = &[
+    &["spec", "template"],
+    &["template"],
+    &["spec", "podTemplate"],
+    &["spec", "jobTemplate", "spec", "template"],
+    &["spec", "jobTargetRef", "template"],
+    &["spec", "template", "jobTemplate", "spec", "template"],
+];
+
+/// The places of the pod templates of `document`, each an object with `spec.containers` as a list; in the order in which they
+/// stand there. In a `List`, those of its items.
+#[must_use]
+pub fn templates(document: &Value) -> Vec<Place> {
+    let mut found = Vec::new();
+    collect(document, &Place::root(), LISTS, &mut found);
+    found
+}
+
+fn collect(document: &Value, at: &Place, lists: usize, found: &mut Vec<Place>) {
+    let kind = text(document, "kind");
+    if kind.ends_with("List")
+        && let Some(items) = document.get("items").and_then(Value::as_array)
+    {
+        for (index, item) in items.iter().enumerate().filter(|_| lists > 0) {
+            collect(item, &at.to("items").to(index), lists - 1, found);
+        }
+        return;
+    }
+    let known = KNOWN.iter().find(|(name, _)| *name == kind);
+    let ways: &[&[&str]] = match known {
+        // Another group's kind may be called Service or Job too, and is built in its own way.
+        Some((_, way)) if of_kubernetes(document) => &[*way],
+        _ => USUAL,
+    };
+    let places = ways.iter().map(|way| way.iter().fold(Place::root(), |place, key| place.to(*key)));
+    found.extend(places.filter(|place| place.of(document).is_some_and(is_template)).map(|place| at.join(&place)));
+}
+
+/// The kind of the object that holds the template at `place`: of the document, or of the list's item.
+#[must_use]
+pub fn kind_at(document: &Value, place: &Place) -> String {
+    object_at(document, place).map(|object| text(object, "kind").to_owned()).unwrap_or_default()
+}
+
+/// `Kind/name` of the object that holds the template at `place`; for messages.
+#[must_use]
+pub fn name_at(document: &Value, place: &Place) -> String {
+    let Some(object) = object_at(document, place) else { return String::new() };
+    let metadata = object.get("metadata").unwrap_or(&Value::Null);
+    let name = match (text(metadata, "name"), text(metadata, "generateName")) {
+        ("", "") => "(no name)",
+        ("", prefix) => prefix,
+        (name, _) => name,
+    };
+    format!("{}/{name}", text(object, "kind"))
+}
+
+fn object_at<'a>(document: &'a Value, place: &Place) -> Option<&'a Value> {
+    // Outwards from the template, the first with a kind. A template has none, a Pod has.
+    (0..=place.0.len())
+        .rev()
+        .filter_map(|length| Place(place.0[..length].to_vec()).of(document))
+        .find(|value| !text(value, "kind").is_empty())
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Kubernetes' own groups have no dot (`apps`, `batch`), the old ones aside; its core has no group.
+fn of_kubernetes(document: &Value) -> bool {
+    let version = text(document, "apiVersion");
+    version.split_once('/').is_none_or(|(group, _)| !group.contains('.') || group.ends_with(".k8s.io"))
+}
+
+fn is_template(value: &Value) -> bool {
+    value.get("spec").and_then(|spec| spec.get("containers")).is_some_and(Value::is_array)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn found(document: &Value) -> Vec<String> {
+        templates(document).iter().map(ToString::to_string).collect()
+    }
+
+    fn pod() -> Value {
+        json!({"metadata": {}, "spec": {"containers": [{"name": "a"}]}})
+    }
+
+    #[test]
+    fn finds_the_templates_of_kubernetes_own_kinds() {
+        let pod_itself =
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": []}});
+        assert_eq!(found(&pod_itself), [""]);
+        for kind in ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"] {
+            let one = json!({"apiVersion": "apps/v1", "kind": kind, "spec": {"template": pod()}});
+            assert_eq!(found(&one), ["spec.template"]);
+        }
+        let job = json!({"apiVersion": "batch/v1", "kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": pod()}}}});
+        assert_eq!(found(&job), ["spec.jobTemplate.spec.template"]);
+        let template = json!({"apiVersion": "v1", "kind": "PodTemplate", "template": pod()});
+        assert_eq!(found(&template), ["template"]);
+    }
+
+    #[test]
+    fn finds_those_of_other_kinds_at_the_usual_paths() {
+        let rollout = json!({"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "spec": {"template": pod()}});
+        assert_eq!(found(&rollout), ["spec.template"]);
+        let own = json!({"apiVersion": "x.example/v1", "kind": "Thing", "spec": {"podTemplate": pod()}});
+        assert_eq!(found(&own), ["spec.podTemplate"]);
+        let job = json!({"apiVersion": "batch.volcano.sh/v1", "kind": "Job", "spec": {"template": pod()}});
+        assert_eq!(found(&job), ["spec.template"]);
+    }
+
+    #[test]
+    fn goes_through_lists_but_not_for_ever() {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": [
+            {"apiVersion": "v1", "kind": "Service"},
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": []}},
+            {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"template": pod()}},
+        ]});
+        assert_eq!(found(&list), ["items[1]", "items[2].spec.template"]);
+        let kinds: Vec<_> = templates(&list).iter().map(|place| kind_at(&list, place)).collect();
+        assert_eq!(kinds, ["Pod", "Deployment"]);
+        let names: Vec<_> = templates(&list).iter().map(|place| name_at(&list, place)).collect();
+        assert_eq!(names, ["Pod/p", "Deployment/d"]);
+
+        let mut deep = list;
+        for _ in 0..LISTS {
+            deep = json!({"kind": "List", "items": [deep]});
+        }
+        assert!(found(&deep).is_empty());
+    }
+
+    #[test]
+    fn what_holds_no_list_of_containers_is_no_template() {
+        for other in [
+            json!(null),
+            json!([]),
+            json!("kind: Pod"),
+            json!({"kind": "Pod"}),
+            json!({"kind": "Pod", "spec": {"containers": {}}}),
+            json!({"kind": "Deployment", "apiVersion": "apps/v1", "spec": {"template": {"spec": null}}}),
+            json!({"kind": "List", "items": {"a": 1}}),
+            json!({"kind": "ConfigMap", "data": {"spec": {"containers": []}}}),
+        ] {
+            assert!(found(&other).is_empty(), "{other}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! In which order a plan starts and stops, what goes side by side, and how long it may wait.
+
+use super::surroundings::blocks;
+use crate::core::container::Mode;
+use crate::order::plan::{Plan, Planned};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What a plan comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forecast {
+    /// The containers by steps: those of one step may start side by side, those of the next not before all that they wait for, or
+    /// are held back by, are there.
+    pub starts: Vec<Vec<String>>,
+    /// The same for the end, of those who stay for others or for whom others stay: those of the first stop at once.
+    pub stops: Vec<Vec<String>>,
+    /// The longest wait until the last container starts, or the first gives up.
+    pub longest: Duration,
+}
+
+impl Forecast {
+    /// What `plan` comes to.
+    #[must_use]
+    pub fn of(plan: &Plan) -> Forecast {
+        let starts = by_step(plan, &start_steps(plan));
+        let stops = by_step(plan, &stop_steps(plan));
+        Forecast { starts, stops, longest: longest(plan) }
+    }
+}
+
+fn by_step(plan: &Plan, steps: &BTreeMap<&str, usize>) -> Vec<Vec<String>> {
+    let mut found: Vec<Vec<String>> = Vec::new();
+    for planned in &plan.containers {
+        let Some(step) = steps.get(planned.name.as_str()).copied() else { continue };
+        if found.len() <= step {
+            found.resize(step + 1, Vec::new());
+        }
+        found[step].push(planned.name.clone());
+    }
+    found.retain(|step| !step.is_empty());
+    found
+}
+
+fn start_steps(plan: &Plan) -> BTreeMap<&str, usize> {
+    // The kubelet's own steps: each hook that waits begins a new one.
+    let mut first: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut step = 0;
+    for planned in &plan.containers {
+        first.insert(&planned.name, step);
+        step += usize::from(blocks(planned));
+    }
+    // Gates come after all that they wait for.
+    let gates = plan.containers.iter().filter(|planned| planned.mode == Mode::Entrypoint);
+    let before = gates
+        .map(|planned| (planned.name.as_str(), planned.until.iter().map(|until| until.container.as_str()).collect()));
+    behind(&first, &before.collect())
+}
+
+fn stop_steps(plan: &Plan) -> BTreeMap<&str, usize> {
+    let staying = || plan.containers.iter().filter(|planned| !planned.stays_for.is_empty());
+    let names = staying().flat_map(|planned| planned.stays_for.iter().chain([&planned.name]));
+    let first = names.map(|name| (name.as_str(), 0)).collect();
+    let before =
+        staying().map(|planned| (planned.name.as_str(), planned.stays_for.iter().map(String::as_str).collect()));
+    behind(&first, &before.collect())
+}
+
+/// The step of each container: its own `first`, or the one behind all that `before` names for it. There is no cycle among those.
+fn behind<'a>(first: &BTreeMap<&'a str, usize>, before: &BTreeMap<&'a str, Vec<&'a str>>) -> BTreeMap<&'a str, usize> {
+    fn step<'a>(
+        name: &'a str,
+        first: &BTreeMap<&'a str, usize>,
+        before: &BTreeMap<&'a str, Vec<&'a str>>,
+        steps: &mut BTreeMap<&'a str, usize>,
+    ) -> usize {
+        if let Some(known) = steps.get(name) {
+            return *known;
+        }
+        let last = before.get(name).into_iter().flatten().map(|other| step(other, first, before, steps) + 1).max();
+        let found = first.get(name).copied().unwrap_or(0).max(last.unwrap_or(0));
+        steps.insert(name, found);
+        found
+    }
+    let mut steps = BTreeMap::new();
+    for name in first.keys() {
+        step(name, first, before, &mut steps);
+    }
+    steps
+}
+
+/// Hooks wait one after the other, gates side by side when the last hook has returned.
+fn longest(plan: &Plan) -> Duration {
+    let hooks = plan.containers.iter().filter(|planned| blocks(planned)).map(|planned| planned.timeout);
+    let waits = |planned: &&Planned| planned.mode == Mode::Entrypoint && !planned.until.is_empty();
+    let gates = plan.containers.iter().filter(waits).map(|planned| planned.timeout);
+    hooks.sum::<Duration>() + gates.max().unwrap_or_default()
+}

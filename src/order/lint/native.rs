@@ -1,0 +1,117 @@
+//! Whether native sidecars of Kubernetes' own would do: a chain in which all but the last container run on.
+//!
+//! What they can't: start side by side, wait for an end, hold back a regular container that is not the last step, judge more often
+//! than once a second. And a restart of the kubelet may take a startupProbe for passed that never was (kubernetes#142305).
+
+use crate::core::until::Want;
+use crate::order::declare::spec::{Own, Spec};
+use crate::order::edit::Place;
+use crate::order::finding::Finding;
+use crate::order::plan::Plan;
+use serde_json::{Value, json};
+
+/// The manifest that would do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Advice {
+    /// Containers that would be native sidecars, in their order: what changes in each, as fields to be set.
+    pub sidecars: Vec<(String, Value)>,
+    /// Those that stay regular containers.
+    pub regular: Vec<String>,
+    /// Whether one of the sidecars' readiness probes stands in for a startup probe.
+    pub from_readiness: bool,
+}
+
+impl Advice {
+    /// As a note.
+    #[must_use]
+    pub fn finding(&self) -> Finding {
+        let names: Vec<&str> = self.sidecars.iter().map(|(name, _)| name.as_str()).collect();
+        let what = format!(
+            "native sidecars of Kubernetes' own would do here, without podgate: restartPolicy: Always and a startupProbe for {}, under \
+             initContainers. Such start one after the other, about a second apart, and a restart of the kubelet may let the next one start \
+             too early",
+            names.join(", ")
+        );
+        Finding::note("native-would-do", Place::root().to("spec").to("containers"), what)
+    }
+
+    /// What would stand in the manifest, as YAML, for people: only what changes.
+    #[must_use]
+    pub fn manifest(&self) -> String {
+        let mut text = String::from("spec:\n  initContainers:\n");
+        for (name, fields) in &self.sidecars {
+            text.push_str(&format!("  - name: {name}\n    restartPolicy: Always\n"));
+            text.push_str(&format!("    startupProbe: {fields}\n    # … all else of {name}, as it is\n"));
+        }
+        text.push_str("  containers:\n");
+        for name in &self.regular {
+            text.push_str(&format!("  - name: {name}\n    # … as it is\n"));
+        }
+        text
+    }
+}
+
+/// The advice for `template` (nothing of podgate's in it) with its plan, if native sidecars would do.
+#[must_use]
+pub fn of(template: &Value, plan: &Plan) -> Option<Advice> {
+    advice(&Spec::read(template, &mut Vec::new()), plan)
+}
+
+/// The advice, if it fits.
+pub(super) fn advice(spec: &Spec<'_>, plan: &Plan) -> Option<Advice> {
+    let ordered: Vec<_> =
+        plan.containers.iter().filter(|planned| !planned.after.is_empty() || is_needed(&planned.name, plan)).collect();
+    // One after the other, each for the one before alone.
+    let first = ordered.iter().find(|planned| planned.after.is_empty())?;
+    let mut chain = vec![*first];
+    while let Some(next) =
+        ordered.iter().find(|planned| planned.after.iter().any(|need| need.container == chain[chain.len() - 1].name))
+    {
+        if next.after.len() != 1 || next.after[0].want != Want::Ready || chain.len() > ordered.len() {
+            return None;
+        }
+        chain.push(next);
+    }
+    let last = chain.pop()?;
+    if chain.is_empty() || chain.len() + 1 != ordered.len() {
+        return None;
+    }
+    let sidecars: Option<Vec<(String, Value, bool)>> = chain
+        .iter()
+        .map(|planned| {
+            let own = spec.get(&planned.name)?;
+            // In a Pod that runs to its end, only what is declared to run on.
+            let runs_on = own.restart_policy(spec.value) == "Always" || !planned.stop_after.is_empty();
+            let (probe, from_readiness) = probe(own).filter(|_| runs_on)?;
+            Some((planned.name.clone(), probe, from_readiness))
+        })
+        .collect();
+    let sidecars = sidecars?;
+    let is_other = |own: &&Own<'_>| own.name != last.name && chain.iter().all(|planned| planned.name != own.name);
+    let regular =
+        spec.containers.iter().filter(is_other).map(|own| own.name.to_owned()).chain([last.name.clone()]).collect();
+    Some(Advice {
+        from_readiness: sidecars.iter().any(|(.., from_readiness)| *from_readiness),
+        sidecars: sidecars.into_iter().map(|(name, probe, _)| (name, probe)).collect(),
+        regular,
+    })
+}
+
+fn is_needed(name: &str, plan: &Plan) -> bool {
+    plan.containers.iter().any(|planned| planned.after.iter().any(|need| need.container == name))
+}
+
+/// The startup probe that a native sidecar would have: its own, or its readiness probe asked each second.
+fn probe(own: &Own<'_>) -> Option<(Value, bool)> {
+    let there = |field: &str| own.value.get(field).filter(|value| value.is_object()).cloned();
+    if let Some(startup) = there("startupProbe") {
+        return Some((startup, false));
+    }
+    let mut readiness = there("readinessProbe")?;
+    let fields = readiness.as_object_mut()?;
+    fields.insert("periodSeconds".to_owned(), json!(1));
+    fields.insert("failureThreshold".to_owned(), json!(300));
+    // The API takes no other than 1 in a startup probe.
+    fields.insert("successThreshold".to_owned(), json!(1));
+    Some((readiness, true))
+}

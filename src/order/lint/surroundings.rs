@@ -1,0 +1,154 @@
+//! What is around the containers: node, network, versions, time limits of the workload.
+
+use super::{Context, Version};
+use crate::core::container::Mode;
+use crate::core::until::Want;
+use crate::order::declare::spec::Spec;
+use crate::order::declare::{annotation, keys};
+use crate::order::edit::Place;
+use crate::order::finding::Finding;
+use crate::order::lint::forecast::Forecast;
+use crate::order::plan::{Plan, Planned, Publish, Sidecar};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Since when native sidecars are on by default (<https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/>).
+const NATIVE: Version = Version { major: 1, minor: 29 };
+/// Since when a regular container may have a restartPolicy of its own.
+const OWN_POLICY: Version = Version { major: 1, minor: 35 };
+/// How long a Deployment's rollout may take, where it says nothing.
+const PROGRESS: u64 = 600;
+
+pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, context: &Context, findings: &mut Vec<Finding>) {
+    versions(template, spec, plan, context, findings);
+    network(spec, plan, findings);
+    processes(spec, plan, findings);
+    deletion(plan, findings);
+    limits(spec, plan, context, findings);
+}
+
+fn at(field: &str) -> Place {
+    Place::root().to("spec").to(field)
+}
+
+fn versions(template: &Value, spec: &Spec<'_>, plan: &Plan, context: &Context, findings: &mut Vec<Finding>) {
+    let Some(version) = context.kubernetes else { return };
+    if plan.sidecar == Sidecar::Native && version < NATIVE {
+        let stated = annotation(keys::SIDECAR);
+        let at = if stated.of(template).is_some() { stated } else { at("containers") };
+        let what = format!(
+            "podgate's sidecar is a native one, which Kubernetes {version} does not have (it came with {NATIVE})"
+        );
+        findings.push(Finding::error("kubernetes-too-old", at, what).mend("write podgate.io/sidecar: first"));
+    }
+    for own in spec.containers.iter().filter(|own| own.value.get("restartPolicy").is_some_and(|value| !value.is_null()))
+    {
+        if version < OWN_POLICY {
+            let what = format!(
+                "{} has a restartPolicy of its own, which Kubernetes {version} does not know (it came with {OWN_POLICY})",
+                own.name
+            );
+            let place = own.place().to("restartPolicy");
+            findings.push(Finding::error("kubernetes-too-old", place, what).mend("take it out, or use the Pod's"));
+        }
+    }
+}
+
+fn network(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
+    if spec.value.get("hostNetwork").and_then(Value::as_bool) != Some(true) {
+        return;
+    }
+    let by_port = plan.containers.iter().any(|planned| planned.after.iter().any(|need| need.want == Want::Ready));
+    if by_port {
+        let what = "in the node's network a probe that passes may have been answered by another Pod's program on the same port, so a \
+                    container may be taken for Ready too early";
+        let mend = "use exec probes, which run inside the container, or leave hostNetwork out";
+        findings.push(Finding::warning("host-network", at("hostNetwork"), what).mend(mend));
+    }
+}
+
+fn processes(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
+    let is_shared = spec.value.get("shareProcessNamespace").and_then(Value::as_bool) == Some(true);
+    if is_shared && let Some(planned) = plan.containers.iter().find(|planned| planned.tether) {
+        let what = format!(
+            "with shared processes the lock that a hook leaves behind in {} ends with its hook, so that nobody knows when {} has stopped",
+            planned.name, planned.name
+        );
+        let mend = format!("put {} into entrypoint mode, or leave shareProcessNamespace out", planned.name);
+        findings.push(Finding::warning("shared-processes", at("shareProcessNamespace"), what).mend(mend));
+    }
+    for planned in plan.containers.iter().filter(|planned| planned.parent) {
+        let program = planned.command.as_deref().and_then(<[String]>::first);
+        if let Some(program) = program.filter(|program| is_init(program))
+            && let Some(own) = spec.get(&planned.name)
+        {
+            let what = format!(
+                "{program} in {} is likely to insist on being process 1, and podgate stays as its parent here: others wait for its exit \
+                 code, or it is to be ended, or an exec probe has to be made inside",
+                planned.name
+            );
+            let mend = "start the program that it would start";
+            findings.push(Finding::warning("needs-process-1", own.place().to("command"), what).mend(mend));
+        }
+    }
+}
+
+/// Programs that refuse to run as anything but process 1 (s6-overlay, systemd, BusyBox's init).
+fn is_init(program: &str) -> bool {
+    matches!(program, "/init" | "/sbin/init" | "init" | "/lib/systemd/systemd" | "/usr/lib/systemd/systemd")
+}
+
+/// Hooks that a deletion has to wait for.
+fn deletion(plan: &Plan, findings: &mut Vec<Finding>) {
+    if plan.publish != Publish::Board {
+        return;
+    }
+    if let Some(planned) = plan.containers.iter().find(|planned| blocks(planned)) {
+        let what = format!(
+            "without the API nobody tells the hook of {} that the Pod is being deleted: a deletion during the start hangs for up to {}",
+            planned.name,
+            humantime::format_duration(planned.timeout)
+        );
+        let mend = "write podgate.io/publish: api, or a shorter podgate.io/timeout";
+        findings.push(Finding::warning("hook-holds-deletion", annotation(keys::PUBLISH), what).mend(mend));
+    }
+}
+
+/// Whether its hook waits for something that takes its time.
+pub(super) fn blocks(planned: &Planned) -> bool {
+    planned.mode == Mode::PostStart && planned.until.iter().any(|until| until.want != Want::Started)
+}
+
+/// Time limits of the workload that are over before podgate's.
+fn limits(spec: &Spec<'_>, plan: &Plan, context: &Context, findings: &mut Vec<Finding>) {
+    let longest = Forecast::of(plan).longest;
+    let shown = |limit: Duration| humantime::format_duration(limit).to_string();
+    let seconds = |value: &Value, field: &str| value.get(field).and_then(Value::as_u64);
+    let deadline =
+        seconds(spec.value, "activeDeadlineSeconds").or_else(|| seconds(&context.workload, "activeDeadlineSeconds"));
+    if let Some(deadline) = deadline.map(Duration::from_secs).filter(|deadline| *deadline <= longest) {
+        let what = format!(
+            "the Pod is ended after {} (activeDeadlineSeconds), and its start may wait for {}",
+            shown(deadline),
+            shown(longest)
+        );
+        findings.push(
+            Finding::warning("deadline-too-short", at("containers"), what).mend("write a shorter podgate.io/timeout"),
+        );
+    }
+    // Only a Deployment has a rolling strategy beside a template; others have no such limit.
+    let is_deployment =
+        context.workload.get("strategy").is_some() || context.workload.get("progressDeadlineSeconds").is_some();
+    let progress = seconds(&context.workload, "progressDeadlineSeconds").unwrap_or(PROGRESS);
+    if is_deployment && Duration::from_secs(progress) <= longest {
+        let what = format!(
+            "a rollout counts as failed after {} (progressDeadlineSeconds), and the start of one Pod may wait for {}",
+            shown(Duration::from_secs(progress)),
+            shown(longest)
+        );
+        findings.push(
+            Finding::warning("deadline-too-short", at("containers"), what)
+                .mend("write a shorter podgate.io/timeout, or a longer progressDeadlineSeconds"),
+        );
+    }
+}

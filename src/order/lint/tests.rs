@@ -1,0 +1,375 @@
+use super::forecast::Forecast;
+use super::*;
+use crate::order::edit::Place;
+use crate::order::finding::Level;
+use crate::order::plan::{Known, plan};
+use serde_json::json;
+
+/// Containers with a command, each with further fields.
+fn pod(order: &str, containers: &[(&str, Value)]) -> Value {
+    let list: Vec<Value> = containers
+        .iter()
+        .map(|(name, more)| {
+            let mut container = json!({"name": name, "command": ["run"], "readinessProbe": {"tcpSocket": {"port": 1}}});
+            for (key, value) in more.as_object().unwrap() {
+                container[key] = value.clone();
+            }
+            container
+        })
+        .collect();
+    json!({"metadata": {"annotations": {"podgate.io/order": order}}, "spec": {"containers": list}})
+}
+
+fn three() -> Value {
+    pod("db, api, web", &[("db", json!({})), ("api", json!({})), ("web", json!({}))])
+}
+
+fn found(pod: &Value, context: &Context) -> Vec<Finding> {
+    let plan = plan(pod, &Known::default()).unwrap_or_else(|findings| panic!("{findings:#?}"));
+    let mut findings = plan.findings.clone();
+    findings.extend(template(pod, &plan, context));
+    findings.retain(|finding| finding.rule != "native-would-do");
+    findings
+}
+
+fn rules(pod: &Value) -> Vec<&'static str> {
+    found(pod, &Context::default()).iter().map(|finding| finding.rule).collect()
+}
+
+fn one(pod: &Value, context: &Context) -> Finding {
+    let findings = found(pod, context);
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    findings.into_iter().next().unwrap()
+}
+
+#[test]
+fn what_is_right_has_no_findings() {
+    assert_eq!(rules(&three()), [] as [&str; 0]);
+    let nothing = json!({"spec": {"containers": [{"name": "a"}], "hostNetwork": true}});
+    assert_eq!(rules(&nothing), [] as [&str; 0]);
+}
+
+#[test]
+fn an_order_through_a_container_without_a_probe() {
+    let mut pod = three();
+    pod["spec"]["containers"][0]["readinessProbe"] = Value::Null;
+    let finding = one(&pod, &Context::default());
+    assert_eq!((finding.rule, finding.level), ("no-readiness-probe", Level::Warning));
+    assert!(
+        finding.what.starts_with("api waits until db is Ready") && !finding.mend.contains("Completed"),
+        "{finding}"
+    );
+    pod["spec"]["restartPolicy"] = json!("Never");
+    assert!(one(&pod, &Context::default()).mend.contains("write db=Completed"));
+    pod["metadata"]["annotations"]["podgate.io/order"] = json!("db=Started, api, web");
+    assert!(rules(&pod).is_empty());
+}
+
+#[test]
+fn a_probe_that_asks_a_container_which_starts_later() {
+    let with = |probe: Value, order: &str| {
+        pod(
+            order,
+            &[
+                ("db", json!({"readinessProbe": probe, "ports": [{"containerPort": 5432}]})),
+                ("api", json!({"ports": [{"containerPort": 8080}]})),
+            ],
+        )
+    };
+    for probe in [
+        json!({"tcpSocket": {"port": 8080}}),
+        json!({"httpGet": {"port": "8080", "host": "localhost"}}),
+        json!({"grpc": {"port": 8080}}),
+        json!({"exec": {"command": ["sh", "-c", "curl -f http://localhost:8080/x"]}}),
+    ] {
+        let finding = one(&with(probe.clone(), "db, api"), &Context::default());
+        assert_eq!(finding.rule, "readiness-needs-later", "{probe}");
+        assert_eq!(finding.at.to_string(), "spec.containers[0].readinessProbe");
+        assert!(finding.what.contains("port 8080, which is api's"), "{finding}");
+        assert_eq!(rules(&with(probe.clone(), "api, db")), [] as [&str; 0], "the other way round");
+        assert_eq!(rules(&with(probe, "db=Started, api")), [] as [&str; 0], "api does not wait for the probe");
+    }
+    for probe in [
+        json!({"tcpSocket": {"port": 5432}}),
+        json!({"tcpSocket": {"port": 8080, "host": "elsewhere.example"}}),
+        json!({"exec": {"command": ["curl", "http://localhost:80801"]}}),
+        json!({"newKind": {}}),
+    ] {
+        assert_eq!(rules(&with(probe.clone(), "db, api")), [] as [&str; 0], "{probe}");
+    }
+}
+
+#[test]
+fn a_liveness_probe_that_asks_a_container_which_starts_later() {
+    let liveness = json!({"tcpSocket": {"port": 8080}, "initialDelaySeconds": 5});
+    let pod = pod(
+        "db, api",
+        &[("db", json!({"livenessProbe": liveness})), ("api", json!({"ports": [{"containerPort": 8080}]}))],
+    );
+    let finding = one(&pod, &Context::default());
+    assert!(finding.rule == "liveness-kills" && finding.what.ends_with("kills db after 35s"), "{finding}");
+}
+
+#[test]
+fn pre_stop_hooks_that_take_too_long() {
+    let with = |at: usize, hook: Value| {
+        let mut pod = three();
+        pod["spec"]["containers"][at]["lifecycle"] = json!({"preStop": hook});
+        pod
+    };
+    for (at, hook, says) in [
+        (0, json!({"sleep": {"seconds": 26}}), Some("db takes 26s, and has at most 25s")),
+        (0, json!({"sleep": {"seconds": 5}}), None),
+        (1, json!({"exec": {"command": ["sleep", "22"]}}), Some("api takes 22s, and has at most 20s")),
+        (
+            2,
+            json!({"exec": {"command": ["sh", "-c", "sleep 21; true"]}}),
+            Some("web takes 21s, and api stays for it no longer than 20s"),
+        ),
+        (2, json!({"exec": {"command": ["sh", "-c", "drain"]}}), None),
+    ] {
+        let findings = found(&with(at, hook.clone()), &Context::default());
+        let said =
+            findings.iter().find(|finding| finding.rule == "pre-stop-too-long").map(|finding| finding.what.clone());
+        assert_eq!(said.is_some(), says.is_some(), "{hook}: {findings:#?}");
+        assert!(said.unwrap_or_default().contains(says.unwrap_or_default()), "{hook}: {findings:#?}");
+    }
+}
+
+#[test]
+fn what_is_around_the_containers() {
+    let with = |edit: &dyn Fn(&mut Value)| {
+        let mut pod = three();
+        edit(&mut pod);
+        rules(&pod)
+    };
+    assert_eq!(with(&|pod| pod["spec"]["hostNetwork"] = json!(true)), ["host-network"]);
+    let init = |pod: &mut Value| pod["spec"]["containers"][1]["command"] = json!(["/init"]);
+    assert_eq!(with(&init), [] as [&str; 0], "no parent there");
+    let exec = |pod: &mut Value| {
+        init(pod);
+        pod["spec"]["containers"][1]["readinessProbe"] = json!({"exec": {"command": ["true"]}});
+    };
+    assert_eq!(with(&exec), ["needs-process-1"]);
+    assert_eq!(with(&|pod| pod["spec"]["activeDeadlineSeconds"] = json!(300)), ["deadline-too-short"]);
+    assert_eq!(with(&|pod| pod["spec"]["activeDeadlineSeconds"] = json!(301)), [] as [&str; 0]);
+    let hooks = |pod: &mut Value| {
+        for at in 0..3 {
+            pod["spec"]["containers"][at]["command"] = Value::Null;
+        }
+    };
+    assert_eq!(
+        with(&|pod| {
+            hooks(pod);
+            pod["spec"]["shareProcessNamespace"] = json!(true);
+            pod["metadata"]["annotations"]["podgate.io/publish"] = json!("board");
+        }),
+        ["shared-processes", "hook-holds-deletion"]
+    );
+}
+
+#[test]
+fn a_rollout_that_gives_up_before_the_start_may_have() {
+    let mut pod = three();
+    pod["metadata"]["annotations"]["podgate.io/timeout"] = json!("10m");
+    let deployment = Context { workload: json!({"strategy": {}}), ..Context::default() };
+    let finding = one(&pod, &deployment);
+    assert!(finding.rule == "deadline-too-short" && finding.what.contains("after 10m"), "{finding}");
+    assert!(
+        found(
+            &pod,
+            &Context { workload: json!({"strategy": {}, "progressDeadlineSeconds": 601}), ..Context::default() }
+        )
+        .is_empty()
+    );
+    assert!(found(&pod, &Context { workload: json!({"serviceName": "x"}), ..Context::default() }).is_empty());
+}
+
+#[test]
+fn versions_that_are_too_old() {
+    let at = |version: &str| Context { kubernetes: Some(version.parse().unwrap()), ..Context::default() };
+    let finding = one(&three(), &at("1.28"));
+    assert!(finding.rule == "kubernetes-too-old" && finding.mend.contains("podgate.io/sidecar: first"), "{finding}");
+    assert!(found(&three(), &at("v1.29.4-gke.1")).is_empty());
+    let mut pod = three();
+    pod["metadata"]["annotations"]["podgate.io/sidecar"] = json!("first");
+    assert!(found(&pod, &at("1.28")).is_empty());
+    pod["spec"]["containers"][0]["restartPolicy"] = json!("OnFailure");
+    assert!(one(&pod, &at("1.34+")).what.contains("restartPolicy of its own"));
+    for bad in ["", "one", "1", "1.x", "latest"] {
+        assert!(bad.parse::<Version>().is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn the_forecast_says_what_goes_side_by_side_and_how_long_it_may_take() {
+    let of = |template: &Value| Forecast::of(&plan(template, &Known::default()).unwrap());
+    let mut diamond =
+        pod("db, api & cache, web", &[("web", json!({})), ("cache", json!({})), ("api", json!({})), ("db", json!({}))]);
+    let forecast = of(&diamond);
+    assert_eq!(forecast.starts, [vec!["db"], vec!["cache", "api"], vec!["web"]]);
+    assert_eq!(forecast.stops, [vec!["web"], vec!["cache", "api"], vec!["db"]]);
+    assert_eq!(forecast.longest.as_secs(), 300, "gates wait side by side");
+    diamond["metadata"]["annotations"]["podgate.io/mode"] = json!("post-start");
+    diamond["metadata"]["annotations"]["podgate.io/timeout"] = json!("1m");
+    let forecast = of(&diamond);
+    assert_eq!(forecast.starts, [["db"], ["cache"], ["api"], ["web"]], "hooks do not");
+    assert_eq!(forecast.longest.as_secs(), 180);
+    let nothing = json!({"spec": {"containers": [{"name": "a"}, {"name": "b"}]}});
+    assert_eq!(
+        of(&nothing),
+        Forecast { starts: vec![vec!["a".into(), "b".into()]], stops: vec![], longest: Default::default() }
+    );
+}
+
+#[test]
+fn native_sidecars_are_named_where_they_would_do() {
+    let advice = |pod: &Value| {
+        let plan = plan(pod, &Known::default()).unwrap();
+        super::native::advice(&Spec::read(pod, &mut Vec::new()), &plan)
+    };
+    let mut proxied = pod("proxy, app", &[("app", json!({})), ("proxy", json!({})), ("log", json!({}))]);
+    let found = advice(&proxied).unwrap();
+    assert_eq!(found.regular, ["log", "app"]);
+    assert!(found.from_readiness && found.finding().what.contains("a startupProbe for proxy, under initContainers"));
+    let manifest = found.manifest();
+    assert!(manifest.contains("  - name: proxy\n    restartPolicy: Always\n    startupProbe: {"), "{manifest}");
+    assert!(manifest.contains("\"periodSeconds\":1"), "{manifest}");
+
+    assert_eq!(advice(&three()).map(|found| found.sidecars.len()), Some(2));
+    proxied["spec"]["containers"][1]["readinessProbe"] = Value::Null;
+    assert_eq!(advice(&proxied), None, "nothing to be its startupProbe");
+    for order in ["proxy & log, app", "proxy=Started, app", "proxy, app & log"] {
+        let pod = pod(order, &[("app", json!({})), ("proxy", json!({})), ("log", json!({}))]);
+        assert_eq!(advice(&pod), None, "{order}");
+    }
+    let mut job = pod("proxy, app", &[("app", json!({})), ("proxy", json!({}))]);
+    job["spec"]["restartPolicy"] = json!("Never");
+    assert_eq!(advice(&job), None, "does proxy run on?");
+    job["metadata"]["annotations"]["podgate.io/sidecars"] = json!("proxy");
+    assert!(advice(&job).is_some());
+}
+
+#[test]
+fn what_stands_on_the_workload_instead_of_its_template_is_named() {
+    let mut document = json!({"kind": "Deployment", "metadata": {"annotations": {"podgate.io/order": "a, b", "x": "y"},
+        "labels": {"podgate.io/inject": "enabled"}}, "spec": {"template": {"metadata": {}, "spec": {}}}});
+    let template = Place::root().to("spec").to("template");
+    let findings = misplaced(&document, &Place::root(), &template);
+    let said: Vec<String> = findings.iter().map(|finding| finding.at.to_string()).collect();
+    assert_eq!(said, ["metadata.annotations[\"podgate.io/order\"]", "metadata.labels[\"podgate.io/inject\"]"]);
+    assert_eq!(findings[0].mend, "move it to spec.template.metadata.annotations");
+    document["spec"]["template"]["metadata"] = document["metadata"].clone();
+    assert!(misplaced(&document, &Place::root(), &template).is_empty(), "a copy does no harm");
+    assert!(misplaced(&document, &template, &template).is_empty(), "a bare Pod");
+}
+
+#[test]
+fn commands_that_are_written_by_hand_are_looked_at() {
+    let pod = |db: Value, api: Value| json!({"spec": {"terminationGracePeriodSeconds": 25, "containers": [db, api]}});
+    let gate = |name: &str, until: &str| json!({"name": name, "command": ["/podgate/bin/podgate", "entrypoint", "--until", until, "--"], "args": ["x"]});
+    let names = |pod: &Value| by_hand(pod).iter().map(|finding| finding.rule).collect::<Vec<_>>();
+    assert!(names(&pod(json!({"name": "db"}), gate("api", "db"))).is_empty());
+    assert_eq!(names(&pod(json!({"name": "db"}), gate("api", "bd"))), ["unknown-container"]);
+    assert_eq!(names(&pod(gate("db", "api"), gate("api", "db"))), ["order-broken"]);
+    let mut killed = gate("api", "db");
+    killed["livenessProbe"] = json!({"tcpSocket": {"port": 1}});
+    assert_eq!(names(&pod(json!({"name": "db"}), killed)), ["liveness-kills"]);
+    let stays = json!({"name": "db", "lifecycle": {"preStop": {"exec": {"command": ["/podgate/bin/podgate", "pre-stop", "--until", "api"]}}}});
+    let findings = by_hand(&pod(stays, json!({"name": "api"})));
+    assert!(findings[0].rule == "pre-stop-too-long" && findings[0].what.contains("up to 25s"), "{findings:#?}");
+    let hook = json!({"name": "api", "lifecycle": {"postStart": {"exec": {"command": ["podgate", "post-start", "--container", "db"]}}}});
+    assert_eq!(names(&pod(gate("db", "api"), hook)), ["unknown-container", "order-broken"]);
+    let marked =
+        json!({"metadata": {"labels": {"podgate.io/inject": "enabled"}}, "spec": {"containers": [{"name": "a"}]}});
+    assert_eq!(names(&marked), ["nothing-declared"]);
+}
+
+#[test]
+fn rules_are_sorted_and_named_once() {
+    assert!(rules::RULES.is_sorted_by(|a, b| a.name < b.name));
+    assert!(rules::get("cycle").is_some() && rules::get("nothing").is_none());
+}
+
+/// Values of a kind that nobody expects, put anywhere into a Pod.
+mod odd {
+    use super::*;
+    use crate::order::migrate;
+    use proptest::prelude::*;
+
+    fn value() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            ".{0,12}".prop_map(Value::from),
+            prop_oneof![
+                Just("db, api"),
+                Just("db=Exited & api"),
+                Just("post-start"),
+                Just("9999999h"),
+                Just("[\"x\"]")
+            ]
+            .prop_map(Value::from),
+            Just(json!([])),
+            Just(json!({})),
+            Just(json!([null, {"name": "db"}, 7])),
+            Just(json!({"name": "db", "containers": [{}]})),
+        ]
+    }
+
+    /// Every place of a value.
+    fn places(value: &Value, at: &Place, found: &mut Vec<Place>) {
+        found.push(at.clone());
+        match value {
+            Value::Object(map) => map.iter().for_each(|(key, value)| places(value, &at.to(key.as_str()), found)),
+            Value::Array(list) => {
+                list.iter().enumerate().for_each(|(index, value)| places(value, &at.to(index), found))
+            }
+            _ => {}
+        }
+    }
+
+    fn whole() -> Value {
+        let probe = json!({"httpGet": {"port": 1, "path": "/x"}, "periodSeconds": 5});
+        let hook =
+            json!({"exec": {"command": ["/podgate/bin/podgate", "pre-stop", "--until", "api", "--grace", "9s"]}});
+        json!({
+            "metadata": {"labels": {"podgate.io/inject": "enabled"}, "annotations": {
+                "podgate.io/order": "db, api", "after.podgate.io/web": "api=Started", "podgate.io/mode": "auto",
+                "podgate.io/timeout": "1m", "command.podgate.io/web": "[\"web\"]", "podgate.io/stop-order": "web, db",
+                "apps.kruise.io/container-launch-priority": "Ordered"}},
+            "spec": {"restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "hostNetwork": true, "activeDeadlineSeconds": 5,
+                "containers": [
+                    {"name": "db", "command": ["db"], "readinessProbe": probe, "livenessProbe": probe, "lifecycle": {"preStop": hook}},
+                    {"name": "api", "command": ["/podgate/bin/podgate", "entrypoint", "--until", "db", "--"], "args": ["x"],
+                     "env": [{"name": "KRUISE_CONTAINER_PRIORITY", "value": "1"}], "ports": [{"containerPort": 80}]},
+                    {"name": "web", "startupProbe": {"exec": {"command": ["true"]}}}]}
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn whatever_stands_in_a_template_is_no_panic(changes in prop::collection::vec((any::<prop::sample::Index>(), value()), 1..4)) {
+            let mut pod = whole();
+            for (at, value) in changes {
+                let mut found = Vec::new();
+                places(&pod, &Place::root(), &mut found);
+                let place = found[at.index(found.len())].clone();
+                let _ = crate::order::edit::apply(&mut pod, &crate::order::edit::Edit { at: place, op: crate::order::edit::Op::Set(value) });
+            }
+            let _ = by_hand(&pod);
+            let context = Context { kubernetes: Some(Version { major: 1, minor: 20 }), workload: pod["spec"].clone() };
+            if let Ok(plan) = plan(&pod, &Known::default()) {
+                let _ = template(&pod, &plan, &context);
+                let _ = Forecast::of(&plan);
+            }
+            for from in [migrate::From::Kruise, migrate::From::Compose(pod.clone()), migrate::From::Tekton(Some(pod.clone())), migrate::From::Tekton(None)] {
+                let _ = migrate::migrate(&pod, &from);
+            }
+        }
+    }
+}

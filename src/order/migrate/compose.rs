@@ -1,0 +1,141 @@
+//! A Compose file's `depends_on` (<https://docs.docker.com/reference/compose-file/services/#depends_on>): a list is
+//! `service_started`; a map names a condition for each.
+
+use super::Sheet;
+use crate::core::until::{Until, Want};
+use crate::order::declare::grammar::quoted;
+use crate::order::declare::keys;
+use crate::order::edit::Place;
+use serde_json::Value;
+
+pub(super) fn read(file: &Value, sheet: &mut Sheet<'_>) {
+    let root = || Place::root().to("metadata");
+    let Some(services) = file.get("services").and_then(Value::as_object) else {
+        let what = "the Compose file has no services";
+        return sheet.error(root(), what, "name a file with services: at its top");
+    };
+    let mut names: Vec<&String> = services.keys().collect();
+    names.sort();
+    let fitting = names.iter().filter(|name| sheet.container(name).is_some()).count();
+    let mut written = 0;
+    for name in names {
+        let Some(waiter) = sheet.container(name) else {
+            if services[name].get("depends_on").is_some() {
+                sheet.lost(
+                    format!("the service {} is no container of this Pod: what it waits for is left out", quoted(name)),
+                    "",
+                );
+            }
+            continue;
+        };
+        let mut needs = Vec::new();
+        for (other, want) in dependencies(name, &services[name], sheet) {
+            let Some(container) = sheet.container(&other) else {
+                let what = format!(
+                    "{waiter} depends on {}, which is no container of this Pod: that is left out",
+                    quoted(&other)
+                );
+                sheet.lost(
+                    what,
+                    "what is outside of the Pod is waited for by a check: podgate entrypoint --check tcp://HOST:PORT",
+                );
+                continue;
+            };
+            if want == Want::Ready {
+                probe(&container, services.get(&other), sheet);
+            }
+            let until = Until { container, want };
+            needs.push(if want == Want::Ready { until.container } else { until.to_string() });
+        }
+        if !needs.is_empty() {
+            sheet.annotate(&format!("{}{waiter}", keys::AFTER_PREFIX), &needs.join(", "));
+            sheet.understood(format!("{waiter} waits for {}", needs.join(", ")));
+            written += 1;
+        }
+    }
+    if written == 0 {
+        let what = match fitting {
+            0 => "no service of the Compose file has the name of a container of this Pod",
+            _ => "no service of the Compose file depends on another that is a container of this Pod",
+        };
+        sheet.error(root(), what, "name the file that belongs to this Pod");
+    }
+}
+
+/// What a service depends on, in the order of their names.
+fn dependencies(name: &str, service: &Value, sheet: &mut Sheet<'_>) -> Vec<(String, Want)> {
+    let mut found = Vec::new();
+    match service.get("depends_on") {
+        None | Some(Value::Null) => {}
+        Some(Value::Array(list)) => {
+            for other in list {
+                match other.as_str() {
+                    Some(other) => found.push((other.to_owned(), Want::Started)),
+                    None => sheet.lost(format!("{} depends on something that is no name", quoted(name)), ""),
+                }
+            }
+        }
+        Some(Value::Object(map)) => {
+            for (other, how) in map {
+                let want = match how.get("condition").and_then(Value::as_str) {
+                    None | Some("service_started") => Want::Started,
+                    Some("service_healthy") => Want::Ready,
+                    Some("service_completed_successfully") => Want::Completed,
+                    Some(condition) => {
+                        let what = format!("{} is no condition of Compose's", quoted(condition));
+                        sheet.error(
+                            Place::root().to("metadata"),
+                            what,
+                            "write service_started, service_healthy or service_completed_successfully",
+                        );
+                        continue;
+                    }
+                };
+                if how.get("restart").and_then(Value::as_bool) == Some(true) {
+                    let what =
+                        format!("that {} starts again when {} does is not carried over", quoted(name), quoted(other));
+                    sheet.lost(what, "give its gate --on-provider-restart restart by hand (docs/recipes.md)");
+                }
+                if how.get("required").and_then(Value::as_bool) == Some(false) && sheet.container(other).is_none() {
+                    continue;
+                }
+                found.push((other.clone(), want));
+            }
+        }
+        Some(_) => {
+            let what = format!("depends_on of {} is neither a list nor a map", quoted(name));
+            sheet.error(Place::root().to("metadata"), what, "write depends_on: [db]");
+        }
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    found.dedup();
+    found
+}
+
+/// A container that is waited for until it is healthy needs a probe, which a Compose file gives as `healthcheck`.
+fn probe(container: &str, service: Option<&Value>, sheet: &mut Sheet<'_>) {
+    let Some(own) = sheet.spec.get(container) else { return };
+    if own.probe("readinessProbe").is_some() || own.probe("startupProbe").is_some() {
+        return;
+    }
+    let test = service.and_then(|service| service.get("healthcheck")).and_then(|check| check.get("test"));
+    let command: Option<Vec<String>> = match test {
+        Some(Value::String(line)) => Some(vec!["sh".to_owned(), "-c".to_owned(), line.clone()]),
+        Some(Value::Array(list)) => {
+            let words: Vec<String> = list.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect();
+            match words.split_first() {
+                Some((kind, rest)) if kind == "CMD" => Some(rest.to_vec()),
+                Some((kind, rest)) if kind == "CMD-SHELL" => {
+                    Some(["sh", "-c"].iter().map(|word| (*word).to_owned()).chain(rest.iter().cloned()).collect())
+                }
+                _ => None,
+            }
+        }
+        _ => None,
+    };
+    let mend = match command.and_then(|command| serde_json::to_string(&command).ok()) {
+        Some(command) => format!("its healthcheck as a probe: readinessProbe: {{exec: {{command: {command}}}}}"),
+        None => "give it a readinessProbe".to_owned(),
+    };
+    sheet.lost(format!("{container} is waited for until it is healthy, but has no probe in this manifest: it counts as Ready once it runs"), mend);
+}

@@ -1,0 +1,91 @@
+//! OpenKruise's container launch priority (<https://openkruise.io/docs/user-manuals/containerlaunchpriority/>): the annotation
+//! `Ordered` is the order of the list; else `KRUISE_CONTAINER_PRIORITY` in a container's environment, the higher the earlier, 0 if
+//! left out. The annotation outweighs the variables.
+
+use super::Sheet;
+use crate::order::declare::annotation;
+use crate::order::declare::grammar::quoted;
+use crate::order::edit::{Op, Place};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+const ANNOTATION: &str = "apps.kruise.io/container-launch-priority";
+const VARIABLE: &str = "KRUISE_CONTAINER_PRIORITY";
+
+pub(super) fn read(template: &Value, sheet: &mut Sheet<'_>) {
+    let said = annotation(ANNOTATION);
+    let is_ordered = match said.of(template).map(|value| value.as_str().unwrap_or_default()) {
+        Some("Ordered") => true,
+        Some(other) => {
+            let what =
+                format!("{} is no launch priority that OpenKruise knows, and it would not be kept", quoted(other));
+            return sheet.error(said, what, "write Ordered, or take it out");
+        }
+        None => false,
+    };
+    let Some(priorities) = priorities(sheet) else { return };
+    if !is_ordered && priorities.is_empty() {
+        let what = format!("there is no order of OpenKruise's here: neither {ANNOTATION} nor {VARIABLE}");
+        return sheet.error(Place::root().to("metadata"), what, "leave --from kruise away");
+    }
+    let names = sheet.spec.containers.iter().map(|own| own.name.to_owned());
+    let steps: Vec<Vec<String>> = if is_ordered {
+        names.map(|name| vec![name]).collect()
+    } else {
+        let mut by_priority: BTreeMap<i64, Vec<String>> = BTreeMap::new();
+        for name in names {
+            let priority = priorities.iter().find(|(own, ..)| *own == name).map_or(0, |(_, priority, _)| *priority);
+            by_priority.entry(priority).or_default().push(name);
+        }
+        by_priority.into_values().rev().collect()
+    };
+    sheet.order(&steps);
+    // Both would hold the containers back, each in its own way.
+    if is_ordered {
+        sheet.edit(said, Op::Remove);
+    }
+    // From the last to the first, so that each is still where it was seen.
+    for (.., place) in priorities.iter().rev() {
+        sheet.edit(place.clone(), Op::Remove);
+    }
+    let what = match is_ordered {
+        true => {
+            format!("{ANNOTATION}: Ordered is the order of the list; the annotation and each {VARIABLE} are taken out")
+        }
+        false => format!(
+            "each {VARIABLE}, the higher the earlier and 0 where there is none, has become a step; they are taken out"
+        ),
+    };
+    sheet.understood(what);
+    sheet.understood(
+        "OpenKruise creates a container when all with a higher priority are ready, and restarts hold nobody back; a gate of podgate's \
+         waits at a restart too",
+    );
+}
+
+/// Each container that has one, with its priority and the variable's place.
+fn priorities(sheet: &mut Sheet<'_>) -> Option<Vec<(String, i64, Place)>> {
+    let mut found = Vec::new();
+    for own in &sheet.spec.containers {
+        let list = own.value.get("env").and_then(Value::as_array);
+        for (index, variable) in list.into_iter().flatten().enumerate() {
+            if variable.get("name").and_then(Value::as_str) != Some(VARIABLE) {
+                continue;
+            }
+            let at = own.place().to("env").to(index);
+            let text = variable.get("value").and_then(Value::as_str).unwrap_or_default();
+            // OpenKruise reads what Go's Atoi does, and refuses the smallest.
+            match text.parse::<i64>() {
+                Ok(priority) if (-2_147_483_647..=2_147_483_647).contains(&priority) => {
+                    found.push((own.name.to_owned(), priority, at));
+                }
+                _ => {
+                    let what = format!("{} is no priority", quoted(text));
+                    sheet.error(at, what, "write a whole number between -2147483647 and 2147483647, in quotes");
+                    return None;
+                }
+            }
+        }
+    }
+    Some(found)
+}

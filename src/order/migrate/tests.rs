@@ -1,0 +1,135 @@
+use super::*;
+use crate::order::edit::apply;
+use crate::order::plan::{Known, plan};
+use serde_json::json;
+
+fn pod(names: &[&str]) -> Value {
+    let containers: Vec<Value> = names.iter().map(|name| json!({"name": name, "command": ["x"]})).collect();
+    json!({"spec": {"containers": containers, "restartPolicy": "Never"}})
+}
+
+/// What was migrated: its annotations; the edits make it, and podgate understands it.
+fn migrated(template: &Value, from: &From) -> (Value, Injected) {
+    let done = migrate(template, from).unwrap_or_else(|findings| panic!("{findings:#?}"));
+    let mut by_edits = template.clone();
+    for edit in &done.edits {
+        apply(&mut by_edits, edit).unwrap();
+    }
+    assert_eq!(by_edits, done.value);
+    assert!(plan(&done.value, &Known::default()).is_ok());
+    (done.value["metadata"]["annotations"].clone(), done)
+}
+
+fn said(findings: &[Finding], rule: &str) -> String {
+    findings
+        .iter()
+        .filter(|finding| finding.rule == rule)
+        .map(|finding| finding.to_string())
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+#[test]
+fn kruises_ordered_is_the_order_of_the_list() {
+    let mut template = pod(&["a", "b", "c"]);
+    template["metadata"] = json!({"annotations": {"apps.kruise.io/container-launch-priority": "Ordered", "x": "y"}});
+    template["spec"]["containers"][1]["env"] =
+        json!([{"name": "A", "value": "1"}, {"name": "KRUISE_CONTAINER_PRIORITY", "value": "5"}]);
+    let (annotations, done) = migrated(&template, &From::Kruise);
+    assert_eq!(annotations, json!({"x": "y", "podgate.io/order": "a, b, c"}));
+    assert_eq!(done.value["spec"]["containers"][1]["env"], json!([{"name": "A", "value": "1"}]));
+}
+
+#[test]
+fn kruises_priorities_are_steps_the_higher_the_earlier() {
+    let mut template = pod(&["main", "sidecar", "log", "last"]);
+    for (at, priority) in [(1, "10"), (3, "-1")] {
+        template["spec"]["containers"][at]["env"] = json!([{"name": "KRUISE_CONTAINER_PRIORITY", "value": priority}]);
+    }
+    let (annotations, done) = migrated(&template, &From::Kruise);
+    assert_eq!(annotations, json!({"podgate.io/order": "sidecar, main & log, last"}));
+    assert!(said(&done.findings, "migrated").contains("the higher the earlier"));
+}
+
+#[test]
+fn what_is_not_kruises_is_refused() {
+    assert!(
+        said(&migrate(&pod(&["a"]), &From::Kruise).unwrap_err(), "nothing-to-migrate")
+            .contains("no order of OpenKruise's")
+    );
+    let mut template = pod(&["a", "b"]);
+    template["spec"]["containers"][0]["env"] = json!([{"name": "KRUISE_CONTAINER_PRIORITY", "value": "high"}]);
+    assert!(
+        said(&migrate(&template, &From::Kruise).unwrap_err(), "nothing-to-migrate").contains("\"high\" is no priority")
+    );
+    template["metadata"] = json!({"annotations": {"podgate.io/order": "a, b"}});
+    assert_eq!(migrate(&template, &From::Kruise).unwrap_err()[0].rule, "declared-already");
+}
+
+#[test]
+fn composes_conditions_are_states() {
+    let file = json!({"services": {
+        "web": {"depends_on": {"api_server": {"condition": "service_healthy", "restart": true}, "redis": {"condition": "service_started", "required": false}}},
+        "api_server": {"depends_on": {"migrate": {"condition": "service_completed_successfully"}, "db": {"condition": "service_started"}, "queue": {"condition": "service_started"}},
+                       "healthcheck": {"test": ["CMD", "curl", "-f", "http://localhost"]}},
+        "migrate": {"depends_on": ["db"]},
+        "mailer": {"depends_on": ["db"]},
+    }});
+    let (annotations, done) = migrated(&pod(&["web", "api-server", "migrate", "db"]), &From::Compose(file));
+    assert_eq!(
+        annotations,
+        json!({"after.podgate.io/web": "api-server", "after.podgate.io/api-server": "db=Started, migrate=Completed",
+               "after.podgate.io/migrate": "db=Started"})
+    );
+    let lost = said(&done.findings, "not-migrated");
+    for says in [
+        "api-server depends on \"queue\", which is no container of this Pod",
+        "the service \"mailer\" is no container of this Pod",
+        "starts again when \"api_server\" does is not carried over",
+        "readinessProbe: {exec: {command: [\"curl\",\"-f\",\"http://localhost\"]}}",
+    ] {
+        assert!(lost.contains(says), "{says}: {lost}");
+    }
+    assert!(!lost.contains("redis"), "not required: {lost}");
+}
+
+#[test]
+fn a_compose_file_that_does_not_fit_is_refused() {
+    for (file, says) in [
+        (json!({"version": "3"}), "no services"),
+        (json!({"services": {"x": {}}}), "no service of the Compose file has the name"),
+        (json!({"services": {"a": {}, "b": {}}}), "no service of the Compose file depends"),
+        (
+            json!({"services": {"a": {"depends_on": {"b": {"condition": "service_ready"}}}}}),
+            "no condition of Compose's",
+        ),
+        (json!({"services": {"a": {"depends_on": "b"}}}), "neither a list nor a map"),
+        (json!(7), "no services"),
+    ] {
+        let findings = migrate(&pod(&["a", "b"]), &From::Compose(file)).unwrap_err();
+        assert!(said(&findings, "nothing-to-migrate").contains(says), "{says}: {findings:#?}");
+    }
+}
+
+#[test]
+fn tektons_steps_come_one_after_the_other() {
+    let task = json!({"kind": "Task", "spec": {"steps": [
+        {"name": "fetch"}, {"name": "lint", "onError": "continue", "timeout": "5m"}, {"name": "build"}]}});
+    let (annotations, done) = migrated(&pod(&["step-fetch", "build", "lint"]), &From::Tekton(Some(task)));
+    assert_eq!(
+        annotations,
+        json!({"podgate.io/order": "step-fetch=Completed, lint=Exited, build", "podgate.io/fail-fast": "true"})
+    );
+    assert!(said(&done.findings, "not-migrated").contains("timeout of the step \"lint\""));
+    let (annotations, _) = migrated(&pod(&["a", "b"]), &From::Tekton(None));
+    assert_eq!(annotations, json!({"podgate.io/order": "a=Completed, b", "podgate.io/fail-fast": "true"}));
+    for (file, says) in [
+        (json!({}), "no list of steps"),
+        (json!([{"name": "c"}]), "the step \"c\" is no container"),
+        (json!([{"name": "a"}, {"name": "a"}]), "two steps are the container a"),
+        (json!(["a"]), "one step alone"),
+    ] {
+        let findings = migrate(&pod(&["a", "b"]), &From::Tekton(Some(file))).unwrap_err();
+        assert!(said(&findings, "nothing-to-migrate").contains(says), "{says}: {findings:#?}");
+    }
+}

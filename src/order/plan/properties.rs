@@ -1,0 +1,184 @@
+//! What holds of every plan.
+
+use super::*;
+use crate::core::container::Container;
+use crate::core::containers;
+use proptest::prelude::*;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// A Pod: for each container whether its command is known, its mode if one is asked for, and whom it waits for.
+#[derive(Debug, Clone)]
+struct Pod {
+    containers: Vec<One>,
+}
+
+#[derive(Debug, Clone)]
+struct One {
+    place: usize,
+    is_known: bool,
+    mode: Option<&'static str>,
+    exec: bool,
+    after: Vec<(usize, &'static str)>,
+}
+
+/// Containers that wait only for those with a lower number, in a list of any order.
+fn pods() -> impl Strategy<Value = Pod> {
+    let one = |number: usize| {
+        let mode = prop_oneof![4 => Just(None), 1 => Just(Some("post-start")), 1 => Just(Some("entrypoint")), 1 => Just(Some("auto"))];
+        let state = prop_oneof![4 => Just(""), 1 => Just("=Started"), 1 => Just("=Completed"), 1 => Just("=Exited")];
+        let after = prop::collection::vec((0..number.max(1), state), 0..=3.min(number));
+        (any::<usize>(), prop::bool::weighted(0.7), mode, prop::bool::weighted(0.2), after)
+            .prop_map(|(place, is_known, mode, exec, after)| One { place, is_known, mode, exec, after })
+    };
+    (1..9usize)
+        .prop_flat_map(move |size| (0..size).map(one).collect::<Vec<_>>())
+        .prop_map(|containers| Pod { containers })
+}
+
+impl Pod {
+    fn template(&self, extra: &[(usize, usize)]) -> Value {
+        let mut annotations = serde_json::Map::new();
+        let mut list: Vec<(usize, Value)> = Vec::new();
+        for (number, one) in self.containers.iter().enumerate() {
+            let mut after: BTreeMap<usize, &str> = one.after.iter().copied().collect();
+            after.extend(extra.iter().filter(|(from, _)| *from == number).map(|(_, to)| (*to, "")));
+            let after: Vec<String> = after.iter().map(|(to, state)| format!("c{to}{state}")).collect();
+            if !after.is_empty() {
+                annotations.insert(format!("after.podgate.io/c{number}"), json!(after.join(", ")));
+            }
+            if let Some(mode) = one.mode {
+                annotations.insert(format!("mode.podgate.io/c{number}"), json!(mode));
+            }
+            let mut container = json!({"name": format!("c{number}")});
+            if one.is_known {
+                container["command"] = json!(["run"]);
+            }
+            if one.exec {
+                container["readinessProbe"] = json!({"exec": {"command": ["true"]}});
+            }
+            list.push((one.place, container));
+        }
+        list.sort_by_key(|(place, _)| *place);
+        let list: Vec<Value> = list.into_iter().map(|(_, container)| container).collect();
+        json!({"metadata": {"annotations": annotations}, "spec": {"containers": list, "restartPolicy": "OnFailure"}})
+    }
+}
+
+/// Each container that waits is held back: by its own gate, or by the hooks of all that it waits for, before it in the list.
+fn holds(plan: &Plan) -> Result<(), TestCaseError> {
+    let told: Vec<Container> = plan
+        .containers
+        .iter()
+        .map(|p| Container { name: p.name.clone(), mode: p.mode, until: p.until.clone(), ..Container::default() })
+        .collect();
+    prop_assert_eq!(containers::check(&told), Ok(()));
+    for (at, planned) in plan.containers.iter().enumerate() {
+        match planned.mode {
+            Mode::Entrypoint => {
+                prop_assert_eq!(&planned.until, &planned.after);
+                prop_assert!(planned.command.is_some());
+            }
+            Mode::PostStart => prop_assert!(planned.until.iter().all(|until| until.container == planned.name)),
+            Mode::None => prop_assert!(planned.until.is_empty()),
+        }
+        for need in &planned.after {
+            let before = plan.containers.iter().position(|other| other.name == need.container).unwrap();
+            let other = &plan.containers[before];
+            if planned.mode != Mode::Entrypoint {
+                prop_assert!(before < at && other.mode == Mode::PostStart, "{} before {}", other.name, planned.name);
+                let holds = other
+                    .until
+                    .iter()
+                    .any(|own| own.want == need.want || need.want == crate::core::until::Want::Started);
+                prop_assert!(holds, "{:?} for {need}", other.until);
+            }
+            if matches!(need.want, crate::core::until::Want::Completed | crate::core::until::Want::Exited) {
+                prop_assert!(planned.mode == Mode::Entrypoint && other.mode == Mode::Entrypoint && other.parent);
+            }
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_plan_holds_back_every_container_that_waits(pod in pods()) {
+        match plan(&pod.template(&[]), &Known::default()) {
+            Ok(plan) => holds(&plan)?,
+            Err(findings) => {
+                let allowed = ["unknown-command", "mode-conflict", "can-never-hold"];
+                prop_assert!(!findings.is_empty());
+                for finding in findings.iter().filter(|f| f.level == crate::order::finding::Level::Error) {
+                    prop_assert!(allowed.contains(&finding.rule), "{}", finding);
+                    prop_assert!(!finding.mend.is_empty());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn auto_finds_a_way_wherever_there_is_one(pod in pods()) {
+        // Only ends that are waited for can make it impossible, and only where a command is not known.
+        let mut pod = pod;
+        for one in &mut pod.containers {
+            one.mode = None;
+            one.after.iter_mut().for_each(|(_, state)| if one.is_known || *state == "=Started" {} else { *state = "" });
+        }
+        let ends = pod.containers.iter().any(|one| one.after.iter().any(|(_, state)| matches!(*state, "=Completed" | "=Exited")));
+        let all_known = pod.containers.iter().all(|one| one.is_known);
+        if !ends || all_known {
+            let plan = plan(&pod.template(&[]), &Known::default());
+            prop_assert!(plan.is_ok(), "{plan:#?}");
+            holds(&plan.unwrap())?;
+        }
+    }
+
+    #[test]
+    fn what_needs_no_move_is_not_moved(pod in pods()) {
+        let mut pod = pod;
+        for (number, one) in pod.containers.iter_mut().enumerate() {
+            (one.place, one.is_known, one.mode) = (number, true, None);
+        }
+        if let Ok(plan) = plan(&pod.template(&[]), &Known::default()) {
+            prop_assert!(plan.containers.is_sorted_by_key(|planned| planned.index));
+        }
+    }
+
+    #[test]
+    fn cycles_are_always_refused_and_shown(pod in pods(), from in any::<prop::sample::Index>(), length in 1..4usize) {
+        // A chain along c0, c1, …, closed from its first to its last.
+        let size = pod.containers.len();
+        let last = from.index(size);
+        let first = last.saturating_sub(length - 1);
+        let mut extra: Vec<(usize, usize)> = (first..last).map(|at| (at + 1, at)).collect();
+        extra.push((first, last));
+        let findings = plan(&pod.template(&extra), &Known::default()).unwrap_err();
+        let cycle = findings.iter().find(|finding| finding.rule == "cycle");
+        let Some(cycle) = cycle else { return Err(TestCaseError::fail(format!("{findings:#?}"))) };
+        if let Some(names) = cycle.what.strip_prefix("containers wait for each other: ") {
+            let names: Vec<&str> = names.split(" -> ").collect();
+            prop_assert!(names.len() > 2 && names.first() == names.last());
+        } else {
+            prop_assert!(cycle.what.ends_with(" waits for itself"), "{}", cycle.what);
+        }
+    }
+
+    #[test]
+    fn stays_have_less_and_less_time_down_the_chain(pod in pods(), seconds in 1..100_000u64) {
+        let mut template = pod.template(&[]);
+        template["spec"]["restartPolicy"] = json!("Always");
+        template["spec"]["terminationGracePeriodSeconds"] = json!(seconds);
+        if let Ok(plan) = plan(&template, &Known::default()) {
+            for planned in plan.containers.iter().filter(|planned| !planned.stays_for.is_empty()) {
+                prop_assert!(planned.stop_grace < plan.grace && !planned.stop_grace.is_zero());
+                for user in planned.stays_for.iter().filter_map(|name| plan.get(name)) {
+                    prop_assert!(user.stays_for.is_empty() || user.stop_grace < planned.stop_grace);
+                    prop_assert!(user.mode == Mode::Entrypoint || user.tether, "nobody would know when {} is gone", user.name);
+                }
+            }
+        }
+    }
+}

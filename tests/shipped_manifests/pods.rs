@@ -1,0 +1,153 @@
+//! What holds for every pod, and for those behind hooks.
+
+use crate::{
+    HOOKED, PODS, TOKEN_DIR, agent, gate, hook, is_opened, list, mount, named, parts, pod, pre_stop, strings, values,
+};
+use podgate::core::argv::Check;
+use podgate::core::container::{Container, Mode};
+use podgate::core::containers::parse_list;
+use podgate::core::names;
+use serde_json::Value;
+
+#[test]
+fn volumes_and_mounts_are_where_the_code_looks() {
+    for file in PODS {
+        let pod = pod(file);
+        let volumes: Vec<&Value> = list(&pod["spec"], "volumes").map(|volume| &volume["name"]).collect();
+        assert_eq!(volumes, ["podgate", "podgate-self", "podgate-info", "podgate-api"], "{file}");
+        let info = named(&pod["spec"], "volumes", "podgate-info");
+        let item =
+            serde_json::json!({"path": names::ANNOTATIONS_FILE, "fieldRef": {"fieldPath": "metadata.annotations"}});
+        assert_eq!(info["downwardAPI"]["items"], serde_json::json!([item]), "{file}");
+        for memory in ["podgate", "podgate-self"] {
+            assert_eq!(named(&pod["spec"], "volumes", memory)["emptyDir"]["medium"], "Memory", "{file}: {memory}");
+        }
+
+        let (sidecar, applications) = parts(&pod);
+        let places = [
+            ("podgate", names::BOARD_DIR, false),
+            ("podgate-self", names::SELF_DIR, false),
+            ("podgate-info", names::PODINFO_DIR, true),
+            ("podgate-api", TOKEN_DIR, true),
+        ];
+        for (volume, path, read_only) in places {
+            let mount = mount(sidecar, volume).unwrap_or_else(|| panic!("{file}: {volume}"));
+            assert_eq!(mount["mountPath"], path, "{file}: {volume}");
+            assert_eq!(mount["readOnly"] == true, read_only, "{file}: {volume}");
+            assert!(mount["subPath"].is_null(), "{file}: {volume}");
+        }
+        for container in applications {
+            let name = container["name"].as_str().expect("a name");
+            let takes_part = !hook(container).is_empty() || !gate(container).is_empty();
+            assert!(mount(container, "podgate-api").is_none(), "{file}: {name} can read the sidecar's token");
+            for (volume, path, _) in &places[..3] {
+                let mount = mount(container, volume);
+                assert_eq!(mount.is_some(), takes_part, "{file}: {volume} in {name}");
+                let Some(mount) = mount else { continue };
+                assert_eq!(mount["mountPath"], *path, "{file}: {volume} in {name}");
+                let own = *volume == "podgate-self";
+                assert_eq!(mount["readOnly"] == true, !own, "{file}: {volume} in {name}");
+                assert_eq!(mount["subPath"].as_str(), own.then_some(name), "{file}: {volume} in {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_sidecar_is_called_as_it_is_meant() {
+    for file in PODS {
+        let pod = pod(file);
+        let (sidecar, _) = parts(&pod);
+        assert_eq!(hook(sidecar)[..2], ["/usr/bin/podgate-controller", "ready"], "{file}");
+        assert_eq!(strings(&sidecar["command"]), ["/usr/bin/podgate-controller"], "{file}");
+    }
+}
+
+#[test]
+fn hooks_call_the_agent_for_their_own_container() {
+    for file in HOOKED {
+        let pod = pod(file);
+        let (_, applications) = parts(&pod);
+        let (last, gated) = applications.split_last().expect("containers");
+        assert!(hook(last).is_empty(), "{file}: nothing comes after the last one");
+        for container in gated {
+            let name = container["name"].as_str().expect("a name");
+            let command = hook(container);
+            assert_eq!(command[..4], [agent().as_str(), "post-start", "--container", name], "{file}");
+            let at = command.iter().position(|word| *word == "--fallback-check").expect("a fallback check");
+            let check = command[at + 1].parse::<Check>();
+            assert!(check.is_ok(), "{file}: {name}: {check:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_told_of_the_containers_is_what_they_are() {
+    for file in PODS {
+        let pod = pod(file);
+        let (sidecar, applications) = parts(&pod);
+        let told = named(sidecar, "env", "PODGATE_CONTAINERS")["value"].as_str().expect("a value");
+        assert!(!told.contains("$("), "{file}: Kubernetes would expand it");
+        let told = parse_list(told).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let expected: Vec<Container> = applications
+            .iter()
+            .map(|spec| {
+                let mut container: Container = serde_json::from_value((*spec).clone()).expect("a container's spec");
+                container.mode = match (hook(spec).is_empty(), gate(spec).is_empty()) {
+                    (false, _) => Mode::PostStart,
+                    (true, false) => Mode::Entrypoint,
+                    (true, true) => Mode::None,
+                };
+                let until = values(&gate(spec), "--until").into_iter().map(|until| until.parse().expect("a condition"));
+                container.until = until.collect();
+                // The list has the pod's where the container has none of its own.
+                let policy =
+                    container.restart_policy.take().or(pod["spec"]["restartPolicy"].as_str().map(str::to_owned));
+                container.restart_policy = policy;
+                container.pre_stop = !pre_stop(spec).is_empty();
+                if is_opened(spec) {
+                    // podgate's own, no probe of the application's.
+                    container.startup_probe = None;
+                }
+                container
+            })
+            .collect();
+        assert_eq!(told, expected, "{file}");
+        for field in ["POD_NAME", "POD_NAMESPACE", "POD_UID", "POD_IPS"] {
+            let path = &named(sidecar, "env", field)["valueFrom"]["fieldRef"]["fieldPath"];
+            assert!(path.is_string(), "{file}: {field}");
+        }
+    }
+}
+
+#[test]
+fn pods_fit_the_restricted_standard_and_keep_their_class() {
+    for file in PODS {
+        let pod = pod(file);
+        assert_eq!(pod["spec"]["automountServiceAccountToken"], false, "{file}");
+        let context = &pod["spec"]["securityContext"];
+        assert_eq!(context["runAsNonRoot"], true, "{file}");
+        assert_eq!(context["seccompProfile"]["type"], "RuntimeDefault", "{file}");
+        let (sidecar, applications) = parts(&pod);
+        assert_eq!(sidecar["resources"]["requests"], sidecar["resources"]["limits"], "{file}");
+        assert!(sidecar["resources"]["limits"]["memory"].is_string(), "{file}");
+        for container in applications.into_iter().chain([sidecar]) {
+            let context = &container["securityContext"];
+            assert_eq!(context["allowPrivilegeEscalation"], false, "{file}: {}", container["name"]);
+            assert_eq!(strings(&context["capabilities"]["drop"]), ["ALL"], "{file}: {}", container["name"]);
+        }
+    }
+}
+
+#[test]
+fn both_pods_say_the_same_but_for_where_the_sidecar_stands() {
+    let [native, first] = HOOKED.map(pod);
+    let ((native_sidecar, native_apps), (first_sidecar, first_apps)) = (parts(&native), parts(&first));
+    assert_eq!(native_apps, first_apps);
+    assert_eq!(native["spec"]["volumes"], first["spec"]["volumes"]);
+    let mut native_sidecar = native_sidecar.clone();
+    assert_eq!(native_sidecar["restartPolicy"].take(), "Always");
+    native_sidecar.as_object_mut().expect("an object").remove("restartPolicy");
+    assert_eq!(native_sidecar, *first_sidecar);
+    assert!(first["spec"]["initContainers"].is_null());
+}
