@@ -4,11 +4,7 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 const HELP: &str = "\
-The script completes the command kubectl-podgate. For `kubectl podgate <TAB>` kubectl itself asks a program
-kubectl_complete-podgate in PATH (since 1.26): that is this same binary by another name, and it knows the
-Pods and containers of the cluster too.
-
-  ln -s \"$(command -v kubectl-podgate)\" ~/.local/bin/kubectl_complete-podgate
+The script completes commands and flags of kubectl-podgate, the name of this program in PATH.
 
 Examples:
   source <(kubectl podgate completion bash)
