@@ -11,6 +11,7 @@
 //! | [`inject`](mod@inject) | the plan as edits of the template, and the way back |
 //! | [`lint`] | likely mistakes and surprises |
 //! | [`migrate`](mod@migrate) | orders of other tools, as podgate's annotations |
+//! | [`release`] | where images and sources are published |
 //! | [`admission`] | the answer of an admission webhook |
 
 pub mod admission;
@@ -22,3 +23,4 @@ pub mod kinds;
 pub mod lint;
 pub mod migrate;
 pub mod plan;
+pub mod release;

@@ -1,6 +1,6 @@
 //! The command line as a whole. Each command's own arguments, and what its help teaches, are in its folder.
 
-use crate::{check, completion, inject, overrides, status, timeline, webhook};
+use crate::{check, completion, inject, overrides, status, timeline};
 use clap::{Parser, Subcommand};
 use podgate::core::exit::Exit;
 
@@ -38,7 +38,6 @@ pub(crate) enum Command {
     Status(status::Status),
     Timeline(timeline::Timeline),
     Uninject(inject::Uninject),
-    Webhook(Box<webhook::Webhook>),
     /// Print the version
     Version,
 }

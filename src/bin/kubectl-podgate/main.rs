@@ -16,17 +16,11 @@ mod status;
 mod terminal;
 mod timeline;
 mod values;
-mod webhook;
 mod yaml;
 
 use clap::{CommandFactory, Parser};
 use std::io::Write;
 use std::process::ExitCode;
-
-/// musl's own is several times slower where much is allocated, as in every copy of a manifest.
-#[cfg(target_env = "musl")]
-#[global_allocator]
-static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
     let command = match cli::Args::try_parse() {
@@ -42,7 +36,6 @@ fn main() -> ExitCode {
         cli::Command::Status(args) => status::run(&args),
         cli::Command::Timeline(args) => timeline::run(&args),
         cli::Command::Uninject(args) => inject::uninject(&args),
-        cli::Command::Webhook(args) => webhook::run(&args),
         cli::Command::Version => match writeln!(std::io::stdout(), "kubectl-podgate {}", env!("CARGO_PKG_VERSION")) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => output::fail(&format!("can't write: {error}")),

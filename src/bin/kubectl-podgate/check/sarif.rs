@@ -4,6 +4,7 @@ use super::locate::Located;
 use super::look::Looked;
 use podgate::order::finding::Level;
 use podgate::order::lint::rules;
+use podgate::order::release;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -121,7 +122,7 @@ pub(super) fn print(looked: &Looked) -> Result<String, String> {
                 driver: Driver {
                     name: "podgate",
                     version: env!("CARGO_PKG_VERSION"),
-                    information_uri: "https://podgate.io",
+                    information_uri: release::REPOSITORY,
                     rules: numbers.keys().map(describe).collect(),
                 },
             },

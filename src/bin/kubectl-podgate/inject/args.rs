@@ -3,10 +3,8 @@
 use crate::registry::Images;
 use crate::yaml::Manifests;
 use clap::{Args, ValueEnum};
+use podgate::order::release;
 use std::path::PathBuf;
-
-/// The release's own image; the agent in the containers and the sidecar are of one version.
-pub(crate) const IMAGE: &str = concat!("ghcr.io/podgate/podgate:", env!("CARGO_PKG_VERSION"));
 
 const INJECT_HELP: &str = "\
 Reads manifests, and writes them with what their annotations ask for: the sidecar, its volumes, and in each
@@ -56,7 +54,7 @@ pub(crate) struct Inject {
     #[command(flatten)]
     pub(crate) files: Files,
     /// The image with the sidecar and the agent
-    #[arg(long, value_name = "IMAGE", default_value = IMAGE)]
+    #[arg(long, value_name = "IMAGE", default_value_t = release::sidecar_image())]
     pub(crate) image: String,
     /// The sidecar's imagePullPolicy; by default left to the cluster
     #[arg(long, value_name = "POLICY")]

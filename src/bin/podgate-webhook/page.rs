@@ -1,6 +1,6 @@
 //! The plain port: `/healthz`, `/readyz`, `/metrics`.
 
-use super::State;
+use crate::state::State;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};

@@ -1,7 +1,7 @@
 //! One request on the TLS port.
 
-use super::State;
 use crate::clock::now;
+use crate::state::State;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
@@ -10,35 +10,12 @@ use podgate::order::admission::{self, Answer, Outcome};
 use podgate::order::inject;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::{info, warn};
 
 /// Largest body, in bytes: the API server itself takes objects of 3 MiB.
 const BODY_MAX: usize = 8 << 20;
 /// For a body to arrive whole.
 const BODY_LIMIT: Duration = Duration::from_secs(5);
-/// What is no larger has a lane of its own, so that a few huge ones don't stand in the way of all others.
-const SMALL: usize = 256 << 10;
-
-/// Memory that bodies may take, in KiB, for small ones and for others; who finds none left waits for some.
-pub(super) struct Lanes {
-    small: Semaphore,
-    large: Semaphore,
-}
-
-impl Default for Lanes {
-    fn default() -> Lanes {
-        Lanes { small: Semaphore::new(16 << 10), large: Semaphore::new(24 << 10) }
-    }
-}
-
-impl Lanes {
-    /// Room for a body of `size` bytes, held until it is dropped.
-    async fn room(&self, size: usize) -> Option<SemaphorePermit<'_>> {
-        let lane = if size <= SMALL { &self.small } else { &self.large };
-        lane.acquire_many(u32::try_from(size.div_ceil(1024)).ok()?).await.ok()
-    }
-}
 
 /// What is answered, and what for.
 struct Reply {
@@ -54,7 +31,7 @@ impl Reply {
     }
 }
 
-pub(super) async fn answer(state: &State, request: Request<Incoming>) -> Response<Full<Bytes>> {
+pub(crate) async fn answer(state: &State, request: Request<Incoming>) -> Response<Full<Bytes>> {
     let since = now();
     state.metrics.in_flight.inc();
     let Reply { outcome, status, header, body } = reply(state, request).await;

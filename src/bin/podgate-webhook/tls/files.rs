@@ -1,15 +1,15 @@
 //! A certificate in files that somebody else renews: cert-manager's Secret as a volume, say.
 
-use super::super::State;
 use super::pair;
+use crate::state::State;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tracing::{info, warn};
+use tracing::info;
 
 /// How often to look. A look is two small reads; a file's time of change would not do for a Secret volume, where links change.
-const INTERVAL: Duration = Duration::from_secs(10);
+pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 /// Largest file, in bytes.
 const FILE_MAX: u64 = 1 << 20;
 
@@ -43,27 +43,6 @@ impl Files {
             info!(cert = %self.cert.display(), until = %humantime::format_rfc3339_seconds(life.until), "serves this certificate");
         }
         Ok(())
-    }
-
-    pub(super) async fn keep(mut self, state: &State) {
-        let mut said = String::new();
-        loop {
-            tokio::time::sleep(INTERVAL).await;
-            match self.look(state) {
-                Ok(()) => {
-                    said.clear();
-                    state.metrics.checked("ok");
-                }
-                Err(error) => {
-                    state.metrics.checked("failed");
-                    // Between the change of one file and that of the other they don't match: not worth a word, unless it stays.
-                    if error == said {
-                        warn!(error, "the certificate in use stays");
-                    }
-                    said = error;
-                }
-            }
-        }
     }
 }
 

@@ -4,7 +4,8 @@
 //! time to hear of it, it becomes the current one. The CA before it stays in the configuration until its certificate has expired:
 //! for that long a replica may still show that.
 
-use super::pair::{BACKDATED, Life, Pair};
+use super::pair::{BACKDATED, Pair};
+use crate::certificate::Life;
 use std::time::{Duration, SystemTime};
 
 /// What the Secret keeps.

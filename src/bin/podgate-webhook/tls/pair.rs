@@ -3,8 +3,8 @@
 //! Each certificate has a CA of its own, whose key is gone when it has signed: there is none that could be stolen, and every
 //! renewal goes the way that a change of the CA must go.
 
-use super::validity;
-use crate::cluster::chain;
+use crate::api::chain;
+use crate::certificate::Life;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
@@ -18,16 +18,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use x509_parser::time::ASN1Time;
 
 /// How far back a new certificate is valid: the clocks of a cluster differ.
 pub(super) const BACKDATED: Duration = Duration::from_secs(60 * 60);
-
-/// From when to when a certificate is valid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Life {
-    pub(crate) from: SystemTime,
-    pub(crate) until: SystemTime,
-}
 
 /// PEM, as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,17 +90,25 @@ pub(super) fn read(cert: &[u8], key: &[u8]) -> Result<(CertifiedKey, Life), Stri
     let certs: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(cert).collect();
     let certs = certs.map_err(|error| format!("the certificate is no PEM: {error}"))?;
     let first = certs.first().ok_or("no certificate in it")?;
-    let life = validity::of(first).ok_or("the certificate does not say when it is valid")?;
+    let life = validity(first).ok_or("the certificate does not say when it is valid")?;
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("the private key: {error}"))?;
     let key = CertifiedKey::from_der(certs, key, &ring::default_provider())
         .map_err(|error| format!("the private key: {error}"))?;
     Ok((key, life))
 }
 
+/// Returns the validity of an X.509 certificate in DER.
+fn validity(der: &[u8]) -> Option<Life> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
+    let at = |time: ASN1Time| UNIX_EPOCH + Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or_default());
+    let validity = certificate.validity();
+    Some(Life { from: at(validity.not_before), until: at(validity.not_after) })
+}
+
 /// Whether the CA in `pem` is still valid at `now`.
 pub(super) fn ca_holds(pem: &[u8], now: SystemTime) -> bool {
     let ca = CertificateDer::from_pem_slice(pem).ok();
-    ca.and_then(|ca| validity::of(&ca)).is_some_and(|life| now < life.until)
+    ca.and_then(|ca| validity(&ca)).is_some_and(|life| now < life.until)
 }
 
 #[cfg(test)]

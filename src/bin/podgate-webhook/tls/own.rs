@@ -3,15 +3,17 @@
 //! Every replica does the same at its own times. Writes carry the resourceVersion of what was read: of two at a time one is refused,
 //! looks again, and finds nothing left to do.
 
-use super::super::State;
-use super::super::args::Webhook;
-use super::pair::{self, Life, Pair};
+use super::pair::{self, Pair};
 use super::rollover::{self, Kept, Now};
+use crate::api::chain;
+use crate::args::Args;
+use crate::certificate::Life;
 use crate::clock::{now, wall};
-use crate::cluster::{Cluster, chain};
+use crate::state::State;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -51,12 +53,11 @@ enum Trouble {
 impl Keeper {
     /// # Errors
     /// One line: names that can't be.
-    pub(super) fn new(args: &Webhook, cluster: Cluster) -> Result<Keeper, String> {
-        let Cluster { client, namespace, limit, .. } = cluster;
+    pub(super) fn new(args: &Args, client: Client, namespace: String) -> Result<Keeper, String> {
         let name = format!("{}.{namespace}", args.service);
         let names = vec![format!("{name}.svc"), name.clone(), format!("{name}.svc.cluster.local")];
         if rustls::pki_types::ServerName::try_from(names[2].as_str()).is_err() {
-            return Err(format!("{name:?} can't be the name of a Service: --service and --namespace"));
+            return Err(format!("{name:?} can't be the name of a Service: see --service"));
         }
         Ok(Keeper {
             secrets: Api::namespaced(client.clone(), &namespace),
@@ -67,38 +68,19 @@ impl Keeper {
             namespace,
             names,
             life: args.certificate_life,
-            limit,
+            limit: args.request_timeout,
             shown: None,
             ripening: None,
         })
     }
 
-    pub(super) async fn keep(mut self, state: &State) {
-        let mut said = String::new();
-        loop {
-            match self.look_until_settled(state).await {
-                Ok(()) => {
-                    state.metrics.checked("ok");
-                    if !said.is_empty() {
-                        info!("the certificates can be looked after again");
-                        said.clear();
-                    }
-                }
-                Err(error) => {
-                    state.metrics.checked("failed");
-                    if error != said {
-                        warn!(error, "can't look after the certificates; tries again");
-                        said = error;
-                    }
-                }
-            }
-            let soon = state.shown.trouble(wall()).is_some();
-            let interval = rollover::interval(self.life);
-            tokio::time::sleep(if soon { interval.min(Duration::from_secs(2)) } else { interval }).await;
-        }
+    /// The pause until the next look.
+    pub(super) fn interval(&self, state: &State) -> Duration {
+        let interval = rollover::interval(self.life);
+        if state.shown.trouble(wall()).is_some() { interval.min(Duration::from_secs(2)) } else { interval }
     }
 
-    async fn look_until_settled(&mut self, state: &State) -> Result<(), String> {
+    pub(super) async fn look_until_settled(&mut self, state: &State) -> Result<(), String> {
         for _ in 0..TRIES {
             match self.look(state).await {
                 Ok(()) => return Ok(()),

@@ -1,11 +1,17 @@
 //! The certificate in use.
 
-use super::pair::Life;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
+
+/// From when to when a certificate is valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Life {
+    pub(crate) from: SystemTime,
+    pub(crate) until: SystemTime,
+}
 
 /// What is shown to who connects.
 #[derive(Debug, Default)]
@@ -17,7 +23,7 @@ pub(crate) struct Shown {
 
 impl Shown {
     /// From the next handshake on; whether it is another one than before.
-    pub(super) fn show(&self, key: CertifiedKey, life: Life) -> bool {
+    pub(crate) fn show(&self, key: CertifiedKey, life: Life) -> bool {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref().is_some_and(|(now, _)| now.cert == key.cert) {
             return false;
@@ -26,7 +32,7 @@ impl Shown {
         true
     }
 
-    pub(super) fn set_trusted(&self, is_trusted: bool) {
+    pub(crate) fn set_trusted(&self, is_trusted: bool) {
         self.is_trusted.store(is_trusted, Ordering::Relaxed);
     }
 

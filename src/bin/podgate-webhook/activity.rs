@@ -1,0 +1,127 @@
+//! Tracks what one connection is doing, and limits the time that it may take for it.
+//!
+//! hyper's `header_read_timeout` also runs between two requests. The API server keeps idle connections for 90 s
+//! (`IdleConnTimeout`); closing one earlier can fail the request that the API server sends at that very moment. So an idle
+//! connection has a longer limit than the head of a request.
+
+use crate::clock::now;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::time::timeout_at;
+
+/// Time limit for the TLS handshake.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Time limit for the head of a request, from its first byte to its last.
+const HEAD: Duration = Duration::from_secs(10);
+/// Time limit before the first request and between two: longer than the API server's 90 s.
+const IDLE: Duration = Duration::from_secs(150);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Handshake,
+    Idle,
+    Head,
+    /// A request is being answered. Reading its body has a limit of its own.
+    Busy,
+}
+
+impl Phase {
+    fn limit(self) -> Option<Duration> {
+        match self {
+            Phase::Handshake => Some(HANDSHAKE),
+            Phase::Idle => Some(IDLE),
+            Phase::Head => Some(HEAD),
+            Phase::Busy => None,
+        }
+    }
+}
+
+/// The phase of a connection, and when it began.
+#[derive(Debug)]
+pub(crate) struct Activity(watch::Sender<(Phase, Instant)>);
+
+impl Activity {
+    pub(crate) fn new() -> Activity {
+        Activity(watch::Sender::new((Phase::Handshake, now())))
+    }
+
+    pub(crate) fn set(&self, phase: Phase) {
+        self.0.send_replace((phase, now()));
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.0.borrow().0
+    }
+
+    /// Notes that bytes have arrived: on an idle connection they begin a request.
+    pub(crate) fn on_bytes(&self) {
+        if self.phase() == Phase::Idle {
+            self.set(Phase::Head);
+        }
+    }
+
+    /// The time since when the connection has been of no use; `None` while a request is answered.
+    pub(crate) fn useless_since(&self) -> Option<Instant> {
+        let (phase, since) = *self.0.borrow();
+        (phase != Phase::Busy).then_some(since)
+    }
+
+    /// Waits until a phase exceeds its limit; returns that phase.
+    pub(crate) async fn too_slow(&self) -> Phase {
+        let mut changes = self.0.subscribe();
+        loop {
+            let (phase, since) = *changes.borrow_and_update();
+            let changed = changes.changed();
+            let Some(limit) = phase.limit() else {
+                let _ = changed.await;
+                continue;
+            };
+            if timeout_at((since + limit).into(), changed).await.is_err() {
+                return phase;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::timeout;
+
+    #[test]
+    fn each_phase_has_its_limit_and_a_change_begins_a_new_one() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let activity = Activity::new();
+            let late = async |phase, ago: Duration| {
+                activity.0.send_replace((phase, now().checked_sub(ago).unwrap()));
+                timeout(Duration::from_millis(20), activity.too_slow()).await.ok()
+            };
+            for (phase, limit) in [(Phase::Handshake, HANDSHAKE), (Phase::Head, HEAD), (Phase::Idle, IDLE)] {
+                assert_eq!(late(phase, limit).await, Some(phase));
+                assert_eq!(late(phase, limit - Duration::from_secs(2)).await, None, "{phase:?}");
+            }
+            assert_eq!(late(Phase::Busy, IDLE * 2).await, None);
+            // A head has less time than the idle connection on which it begins.
+            activity.set(Phase::Idle);
+            let change = async {
+                tokio::task::yield_now().await;
+                activity.on_bytes();
+                assert_eq!(activity.phase(), Phase::Head);
+                late(Phase::Head, HEAD).await
+            };
+            let (phase, _) = tokio::join!(timeout(Duration::from_secs(5), activity.too_slow()), change);
+            assert_eq!(phase, Ok(Phase::Head));
+        });
+    }
+
+    #[test]
+    fn bytes_of_a_body_begin_no_request() {
+        let activity = Activity::new();
+        for phase in [Phase::Handshake, Phase::Head, Phase::Busy] {
+            activity.set(phase);
+            activity.on_bytes();
+            assert_eq!((activity.phase(), activity.useless_since().is_none()), (phase, phase == Phase::Busy));
+        }
+    }
+}

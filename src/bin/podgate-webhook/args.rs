@@ -1,0 +1,147 @@
+//! Command line of `podgate-webhook`.
+
+use clap::{Parser, ValueEnum};
+use podgate::edge::log::Format;
+use podgate::order::release;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const HELP: &str = "\
+The API server calls this for each Pod that is about to be created. Pods that declare an order are
+injected, in the same way as `kubectl podgate inject` injects manifests. It is meant to run as a
+Deployment: manifests/injector, or the Helm chart charts/podgate.
+
+With --tls self (the default) it makes its own certificates, keeps them in the Secret --secret, which
+all replicas share, and writes their CA into the MutatingWebhookConfiguration --configuration. Both
+must exist. With --tls files it serves the given files, and reads them again every 10 seconds.
+
+On SIGTERM it fails /readyz, continues to answer for --shutdown-delay, then finishes open requests
+within --shutdown-grace, and exits.
+
+Examples:
+  kubectl apply -k manifests/injector
+  podgate-webhook --tls files --cert tls.crt --key tls.key --listen 127.0.0.1:8443
+
+Exit codes:
+  0    stopped by a signal
+  1    could not start: a port is taken, no certificate in the files, no cluster
+  64   wrong flag or argument";
+
+/// The admission webhook of a cluster: injects Pods while they are created
+#[derive(Debug, Parser)]
+#[command(version, after_help = HELP, max_term_width = 100)]
+pub(crate) struct Args {
+    /// HTTPS address for the API server, which calls /inject; `:PORT` for all addresses
+    #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_LISTEN", default_value = ":8443", value_parser = listen)]
+    pub(crate) listen: SocketAddr,
+    /// HTTP address of /healthz, /readyz and /metrics; `:PORT` for all addresses
+    #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_STATUS_LISTEN", default_value = ":8080", value_parser = listen)]
+    pub(crate) status_listen: SocketAddr,
+    /// Source of the certificate: self (made here, kept in a Secret) or files
+    #[arg(long, value_name = "SOURCE", env = "PODGATE_TLS", default_value = "self")]
+    pub(crate) tls: Tls,
+    /// Certificate chain in PEM, with --tls files
+    #[arg(long, value_name = "FILE", required_if_eq("tls", "files"))]
+    pub(crate) cert: Option<PathBuf>,
+    /// Private key in PEM, with --tls files
+    #[arg(long, value_name = "FILE", required_if_eq("tls", "files"))]
+    pub(crate) key: Option<PathBuf>,
+    /// Lifetime of certificates made here; renewed when a third of it is left
+    #[arg(long, value_name = "DURATION", env = "PODGATE_CERTIFICATE_LIFE", default_value = "7days", value_parser = life)]
+    pub(crate) certificate_life: Duration,
+    /// Service that the API server calls: the certificate's name
+    #[arg(long, value_name = "NAME", default_value = "podgate-webhook")]
+    pub(crate) service: String,
+    /// Secret that keeps the certificates
+    #[arg(long, value_name = "NAME", default_value = "podgate-webhook-tls")]
+    pub(crate) secret: String,
+    /// MutatingWebhookConfiguration that gets the CA
+    #[arg(long, value_name = "NAME", default_value = "podgate-webhook")]
+    pub(crate) configuration: String,
+    /// Image of the injected sidecar
+    #[arg(long, value_name = "IMAGE", env = "PODGATE_IMAGE", default_value_t = release::sidecar_image())]
+    pub(crate) image: String,
+    /// The sidecar's imagePullPolicy; by default the cluster's default
+    #[arg(long, value_name = "POLICY", env = "PODGATE_IMAGE_PULL_POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]
+    pub(crate) image_pull_policy: Option<String>,
+    /// Leave the sidecar's user id to the cluster, for OpenShift
+    #[arg(long)]
+    pub(crate) no_fixed_user: bool,
+    /// Continue to answer this long after SIGTERM, until all API servers and nodes know
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = up_to_an_hour)]
+    pub(crate) shutdown_delay: Duration,
+    /// Wait at most this long for open requests after that
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = up_to_an_hour)]
+    pub(crate) shutdown_grace: Duration,
+    /// Kubeconfig to use instead of this Pod's service account, with --tls self
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Wait at most this long for an answer of the API server
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = up_to_an_hour)]
+    pub(crate) request_timeout: Duration,
+    /// Format of log lines: text or json
+    #[arg(long, value_name = "FORMAT", env = "PODGATE_LOG_FORMAT", default_value_t = Format::Text)]
+    pub(crate) log_format: Format,
+    /// Lowest level to log: error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL", env = "PODGATE_LOG_LEVEL", default_value = "info")]
+    pub(crate) log_level: tracing::Level,
+}
+
+/// Value of `--tls`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Tls {
+    // Made here.
+    #[value(name = "self")]
+    Own,
+    // By cert-manager, or by hand.
+    Files,
+}
+
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    let parsed = match text.strip_prefix(':') {
+        Some(port) => port.parse().ok().map(|port: u16| (Ipv6Addr::UNSPECIFIED, port).into()),
+        None => text.parse().ok(),
+    };
+    parsed.ok_or_else(|| format!("{text:?} is neither ADDRESS:PORT nor :PORT"))
+}
+
+fn life(text: &str) -> Result<Duration, String> {
+    let life = humantime::parse_duration(text).map_err(|error| format!("{error}; write 12h or 7days"))?;
+    let (least, most) = (Duration::from_secs(60), Duration::from_secs(366 * 24 * 60 * 60));
+    if (least..=most).contains(&life) { Ok(life) } else { Err("must be between 1min and 366days".to_owned()) }
+}
+
+fn up_to_an_hour(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| format!("{error}; write 5s or 1m"))?;
+    if time <= Duration::from_secs(60 * 60) { Ok(time) } else { Err("must be 1h at most".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_place_to_listen_at() {
+        for (text, address) in [(":8443", "[::]:8443"), ("[::1]:0", "[::1]:0"), ("127.0.0.1:1", "127.0.0.1:1")] {
+            assert_eq!(listen(text), Ok(address.parse().unwrap()));
+        }
+        for text in ["", ":", "8443", ":70000", "host:1", "::1", "127.0.0.1"] {
+            assert!(listen(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_lives_long_enough_to_be_renewed() {
+        assert_eq!(life("60s"), Ok(Duration::from_secs(60)));
+        for text in ["59s", "0s", "367days", "soon", "99999999999999years"] {
+            assert!(life(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! `podgate-webhook`: the admission webhook. It injects Pods while they are created.
+#![forbid(unsafe_code)]
+
+mod activity;
+mod admit;
+mod api;
+mod args;
+mod certificate;
+mod clock;
+mod lanes;
+mod metrics;
+mod page;
+mod run;
+mod serve;
+mod state;
+mod tls;
+
+use clap::Parser;
+use podgate::core::exit::Exit;
+use std::process::ExitCode;
+
+/// musl's allocator returns memory to the kernel and requests it again some hundred times for each injected Pod, which makes an
+/// admission several times slower.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
+fn main() -> ExitCode {
+    match args::Args::try_parse() {
+        Ok(args) => run::run(&args),
+        Err(error) => {
+            let _ = error.print();
+            if error.use_stderr() { Exit::Usage } else { Exit::Released }.into()
+        }
+    }
+}

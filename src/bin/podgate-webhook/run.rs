@@ -1,0 +1,85 @@
+//! Starts the servers, waits for a signal, and stops them in order.
+
+use crate::args::Args;
+use crate::state::State;
+use crate::{page, serve, tls};
+use podgate::edge::log;
+use podgate::order::inject::Options;
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tracing::{error, info};
+
+pub(crate) fn run(args: &Args) -> ExitCode {
+    log::init(args.log_format, args.log_level, log::Target::Stderr);
+    // One line in the log's own format; the request that panicked is answered with 500.
+    std::panic::set_hook(Box::new(|panic| error!(%panic, "a fault of podgate: please report it")));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("can't start: {error}"));
+    match runtime.and_then(|runtime| runtime.block_on(work(args))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(what) => {
+            eprintln!("podgate-webhook: {what}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn work(args: &Args) -> Result<(), String> {
+    let signals = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
+    let [Ok(mut term), Ok(mut interrupt)] = signals else { return Err("can't handle signals".to_owned()) };
+    let mut options = Options::new(args.image.clone());
+    options.image_pull_policy.clone_from(&args.image_pull_policy);
+    options.fixed_user = !args.no_fixed_user;
+    options.from_api = true;
+    let state = Arc::new(State::new(options));
+    let config = tls::config(&state.shown)?;
+    let source = tls::Source::open(args, &state).await?;
+    let status = bind(args.status_listen).await?;
+    let listener = bind(args.listen).await?;
+    let at = |listener: &TcpListener| listener.local_addr().map(|at| at.to_string()).unwrap_or_default();
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        address = at(&listener),
+        status = at(&status),
+        image = args.image,
+        "listening"
+    );
+
+    tokio::spawn(page::serve(Arc::clone(&state), status));
+    tokio::spawn(source.keep(Arc::clone(&state)));
+    let (stop, stopped) = watch::channel(false);
+    let server = tokio::spawn(serve::serve(Arc::clone(&state), config, listener, stopped));
+
+    let name = tokio::select! {
+        _ = term.recv() => "TERM",
+        _ = interrupt.recv() => "INT",
+    };
+    info!(signal = name, "told to end");
+    state.drain();
+    tokio::time::sleep(args.shutdown_delay).await;
+    let _ = stop.send(true);
+    match tokio::time::timeout(args.shutdown_grace, server).await {
+        Ok(_) => info!("ended"),
+        Err(_) => error!(
+            in_flight = state.metrics.in_flight.get(),
+            "ended in the midst of requests: --shutdown-grace was too short"
+        ),
+    }
+    Ok(())
+}
+
+/// Opens a port. On a machine without IPv6, `[::]` stands for all addresses of IPv4.
+async fn bind(at: SocketAddr) -> Result<TcpListener, String> {
+    let bound = match TcpListener::bind(at).await {
+        Err(error) if at.ip() == Ipv6Addr::UNSPECIFIED && error.kind() != ErrorKind::AddrInUse => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, at.port())).await
+        }
+        bound => bound,
+    };
+    bound.map_err(|error| format!("can't listen at {at}: {error}"))
+}

@@ -1,0 +1,90 @@
+//! The source of the certificate in use.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`pair`] | a certificate, its key and its CA: made, and looked at |
+//! | [`rollover`] | which pair is used when: a function of values |
+//! | [`own`] | the Secret and the webhook configuration |
+//! | [`files`] | the files of `--tls files` |
+
+mod files;
+mod own;
+mod pair;
+mod rollover;
+
+use crate::api;
+use crate::args::{Args, Tls};
+use crate::certificate::Shown;
+use crate::state::State;
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::server::NoServerSessionStorage;
+use std::sync::Arc;
+use tracing::{info, warn};
+
+/// TLS 1.2 and 1.3 with what `shown` holds.
+pub(crate) fn config(shown: &Arc<Shown>) -> Result<Arc<ServerConfig>, String> {
+    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| format!("TLS: {error}"))?;
+    let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::<Shown>::clone(shown));
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // The API server resumes no sessions; they would only take memory.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+/// Where certificates come from.
+pub(crate) enum Source {
+    Own(Box<own::Keeper>),
+    Files(files::Files),
+}
+
+impl Source {
+    /// # Errors
+    /// One line: no cluster to ask, or no certificate in the files.
+    pub(crate) async fn open(args: &Args, state: &State) -> Result<Source, String> {
+        match (args.tls, &args.cert, &args.key) {
+            (Tls::Files, Some(cert), Some(key)) => {
+                let mut files = files::Files::new(cert.clone(), key.clone());
+                files.look(state)?;
+                Ok(Source::Files(files))
+            }
+            _ => {
+                let (client, namespace) = api::connect(args).await?;
+                Ok(Source::Own(Box::new(own::Keeper::new(args, client, namespace)?)))
+            }
+        }
+    }
+
+    /// Keeps the certificate valid, for ever.
+    pub(crate) async fn keep(mut self, state: Arc<State>) {
+        // The last error, and how often it came in a row. A single one is not worth a line: the two files do not match while
+        // they are replaced one after the other, and the API server may be busy.
+        let (mut error, mut count) = (String::new(), 0);
+        loop {
+            let (result, pause) = match &mut self {
+                Source::Own(keeper) => (keeper.look_until_settled(&state).await, keeper.interval(&state)),
+                Source::Files(files) => (files.look(&state), files::INTERVAL),
+            };
+            state.metrics.checked(if result.is_ok() { "ok" } else { "failed" });
+            match result {
+                Ok(()) => {
+                    if count > 1 {
+                        info!("the certificates can be looked after again");
+                    }
+                    count = 0;
+                }
+                Err(found) => {
+                    count = if found == error { count + 1 } else { 1 };
+                    error = found;
+                    if count == 2 {
+                        warn!(error, "can't look after the certificates; tries again");
+                    }
+                }
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
