@@ -12,17 +12,9 @@ FUZZ ?= annotations
 TIME ?= 60
 
 machine := $(shell uname -m)
-musl := $(machine)-unknown-linux-musl
-# ring's little C calls no C library: any compiler of this machine will do where there is none for musl.
-ifeq ($(shell command -v musl-gcc $(machine)-linux-musl-gcc),)
-export CC_$(subst -,_,$(musl)) ?= cc
-endif
 cargo := cargo
-static := $(cargo) build --locked --target $(musl) --no-default-features
-# Where cargo builds, as a shell command.
-target_dir := $(cargo) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/'
 
-.PHONY: help build agent controller kubectl man krew image demo test unit e2e guarantees bench fuzz lint docs-check cluster-up cluster-down \
+.PHONY: help build agent controller webhook kubectl man krew image demo test unit e2e guarantees bench fuzz lint docs-check cluster-up cluster-down \
 	cluster-status setup clean
 
 help: ## This list
@@ -30,28 +22,31 @@ help: ## This list
 
 ##@ build
 
-build: agent controller kubectl ## All three programs, static, for this machine's processor
+build: ## All four programs, static, for this machine's processor; prints where they are
+	@tools/build
 
-agent: ## podgate, the agent: one call for each binary, for features add up within a call
-	$(static) --profile agent --bin podgate
+agent: ## podgate, the agent
+	@tools/build podgate
 
 controller: ## podgate-controller, the sidecar
-	$(static) --release --features controller --bin podgate-controller
+	@tools/build podgate-controller
 
-kubectl: ## kubectl-podgate, the user's tool; says where it is
-	$(static) --profile tool --features kubectl --bin kubectl-podgate
-	@echo "$$($(target_dir))/$(musl)/tool/kubectl-podgate"
+webhook: ## podgate-webhook, the admission webhook
+	@tools/build podgate-webhook
+
+kubectl: ## kubectl-podgate, the user's tool
+	@tools/build kubectl-podgate
 
 man: ## The manual's pages for kubectl podgate, in dist/man
 	mkdir -p dist/man
 	$(cargo) run --quiet --locked --no-default-features --features kubectl --bin kubectl-podgate -- man dist/man
 
-krew: kubectl ## The archive of kubectl-podgate for this machine's processor and krew's manifest, in dist/krew
-	krew/package --out dist/krew linux-$(subst x86_64,amd64,$(subst aarch64,arm64,$(machine)))="$$($(target_dir))/$(musl)/tool/kubectl-podgate"
+krew: ## The archive of kubectl-podgate for this machine's processor and krew's manifest, in dist/krew
+	krew/package --out dist/krew linux-$(subst x86_64,amd64,$(subst aarch64,arm64,$(machine)))="$$(tools/build kubectl-podgate)"
 
-image: ## The image as an archive, with no builder (the Dockerfile makes the same with one); says where it is
+image: ## The images as archives, with no builder (the Dockerfile makes the same with one); says where they are
 	tests/kubelet/prepare --no-cluster
-	@echo "$$($(cargo) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/e2e/podgate.tar"
+	@ls "$$(tools/build --target-dir)"/e2e/podgate{,-webhook}.tar
 
 ##@ see it, test it
 
@@ -71,7 +66,7 @@ e2e: ## On a real kubelet: SCENARIO=name for some of it, K8S=1.34 for the older 
 	tests/kubelet/run $(SCENARIO)
 
 guarantees: ## Every fault in both modes, on both versions of Kubernetes, and the table in docs/guarantees.md (20 minutes)
-	rm -rf "$$($(target_dir))/tmp/guarantees"
+	rm -rf "$$(tools/build --target-dir)/tmp/guarantees"
 	for k8s in 1.34 1.36; do \
 		tests/kubelet/prepare --k8s $$k8s; \
 		tests/kubelet/run guarantees::; \
@@ -83,7 +78,7 @@ bench: ## What podgate costs: size, memory, latencies, what it adds to a pod's s
 	tests/kubelet/prepare --k8s $(K8S) --no-clock
 	$(cargo) bench --locked --bench pod-start
 	$(cargo) bench --locked --bench release
-	@$(MAKE) --no-print-directory kubectl
+	tools/build podgate-webhook
 	$(cargo) bench --locked --bench webhook
 
 fuzz: ## Fuzz FUZZ=annotations, or another of fuzz/fuzz_targets, for TIME=60 seconds; needs nightly Rust and cargo-fuzz

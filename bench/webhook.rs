@@ -1,8 +1,8 @@
-//! `kubectl podgate webhook` under load: admissions at a constant rate, each sent when it is due whether those before it are answered
+//! `podgate-webhook` under load: admissions at a constant rate, each sent when it is due whether those before it are answered
 //! or not, as an API server would. Latencies are counted from when a request was due.
 //!
 //! ```text
-//! make kubectl && cargo bench --bench webhook [-- [--awake] SECONDS [RATE]]
+//! make webhook && cargo bench --bench webhook [-- [--awake] SECONDS [RATE]]
 //! ```
 //!
 //! `--awake` keeps processors from halting, for a machine whose hypervisor gives them away.
@@ -203,11 +203,10 @@ struct Webhook {
 impl Webhook {
     fn start(files: &Files) -> Webhook {
         let built = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
-        let program = built.join(format!("{}-unknown-linux-musl/tool/kubectl-podgate", std::env::consts::ARCH));
+        let program = built.join(format!("{}-unknown-linux-musl/webhook/podgate-webhook", std::env::consts::ARCH));
         let (cert, key) = (files.folder.join("tls.crt"), files.folder.join("tls.key"));
         let mut child = Command::new(&program)
             .args([
-                "webhook",
                 "--listen",
                 "127.0.0.1:0",
                 "--status-listen",
@@ -223,7 +222,7 @@ impl Webhook {
             .arg(key)
             .stderr(Stdio::piped())
             .spawn()
-            .unwrap_or_else(|error| panic!("{}: {error}; run make kubectl first", program.display()));
+            .unwrap_or_else(|error| panic!("{}: {error}; run make webhook first", program.display()));
         let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
         let listening = lines.find(|line| line.contains("\"listening\"")).expect("it listens");
         let listening: Value = serde_json::from_str(&listening).expect("JSON");

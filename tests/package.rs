@@ -1,5 +1,6 @@
-//! What the agent is made of.
+//! Dependencies of the programs.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 fn tree(arguments: &[&str]) -> String {
@@ -13,21 +14,37 @@ fn tree(arguments: &[&str]) -> String {
     String::from_utf8(run.stdout).unwrap()
 }
 
+/// The names of all crates in a program's tree.
+fn crates(features: &str) -> BTreeSet<String> {
+    let tree = tree(&["--features", features, "--format", "{p}"]);
+    tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
 /// No runtime, no API client, no TLS: a compile error, not an observation about a linker.
 #[test]
 fn the_agents_tree_is_small_and_holds_no_runtime() {
-    let tree = tree(&["--format", "{p}"]);
-    let mut names: Vec<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
-    names.sort_unstable();
-    names.dedup();
+    let names = crates("");
     let heavy =
         ["tokio", "futures", "mio", "kube", "hyper", "http", "rustls", "ring", "native-tls", "openssl", "regex"];
-    let found: Vec<&&str> = names
+    let found: Vec<&String> = names
         .iter()
         .filter(|name| heavy.iter().any(|heavy| *name == heavy || name.starts_with(&format!("{heavy}-"))))
         .collect();
     assert!(found.is_empty(), "in the agent's tree: {found:?}");
     assert!((10..=45).contains(&names.len()), "{} crates: {names:?}", names.len());
+}
+
+/// The webhook is a program of its own: who installs the tool gets no server, nor what a server needs.
+#[test]
+fn the_tools_tree_holds_no_server() {
+    let names = crates("kubectl");
+    for server in ["rcgen", "dlmalloc", "prometheus-client", "x509-parser"] {
+        assert!(!names.contains(server), "in the tool's tree: {server}");
+        assert!(crates("webhook").contains(server), "{server} has another name now");
+    }
+    let tree = tree(&["--features", "kubectl", "--format", "{p} [{f}]"]);
+    let hyper = tree.lines().find(|line| line.starts_with("hyper ")).unwrap();
+    assert!(!hyper.contains("server"), "{hyper}");
 }
 
 /// clap without its defaults loses `--help` unless these are named; inotify's default is tokio.

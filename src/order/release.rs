@@ -18,7 +18,7 @@ pub fn image(name: &str) -> String {
 
 const fn set_or(set: Option<&'static str>, default: &'static str) -> &'static str {
     match set {
-        Some(set) => set,
-        None => default,
+        Some(set) if !set.is_empty() => set,
+        _ => default,
     }
 }

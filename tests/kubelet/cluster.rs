@@ -8,7 +8,7 @@ use std::sync::{Once, OnceLock};
 
 pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 pub(crate) const IMAGE: &str = "docker.io/podgate/podgate:dev";
-pub(crate) const TOOL: &str = "docker.io/podgate/kubectl-podgate:dev";
+pub(crate) const WEBHOOK: &str = "docker.io/podgate/podgate-webhook:dev";
 pub(crate) const TESTSERVER: &str = "docker.io/podgate/testserver:dev";
 /// Both in one, for a clock that steps.
 pub(crate) const CLOCK: &str = "docker.io/podgate/clock:dev";

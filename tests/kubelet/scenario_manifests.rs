@@ -3,6 +3,7 @@
 use crate::clock::{eventually, wall};
 use crate::cluster::{BUSYBOX, IMAGE, ROOT, create, incarnations, is_ours, kubectl, kubectl_json};
 use crate::scene::{Run, Scene};
+use podgate::order::release;
 use std::time::UNIX_EPOCH;
 
 /// A namespace in which nothing but "restricted" pods may be, and the example's text.
@@ -12,7 +13,7 @@ fn stage(file: &str) -> (Scene, String) {
     kubectl(&["label", "namespace", &scene.namespace, "pod-security.kubernetes.io/enforce=restricted"]);
     let path = format!("{ROOT}/manifests/{file}");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let text = text.replace("ghcr.io/podgate/podgate:0.1.0", IMAGE).replace("docker.io/library/busybox:1.37", BUSYBOX);
+    let text = text.replace(&release::sidecar_image(), IMAGE).replace("docker.io/library/busybox:1.37", BUSYBOX);
     (scene, text)
 }
 

@@ -149,7 +149,7 @@ fn the_policy_allows_our_prefixes_and_no_others() {
 
 #[test]
 fn the_image_is_this_versions() {
-    let image = format!("ghcr.io/podgate/podgate:{}", env!("CARGO_PKG_VERSION"));
+    let image = podgate::order::release::sidecar_image();
     for file in PODS {
         assert_eq!(parts(&pod(file)).0["image"], image.as_str(), "{file}");
     }

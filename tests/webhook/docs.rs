@@ -9,12 +9,12 @@ const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/webhook.md");
 
 #[test]
 fn help_is_what_the_docs_say() {
-    let output = Command::new(env!("CARGO_BIN_EXE_kubectl-podgate")).args(["webhook", "--help"]).env_clear().output();
+    let output = Command::new(env!("CARGO_BIN_EXE_podgate-webhook")).arg("--help").env_clear().output();
     let help = String::from_utf8(output.unwrap().stdout).unwrap();
-    let block = format!("```text\n$ kubectl podgate webhook --help\n{}\n```\n", help.trim_end());
+    let block = format!("```text\n$ podgate-webhook --help\n{}\n```\n", help.trim_end());
     let docs = fs::read_to_string(DOCS).unwrap();
     if std::env::var_os("PODGATE_REGENERATE").is_some() {
-        let rest = docs.split("```text\n$ kubectl podgate webhook --help\n").next().unwrap().trim_end();
+        let rest = docs.split("```text\n$ podgate-webhook --help\n").next().unwrap().trim_end();
         fs::write(DOCS, format!("{rest}\n\n{block}")).unwrap();
         return;
     }

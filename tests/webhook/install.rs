@@ -1,5 +1,6 @@
 //! What users install: `manifests/injector` and the chart say the same, and no more than is needed.
 
+use podgate::order::release;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -51,7 +52,7 @@ fn object<'a>(objects: &'a Objects, kind: &str) -> &'a Value {
 /// What the program has by default.
 fn default(flag: &str) -> String {
     let help =
-        Command::new(env!("CARGO_BIN_EXE_kubectl-podgate")).args(["webhook", "--help"]).env_clear().output().unwrap();
+        Command::new(env!("CARGO_BIN_EXE_podgate-webhook")).arg("--help").env_clear().output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     let of_flag = help.split(&format!("--{flag} <")).nth(1).unwrap_or_else(|| panic!("no --{flag}"));
     of_flag.split_once("[default: ").unwrap().1.split_once(']').unwrap().0.to_owned()
@@ -96,9 +97,9 @@ fn names_are_those_of_the_program() {
     assert_eq!(format!(":{}", port("https")), default("listen"));
     assert_eq!(format!(":{}", port("status")), default("status-listen"));
     assert_eq!(service["spec"]["ports"], json!([{"name": "https", "port": 443, "targetPort": "https"}]));
-    let version = env!("CARGO_PKG_VERSION");
-    assert_eq!(container["image"], format!("ghcr.io/podgate/kubectl-podgate:{version}"));
-    assert!(container["args"].as_array().unwrap().contains(&format!("--image={}", default("image")).into()));
+    assert_eq!(container["image"], release::image("podgate-webhook"));
+    assert_eq!(container["env"], json!([{"name": "PODGATE_IMAGE", "value": default("image")}]));
+    assert_eq!(default("image"), release::sidecar_image());
 }
 
 #[test]
@@ -231,16 +232,18 @@ fn the_chart_takes_its_values() {
     );
     let pod = &deployment["spec"]["template"]["spec"];
     let expected = [
-        "webhook",
         "--log-format=json",
-        "--image=registry.example/p:0.1.0",
         "--image-pull-policy=Always",
         "--no-fixed-user",
         "--certificate-life=12h",
         "--log-level=debug",
     ];
     assert_eq!(pod["containers"][0]["args"], json!(expected));
-    assert_eq!(pod["containers"][0]["image"], "ghcr.io/podgate/kubectl-podgate:9");
+    assert_eq!(
+        pod["containers"][0]["env"],
+        json!([{"name": "PODGATE_IMAGE", "value": concat!("registry.example/p:", env!("CARGO_PKG_VERSION"))}])
+    );
+    assert_eq!(pod["containers"][0]["image"], format!("{}/podgate-webhook:9", release::IMAGE_REGISTRY));
     assert!(pod["securityContext"].get("runAsUser").is_none());
     assert_eq!((&pod["imagePullSecrets"], &pod["nodeSelector"]), (&json!([{"name": "s"}]), &json!({"disk": "ssd"})));
     assert_eq!((&pod["priorityClassName"], &pod["tolerations"]), (&json!("high"), &json!([{"operator": "Exists"}])));
@@ -267,7 +270,7 @@ fn the_chart_with_certificates_of_others() {
     let files = ["--tls=files", "--cert=/tls/tls.crt", "--key=/tls/tls.key"];
     let uses = |objects: &Objects, secret: &str| {
         let pod = &object(objects, "Deployment")["spec"]["template"]["spec"];
-        assert_eq!(pod["containers"][0]["args"].as_array().unwrap()[3..], files);
+        assert_eq!(pod["containers"][0]["args"].as_array().unwrap()[1..], files);
         assert_eq!(pod["volumes"], json!([{"name": "tls", "secret": {"secretName": secret}}]));
         assert_eq!(pod["automountServiceAccountToken"], false, "no right, no token");
         for kind in ["Secret", "Role", "ClusterRoleBinding"] {

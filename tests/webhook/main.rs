@@ -1,4 +1,4 @@
-//! `kubectl podgate webhook` from outside: the real program, called as the API server calls it, and as it never would.
+//! `podgate-webhook` from outside: the real program, called as the API server calls it, and as it never would.
 
 mod answers;
 mod api;

@@ -85,8 +85,8 @@ impl Webhook {
     }
 
     pub(crate) fn start(arguments: &[&str], home: &Path) -> Webhook {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_kubectl-podgate"))
-            .args(["webhook", "--listen", "127.0.0.1:0", "--status-listen", "127.0.0.1:0", "--log-format", "json"])
+        let mut child = Command::new(env!("CARGO_BIN_EXE_podgate-webhook"))
+            .args(["--listen", "127.0.0.1:0", "--status-listen", "127.0.0.1:0", "--log-format", "json"])
             .args(arguments)
             .env_clear()
             .env("PODGATE_LOG_LEVEL", "debug")

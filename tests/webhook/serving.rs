@@ -141,10 +141,10 @@ fn what_can_not_start_says_why() {
         (&["--listen", "8443"], 64, "neither ADDRESS:PORT nor :PORT"),
         (&["--certificate-life", "1s"], 64, "between 1min and 366days"),
         (&["--kubeconfig", "/no/such"], 1, "kubeconfig"),
-        (&[], 1, "no kubeconfig"),
+        (&[], 1, "name a cluster by --kubeconfig"),
     ] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-podgate"));
-        let output = command.env_clear().env("HOME", files.dir.path()).arg("webhook").args(arguments).output().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_podgate-webhook"));
+        let output = command.env_clear().env("HOME", files.dir.path()).args(arguments).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
         assert!(said.contains(says), "{arguments:?}: {said}");

@@ -1,24 +1,24 @@
 //! `README.md` and `docs/webhook.md`: podgate comes into a cluster, orders a Deployment that is there already, and goes again.
 
 use super::{Page, Reader};
-use crate::cluster::{self, IMAGE, ROOT, TOOL, kubectl_json, try_kubectl};
+use crate::cluster::{self, IMAGE, ROOT, WEBHOOK, kubectl_json, try_kubectl};
 use crate::scene::Scene;
 use crate::webhook::install::{self, NAMESPACE};
+use podgate::order::release;
 use serde_json::Value;
 use std::fs;
 
 /// The repository's manifests, with the images of this build, and a webhook that is called for the scene's namespace alone.
 fn manifests(reader: &Reader) {
     reader.run(&format!("cp -r {ROOT}/manifests ."));
-    let version = env!("CARGO_PKG_VERSION");
     let change = |name: &str, from: &str, to: &str| {
         let path = reader.path(&format!("manifests/injector/{name}"));
         let text = fs::read_to_string(&path).expect("a manifest");
         assert_eq!(text.matches(from).count(), 1, "{from} in {name}");
         fs::write(path, text.replace(from, to)).expect("a manifest");
     };
-    change("deployment.yaml", &format!("image: ghcr.io/podgate/kubectl-podgate:{version}"), &format!("image: {TOOL}"));
-    change("deployment.yaml", &format!("--image=ghcr.io/podgate/podgate:{version}"), &format!("--image={IMAGE}"));
+    change("deployment.yaml", &release::image("podgate-webhook"), WEBHOOK);
+    change("deployment.yaml", &release::sidecar_image(), IMAGE);
     let (every, ours) = ("matchExpressions:\n", format!("matchExpressions:\n{}", install::ONLY_MARKED));
     change("webhook.yaml", every, &ours);
 }

@@ -1,8 +1,9 @@
 //! Installing the webhook, and taking it out again.
 
 use crate::clock::eventually;
-use crate::cluster::{self, IMAGE, ROOT, TOOL, kubectl, try_kubectl};
+use crate::cluster::{self, IMAGE, ROOT, WEBHOOK, kubectl, try_kubectl};
 use crate::scene::say;
+use podgate::order::release;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -64,10 +65,10 @@ impl Installed {
             assert_eq!(manifests.matches(from).count(), 1, "{from} in\n{manifests}");
             manifests = manifests.replace(from, to);
         };
-        let version = env!("CARGO_PKG_VERSION");
-        put(&format!("image: ghcr.io/podgate/kubectl-podgate:{version}"), &format!("image: {TOOL}"));
+        put(&release::image("podgate-webhook"), WEBHOOK);
+        put(&release::sidecar_image(), IMAGE);
         let more: String = arguments.iter().map(|argument| format!("\n        - {argument}")).collect();
-        put(&format!("--image=ghcr.io/podgate/podgate:{version}"), &format!("--image={IMAGE}{more}"));
+        put("- --log-format=json", &format!("- --log-format=json{more}"));
         put("matchExpressions:\n", &format!("matchExpressions:\n{ONLY_MARKED}"));
         let installed = Installed { by: Some(By::Kustomize(manifests.clone())) };
         cluster::attempt(&["kubectl", "apply", "-f", "-"], &manifests).unwrap_or_else(|error| panic!("apply: {error}"));
@@ -77,10 +78,10 @@ impl Installed {
 
     pub(crate) fn by_helm(helm: Helm, namespace: &str) -> Installed {
         mark(namespace);
-        let (tool, image) = (TOOL.rsplit_once(':').expect("a tag"), IMAGE.rsplit_once(':').expect("a tag"));
+        let (webhook, image) = (WEBHOOK.rsplit_once(':').expect("a tag"), IMAGE.rsplit_once(':').expect("a tag"));
         let values = vec![
-            format!("image.repository={}", tool.0),
-            format!("image.tag={}", tool.1),
+            format!("image.repository={}", webhook.0),
+            format!("image.tag={}", webhook.1),
             format!("sidecar.repository={}", image.0),
             format!("sidecar.tag={}", image.1),
             // Others on this cluster have them from manifests/.
