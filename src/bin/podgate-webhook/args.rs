@@ -12,9 +12,10 @@ The API server calls this for each Pod that is about to be created. Pods that de
 injected, in the same way as `kubectl podgate inject` injects manifests. It is meant to run as a
 Deployment: manifests/injector, or the Helm chart charts/podgate.
 
-With --tls self (the default) it makes its own certificates, keeps them in the Secret --secret, which
-all replicas share, and writes their CA into the MutatingWebhookConfiguration --configuration. Both
-must exist. With --tls files it serves the given files, and reads them again every 10 seconds.
+With --tls self (the default) it makes its own certificates, keeps them in the Secret --secret of its
+own namespace, which all replicas share, and writes their CA into the MutatingWebhookConfiguration
+--configuration. Both must exist. With --tls files it serves the given files, and reads them again
+every 10 seconds.
 
 On SIGTERM it fails /readyz, continues to answer for --shutdown-delay, then finishes open requests
 within --shutdown-grace, and exits.
@@ -30,7 +31,7 @@ Exit codes:
 
 /// The admission webhook of a cluster: injects Pods while they are created
 #[derive(Debug, Parser)]
-#[command(version, after_help = HELP, max_term_width = 100)]
+#[command(version, after_help = HELP)]
 pub(crate) struct Args {
     /// HTTPS address for the API server, which calls /inject; `:PORT` for all addresses
     #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_LISTEN", default_value = ":8443", value_parser = listen)]
