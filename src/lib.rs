@@ -11,6 +11,8 @@
 //!                                   core  (protocol and decisions)
 //! ```
 //!
+//! `podgate-webhook` also takes its log from `edge`.
+//!
 //! `core` and `order` are pure: no clock, no file, no socket, no environment. `edge` does light I/O on Linux, without a runtime.
 //! `tests/purity.rs` checks these borders.
 

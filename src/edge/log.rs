@@ -61,8 +61,7 @@ struct Lines {
 impl<S: Subscriber> Layer<S> for Lines {
     fn enabled(&self, metadata: &tracing::Metadata<'_>, _: Context<'_, S>) -> bool {
         // What libraries log about themselves is of no use to who reads a pod's log.
-        let ours = ["podgate", "kubectl_podgate"];
-        metadata.level() <= &self.level && ours.iter().any(|ours| metadata.target().starts_with(ours))
+        metadata.level() <= &self.level && metadata.target().starts_with("podgate")
     }
 
     #[allow(clippy::disallowed_methods, reason = "the one place that stamps log lines")]

@@ -11,7 +11,7 @@
 //! | [`sandbox`] | this container's sandbox id | both |
 //! | [`source`] | reading the board and the downward-API volume | both |
 //! | [`install`] | putting a binary somewhere | both |
-//! | [`log`] | text and JSON lines | both |
+//! | [`log`] | text and JSON lines | both, `podgate-webhook` |
 //! | [`sys`] | the system calls that need `unsafe` | edge alone |
 
 pub mod bell;

@@ -51,8 +51,7 @@ fn object<'a>(objects: &'a Objects, kind: &str) -> &'a Value {
 
 /// What the program has by default.
 fn default(flag: &str) -> String {
-    let help =
-        Command::new(env!("CARGO_BIN_EXE_podgate-webhook")).arg("--help").env_clear().output().unwrap();
+    let help = Command::new(env!("CARGO_BIN_EXE_podgate-webhook")).arg("--help").env_clear().output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     let of_flag = help.split(&format!("--{flag} <")).nth(1).unwrap_or_else(|| panic!("no --{flag}"));
     of_flag.split_once("[default: ").unwrap().1.split_once(']').unwrap().0.to_owned()
@@ -100,6 +99,16 @@ fn names_are_those_of_the_program() {
     assert_eq!(container["image"], release::image("podgate-webhook"));
     assert_eq!(container["env"], json!([{"name": "PODGATE_IMAGE", "value": default("image")}]));
     assert_eq!(default("image"), release::sidecar_image());
+}
+
+/// The images of the chart, too, are those of `src/order/release.rs`; their tag is the chart's version.
+#[test]
+fn the_chart_names_the_images_of_the_release() {
+    let values = documents(&fs::read_to_string(format!("{ROOT}/charts/podgate/values.yaml")).unwrap()).remove(0);
+    for (key, name) in [("image", "podgate-webhook"), ("sidecar", "podgate")] {
+        assert_eq!(values[key]["repository"], format!("{}/{name}", release::IMAGE_REGISTRY));
+        assert_eq!(values[key]["tag"], "", "{key}");
+    }
 }
 
 #[test]

@@ -30,7 +30,7 @@ Exit codes:
   64   wrong flag or argument";
 
 /// The admission webhook of a cluster: injects Pods while they are created
-#[derive(Debug, Parser)]
+#[derive(Debug, Clone, Parser)]
 #[command(version, after_help = HELP)]
 pub(crate) struct Args {
     /// HTTPS address for the API server, which calls /inject; `:PORT` for all addresses
@@ -109,13 +109,13 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
 
 fn life(text: &str) -> Result<Duration, String> {
     let life = humantime::parse_duration(text).map_err(|error| format!("{error}; write 12h or 7days"))?;
-    let (least, most) = (Duration::from_secs(60), Duration::from_secs(366 * 24 * 60 * 60));
-    if (least..=most).contains(&life) { Ok(life) } else { Err("must be between 1min and 366days".to_owned()) }
+    let range = Duration::from_secs(60)..=Duration::from_secs(366 * 24 * 60 * 60);
+    range.contains(&life).then_some(life).ok_or_else(|| "must be between 1min and 366days".to_owned())
 }
 
 fn up_to_an_hour(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|error| format!("{error}; write 5s or 1m"))?;
-    if time <= Duration::from_secs(60 * 60) { Ok(time) } else { Err("must be 1h at most".to_owned()) }
+    (time <= Duration::from_secs(60 * 60)).then_some(time).ok_or_else(|| "must be 1h at most".to_owned())
 }
 
 #[cfg(test)]

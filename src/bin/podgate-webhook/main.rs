@@ -7,6 +7,7 @@ mod api;
 mod args;
 mod certificate;
 mod clock;
+mod http;
 mod lanes;
 mod metrics;
 mod page;

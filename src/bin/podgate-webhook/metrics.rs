@@ -9,9 +9,9 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-type Labels = Vec<(&'static str, &'static str)>;
+type Labels = [(&'static str, &'static str); 1];
 
-/// What may come of a request. All stand on the page from the beginning, with 0: else a first failure would be no increase.
+/// What may come of a request.
 const OUTCOMES: [&str; 8] =
     ["injected", "unchanged", "passed", "refused", "bad-request", "too-large", "timeout", "failed"];
 /// Why a connection may come to nothing.
@@ -33,54 +33,50 @@ pub(crate) struct Metrics {
 impl Default for Metrics {
     fn default() -> Metrics {
         let mut registry = Registry::with_prefix("podgate_webhook");
-        let seconds = Histogram::new([0.0003, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0]);
-        let metrics = Metrics {
-            requests: Family::default(),
-            seconds,
-            in_flight: Gauge::default(),
-            connections: Gauge::default(),
-            rejected: Family::default(),
-            expiry: Gauge::default(),
-            certificates: Family::default(),
-            registry: Registry::default(),
-        };
         registry.register("build", "The version that runs", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
-        registry.register("requests", "Requests, by what came of them", metrics.requests.clone());
+        let requests = counters("outcome", &OUTCOMES);
+        registry.register("requests", "Requests, by what came of them", requests.clone());
+        let seconds = Histogram::new([0.0003, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0]);
         let help = "Time from a request's head to its answer";
-        registry.register_with_unit("request", help, Unit::Seconds, metrics.seconds.clone());
-        registry.register("requests_in_flight", "Requests that are worked on now", metrics.in_flight.clone());
-        registry.register("connections", "Connections that are open now", metrics.connections.clone());
-        let help = "Connections that came to nothing, by why";
-        registry.register("connections_failed", help, metrics.rejected.clone());
+        registry.register_with_unit("request", help, Unit::Seconds, seconds.clone());
+        let in_flight = Gauge::default();
+        registry.register("requests_in_flight", "Requests that are worked on now", in_flight.clone());
+        let connections = Gauge::default();
+        registry.register("connections", "Connections that are open now", connections.clone());
+        let rejected = counters("reason", &REASONS);
+        registry.register("connections_failed", "Connections that came to nothing, by why", rejected.clone());
+        let expiry = Gauge::default();
         let help = "When the certificate that is served ends, in seconds since 1970; 0 while there is none";
-        registry.register("certificate_expiry_timestamp", help, metrics.expiry.clone());
-        let help = "Looks at the certificates, by what came of them";
-        registry.register("certificate_checks", help, metrics.certificates.clone());
-        for outcome in OUTCOMES {
-            drop(metrics.requests.get_or_create(&vec![("outcome", outcome)]));
-        }
-        for reason in REASONS {
-            drop(metrics.rejected.get_or_create(&vec![("reason", reason)]));
-        }
-        for result in RESULTS {
-            drop(metrics.certificates.get_or_create(&vec![("result", result)]));
-        }
-        Metrics { registry, ..metrics }
+        registry.register("certificate_expiry_timestamp", help, expiry.clone());
+        let certificates = counters("result", &RESULTS);
+        registry.register(
+            "certificate_checks",
+            "Looks at the certificates, by what came of them",
+            certificates.clone(),
+        );
+        Metrics { registry, requests, seconds, in_flight, connections, rejected, expiry, certificates }
     }
+}
+
+/// A counter for each of `values`. All are on the page from the start, with 0: else a first failure would be no increase.
+fn counters(label: &'static str, values: &[&'static str]) -> Family<Labels, Counter> {
+    let family = Family::<Labels, Counter>::default();
+    values.iter().for_each(|value| drop(family.get_or_create(&[(label, value)])));
+    family
 }
 
 impl Metrics {
     /// A request has been answered.
     pub(crate) fn answered(&self, outcome: &'static str, took: Duration) {
         debug_assert!(OUTCOMES.contains(&outcome), "{outcome}");
-        self.requests.get_or_create(&vec![("outcome", outcome)]).inc();
+        self.requests.get_or_create(&[("outcome", outcome)]).inc();
         self.seconds.observe(took.as_secs_f64());
     }
 
     /// A connection was given up before it had a request.
     pub(crate) fn connection_failed(&self, why: &'static str) {
         debug_assert!(REASONS.contains(&why), "{why}");
-        self.rejected.get_or_create(&vec![("reason", why)]).inc();
+        self.rejected.get_or_create(&[("reason", why)]).inc();
     }
 
     /// Another certificate is served.
@@ -91,7 +87,7 @@ impl Metrics {
 
     /// The certificates were looked at.
     pub(crate) fn checked(&self, result: &'static str) {
-        self.certificates.get_or_create(&vec![("result", result)]).inc();
+        self.certificates.get_or_create(&[("result", result)]).inc();
     }
 
     pub(crate) fn page(&self) -> String {

@@ -5,7 +5,6 @@ use crate::state::State;
 use crate::{page, serve, tls};
 use podgate::edge::log;
 use podgate::order::inject::Options;
-use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -75,11 +74,7 @@ async fn work(args: &Args) -> Result<(), String> {
 
 /// Opens a port. On a machine without IPv6, `[::]` stands for all addresses of IPv4.
 async fn bind(at: SocketAddr) -> Result<TcpListener, String> {
-    let bound = match TcpListener::bind(at).await {
-        Err(error) if at.ip() == Ipv6Addr::UNSPECIFIED && error.kind() != ErrorKind::AddrInUse => {
-            TcpListener::bind((Ipv4Addr::UNSPECIFIED, at.port())).await
-        }
-        bound => bound,
-    };
-    bound.map_err(|error| format!("can't listen at {at}: {error}"))
+    let all = SocketAddr::from((Ipv4Addr::UNSPECIFIED, at.port()));
+    let places = if at.ip() == Ipv6Addr::UNSPECIFIED { vec![at, all] } else { vec![at] };
+    TcpListener::bind(&places[..]).await.map_err(|error| format!("can't listen at {at}: {error}"))
 }

@@ -2,6 +2,7 @@
 
 use crate::activity::{Activity, Phase};
 use crate::admit;
+use crate::http::accept;
 use crate::state::State;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -11,13 +12,12 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::io::InspectReader;
-use tracing::{debug, warn};
+use tracing::debug;
 
 /// Most connections. The API server opens as many as it has requests at a time, and keeps 25 of them.
 const CONNECTIONS: usize = 512;
@@ -36,21 +36,13 @@ pub(crate) async fn serve(
     let mut open = HashMap::new();
     loop {
         state.metrics.connections.set(i64::try_from(open.len()).unwrap_or(i64::MAX));
-        let accepted = tokio::select! {
-            accepted = listener.accept(), if open.len() < CONNECTIONS => accepted,
+        let stream = tokio::select! {
+            stream = accept(&listener), if open.len() < CONNECTIONS => stream,
             Some(ended) = connections.join_next_with_id() => {
                 open.remove(&ended.map_or_else(|error| error.id(), |(id, ())| id));
                 continue;
             }
             _ = stop.wait_for(|stop| *stop) => break,
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                warn!(%error, "can't accept");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
         };
         let activity = Arc::new(Activity::new());
         let connection = connection(Arc::clone(&state), acceptor.clone(), stream, Arc::clone(&activity), stop.clone());
@@ -78,7 +70,9 @@ async fn connection(
 ) {
     // An answer is one small write.
     let _ = stream.set_nodelay(true);
+    // In this order, so that a late look at the clock fails no client whose bytes have arrived in time.
     let handshake = tokio::select! {
+        biased;
         handshake = acceptor.accept(stream) => handshake,
         _ = activity.too_slow() => return state.metrics.connection_failed("handshake-timeout"),
     };
@@ -103,6 +97,7 @@ async fn connection(
     server.header_read_timeout(None).max_buf_size(HEAD_MAX);
     let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
+        biased;
         ended = connection.as_mut() => ended,
         phase = activity.too_slow() => {
             if phase == Phase::Head {

@@ -14,29 +14,19 @@ pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 const FILE_MAX: u64 = 1 << 20;
 
 pub(crate) struct Files {
-    cert: PathBuf,
-    key: PathBuf,
-    /// What was found at the last look.
-    found: Option<(Vec<u8>, Vec<u8>)>,
+    pub(super) cert: PathBuf,
+    pub(super) key: PathBuf,
 }
 
 impl Files {
-    pub(super) fn new(cert: PathBuf, key: PathBuf) -> Files {
-        Files { cert, key, found: None }
-    }
-
     /// Shows what is in the files, if it has changed.
     ///
     /// # Errors
     /// One line: what is shown stays as it is.
-    pub(super) fn look(&mut self, state: &State) -> Result<(), String> {
-        let now = (read(&self.cert)?, read(&self.key)?);
-        if self.found.as_ref() == Some(&now) {
-            return Ok(());
-        }
+    pub(super) fn look(&self, state: &State) -> Result<(), String> {
+        let (cert, key) = (read(&self.cert)?, read(&self.key)?);
         let places = format!("{} and {}", self.cert.display(), self.key.display());
-        let (key, life) = pair::read(&now.0, &now.1).map_err(|error| format!("{places}: {error}"))?;
-        self.found = Some(now);
+        let (key, life) = pair::read(&cert, &key).map_err(|error| format!("{places}: {error}"))?;
         state.metrics.serving_until(life.until);
         state.shown.set_trusted(true);
         if state.shown.show(key, life) {

@@ -47,7 +47,7 @@ impl Source {
     pub(crate) async fn open(args: &Args, state: &State) -> Result<Source, String> {
         match (args.tls, &args.cert, &args.key) {
             (Tls::Files, Some(cert), Some(key)) => {
-                let mut files = files::Files::new(cert.clone(), key.clone());
+                let files = files::Files { cert: cert.clone(), key: key.clone() };
                 files.look(state)?;
                 Ok(Source::Files(files))
             }

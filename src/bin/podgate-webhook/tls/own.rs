@@ -11,32 +11,25 @@ use crate::certificate::Life;
 use crate::clock::{now, wall};
 use crate::state::State;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ServiceReference};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
 
 /// Looks in a row, where another replica was quicker each time, before it waits.
 const TRIES: usize = 5;
 /// The keys of the Secret.
-const CURRENT: [&str; 3] = ["ca.crt", "tls.crt", "tls.key"];
-const NEXT: [&str; 3] = ["next-ca.crt", "next-tls.crt", "next-tls.key"];
-const OLD_CA: &str = "old-ca.crt";
+const KEYS: [&str; 7] = ["ca.crt", "tls.crt", "tls.key", "next-ca.crt", "next-tls.crt", "next-tls.key", "old-ca.crt"];
 
 pub(crate) struct Keeper {
     secrets: Api<Secret>,
     configurations: Api<MutatingWebhookConfiguration>,
-    secret: String,
-    configuration: String,
-    service: String,
+    args: Args,
     namespace: String,
     names: Vec<String>,
-    life: Duration,
-    limit: Duration,
     /// What is shown.
     shown: Option<Pair>,
     /// The CA that stands by, and since when this replica has seen it in the webhook configuration.
@@ -62,13 +55,9 @@ impl Keeper {
         Ok(Keeper {
             secrets: Api::namespaced(client.clone(), &namespace),
             configurations: Api::all(client),
-            secret: args.secret.clone(),
-            configuration: args.configuration.clone(),
-            service: args.service.clone(),
+            args: args.clone(),
             namespace,
             names,
-            life: args.certificate_life,
-            limit: args.request_timeout,
             shown: None,
             ripening: None,
         })
@@ -76,7 +65,7 @@ impl Keeper {
 
     /// The pause until the next look.
     pub(super) fn interval(&self, state: &State) -> Duration {
-        let interval = rollover::interval(self.life);
+        let interval = rollover::interval(self.args.certificate_life);
         if state.shown.trouble(wall()).is_some() { interval.min(Duration::from_secs(2)) } else { interval }
     }
 
@@ -93,15 +82,16 @@ impl Keeper {
 
     /// One step: the Secret as it is to be, then the webhook configuration, then what is shown.
     async fn look(&mut self, state: &State) -> Result<(), Trouble> {
-        let secret = self.ask("get the Secret", &self.secret, self.secrets.get(&self.secret)).await?;
+        let name = &self.args.secret;
+        let secret = self.ask("get the Secret", name, self.secrets.get(name)).await?;
         let before = kept(&secret);
         let after = self.step(&before).map_err(Trouble::Failed)?;
         if after != before {
             let written = with(secret, &after);
             let parameters = PostParams::default();
-            let write = self.secrets.replace(&self.secret, &parameters, &written);
-            self.ask("update the Secret", &self.secret, write).await?;
-            info!(what = difference(&before, &after), "certificates");
+            self.ask("update the Secret", name, self.secrets.replace(name, &parameters, &written)).await?;
+            let (is_new, has_next) = (after.current != before.current, after.next.is_some());
+            info!(is_new, has_next, has_old_ca = after.old_ca.is_some(), "certificates changed");
         }
         // What is shown is never ahead of what is kept, nor of what the API server has been told; but a configuration that can't
         // be written must not keep a certificate from being shown that the other replicas show.
@@ -123,10 +113,9 @@ impl Keeper {
     fn step(&self, kept: &Kept) -> Result<Kept, String> {
         let time = wall();
         let next = kept.next.as_ref().map(|next| &next.ca);
-        let is_ripe = self
-            .ripening
-            .as_ref()
-            .is_some_and(|(ca, since)| Some(ca) == next && since.elapsed() >= rollover::ripening(self.life));
+        let is_ripe = self.ripening.as_ref().is_some_and(|(ca, since)| {
+            Some(ca) == next && since.elapsed() >= rollover::ripening(self.args.certificate_life)
+        });
         let life_of = |pair: &Pair| match pair.check(&self.names, time) {
             Ok((_, life)) => Some(life),
             Err(why) => {
@@ -136,12 +125,12 @@ impl Keeper {
         };
         let now = Now {
             time,
-            life: self.life,
+            life: self.args.certificate_life,
             is_ripe,
             shown: self.shown.as_ref(),
             life_of: &life_of,
             ca_holds: &|ca| pair::ca_holds(ca, time),
-            make: &|| Pair::make(&self.names, time, self.life),
+            make: &|| Pair::make(&self.names, time, self.args.certificate_life),
         };
         rollover::step(kept, &now)
     }
@@ -164,18 +153,17 @@ impl Keeper {
 
     /// Makes sure that the webhook configuration has all CAs; what it then has.
     async fn tell(&self, kept: &Kept) -> Result<Vec<u8>, Trouble> {
-        let name = &self.configuration;
+        let name = &self.args.configuration;
         let found = self.ask("get the MutatingWebhookConfiguration", name, self.configurations.get(name)).await?;
         let bundle = kept.bundle();
-        let ours = |service: &k8s_openapi::api::admissionregistration::v1::ServiceReference| {
-            service.name == self.service && service.namespace == self.namespace
-        };
+        let ours =
+            |service: &ServiceReference| service.name == self.args.service && service.namespace == self.namespace;
         let webhooks = found.webhooks.iter().flatten();
         let webhooks: Vec<_> = webhooks.filter(|w| w.client_config.service.as_ref().is_some_and(ours)).collect();
         if webhooks.is_empty() {
+            let (service, namespace) = (&self.args.service, &self.namespace);
             let what = format!(
-                "no webhook in the MutatingWebhookConfiguration {name} calls the Service {} in {}",
-                self.service, self.namespace
+                "no webhook in the MutatingWebhookConfiguration {name} calls the Service {service} in {namespace}"
             );
             return Err(Trouble::Failed(what));
         }
@@ -203,59 +191,48 @@ impl Keeper {
         name: &str,
         question: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Trouble> {
-        match tokio::time::timeout(self.limit, question).await {
+        let failed = |why: &str| Trouble::Failed(format!("can't {what} {name}: {why}"));
+        match tokio::time::timeout(self.args.request_timeout, question).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(Trouble::Overtaken),
-            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Err(Trouble::Failed(format!(
-                "can't {what} {name}: there is none; apply manifests/injector (or the chart) again, which has an empty one"
-            ))),
-            Ok(Err(kube::Error::Api(status))) => {
-                Err(Trouble::Failed(format!("can't {what} {name}: {}", status.message)))
-            }
-            Ok(Err(error)) => Err(Trouble::Failed(format!("can't {what} {name}: {}", chain(&error)))),
-            Err(_) => Err(Trouble::Failed(format!("can't {what} {name}: no answer in time"))),
+            Ok(Err(kube::Error::Api(status))) => Err(match status.code {
+                409 => Trouble::Overtaken,
+                404 => failed("there is none; apply manifests/injector (or the chart) again, which has an empty one"),
+                _ => failed(&status.message),
+            }),
+            Ok(Err(error)) => Err(failed(&chain(&error))),
+            Err(_) => Err(failed("no answer in time")),
         }
     }
 }
 
 fn kept(secret: &Secret) -> Kept {
-    let get = |key: &str| secret.data.as_ref().and_then(|data| data.get(key)).map(|bytes| bytes.0.clone());
-    let pair = |[ca, cert, key]: [&str; 3]| Some(Pair { ca: get(ca)?, cert: get(cert)?, key: get(key)? });
-    Kept { current: pair(CURRENT), next: pair(NEXT), old_ca: get(OLD_CA) }
+    let get = |key| Some(secret.data.as_ref()?.get(key)?.0.clone());
+    let pair = |[ca, cert, key]: [_; 3]| Some(Pair { ca: ca?, cert: cert?, key: key? });
+    let [ca, cert, key, next_ca, next_cert, next_key, old_ca] = KEYS.map(get);
+    Kept { current: pair([ca, cert, key]), next: pair([next_ca, next_cert, next_key]), old_ca }
 }
 
 /// `secret`, keeping `kept`; whatever else is in it stays.
 fn with(mut secret: Secret, kept: &Kept) -> Secret {
-    let data = secret.data.get_or_insert_with(BTreeMap::new);
-    let mut put = |key: &str, value: Option<&Vec<u8>>| match value {
-        Some(value) => drop(data.insert(key.to_owned(), ByteString(value.clone()))),
-        None => drop(data.remove(key)),
+    let data = secret.data.get_or_insert_default();
+    let pair = |pair: &Option<Pair>| match pair.clone() {
+        Some(Pair { ca, cert, key }) => [Some(ca), Some(cert), Some(key)],
+        None => [None, None, None],
     };
-    for (keys, pair) in [(CURRENT, &kept.current), (NEXT, &kept.next)] {
-        put(keys[0], pair.as_ref().map(|pair| &pair.ca));
-        put(keys[1], pair.as_ref().map(|pair| &pair.cert));
-        put(keys[2], pair.as_ref().map(|pair| &pair.key));
+    let values = [pair(&kept.current), pair(&kept.next)].into_iter().flatten().chain([kept.old_ca.clone()]);
+    for (key, value) in KEYS.into_iter().zip(values) {
+        match value {
+            Some(value) => drop(data.insert(key.to_owned(), ByteString(value))),
+            None => drop(data.remove(key)),
+        }
     }
-    put(OLD_CA, kept.old_ca.as_ref());
     secret
-}
-
-/// What has been done, for the log.
-fn difference(before: &Kept, after: &Kept) -> &'static str {
-    if after.next != before.next && after.next.is_some() {
-        "the next one is made, and stands by"
-    } else if after.current != before.current && after.current == before.next {
-        "the next one is now the current one"
-    } else if after.current != before.current {
-        "there was none that could be used: a new one is made"
-    } else {
-        "an old CA is no longer needed"
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     #[test]
     fn the_secret_holds_all_of_it_and_nothing_more() {

@@ -56,8 +56,8 @@ impl Pair {
             leaf.use_authority_key_identifier_extension = true;
             let key = KeyPair::generate()?;
             let cert = leaf.signed_by(&key, &Issuer::from_params(&ca, &ca_key))?;
-            let pem = |text: String| text.into_bytes();
-            Ok(Pair { ca: pem(ca_cert.pem()), cert: pem(cert.pem()), key: pem(key.serialize_pem()) })
+            let [ca, cert, key] = [ca_cert.pem(), cert.pem(), key.serialize_pem()].map(String::into_bytes);
+            Ok(Pair { ca, cert, key })
         };
         make().map_err(|error| format!("can't make a certificate: {}", chain(&error)))
     }

@@ -109,64 +109,43 @@ mod tests {
 
     fn go(kept: &Kept, seconds: u64, is_ripe: bool, shown: Option<&Pair>) -> Kept {
         let time = at(seconds);
-        let now = Now {
-            time,
-            life: LIFE,
-            is_ripe,
-            shown,
-            life_of: &|pair| Some(life(&pair.ca)).filter(|life| life.from <= time && time < life.until),
-            ca_holds: &|ca| time < life(ca).until,
-            make: &|| Ok(pair(seconds, LIFE.as_secs())),
-        };
+        let life_of = |pair: &Pair| Some(life(&pair.ca)).filter(|life| life.from <= time && time < life.until);
+        let ca_holds = |ca: &[u8]| time < life(ca).until;
+        let make = || Ok(pair(seconds, LIFE.as_secs()));
+        let now = Now { time, life: LIFE, is_ripe, shown, life_of: &life_of, ca_holds: &ca_holds, make: &make };
         step(kept, &now).unwrap()
     }
 
-    #[test]
-    fn from_nothing_to_the_second_renewal() {
-        let first = go(&Kept::default(), 0, false, None);
-        assert_eq!(first, Kept { current: Some(pair(0, 600)), next: None, old_ca: None });
-        assert_eq!(go(&first, 399, true, None), first, "not yet due");
-        let standing_by = go(&first, 400, false, None);
-        assert_eq!(standing_by, Kept { next: Some(pair(400, 600)), ..first });
-        assert_eq!(standing_by.bundle(), b"0 6".iter().chain(b"00400 1000").copied().collect::<Vec<u8>>(), "both CAs");
-        assert_eq!(go(&standing_by, 449, false, None), standing_by, "the API servers may not know it yet");
-        let second = go(&standing_by, 450, true, None);
-        assert_eq!(second, Kept { current: Some(pair(400, 600)), next: None, old_ca: Some(pair(0, 600).ca) });
-        assert_eq!(go(&second, 599, false, None), second, "another replica may show the old one");
-        assert_eq!(go(&second, 600, false, None), Kept { old_ca: None, ..second.clone() });
-        let third = go(&second, 800, false, None);
-        assert_eq!(third.next, Some(pair(800, 600)));
+    /// By when they were made: the current pair, the next one, the old CA.
+    fn kept([current, next, old]: [Option<u64>; 3]) -> Kept {
+        let made = |at: Option<u64>| at.map(|at| pair(at, LIFE.as_secs()));
+        Kept { current: made(current), next: made(next), old_ca: made(old).map(|old| old.ca) }
     }
 
     #[test]
-    fn a_step_is_the_same_for_who_comes_second() {
-        for seconds in [0, 399, 400, 450, 599, 600, 700, 2000] {
-            let kept = Kept { current: Some(pair(0, 600)), next: None, old_ca: None };
-            let once = go(&kept, seconds, false, None);
-            assert_eq!(go(&once, seconds, false, None), once, "at {seconds}");
+    fn each_step() {
+        let (first, due, second) = ([Some(0), None, None], [Some(0), Some(400), None], [Some(400), None, Some(0)]);
+        for (what, before, seconds, is_ripe, shown, after) in [
+            ("from nothing", [None; 3], 0, false, None, first),
+            ("not yet due", first, 399, true, None, first),
+            ("due", first, 400, false, None, due),
+            ("the API servers may not know it yet", due, 449, false, None, due),
+            ("they know it", due, 450, true, None, second),
+            ("another replica may show the old one", second, 599, false, None, second),
+            ("nobody shows the old one any more", second, 600, false, None, [Some(400), None, None]),
+            ("the second renewal", second, 800, false, None, [Some(400), Some(800), None]),
+            ("after a long sleep a new one at once", first, 5000, false, None, [Some(5000), None, None]),
+            ("ripe or not, it is the only one", due, 700, false, None, [Some(400), None, None]),
+            ("made by a clock that was ahead", [Some(100_000), None, None], 0, false, None, first),
+            ("wiped: put back, and replaced without a gap", [None; 3], 100, false, Some(0), [Some(0), Some(100), None]),
+            ("wiped, and expired", [None; 3], 900, false, Some(0), [Some(900), None, None]),
+        ] {
+            let shown = shown.map(|made| pair(made, 600));
+            let once = go(&kept(before), seconds, is_ripe, shown.as_ref());
+            assert_eq!(once, kept(after), "{what}");
+            assert_eq!(go(&once, seconds, false, shown.as_ref()), once, "{what}, for who comes second");
         }
-    }
-
-    #[test]
-    fn after_a_long_sleep_or_a_jump_of_the_clock() {
-        let kept = Kept { current: Some(pair(0, 600)), next: None, old_ca: None };
-        assert_eq!(
-            go(&kept, 5000, false, None).current,
-            Some(pair(5000, 600)),
-            "a new one at once: the old is of no use"
-        );
-        let kept = Kept { next: Some(pair(400, 600)), ..kept };
-        assert_eq!(go(&kept, 700, false, None).current, Some(pair(400, 600)), "ripe or not, it is the only one");
-        let future = Kept { current: Some(pair(100_000, 600)), next: None, old_ca: None };
-        assert_eq!(go(&future, 0, false, None).current, Some(pair(0, 600)), "made by a clock that was ahead");
-    }
-
-    #[test]
-    fn what_was_wiped_is_put_back_and_replaced_without_a_gap() {
-        let shown = pair(0, 600);
-        let back = go(&Kept::default(), 100, false, Some(&shown));
-        assert_eq!(back, Kept { current: Some(shown.clone()), next: Some(pair(100, 600)), old_ca: None });
-        assert_eq!(go(&Kept::default(), 900, false, Some(&shown)).current, Some(pair(900, 600)), "it has expired");
+        assert_eq!(kept(due).bundle(), b"0 600400 1000", "both CAs");
     }
 
     #[test]
@@ -183,15 +162,9 @@ mod tests {
             Err("no".to_owned())
         };
         let time = at(0);
-        let now = Now {
-            time,
-            life: LIFE,
-            is_ripe: true,
-            shown: None,
-            life_of: &|pair| Some(life(&pair.ca)),
-            ca_holds: &|_| true,
-            make: &make,
-        };
+        let life_of = |pair: &Pair| Some(life(&pair.ca));
+        let now =
+            Now { time, life: LIFE, is_ripe: true, shown: None, life_of: &life_of, ca_holds: &|_| true, make: &make };
         assert_eq!(step(&Kept { current: Some(pair(0, 600)), ..Kept::default() }, &now).map(|_| ()), Ok(()));
         assert_eq!(tried.get(), 0);
         assert_eq!(step(&Kept::default(), &now), Err("no".to_owned()));
@@ -203,9 +176,7 @@ mod tests {
         let life = Duration::from_secs(60);
         assert!(life * 2 / 3 + ripening(life) + interval(life) * 3 < life);
         assert_eq!(interval(life), Duration::from_secs(3));
-        assert_eq!(
-            (interval(life * 60 * 24 * 7), ripening(life * 60 * 24 * 7)),
-            (Duration::from_secs(60), Duration::from_secs(600))
-        );
+        let week = life * 60 * 24 * 7;
+        assert_eq!((interval(week), ripening(week)), (Duration::from_secs(60), Duration::from_secs(600)));
     }
 }
