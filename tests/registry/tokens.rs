@@ -2,8 +2,7 @@
 //! Debian's, believes the signature (<https://distribution.github.io/distribution/spec/auth/token/>).
 
 use crate::server::USER;
-use base64::Engine;
-use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine};
 use rcgen::SigningKey;
 use serde_json::json;
 use std::fs;

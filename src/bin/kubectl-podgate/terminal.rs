@@ -1,17 +1,15 @@
 //! What goes to a person's terminal: how wide it is, how wide a text is, and that no text from the cluster steers it.
 
 use std::io::IsTerminal;
+use terminal_size::{Height, Width, terminal_size_of};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Columns and rows of the terminal that standard output is; `None` if it is none.
 pub(crate) fn size() -> Option<(usize, usize)> {
     let out = std::io::stdout();
-    if !out.is_terminal() {
-        return None;
-    }
+    let found = terminal_size_of(&out).map(|(Width(columns), Height(rows))| (columns.into(), rows.into()));
     // A terminal that does not say, such as a serial line, is taken for the classic one.
-    let found = rustix::termios::tcgetwinsize(&out).ok().map(|size| (size.ws_col.into(), size.ws_row.into()));
-    found.filter(|(columns, rows)| *columns > 0 && *rows > 0).or(Some((80, 24)))
+    found.or_else(|| out.is_terminal().then_some((80, 24)))
 }
 
 /// How many columns `text` takes.

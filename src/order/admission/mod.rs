@@ -1,12 +1,12 @@
 //! A mutating admission webhook as a function of values: an AdmissionReview (`admission.k8s.io/v1`) in, one out.
 //! <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>
 
-pub mod base64;
 pub mod patch;
 
 use crate::order::finding::{Finding, Level};
 use crate::order::inject::Injected;
 use crate::order::plan::Known;
+use base64::prelude::{BASE64_STANDARD, Engine};
 use patch::Operation;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -207,7 +207,7 @@ impl Asked {
         let mut response = json!({"uid": self.uid, "allowed": true});
         if let Some(patch) = patch {
             response["patchType"] = "JSONPatch".into();
-            response["patch"] = base64::encode(&serde_json::to_vec(patch).unwrap_or_default()).into();
+            response["patch"] = BASE64_STANDARD.encode(serde_json::to_vec(patch).unwrap_or_default()).into();
         }
         if outcome != Outcome::Passed {
             response["auditAnnotations"] = json!({"outcome": outcome.as_str()});

@@ -44,7 +44,7 @@ fn a_pod_is_injected_under_its_uid() {
     let expected = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
         "response": {
-            "uid": "705ab4f5", "allowed": true, "patchType": "JSONPatch", "patch": base64::encode(patch.to_string().as_bytes()),
+            "uid": "705ab4f5", "allowed": true, "patchType": "JSONPatch", "patch": BASE64_STANDARD.encode(patch.to_string()),
             "auditAnnotations": {"outcome": "injected"},
         }
     });

@@ -1,5 +1,7 @@
 //! What a mistyped word may have meant.
 
+use strsim::osa_distance;
+
 /// The word of `known` that is nearest to `word`, if one is near.
 #[must_use]
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -10,31 +12,10 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     known
         .into_iter()
         .filter(near)
-        .map(|other| (distance(&word, &other.to_lowercase()), other))
+        .map(|other| (osa_distance(&word, &other.to_lowercase()), other))
         .filter(|(distance, other)| *distance <= limit(other))
         .min()
         .map(|(_, other)| other)
-}
-
-/// Letters put in, left out, changed or swapped with their neighbour (optimal string alignment).
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for (i, row) in rows.iter_mut().enumerate() {
-        row[0] = i;
-    }
-    rows[0] = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        for j in 1..=b.len() {
-            let changed = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut least = changed.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                least = least.min(rows[i - 2][j - 2] + 1);
-            }
-            rows[i][j] = least;
-        }
-    }
-    rows[a.len()][b.len()]
 }
 
 /// The half-sentence for it: `did you mean db?`, or nothing.

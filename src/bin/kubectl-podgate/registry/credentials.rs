@@ -1,7 +1,7 @@
 //! Logins for registries, from pull secrets and from what `docker login` wrote. Which one is for which image is decided as the
 //! kubelet does (`pkg/credentialprovider/keyring.go`). Programs that such a file names are never started.
 
-use k8s_openapi::ByteString;
+use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::Value;
 
 /// A name and its secret. Neither is ever printed.
@@ -80,8 +80,8 @@ fn secret(secret: &Value) -> Result<Value, String> {
 
 fn decode(base64: &str) -> Result<String, String> {
     let text = base64.split_whitespace().collect::<String>();
-    let bytes: ByteString = serde_json::from_value(Value::String(text)).map_err(|_| "no base64".to_owned())?;
-    String::from_utf8(bytes.0).map_err(|_| "no UTF-8 behind the base64".to_owned())
+    let bytes = BASE64_STANDARD.decode(text).map_err(|_| "no base64".to_owned())?;
+    String::from_utf8(bytes).map_err(|_| "no UTF-8 behind the base64".to_owned())
 }
 
 fn login(entry: &Value) -> Result<Option<Login>, String> {
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn a_secret_holds_the_same() {
         let inner = json!({"auths": {"r.example": {"auth": "dTpw"}}}).to_string();
-        let encoded = serde_json::to_value(ByteString(inner.clone().into_bytes())).unwrap();
+        let encoded = BASE64_STANDARD.encode(&inner);
         for secret in [
             json!({"kind": "Secret", "data": {".dockerconfigjson": encoded}}),
             json!({"kind": "Secret", "stringData": {".dockerconfigjson": inner}}),
