@@ -17,5 +17,6 @@
 //! `tests/purity.rs` checks these borders.
 
 pub mod core;
+#[cfg(target_os = "linux")]
 pub mod edge;
 pub mod order;

@@ -36,9 +36,6 @@ pub(crate) struct Images {
     /// Where looked-up commands are kept between runs
     #[arg(long, value_name = "FOLDER", env = "XDG_CACHE_HOME", hide = true)]
     pub(crate) cache_home: Option<PathBuf>,
-    /// The user's home
-    #[arg(long, value_name = "FOLDER", env = "HOME", hide = true)]
-    pub(crate) home: Option<PathBuf>,
 }
 
 /// Value of `--platform`.

@@ -149,7 +149,7 @@ fn settings(args: &Images) -> Result<Settings, String> {
         let value = files::one(path)?;
         logins.add(&value).map_err(|what| format!("{}: {what}", path.display()))?;
     }
-    let home = |folder: &str| args.home.as_ref().map(|home| home.join(folder));
+    let home = |folder: &str| std::env::home_dir().map(|home| home.join(folder));
     if let Some(path) = args.docker_config.clone().or_else(|| home(".docker")).map(|folder| folder.join("config.json"))
         && path.exists()
     {
