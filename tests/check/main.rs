@@ -63,7 +63,7 @@ Deployment/shop (pod.yaml:2)
   then     web    when api=Ready, cache=Ready, for 5m at most (gate; its command is known)
   waits    5m at most until the last one starts; then a container fails, and is tried again as its restartPolicy says
   stops    web, then api and cache, then db; within 30s
-  sidecar  native, first of the init containers (Kubernetes 1.29)
+  sidecar  native, first of the init containers
 
 1 template looked at: 0 errors, 0 warnings, 0 notes
 "

@@ -189,9 +189,9 @@ fn what_is_injected_already_needs_no_webhook() {
 
 #[test]
 fn the_clusters_version_counts() {
-    let (code, out, _) = with_server(&serve("28+", &["get", "watch", "patch"], false), POD);
-    assert_eq!(code, 1, "{out}");
-    assert!(out.contains("error[kubernetes-too-old]") && out.contains("Kubernetes 1.28 does not have"), "{out}");
+    let (code, out, err) = with_server(&serve("29+", &["get", "watch", "patch"], false), POD);
+    assert_eq!((code, out.as_str(), err.matches('\n').count()), (1, "", 1), "{err}");
+    assert!(err.contains("podgate needs Kubernetes 1.30 or newer, not 1.29"), "{err}");
 }
 
 #[test]

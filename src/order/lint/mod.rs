@@ -58,6 +58,10 @@ impl FromStr for Version {
     type Err = String;
 
     /// Takes `1.34`, `v1.34.2`, and what providers make of it: `1.34+`, `v1.34.2-gke.1`.
+    ///
+    /// # Errors
+    /// No version, or one that podgate does not support: ValidatingAdmissionPolicy v1, which limits what the sidecar may
+    /// write, exists from 1.30.
     fn from_str(text: &str) -> Result<Version, String> {
         let number = |part: &str| {
             let digits: String = part.chars().take_while(char::is_ascii_digit).collect();
@@ -65,6 +69,9 @@ impl FromStr for Version {
         };
         let mut parts = text.trim().trim_start_matches('v').split('.');
         match (parts.next().and_then(number), parts.next().and_then(number)) {
+            (Some(major), Some(minor)) if (major, minor) < (1, 30) => {
+                Err(format!("podgate needs Kubernetes 1.30 or newer, not {major}.{minor}"))
+            }
             (Some(major), Some(minor)) => Ok(Version { major, minor }),
             _ => Err("no version of Kubernetes; write 1.34".to_owned()),
         }
@@ -80,7 +87,7 @@ pub fn template(template: &Value, plan: &Plan, context: &Context) -> Vec<Finding
         return findings;
     }
     probes::check(&spec, plan, &mut findings);
-    surroundings::check(template, &spec, plan, context, &mut findings);
+    surroundings::check(&spec, plan, context, &mut findings);
     findings.extend(native::advice(&spec, plan).map(|advice| advice.finding()));
     findings
 }

@@ -8,19 +8,17 @@ use crate::order::declare::{annotation, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::lint::forecast::Forecast;
-use crate::order::plan::{Plan, Planned, Publish, Sidecar};
+use crate::order::plan::{Plan, Planned, Publish};
 use serde_json::Value;
 use std::time::Duration;
 
-/// Since when native sidecars are on by default (<https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/>).
-const NATIVE: Version = Version { major: 1, minor: 29 };
 /// Since when a regular container may have a restartPolicy of its own.
 const OWN_POLICY: Version = Version { major: 1, minor: 35 };
 /// How long a Deployment's rollout may take, where it says nothing.
 const PROGRESS: u64 = 600;
 
-pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, context: &Context, findings: &mut Vec<Finding>) {
-    versions(template, spec, plan, context, findings);
+pub(super) fn check(spec: &Spec<'_>, plan: &Plan, context: &Context, findings: &mut Vec<Finding>) {
+    versions(spec, context, findings);
     network(spec, plan, findings);
     processes(spec, plan, findings);
     deletion(plan, findings);
@@ -31,26 +29,16 @@ fn at(field: &str) -> Place {
     Place::root().to("spec").to(field)
 }
 
-fn versions(template: &Value, spec: &Spec<'_>, plan: &Plan, context: &Context, findings: &mut Vec<Finding>) {
-    let Some(version) = context.kubernetes else { return };
-    if plan.sidecar == Sidecar::Native && version < NATIVE {
-        let stated = annotation(keys::SIDECAR);
-        let at = if stated.of(template).is_some() { stated } else { at("containers") };
-        let what = format!(
-            "podgate's sidecar is a native one, which Kubernetes {version} does not have (it came with {NATIVE})"
-        );
-        findings.push(Finding::error("kubernetes-too-old", at, what).mend("write podgate.io/sidecar: first"));
-    }
+fn versions(spec: &Spec<'_>, context: &Context, findings: &mut Vec<Finding>) {
+    let Some(version) = context.kubernetes.filter(|version| *version < OWN_POLICY) else { return };
     for own in spec.containers.iter().filter(|own| own.value.get("restartPolicy").is_some_and(|value| !value.is_null()))
     {
-        if version < OWN_POLICY {
-            let what = format!(
-                "{} has a restartPolicy of its own, which Kubernetes {version} does not know (it came with {OWN_POLICY})",
-                own.name
-            );
-            let place = own.place().to("restartPolicy");
-            findings.push(Finding::error("kubernetes-too-old", place, what).mend("take it out, or use the Pod's"));
-        }
+        let what = format!(
+            "{} has a restartPolicy of its own, which Kubernetes {version} does not know (it came with {OWN_POLICY})",
+            own.name
+        );
+        let place = own.place().to("restartPolicy");
+        findings.push(Finding::error("kubernetes-too-old", place, what).mend("take it out, or use the Pod's"));
     }
 }
 

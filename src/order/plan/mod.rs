@@ -81,7 +81,7 @@ pub struct Planned {
 /// Where the sidecar stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sidecar {
-    /// First among the init containers, with `restartPolicy: Always`. Kubernetes 1.29.
+    /// First among the init containers, with `restartPolicy: Always`.
     Native,
     /// First among the regular containers.
     First,

@@ -113,7 +113,7 @@ fn outlook(template: &Template, out: &mut String) {
         let _ = writeln!(out, "  stops    {}; within {grace}", steps.join(", then "));
     }
     let sidecar = match plan.sidecar {
-        Sidecar::Native => "native, first of the init containers (Kubernetes 1.29)",
+        Sidecar::Native => "native, first of the init containers",
         Sidecar::First => "first of the containers",
     };
     let _ = writeln!(out, "  sidecar  {sidecar}");
