@@ -51,9 +51,8 @@ fn each_format_is_what_it_says() {
         assert_eq!((code, err.as_str()), (0, ""));
         out
     };
-    let (svg, html) = (run("svg"), run("html"));
+    let svg = run("svg");
     assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"") && svg.ends_with("</svg>\n"), "{svg}");
-    assert!(html.starts_with("<!doctype html>") && html.contains(&svg) && html.ends_with("</html>\n"), "{html}");
     let json: Value = serde_json::from_str(&run("json")).unwrap();
     assert_eq!(
         json["containers"][0]["ready"],
@@ -78,7 +77,7 @@ fn a_wrong_command_line_is_64() {
     let server = serve(events);
     for (arguments, says) in [
         (&["timeline"][..], "POD"),
-        (&["timeline", "ordered", "-o", "png"], "possible values: text, svg, html, json"),
+        (&["timeline", "ordered", "-o", "png"], "possible values: text, svg, json"),
         (&["timeline", "ordered", "--width", "5"], "40..=1000"),
     ] {
         let (code, _, err) = server.run(arguments);

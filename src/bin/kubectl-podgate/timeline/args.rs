@@ -15,7 +15,6 @@ there; without them the bars are told apart by their shade.
 Examples:
   kubectl podgate timeline ordered
   kubectl podgate timeline ordered -n shop --width 120
-  kubectl podgate timeline ordered -o html > ordered.html
   kubectl podgate timeline ordered -o svg > ordered.svg
   kubectl podgate timeline ordered -o json | jq '.containers[] | {name, started, ready}'
 
@@ -33,7 +32,7 @@ pub(crate) struct Timeline {
     pub(crate) pod: String,
     #[command(flatten)]
     pub(crate) connection: Connection,
-    /// What to print: a picture for the terminal, an SVG picture, a page with it, or one JSON object
+    /// What to print: a picture for the terminal, an SVG picture, or one JSON object
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Output,
     /// Columns of the picture in text; by default those of the terminal, else 100
@@ -48,8 +47,6 @@ pub(crate) enum Output {
     Text,
     // A picture.
     Svg,
-    // A page with the picture and the table.
-    Html,
     // One object, as docs/kubectl-podgate.md promises it.
     Json,
 }

@@ -3,7 +3,6 @@
 mod args;
 mod build;
 mod event;
-mod html;
 mod scale;
 mod shape;
 mod svg;
@@ -43,7 +42,6 @@ async fn show(args: &Timeline) -> Result<ExitCode, String> {
             text::text(&timeline, columns, colours)
         }
         Output::Svg => svg::svg(&timeline),
-        Output::Html => html::html(&timeline),
         Output::Json => {
             let json = serde_json::to_string_pretty(&timeline).map_err(|error| format!("can't write: {error}"))?;
             format!("{json}\n")

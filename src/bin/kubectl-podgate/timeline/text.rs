@@ -154,10 +154,10 @@ pub(super) fn at(moment: Option<Moment>, from: i64) -> String {
 }
 
 /// Heads of the table, for text and page.
-pub(super) const HEADS: [&str; 7] = ["CONTAINER", "PULLED", "GATE WAITED", "STARTED", "READY", "CAME UP IN", "ENDED"];
+const HEADS: [&str; 7] = ["CONTAINER", "PULLED", "GATE WAITED", "STARTED", "READY", "CAME UP IN", "ENDED"];
 
 /// The cells of one container.
-pub(super) fn cells(row: &Row, from: i64) -> [String; 7] {
+fn cells(row: &Row, from: i64) -> [String; 7] {
     let between = |a: Option<Moment>, b: Option<Moment>| {
         let (Some(a), Some(b)) = (a, b) else { return String::new() };
         let mark = if a.exact && b.exact { "" } else { "~" };
