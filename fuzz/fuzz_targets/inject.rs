@@ -19,8 +19,7 @@ use manifest::{Document, Source};
 fn changed(document: &Document, change: impl Fn(&Value, &Known) -> Option<Injected>) -> Option<(String, usize)> {
     let mut edits = Vec::new();
     for place in kinds::templates(&document.value) {
-        let known = Known { kind: kinds::kind_at(&document.value, &place), ..Known::default() };
-        let injected = change(place.of(&document.value)?, &known)?;
+        let injected = change(place.of(&document.value)?, &Known::default())?;
         edits.extend(injected.edits.into_iter().map(|edit| Edit { at: place.join(&edit.at), ..edit }));
     }
     let count = edits.len();

@@ -32,14 +32,12 @@ pub(crate) fn documents(file: &str) -> Vec<Value> {
     serde_saphyr::from_multiple_with_options(&text, options).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The Pod templates of a file, each with the kind that it belongs to.
-pub(crate) fn templates(file: &str) -> Vec<(Value, Known)> {
+/// The Pod templates of a file.
+pub(crate) fn templates(file: &str) -> Vec<Value> {
     let of = |document: &Value| {
         let places = kinds::templates(document);
-        let found = places.iter().map(|place: &Place| {
-            let template = place.of(document).unwrap_or_else(|| panic!("{file}: {place}")).clone();
-            (template, Known { kind: kinds::kind_at(document, place), ..Known::default() })
-        });
+        let found =
+            places.iter().map(|place: &Place| place.of(document).unwrap_or_else(|| panic!("{file}: {place}")).clone());
         found.collect::<Vec<_>>()
     };
     documents(file).iter().flat_map(of).collect()
@@ -57,8 +55,8 @@ pub(crate) fn files() -> Vec<String> {
 /// Each template that can be injected, as it was, and injected.
 pub(crate) fn each_injected(mut with: impl FnMut(&str, &Value, &Value)) {
     for file in files() {
-        for (template, known) in templates(&file) {
-            if let Ok(done) = inject(&template, &options(), &known)
+        for template in templates(&file) {
+            if let Ok(done) = inject(&template, &options(), &Known::default())
                 && !done.edits.is_empty()
             {
                 with(&file, &template, &done.value);
@@ -73,15 +71,15 @@ fn every_manifest_comes_through() {
     for file in files() {
         let refused = REFUSED.iter().find(|(name, _)| *name == file);
         let mut touched = 0;
-        for (template, known) in templates(&file) {
-            match (inject(&template, &options(), &known), refused) {
+        for template in templates(&file) {
+            match (inject(&template, &options(), &Known::default()), refused) {
                 (Err(found), Some((_, rule))) => {
                     assert!(found.iter().any(|f| f.rule == *rule), "{file}: {}", lines(&found))
                 }
                 (Ok(_), Some(_)) => panic!("{file} can be injected"),
                 (Err(found), None) => panic!("{file}: {}", lines(&found)),
                 (Ok(done), None) => {
-                    holds(&template, &options(), &known).expect("it can be injected");
+                    holds(&template, &options(), &Known::default()).expect("it can be injected");
                     assert_eq!(!done.edits.is_empty(), is_declared(&template), "{file}");
                     touched += usize::from(!done.edits.is_empty());
                 }

@@ -110,7 +110,7 @@ fn meshed(template: &Value) -> Value {
 
 #[test]
 fn what_other_webhooks_add_stays_and_the_sidecar_learns_of_it() {
-    let (template, _) = templates("deployment-three-tiers.yaml").remove(0);
+    let template = templates("deployment-three-tiers.yaml").remove(0);
     let once = injected(&template).value;
     let done = again(&meshed(&defaulted(&once)));
     let sidecar = &done.value["spec"]["initContainers"][0];
@@ -143,7 +143,7 @@ impl WithLists for Value {
 
 #[test]
 fn another_version_brings_its_own_image() {
-    let (template, _) = templates("deployment-three-tiers.yaml").remove(0);
+    let template = templates("deployment-three-tiers.yaml").remove(0);
     let mut older = injected(&template).value;
     let record = older["metadata"]["annotations"]["podgate.io/injected"].as_str().unwrap();
     let record = record.replace(env!("CARGO_PKG_VERSION"), "0.0.9");
@@ -154,7 +154,7 @@ fn another_version_brings_its_own_image() {
 
 #[test]
 fn an_order_that_is_no_longer_declared_is_taken_out() {
-    let (template, _) = templates("deployment-three-tiers.yaml").remove(0);
+    let template = templates("deployment-three-tiers.yaml").remove(0);
     let mut without = template.clone();
     let mut changed = injected(&template).value;
     for one in [&mut without, &mut changed] {

@@ -64,7 +64,7 @@ fn what_an_image_says_is_written_out_and_kept() {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         (name.to_owned(), ImageCommand { entrypoint: words(&["/entry", "$(X)", "$$"]), cmd: words(&["serve"]) })
     });
-    let known = Known { images: images.into(), ..Known::default() };
+    let known = Known { images: images.into() };
     TestRunner::new(ProptestConfig { cases: 200, ..cases() })
         .run(&template(), |template| {
             if let Some(done) = holds(&template, &options(), &known) {

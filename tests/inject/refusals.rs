@@ -124,7 +124,7 @@ fn a_probe_that_a_hook_can_not_expand_is_refused() {
 
 /// Changes the injected template; the findings of uninject, each of which inject says too.
 fn changed(by: impl Fn(&mut Value)) -> Vec<String> {
-    let (mut template, _) = templates("hooks-exec.yaml").remove(0);
+    let mut template = templates("hooks-exec.yaml").remove(0);
     template["spec"]["containers"][1]["command"] = json!(["/app"]);
     let mut done = injected(&template).value;
     by(&mut done);

@@ -209,8 +209,10 @@ fn nobody_is_killed_for_waiting_in_a_gate() {
 
 #[test]
 fn a_users_sleep_goes_on_sleeping() {
-    let (template, known) = crate::corpus::templates("hooks-sleep.yaml").remove(0);
-    let done = podgate::order::inject::inject(&template, &crate::options(), &known).expect("it can be injected").value;
+    let template = crate::corpus::templates("hooks-sleep.yaml").remove(0);
+    let done = podgate::order::inject::inject(&template, &crate::options(), &Default::default())
+        .expect("it can be injected")
+        .value;
     let (db, app) = (&done["spec"]["containers"][0], &done["spec"]["containers"][1]);
     let then = |which: &str| agent_line::values(&hook(db, which), "--then").concat();
     assert_eq!(then("postStart"), r#"["/podgate/bin/podgate","sleep","2s"]"#);

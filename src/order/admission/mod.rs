@@ -188,8 +188,7 @@ impl Asked {
         if !is_declared(pod) {
             return self.allowed(Outcome::Passed, &[], None);
         }
-        let known = Known { kind: owner(pod).to_owned(), ..Known::default() };
-        match inject(pod, &known) {
+        match inject(pod, &Known::default()) {
             Err(findings) => self.refused(&findings),
             Ok(injected) => {
                 let told = injected.findings.iter().filter(|finding| finding.level >= Level::Warning);
@@ -264,13 +263,6 @@ impl Asked {
             message,
         }
     }
-}
-
-/// The kind of the workload that made `pod`: `Job`, `ReplicaSet`; empty for a bare Pod.
-fn owner(pod: &Value) -> &str {
-    let owners = pod["metadata"]["ownerReferences"].as_array().map_or(&[][..], Vec::as_slice);
-    let owner = owners.iter().find(|owner| owner["controller"] == true);
-    owner.and_then(|owner| owner["kind"].as_str()).unwrap_or_default()
 }
 
 /// At most `max` bytes of `text`.

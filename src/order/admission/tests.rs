@@ -1,6 +1,5 @@
 use super::*;
 use crate::order::edit::{Edit, Op, Place};
-use std::cell::RefCell;
 
 fn pod() -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "shop-", "labels": {"podgate.io/inject": "enabled"}}, "spec": {"containers": [{"name": "a"}]}})
@@ -135,21 +134,6 @@ fn a_pod_that_declares_no_order_passes() {
     let inject = |_: &Value, _: &Known| -> Result<Injected, Vec<Finding>> { panic!("injected") };
     let answer = answer(review(&pod()).to_string().as_bytes(), &|_| false, &inject).unwrap();
     assert_eq!(answer.body["response"], json!({"uid": "705ab4f5", "allowed": true}));
-}
-
-#[test]
-fn the_workload_is_known_by_its_controller() {
-    let mut owned = pod();
-    owned["metadata"]["ownerReferences"] = json!([{"kind": "Other"}, {"kind": "Job", "controller": true}]);
-    for (object, kind) in [(&pod(), ""), (&owned, "Job")] {
-        let seen = RefCell::new(None);
-        let inject = |pod: &Value, known: &Known| {
-            *seen.borrow_mut() = Some(known.kind.clone());
-            Ok(Injected { value: pod.clone(), edits: Vec::new(), findings: Vec::new() })
-        };
-        answer(review(object).to_string().as_bytes(), &|_| true, &inject).unwrap();
-        assert_eq!(seen.into_inner().as_deref(), Some(kind));
-    }
 }
 
 #[test]

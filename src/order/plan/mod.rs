@@ -101,8 +101,6 @@ pub enum Publish {
 pub struct Known {
     /// Program and arguments by the image's own configuration (`Entrypoint`, `Cmd`), by container.
     pub images: BTreeMap<String, ImageCommand>,
-    /// The kind of the workload that the template belongs to: `Job`, `Deployment`; empty for a bare Pod.
-    pub kind: String,
 }
 
 /// An image's `Entrypoint` and `Cmd`.

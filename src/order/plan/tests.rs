@@ -273,7 +273,7 @@ fn graces_go_down_along_the_chain_and_stay_within_the_pods() {
 #[test]
 fn commands_come_from_the_spec_then_the_annotation_then_the_image() {
     let image = ImageCommand { entrypoint: vec!["/entry".into(), "$(X)".into()], cmd: vec!["serve".into()] };
-    let known = Known { images: [("api".to_owned(), image)].into(), ..Known::default() };
+    let known = Known { images: [("api".to_owned(), image)].into() };
     let command = |container: Value, annotations: Value| {
         let template =
             json!({"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": "db"}, container]}});

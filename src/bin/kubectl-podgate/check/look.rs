@@ -134,7 +134,7 @@ fn outlook(
     let resolved = beside.images.of(template);
     // Nothing is pinned here.
     findings.extend(resolved.findings.into_iter().filter(|finding| finding.level > Level::Note));
-    let known = inject::kept(template, &Known { kind: kinds::kind_at(document, object), images: resolved.commands });
+    let known = inject::kept(template, &Known { images: resolved.commands });
     // What was changed since can't be undone, and is then among what inject finds.
     let plain = inject::uninject(template).map(|injected| injected.value);
     let in_place = |finding: Finding| plain.as_ref().map_or(finding.clone(), |plain| moved(finding, plain, template));

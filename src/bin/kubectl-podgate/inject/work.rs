@@ -62,8 +62,7 @@ pub(super) fn document(file: &str, document: &Document, way: &Way) -> Done {
     let (mut edits, mut changed) = (Vec::new(), Vec::new());
     for place in kinds::templates(&document.value) {
         let Some(template) = place.of(&document.value) else { continue };
-        let known = Known { kind: kinds::kind_at(&document.value, &place), ..Known::default() };
-        let Some(result) = template_edits(template, way, known) else { continue };
+        let Some(result) = template_edits(template, way) else { continue };
         done.concerned = true;
         let findings = match result {
             Ok(injected) => {
@@ -100,7 +99,7 @@ pub(super) fn document(file: &str, document: &Document, way: &Way) -> Done {
 }
 
 /// What is to change in a template; `None` where it is none of podgate's business.
-fn template_edits(template: &Value, way: &Way, mut known: Known) -> Option<Result<Injected, Vec<Finding>>> {
+fn template_edits(template: &Value, way: &Way) -> Option<Result<Injected, Vec<Finding>>> {
     let Way::Inject { options, from, images } = way else {
         return inject::is_injected(template).then(|| inject::uninject(template));
     };
@@ -113,6 +112,7 @@ fn template_edits(template: &Value, way: &Way, mut known: Known) -> Option<Resul
         _ if !ours => return None,
         _ => Injected { value: template.clone(), edits: Vec::new(), findings: Vec::new() },
     };
+    let mut known = Known::default();
     let (mut value, mut edits, mut findings) = (before.value, before.edits, before.findings);
     if let Some(images) = images {
         let resolved = images.of(template);

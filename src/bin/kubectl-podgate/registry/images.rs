@@ -44,7 +44,7 @@ pub(crate) fn look_up(sources: &[(Input, Source)], args: &Images) -> Result<Foun
         for document in &source.documents {
             for place in kinds::templates(&document.value) {
                 let Some(template) = place.of(&document.value) else { continue };
-                for (container, image) in needed(template, &document.value, &place) {
+                for (container, image) in needed(template) {
                     let at = document.position(document.mark(&place).start);
                     let whose = format!("{}:{}: container {container}: image {image}", source.name, at.line);
                     wanted.entry(image).or_insert(whose);
@@ -76,14 +76,13 @@ pub(crate) fn look_up(sources: &[(Input, Source)], args: &Images) -> Result<Foun
 }
 
 /// Containers whose command only their image knows, with that image.
-fn needed(template: &Value, document: &Value, place: &Place) -> Vec<(String, String)> {
+fn needed(template: &Value) -> Vec<(String, String)> {
     if !inject::is_declared(template) {
         return Vec::new();
     }
     // As it was before podgate: an injected container has a command, the gate.
     let Ok(before) = inject::uninject(template) else { return Vec::new() };
-    let known = Known { kind: kinds::kind_at(document, place), ..Known::default() };
-    let planned = plan(&before.value, &known).ok();
+    let planned = plan(&before.value, &Known::default()).ok();
     let told =
         |key: &str| annotation(key).of(&before.value).and_then(Value::as_str).unwrap_or_default().trim().to_owned();
     let mut found = Vec::new();
