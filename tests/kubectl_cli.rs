@@ -1,9 +1,12 @@
 //! `kubectl podgate`, from outside and without a cluster: help is what the docs say, and what goes wrong is one clear line.
 
+#[path = "common/api_server.rs"]
+mod api_server;
+
+use api_server::{Answer, Request, Server, kubeconfig, refuse};
 use assert_cmd::Command;
 use std::fs;
 use std::net::TcpListener;
-use std::path::PathBuf;
 use tempfile::TempDir;
 
 /// The program, in a world of its own: no kubeconfig but the given one, no service account.
@@ -17,46 +20,20 @@ fn home() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// A kubeconfig whose server is `server`.
-fn kubeconfig(home: &TempDir, server: &str) -> PathBuf {
-    let path = home.path().join("kubeconfig");
-    let text = format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
-         clusters: [{{name: k, cluster: {{server: '{server}'}}}}]\n\
-         contexts: [{{name: c, context: {{cluster: k, user: u, namespace: shop}}}}]\n\
-         users: [{{name: u, user: {{token: t}}}}]\n"
-    );
-    fs::write(&path, text).unwrap();
-    path
+/// Answers every request with `code` and `body`; its address.
+fn serve(code: u16, body: impl ToString) -> String {
+    let body = body.to_string();
+    let answer = move |request: &Request| {
+        let of_the_pod = request.method == "GET" && request.path.starts_with("/api/v1/namespaces/shop/pods/ordered");
+        assert!(of_the_pod, "{request:?}");
+        Answer::Text(code, body.clone())
+    };
+    Server::new(answer).address
 }
 
-/// Answers every request with `status` and `body`; its address.
-fn serve(status: &'static str, body: String) -> String {
-    use std::io::{Read, Write};
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let mut head = Vec::new();
-            while !head.ends_with(b"\r\n\r\n") {
-                let mut byte = [0];
-                match stream.read(&mut byte) {
-                    Ok(1) => head.push(byte[0]),
-                    _ => break,
-                }
-            }
-            let head = String::from_utf8_lossy(&head).into_owned();
-            assert!(head.starts_with("GET /api/v1/namespaces/shop/pods/ordered"), "{head}");
-            let length = body.len();
-            let head = format!(
-                "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
-            );
-            // A client that has seen enough may be gone.
-            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
-        }
-    });
-    address
+/// Answers every request as the API server does where it refuses; its address.
+fn serve_refusal(code: u16, reason: &'static str, message: &'static str) -> String {
+    Server::new(move |_| refuse(code, reason, message)).address
 }
 
 /// Runs `status ARGUMENTS`: its exit code, its output, what it says on standard error.
@@ -64,12 +41,6 @@ fn status(home: &TempDir, arguments: &[&str]) -> (i32, String, String) {
     let output = program(home).arg("status").args(arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-}
-
-fn api_error(code: u16, reason: &str, message: &str) -> String {
-    format!(
-        r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","message":"{message}","reason":"{reason}","code":{code}}}"#
-    )
 }
 
 fn pod(phase: &str) -> String {
@@ -154,17 +125,14 @@ fn what_goes_wrong_is_one_line_and_1() {
         ("http://no-such-host.invalid".to_owned(), "can't ask http://no-such-host.invalid"),
         (silent, "no answer from http://127.0.0.1:"),
         ("not a server".to_owned(), "can't use the kubeconfig: "),
-        (serve("404 Not Found", api_error(404, "NotFound", "x")), "no Pod \"ordered\" in the namespace \"shop\""),
-        (
-            serve("403 Forbidden", api_error(403, "Forbidden", "user u can't")),
-            "not allowed to read the Pod \"ordered\": user u can't",
-        ),
-        (serve("401 Unauthorized", api_error(401, "Unauthorized", "Unauthorized")), "does not know who you are"),
-        (serve("503 Service Unavailable", "down".to_owned()), "answered 503"),
-        (serve("200 OK", "<html>".to_owned()), "something that is no Pod"),
-        (serve("200 OK", "[]".to_owned()), "something that is no Pod"),
+        (serve_refusal(404, "NotFound", "x"), "no Pod \"ordered\" in the namespace \"shop\""),
+        (serve_refusal(403, "Forbidden", "user u can't"), "not allowed to read the Pod \"ordered\": user u can't"),
+        (serve_refusal(401, "Unauthorized", "Unauthorized"), "does not know who you are"),
+        (serve(503, "down"), "answered 503"),
+        (serve(200, "<html>"), "something that is no Pod"),
+        (serve(200, "[]"), "something that is no Pod"),
     ] {
-        let config = kubeconfig(&home, &server);
+        let config = kubeconfig(home.path(), &server);
         let arguments = ["ordered", "--request-timeout", "2s", "--kubeconfig", config.to_str().unwrap()];
         let (code, out, err) = status(&home, &arguments);
         assert_eq!((code, out.as_str()), (1, ""), "{server}: {err}");
@@ -180,7 +148,7 @@ fn a_kubeconfig_that_is_missing_or_has_no_such_context_is_named() {
     assert!(code == 1 && err.contains("no kubeconfig: ") && err.contains("--kubeconfig or KUBECONFIG"), "{err}");
     let (code, _, err) = status(&home, &["ordered", "--kubeconfig", "/nonexistent"]);
     assert!(code == 1 && err.contains("/nonexistent"), "{err}");
-    let config = kubeconfig(&home, "http://127.0.0.1:1");
+    let config = kubeconfig(home.path(), "http://127.0.0.1:1");
     let (code, _, err) = status(&home, &["ordered", "--context", "other", "--kubeconfig", config.to_str().unwrap()]);
     assert!(code == 1 && err.contains("other"), "{err}");
     assert_eq!(err.matches('\n').count(), 1, "{err}");
@@ -190,7 +158,7 @@ fn a_kubeconfig_that_is_missing_or_has_no_such_context_is_named() {
 fn the_exit_code_says_whether_all_have_started() {
     for (phase, code) in [("started", 0), ("starting", 3), ("terminating", 3)] {
         let home = home();
-        let config = kubeconfig(&home, &serve("200 OK", pod(phase)));
+        let config = kubeconfig(home.path(), &serve(200, pod(phase)));
         let by_env = program(&home).env("KUBECONFIG", &config).args(["status", "pod/ordered"]).output().unwrap();
         assert_eq!(by_env.status.code(), Some(code), "{phase}");
         let text = String::from_utf8(by_env.stdout).unwrap();

@@ -1,5 +1,7 @@
 //! `kubectl podgate check`, from outside: what it says of manifests, in each form, with which exit code.
 
+#[path = "../common/api_server.rs"]
+mod api_server;
 mod docs;
 mod server;
 

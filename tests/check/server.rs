@@ -1,28 +1,10 @@
 //! What the cluster is asked with `--server`, answered by a server of the test's own.
 
+use crate::api_server::{Answer, Request, Server, kubeconfig, refuse};
 use crate::{check, file, program};
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-
-/// Reads one request: its first line and its body.
-fn request(stream: &mut TcpStream) -> Option<(String, String)> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        if stream.read(&mut byte).ok()? == 0 {
-            return None;
-        }
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8_lossy(&head).into_owned();
-    let length =
-        head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.trim().parse().ok());
-    let mut body = vec![0; length.unwrap_or(0)];
-    stream.read_exact(&mut body).ok()?;
-    Some((head.lines().next()?.to_owned(), String::from_utf8_lossy(&body).into_owned()))
-}
+use std::net::TcpListener;
 
 /// An API server of this minor version that allows these verbs, and refuses to say at all if it is to; its address.
 fn serve(minor: &'static str, allowed: &'static [&'static str], refuses: bool) -> String {
@@ -32,47 +14,33 @@ fn serve(minor: &'static str, allowed: &'static [&'static str], refuses: bool) -
 /// The same, with these MutatingWebhookConfigurations.
 fn serve_with(minor: &'static str, allowed: &'static [&'static str], refuses: bool, configurations: Value) -> String {
     let list = json!({"kind": "MutatingWebhookConfigurationList", "apiVersion": "admissionregistration.k8s.io/v1", "metadata": {}, "items": configurations});
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let Some((line, body)) = request(&mut stream) else { continue };
-            let (status, answer) = if line.starts_with("GET /version") {
-                let info = format!(
-                    r#"{{"major":"1","minor":"{minor}","gitVersion":"v1","gitCommit":"","gitTreeState":"","buildDate":"","goVersion":"","compiler":"","platform":""}}"#
-                );
-                ("200 OK", info)
-            } else if refuses {
-                ("403 Forbidden", r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"you may not ask","reason":"Forbidden","code":403}"#.to_owned())
-            } else if line.starts_with("GET /apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations") {
-                ("200 OK", list.to_string())
-            } else {
-                assert!(
-                    line.starts_with("POST /apis/authorization.k8s.io/v1/namespaces/shop/localsubjectaccessreviews"),
-                    "{line}"
-                );
-                assert!(
-                    body.contains("\"system:serviceaccount:shop:worker\"")
-                        && body.contains("\"system:serviceaccounts:shop\""),
-                    "{body}"
-                );
-                let is_allowed = allowed.iter().any(|verb| body.contains(&format!("\"verb\":\"{verb}\"")));
-                (
-                    "201 Created",
-                    format!(
-                        r#"{{"kind":"LocalSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{{}},"spec":{{}},"status":{{"allowed":{is_allowed}}}}}"#
-                    ),
-                )
-            };
-            let head = format!(
-                "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-                answer.len()
+    let answer = move |request: &Request| {
+        let of = |method: &str, path: &str| request.method == method && request.path.starts_with(path);
+        if of("GET", "/version") {
+            return Answer::Json(
+                200,
+                json!({"major": "1", "minor": minor, "gitVersion": "v1", "gitCommit": "", "gitTreeState": "", "buildDate": "",
+                       "goVersion": "", "compiler": "", "platform": ""}),
             );
-            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(answer.as_bytes()));
         }
-    });
-    address
+        if refuses {
+            return refuse(403, "Forbidden", "you may not ask");
+        }
+        if of("GET", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations") {
+            return Answer::Json(200, list.clone());
+        }
+        let asks = of("POST", "/apis/authorization.k8s.io/v1/namespaces/shop/localsubjectaccessreviews");
+        assert!(asks, "{request:?}");
+        let has = |text: &str| request.body.contains(text);
+        assert!(has("\"system:serviceaccount:shop:worker\"") && has("\"system:serviceaccounts:shop\""), "{request:?}");
+        let is_allowed = allowed.iter().any(|verb| has(&format!("\"verb\":\"{verb}\"")));
+        Answer::Json(
+            201,
+            json!({"kind": "LocalSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {}, "spec": {},
+                   "status": {"allowed": is_allowed}}),
+        )
+    };
+    Server::new(answer).address
 }
 
 const POD: &str = "\
@@ -92,13 +60,7 @@ spec:
 /// Checks the Pod against a server.
 fn with_server(server: &str, pod: &str) -> (i32, String, String) {
     let (folder, _) = file(pod);
-    let config = format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
-         clusters: [{{name: k, cluster: {{server: '{server}'}}}}]\n\
-         contexts: [{{name: c, context: {{cluster: k, user: u, namespace: shop}}}}]\n\
-         users: [{{name: u, user: {{token: t}}}}]\n"
-    );
-    fs::write(folder.path().join("kubeconfig"), config).unwrap();
+    kubeconfig(folder.path(), server);
     check(&folder, &["pod.yaml", "--server", "--kubeconfig", "kubeconfig", "--request-timeout", "5s", "-q"])
 }
 

@@ -3,6 +3,7 @@
 mod completing;
 mod krew;
 mod overriding;
+#[path = "../common/api_server.rs"]
 mod server;
 mod timing;
 mod watching;

@@ -1,9 +1,10 @@
 //! A stand-in for the API server: answers by a function, writes down what it was asked, and can hold a watch open.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 
@@ -19,6 +20,8 @@ pub(crate) struct Request {
 /// What is answered.
 pub(crate) enum Answer {
     Json(u16, Value),
+    /// The same with any body.
+    Text(u16, String),
     /// A watch: each text is sent as it comes, until the sender is dropped.
     Watch(Receiver<String>),
     /// The connection is closed without a word.
@@ -37,8 +40,22 @@ pub(crate) fn event(kind: &str, object: &Value) -> String {
     format!("{}\n", json!({"type": kind, "object": object}))
 }
 
+/// Writes a kubeconfig for `server`, with the namespace `shop`, into the folder `home`.
+pub(crate) fn kubeconfig(home: &Path, server: &str) -> PathBuf {
+    let path = home.join("kubeconfig");
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+         clusters: [{{name: k, cluster: {{server: '{server}'}}}}]\n\
+         contexts: [{{name: c, context: {{cluster: k, user: u, namespace: shop}}}}]\n\
+         users: [{{name: u, user: {{token: t}}}}]\n"
+    );
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
 pub(crate) struct Server {
-    address: String,
+    /// `http://127.0.0.1:PORT`
+    pub(crate) address: String,
     asked: Arc<Mutex<Vec<Request>>>,
     home: tempfile::TempDir,
 }
@@ -73,16 +90,7 @@ impl Server {
 
     /// A kubeconfig for it, with the namespace `shop`.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
-        let path = self.home.path().join("kubeconfig");
-        let text = format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
-             clusters: [{{name: k, cluster: {{server: '{}'}}}}]\n\
-             contexts: [{{name: c, context: {{cluster: k, user: u, namespace: shop}}}}]\n\
-             users: [{{name: u, user: {{token: t}}}}]\n",
-            self.address
-        );
-        std::fs::write(&path, text).unwrap();
-        path
+        kubeconfig(self.home.path(), &self.address)
     }
 
     /// The program with these arguments, against this server.
@@ -125,8 +133,8 @@ fn read(stream: &TcpStream) -> Option<Request> {
 fn send(stream: &mut TcpStream, answer: Answer) -> std::io::Result<()> {
     let head = "Content-Type: application/json\r\nConnection: close\r\n";
     match answer {
-        Answer::Json(code, value) => {
-            let body = value.to_string();
+        Answer::Json(code, value) => send(stream, Answer::Text(code, value.to_string())),
+        Answer::Text(code, body) => {
             write!(stream, "HTTP/1.1 {code} X\r\n{head}Content-Length: {}\r\n\r\n{body}", body.len())
         }
         Answer::Watch(lines) => {
