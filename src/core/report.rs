@@ -167,11 +167,6 @@ impl Report {
         })
     }
 
-    /// Whether it speaks of this sandbox and this start of the controller.
-    pub fn counts(&self, sandbox: &SandboxId, epoch: &str) -> bool {
-        self.is_of(sandbox) && self.epoch == epoch
-    }
-
     /// Whether it speaks of this sandbox.
     pub fn is_of(&self, sandbox: &SandboxId) -> bool {
         self.sandbox.as_ref().is_some_and(|own| own.matches(sandbox))
@@ -215,13 +210,11 @@ mod tests {
     }
 
     #[test]
-    fn counts_only_with_the_current_sandbox_and_epoch() {
+    fn is_of_the_sandbox_that_it_names() {
         let here: SandboxId = "3f2a9c1e-4097-1a0c5f3b".parse().unwrap();
-        let report = Report { sandbox: Some(here.clone()), epoch: "e1".to_owned(), ..Report::default() };
-        assert!(report.counts(&here, "e1"));
-        assert!(!report.counts(&here, "e2"));
-        assert!(!report.counts(&"3f2a9c1e-4098-1a0c5f3b".parse().unwrap(), "e1"));
-        assert!(!Report { epoch: "e1".to_owned(), ..Report::default() }.counts(&here, "e1"));
+        let report = Report { sandbox: Some(here.clone()), ..Report::default() };
+        assert!(report.is_of(&here) && !Report::default().is_of(&here));
+        assert!(!report.is_of(&"3f2a9c1e-4098-1a0c5f3b".parse().unwrap()));
     }
 
     #[test]

@@ -34,7 +34,7 @@ fn it_waits_reports_and_opens_only_when_the_controller_has_heard_it() {
     let gate = waits_for_db(&scene).becomes(SAYS_RAN).waiting();
     assert_eq!(scene.message(), "podgate entrypoint: api: waits for db=Ready (now Started)");
     let report = scene.report().unwrap();
-    assert!(report.counts(&scene.snapshot.sandbox, "e1") && !report.started);
+    assert!(scene.is_current(&report) && !report.started);
     assert_eq!((report.gate, report.waiting_for.clone()), (Some(Gate::Waiting), vec!["db".parse().unwrap()]));
     let ticket = report.ticket.unwrap();
     assert!(ticket.len() == 8 && ticket.bytes().all(|b| b.is_ascii_hexdigit()), "{ticket}");
@@ -55,7 +55,7 @@ fn it_waits_reports_and_opens_only_when_the_controller_has_heard_it() {
     assert_eq!(scene.message(), "");
     let report = scene.report().unwrap();
     assert_eq!((report.gate, report.started, report.waiting_for.len()), (Some(Gate::Opened), true, 0));
-    assert!(report.counts(&scene.snapshot.sandbox, "e1"));
+    assert!(scene.is_current(&report));
     assert_eq!((report.ticket, report.process), (Some(ticket), Some(process)));
 }
 

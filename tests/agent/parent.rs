@@ -48,7 +48,7 @@ fn it_ends_as_the_command_ends_and_reports_that() {
         assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (code, "", ""), "{script}");
         let report = scene.report().unwrap();
         assert_eq!((report.exit_code, report.gate), (Some(code), Some(Gate::Opened)), "{script}");
-        assert!(report.started && report.counts(&scene.snapshot.sandbox, "e1"));
+        assert!(report.started && scene.is_current(&report));
         assert_eq!(scene.message(), "");
     }
 }

@@ -51,7 +51,7 @@ fn at_a_deletion_it_stays_until_the_user_is_gone() {
         assert!(scene.logged().contains("stays for api=Exited (now Ready)"), "{}", scene.logged());
         let report = scene.report().unwrap();
         assert_eq!((report.stopping, report.started), (Stopping::Begun, true));
-        assert!(report.counts(&scene.snapshot.sandbox, "e1"));
+        assert!(scene.is_current(&report));
         std::thread::sleep(SIGN + SIGN / 5);
         let gone_at = Instant::now();
         scene.set("api", gone);
@@ -318,7 +318,7 @@ fn a_report_left_from_another_sandbox_is_not_kept() {
     put_report(&scene, &Report { sandbox: Some("00000000-1-00000001".parse().unwrap()), ..gates_report(&scene) });
     scene.pre_stop().flag("until", "api").flag("grace", "0s").run().failed(75, "api=Exited");
     let report = scene.report().unwrap();
-    assert!(report.counts(&scene.snapshot.sandbox, "e1"));
+    assert!(scene.is_current(&report));
     assert_eq!((report.gate, report.ticket, report.started), (None, None, true));
 }
 

@@ -35,6 +35,11 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
+    /// Whether a report is of this sandbox and of the controller's present start.
+    pub(crate) fn is_current(&self, report: &Report) -> bool {
+        report.is_of(&self.snapshot.sandbox) && report.epoch == "e1"
+    }
+
     /// Empty folders, and no controller.
     pub(crate) fn new() -> Scene {
         let directory = folder();
