@@ -13,8 +13,6 @@ mod build;
 mod graph;
 mod modes;
 mod placing;
-#[cfg(test)]
-mod properties;
 mod stopping;
 #[cfg(test)]
 mod tests;

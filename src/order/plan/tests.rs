@@ -1,3 +1,5 @@
+mod properties;
+
 use super::*;
 use crate::order::declare::annotation;
 use crate::order::finding::Level;

@@ -1,6 +1,6 @@
 //! What holds of every plan.
 
-use super::*;
+use super::super::*;
 use crate::core::container::Container;
 use crate::core::containers;
 use proptest::prelude::*;
