@@ -5,9 +5,12 @@
 //! everybody; after the others it goes on at once or after a few microseconds, so that they fall into every moment of the loop.
 
 use crate::scene::{Means, Scene};
+use podgate::core::snapshot::{NoWord, Snapshot};
+use podgate::core::sources::{View, choose};
 use podgate::core::state::State;
+use podgate::edge::sandbox::sandbox_id;
 use podgate::edge::source;
-use podgate::edge::wake::{SLOW_REREAD, Wake, Woken};
+use podgate::edge::watch::{SLOW_REREAD, Watch, Woken};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -84,7 +87,8 @@ fn number(waiter: &mut Child) -> u64 {
 
 /// What each of those processes does: tells each revision that it reads, and at the end how many it has slept through.
 pub(crate) fn wait_for_all(board: &Path, last: u64) {
-    let mut wake = Wake::new(board.to_owned(), "/nonexistent".into(), SLOW_REREAD);
+    let here = sandbox_id();
+    let mut watch = Watch::new(board.to_owned(), None, SLOW_REREAD);
     let mut out = std::io::stdout();
     let mut tell = |number: u64| {
         out.write_all(&number.to_ne_bytes()).unwrap();
@@ -92,17 +96,17 @@ pub(crate) fn wait_for_all(board: &Path, last: u64) {
     };
     let (mut read, mut lost, mut woken, mut slept) = (0, 0, Woken::Source, Instant::now());
     while read < last {
-        wake.arm(true);
-        let revision = source::board(board).unwrap().revision;
+        let view = watch.read(|| choose(&here, source::board(board), Err(NoWord::Missing)));
+        let View::Word(Snapshot { revision, .. }, _) = view else { panic!("{view:?}") };
         if revision > read {
             // One that arrives just as the time is up is none that was slept through, but there is no telling: it counts.
             lost += u64::from(woken == Woken::Time && slept.elapsed() >= SLOW_REREAD);
             read = revision;
             tell(revision);
         }
-        if wake.still_armed() && read < last {
+        if read < last {
             slept = Instant::now();
-            woken = wake.wait(SLOW_REREAD, &[]).unwrap();
+            woken = watch.wait(SLOW_REREAD, Vec::new()).unwrap();
         }
     }
     tell(lost);

@@ -2,7 +2,7 @@
 
 use podgate::core::names;
 use podgate::core::snapshot::Snapshot;
-use podgate::core::state::{Phase, State};
+use podgate::core::state::State;
 use podgate::edge::bell::Ringer;
 use podgate::edge::files::replace;
 use podgate::edge::lock::{self, Held};
@@ -77,20 +77,8 @@ impl Scene {
         std::fs::write(root.path().join("message"), "").unwrap();
         let lock = lock::take(&board.join(names::CONTROLLER_FILE)).unwrap().unwrap();
         let ringer = (means == Means::Bell).then(|| Ringer::new(&board, names::BELL_FILE));
-        let snapshot = Snapshot {
-            sandbox: sandbox_id(),
-            epoch: "e".to_owned(),
-            revision: 0,
-            phase: Phase::Starting,
-            states: [("db", State::Started), ("api", State::Waiting), ("web", State::Waiting)]
-                .map(|(name, state)| (name.to_owned(), state))
-                .into(),
-            order: ["db", "api", "web"].map(str::to_owned).into(),
-            stuck: [].into(),
-            heard: [].into(),
-            stopping: [].into(),
-            restarts: [].into(),
-        };
+        let states = [("db", State::Started), ("api", State::Waiting), ("web", State::Waiting)];
+        let snapshot = Snapshot::new(sandbox_id(), "e", &states);
         let mut scene = Scene { root, board, ringer, _lock: lock, snapshot };
         scene.publish(State::Started);
         scene

@@ -1,8 +1,10 @@
 //! A gate's decision: a function of what is believed of the pod, what the container has looked at by itself, and how long the
-//! gate has waited. The reason is part of the result, so that whoever waits can be told for what.
+//! gate has waited. The reason is part of the result, so that the user can be told what the gate waits for.
 
-use crate::core::sources::{Source, View};
-use crate::core::state::Phase;
+use crate::core::exit::Exit;
+use crate::core::snapshot::Snapshot;
+use crate::core::sources::{Absence, Source, View};
+use crate::core::state::{Phase, State};
 use crate::core::until::{Standing, Until};
 use std::fmt;
 use std::time::Duration;
@@ -30,15 +32,9 @@ pub enum Kind<'a> {
     Entrypoint(&'a str),
 }
 
-impl Kind<'_> {
-    fn is_hook(self) -> bool {
-        matches!(self, Kind::Hook(_))
-    }
-}
-
 /// What the gate itself has seen, beside the sources.
 #[derive(Debug, Clone, Default)]
-pub struct Own {
+pub struct Waiter {
     /// Checks that have not passed, each with what it last gave.
     pub pending_checks: Vec<String>,
     /// A check that can never pass.
@@ -73,33 +69,96 @@ pub enum Opening {
     Fallback,
 }
 
+/// One reason why a gate is closed, in the words that its user reads.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Obstacle {
+    /// The container is in a state that does not meet the condition.
+    #[error("{0} (now {1})")]
+    State(Until, State),
+    /// The same, and it can't leave that state by itself, for this reason.
+    #[error("{0} (now {1}, {2})")]
+    Stuck(Until, State, String),
+    /// The source does not know the condition's container.
+    #[error("{0} (unknown so far)")]
+    Unknown(Until),
+    /// There is no source that could say whether the condition holds.
+    #[error("{0}")]
+    Unseen(Until),
+    /// What each source gives in place of a snapshot.
+    #[error("the board {0}, the downward-API volume {1}")]
+    NoSource(Absence, Absence),
+    /// The conditions hold by a board that was written before the controller heard of this gate. A board at rest shows what the
+    /// controller saw last, which may be long ago.
+    #[error("the controller to look at them once more")]
+    Unheard,
+    /// The downward-API volume, which is frozen under a hook, is the only source.
+    #[error("no board: under a hook the downward-API volume shows only what was published before")]
+    FrozenVolume,
+    /// The controller is dead, and the fallback check gives this.
+    #[error("the controller is dead; fallback check {0}")]
+    Fallback(String),
+    /// The controller is dead, and the hook has no fallback check.
+    #[error("the controller is dead and can't come back under this hook; give --fallback-check")]
+    NoFallback,
+    /// The controller is dead.
+    #[error("the controller is dead")]
+    NoController,
+    /// A check has not passed.
+    #[error("{0}")]
+    Check(String),
+    /// The report, which the controller needs, can't be written.
+    #[error("can't report to the controller ({0}); mount this container's own folder there")]
+    Unreported(String),
+}
+
 /// Why a gate ends without its conditions.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Ending {
     /// A container before this one has ended, and the kubelet restarts it only when the hook returns.
-    Predecessor(String),
-    /// A condition can't be met.
-    Never(String),
-    /// A condition names a container that the pod does not have.
-    NoSuchContainer(String),
+    #[error("{0} is {1}, and the kubelet restarts it only when this hook returns")]
+    Predecessor(String, State),
+    /// The condition's container has ended and will not be started again.
+    #[error("can never be met: {0}: it is {1} for good")]
+    Ended(Until, State),
+    /// The condition's container can't go on by itself, for this reason.
+    #[error("can never be met: {0}: it is stuck in {1}")]
+    Stuck(Until, String),
+    /// A check can never pass.
+    #[error("can never be met: {0}")]
+    Hopeless(String),
+    /// A condition names a container that the pod does not have; it has these.
+    #[error("no such container: {0}; the pod has {list}", list = .1.join(", "))]
+    NoSuchContainer(String, Vec<String>),
     /// The pod is being deleted, and the command that stands behind the gate is never run.
+    #[error("the pod is being deleted")]
     Deleted,
 }
 
-/// Where a gate stands.
+impl Ending {
+    /// The exit code that it leads to.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Ending::NoSuchContainer(..) => Exit::SetUp,
+            Ending::Deleted => Exit::Terminated,
+            Ending::Predecessor(..) | Ending::Ended(..) | Ending::Stuck(..) | Ending::Hopeless(_) => Exit::Never,
+        }
+    }
+}
+
+/// What a gate does now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// It lets go.
     Open(Opening),
-    /// It waits, for these things.
-    Closed(Vec<String>),
+    /// It waits, for these reasons.
+    Closed(Vec<Obstacle>),
     /// It gives up.
     Over(Ending),
 }
 
 /// Decides.
-pub fn decide(view: &View, terms: &Terms<'_>, own: &Own) -> Decision {
-    let mut waiting = Vec::new();
+pub fn decide(view: &View, terms: &Terms<'_>, waiter: &Waiter) -> Decision {
+    let mut obstacles = Vec::new();
     match view {
         View::Word(snapshot, source) => {
             match (snapshot.phase, terms.kind) {
@@ -108,86 +167,74 @@ pub fn decide(view: &View, terms: &Terms<'_>, own: &Own) -> Decision {
                 (Phase::Started, Kind::Hook(_)) => return Decision::Open(Opening::AlreadyStarted),
                 (Phase::Starting | Phase::Started, _) => {}
             }
+            let knows_all = *source == Source::Board && waiter.waited >= SETTLING && !snapshot.states.is_empty();
             for until in terms.untils {
-                let state = snapshot.states.get(&until.container);
-                let stuck = snapshot.stuck.get(&until.container);
-                match until.judge(snapshot) {
-                    Standing::Met => continue,
-                    Standing::Never if terms.fail_fast => {
-                        let state = state.map_or("gone", |s| s.as_str());
-                        return Decision::Over(Ending::Never(format!("{until}: it is {state} for good")));
+                let state = snapshot.states.get(&until.container).copied();
+                let stuck = snapshot.stuck.get(&until.container).cloned();
+                obstacles.push(match (until.judge(snapshot), state, stuck) {
+                    (Standing::Met, ..) => continue,
+                    (Standing::Never, Some(state), _) if terms.fail_fast => {
+                        return Decision::Over(Ending::Ended(until.clone(), state));
                     }
-                    Standing::NotYet if terms.fail_fast && stuck.is_some() => {
-                        let stuck = stuck.map_or("", String::as_str);
-                        return Decision::Over(Ending::Never(format!("{until}: it is stuck in {stuck}")));
+                    (Standing::NotYet, _, Some(stuck)) if terms.fail_fast => {
+                        return Decision::Over(Ending::Stuck(until.clone(), stuck));
                     }
-                    Standing::NotYet | Standing::Never => {}
+                    (_, None, _) if knows_all => {
+                        let known = snapshot.states.keys().cloned().collect();
+                        return Decision::Over(Ending::NoSuchContainer(until.container.clone(), known));
+                    }
+                    (_, None, _) => Obstacle::Unknown(until.clone()),
+                    (_, Some(state), Some(stuck)) => Obstacle::Stuck(until.clone(), state, stuck),
+                    (_, Some(state), None) => Obstacle::State(until.clone(), state),
+                });
+            }
+            match (terms.kind, source) {
+                (Kind::Entrypoint(ticket), Source::Board)
+                    if obstacles.is_empty() && !terms.untils.is_empty() && !snapshot.has_heard(ticket) =>
+                {
+                    obstacles.push(Obstacle::Unheard);
                 }
-                match (state, source) {
-                    (None, Source::Board) if own.waited >= SETTLING && !snapshot.states.is_empty() => {
-                        let known: Vec<&str> = snapshot.states.keys().map(String::as_str).collect();
-                        let text = format!("{}; the pod has {}", until.container, known.join(", "));
-                        return Decision::Over(Ending::NoSuchContainer(text));
+                (Kind::Hook(own), _) if !obstacles.is_empty() => {
+                    if let Some((name, state)) = ended_before(snapshot, own) {
+                        return Decision::Over(Ending::Predecessor(name, state));
                     }
-                    (None, _) => waiting.push(format!("{until} (unknown so far)")),
-                    (Some(state), _) => waiting.push(match stuck {
-                        Some(stuck) => format!("{until} (now {state}, {stuck})"),
-                        None => format!("{until} (now {state})"),
-                    }),
+                    if *source == Source::Volume {
+                        obstacles.push(Obstacle::FrozenVolume);
+                    }
                 }
-            }
-            if let (Kind::Entrypoint(ticket), Source::Board) = (terms.kind, source)
-                && waiting.is_empty()
-                && !terms.untils.is_empty()
-                && !snapshot.has_heard(ticket)
-            {
-                // A board at rest shows what the controller saw last, which may be long ago.
-                waiting.push("the controller to look at them once more".to_owned());
-            }
-            if let (Kind::Hook(own_name), false) = (terms.kind, waiting.is_empty())
-                && let Some(ended) = ended_before(snapshot, own_name)
-            {
-                return Decision::Over(Ending::Predecessor(ended));
-            }
-            if *source == Source::Volume && terms.kind.is_hook() && !waiting.is_empty() {
-                waiting.push(
-                    "no board: under a hook the downward-API volume shows only what was published before".to_owned(),
-                );
+                _ => {}
             }
         }
         View::None { board, volume } => {
-            waiting.extend(terms.untils.iter().map(Until::to_string));
+            obstacles.extend(terms.untils.iter().cloned().map(Obstacle::Unseen));
             if !terms.untils.is_empty() {
-                waiting.push(format!("the board {board}, the downward-API volume {volume}"));
+                obstacles.push(Obstacle::NoSource(board.clone(), volume.clone()));
             }
         }
     }
-    if let Some(what) = &own.hopeless {
-        return Decision::Over(Ending::Never(what.clone()));
+    if let Some(what) = &waiter.hopeless {
+        return Decision::Over(Ending::Hopeless(what.clone()));
     }
-    match &own.controller {
-        Controller::Dead(Some(Ok(()))) if own.pending_checks.is_empty() => return Decision::Open(Opening::Fallback),
-        Controller::Dead(Some(Err(why))) if !waiting.is_empty() => {
-            waiting.push(format!("the controller is dead; fallback check {why}"));
+    match (&waiter.controller, terms.kind) {
+        (Controller::Dead(Some(Ok(()))), _) if waiter.pending_checks.is_empty() => {
+            return Decision::Open(Opening::Fallback);
         }
-        Controller::Dead(None) if !waiting.is_empty() => waiting.push(match terms.kind {
-            Kind::Hook(_) => {
-                "the controller is dead and can't come back under this hook; give --fallback-check".to_owned()
-            }
-            Kind::Entrypoint(_) => "the controller is dead".to_owned(),
-        }),
-        _ => {}
+        // Checks alone need no controller.
+        _ if obstacles.is_empty() => {}
+        (Controller::Dead(Some(Err(why))), _) => obstacles.push(Obstacle::Fallback(why.clone())),
+        (Controller::Dead(None), Kind::Hook(_)) => obstacles.push(Obstacle::NoFallback),
+        (Controller::Dead(None), Kind::Entrypoint(_)) => obstacles.push(Obstacle::NoController),
+        (Controller::Dead(Some(Ok(()))) | Controller::Lives, _) => {}
     }
-    waiting.extend(own.pending_checks.iter().cloned());
-    if waiting.is_empty() { Decision::Open(Opening::Met) } else { Decision::Closed(waiting) }
+    obstacles.extend(waiter.pending_checks.iter().cloned().map(Obstacle::Check));
+    if obstacles.is_empty() { Decision::Open(Opening::Met) } else { Decision::Closed(obstacles) }
 }
 
 /// The first container before `own` in the order that has ended and that the kubelet would start again.
-fn ended_before(snapshot: &crate::core::snapshot::Snapshot, own: &str) -> Option<String> {
+fn ended_before(snapshot: &Snapshot, own: &str) -> Option<(String, State)> {
     let before = snapshot.order.iter().take_while(|name| *name != own);
-    before
-        .filter(|name| !snapshot.ended_for_good(name))
-        .find_map(|name| snapshot.states.get(name).filter(|s| s.has_ended()).map(|state| format!("{name} is {state}")))
+    let restarts = before.filter(|name| !snapshot.ended_for_good(name));
+    restarts.filter_map(|name| Some((name.clone(), *snapshot.states.get(name)?))).find(|(_, state)| state.has_ended())
 }
 
 impl fmt::Display for Opening {
@@ -201,39 +248,14 @@ impl fmt::Display for Opening {
     }
 }
 
-impl fmt::Display for Ending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Ending::Predecessor(what) => {
-                write!(f, "{what}, and the kubelet restarts it only when this hook returns")
-            }
-            Ending::Never(what) => write!(f, "can never be met: {what}"),
-            Ending::NoSuchContainer(what) => write!(f, "no such container: {what}"),
-            Ending::Deleted => f.write_str("the pod is being deleted"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::snapshot::{ENDED, NoWord, Snapshot};
-    use crate::core::sources::Absence;
-    use crate::core::state::State;
+    use crate::core::snapshot::{ENDED, NoWord};
 
     fn snapshot(phase: Phase, states: &[(&str, State)]) -> Snapshot {
-        Snapshot {
-            sandbox: "0-0-0".parse().unwrap(),
-            epoch: "e".to_owned(),
-            revision: 1,
-            phase,
-            states: states.iter().map(|(name, state)| ((*name).to_owned(), *state)).collect(),
-            order: vec!["db".to_owned(), "api".to_owned(), "web".to_owned()],
-            stuck: [].into(),
-            heard: [].into(),
-            stopping: [].into(),
-            restarts: [].into(),
-        }
+        let order = ["db", "api", "web"].map(str::to_owned).into();
+        Snapshot { phase, order, ..Snapshot::new("0-0-0".parse().unwrap(), "e", states) }
     }
 
     fn board(snapshot: Snapshot) -> View {
@@ -252,30 +274,31 @@ mod tests {
     fn opens_when_all_conditions_hold() {
         let untils = untils();
         let starting = |state| board(snapshot(Phase::Starting, &[("db", State::Ready), ("api", state)]));
-        let decide = |view, own: &Own| decide(&view, &api_hook(&untils), own);
-        assert_eq!(decide(starting(State::Ready), &Own::default()), Decision::Open(Opening::Met));
-        let closed = decide(starting(State::Started), &Own::default());
-        assert_eq!(closed, Decision::Closed(vec!["api=Ready (now Started)".to_owned()]));
-        let pending = Own { pending_checks: vec!["tcp://h:1 refused".to_owned()], ..Own::default() };
-        assert_eq!(decide(starting(State::Ready), &pending), Decision::Closed(pending.pending_checks.clone()));
+        let decide = |view, own: &Waiter| decide(&view, &api_hook(&untils), own);
+        assert_eq!(decide(starting(State::Ready), &Waiter::default()), Decision::Open(Opening::Met));
+        let closed = decide(starting(State::Started), &Waiter::default());
+        assert_eq!(closed, Decision::Closed(vec![Obstacle::State(untils[0].clone(), State::Started)]));
+        let pending = Waiter { pending_checks: vec!["tcp://h:1 refused".to_owned()], ..Waiter::default() };
+        let check = Obstacle::Check("tcp://h:1 refused".to_owned());
+        assert_eq!(decide(starting(State::Ready), &pending), Decision::Closed(vec![check]));
     }
 
     #[test]
     fn a_started_pod_opens_hooks_and_never_an_entrypoint_gate() {
         let untils = untils();
         let view = board(snapshot(Phase::Started, &[("api", State::Started)]));
-        assert_eq!(decide(&view, &api_hook(&untils), &Own::default()), Decision::Open(Opening::AlreadyStarted));
+        assert_eq!(decide(&view, &api_hook(&untils), &Waiter::default()), Decision::Open(Opening::AlreadyStarted));
         let gate = Terms { kind: Kind::Entrypoint("t1"), ..api_hook(&untils) };
-        assert!(matches!(decide(&view, &gate, &Own::default()), Decision::Closed(_)));
+        assert!(matches!(decide(&view, &gate, &Waiter::default()), Decision::Closed(_)));
     }
 
     #[test]
     fn deletion_opens_a_hook_and_ends_an_entrypoint_gate() {
         let untils = untils();
         let view = board(snapshot(Phase::Terminating, &[("api", State::Ready)]));
-        assert_eq!(decide(&view, &api_hook(&untils), &Own::default()), Decision::Open(Opening::Terminating));
+        assert_eq!(decide(&view, &api_hook(&untils), &Waiter::default()), Decision::Open(Opening::Terminating));
         let gate = Terms { kind: Kind::Entrypoint("t1"), ..api_hook(&untils) };
-        assert_eq!(decide(&view, &gate, &Own::default()), Decision::Over(Ending::Deleted));
+        assert_eq!(decide(&view, &gate, &Waiter::default()), Decision::Over(Ending::Deleted));
     }
 
     #[test]
@@ -285,21 +308,21 @@ mod tests {
         for phase in [Phase::Starting, Phase::Started] {
             let mut s = snapshot(phase, &[("api", State::Ready)]);
             s.heard.insert("web".to_owned(), "t1".to_owned());
-            assert!(matches!(decide(&board(s.clone()), &gate, &Own::default()), Decision::Closed(_)));
+            assert!(matches!(decide(&board(s.clone()), &gate, &Waiter::default()), Decision::Closed(_)));
             // The volume alone has no such word, and its guarantee is weaker.
             let volume = View::Word(s.clone(), Source::Volume);
-            assert_eq!(decide(&volume, &gate, &Own::default()), Decision::Open(Opening::Met));
+            assert_eq!(decide(&volume, &gate, &Waiter::default()), Decision::Open(Opening::Met));
             s.heard.insert("web".to_owned(), "t2".to_owned());
-            assert_eq!(decide(&board(s), &gate, &Own::default()), Decision::Open(Opening::Met));
+            assert_eq!(decide(&board(s), &gate, &Waiter::default()), Decision::Open(Opening::Met));
         }
     }
 
     #[test]
     fn a_check_that_can_never_pass_ends_the_wait() {
-        let own = Own { hopeless: Some("file:///run/1.err is there".to_owned()), ..Own::default() };
+        let own = Waiter { hopeless: Some("file:///run/1.err is there".to_owned()), ..Waiter::default() };
         let gate = Terms { kind: Kind::Entrypoint("t1"), untils: &[], fail_fast: false };
         let view = View::None { board: Absence::OtherSandbox, volume: Absence::OtherSandbox };
-        assert!(matches!(decide(&view, &gate, &own), Decision::Over(Ending::Never(_))));
+        assert!(matches!(decide(&view, &gate, &own), Decision::Over(Ending::Hopeless(_))));
     }
 
     #[test]
@@ -307,12 +330,12 @@ mod tests {
         let untils = untils();
         let mut s =
             snapshot(Phase::Starting, &[("db", State::Failed), ("api", State::Started), ("web", State::Failed)]);
-        let over = decide(&board(s.clone()), &api_hook(&untils), &Own::default());
-        assert_eq!(over, Decision::Over(Ending::Predecessor("db is Failed".to_owned())));
+        let over = decide(&board(s.clone()), &api_hook(&untils), &Waiter::default());
+        assert_eq!(over, Decision::Over(Ending::Predecessor("db".to_owned(), State::Failed)));
         s.stuck.insert("db".to_owned(), ENDED.to_owned());
-        assert!(matches!(decide(&board(s.clone()), &api_hook(&untils), &Own::default()), Decision::Closed(_)));
+        assert!(matches!(decide(&board(s.clone()), &api_hook(&untils), &Waiter::default()), Decision::Closed(_)));
         s.states.insert("api".to_owned(), State::Ready);
-        assert_eq!(decide(&board(s), &api_hook(&untils), &Own::default()), Decision::Open(Opening::Met));
+        assert_eq!(decide(&board(s), &api_hook(&untils), &Waiter::default()), Decision::Open(Opening::Met));
     }
 
     #[test]
@@ -321,21 +344,23 @@ mod tests {
         let gate = |fail_fast| Terms { kind: Kind::Entrypoint("t1"), untils: &untils, fail_fast };
         let mut s = snapshot(Phase::Starting, &[("db", State::Failed)]);
         s.stuck.insert("db".to_owned(), ENDED.to_owned());
-        assert!(matches!(decide(&board(s.clone()), &gate(false), &Own::default()), Decision::Closed(_)));
-        assert!(matches!(decide(&board(s.clone()), &gate(true), &Own::default()), Decision::Over(Ending::Never(_))));
+        assert!(matches!(decide(&board(s.clone()), &gate(false), &Waiter::default()), Decision::Closed(_)));
+        let over = Decision::Over(Ending::Ended(untils[0].clone(), State::Failed));
+        assert_eq!(decide(&board(s.clone()), &gate(true), &Waiter::default()), over);
         s.states.insert("db".to_owned(), State::Waiting);
         s.stuck.insert("db".to_owned(), "ImagePullBackOff".to_owned());
-        assert!(matches!(decide(&board(s), &gate(true), &Own::default()), Decision::Over(Ending::Never(_))));
+        let over = Decision::Over(Ending::Stuck(untils[0].clone(), "ImagePullBackOff".to_owned()));
+        assert_eq!(decide(&board(s), &gate(true), &Waiter::default()), over);
     }
 
     #[test]
     fn an_unknown_container_is_a_wrong_set_up_after_a_moment_and_on_the_board_alone() {
         let untils = vec!["nobody".parse().unwrap()];
         let s = snapshot(Phase::Starting, &[("db", State::Ready)]);
-        let late = Own { waited: SETTLING, ..Own::default() };
-        assert!(matches!(decide(&board(s.clone()), &api_hook(&untils), &Own::default()), Decision::Closed(_)));
+        let late = Waiter { waited: SETTLING, ..Waiter::default() };
+        assert!(matches!(decide(&board(s.clone()), &api_hook(&untils), &Waiter::default()), Decision::Closed(_)));
         let over = decide(&board(s.clone()), &api_hook(&untils), &late);
-        assert_eq!(over, Decision::Over(Ending::NoSuchContainer("nobody; the pod has db".to_owned())));
+        assert_eq!(over, Decision::Over(Ending::NoSuchContainer("nobody".to_owned(), vec!["db".to_owned()])));
         assert!(matches!(decide(&View::Word(s, Source::Volume), &api_hook(&untils), &late), Decision::Closed(_)));
     }
 
@@ -343,23 +368,24 @@ mod tests {
     fn without_any_word_the_reason_says_what_each_source_gave() {
         let untils = untils();
         let view = View::None { board: Absence::OtherSandbox, volume: Absence::NoWord(NoWord::Missing) };
-        let Decision::Closed(why) = decide(&view, &api_hook(&untils), &Own::default()) else { panic!("open") };
-        assert_eq!(why[1], "the board speaks of another sandbox, the downward-API volume is not there");
-        assert_eq!(decide(&view, &api_hook(&[]), &Own::default()), Decision::Open(Opening::Met));
+        let Decision::Closed(why) = decide(&view, &api_hook(&untils), &Waiter::default()) else { panic!("open") };
+        assert_eq!(why[1].to_string(), "the board speaks of another sandbox, the downward-API volume is not there");
+        assert_eq!(decide(&view, &api_hook(&[]), &Waiter::default()), Decision::Open(Opening::Met));
     }
 
     #[test]
     fn the_fallback_check_stands_in_for_a_dead_controller() {
         let untils = untils();
         let view = board(snapshot(Phase::Starting, &[("api", State::Started)]));
-        let dead = |fallback| Own { controller: Controller::Dead(fallback), ..Own::default() };
+        let dead = |fallback| Waiter { controller: Controller::Dead(fallback), ..Waiter::default() };
         let passed = dead(Some(Ok(())));
         assert_eq!(decide(&view, &api_hook(&untils), &passed), Decision::Open(Opening::Fallback));
+        let refused = "tcp://h:1 refused".to_owned();
         for (own, says) in
-            [(dead(Some(Err("tcp://h:1 refused".to_owned()))), "refused"), (dead(None), "give --fallback-check")]
+            [(dead(Some(Err(refused.clone()))), Obstacle::Fallback(refused)), (dead(None), Obstacle::NoFallback)]
         {
             let Decision::Closed(why) = decide(&view, &api_hook(&untils), &own) else { panic!("open") };
-            assert!(why[1].contains("the controller is dead") && why[1].contains(says), "{why:?}");
+            assert_eq!(why[1], says);
         }
     }
 }

@@ -35,17 +35,22 @@ pub struct Snapshot {
 }
 
 /// Why a source gives no snapshot.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoWord {
     /// The folder or the file is not there.
+    #[error("is not there")]
     Missing,
     /// It is there and can't be read; the text says why.
+    #[error("can't be read ({0})")]
     Unreadable(String),
     /// It is not in the downward-API format, or not whole.
+    #[error("is not whole ({0})")]
     Torn(String),
     /// It holds nothing of podgate's.
+    #[error("holds nothing of podgate's")]
     Nothing,
     /// It holds something of podgate's that is not complete or not valid.
+    #[error("has no valid {0}")]
     Garbage(&'static str),
 }
 
@@ -68,6 +73,22 @@ pub fn is_reason(text: &str) -> bool {
 pub const ENDED: &str = "Ended";
 
 impl Snapshot {
+    /// Says that these containers, in start order, are in these states while the pod starts, and no more.
+    pub fn new(sandbox: SandboxId, epoch: &str, states: &[(&str, State)]) -> Snapshot {
+        Snapshot {
+            sandbox,
+            epoch: epoch.to_owned(),
+            revision: 0,
+            phase: Phase::Starting,
+            states: states.iter().map(|(name, state)| ((*name).to_owned(), *state)).collect(),
+            order: states.iter().map(|(name, _)| (*name).to_owned()).collect(),
+            stuck: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            stopping: BTreeSet::new(),
+            restarts: BTreeMap::new(),
+        }
+    }
+
     /// Reads a snapshot. A container whose state is not one of ours is left out: it is unknown, never ready.
     ///
     /// # Errors
@@ -152,17 +173,14 @@ mod tests {
     use super::*;
 
     fn sample() -> Snapshot {
+        let states = [("db", State::Ready), ("api", State::Waiting)];
         Snapshot {
-            sandbox: "3f2a9c1e-4097-1a0c5f3b".parse().unwrap(),
-            epoch: "e1".to_owned(),
             revision: 7,
-            phase: Phase::Starting,
-            states: BTreeMap::from([("db".to_owned(), State::Ready), ("api".to_owned(), State::Waiting)]),
-            order: vec!["db".to_owned(), "api".to_owned()],
             stuck: BTreeMap::from([("api".to_owned(), "ImagePullBackOff".to_owned())]),
             heard: BTreeMap::from([("web".to_owned(), "00d1f6c2".to_owned())]),
             stopping: BTreeSet::from(["db".to_owned()]),
             restarts: BTreeMap::from([("db".to_owned(), 2)]),
+            ..Snapshot::new("3f2a9c1e-4097-1a0c5f3b".parse().unwrap(), "e1", &states)
         }
     }
 

@@ -3,7 +3,6 @@
 
 use crate::core::sandbox::SandboxId;
 use crate::core::snapshot::{NoWord, Snapshot};
-use std::fmt;
 
 /// What a source gave when it was read.
 pub type Reading = Result<Snapshot, NoWord>;
@@ -32,11 +31,13 @@ pub enum View {
 }
 
 /// Why a source gives nothing to believe.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Absence {
     /// It gave no snapshot.
-    NoWord(NoWord),
+    #[error(transparent)]
+    NoWord(#[from] NoWord),
     /// It speaks of another sandbox: left from before a reboot or a recreation, or copied into a template.
+    #[error("speaks of another sandbox")]
     OtherSandbox,
 }
 
@@ -45,7 +46,7 @@ pub fn choose(here: &SandboxId, board: Reading, volume: Reading) -> View {
     let believe = |reading: Reading| match reading {
         Ok(snapshot) if snapshot.sandbox.matches(here) => Ok(snapshot),
         Ok(_) => Err(Absence::OtherSandbox),
-        Err(no_word) => Err(Absence::NoWord(no_word)),
+        Err(no_word) => Err(no_word.into()),
     };
     match (believe(board), believe(volume)) {
         (Ok(snapshot), _) => View::Word(snapshot, Source::Board),
@@ -54,37 +55,12 @@ pub fn choose(here: &SandboxId, board: Reading, volume: Reading) -> View {
     }
 }
 
-impl fmt::Display for Absence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Absence::OtherSandbox => f.write_str("speaks of another sandbox"),
-            Absence::NoWord(NoWord::Missing) => f.write_str("is not there"),
-            Absence::NoWord(NoWord::Unreadable(why)) => write!(f, "can't be read ({why})"),
-            Absence::NoWord(NoWord::Torn(why)) => write!(f, "is not whole ({why})"),
-            Absence::NoWord(NoWord::Nothing) => f.write_str("holds nothing of podgate's"),
-            Absence::NoWord(NoWord::Garbage(key)) => write!(f, "has no valid {key}"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::state::Phase;
 
     fn snapshot(sandbox: &str, revision: u64) -> Snapshot {
-        Snapshot {
-            sandbox: sandbox.parse().unwrap(),
-            epoch: "e".to_owned(),
-            revision,
-            phase: Phase::Starting,
-            states: [].into(),
-            order: vec![],
-            stuck: [].into(),
-            heard: [].into(),
-            stopping: [].into(),
-            restarts: [].into(),
-        }
+        Snapshot { revision, ..Snapshot::new(sandbox.parse().unwrap(), "e", &[]) }
     }
 
     const HERE: &str = "3f2a9c1e-4097-1a0c5f3b";

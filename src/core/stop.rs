@@ -84,16 +84,9 @@ mod tests {
 
     fn view(phase: Phase, app: State, stopping: &[&str]) -> View {
         let snapshot = Snapshot {
-            sandbox: "0-0-0".parse().unwrap(),
-            epoch: "e".to_owned(),
-            revision: 1,
             phase,
-            states: [("app".to_owned(), app), ("db".to_owned(), State::Ready)].into(),
-            order: vec![],
-            stuck: [].into(),
-            heard: [].into(),
             stopping: stopping.iter().map(|name| (*name).to_owned()).collect(),
-            restarts: [].into(),
+            ..Snapshot::new("0-0-0".parse().unwrap(), "e", &[("app", app), ("db", State::Ready)])
         };
         View::Word(snapshot, Source::Board)
     }

@@ -74,26 +74,15 @@ impl Until {
 }
 
 /// The text is no condition.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadUntil {
     /// The part before `=` is no container name.
+    #[error("{0:?} is no container name; write CONTAINER or CONTAINER=STATE")]
     Name(String),
     /// The part after `=` is no state that can be waited for.
+    #[error("{0:?} is no state to wait for; it is one of Started, Ready, Completed, Exited")]
     Want(String),
 }
-
-impl fmt::Display for BadUntil {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BadUntil::Name(name) => write!(f, "{name:?} is no container name; write CONTAINER or CONTAINER=STATE"),
-            BadUntil::Want(want) => {
-                write!(f, "{want:?} is no state to wait for; it is one of Started, Ready, Completed, Exited")
-            }
-        }
-    }
-}
-
-impl std::error::Error for BadUntil {}
 
 impl FromStr for Until {
     type Err = BadUntil;
@@ -124,20 +113,12 @@ impl fmt::Display for Until {
 mod tests {
     use super::*;
     use crate::core::snapshot::ENDED;
-    use crate::core::state::Phase;
 
     fn db(state: Option<State>, stuck: bool) -> Snapshot {
+        let states = state.map(|state| ("db", state));
         Snapshot {
-            sandbox: "0-0-0".parse().unwrap(),
-            epoch: "e".to_owned(),
-            revision: 1,
-            phase: Phase::Starting,
-            states: state.map(|s| ("db".to_owned(), s)).into_iter().collect(),
-            order: vec![],
             stuck: stuck.then(|| ("db".to_owned(), ENDED.to_owned())).into_iter().collect(),
-            heard: [].into(),
-            stopping: [].into(),
-            restarts: [].into(),
+            ..Snapshot::new("0-0-0".parse().unwrap(), "e", states.as_slice())
         }
     }
 

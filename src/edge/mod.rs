@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`files`] | reading what others wrote, writing what others read | both |
 //! | [`bell`] | the FIFO that wakes waiters | both |
-//! | [`wake`] | the three rungs of waiting | agent |
+//! | [`watch`] | reading and waiting, by three rungs | agent |
 //! | [`lock`] | open-file-description locks | both |
 //! | [`tether`] | a lock that lives as long as a container's process | both |
 //! | [`process`] | telling a process from others of its number | agent |
@@ -24,4 +24,4 @@ pub mod sandbox;
 pub mod source;
 pub mod sys;
 pub mod tether;
-pub mod wake;
+pub mod watch;

@@ -1,6 +1,14 @@
-//! Telling a process from others that had, or will have, its number.
+//! Telling a process from others that had, or will have, its number, and how one has ended.
 
 use crate::core::report::Process;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+/// The exit code of a process that has ended: 128 + N for signal N, as a shell has it.
+pub fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+}
 
 /// This process; `None` without `/proc`.
 pub fn own() -> Option<Process> {

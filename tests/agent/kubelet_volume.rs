@@ -1,9 +1,11 @@
 //! A hook that has a downward-API volume and no board, against the kubelet's exact way of writing it.
 
 use crate::support::{Scene, Shell, Volume, snapshot, text, until};
+use podgate::core::sources::{Source, View, choose};
 use podgate::core::state::State;
+use podgate::edge::sandbox::sandbox_id;
 use podgate::edge::source;
-use podgate::edge::wake::{Rung, SLOW_REREAD, Wake, Woken};
+use podgate::edge::watch::{Rung, SLOW_REREAD, Watch, Woken};
 use rustix::process::Signal;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -40,12 +42,14 @@ fn a_swap_of_the_volume_releases_a_waiting_hook() {
 #[test]
 fn each_swap_wakes_at_once() {
     let (scene, mut volume) = without_board();
-    let mut wake = Wake::new(scene.board.clone(), scene.podinfo.clone(), SLOW_REREAD);
+    let here = sandbox_id();
+    let mut watch = Watch::new(scene.board.clone(), Some(scene.podinfo.clone()), SLOW_REREAD);
     for revision in 2..200 {
-        assert_eq!(wake.arm(false), Rung::Inotify);
-        assert_eq!(source::volume(&scene.podinfo).unwrap().revision, revision - 1);
+        let view = watch.read(|| choose(&here, source::board(&scene.board), source::volume(&scene.podinfo)));
+        let View::Word(snapshot, Source::Volume) = view else { panic!("{view:?}") };
+        assert_eq!((snapshot.revision, watch.rung()), (revision - 1, Rung::Inotify));
         volume.write(&file(State::Started, revision));
-        assert_eq!(wake.wait(SLOW_REREAD, &[]).unwrap(), Woken::Source, "revision {revision}");
+        assert_eq!(watch.wait(SLOW_REREAD, Vec::new()).unwrap(), Woken::Source, "revision {revision}");
     }
 }
 

@@ -2,10 +2,13 @@
 
 use crate::support::{Scene, Shell, folder, put, snapshot, until};
 use podgate::core::names;
+use podgate::core::snapshot::{NoWord, Snapshot};
+use podgate::core::sources::{View, choose};
 use podgate::core::state::State;
 use podgate::edge::bell::Ringer;
+use podgate::edge::sandbox::sandbox_id;
 use podgate::edge::source;
-use podgate::edge::wake::{SLOW_REREAD, Wake, Woken};
+use podgate::edge::watch::{SLOW_REREAD, Watch, Woken};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -147,18 +150,17 @@ fn no_publication_is_lost() {
 
 /// One waiter: adds to `seen` by how much the revision has grown, and to `lost` when it has slept through a publication.
 fn wait_for_all(board: &Path, over: &AtomicBool, seen: &AtomicU64, lost: &AtomicU64) {
-    let mut wake = Wake::new(board.to_owned(), "/nonexistent".into(), SLOW_REREAD);
+    let here = sandbox_id();
+    let mut watch = Watch::new(board.to_owned(), None, SLOW_REREAD);
     let (mut last, mut woken) = (0, Woken::Source);
     while !over.load(Ordering::Relaxed) {
-        wake.arm(true);
-        let revision = source::board(board).unwrap().revision;
+        let view = watch.read(|| choose(&here, source::board(board), Err(NoWord::Missing)));
+        let View::Word(Snapshot { revision, .. }, _) = view else { panic!("{view:?}") };
         if woken == Woken::Time && revision > last {
             lost.fetch_add(1, Ordering::Relaxed);
         }
         seen.fetch_add(revision - last, Ordering::Relaxed);
         last = revision;
-        if wake.still_armed() {
-            woken = wake.wait(SLOW_REREAD, &[]).unwrap();
-        }
+        woken = watch.wait(SLOW_REREAD, Vec::new()).unwrap();
     }
 }

@@ -5,15 +5,19 @@ mod args;
 mod check;
 mod clock;
 mod entrypoint;
+mod failed;
 mod gate;
-mod install;
 mod opened;
 mod post_start;
 mod stop;
 mod tether_process;
 
+use failed::Failed;
+use gate::explain;
 use podgate::core::exit::Exit;
+use podgate::core::names;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -21,22 +25,37 @@ fn main() -> ExitCode {
         Ok(args) => args.command,
         Err(error) => return args::refuse(&error).into(),
     };
-    let exit = match command {
+    let (name, outcome) = match command {
         args::Command::PostStart(args) => return post_start::run(*args),
         args::Command::Entrypoint(args) => return entrypoint::run(*args),
         args::Command::PreStop(args) => return stop::run(*args),
         args::Command::Hold => return tether_process::run(),
-        args::Command::Opened(args) => opened::run(&args),
-        args::Command::Install(args) => install::run(&args),
-        args::Command::Check(args) => check::run(&args),
+        args::Command::Opened(args) => ("opened", opened::run(&args)),
+        args::Command::Install(args) => ("install", install(&args.dir)),
+        args::Command::Check(args) => ("check", check::run(&args)),
         args::Command::Sleep(args) => {
             std::thread::sleep(args.duration);
-            Exit::Released
+            return ExitCode::SUCCESS;
         }
         args::Command::Version => {
             let _ = writeln!(std::io::stdout(), "podgate {}", env!("CARGO_PKG_VERSION"));
-            Exit::Released
+            return ExitCode::SUCCESS;
         }
     };
-    exit.into()
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        // Where this is a probe, the kubelet shows it in the probe's event.
+        Err(Failed(code, why)) => {
+            explain::say(&explain::one_line(&format!("podgate {name}: {why}")));
+            code.into()
+        }
+    }
+}
+
+fn install(folder: &Path) -> Result<(), Failed> {
+    let installed = podgate::edge::install::install(Path::new("/proc/self/exe"), folder, names::AGENT_FILE);
+    installed.map(drop).map_err(|error| {
+        let why = format!("{}: {error}; give a folder that this user can write", folder.display());
+        Failed::new(Exit::SetUp, why)
+    })
 }

@@ -2,40 +2,30 @@
 
 use crate::args::Opened;
 use crate::check;
-use crate::gate::{explain, report};
+use crate::failed::Failed;
+use crate::gate::report;
 use podgate::core::exit::Exit;
 use podgate::core::report::{Gate, Report};
 use podgate::core::until::Until;
 use podgate::edge::process;
 use std::io;
 
-pub(crate) fn run(args: &Opened) -> Exit {
-    match look(args) {
-        Ok(()) => Exit::Released,
-        Err((exit, why)) => {
-            // The kubelet shows it in the event of the failed probe.
-            explain::say(&explain::one_line(&format!("podgate opened: {why}")));
-            exit
-        }
-    }
-}
-
-fn look(args: &Opened) -> Result<(), (Exit, String)> {
+pub(crate) fn run(args: &Opened) -> Result<(), Failed> {
     let own = args.own.display();
     let report = report::read(&args.own).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => (
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Failed::new(
             Exit::SetUp,
             format!("no gate has reported in {own}; mount this container's own folder there, or say where with --self"),
         ),
-        _ => (Exit::Never, format!("the report in {own} can't be read: {error}")),
+        _ => Failed::new(Exit::Never, format!("the report in {own} can't be read: {error}")),
     })?;
     let Some(gate) = report.gate else {
-        return Err((
+        return Err(Failed::new(
             Exit::SetUp,
             format!("no gate has reported in {own}; is podgate entrypoint this container's command?"),
         ));
     };
-    let not_so = |why: String| Err((Exit::Never, why));
+    let not_so = |why: String| Err(Failed::new(Exit::Never, why));
     match report.process {
         None => return not_so("can't tell whether the gate's process lives: the report names none".to_owned()),
         // What an earlier incarnation of the container has left.

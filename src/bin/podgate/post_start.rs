@@ -3,10 +3,12 @@
 use crate::args::PostStart;
 use crate::check::Checks;
 use crate::clock::now;
+use crate::failed::Failed;
+use crate::gate::place::Place;
 use crate::gate::report::Reporter;
 use crate::gate::then;
-use crate::gate::voice::{ByDefault, Failed, Voice, judge};
-use crate::gate::wait::{Place, Wait};
+use crate::gate::voice::{ByDefault, Voice};
+use crate::gate::wait::Wait;
 use crate::tether_process;
 use podgate::core::gate::{Kind, Terms};
 use podgate::core::sources::View;
@@ -28,10 +30,9 @@ pub(crate) fn run(args: PostStart) -> ExitCode {
 fn hook(args: PostStart, voice: &Voice) -> Result<(), Failed> {
     let PostStart { container, waits, fallback_check, then, tether, says: _ } = args;
     let since = now();
-    let deadline = since + waits.timeout;
-    let place = Place::new(waits.board, waits.podinfo, waits.poll_interval);
+    let place = Place::new(waits.board, Some(waits.podinfo), waits.poll_interval);
     let untils = conditions(&container, waits.until, waits.check.is_empty() || place.has_source());
-    place.must_serve(&untils)?;
+    place.must_serve_conditions(&untils)?;
     for other in untils.iter().filter(|until| until.container != container) {
         warn!(until = %other, "waits for another container, though this one runs already: its hook holds back only what comes after it");
     }
@@ -46,20 +47,19 @@ fn hook(args: PostStart, voice: &Voice) -> Result<(), Failed> {
         if let View::Word(snapshot, _) = place.view() {
             reporter.tell(&snapshot, false);
         }
-        then::run(command, deadline)
-            .map_err(|failure| failure.explain(&format!("the container's own postStart command {command}")))?;
+        then::run("postStart", command, since + waits.timeout)?;
     }
     let wait = Wait {
         terms: Terms { kind: Kind::Hook(&container), untils: &untils, fail_fast: waits.fail_fast },
         place: &place,
         signals: None,
         since,
-        deadline,
+        timeout: waits.timeout,
+        on_timeout: waits.on_timeout,
     };
     let checks = Checks::new(waits.check, waits.check_timeout, since);
     let fallback = Checks::new(fallback_check, waits.check_timeout, since);
-    let outcome = wait.run(checks, fallback, &mut reporter, |reason| voice.waits(reason));
-    judge(outcome, waits.on_timeout, waits.timeout, since)
+    wait.run(checks, fallback, &mut reporter, voice)
 }
 
 /// By default the container itself, unless checks alone are to decide.

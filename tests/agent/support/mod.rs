@@ -9,7 +9,7 @@ pub(crate) use volume::Volume;
 use podgate::core::names;
 use podgate::core::report::Report;
 use podgate::core::snapshot::Snapshot;
-use podgate::core::state::{Phase, State};
+use podgate::core::state::State;
 use podgate::edge::bell::Ringer;
 use podgate::edge::files::replace;
 use podgate::edge::lock::{self, Held};
@@ -178,18 +178,7 @@ pub(crate) fn folder() -> tempfile::TempDir {
 
 /// A snapshot of this very sandbox.
 pub(crate) fn snapshot(states: &[(&str, State)]) -> Snapshot {
-    Snapshot {
-        sandbox: sandbox_id(),
-        epoch: "e1".to_owned(),
-        revision: 0,
-        phase: Phase::Starting,
-        states: states.iter().map(|(name, state)| ((*name).to_owned(), *state)).collect(),
-        order: states.iter().map(|(name, _)| (*name).to_owned()).collect(),
-        stuck: [].into(),
-        heard: [].into(),
-        stopping: [].into(),
-        restarts: [].into(),
-    }
+    Snapshot::new(sandbox_id(), "e1", states)
 }
 
 pub(crate) fn text(snapshot: &Snapshot) -> String {

@@ -1,7 +1,7 @@
 //! The commands that wait: what each can be told.
 
 use super::values::{
-    ExitCode, OnProviderRestart, Otherwise, Tethering, container_name, duration, gone, interval, truth,
+    ExitCode, OnFailure, OnProviderRestart, Tethering, container_name, duration, gone, interval, truth,
 };
 use clap::Args as ClapArgs;
 use podgate::core::argv::{Argv, Check};
@@ -132,7 +132,7 @@ pub(crate) struct Waits {
     pub(crate) timeout: Duration,
     /// What a time-out does: fail (exit code 75) or continue, as if the conditions held
     #[arg(long, value_name = "ACTION", env = "PODGATE_ON_TIMEOUT", default_value = "fail")]
-    pub(crate) on_timeout: Otherwise,
+    pub(crate) on_timeout: OnFailure,
     /// How often to look where neither the bell nor inotify serves
     #[arg(long, value_name = "DURATION", env = "PODGATE_POLL_INTERVAL", default_value = "100ms", value_parser = interval)]
     pub(crate) poll_interval: Duration,
@@ -202,7 +202,7 @@ pub(crate) struct Entrypoint {
     pub(crate) grace: Duration,
     /// What a command that fails does: fail (its exit code) or continue (0; --post-file is written as if it had succeeded)
     #[arg(long, value_name = "ACTION", env = "PODGATE_ON_ERROR", default_value = "fail")]
-    pub(crate) on_error: Otherwise,
+    pub(crate) on_error: OnFailure,
     /// Write this file when the command has ended: its exit code; if it failed, or never ran, into FILE.err instead
     #[arg(long, value_name = "FILE", env = "PODGATE_POST_FILE")]
     pub(crate) post_file: Option<PathBuf>,
@@ -287,7 +287,7 @@ impl Entrypoint {
     pub(crate) fn needs_parent(&self) -> bool {
         self.tether == Tethering::Parent
             || self.command_timeout.is_some()
-            || self.on_error == Otherwise::Continue
+            || self.on_error == OnFailure::Continue
             || self.post_file.is_some()
             || self.stdout.is_some()
             || self.stderr.is_some()

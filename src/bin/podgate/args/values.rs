@@ -71,7 +71,7 @@ macro_rules! choice {
 
 choice! {
     /// Value of `--on-timeout` and `--on-error`.
-    Otherwise: "fail" => Fail, "continue" => Continue; "it is fail or continue"
+    OnFailure: "fail" => Fail, "continue" => Continue; "it is fail or continue"
 }
 choice! {
     /// Value of `--tether`.

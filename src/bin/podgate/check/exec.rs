@@ -4,12 +4,13 @@
 use crate::clock::now;
 use podgate::core::argv::Argv;
 use podgate::edge::sys::die_with_parent;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use podgate::edge::watch::ready;
+use rustix::event::{PollFd, PollFlags};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, pidfd_open, waitpid,
 };
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -75,7 +76,7 @@ impl Running {
 
     /// How it ended; `None` while it runs and may.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Result<(), String>> {
-        let ended = has_ended(&self.ended);
+        let ended = ready(&self.ended, PollFlags::IN, Duration::ZERO);
         if !ended && now < self.deadline {
             return None;
         }
@@ -95,8 +96,8 @@ impl Running {
         self.deadline
     }
 
-    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.ended.as_fd()
+    pub(super) fn descriptor(&self) -> PollFd<'_> {
+        PollFd::new(&self.ended, PollFlags::IN)
     }
 
     /// Ends the command's process group, and whatever left the group and came to us as an orphan; how the command itself ended.
@@ -134,11 +135,6 @@ impl Drop for Running {
     }
 }
 
-fn has_ended(pidfd: &OwnedFd) -> bool {
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    matches!(poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&at_once)), Ok(1))
-}
-
 /// Runs it to its end, within `limit`.
 pub(super) fn to_end(argv: &Argv, limit: Duration) -> Result<(), String> {
     let mut running = Running::start(argv, now() + limit, Children::OfChecks)?;
@@ -147,6 +143,6 @@ pub(super) fn to_end(argv: &Argv, limit: Duration) -> Result<(), String> {
             return outcome;
         }
         let left = running.deadline().saturating_duration_since(now());
-        let _ = poll(&mut [PollFd::new(&running.ended, PollFlags::IN)], Timespec::try_from(left).ok().as_ref());
+        ready(&running.ended, PollFlags::IN, left);
     }
 }

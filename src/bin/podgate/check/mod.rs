@@ -3,15 +3,15 @@
 mod exec;
 mod net;
 
-use crate::gate::explain;
+use crate::failed::Failed;
 use crate::{args, clock};
 use exec::{Children, Running};
 use podgate::core::argv::{Argv, Check};
 use podgate::core::exit::Exit;
 use podgate::core::probe::interval;
+use rustix::event::PollFd;
 use rustix::process::{Pid, WaitStatus};
 use std::net::IpAddr;
-use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 /// Checks are never further apart than this.
@@ -162,7 +162,7 @@ impl Checks {
     }
 
     /// Readable when the running command has ended.
-    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn descriptor(&self) -> Option<PollFd<'_>> {
         self.running.as_ref().map(|(_, running)| running.descriptor())
     }
 
@@ -205,16 +205,10 @@ pub(crate) fn once(check: &Check, limit: Duration) -> Result<(), String> {
 }
 
 /// `podgate check URL`.
-pub(crate) fn run(args: &args::CheckOnce) -> Exit {
+pub(crate) fn run(args: &args::CheckOnce) -> Result<(), Failed> {
     let outcome = match &args.check {
         Check::Exec(argv) => exec::to_end(argv, args.check_timeout),
         other => net::look(other, args.check_timeout),
     };
-    match outcome {
-        Ok(()) => Exit::Released,
-        Err(why) => {
-            explain::say(&explain::one_line(&format!("podgate check: {}: {why}", args.check)));
-            Exit::Never
-        }
-    }
+    outcome.map_err(|why| Failed::new(Exit::Never, format!("{}: {why}", args.check)))
 }

@@ -1,43 +1,50 @@
 //! Becoming the container's own command.
 
-use crate::gate::voice::Failed;
+use crate::failed::Failed;
 use podgate::core::exit::Exit;
 use podgate::edge::sys::Signals;
 use podgate::edge::tether::Tether;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitCode};
+
+/// When a signal came that ended the container, for its user.
+pub(super) const JUST_BEFORE: &str = "a signal just before the command was to run";
+
+/// The container's own command.
+pub(super) fn command(words: &[OsString]) -> Result<Command, Failed> {
+    let (program, arguments) = words.split_first().ok_or_else(|| Failed::new(Exit::Usage, "no command given"))?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    Ok(command)
+}
 
 /// Replaces this process by `command`: the same process, the same environment. Returns only if that can't be done.
-pub(super) fn become_the(command: &[OsString], tether: Option<&Tether>, signals: &Signals) -> Failed {
-    let Some((program, arguments)) = command.split_first() else {
-        return Failed::new(Exit::Usage, "no command given");
-    };
+pub(super) fn become_the(words: &[OsString], tether: Option<&Tether>, signals: &Signals) -> Result<ExitCode, Failed> {
+    let mut command = command(words)?;
     // Without a descriptor to hand on there is no tether, and the sidecar goes by what the kubelet says.
     let _inherited = tether.and_then(|tether| tether.hand_on().ok());
     // A check that ran commands took their orphans in, and execve keeps that.
     let _ = rustix::process::set_child_subreaper(None);
     // What came since the last look would be lost.
     if let Some(signal) = signals.next() {
-        let code = u8::try_from(128 + signal).unwrap_or(Exit::Terminated.code());
-        return Failed(code, "ended by a signal just before the command was to run".to_owned());
+        return Err(Failed::by_signal(signal, JUST_BEFORE));
     }
     signals.let_go();
-    let error = Command::new(program).args(arguments).exec();
-    cannot_run(program, &error)
+    let error = command.exec();
+    Err(cannot_run(&command, &error))
 }
 
-/// Why `program` can't be run: 127 if it is not there, else 126, as a shell has it.
-pub(super) fn cannot_run(program: &OsStr, error: &io::Error) -> Failed {
-    let name = program.to_string_lossy();
-    let path = Path::new(program);
-    match error.raw_os_error() {
-        Some(libc::ENOENT) if name.contains('/') && path.exists() => Failed::new(
-            Exit::CannotExecute,
-            format!("{name} is there, but its interpreter, or the loader that it is linked to, is not in this image"),
-        ),
+/// Why `command` can't be run: 127 if it is not there, else 126, as a shell has it.
+pub(super) fn cannot_run(command: &Command, error: &io::Error) -> Failed {
+    let name = command.get_program().to_string_lossy();
+    let path = Path::new(command.get_program());
+    let why = match error.raw_os_error() {
+        Some(libc::ENOENT) if name.contains('/') && path.exists() => {
+            " is there, but its interpreter, or the loader that it is linked to, is not in this image"
+        }
         Some(libc::ENOENT | libc::ENOTDIR) => {
             let hint = match name.contains('/') {
                 false => format!("looked for in PATH={}", std::env::var_os("PATH").unwrap_or_default().display()),
@@ -47,17 +54,12 @@ pub(super) fn cannot_run(program: &OsStr, error: &io::Error) -> Failed {
                 }
                 true => "give a path inside this image".to_owned(),
             };
-            Failed::new(Exit::NotFound, format!("{name}: command not found; {hint}"))
+            return Failed::new(Exit::NotFound, format!("{name}: command not found; {hint}"));
         }
-        Some(libc::EACCES) if path.is_dir() => Failed::new(Exit::CannotExecute, format!("{name} is a directory")),
-        Some(libc::EACCES) => Failed::new(
-            Exit::CannotExecute,
-            format!("{name}: permission denied; is it executable for this user, on a volume without noexec?"),
-        ),
-        Some(libc::ENOEXEC) => Failed::new(
-            Exit::CannotExecute,
-            format!("{name} is no program for this machine; a script needs a first line such as #!/bin/sh"),
-        ),
-        _ => Failed::new(Exit::CannotExecute, format!("{name} can't be executed: {error}")),
-    }
+        Some(libc::EACCES) if path.is_dir() => " is a directory",
+        Some(libc::EACCES) => ": permission denied; is it executable for this user, on a volume without noexec?",
+        Some(libc::ENOEXEC) => " is no program for this machine; a script needs a first line such as #!/bin/sh",
+        _ => return Failed::new(Exit::CannotExecute, format!("{name} can't be executed: {error}")),
+    };
+    Failed::new(Exit::CannotExecute, format!("{name}{why}"))
 }

@@ -7,11 +7,12 @@ mod parent;
 use crate::args::{Entrypoint, Tethering};
 use crate::check::Checks;
 use crate::clock::now;
+use crate::failed::Failed;
+use crate::gate::place::Place;
 use crate::gate::report::Reporter;
-use crate::gate::voice::{ByDefault, Failed, Voice, judge};
-use crate::gate::wait::{Place, Wait};
+use crate::gate::voice::{ByDefault, Voice};
+use crate::gate::wait::Wait;
 use podgate::core::argv::Check;
-use podgate::core::exit::Exit;
 use podgate::core::gate::{Kind, Terms};
 use podgate::edge::sys::Signals;
 use podgate::edge::tether::Tether;
@@ -32,13 +33,12 @@ pub(crate) fn run(args: Entrypoint) -> ExitCode {
 fn gate(mut args: Entrypoint, voice: &Voice) -> Result<ExitCode, Failed> {
     let since = now();
     // The first process of a container is told to end by signals that it has to ask for.
-    let signals = Signals::block(&[libc::SIGTERM, libc::SIGINT])
-        .map_err(|error| Failed::new(Exit::SetUp, format!("can't take signals: {error}")))?;
-    let place = Place::new(args.waits.board.clone(), args.waits.podinfo.clone(), args.waits.poll_interval);
-    place.must_serve(&args.waits.until)?;
+    let signals = Signals::block(&[libc::SIGTERM, libc::SIGINT]).map_err(Failed::set_up("can't take signals"))?;
+    let place = Place::new(args.waits.board.clone(), Some(args.waits.podinfo.clone()), args.waits.poll_interval);
+    place.must_serve_conditions(&args.waits.until)?;
     parent::vet(&args, &place)?;
     let (own_checks, checks) = split(std::mem::take(&mut args.waits.check), args.tether);
-    let ticket = ticket().map_err(|error| Failed::new(Exit::SetUp, format!("no randomness: {error}")))?;
+    let ticket = ticket().map_err(Failed::set_up("no randomness"))?;
     let mut reporter = Reporter::of_gate(args.waits.own.clone(), place.sandbox.clone(), &args.waits.until, &ticket);
     // Before the tether is taken: a tether that is held makes an earlier incarnation's report count.
     reporter.begin(&place.view());
@@ -54,19 +54,19 @@ fn gate(mut args: Entrypoint, voice: &Voice) -> Result<ExitCode, Failed> {
         place: &place,
         signals: Some(&signals),
         since,
-        deadline: since + args.waits.timeout,
+        timeout: args.waits.timeout,
+        on_timeout: args.waits.on_timeout,
     };
     let checks = Checks::new(checks, args.waits.check_timeout, since);
     let none = Checks::new([], args.waits.check_timeout, since);
-    let outcome = wait.run(checks, none, &mut reporter, |reason| voice.waits(reason));
-    judge(outcome, args.waits.on_timeout, args.waits.timeout, since)?;
+    wait.run(checks, none, &mut reporter, voice)?;
     voice.is_done();
     if args.needs_parent() {
         drop(signals);
         return parent::run(parent::Plan { args, own_checks, place, reporter, tether }, voice);
     }
     reporter.opened(Vec::new());
-    Err(exec::become_the(&args.command, tether.as_ref(), &signals))
+    exec::become_the(&args.command, tether.as_ref(), &signals)
 }
 
 /// With `--tether parent`, commands look at this container itself, once it runs; all else is waited for.

@@ -1,28 +1,15 @@
 //! Where podgate says why it waits, fails or lets go: the termination message, the log, standard error.
 
-use crate::args::{Logs, Otherwise, Says};
-use crate::clock::now;
+use crate::args::{Logs, Says};
+use crate::failed::Failed;
 use crate::gate::explain;
-use crate::gate::wait::Outcome;
-use podgate::core::exit::Exit;
-use podgate::core::gate::Ending;
+use podgate::core::gate::Obstacle;
 use podgate::edge::log::{self, Target};
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
-use tracing::{error, info, warn};
-
-/// Why a command of podgate's fails: its exit code, and what to say.
-#[derive(Debug)]
-pub(crate) struct Failed(pub(crate) u8, pub(crate) String);
-
-impl Failed {
-    pub(crate) fn new(exit: Exit, why: impl Into<String>) -> Failed {
-        Failed(exit.code(), why.into())
-    }
-}
+use tracing::{error, info};
 
 /// Where a command logs when it is not told to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,8 +65,8 @@ impl Voice {
     }
 
     /// Says for what it waits.
-    pub(crate) fn waits(&self, reason: &[String]) {
-        let line = format!("{}: waits for {}", self.prefix, reason.join("; "));
+    pub(crate) fn waits(&self, obstacles: &[Obstacle]) {
+        let line = format!("{}: waits for {}", self.prefix, list(obstacles));
         info!("{line}");
         self.last_words(&explain::one_line(&line));
     }
@@ -116,32 +103,7 @@ fn open_log(path: &Path) -> std::io::Result<File> {
     Ok(rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?.into())
 }
 
-/// What a wait's outcome means: it may go on, or fails.
-pub(crate) fn judge(outcome: Outcome, on_timeout: Otherwise, timeout: Duration, since: Instant) -> Result<(), Failed> {
-    let waited = now().saturating_duration_since(since);
-    let (exit, why) = match outcome {
-        Outcome::Open(opening) => {
-            info!(waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX), "released: {opening}");
-            return Ok(());
-        }
-        Outcome::TimedOut(reason) => {
-            let limit = humantime::format_duration(timeout);
-            (Exit::TimedOut, format!("timed out after {limit}, still waiting for {}", reason.join("; ")))
-        }
-        Outcome::Over(ending @ Ending::NoSuchContainer(_)) => (Exit::SetUp, ending.to_string()),
-        Outcome::Over(ending @ Ending::Deleted) => return Err(Failed::new(Exit::Terminated, ending.to_string())),
-        Outcome::Over(ending) => (Exit::Never, ending.to_string()),
-        Outcome::Signal(number) => {
-            let code = u8::try_from(128 + number).unwrap_or(Exit::Terminated.code());
-            let name = if number == libc::SIGINT { "INT" } else { "TERM" };
-            return Err(Failed(code, format!("ended by {name} while waiting; the command was not run")));
-        }
-        Outcome::Broken(error) => (Exit::SetUp, format!("can't wait: {error}")),
-    };
-    // What the user said of a time-out holds for every end of the wait that is not a mistake in the set-up.
-    if on_timeout == Otherwise::Continue && exit != Exit::SetUp {
-        warn!("{why}; goes on, as --on-timeout continue says");
-        return Ok(());
-    }
-    Err(Failed::new(exit, why))
+/// The reasons for a wait, in words.
+pub(crate) fn list(obstacles: &[Obstacle]) -> String {
+    obstacles.iter().map(Obstacle::to_string).collect::<Vec<_>>().join("; ")
 }

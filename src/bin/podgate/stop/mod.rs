@@ -5,19 +5,14 @@ mod stopper;
 use crate::args::PreStop;
 use crate::check::Checks;
 use crate::clock::now;
+use crate::failed::Failed;
+use crate::gate::place::Place;
 use crate::gate::then;
-use crate::gate::voice::{ByDefault, Failed, Voice};
-use crate::gate::wait::REARMS_MAX;
+use crate::gate::voice::{ByDefault, Voice};
 use podgate::core::exit::Exit;
-use podgate::core::sandbox::SandboxId;
-use podgate::core::snapshot::NoWord;
-use podgate::core::sources::{View, choose};
+use podgate::core::sources::View;
 use podgate::core::stop::{self, Decision, SIGN};
 use podgate::core::until::Until;
-use podgate::edge::sandbox::sandbox_id;
-use podgate::edge::source;
-use podgate::edge::wake::Wake;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use stopper::Stopper;
@@ -38,22 +33,12 @@ fn hook(args: PreStop) -> Result<(), Failed> {
     }
     let kept = if args.then.is_some() { args.then_timeout } else { Duration::ZERO };
     let limit = args.grace.saturating_sub(kept);
-    let sandbox = sandbox_id();
-    let mut stopper = Stopper::new(args.own, sandbox.clone());
-    let mut stay = Stay {
-        sandbox,
-        board: args.board,
-        poll_interval: args.poll_interval,
-        untils: &args.until,
-        ports: Checks::closed(args.check_closed, since),
-        since,
-        deadline: since + limit,
-    };
-    let stayed = judge(stay.run(&mut stopper), limit);
-    let ended = args.then.as_ref().map_or(Ok(()), |command| {
-        then::run(command, since + args.grace)
-            .map_err(|failure| failure.explain(&format!("the container's own preStop command {command}")))
-    });
+    // The board alone counts: the downward-API volume is frozen while a pod ends.
+    let place = Place::new(args.board, None, args.poll_interval);
+    let mut stopper = Stopper::new(args.own, place.sandbox.clone());
+    let mut stay = Stay { place, untils: &args.until, ports: Checks::closed(args.check_closed, since), since, limit };
+    let stayed = stay.run(&mut stopper);
+    let ended = args.then.as_ref().map_or(Ok(()), |command| then::run("preStop", command, since + args.grace));
     stopper.over();
     match (stayed, ended) {
         (stayed, Ok(())) => stayed,
@@ -62,73 +47,46 @@ fn hook(args: PreStop) -> Result<(), Failed> {
     }
 }
 
-/// How a stay ended.
-#[derive(Debug)]
-enum Stayed {
-    /// The container may end.
-    Enough,
-    /// The deadline passed while these were still there.
-    TimedOut(Vec<String>),
-    /// The kernel would not let it wait.
-    Broken(std::io::Error),
-}
-
-fn judge(stayed: Stayed, limit: Duration) -> Result<(), Failed> {
-    match stayed {
-        Stayed::Enough => Ok(()),
-        Stayed::TimedOut(reason) => {
-            let limit = humantime::format_duration(limit);
-            Err(Failed::new(Exit::TimedOut, format!("still there after {limit}: {}", reason.join("; "))))
-        }
-        Stayed::Broken(error) => Err(Failed::new(Exit::SetUp, format!("can't wait: {error}"))),
-    }
-}
-
-/// What one stay works with. The board alone counts: the downward-API volume is frozen while a pod ends.
+/// What one stay works with.
 #[derive(Debug)]
 struct Stay<'a> {
-    sandbox: SandboxId,
-    board: PathBuf,
-    poll_interval: Duration,
+    place: Place,
     untils: &'a [Until],
     ports: Checks,
     since: Instant,
-    deadline: Instant,
+    limit: Duration,
 }
 
 impl Stay<'_> {
-    fn run(&mut self, stopper: &mut Stopper) -> Stayed {
-        let mut wake = Wake::new(self.board.clone(), self.board.clone(), self.poll_interval);
+    /// Returns when the container may end; an error says that others are still there, or that the kernel would not let it wait.
+    fn run(&mut self, stopper: &mut Stopper) -> Result<(), Failed> {
+        let deadline = self.since + self.limit;
+        let mut watch = self.place.watch();
         let mut reason = Vec::new();
         let mut pod_stops = false;
-        let mut has_word = true;
-        let mut rearms = 0;
         loop {
-            let armed_for_word = has_word;
-            let rung = wake.arm(has_word);
-            let view = choose(&self.sandbox, source::board(&self.board), Err(NoWord::Missing));
-            has_word = matches!(view, View::Word(..));
+            let view = watch.read(|| self.place.view());
             stopper.begun(&view);
 
             if !pod_stops && stop::stops(&view, self.untils) {
                 pod_stops = true;
-                info!(by = rung.as_str(), "the whole pod stops");
+                info!(by = watch.rung().as_str(), "the whole pod stops");
             }
             let waited = now().saturating_duration_since(self.since);
             let decide = |ports: &[String], pod_stops| stop::decide(&view, self.untils, ports, pod_stops, waited);
             // Nobody is knocked at for nothing: at the restart of one container those who use it stay.
             let knocks = pod_stops || matches!(decide(&[], pod_stops), Decision::Go(stop::Why::AllGone));
             if knocks {
-                self.ports.run_due(now(), self.deadline);
+                self.ports.run_due(now(), deadline);
             }
             match decide(&self.ports.pending(), pod_stops) {
                 Decision::Go(why) => {
-                    if why == stop::Why::Restart && !has_word {
-                        warn!(board = %self.board.display(), "no word from the sidecar: stays for nobody");
+                    if why == stop::Why::Restart && matches!(view, View::None { .. }) {
+                        warn!(board = %self.place.board.display(), "no word from the sidecar: stays for nobody");
                     }
                     let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
                     info!(waited_ms, "lets go: {why}");
-                    return Stayed::Enough;
+                    return Ok(());
                 }
                 Decision::Wait(staying) if staying != reason => {
                     info!("stays for {}", staying.join("; "));
@@ -137,28 +95,21 @@ impl Stay<'_> {
                 Decision::Wait(_) | Decision::Undecided => {}
             }
             let here = now();
-            let left = self.deadline.saturating_duration_since(here);
+            let left = deadline.saturating_duration_since(here);
             if left.is_zero() {
-                return Stayed::TimedOut(match decide(&self.ports.pending(), true) {
+                let staying = match decide(&self.ports.pending(), true) {
                     Decision::Wait(staying) => staying,
                     Decision::Go(_) | Decision::Undecided => reason,
-                });
+                };
+                let limit = humantime::format_duration(self.limit);
+                return Err(Failed::new(Exit::TimedOut, format!("still there after {limit}: {}", staying.join("; "))));
             }
-            // What was armed must be what was read: the bell of a board that speaks, and is still the one there.
-            let stale = armed_for_word != has_word || !wake.still_armed();
-            if stale && rearms < REARMS_MAX {
-                rearms += 1;
-                continue;
-            }
-            rearms = 0;
             let sign = if pod_stops { None } else { Some(self.since + SIGN) };
             let knock = if knocks { self.ports.next() } else { None };
             let next = sign.into_iter().chain(knock).min();
             let pause = next.map_or(left, |at| at.saturating_duration_since(here).min(left));
-            let others = self.ports.descriptor().into_iter().collect::<Vec<_>>();
-            if let Err(error) = wake.wait(pause, &others) {
-                return Stayed::Broken(error);
-            }
+            let others = self.ports.descriptor().into_iter().collect();
+            watch.wait(pause, others).map_err(Failed::set_up("can't wait"))?;
         }
     }
 }

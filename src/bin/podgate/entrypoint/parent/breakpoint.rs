@@ -4,7 +4,8 @@ use super::child::tells_to_end;
 use crate::clock::now;
 use podgate::core::probe::interval;
 use podgate::edge::sys::Signals;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use podgate::edge::watch::ready;
+use rustix::event::PollFlags;
 use rustix::process::{WaitOptions, wait};
 use std::path::Path;
 use std::time::Duration;
@@ -20,7 +21,7 @@ pub(super) fn hold(file: &Path, code: u8, signals: &Signals) {
     let since = now();
     while std::fs::symlink_metadata(file).is_err() {
         let pause = interval(now().saturating_duration_since(since), PERIOD, Duration::ZERO);
-        let _ = poll(&mut [PollFd::new(signals, PollFlags::IN)], Timespec::try_from(pause).ok().as_ref());
+        ready(signals, PollFlags::IN, pause);
         while let Some(signal) = signals.next() {
             match signal {
                 libc::SIGCHLD => while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {},

@@ -1,16 +1,16 @@
 //! The container's command as a child: started, told what we are told, ended where podgate has to, waited for.
 
 use super::verdict::Why;
-use crate::entrypoint::exec::cannot_run;
-use crate::gate::voice::Failed;
-use podgate::core::exit::Exit;
+use crate::entrypoint::exec;
+use crate::failed::Failed;
+use podgate::edge::process::exit_code;
 use podgate::edge::sys::{
     die_with_parent, in_the_foreground, is_in_the_foreground, signal_group, take_back_the_foreground,
 };
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus, wait, waitid};
 use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tracing::warn;
 
@@ -45,18 +45,16 @@ pub(super) struct Child {
 impl Child {
     /// Starts `command` in a process group of its own, with these for its output.
     pub(super) fn start(command: &[OsString], stdout: Stdio, stderr: Stdio) -> Result<Child, Failed> {
-        let Some((program, arguments)) = command.split_first() else {
-            return Err(Failed::new(Exit::Usage, "no command given"));
-        };
-        let mut command = Command::new(program);
-        command.args(arguments).stdout(stdout).stderr(stderr).process_group(0);
+        let mut command = exec::command(command)?;
+        command.stdout(stdout).stderr(stderr).process_group(0);
         die_with_parent(&mut command);
         let has_terminal = is_in_the_foreground();
         if has_terminal {
             in_the_foreground(&mut command);
         }
         // From here on it is waited for as one child among others.
-        let pid = command.spawn().map(|child| Pid::from_child(&child)).map_err(|error| cannot_run(program, &error))?;
+        let child = command.spawn().map_err(|error| exec::cannot_run(&command, &error))?;
+        let pid = Pid::from_child(&child);
         Ok(Child { pid, status: None, ending: None, is_killed: false, has_terminal, was_told: false })
     }
 
@@ -126,9 +124,7 @@ impl Child {
 
     /// Its exit code, 128 + N for signal N, once it has ended.
     pub(super) fn code(&self) -> Option<u8> {
-        let status = self.status?;
-        let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal))?;
-        Some(u8::try_from(code).unwrap_or(u8::MAX))
+        self.status.map(exit_code)
     }
 
     /// Why podgate has ended it, if it has.

@@ -131,16 +131,9 @@ mod tests {
 
     fn snapshot(epoch: &str, state: State, restarts: u64) -> Snapshot {
         Snapshot {
-            sandbox: "0-0-0".parse().unwrap(),
-            epoch: epoch.to_owned(),
-            revision: 1,
             phase: Phase::Started,
-            states: [("db".to_owned(), state), ("app".to_owned(), State::Ready)].into(),
-            order: vec![],
-            stuck: [].into(),
-            heard: [].into(),
-            stopping: [].into(),
             restarts: [("db".to_owned(), restarts)].into(),
+            ..Snapshot::new("0-0-0".parse().unwrap(), epoch, &[("db", state), ("app", State::Ready)])
         }
     }
 

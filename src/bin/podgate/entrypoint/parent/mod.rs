@@ -10,9 +10,11 @@ mod verdict;
 
 use crate::args::Entrypoint;
 use crate::clock::now;
+use crate::entrypoint::exec::JUST_BEFORE;
+use crate::failed::Failed;
+use crate::gate::place::Place;
 use crate::gate::report::Reporter;
-use crate::gate::voice::{Failed, Voice};
-use crate::gate::wait::Place;
+use crate::gate::voice::Voice;
 use child::Child;
 use follow::Follow;
 use podgate::core::argv::Check;
@@ -42,22 +44,17 @@ pub(super) struct Plan {
 /// What can be found wrong before the wait.
 pub(super) fn vet(args: &Entrypoint, place: &Place) -> Result<(), Failed> {
     args.post_file.as_deref().map_or(Ok(()), post_file::vet)?;
-    if !args.stop_after.is_empty() && !place.has_source() {
-        let (board, podinfo) = (place.board.display(), place.podinfo.display());
-        let why = format!(
-            "nothing says when --stop-after's container has exited: neither the board {board} nor the downward-API volume {podinfo} is there"
-        );
-        return Err(Failed::new(Exit::SetUp, why));
+    if args.stop_after.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    place.must_serve("nothing says when --stop-after's container has exited", "")
 }
 
 /// Runs the command to its end. Returns an error where it could not be started.
 pub(super) fn run(plan: Plan, voice: &Voice) -> Result<ExitCode, Failed> {
     // The tether is let go of by this process's end, or on an early return.
     let Plan { args, own_checks, place, mut reporter, tether: _tether } = plan;
-    let signals = Signals::block(&child::forwarded())
-        .map_err(|error| Failed::new(Exit::SetUp, format!("can't take signals: {error}")))?;
+    let signals = Signals::block(&child::forwarded()).map_err(Failed::set_up("can't take signals"))?;
     // The first process of a PID namespace gets all orphans anyway.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let (out, stdout) = copied(args.stdout.as_deref(), stdio::stdout())?;
@@ -68,8 +65,7 @@ pub(super) fn run(plan: Plan, voice: &Voice) -> Result<ExitCode, Failed> {
     let done = follow.look(&view, now()) == Some(Why::Done);
     while let Some(signal) = signals.next() {
         if child::tells_to_end(signal) {
-            let code = u8::try_from(128 + signal).unwrap_or(Exit::Terminated.code());
-            return Err(Failed(code, "ended by a signal just before the command was to run".to_owned()));
+            return Err(Failed::by_signal(signal, JUST_BEFORE));
         }
     }
     reporter.opened(follow.watched());

@@ -1,6 +1,6 @@
 //! `--post-file`: how a command ended, for those that wait for it by `--check file://`.
 
-use crate::gate::voice::Failed;
+use crate::failed::Failed;
 use podgate::core::exit::Exit;
 use podgate::edge::files::replace;
 use std::io;

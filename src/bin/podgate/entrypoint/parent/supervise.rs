@@ -7,16 +7,14 @@ use super::verdict::Why;
 use crate::args::Entrypoint;
 use crate::check::Checks;
 use crate::clock::now;
+use crate::gate::place::Place;
 use crate::gate::report::Reporter;
-use crate::gate::wait::{Place, REARMS_MAX};
 use podgate::core::argv::Check;
 use podgate::core::gate::SETTLING;
-use podgate::core::sources::{Source, View};
 use podgate::edge::sys::Signals;
-use podgate::edge::wake::{SLOW_REREAD, Wake, Woken};
+use podgate::edge::watch::{SLOW_REREAD, Watch, Woken};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
@@ -34,8 +32,7 @@ pub(super) struct Supervisor<'a> {
     /// All own checks have passed, and the controller was told.
     has_passed: bool,
     /// `None` where nothing of the pod matters any more.
-    wake: Option<Wake>,
-    bell_suffices: bool,
+    watch: Option<Watch>,
     /// When it reads again, whatever wakes it until then.
     next_look: Instant,
     started: Instant,
@@ -57,8 +54,7 @@ impl<'a> Supervisor<'a> {
         let started = now();
         // A controller that begins anew has to be told again of checks that have passed.
         let matters = !follow.watched().is_empty() || !own_checks.is_empty();
-        let wake = (matters && place.has_source())
-            .then(|| Wake::new(place.board.clone(), place.podinfo.clone(), place.poll_interval));
+        let watch = (matters && place.has_source()).then(|| place.watch());
         Supervisor {
             args,
             place,
@@ -69,8 +65,7 @@ impl<'a> Supervisor<'a> {
             tees,
             checks: Checks::new(own_checks, args.waits.check_timeout, started).beside_the_command(),
             has_passed: false,
-            wake,
-            bell_suffices: true,
+            watch,
             next_look: started,
             started,
             has_warned: false,
@@ -80,11 +75,11 @@ impl<'a> Supervisor<'a> {
     /// Returns when the command has ended.
     pub(super) fn run(&mut self) -> io::Result<()> {
         while self.child.code().is_none() {
-            if self.wake.is_some() && now() >= self.next_look {
+            if self.watch.is_some() && now() >= self.next_look {
                 self.look();
             }
             self.check();
-            self.mind_the_time();
+            self.enforce_deadlines();
             self.tees.iter_mut().for_each(Tee::pump);
             // Time may be up for polling.
             if self.sleep()? != Woken::Other {
@@ -111,22 +106,10 @@ impl<'a> Supervisor<'a> {
         (code, self.child.into_why(), was_told)
     }
 
-    /// Arms, reads, and acts on what is read.
+    /// Reads, and acts on what is read.
     fn look(&mut self) {
-        let Some(wake) = &mut self.wake else { return };
-        let mut view = None;
-        for _ in 0..=REARMS_MAX {
-            wake.arm(self.bell_suffices);
-            let read = self.place.view();
-            let from_board = matches!(read, View::Word(_, Source::Board));
-            let is_fresh = from_board == self.bell_suffices && wake.still_armed();
-            self.bell_suffices = from_board;
-            view = Some(read);
-            if is_fresh {
-                break;
-            }
-        }
-        let Some(view) = view else { return };
+        let Some(watch) = &mut self.watch else { return };
+        let view = watch.read(|| self.place.view());
         let here = now();
         self.next_look = here + SLOW_REREAD;
         self.reporter.renew(&view, self.has_passed);
@@ -169,7 +152,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn mind_the_time(&mut self) {
+    fn enforce_deadlines(&mut self) {
         let here = now();
         if let Some(limit) = self.args.command_timeout
             && here >= self.started + limit
@@ -183,16 +166,15 @@ impl<'a> Supervisor<'a> {
     fn sleep(&mut self) -> io::Result<Woken> {
         let limit = self.args.command_timeout.map(|limit| self.started + limit);
         let limit = limit.filter(|_| !self.child.is_ending());
-        let look = self.wake.as_ref().map(|_| self.next_look);
+        let look = self.watch.as_ref().map(|_| self.next_look);
         let next = [limit, self.child.kill_at(), self.checks.next(), look].into_iter().flatten().min();
         let pause = next.map(|at| at.saturating_duration_since(now()));
-        let mut others: Vec<(BorrowedFd<'_>, PollFlags)> = vec![(self.signals.as_fd(), PollFlags::IN)];
-        others.extend(self.checks.descriptor().map(|descriptor| (descriptor, PollFlags::IN)));
-        others.extend(self.tees.iter().filter_map(Tee::interest));
-        if let Some(wake) = &mut self.wake {
-            return wake.wait_for(pause.unwrap_or(SLOW_REREAD), &others);
+        let mut set = vec![PollFd::new(self.signals, PollFlags::IN)];
+        set.extend(self.checks.descriptor());
+        set.extend(self.tees.iter().filter_map(Tee::interest));
+        if let Some(watch) = &mut self.watch {
+            return watch.wait(pause.unwrap_or(SLOW_REREAD), set);
         }
-        let mut set: Vec<_> = others.iter().map(|(other, flags)| PollFd::from_borrowed_fd(*other, *flags)).collect();
         let timeout = pause.and_then(|pause| Timespec::try_from(pause).ok());
         match poll(&mut set, timeout.as_ref()) {
             Ok(0) | Err(rustix::io::Errno::INTR) => Ok(Woken::Time),

@@ -1,13 +1,14 @@
 //! `--stdout`, `--stderr`: the command's output on its way to the container's own, and into a file.
 
-use crate::gate::voice::Failed;
-use podgate::core::exit::Exit;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::failed::Failed;
+use podgate::edge::watch::ready;
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, Mode, OFlags, fstat};
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tracing::warn;
 
 /// How much is taken at once, in bytes.
@@ -17,7 +18,7 @@ const SAFE: usize = 4096;
 /// How often in a row it moves a chunk before others get their turn.
 const TURNS: usize = 16;
 /// How long the container's own output may take nothing, after the command has ended, before the rest is given up.
-const STALLED: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+const STALLED: Duration = Duration::from_secs(10);
 
 /// One stream of the command's.
 #[derive(Debug)]
@@ -62,11 +63,10 @@ impl Output {
         match self {
             Output::Own(file) => (&*file).write(bytes),
             Output::Shared(shared) => {
-                let mut set = [PollFd::new(shared, PollFlags::OUT)];
-                match poll(&mut set, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
-                    Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
-                    _ => Ok(rustix::io::write(shared, &bytes[..bytes.len().min(SAFE)])?),
+                if !ready(shared, PollFlags::OUT, Duration::ZERO) {
+                    return Err(io::ErrorKind::WouldBlock.into());
                 }
+                Ok(rustix::io::write(shared, &bytes[..bytes.len().min(SAFE)])?)
             }
         }
     }
@@ -84,25 +84,23 @@ impl AsFd for Output {
 impl Tee {
     /// From a pipe, whose other end is returned, to `to` and to the file at `path`, which is emptied or made.
     pub(super) fn new(to: BorrowedFd<'static>, path: &Path) -> Result<(Tee, PipeWriter), Failed> {
-        let failed = |error: &dyn std::fmt::Display| {
-            Failed::new(Exit::SetUp, format!("can't copy the command's output to {}: {error}", path.display()))
-        };
+        let what = format!("can't copy the command's output to {}", path.display());
         // Appending: both streams may go to one file. Non-blocking: it may be a FIFO that nobody reads.
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::APPEND;
         let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644)).map_err(|e| failed(&e))?;
-        let (from, into) = io::pipe().map_err(|e| failed(&e))?;
+        let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644)).map_err(Failed::set_up(&what))?;
+        let (from, into) = io::pipe().map_err(Failed::set_up(&what))?;
         // The reading end is ours alone.
-        rustix::io::ioctl_fionbio(&from, true).map_err(|e| failed(&e))?;
+        rustix::io::ioctl_fionbio(&from, true).map_err(Failed::set_up(&what))?;
         let (to, file) = (Some(Output::new(to)), Some(file.into()));
         Ok((Tee { from: Some(from), to, file, path: path.to_owned(), pending: Vec::new() }, into))
     }
 
     /// What to wait for, if anything.
-    pub(super) fn interest(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
+    pub(super) fn interest(&self) -> Option<PollFd<'_>> {
         match (&self.to, &self.from) {
-            (Some(to), _) if !self.pending.is_empty() => Some((to.as_fd(), PollFlags::OUT)),
-            (_, Some(from)) => Some((from.as_fd(), PollFlags::IN)),
+            (Some(to), _) if !self.pending.is_empty() => Some(PollFd::new(to, PollFlags::OUT)),
+            (_, Some(from)) => Some(PollFd::new(from, PollFlags::IN)),
             _ => None,
         }
     }
@@ -123,7 +121,7 @@ impl Tee {
         loop {
             while !self.flush() {
                 let Some(to) = &self.to else { break };
-                if let Ok(0) = poll(&mut [PollFd::new(to, PollFlags::OUT)], Some(&STALLED)) {
+                if !ready(to, PollFlags::OUT, STALLED) {
                     warn!("nobody takes the container's own output; the rest of the command's is lost");
                     return;
                 }

@@ -1,6 +1,6 @@
 //! What a command's end means: a function of how it ended, why, and what the user wants.
 
-use crate::args::{ExitCode, Otherwise};
+use crate::args::{ExitCode, OnFailure};
 use podgate::core::exit::Exit;
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(super) struct Verdict {
 }
 
 /// Judges a command that has ended with `code`.
-pub(super) fn judge(code: u8, why: Option<&Why>, exit_code: ExitCode, on_error: Otherwise) -> Verdict {
+pub(super) fn judge(code: u8, why: Option<&Why>, exit_code: ExitCode, on_error: OnFailure) -> Verdict {
     let (code, reason) = match why {
         Some(Why::TimedOut(limit)) => {
             let limit = humantime::format_duration(*limit);
@@ -44,7 +44,7 @@ pub(super) fn judge(code: u8, why: Option<&Why>, exit_code: ExitCode, on_error: 
     };
     let failed = code != 0 && matches!(why, None | Some(Why::TimedOut(_)));
     // Not a failure that could be forgiven: only with this code the kubelet starts the container again.
-    let is_forgiven = on_error == Otherwise::Continue && !matches!(why, Some(Why::Restarted(_)));
+    let is_forgiven = on_error == OnFailure::Continue && !matches!(why, Some(Why::Restarted(_)));
     Verdict { code, exit: if is_forgiven { 0 } else { code }, reason, failed }
 }
 
@@ -59,7 +59,7 @@ mod tests {
             (verdict.code, verdict.exit, verdict.failed)
         };
         let (zero, child) = (ExitCode::Zero, ExitCode::Child);
-        let (fail, go_on) = (Otherwise::Fail, Otherwise::Continue);
+        let (fail, go_on) = (OnFailure::Fail, OnFailure::Continue);
         let late = || Some(Why::TimedOut(Duration::from_secs(1)));
         let restarted = || Some(Why::Restarted("db".to_owned()));
         assert_eq!(judge(0, None, zero, fail), (0, 0, false));

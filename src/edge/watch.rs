@@ -1,4 +1,4 @@
-//! Waiting for a source to change, by three rungs, each armed before the read that decides:
+//! Reading the pod's state and waiting for it to change, by three rungs, each armed before the read that decides:
 //!
 //! 1. the bell, where the board has a live one;
 //! 2. inotify on the folders, never on the files: both sources replace files by renaming over them, and the downward-API volume
@@ -8,16 +8,21 @@
 //! Events are wake-ups and never data: after each, everything is read again. Behind all three stands a slow re-read.
 
 use crate::core::names;
+use crate::core::sources::{Source, View};
 use crate::edge::bell::Bell;
 use inotify::{Inotify, WatchMask};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long a waiter sleeps at most before it reads again.
 pub const SLOW_REREAD: Duration = Duration::from_secs(1);
+
+/// How often in a row a waiter arms and reads again, without sleeping, because what it read is not what it had armed. The limit
+/// keeps a board that changes all the time from holding a waiter up.
+const REREADS_MAX: u32 = 3;
 
 /// By which means a waiter waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,21 +51,23 @@ impl Rung {
 pub enum Woken {
     /// A source may have changed.
     Source,
-    /// The other descriptor is readable.
+    /// Another descriptor is ready.
     Other,
     /// Time is up.
     Time,
 }
 
-/// The means of waiting of one waiter.
+/// One waiter's watch over the board and the downward-API volume.
 #[derive(Debug)]
-pub struct Wake {
+pub struct Watch {
     board: PathBuf,
     folders: Vec<Folder>,
     poll_interval: Duration,
     bell: Option<Bell>,
     inotify: Option<Inotify>,
     rung: Rung,
+    /// Whether the last read was of a board that speaks of this sandbox: then nothing but the board matters, and a bell suffices.
+    board_speaks: bool,
 }
 
 #[derive(Debug)]
@@ -69,28 +76,56 @@ struct Folder {
     watch: Option<inotify::WatchDescriptor>,
 }
 
-impl Wake {
-    /// Waits for changes of the board at `board` and of the volume at `podinfo`.
-    pub fn new(board: PathBuf, podinfo: PathBuf, poll_interval: Duration) -> Wake {
-        let folders = [board.clone(), podinfo].into_iter().map(|path| Folder { path, watch: None }).collect();
-        Wake { board, folders, poll_interval, bell: None, inotify: None, rung: Rung::Polling }
+impl Watch {
+    /// Watches the board at `board`, and where one counts the volume at `volume`.
+    pub fn new(board: PathBuf, volume: Option<PathBuf>, poll_interval: Duration) -> Watch {
+        let paths = [board.clone()].into_iter().chain(volume);
+        let folders = paths.map(|path| Folder { path, watch: None }).collect();
+        Watch { board, folders, poll_interval, bell: None, inotify: None, rung: Rung::Polling, board_speaks: true }
     }
 
-    /// Arms; to be called before each read that decides. `bell_suffices` says that the board speaks of this sandbox, so that
-    /// nothing but the board matters.
-    pub fn arm(&mut self, bell_suffices: bool) -> Rung {
-        if !self.bell.as_ref().is_some_and(|bell| bell.is_live() && bell.is_current() && !hung_up(bell)) {
+    /// Reads the pod's state by `read`, such that [`wait`](Watch::wait) returns when it changes: arms before each read, and reads
+    /// again when the read shows that something else has to be armed.
+    pub fn read(&mut self, mut read: impl FnMut() -> View) -> View {
+        let mut rereads = 0;
+        loop {
+            self.arm();
+            let view = read();
+            let from_board = matches!(view, View::Word(_, Source::Board));
+            let spoke = std::mem::replace(&mut self.board_speaks, from_board);
+            let is_armed = match self.rung {
+                // The bell rings for the board alone, and one that was replaced before the read has rung already.
+                Rung::Bell => from_board && self.bell.as_ref().is_some_and(Bell::is_current),
+                // The folders cover both sources. A board that speaks only now may have a live bell, which is cheaper to leave.
+                Rung::Inotify | Rung::Polling => spoke || !from_board,
+            };
+            if is_armed || rereads == REREADS_MAX {
+                return view;
+            }
+            rereads += 1;
+        }
+    }
+
+    /// What the last read was armed by.
+    pub fn rung(&self) -> Rung {
+        self.rung
+    }
+
+    fn arm(&mut self) {
+        if !self
+            .bell
+            .as_ref()
+            .is_some_and(|bell| bell.is_live() && bell.is_current() && !ready(bell, PollFlags::empty(), Duration::ZERO))
+        {
             self.bell = self.open_bell();
         }
-        let live = self.controller_lives();
-        self.rung = if live && bell_suffices {
+        self.rung = if self.controller_lives() && self.board_speaks {
             Rung::Bell
         } else if self.watch_folders() {
             Rung::Inotify
         } else {
             Rung::Polling
         };
-        self.rung
     }
 
     fn open_bell(&self) -> Option<Bell> {
@@ -116,32 +151,19 @@ impl Wake {
         self.bell.is_some()
     }
 
-    /// To be asked after the read: `false` means that the bell was replaced meanwhile, so arm and read once more.
-    pub fn still_armed(&self) -> bool {
-        self.rung != Rung::Bell || self.bell.as_ref().is_some_and(Bell::is_current)
-    }
-
-    /// Sleeps until a source may have changed, `other` is readable, or `limit` has passed; at most until the slow re-read.
+    /// Sleeps until a source may have changed, one of `others` is ready, or `limit` has passed; at most until the slow re-read.
     ///
     /// # Errors
     /// When the kernel refuses to wait, which it has no reason to.
-    pub fn wait(&mut self, limit: Duration, others: &[BorrowedFd<'_>]) -> io::Result<Woken> {
-        self.wait_for(limit, &others.iter().map(|other| (*other, PollFlags::IN)).collect::<Vec<_>>())
-    }
-
-    /// The same, for others that may be waited for otherwise than to be readable.
-    ///
-    /// # Errors
-    /// When the kernel refuses to wait, which it has no reason to.
-    pub fn wait_for(&mut self, limit: Duration, others: &[(BorrowedFd<'_>, PollFlags)]) -> io::Result<Woken> {
+    pub fn wait(&mut self, limit: Duration, others: Vec<PollFd<'_>>) -> io::Result<Woken> {
         if self.rung == Rung::Bell {
             // Back from inotify. To close it takes milliseconds: rather now than when the wait is over.
             self.let_go_of_inotify();
         }
         let most = if self.rung == Rung::Polling { self.poll_interval.min(SLOW_REREAD) } else { SLOW_REREAD };
         let timeout = Timespec::try_from(limit.min(most)).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let mut set = Vec::with_capacity(2 + others.len());
-        set.extend(others.iter().map(|(other, flags)| PollFd::from_borrowed_fd(*other, *flags)));
+        let count = others.len();
+        let mut set = others;
         // A dead bell stays hung up, and would wake at once each time.
         if let Some(bell) = self.bell.as_ref().filter(|bell| bell.is_live()) {
             set.push(PollFd::new(bell, PollFlags::empty()));
@@ -154,7 +176,7 @@ impl Wake {
         let woken = match poll(&mut set, Some(&timeout)) {
             Ok(0) => Woken::Time,
             Ok(_) => {
-                let (others, sources) = set.split_at(others.len());
+                let (others, sources) = set.split_at(count);
                 let woke = |fds: &[PollFd<'_>]| fds.iter().any(|fd| !fd.revents().is_empty());
                 let (by_other, by_source) = (woke(others), woke(sources));
                 if by_source || !by_other { Woken::Source } else { Woken::Other }
@@ -227,9 +249,11 @@ impl Wake {
     }
 }
 
-fn hung_up(bell: &Bell) -> bool {
-    let mut set = [PollFd::from_borrowed_fd(bell.as_fd(), PollFlags::empty())];
-    !matches!(poll(&mut set, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
+/// Waits until `descriptor` is ready for one of `flags`, or has hung up, for at most `limit`; returns whether it is.
+pub fn ready(descriptor: &impl AsFd, flags: PollFlags, limit: Duration) -> bool {
+    let timeout = Timespec::try_from(limit).ok();
+    let mut set = [PollFd::new(descriptor, flags)];
+    matches!(rustix::io::retry_on_intr(|| poll(&mut set, timeout.as_ref())), Ok(1))
 }
 
 #[cfg(test)]
@@ -238,8 +262,37 @@ mod tests {
     use crate::edge::bell::Ringer;
     use crate::edge::files::replace;
 
-    fn wake(board: &std::path::Path) -> Wake {
-        Wake::new(board.to_owned(), board.join("no-volume"), Duration::from_millis(1))
+    use crate::core::names::ANNOTATIONS_FILE;
+    use crate::core::snapshot::Snapshot;
+    use crate::core::sources::Absence;
+    use std::path::Path;
+
+    fn watch(board: &Path) -> Watch {
+        Watch::new(board.to_owned(), Some(board.join("no-volume")), Duration::from_millis(1))
+    }
+
+    /// Reads once more, what the board says of this sandbox.
+    fn arm(watch: &mut Watch) -> Rung {
+        watch.read(word);
+        watch.rung()
+    }
+
+    fn word() -> View {
+        View::Word(Snapshot::new("0-0-0".parse().unwrap(), "e", &[]), Source::Board)
+    }
+
+    fn no_word() -> View {
+        View::None { board: Absence::OtherSandbox, volume: Absence::OtherSandbox }
+    }
+
+    fn wait(watch: &mut Watch, limit: Duration) -> Woken {
+        watch.wait(limit, Vec::new()).unwrap()
+    }
+
+    fn rung_bell(board: &Path) -> Ringer {
+        let mut ringer = Ringer::new(board, names::BELL_FILE);
+        ringer.ring().unwrap();
+        ringer
     }
 
     const LONG: Duration = Duration::from_secs(1);
@@ -247,74 +300,71 @@ mod tests {
     #[test]
     fn falls_from_the_bell_to_inotify_when_the_controller_dies_and_climbs_back() {
         let board = tempfile::tempdir().unwrap();
-        let mut ringer = Ringer::new(board.path(), names::BELL_FILE);
-        ringer.ring().unwrap();
-        let mut wake = wake(board.path());
-        assert_eq!(wake.arm(true), Rung::Bell);
+        let ringer = rung_bell(board.path());
+        let mut watch = watch(board.path());
+        assert_eq!(arm(&mut watch), Rung::Bell);
         drop(ringer);
-        assert_eq!(wake.wait(LONG, &[]).unwrap(), Woken::Source);
-        assert_eq!(wake.arm(true), Rung::Inotify);
-        assert!(wake.has_bell() && !wake.controller_lives());
-        let mut ringer = Ringer::new(board.path(), names::BELL_FILE);
-        ringer.ring().unwrap();
-        assert_eq!(wake.wait(LONG, &[]).unwrap(), Woken::Source);
-        assert_eq!(wake.arm(true), Rung::Bell);
+        assert_eq!(wait(&mut watch, LONG), Woken::Source);
+        assert_eq!(arm(&mut watch), Rung::Inotify);
+        assert!(watch.has_bell() && !watch.controller_lives());
+        let _ringer = rung_bell(board.path());
+        assert_eq!(wait(&mut watch, LONG), Woken::Source);
+        assert_eq!(arm(&mut watch), Rung::Bell);
     }
 
     #[test]
     fn inotify_wakes_when_the_annotations_are_replaced() {
         let board = tempfile::tempdir().unwrap();
-        let mut wake = wake(board.path());
-        assert_eq!(wake.arm(true), Rung::Inotify);
-        replace(board.path(), names::ANNOTATIONS_FILE, b"", 0o644).unwrap();
-        assert_eq!(wake.wait(LONG, &[]).unwrap(), Woken::Source);
-        assert_eq!(wake.wait(Duration::ZERO, &[]).unwrap(), Woken::Time);
+        let mut watch = watch(board.path());
+        assert_eq!(arm(&mut watch), Rung::Inotify);
+        replace(board.path(), ANNOTATIONS_FILE, b"", 0o644).unwrap();
+        assert_eq!(wait(&mut watch, LONG), Woken::Source);
+        assert_eq!(wait(&mut watch, Duration::ZERO), Woken::Time);
     }
 
     #[test]
     fn polls_where_no_folder_is_there_and_takes_up_inotify_when_it_comes() {
         let above = tempfile::tempdir().unwrap();
         let board = above.path().join("board");
-        let mut wake = wake(&board);
-        assert_eq!(wake.arm(true), Rung::Polling);
-        assert_eq!(wake.wait(LONG, &[]).unwrap(), Woken::Time);
-        std::fs::create_dir(&board).unwrap();
-        assert_eq!(wake.arm(true), Rung::Inotify);
-        std::fs::remove_dir(&board).unwrap();
-        assert_eq!(wake.wait(LONG, &[]).unwrap(), Woken::Source);
-        assert_eq!(wake.arm(true), Rung::Polling);
+        // One folder under two names has one watch, and is lost under both.
+        for volume in [board.join("no-volume"), board.clone()] {
+            let mut watch = Watch::new(board.clone(), Some(volume), Duration::from_millis(1));
+            assert_eq!(arm(&mut watch), Rung::Polling);
+            assert_eq!(wait(&mut watch, LONG), Woken::Time);
+            std::fs::create_dir(&board).unwrap();
+            assert_eq!(arm(&mut watch), Rung::Inotify);
+            std::fs::remove_dir(&board).unwrap();
+            assert_eq!(wait(&mut watch, LONG), Woken::Source);
+            assert_eq!(arm(&mut watch), Rung::Polling);
+        }
     }
 
     #[test]
-    fn one_folder_under_two_names_is_lost_under_both() {
-        let above = tempfile::tempdir().unwrap();
-        let board = above.path().join("board");
-        std::fs::create_dir(&board).unwrap();
-        let mut wake = Wake::new(board.clone(), board.clone(), Duration::from_millis(1));
-        assert_eq!(wake.arm(true), Rung::Inotify);
-        std::fs::remove_dir(&board).unwrap();
-        assert_eq!(wake.wait(LONG, &[]).unwrap(), Woken::Source);
-        assert_eq!(wake.arm(true), Rung::Polling);
-    }
-
-    #[test]
-    fn a_bell_of_another_sandbox_does_not_suffice() {
+    fn reads_again_until_what_was_armed_is_what_was_read() {
         let board = tempfile::tempdir().unwrap();
-        let mut ringer = Ringer::new(board.path(), names::BELL_FILE);
-        ringer.ring().unwrap();
-        assert_eq!(wake(board.path()).arm(false), Rung::Inotify);
-    }
-
-    #[test]
-    fn a_bell_replaced_between_arming_and_reading_is_noticed() {
-        let board = tempfile::tempdir().unwrap();
-        let mut ringer = Ringer::new(board.path(), names::BELL_FILE);
-        ringer.ring().unwrap();
-        let mut wake = wake(board.path());
-        wake.arm(true);
-        assert!(wake.still_armed());
-        ringer.ring().unwrap();
-        assert!(!wake.still_armed());
-        assert_eq!(wake.wait(LONG, &[]).unwrap(), Woken::Source);
+        let mut ringer = rung_bell(board.path());
+        let mut watch = watch(board.path());
+        // Reads what `view` gives, while the bell is replaced at the first `rings` reads; returns how many reads it took.
+        let mut reads = |view: fn() -> View, rings: usize| {
+            let mut count = 0;
+            watch.read(|| {
+                count += 1;
+                (count <= rings).then(|| ringer.ring().unwrap());
+                view()
+            });
+            (count, watch.rung(), wait(&mut watch, Duration::ZERO))
+        };
+        assert_eq!(reads(word, 0), (1, Rung::Bell, Woken::Time));
+        // A bell that is replaced between arming and reading would not ring for the next publication.
+        assert_eq!(reads(word, 1), (2, Rung::Bell, Woken::Time));
+        // A bell does not ring for the volume.
+        assert_eq!(reads(no_word, 0), (2, Rung::Inotify, Woken::Time));
+        assert_eq!(reads(no_word, 0), (1, Rung::Inotify, Woken::Time));
+        // A board that begins to speak has a bell.
+        assert_eq!(reads(word, 0), (2, Rung::Bell, Woken::Time));
+        // A board that changes at every read does not hold up the waiter, which wakes at once by the bell that has rung.
+        assert_eq!(reads(word, usize::MAX), (4, Rung::Bell, Woken::Source));
+        drop(ringer);
+        assert_eq!(arm(&mut watch), Rung::Inotify);
     }
 }
