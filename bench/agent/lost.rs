@@ -96,7 +96,7 @@ pub(crate) fn wait_for_all(board: &Path, last: u64) {
     };
     let (mut read, mut lost, mut woken, mut slept) = (0, 0, Woken::Source, Instant::now());
     while read < last {
-        let view = watch.read(|| choose(&here, source::board(board), Err(NoWord::Missing)));
+        let view = watch.read(|| choose(&here, source::board(board), || Err(NoWord::Missing)));
         let View::Word(Snapshot { revision, .. }, _) = view else { panic!("{view:?}") };
         if revision > read {
             // One that arrives just as the time is up is none that was slept through, but there is no telling: it counts.

@@ -41,17 +41,19 @@ pub enum Absence {
     OtherSandbox,
 }
 
-/// Chooses between the two sources, for an agent in the sandbox `here`.
-pub fn choose(here: &SandboxId, board: Reading, volume: Reading) -> View {
+/// Chooses between the two sources, for an agent in the sandbox `here`. The volume is read only where the board does not count.
+pub fn choose(here: &SandboxId, board: Reading, volume: impl FnOnce() -> Reading) -> View {
     let believe = |reading: Reading| match reading {
         Ok(snapshot) if snapshot.sandbox.matches(here) => Ok(snapshot),
         Ok(_) => Err(Absence::OtherSandbox),
         Err(no_word) => Err(no_word.into()),
     };
-    match (believe(board), believe(volume)) {
-        (Ok(snapshot), _) => View::Word(snapshot, Source::Board),
-        (Err(_), Ok(snapshot)) => View::Word(snapshot, Source::Volume),
-        (Err(board), Err(volume)) => View::None { board, volume },
+    match believe(board) {
+        Ok(snapshot) => View::Word(snapshot, Source::Board),
+        Err(board) => match believe(volume()) {
+            Ok(snapshot) => View::Word(snapshot, Source::Volume),
+            Err(volume) => View::None { board, volume },
+        },
     }
 }
 
@@ -68,21 +70,21 @@ mod tests {
 
     #[test]
     fn a_board_of_this_sandbox_wins_over_a_newer_volume() {
-        let view = choose(&HERE.parse().unwrap(), Ok(snapshot(HERE, 1)), Ok(snapshot(HERE, 9)));
+        let view = choose(&HERE.parse().unwrap(), Ok(snapshot(HERE, 1)), || Ok(snapshot(HERE, 9)));
         assert_eq!(view, View::Word(snapshot(HERE, 1), Source::Board));
     }
 
     #[test]
     fn the_volume_counts_where_no_board_of_this_sandbox_is() {
         for board in [Ok(snapshot(THERE, 5)), Err(NoWord::Missing), Err(NoWord::Torn("x".to_owned()))] {
-            let view = choose(&HERE.parse().unwrap(), board, Ok(snapshot(HERE, 2)));
+            let view = choose(&HERE.parse().unwrap(), board, || Ok(snapshot(HERE, 2)));
             assert_eq!(view, View::Word(snapshot(HERE, 2), Source::Volume));
         }
     }
 
     #[test]
     fn another_sandbox_is_never_believed() {
-        let view = choose(&HERE.parse().unwrap(), Ok(snapshot(THERE, 1)), Ok(snapshot(THERE, 1)));
+        let view = choose(&HERE.parse().unwrap(), Ok(snapshot(THERE, 1)), || Ok(snapshot(THERE, 1)));
         assert_eq!(view, View::None { board: Absence::OtherSandbox, volume: Absence::OtherSandbox });
     }
 }

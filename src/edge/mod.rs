@@ -7,7 +7,7 @@
 //! | [`watch`] | reading and waiting, by three rungs | agent |
 //! | [`lock`] | open-file-description locks | both |
 //! | [`tether`] | a lock that lives as long as a container's process | both |
-//! | [`process`] | telling a process from others of its number | agent |
+//! | [`process`] | telling a process from others of its number; random ids | both |
 //! | [`sandbox`] | this container's sandbox id | both |
 //! | [`source`] | reading the board and the downward-API volume | both |
 //! | [`install`] | putting a binary somewhere | both |

@@ -1,6 +1,8 @@
-//! Telling a process from others that had, or will have, its number, and how one has ended.
+//! Telling a process from others that had, or will have, its number, how one has ended, and random ids.
 
 use crate::core::report::Process;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
@@ -8,6 +10,16 @@ use std::process::ExitStatus;
 pub fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+}
+
+/// A new id of this many random bytes, in hexadecimal digits.
+///
+/// # Errors
+/// Without `/dev/urandom`.
+pub fn random_id(bytes: usize) -> io::Result<String> {
+    let mut random = vec![0; bytes];
+    File::open("/dev/urandom")?.read_exact(&mut random)?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// This process; `None` without `/proc`.

@@ -14,15 +14,11 @@ pub fn sandbox_id() -> SandboxId {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok();
     let cookie = socket.and_then(|socket| netns_cookie(socket).ok());
-    let mounts = read_proc(Path::new("/proc/self/mountinfo"));
+    let mounts = read_trusted(Path::new("/proc/self/mountinfo"), MOUNTINFO_MAX).ok();
     let root = mounts.as_deref().and_then(hostname_mount_root);
     let shm = || rustix::fs::statvfs("/dev/shm").ok().map(|status| status.f_fsid);
     let stand_in = if cookie.is_none() && root.is_none() { shm() } else { None };
     SandboxId::new(boot.as_deref(), cookie, root, stand_in)
-}
-
-fn read_proc(path: &Path) -> Option<Vec<u8>> {
-    read_trusted(path, MOUNTINFO_MAX).ok()
 }
 
 #[cfg(test)]

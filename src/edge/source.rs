@@ -11,18 +11,17 @@ use std::path::Path;
 
 /// Reads the snapshot on the board at `folder`.
 pub fn board(folder: &Path) -> Reading {
-    let read = || {
-        let folder = files::open_folder(folder)?;
-        files::read_beneath(folder.as_fd(), Path::new(names::ANNOTATIONS_FILE), names::BOARD_FILE_MAX)
-    };
-    snapshot(read().map_err(no_word)?.as_slice())
+    snapshot(board_bytes(folder).map_err(no_word)?.as_slice())
 }
 
 /// Reads one annotation on the board at `folder`, if it is there.
 pub fn board_annotation(folder: &Path, key: &str) -> Option<String> {
-    let folder = files::open_folder(folder).ok()?;
-    let bytes = files::read_beneath(folder.as_fd(), Path::new(names::ANNOTATIONS_FILE), names::BOARD_FILE_MAX).ok()?;
-    annotations::read(&bytes, |found| found == key).ok()?.remove(key)
+    annotations::read(&board_bytes(folder).ok()?, |found| found == key).ok()?.remove(key)
+}
+
+fn board_bytes(folder: &Path) -> io::Result<Vec<u8>> {
+    let folder = files::open_folder(folder)?;
+    files::read_beneath(folder.as_fd(), Path::new(names::ANNOTATIONS_FILE), names::BOARD_FILE_MAX)
 }
 
 /// Reads the snapshot in the downward-API volume at `folder`.
@@ -35,8 +34,7 @@ pub fn volume(folder: &Path) -> Reading {
 /// # Errors
 /// [`NoWord`] when the file is missing, can't be read or is not whole.
 pub fn volume_annotations(folder: &Path, wanted: impl FnMut(&str) -> bool) -> Result<Annotations, NoWord> {
-    let bytes = volume_bytes(folder).map_err(no_word)?;
-    annotations::read(&bytes, wanted).map_err(|torn| NoWord::Torn(torn.to_string()))
+    read(&volume_bytes(folder).map_err(no_word)?, wanted)
 }
 
 fn volume_bytes(folder: &Path) -> io::Result<Vec<u8>> {
@@ -50,8 +48,11 @@ fn volume_bytes(folder: &Path) -> io::Result<Vec<u8>> {
 }
 
 fn snapshot(bytes: &[u8]) -> Reading {
-    let annotations = annotations::read(bytes, is_ours).map_err(|torn| NoWord::Torn(torn.to_string()))?;
-    Snapshot::from_annotations(&annotations)
+    Snapshot::from_annotations(&read(bytes, is_ours)?)
+}
+
+fn read(bytes: &[u8], wanted: impl FnMut(&str) -> bool) -> Result<Annotations, NoWord> {
+    annotations::read(bytes, wanted).map_err(|torn| NoWord::Torn(torn.to_string()))
 }
 
 fn no_word(error: io::Error) -> NoWord {

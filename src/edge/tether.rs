@@ -49,18 +49,10 @@ impl Tether {
     /// # Errors
     /// When no descriptor is to be had.
     pub fn hand_on(&self) -> io::Result<OwnedFd> {
-        match rustix::io::fcntl_dupfd_cloexec(&self.file, LOWEST).or_else(|_| self.file.try_clone().map_err(raw)) {
-            Ok(copy) => {
-                rustix::io::fcntl_setfd(&copy, FdFlags::empty())?;
-                Ok(copy)
-            }
-            Err(error) => Err(error.into()),
-        }
+        let copy = rustix::io::fcntl_dupfd_cloexec(&self.file, LOWEST).or_else(|_| self.file.try_clone())?;
+        rustix::io::fcntl_setfd(&copy, FdFlags::empty())?;
+        Ok(copy)
     }
-}
-
-fn raw(error: io::Error) -> Errno {
-    error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
 }
 
 fn fresh(folder: &OwnedFd) -> io::Result<OwnedFd> {

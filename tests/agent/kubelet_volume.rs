@@ -45,7 +45,7 @@ fn each_swap_wakes_at_once() {
     let here = sandbox_id();
     let mut watch = Watch::new(scene.board.clone(), Some(scene.podinfo.clone()), SLOW_REREAD);
     for revision in 2..200 {
-        let view = watch.read(|| choose(&here, source::board(&scene.board), source::volume(&scene.podinfo)));
+        let view = watch.read(|| choose(&here, source::board(&scene.board), || source::volume(&scene.podinfo)));
         let View::Word(snapshot, Source::Volume) = view else { panic!("{view:?}") };
         assert_eq!((snapshot.revision, watch.rung()), (revision - 1, Rung::Inotify));
         volume.write(&file(State::Started, revision));

@@ -154,7 +154,7 @@ fn wait_for_all(board: &Path, over: &AtomicBool, seen: &AtomicU64, lost: &Atomic
     let mut watch = Watch::new(board.to_owned(), None, SLOW_REREAD);
     let (mut last, mut woken) = (0, Woken::Source);
     while !over.load(Ordering::Relaxed) {
-        let view = watch.read(|| choose(&here, source::board(board), Err(NoWord::Missing)));
+        let view = watch.read(|| choose(&here, source::board(board), || Err(NoWord::Missing)));
         let View::Word(Snapshot { revision, .. }, _) = view else { panic!("{view:?}") };
         if woken == Woken::Time && revision > last {
             lost.fetch_add(1, Ordering::Relaxed);

@@ -4,7 +4,6 @@ use crate::api::Identity;
 use crate::args::{Publish, Run};
 use podgate::core::container::{Container, Mode};
 use podgate::core::names;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Why the controller can't begin.
@@ -41,9 +40,7 @@ pub(crate) fn beside_us() -> std::io::Result<PathBuf> {
 
 /// A new epoch.
 pub(crate) fn epoch() -> std::io::Result<String> {
-    let mut bytes = [0; 8];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    podgate::edge::process::random_id(8)
 }
 
 /// What `--containers` says holds, since it has the originals of what an injection changed; the spec fills in the rest.

@@ -1,13 +1,13 @@
 //! `podgate post-start`: a container's postStart hook, which returns when the container is Ready.
 
-use crate::args::PostStart;
+use crate::args::{Messages, PostStart};
 use crate::check::Checks;
 use crate::clock::now;
 use crate::failed::Failed;
 use crate::gate::place::Place;
 use crate::gate::report::Reporter;
 use crate::gate::then;
-use crate::gate::voice::{ByDefault, Voice};
+use crate::gate::voice::Voice;
 use crate::gate::wait::Wait;
 use crate::tether_process;
 use podgate::core::gate::{Kind, Terms};
@@ -17,7 +17,8 @@ use std::process::ExitCode;
 use tracing::warn;
 
 pub(crate) fn run(args: PostStart) -> ExitCode {
-    let voice = Voice::new("post-start", Some(&args.container), &args.says, ByDefault::Nowhere);
+    let Messages { logs, termination_log } = &args.messages;
+    let voice = Voice::new("post-start", Some(&args.container), logs, Some(termination_log.clone()), None);
     match hook(args, &voice) {
         Ok(()) => {
             voice.is_done();
@@ -28,7 +29,7 @@ pub(crate) fn run(args: PostStart) -> ExitCode {
 }
 
 fn hook(args: PostStart, voice: &Voice) -> Result<(), Failed> {
-    let PostStart { container, waits, fallback_check, then, tether, says: _ } = args;
+    let PostStart { container, waits, fallback_check, then, tether, messages: _ } = args;
     let since = now();
     let place = Place::new(waits.board, Some(waits.podinfo), waits.poll_interval);
     let untils = conditions(&container, waits.until, waits.check.is_empty() || place.has_source());

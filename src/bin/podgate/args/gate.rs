@@ -154,7 +154,7 @@ pub(crate) struct Logs {
 
 /// Where it says why it waits or fails.
 #[derive(Debug, ClapArgs)]
-pub(crate) struct Says {
+pub(crate) struct Messages {
     #[command(flatten)]
     pub(crate) logs: Logs,
     /// Where the reason for waiting or failing goes: the container's terminationMessagePath
@@ -179,7 +179,7 @@ pub(crate) struct PostStart {
     #[arg(long, env = "PODGATE_LEAVE_TETHER", value_parser = truth)]
     pub(crate) tether: bool,
     #[command(flatten)]
-    pub(crate) says: Says,
+    pub(crate) messages: Messages,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -226,7 +226,7 @@ pub(crate) struct Entrypoint {
     #[arg(long, value_name = "ACTION", env = "PODGATE_ON_PROVIDER_RESTART", default_value = "ignore")]
     pub(crate) on_provider_restart: OnProviderRestart,
     #[command(flatten)]
-    pub(crate) says: Says,
+    pub(crate) messages: Messages,
     /// The container's own command
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,

@@ -3,7 +3,7 @@
 mod gate;
 mod values;
 
-pub(crate) use gate::{Entrypoint, Logs, Opened, PostStart, PreStop, Says};
+pub(crate) use gate::{Entrypoint, Logs, Messages, Opened, PostStart, PreStop};
 pub(crate) use values::{ExitCode, OnFailure, OnProviderRestart, Tethering};
 
 use clap::error::ErrorKind;

@@ -4,24 +4,27 @@
 mod exec;
 mod parent;
 
-use crate::args::{Entrypoint, Tethering};
+use crate::args::{Entrypoint, Messages, Tethering};
 use crate::check::Checks;
 use crate::clock::now;
 use crate::failed::Failed;
 use crate::gate::place::Place;
 use crate::gate::report::Reporter;
-use crate::gate::voice::{ByDefault, Voice};
+use crate::gate::voice::Voice;
 use crate::gate::wait::Wait;
 use podgate::core::argv::Check;
 use podgate::core::gate::{Kind, Terms};
+use podgate::edge::log::Target;
+use podgate::edge::process::random_id;
 use podgate::edge::sys::Signals;
 use podgate::edge::tether::Tether;
-use std::io::Read;
 use std::process::ExitCode;
 use tracing::warn;
 
 pub(crate) fn run(args: Entrypoint) -> ExitCode {
-    let voice = Voice::new("entrypoint", args.container.as_deref(), &args.says, ByDefault::Stderr);
+    let Messages { logs, termination_log } = &args.messages;
+    let termination_log = Some(termination_log.clone());
+    let voice = Voice::new("entrypoint", args.container.as_deref(), logs, termination_log, Some(Target::Stderr));
     let post_file = args.post_file.clone();
     gate(args, &voice).unwrap_or_else(|failed| {
         parent::never_ran(post_file.as_deref(), &failed);
@@ -38,7 +41,8 @@ fn gate(mut args: Entrypoint, voice: &Voice) -> Result<ExitCode, Failed> {
     place.must_serve_conditions(&args.waits.until)?;
     parent::vet(&args, &place)?;
     let (own_checks, checks) = split(std::mem::take(&mut args.waits.check), args.tether);
-    let ticket = ticket().map_err(Failed::set_up("no randomness"))?;
+    // Tells this start of the gate from all others.
+    let ticket = random_id(4).map_err(Failed::set_up("no randomness"))?;
     let mut reporter = Reporter::of_gate(args.waits.own.clone(), place.sandbox.clone(), &args.waits.until, &ticket);
     // Before the tether is taken: a tether that is held makes an earlier incarnation's report count.
     reporter.begin(&place.view());
@@ -72,11 +76,4 @@ fn gate(mut args: Entrypoint, voice: &Voice) -> Result<ExitCode, Failed> {
 /// With `--tether parent`, commands look at this container itself, once it runs; all else is waited for.
 fn split(checks: Vec<Check>, tether: Tethering) -> (Vec<Check>, Vec<Check>) {
     checks.into_iter().partition(|check| tether == Tethering::Parent && matches!(check, Check::Exec(_)))
-}
-
-/// Tells this start of the gate from all others.
-fn ticket() -> std::io::Result<String> {
-    let mut bytes = [0; 4];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -52,8 +52,9 @@ impl Place {
 
     /// What is believed of the pod now.
     pub(crate) fn view(&self) -> View {
-        let volume = self.podinfo.as_deref().map_or(Err(NoWord::Missing), source::volume);
-        choose(&self.sandbox, source::board(&self.board), volume)
+        choose(&self.sandbox, source::board(&self.board), || {
+            self.podinfo.as_deref().map_or(Err(NoWord::Missing), source::volume)
+        })
     }
 
     /// Watches all that [`view`](Place::view) reads.

@@ -27,7 +27,7 @@ pub(crate) struct Reporter {
 impl Reporter {
     /// Of a postStart hook: the container runs.
     pub(crate) fn of_hook(folder: PathBuf, container: &str, sandbox: SandboxId, untils: &[Until]) -> Reporter {
-        let own = Report { started: true, ..report(sandbox, untils) };
+        let own = Report { started: true, ..new(sandbox, untils) };
         Reporter { folder, container: Some(container.to_owned()), current: own, written: None, error: None }
     }
 
@@ -37,7 +37,7 @@ impl Reporter {
             gate: Some(Gate::Waiting),
             ticket: Some(ticket.to_owned()),
             process: process::own(),
-            ..report(sandbox, untils)
+            ..new(sandbox, untils)
         };
         Reporter { folder, container: None, current: own, written: None, error: None }
     }
@@ -116,7 +116,8 @@ impl Reporter {
     }
 }
 
-fn report(sandbox: SandboxId, untils: &[Until]) -> Report {
+/// A report of this agent's on a container that waits for `untils`.
+pub(crate) fn new(sandbox: SandboxId, untils: &[Until]) -> Report {
     let agent = env!("CARGO_PKG_VERSION").to_owned();
     Report { sandbox: Some(sandbox), agent, waiting_for: untils.to_vec(), ..Report::default() }
 }

@@ -1,6 +1,6 @@
 //! Where podgate says why it waits, fails or lets go: the termination message, the log, standard error.
 
-use crate::args::{Logs, Says};
+use crate::args::Logs;
 use crate::failed::Failed;
 use crate::gate::explain;
 use podgate::core::gate::Obstacle;
@@ -10,15 +10,6 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tracing::{error, info};
-
-/// Where a command logs when it is not told to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ByDefault {
-    /// Nowhere: a hook's output is thrown away, and shown only when it fails.
-    Nowhere,
-    /// Standard error, which is the container's own log.
-    Stderr,
-}
 
 /// One command's voice.
 #[derive(Debug)]
@@ -31,37 +22,33 @@ pub(crate) struct Voice {
 }
 
 impl Voice {
-    /// Starts logging. A log that can't be opened is no reason not to work.
-    pub(crate) fn new(command: &str, container: Option<&str>, says: &Says, by_default: ByDefault) -> Voice {
-        let voice = Voice::without_last_words(command, container, &says.logs, by_default);
-        Voice { termination_log: Some(says.termination_log.clone()), ..voice }
-    }
-
-    /// The same, but the termination message is let alone: where the container is about to end, that is for the program's own
-    /// last words.
-    pub(crate) fn without_last_words(
+    /// Starts logging, to `by_default` where the user names no place. A log that can't be opened is no reason not to work.
+    /// Without `termination_log` the termination message is let alone: where the container is about to end, that is for the
+    /// program's own last words.
+    pub(crate) fn new(
         command: &str,
         container: Option<&str>,
-        says: &Logs,
-        by_default: ByDefault,
+        logs: &Logs,
+        termination_log: Option<PathBuf>,
+        by_default: Option<Target>,
     ) -> Voice {
-        let logs_to_stderr = says.log_to.is_none() && by_default == ByDefault::Stderr;
         let mut log_error = None;
-        let target = match &says.log_to {
+        let target = match &logs.log_to {
             Some(path) => open_log(path)
                 .map(Target::File)
                 .map_err(|error| log_error = Some(format!("{}: {error}", path.display())))
                 .ok(),
-            None => logs_to_stderr.then_some(Target::Stderr),
+            None => by_default,
         };
+        let logs_to_stderr = matches!(target, Some(Target::Stderr));
         if let Some(target) = target {
-            log::init(says.log_format, tracing::Level::INFO, target);
+            log::init(logs.log_format, tracing::Level::INFO, target);
         }
         let prefix = match container {
             Some(container) => format!("podgate {command}: {container}"),
             None => format!("podgate {command}"),
         };
-        Voice { prefix, termination_log: None, log_error, logs_to_stderr }
+        Voice { prefix, termination_log, log_error, logs_to_stderr }
     }
 
     /// Says for what it waits.

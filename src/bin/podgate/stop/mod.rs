@@ -8,7 +8,7 @@ use crate::clock::now;
 use crate::failed::Failed;
 use crate::gate::place::Place;
 use crate::gate::then;
-use crate::gate::voice::{ByDefault, Voice};
+use crate::gate::voice::Voice;
 use podgate::core::exit::Exit;
 use podgate::core::sources::View;
 use podgate::core::stop::{self, Decision, SIGN};
@@ -19,7 +19,7 @@ use stopper::Stopper;
 use tracing::{info, warn};
 
 pub(crate) fn run(args: PreStop) -> ExitCode {
-    let voice = Voice::without_last_words("pre-stop", args.container.as_deref(), &args.logs, ByDefault::Nowhere);
+    let voice = Voice::new("pre-stop", args.container.as_deref(), &args.logs, None, None);
     match hook(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failed) => voice.fails(failed),

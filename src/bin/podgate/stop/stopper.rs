@@ -5,7 +5,6 @@ use podgate::core::names;
 use podgate::core::report::{Process, Report, Stopping};
 use podgate::core::sandbox::SandboxId;
 use podgate::core::sources::View;
-use std::io;
 use std::path::PathBuf;
 use tracing::warn;
 
@@ -30,12 +29,7 @@ impl Stopper {
     pub(crate) fn begun(&mut self, view: &View) {
         let found = report::read(&self.folder).ok().filter(|report| report.is_of(&self.sandbox));
         // What has been left from another sandbox says nothing of this one, where the container runs too.
-        let fresh = || Report {
-            sandbox: Some(self.sandbox.clone()),
-            agent: env!("CARGO_PKG_VERSION").to_owned(),
-            started: true,
-            ..Report::default()
-        };
+        let fresh = || Report { started: true, ..report::new(self.sandbox.clone(), &[]) };
         let now = found.clone().unwrap_or_else(fresh);
         if *self.author.get_or_insert_with(|| author(&now)) != author(&now) {
             return;
@@ -63,14 +57,12 @@ impl Stopper {
         let temporary = format!(".{}-stop.tmp", names::REPORT_FILE);
         match report::write_by(&temporary, &self.folder, report) {
             Ok(()) => self.has_failed = false,
-            Err(error) if !self.has_failed => self.say(&error),
-            Err(_) => {}
+            Err(error) => {
+                if !std::mem::replace(&mut self.has_failed, true) {
+                    warn!(%error, folder = %self.folder.display(), "can't report that this container stops");
+                }
+            }
         }
-    }
-
-    fn say(&mut self, error: &io::Error) {
-        self.has_failed = true;
-        warn!(%error, folder = %self.folder.display(), "can't report that this container stops");
     }
 }
 
