@@ -17,19 +17,22 @@
 //! | [`probe`] | probe semantics: intervals, thresholds, delays |
 //! | [`authority`] | which evidence decides a container's state |
 //! | [`argv`] | commands and check URLs as users write them |
-//! | [`agent_line`] | the agent's command line, as it stands in a container's spec |
+//! | [`command`] | the agent's command line, as it stands in a container's spec |
+//! | [`pod`] | the Pod as the API shows it |
+//! | [`text`] | lines for people: errors, and text that must not steer a terminal |
 //! | [`times`] | when each container came to what, for people |
 //! | [`exit`] | the agent's exit codes |
 
-pub mod agent_line;
 pub mod annotations;
 pub mod argv;
 pub mod authority;
+pub mod command;
 pub mod container;
 pub mod containers;
 pub mod exit;
 pub mod gate;
 pub mod names;
+pub mod pod;
 pub mod probe;
 pub mod report;
 pub mod sandbox;
@@ -37,5 +40,6 @@ pub mod snapshot;
 pub mod sources;
 pub mod state;
 pub mod stop;
+pub mod text;
 pub mod times;
 pub mod until;

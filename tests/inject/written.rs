@@ -1,7 +1,7 @@
 //! What is written is what agent and sidecar read: their own parsers are the judges.
 
 use crate::corpus::each_injected;
-use podgate::core::agent_line;
+use podgate::core::command::Line;
 use podgate::core::container::{Container, Mode};
 use podgate::core::containers::parse_list;
 use serde_json::Value;
@@ -43,6 +43,11 @@ fn told(template: &Value) -> Vec<Container> {
 
 fn hook(container: &Value, which: &str) -> Vec<String> {
     strings(&container["lifecycle"][which]["exec"]["command"])
+}
+
+/// The line that runs the agent's `subcommand`, if it does.
+fn line(words: &[String], subcommand: &str) -> Option<Line> {
+    Line::read(words).filter(|line| line.runs(subcommand))
 }
 
 /// The agent's own words of a container: its command lines, up to `--`.
@@ -105,21 +110,20 @@ fn the_sidecar_is_told_what_the_containers_do() {
             let name = &told.name;
             let gate = strings(&container["command"]);
             let post_start = hook(container, "postStart");
-            let (mode, line) = if agent_line::runs(&post_start, "post-start") {
-                (Mode::PostStart, post_start)
-            } else if agent_line::runs(&gate, "entrypoint") {
+            let (mode, read) = if let Some(hook) = line(&post_start, "post-start") {
+                (Mode::PostStart, hook)
+            } else if let Some(gate) = line(&gate, "entrypoint") {
                 (Mode::Entrypoint, gate)
             } else {
-                (Mode::None, Vec::new())
+                (Mode::None, Line::new("none"))
             };
             assert_eq!(told.mode, mode, "{file}: {name}");
-            let untils: Vec<_> =
-                agent_line::values(&line, "--until").iter().map(|one| one.parse().expect("a condition")).collect();
+            let untils: Vec<_> = read.values("--until").iter().map(|one| one.parse().expect("a condition")).collect();
             // A hook waits for its own container if nothing is said.
             if mode == Mode::Entrypoint || !untils.is_empty() {
                 assert_eq!(told.until, untils, "{file}: {name}");
             }
-            assert_eq!(told.pre_stop, agent_line::runs(&hook(container, "preStop"), "pre-stop"), "{file}: {name}");
+            assert_eq!(told.pre_stop, line(&hook(container, "preStop"), "pre-stop").is_some(), "{file}: {name}");
             // Probes as they were before.
             let before =
                 list(&original["spec"], "containers").find(|one| one["name"] == name.as_str()).expect("the container");
@@ -140,7 +144,7 @@ fn a_gate_stands_in_front_of_exactly_what_ran_before() {
         for container in list(&injected["spec"], "containers") {
             let command = strings(&container["command"]);
             let Some(end) =
-                command.iter().position(|word| word == "--").filter(|_| agent_line::runs(&command, "entrypoint"))
+                command.iter().position(|word| word == "--").filter(|_| line(&command, "entrypoint").is_some())
             else {
                 continue;
             };
@@ -190,14 +194,11 @@ fn mounts_and_volumes_go_together() {
 fn nobody_is_killed_for_waiting_in_a_gate() {
     each_injected(|file, _, injected| {
         for container in list(&injected["spec"], "containers") {
-            let gate = strings(&container["command"]);
-            if !agent_line::runs(&gate, "entrypoint") || agent_line::values(&gate, "--until").is_empty() {
-                continue;
-            }
-            let timeout = agent_line::values(&gate, "--timeout")[0];
-            let timeout = humantime::parse_duration(timeout).expect("a duration").as_secs();
+            let gate = line(&strings(&container["command"]), "entrypoint");
+            let Some(gate) = gate.filter(|gate| !gate.values("--until").is_empty()) else { continue };
+            let timeout = humantime::parse_duration(gate.values("--timeout")[0]).expect("a duration").as_secs();
             let probe = &container["startupProbe"];
-            assert!(agent_line::runs(&strings(&probe["exec"]["command"]), "opened"), "{file}: {}", container["name"]);
+            assert!(line(&strings(&probe["exec"]["command"]), "opened").is_some(), "{file}: {}", container["name"]);
             assert_eq!(probe["periodSeconds"], 1, "{file}");
             assert!(
                 probe["failureThreshold"].as_u64() > Some(timeout),
@@ -214,10 +215,11 @@ fn a_users_sleep_goes_on_sleeping() {
         .expect("it can be injected")
         .value;
     let (db, app) = (&done["spec"]["containers"][0], &done["spec"]["containers"][1]);
-    let then = |which: &str| agent_line::values(&hook(db, which), "--then").concat();
+    let line = |which: &str| Line::read(&hook(db, which)).expect("a line of the agent's");
+    let then = |which: &str| line(which).values("--then").concat();
     assert_eq!(then("postStart"), r#"["/podgate/bin/podgate","sleep","2s"]"#);
     assert_eq!(then("preStop"), r#"["/podgate/bin/podgate","sleep","10s"]"#);
-    assert_eq!(agent_line::values(&hook(db, "preStop"), "--then-timeout"), ["11s"], "what the wait leaves is enough");
+    assert_eq!(line("preStop").values("--then-timeout"), ["11s"], "what the wait leaves is enough");
     assert_eq!(app["lifecycle"]["preStop"], template["spec"]["containers"][1]["lifecycle"]["preStop"]);
     let record = done["metadata"]["annotations"]["podgate.io/injected"].as_str().expect("a record");
     assert!(!record.contains("sleep"), "what can be derived is not stored: {record}");

@@ -21,7 +21,7 @@ fn pod(version: u32, phase: &str, db: &str, api: &str) -> Value {
             "sandbox.podgate.io/revision": version.to_string(), "sandbox.podgate.io/phase": phase,
             "sandbox.podgate.io/order": "db,api", "status.podgate.io/db": db, "status.podgate.io/api": api}},
         "spec": {"nodeName": "n", "containers": [
-            {"name": "db", "lifecycle": {"postStart": {"exec": {"command": ["/podgate/bin/podgate", "post-start"]}}}},
+            {"name": "db", "lifecycle": {"postStart": {"exec": {"command": ["/podgate/bin/podgate", "post-start", "--container", "db"]}}}},
             {"name": "api"}]},
         "status": {"phase": "Pending", "containerStatuses": [
             {"name": "db", "state": {"waiting": {"reason": "ContainerCreating"}}},

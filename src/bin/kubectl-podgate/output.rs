@@ -1,5 +1,6 @@
 //! Standard output, as all commands write to it.
 
+use podgate::core::text::harmless;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
@@ -20,8 +21,8 @@ pub(crate) fn fail(what: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// One line beside the output.
+/// One line beside the output, on which no manifest and no cluster can steer the terminal.
 pub(crate) fn say(what: &str) {
     // Nobody is left to tell when this fails too.
-    let _ = writeln!(std::io::stderr(), "kubectl podgate: {what}");
+    let _ = writeln!(std::io::stderr(), "kubectl podgate: {}", harmless(what));
 }

@@ -1,4 +1,4 @@
-//! What goes to a person's terminal: how wide it is, how wide a text is, and that no text from the cluster steers it.
+//! A person's terminal: how wide it is, and how wide a text is on it.
 
 use std::io::IsTerminal;
 use terminal_size::{Height, Width, terminal_size_of};
@@ -44,22 +44,9 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     out
 }
 
-/// Texts of the cluster go to a terminal: nothing in them may steer it, turn its direction, or end a line.
-pub(crate) fn harmless(text: &str) -> String {
-    let steers = |c: char| {
-        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars().map(|c| if steers(c) { ' ' } else { c }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nothing_from_the_cluster_steers_the_terminal() {
-        assert_eq!(harmless("a\u{1b}[31mb\nc\u{9b}2J\u{202e}d"), "a [31mb c 2J d");
-    }
 
     #[test]
     fn texts_are_cut_and_filled_by_the_columns_they_take() {

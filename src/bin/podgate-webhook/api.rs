@@ -3,13 +3,14 @@
 use crate::args::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use podgate::core::text::error_chain;
 
 /// Returns a client and the namespace of this Pod, or of the kubeconfig's context. It sends nothing yet.
 ///
 /// # Errors
 /// One line: no service account, or an unusable kubeconfig.
 pub(crate) async fn connect(args: &Args) -> Result<(Client, String), String> {
-    let wrong = |error: &dyn std::error::Error| format!("can't use the kubeconfig: {}", chain(error));
+    let wrong = |error: &dyn std::error::Error| format!("can't use the kubeconfig: {}", error_chain(error));
     let mut config = match &args.kubeconfig {
         Some(path) => {
             let kubeconfig = Kubeconfig::read_from(path).map_err(|error| wrong(&error))?;
@@ -18,7 +19,7 @@ pub(crate) async fn connect(args: &Args) -> Result<(Client, String), String> {
                 .map_err(|error| wrong(&error))?
         }
         None => Config::incluster().map_err(|error| {
-            let why = chain(&error);
+            let why = error_chain(&error);
             format!("no service account in this container: {why}; name a cluster by --kubeconfig, or use --tls files")
         })?,
     };
@@ -28,18 +29,4 @@ pub(crate) async fn connect(args: &Args) -> Result<(Client, String), String> {
     let namespace = config.default_namespace.clone();
     let client = Client::try_from(config).map_err(|error| wrong(&error))?;
     Ok((client, namespace))
-}
-
-/// An error and its sources in one line. Most messages here repeat their sources, so what is in the text already is left out.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        let why = source.to_string();
-        if !text.contains(&why) {
-            text = format!("{text}: {why}");
-        }
-        next = source.source();
-    }
-    text
 }

@@ -1,6 +1,7 @@
 //! A container's own lifecycle hooks, kept within podgate's.
 
 use crate::core::argv::Argv;
+use crate::core::command::{Line, agent};
 use crate::core::container::{Container, HttpGet};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
@@ -116,9 +117,7 @@ pub(super) fn then_pre_stop(
 
 /// Words of the agent's, as a value of `--then`.
 fn ours(words: &[&str]) -> String {
-    let words: Vec<String> =
-        std::iter::once(parts::agent()).chain(words.iter().map(|word| (*word).to_owned())).collect();
-    json!(words).to_string()
+    json!([&[agent().as_str()], words].concat()).to_string()
 }
 
 fn sleeping(seconds: u64) -> String {
@@ -132,9 +131,9 @@ pub(super) fn nothing() -> Then {
 
 /// The user's hook within `line`, podgate's: what `--then` holds, unless that is podgate's own doing.
 pub(super) fn within(line: &[String]) -> Option<Value> {
-    let then = crate::core::agent_line::values(line, "--then").into_iter().next()?;
-    let words: Vec<String> = serde_json::from_str(then).ok()?;
-    if words.first() != Some(&parts::agent()) {
+    let line = Line::read(line)?;
+    let words: Vec<String> = serde_json::from_str(line.values("--then").first()?).ok()?;
+    if words.first() != Some(&agent()) {
         return Some(json!({"exec": {"command": words}}));
     }
     // Otherwise it is there to be seen, or an httpGet, which the record has.
@@ -153,10 +152,10 @@ mod tests {
             [json!({"exec": {"command": ["sh", "-c", "echo \"$(X)\" -- --then \\"]}}), json!({"sleep": {"seconds": 7}})]
         {
             let then = then_post_start(own(Some(&hook)), &Place::root()).unwrap().unwrap();
-            let line = ["x", "post-start", "--then", &then].map(str::to_owned);
+            let line = ["podgate", "post-start", "--then", &then].map(str::to_owned);
             assert_eq!(within(&line), Some(hook));
         }
-        let line = ["x", "pre-stop", "--then", &nothing().command].map(str::to_owned);
+        let line = ["podgate", "pre-stop", "--then", &nothing().command].map(str::to_owned);
         assert_eq!(within(&line), None);
     }
 

@@ -1,11 +1,11 @@
 //! The agent's command lines, as they are written into a container.
 
+use crate::core::command::Line;
 use crate::core::container::{Container, Mode, Probe};
 use crate::core::names;
 use crate::core::until::{Until, Want};
 use crate::order::inject::checks;
 use crate::order::inject::hooks::{COMMAND, Then};
-use crate::order::inject::parts;
 use crate::order::plan::Planned;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -24,22 +24,6 @@ pub(super) struct Own<'a> {
     pub(super) told: &'a Container,
     /// All of its spec.
     pub(super) spec: &'a Value,
-}
-
-struct Line(Vec<String>);
-
-impl Line {
-    fn new(subcommand: &str) -> Line {
-        Line(vec![parts::agent(), subcommand.to_owned()])
-    }
-
-    fn flag(&mut self, flag: &str, value: impl Into<String>) {
-        self.0.extend([flag.to_owned(), value.into()]);
-    }
-
-    fn time(&mut self, flag: &str, time: Duration) {
-        self.flag(flag, span(time));
-    }
 }
 
 /// `2m30s`: no blank, so that it needs no quotes.
@@ -62,7 +46,7 @@ impl Own<'_> {
             line.flag("--until", until(one));
         }
         if !untils.is_empty() {
-            line.time("--timeout", self.planned.timeout);
+            line.flag("--timeout", span(self.planned.timeout));
             self.gives_up(&mut line);
         }
         if *parent {
@@ -73,8 +57,9 @@ impl Own<'_> {
             line.flag("--stop-after", one);
         }
         self.last_words(&mut line);
-        line.0.push("--".to_owned());
-        line.0
+        let mut words = line.words();
+        words.push("--".to_owned());
+        words
     }
 
     /// When a wait is given up, and what then.
@@ -83,7 +68,7 @@ impl Own<'_> {
             line.flag("--on-timeout", "continue");
         }
         if self.planned.fail_fast {
-            line.0.push("--fail-fast".to_owned());
+            line.switch("--fail-fast");
         }
     }
 
@@ -101,7 +86,7 @@ impl Own<'_> {
         } else if untils.iter().any(|one| one.container != *name || one.want != Want::Ready) {
             untils.iter().for_each(|one| line.flag("--until", until(one)));
         }
-        line.time("--timeout", if waits || then.is_some() { *timeout } else { STARTED });
+        line.flag("--timeout", span(if waits || then.is_some() { *timeout } else { STARTED }));
         if waits {
             self.gives_up(&mut line);
         } else {
@@ -115,13 +100,13 @@ impl Own<'_> {
             }
         }
         if self.planned.tether {
-            line.0.push("--tether".to_owned());
+            line.switch("--tether");
         }
         self.last_words(&mut line);
         if let Some(then) = then {
             line.flag("--then", then);
         }
-        line.0
+        line.words()
     }
 
     /// Whether its hook waits until it is Ready itself.
@@ -137,7 +122,7 @@ impl Own<'_> {
         for one in stays {
             line.flag("--until", one);
         }
-        line.time("--grace", grace);
+        line.flag("--grace", span(grace));
         if logs {
             line.flag("--log-to", "/proc/1/fd/2");
         }
@@ -146,11 +131,11 @@ impl Own<'_> {
             let kept =
                 takes.map_or(COMMAND.min(grace / 2), |takes| takes.saturating_add(Duration::from_secs(1)).min(grace));
             if kept != COMMAND && !stays.is_empty() {
-                line.time("--then-timeout", kept);
+                line.flag("--then-timeout", span(kept));
             }
             line.flag("--then", command);
         }
-        line.0
+        line.words()
     }
 
     /// The startupProbe that holds the kubelet's other probes back until the gate has opened, and then asks what the container's own
@@ -175,7 +160,7 @@ impl Own<'_> {
         let timeout = self.planned.timeout;
         let whole = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
         let failures = whole.saturating_add(LATER).saturating_add(allowed).min(i32::MAX as u64);
-        let mut probe = json!({"exec": {"command": line.0}, "periodSeconds": 1, "failureThreshold": failures});
+        let mut probe = json!({"exec": {"command": line.words()}, "periodSeconds": 1, "failureThreshold": failures});
         if let Some(limit) = limit {
             probe["timeoutSeconds"] = json!(limit);
         }

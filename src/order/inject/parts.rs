@@ -1,6 +1,6 @@
 //! What is podgate's own in a template: names, and the parts that do not depend on any container of the user's.
 
-use crate::core::agent_line;
+use crate::core::command::agent;
 use crate::core::names;
 use crate::order::edit::Place;
 use crate::order::inject::Options;
@@ -28,14 +28,9 @@ pub(super) const VOLUMES: [&str; 4] = [BOARD, OWN, INFO, API];
 /// Where they are mounted in the user's containers.
 pub(super) const PATHS: [&str; 3] = [names::BOARD_DIR, names::SELF_DIR, names::PODINFO_DIR];
 
-/// The agent, as containers see it.
-pub(super) fn agent() -> String {
-    format!("{}/{}/{}", names::BOARD_DIR, names::BIN_DIR, names::AGENT_FILE)
-}
-
 /// Whether `words` is a command line of the agent's as it is injected: `subcommand` run from the board.
 pub(super) fn is_ours(words: &[String], subcommand: &str) -> bool {
-    agent_line::runs(words, subcommand) && words[0] == agent()
+    matches!(words, [program, first, ..] if *program == agent() && first == subcommand)
 }
 
 /// A list of strings; `None` if it is anything else.

@@ -22,7 +22,6 @@ use crate::output::write_out;
 use crate::output::{fail, say};
 use crate::registry::images::look_up;
 use crate::runtime;
-use crate::terminal::harmless;
 use args::Output;
 use look::Looked;
 use podgate::order::finding::Level;
@@ -30,7 +29,7 @@ use std::process::ExitCode;
 
 pub(crate) fn run(args: &Check) -> ExitCode {
     let failed = |lines: Vec<String>| {
-        lines.iter().for_each(|line| say(&harmless(line)));
+        lines.iter().for_each(|line| say(line));
         ExitCode::FAILURE
     };
     let sources = match args.manifests.read() {

@@ -2,10 +2,10 @@
 
 use super::locate::Located;
 use super::look::{Looked, Outlook, Template};
-use crate::terminal::harmless;
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Level as Shown, Renderer, Snippet};
 use podgate::core::container::Mode;
+use podgate::core::text::harmless;
 use podgate::order::finding::Level;
 use podgate::order::plan::{Planned, Sidecar};
 use std::fmt::Write as _;

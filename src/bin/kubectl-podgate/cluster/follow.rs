@@ -2,11 +2,12 @@
 //! does not answer is asked anew, less and less often.
 
 use crate::clock;
-use crate::cluster::{Cluster, chain};
+use crate::cluster::Cluster;
 use crate::pod::Pod;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures::{StreamExt, pin_mut};
 use kube::api::{WatchEvent, WatchParams};
+use podgate::core::text::error_chain;
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 
@@ -111,7 +112,7 @@ async fn watch(cluster: &Cluster, name: &str, version: &str, tell: &Sender<Heard
         let event = match tokio::time::timeout(limit, events.next()).await {
             Err(_) => return End::Trouble(format!("no word from {} for long", cluster.server)),
             Ok(None) => return End::InTime,
-            Ok(Some(Err(error))) => return End::Trouble(format!("the watch broke off: {}", chain(&error))),
+            Ok(Some(Err(error))) => return End::Trouble(format!("the watch broke off: {}", error_chain(&error))),
             Ok(Some(Ok(event))) => event,
         };
         match event {

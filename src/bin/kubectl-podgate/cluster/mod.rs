@@ -6,9 +6,11 @@ pub(crate) mod follow;
 pub(crate) use args::{Connection, pod_name};
 
 use crate::pod::Pod;
+use k8s_openapi::api::core::v1;
 use kube::api::{Api, ApiResource};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use podgate::core::text::error_chain;
 use std::time::Duration;
 
 /// A cluster that can be asked. Making one asks nothing yet.
@@ -33,19 +35,13 @@ impl Cluster {
         let server = config.cluster_url.to_string();
         let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let client =
-            Client::try_from(config).map_err(|error| format!("can't use the kubeconfig: {}", chain(&error)))?;
+            Client::try_from(config).map_err(|error| format!("can't use the kubeconfig: {}", error_chain(&error)))?;
         Ok(Self { client, server, namespace, limit: connection.request_timeout })
     }
 
     /// The pods of the namespace.
     pub(crate) fn pods(&self) -> Api<Pod> {
-        let pods = ApiResource {
-            group: String::new(),
-            version: "v1".to_owned(),
-            api_version: "v1".to_owned(),
-            kind: "Pod".to_owned(),
-            plural: "pods".to_owned(),
-        };
+        let pods = ApiResource::erase::<v1::Pod>(&());
         Api::namespaced_with(self.client.clone(), &self.namespace, &pods)
     }
 
@@ -73,7 +69,7 @@ impl Cluster {
                 code => format!("{server} answered {code}: {}", status.message),
             },
             kube::Error::SerdeError(error) => format!("{server} answered with something that is no Pod: {error}"),
-            other => format!("can't ask {server}: {}", chain(other)),
+            other => format!("can't ask {server}: {}", error_chain(other)),
         }
     }
 }
@@ -91,26 +87,11 @@ async fn config(connection: &Connection) -> Result<Config, String> {
             let asked_for = connection.kubeconfig.is_some() || connection.context.is_some();
             return match Config::incluster() {
                 Ok(config) if !asked_for => Ok(config),
-                _ => Err(format!("no kubeconfig: {}; name one with --kubeconfig or KUBECONFIG", chain(&error))),
+                _ => Err(format!("no kubeconfig: {}; name one with --kubeconfig or KUBECONFIG", error_chain(&error))),
             };
         }
     };
     Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
-        .map_err(|error| format!("can't use the kubeconfig: {}", chain(&error)))
-}
-
-/// What failed and why. The messages of most errors here repeat their sources: what has been said is not said again.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        let why = source.to_string();
-        if !text.contains(&why) {
-            text.push_str(": ");
-            text.push_str(&why);
-        }
-        next = source.source();
-    }
-    text
+        .map_err(|error| format!("can't use the kubeconfig: {}", error_chain(&error)))
 }

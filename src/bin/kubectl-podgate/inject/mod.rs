@@ -14,6 +14,7 @@ use crate::yaml::files::{Input, one};
 use args::Files;
 use output::Changed;
 use podgate::core::exit::Exit;
+use podgate::core::text::harmless;
 use podgate::order::finding::Level;
 use podgate::order::inject::Options;
 use podgate::order::migrate;
@@ -121,20 +122,14 @@ fn say(reports: &[Report], quiet: bool, broken: bool) {
 
 fn note(line: &str) {
     // Nobody is left to tell when this fails.
-    let _ = writeln!(std::io::stderr(), "{}", printable(line));
+    let _ = writeln!(std::io::stderr(), "{}", harmless(line));
 }
 
 fn failed(lines: &[String]) -> ExitCode {
     for line in lines {
-        fail(&printable(line));
+        fail(line);
     }
     ExitCode::FAILURE
-}
-
-/// A manifest must not steer the terminal of who reads about it.
-fn printable(line: &str) -> String {
-    let harmless = |c: char| !c.is_control() && !matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    line.chars().map(|c| if harmless(c) { c } else { '\u{fffd}' }).collect()
 }
 
 fn migration(from: &args::From) -> Result<migrate::From, String> {

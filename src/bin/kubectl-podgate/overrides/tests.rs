@@ -20,7 +20,7 @@ fn wish(container: &str, state: State) -> Wish {
 
 /// `db` and `api` with hooks, `web` and `worker` with gates; none has come further than `db`.
 fn pod() -> Value {
-    let hook = |name: &str| json!({"name": name, "lifecycle": {"postStart": {"exec": {"command": ["/podgate/bin/podgate", "post-start"]}}}});
+    let hook = |name: &str| json!({"name": name, "lifecycle": {"postStart": {"exec": {"command": ["/podgate/bin/podgate", "post-start", "--container", name]}}}});
     let gate = |name: &str, untils: &[&str]| {
         let mut line = vec!["/podgate/bin/podgate", "entrypoint"];
         line.extend(untils.iter().flat_map(|until| ["--until", until]));

@@ -2,9 +2,9 @@
 
 use super::Done;
 use super::change::{Change, Opens};
-use crate::terminal::harmless;
 use podgate::core::container::Mode;
 use podgate::core::state::Phase;
+use podgate::core::text::harmless;
 use std::fmt::Write as _;
 
 /// Who changed what, when, in which pod, and what it opens.

@@ -1,8 +1,8 @@
 //! What is said of a pod, and of each of its containers: the shape of it, which is the JSON too.
 
-use super::gate::Gate;
-use crate::pod::Container;
+use podgate::core::command::Gate;
 use podgate::core::container::Mode;
+use podgate::core::pod::Container;
 use serde::Serialize;
 
 /// One pod. As JSON it is an interface: see docs/kubectl-podgate.md.

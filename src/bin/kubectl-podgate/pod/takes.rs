@@ -2,7 +2,6 @@
 
 use super::shape::Found;
 use crate::pod::Pod;
-use podgate::core::agent_line;
 use podgate::core::container::{Container, Handler, PortRef, Probe};
 use podgate::core::containers::parse_list;
 use podgate::core::until::{Until, Want};
@@ -44,15 +43,10 @@ pub(crate) fn declared(pod: &Pod) -> Vec<Container> {
 
 fn probes(startup: &Option<Probe>, readiness: &Option<Probe>) -> Vec<String> {
     let text = |kind: &str, probe: &Option<Probe>| {
-        let probe = probe.as_ref().filter(|probe| !is_ours(probe))?;
+        let probe = probe.as_ref().filter(|probe| probe.opened().is_none())?;
         Some(format!("{kind} ({})", words(&probe.handler)))
     };
     [text("startupProbe", startup), text("readinessProbe", readiness)].into_iter().flatten().collect()
-}
-
-/// `podgate opened`: it tells the kubelet of the gate, and says nothing of the application.
-fn is_ours(probe: &Probe) -> bool {
-    matches!(&probe.handler, Handler::Exec(exec) if agent_line::runs(&exec.command, "opened"))
 }
 
 fn words(handler: &Handler) -> String {

@@ -1,14 +1,14 @@
 //! From the Pod, as the API shows it, to what is said of it. Pure.
 
-use super::gate;
 use super::notes;
 use super::shape::{Condition, Found, Kubelet, Published, Role, Row, View};
 use super::since::since;
 use super::takes;
-use crate::pod::{Container, ContainerStatus, Pod};
+use crate::pod::Pod;
 use podgate::core::annotations::Annotations;
 use podgate::core::container::{Container as Declared, Mode};
 use podgate::core::names;
+use podgate::core::pod::{Container, ContainerStatus};
 use podgate::core::snapshot::Snapshot;
 use podgate::core::state::{Phase, State};
 use podgate::core::times::Times;
@@ -93,7 +93,7 @@ pub(crate) fn found(pod: &Pod) -> Vec<Found<'_>> {
     let found = containers(pod).map(|(spec, role)| Found {
         spec,
         role,
-        gate: if role == Role::Container { gate::gate(spec) } else { None },
+        gate: spec.gate().filter(|_| role == Role::Container),
         kubelet: kubelet(of(&spec.name)),
     });
     found.collect()
@@ -101,7 +101,7 @@ pub(crate) fn found(pod: &Pod) -> Vec<Found<'_>> {
 
 /// In the order in which the kubelet starts them.
 fn containers(pod: &Pod) -> impl Iterator<Item = (&Container, Role)> {
-    let role = |container: &Container, runs_on: bool| match gate::is_sidecar(container) {
+    let role = |container: &Container, runs_on: bool| match container.is_sidecar() {
         true => Role::Sidecar,
         false if runs_on => Role::Container,
         false => Role::Init,

@@ -2,7 +2,8 @@
 
 use super::text;
 use crate::pod::shape::View;
-use crate::terminal::{fit, harmless, width};
+use crate::terminal::{fit, width};
+use podgate::core::text::harmless;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

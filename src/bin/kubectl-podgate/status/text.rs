@@ -1,8 +1,9 @@
 //! What a person reads: a sentence, a table, when it was seen, and what is odd.
 
 use crate::pod::shape::{Role, Row, View};
-use crate::terminal::{harmless, width};
+use crate::terminal::width;
 use anstyle::{AnsiColor, Style};
+use podgate::core::text::harmless;
 use std::fmt::Write as _;
 
 const HEADS: [&str; 6] = ["CONTAINER", "PODGATE", "SINCE", "KUBELET", "WAITS FOR", "HOLDS BACK"];

@@ -11,6 +11,7 @@ use crate::pod::shape::View;
 use crate::pod::{Pod, view};
 use crate::{clock, terminal};
 use anstyle::AnsiColor;
+use podgate::core::text::harmless;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use tokio::sync::mpsc;
@@ -94,7 +95,7 @@ impl Shown {
                     let seconds = since.elapsed().as_secs();
                     text.push_str(&format!(
                         "\n{style}From before: {}; asks again, for {seconds} s now.{style:#}\n",
-                        terminal::harmless(what)
+                        harmless(what)
                     ));
                 }
                 write_out(&live.draw(&text, terminal::size().unwrap_or((80, 24))))

@@ -31,7 +31,7 @@ fn pod() -> Value {
             "nodeName": "n",
             "initContainers": [{"name": "podgate", "restartPolicy": "Always", "command": ["/usr/bin/podgate-controller"]}],
             "containers": [
-                {"name": "db", "lifecycle": {"postStart": {"exec": {"command": ["/podgate/bin/podgate", "post-start"]}}}},
+                {"name": "db", "lifecycle": {"postStart": {"exec": {"command": ["/podgate/bin/podgate", "post-start", "--container", "db"]}}}},
                 gate("api", "db"), gate("web", "api")]},
         "status": {
             "phase": "Running",

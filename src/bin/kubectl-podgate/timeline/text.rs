@@ -3,8 +3,9 @@
 
 use super::scale::ticks;
 use super::shape::{Bar, Kind, Moment, Row, Timeline, rfc3339, seconds};
-use crate::terminal::{fit, harmless, width};
+use crate::terminal::{fit, width};
 use anstyle::{AnsiColor, Style};
+use podgate::core::text::harmless;
 use std::fmt::Write as _;
 
 /// Left to the right end of a cell, in eighths.

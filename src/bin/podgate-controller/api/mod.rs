@@ -10,11 +10,13 @@ use crate::output::metrics::Metrics;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures::StreamExt;
 use futures::pin_mut;
+use k8s_openapi::api::core::v1;
 use kube::api::{Api, ApiResource, Patch, PatchParams, WatchEvent, WatchParams};
 use podgate::core::annotations::Annotations;
 use podgate::core::names;
 use podgate::core::snapshot::is_ours;
 use podgate::core::state::State;
+use podgate::core::text::error_chain;
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -108,14 +110,8 @@ impl Shared {
     }
 
     fn connect(&self) -> Result<Api<Pod>, String> {
-        let client = client::in_cluster().map_err(|error| chain(&*error))?;
-        let pods = ApiResource {
-            group: String::new(),
-            version: "v1".to_owned(),
-            api_version: "v1".to_owned(),
-            kind: "Pod".to_owned(),
-            plural: "pods".to_owned(),
-        };
+        let client = client::in_cluster().map_err(|error| error_chain(&*error))?;
+        let pods = ApiResource::erase::<v1::Pod>(&());
         Ok(Api::namespaced_with(client, &self.identity.namespace, &pods))
     }
 }
@@ -125,19 +121,10 @@ fn pauses() -> impl Iterator<Item = Duration> {
     builder.with_max_delay(Duration::from_secs(30)).without_max_times().with_jitter().build()
 }
 
-fn chain(error: &dyn std::error::Error) -> String {
-    // kube's messages repeat their sources; the first line says what failed, the last why.
-    let mut last: &dyn std::error::Error = error;
-    while let Some(source) = last.source() {
-        last = source;
-    }
-    last.to_string()
-}
-
 fn say(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("{} {}", status.code, status.message),
-        other => chain(other),
+        other => error_chain(other),
     }
 }
 

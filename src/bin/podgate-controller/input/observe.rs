@@ -1,124 +1,15 @@
 //! From the pod as the API shows it to the few facts that the controller needs. Pure.
 
-use crate::judge::spec;
 use podgate::core::annotations::Annotations;
-use podgate::core::container::{Container, Port, Probe};
+use podgate::core::container::Container;
 use podgate::core::names;
+use podgate::core::pod::{self, ContainerStatus, PodSpec, PodStatus, RestartRule};
 use podgate::core::snapshot::{self, is_ours};
-use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-/// The pod, cut down to what is read of it.
+/// The Pod as the API server shows it.
 pub(crate) type Pod = kube::core::Object<PodSpec, PodStatus>;
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct PodSpec {
-    containers: Vec<ApiContainer>,
-    init_containers: Vec<ApiContainer>,
-    restart_policy: Option<String>,
-}
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct ApiContainer {
-    pub(crate) name: String,
-    pub(crate) command: Vec<String>,
-    pub(crate) args: Vec<String>,
-    #[serde(deserialize_with = "lenient")]
-    pub(crate) ports: Vec<Port>,
-    #[serde(deserialize_with = "lenient")]
-    pub(crate) startup_probe: Option<Probe>,
-    #[serde(deserialize_with = "lenient")]
-    pub(crate) readiness_probe: Option<Probe>,
-    pub(crate) restart_policy: Option<String>,
-    restart_policy_rules: Vec<RestartRule>,
-    #[serde(deserialize_with = "lenient")]
-    pub(crate) lifecycle: Lifecycle,
-}
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Lifecycle {
-    pub(crate) post_start: Option<Handler>,
-    pub(crate) pre_stop: Option<Handler>,
-}
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Handler {
-    pub(crate) exec: Option<podgate::core::container::Exec>,
-}
-
-/// <https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#individual-container-restarts>
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct RestartRule {
-    exit_codes: Option<ExitCodes>,
-}
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-struct ExitCodes {
-    operator: String,
-    values: Vec<i32>,
-}
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct PodStatus {
-    container_statuses: Vec<ContainerStatus>,
-    init_container_statuses: Vec<ContainerStatus>,
-}
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ContainerStatus {
-    name: String,
-    #[serde(rename = "containerID")]
-    container_id: Option<String>,
-    ready: bool,
-    started: Option<bool>,
-    state: ContainerState,
-    last_state: ContainerState,
-}
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-struct ContainerState {
-    running: Option<Running>,
-    terminated: Option<Terminated>,
-    waiting: Option<Waiting>,
-}
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Running {
-    started_at: Option<String>,
-}
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Terminated {
-    exit_code: i32,
-    started_at: Option<String>,
-    finished_at: Option<String>,
-    #[serde(rename = "containerID")]
-    container_id: Option<String>,
-}
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-struct Waiting {
-    reason: Option<String>,
-}
-
-/// A field of a shape that podgate does not know is as good as absent: it must not hide the rest of the pod.
-fn lenient<'de, D: Deserializer<'de>, T: serde::de::DeserializeOwned + Default>(from: D) -> Result<T, D::Error> {
-    let value = serde_json::Value::deserialize(from)?;
-    Ok(serde_json::from_value(value).unwrap_or_default())
-}
 
 /// What the API says of the pod.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -174,7 +65,7 @@ pub(crate) fn observe(pod: &Pod, own: &str) -> Facts {
     let spec = &pod.spec;
     let status = pod.status.clone().unwrap_or_default();
     let natives = spec.init_containers.iter().filter(|c| c.restart_policy.as_deref() == Some("Always"));
-    let others: Vec<&ApiContainer> = natives.chain(&spec.containers).filter(|c| c.name != own).collect();
+    let others: Vec<&pod::Container> = natives.chain(&spec.containers).filter(|c| c.name != own).collect();
     let statuses: BTreeMap<&str, &ContainerStatus> = status
         .init_container_statuses
         .iter()
@@ -182,18 +73,18 @@ pub(crate) fn observe(pod: &Pod, own: &str) -> Facts {
         .map(|status| (status.name.as_str(), status))
         .collect();
 
-    let policy = |container: &ApiContainer| {
+    let policy = |container: &pod::Container| {
         container.restart_policy.clone().or_else(|| spec.restart_policy.clone()).unwrap_or_else(|| "Always".to_owned())
     };
-    let word = |container: &&ApiContainer| {
+    let word = |container: &&pod::Container| {
         let status = statuses.get(container.name.as_str())?;
         Some((container.name.clone(), word(status, &policy(container), &container.restart_policy_rules)))
     };
     let words: BTreeMap<String, Word> = others.iter().filter_map(word).collect();
-    let over = |container: &ApiContainer| {
+    let over = |container: &pod::Container| {
         words.get(&container.name).is_some_and(|word| word.stuck.as_deref() == Some(snapshot::ENDED))
     };
-    let regular_others: Vec<&ApiContainer> = spec.containers.iter().filter(|c| c.name != own).collect();
+    let regular_others: Vec<&pod::Container> = spec.containers.iter().filter(|c| c.name != own).collect();
     let own_state = statuses.get(own).and_then(|status| status.state.running.as_ref());
     let annotations = pod.metadata.annotations.iter().flatten();
     Facts {
@@ -204,7 +95,7 @@ pub(crate) fn observe(pod: &Pod, own: &str) -> Facts {
             .filter(|(key, _)| is_ours(key) || key.starts_with(names::OVERRIDE_PREFIX))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect(),
-        containers: others.iter().map(|container| spec::declared(container)).collect(),
+        containers: others.iter().map(|container| container.declared()).collect(),
         others_are_over: !regular_others.is_empty() && regular_others.iter().all(|c| over(c)),
         words,
         ends_with_others: spec.containers.iter().any(|container| container.name == own)

@@ -4,12 +4,10 @@
 //! |---|---|
 //! | [`world`] | the Pod: every container's track, and the snapshot that is published |
 //! | [`track`] | one container's evidence |
-//! | [`spec`] | a container as its spec declares it |
 //! | [`vet`] | when the kubelet's `ready` can be trusted |
 //! | [`staying`] | how long the sidecar outlives SIGTERM |
 //! | [`timekeeper`] | when each container reached which state |
 
-pub(crate) mod spec;
 pub(crate) mod staying;
 pub(crate) mod timekeeper;
 pub(crate) mod track;

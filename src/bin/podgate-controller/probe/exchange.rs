@@ -1,6 +1,5 @@
 //! One request and its answer, by HTTP/1.1 or HTTP/2, on a connection that ends with them.
 
-use super::why;
 use futures::FutureExt;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -8,6 +7,7 @@ use hyper::client::conn::{http1, http2};
 use hyper::rt::Executor;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use podgate::core::text::error_chain;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -42,8 +42,9 @@ where
         .ignore_invalid_headers_in_responses(true)
         .handshake(TokioIo::new(io))
         .await
-        .map_err(|error| why(&error))?;
-    talk(connection, async move || read(sender.send_request(request).await.map_err(|error| why(&error))?).await).await
+        .map_err(|error| error_chain(&error))?;
+    talk(connection, async move || read(sender.send_request(request).await.map_err(|error| error_chain(&error))?).await)
+        .await
 }
 
 /// Sends `request` by HTTP/2, without asking whether the server speaks it, and hands the answer to `read`.
@@ -62,10 +63,11 @@ where
         .initial_connection_window_size(WINDOW)
         .handshake(TokioIo::new(io))
         .await
-        .map_err(|error| why(&error))?;
-    let result =
-        talk(connection, async move || read(sender.send_request(request).await.map_err(|error| why(&error))?).await)
-            .await;
+        .map_err(|error| error_chain(&error))?;
+    let result = talk(connection, async move || {
+        read(sender.send_request(request).await.map_err(|error| error_chain(&error))?).await
+    })
+    .await;
     // One turn for hyper's own task, to say goodbye (GOAWAY, close_notify).
     tokio::task::yield_now().await;
     result

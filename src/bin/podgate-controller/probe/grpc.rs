@@ -9,6 +9,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, TE, USER_AGENT as AGENT};
 use hyper::{Method, Request, Response, StatusCode, Uri};
+use podgate::core::text::error_chain;
 use std::net::{IpAddr, SocketAddr};
 
 /// Bound on the answer. The real one has 2 bytes, and 5 of framing.
@@ -70,7 +71,7 @@ async fn read(answer: Response<Incoming>) -> Result<u64, String> {
     let mut body = answer.into_body();
     let mut message = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| format!("gRPC answer breaks off: {}", super::why(&error)))?;
+        let frame = frame.map_err(|error| format!("gRPC answer breaks off: {}", error_chain(&error)))?;
         if let Some(trailers) = frame.trailers_ref() {
             status = grpc_status(trailers)?.or(status);
         } else if let Some(data) = frame.data_ref() {

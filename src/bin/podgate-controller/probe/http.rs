@@ -1,7 +1,7 @@
 //! `httpGet` (`pkg/probe/http` of the kubelet, on Go's `net/http`).
 
 use super::url::Url;
-use super::{Passed, USER_AGENT, Verdict, connect, exchange, host_or, tls, why};
+use super::{Passed, USER_AGENT, Verdict, connect, exchange, host_or, tls};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
@@ -10,6 +10,7 @@ use hyper::header::{
 };
 use hyper::{Request, Response, StatusCode, Uri};
 use podgate::core::container::{Header, HttpGet};
+use podgate::core::text::error_chain;
 use std::net::IpAddr;
 
 /// How much of a body is read, to be polite to servers that mind being cut off.
@@ -154,7 +155,8 @@ async fn read(answer: Response<Incoming>) -> Result<Answer, String> {
     while seen < BODY
         && let Some(frame) = body.frame().await
     {
-        let frame = frame.map_err(|error| format!("{}, but its body breaks off: {}", line(status), why(&error)))?;
+        let frame =
+            frame.map_err(|error| format!("{}, but its body breaks off: {}", line(status), error_chain(&error)))?;
         seen += frame.data_ref().map_or(0, Bytes::len);
     }
     Ok(Answer { status, location: None })

@@ -35,7 +35,7 @@ mod tests;
 
 use bounded::Bounded;
 use podgate::core::container::{Container, Handler, PortRef, Probe};
-use std::error::Error;
+use podgate::core::text::{error_chain, one_line};
 use std::net::IpAddr;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -78,10 +78,10 @@ pub(crate) async fn attempt(container: &Container, probe: &Probe, pod_ip: IpAddr
     match verdict {
         Ok(passed) => Outcome {
             success: true,
-            detail: one_line(&passed.detail),
-            warning: passed.warning.as_deref().map(one_line),
+            detail: one_line(&passed.detail, LINE),
+            warning: passed.warning.as_deref().map(|text| one_line(text, LINE)),
         },
-        Err(detail) => Outcome { success: false, detail: one_line(&detail), warning: None },
+        Err(detail) => Outcome { success: false, detail: one_line(&detail, LINE), warning: None },
     }
 }
 
@@ -117,35 +117,10 @@ fn host_or(host: Option<&str>, pod_ip: IpAddr) -> String {
 
 /// Connects to `host`, a name or an address without brackets.
 async fn connect(host: &str, port: u16) -> Result<Bounded, String> {
-    let stream = TcpStream::connect((host, port)).await.map_err(|error| format!("{host}:{port}: {}", why(&error)))?;
+    let stream =
+        TcpStream::connect((host, port)).await.map_err(|error| format!("{host}:{port}: {}", error_chain(&error)))?;
     // HTTP/2 writes in several steps: Nagle's algorithm would make each wait for the peer's delayed acknowledgement.
     // Where it can't be set, the probe is only slower.
     let _ = stream.set_nodelay(true);
     Ok(Bounded::new(stream))
-}
-
-/// An error with its sources, without an errno's number.
-fn why(error: &(dyn Error + 'static)) -> String {
-    let own = match error.downcast_ref::<std::io::Error>() {
-        Some(io) if io.raw_os_error().is_some() => {
-            let text = io.to_string();
-            text.split(" (os error").next().unwrap_or_default().to_owned()
-        }
-        _ => error.to_string(),
-    };
-    match error.source().map(why) {
-        // Some of the errors met here repeat their source in their own text.
-        Some(source) if !own.contains(&source) => format!("{own}: {source}"),
-        _ => own,
-    }
-}
-
-/// `text` as one short line: what a peer sent may be part of it.
-fn one_line(text: &str) -> String {
-    let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if line.len() > LINE {
-        line.truncate(line.floor_char_boundary(LINE - '…'.len_utf8()));
-        line.push('…');
-    }
-    line
 }

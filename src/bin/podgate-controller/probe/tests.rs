@@ -148,10 +148,3 @@ fn ports_are_found_by_name_and_ipv6_pods_are_asked() {
         assert_eq!((unknown.success, unknown.detail.as_str()), (false, "container db has no port named \"www\""));
     });
 }
-
-#[test]
-fn lines_are_short_and_of_one_line() {
-    assert_eq!(one_line("a\r\nb"), "a  b");
-    let long = one_line(&"ü".repeat(100));
-    assert!(long.len() <= LINE && long.ends_with('…'), "{long}");
-}

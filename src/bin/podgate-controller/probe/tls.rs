@@ -1,7 +1,7 @@
 //! TLS 1.2 and 1.3 that trusts anyone, as the kubelet's probes do: they ask whether a server answers, not who it is.
 
 use super::bounded::Bounded;
-use super::why;
+use podgate::core::text::error_chain;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring;
@@ -30,7 +30,7 @@ pub(super) async fn handshake(stream: Bounded, host: &str) -> Result<(TlsStream<
     let stream = TlsConnector::from(Arc::new(config))
         .connect(server_name(host), stream)
         .await
-        .map_err(|error| format!("TLS: {}", why(&error)))?;
+        .map_err(|error| format!("TLS: {}", error_chain(&error)))?;
     let is_h2 = stream.get_ref().1.alpn_protocol() == Some(H2);
     Ok((stream, is_h2))
 }

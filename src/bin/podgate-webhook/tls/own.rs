@@ -5,7 +5,6 @@
 
 use super::pair::{self, Pair};
 use super::rollover::{self, Kept, Now};
-use crate::api::chain;
 use crate::args::Args;
 use crate::certificate::Life;
 use crate::clock::{now, wall};
@@ -15,6 +14,7 @@ use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
+use podgate::core::text::error_chain;
 use serde_json::json;
 use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
@@ -199,7 +199,7 @@ impl Keeper {
                 404 => failed("there is none; apply manifests/injector (or the chart) again, which has an empty one"),
                 _ => failed(&status.message),
             }),
-            Ok(Err(error)) => Err(failed(&chain(&error))),
+            Ok(Err(error)) => Err(failed(&error_chain(&error))),
             Err(_) => Err(failed("no answer in time")),
         }
     }

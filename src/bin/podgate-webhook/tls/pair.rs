@@ -3,8 +3,8 @@
 //! Each certificate has a CA of its own, whose key is gone when it has signed: there is none that could be stolen, and every
 //! renewal goes the way that a change of the CA must go.
 
-use crate::api::chain;
 use crate::certificate::Life;
+use podgate::core::text::error_chain;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
@@ -59,7 +59,7 @@ impl Pair {
             let [ca, cert, key] = [ca_cert.pem(), cert.pem(), key.serialize_pem()].map(String::into_bytes);
             Ok(Pair { ca, cert, key })
         };
-        make().map_err(|error| format!("can't make a certificate: {}", chain(&error)))
+        make().map_err(|error| format!("can't make a certificate: {}", error_chain(&error)))
     }
 
     /// What can be shown, if a client that trusts the CA would accept it at `now` for every one of `names`.

@@ -1,6 +1,6 @@
 //! The reason for a wait or a failure, in one line, where people look: Kubernetes throws a hook's output away.
 
-use podgate::core::names;
+use podgate::core::{names, text};
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,19 +10,7 @@ const MARK: &str = "podgate";
 
 /// `text` without control characters, cut to what a hook may write.
 pub(crate) fn one_line(text: &str) -> String {
-    let mut line = String::new();
-    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    if line.len() > names::HOOK_OUTPUT_MAX {
-        let room = (0..=names::HOOK_OUTPUT_MAX - 4).rev().find(|at| line.is_char_boundary(*at)).unwrap_or(0);
-        line.truncate(room);
-        line.push_str(" …");
-    }
-    line
+    text::one_line(text, names::HOOK_OUTPUT_MAX)
 }
 
 /// Writes `line` to standard error; that nobody may hold the other end any more is no reason to panic.

@@ -7,10 +7,11 @@ mod webhook;
 use super::args::Check;
 use super::locate::locate;
 use super::look::{self, Looked, Template};
-use crate::cluster::{Cluster, chain};
+use crate::cluster::Cluster;
 use crate::registry::images::Found;
 use crate::yaml::Source;
 use crate::yaml::files::Input;
+use podgate::core::text::error_chain;
 use podgate::order::finding::Finding;
 use podgate::order::lint::Version;
 use podgate::order::plan::Publish;
@@ -24,7 +25,7 @@ pub(super) async fn ask(args: &Check, sources: &[(Input, Source)], images: &Foun
     let info = tokio::time::timeout(cluster.limit, cluster.client.apiserver_version()).await;
     let info = info
         .map_err(|_| cluster.late())?
-        .map_err(|error| format!("can't ask {}: {}", cluster.server, chain(&error)))?;
+        .map_err(|error| format!("can't ask {}: {}", cluster.server, error_chain(&error)))?;
     let version: Result<Version, String> = format!("{}.{}", info.major, info.minor).parse();
     let version = version.map_err(|error| format!("{}: {error}", cluster.server))?;
     let mut looked = look::all(sources, images, Some(args.kubernetes.unwrap_or(version)));

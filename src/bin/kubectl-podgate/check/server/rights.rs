@@ -1,8 +1,9 @@
 //! Whether a Pod's service account may do what podgate's sidecar does.
 
-use crate::cluster::{Cluster, chain};
+use crate::cluster::Cluster;
 use k8s_openapi::api::authorization::v1::{LocalSubjectAccessReview, ResourceAttributes, SubjectAccessReviewSpec};
 use kube::api::{Api, PostParams};
+use podgate::core::text::error_chain;
 use podgate::order::edit::Place;
 use podgate::order::finding::Finding;
 
@@ -75,7 +76,7 @@ pub(super) async fn ask(cluster: &Cluster, namespace: &str, account: &str) -> Re
             Err(kube::Error::Api(status)) if status.code == 404 => {
                 return Ok(Right::Unknown(format!("there is no namespace {namespace}")));
             }
-            Err(error) => return Err(format!("can't ask {}: {}", cluster.server, chain(&error))),
+            Err(error) => return Err(format!("can't ask {}: {}", cluster.server, error_chain(&error))),
         }
     }
     Ok(if missing.is_empty() { Right::All } else { Right::Missing(missing) })

@@ -1,8 +1,9 @@
 //! Whether Pods that are labelled for podgate's webhook find one in the cluster.
 
-use crate::cluster::{Cluster, chain};
+use crate::cluster::Cluster;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::api::{Api, ListParams};
+use podgate::core::text::error_chain;
 use podgate::order::declare::keys;
 use podgate::order::edit::Place;
 use podgate::order::finding::Finding;
@@ -46,7 +47,7 @@ pub(super) async fn ask(cluster: &Cluster) -> Result<Webhook, String> {
         Ok(list) if list.items.iter().any(is_podgates) => Ok(Webhook::There),
         Ok(_) => Ok(Webhook::Missing),
         Err(kube::Error::Api(status)) if status.code == 403 => Ok(Webhook::Unknown(status.message)),
-        Err(error) => Err(format!("can't ask {}: {}", cluster.server, chain(&error))),
+        Err(error) => Err(format!("can't ask {}: {}", cluster.server, error_chain(&error))),
     }
 }
 

@@ -1,0 +1,237 @@
+//! The agent's command line as it stands in a container's spec: injections write it, everyone else reads it back.
+//!
+//! The reader follows the agent's own parser (`src/bin/podgate/args`). A flag is `--flag VALUE` or `--flag=VALUE`, and only the
+//! second form allows a value that begins with `-`. The flags end at `--`: behind it stands another program's command. A flag that
+//! is left out takes the value of its environment variable.
+
+use crate::core::container::Mode;
+use crate::core::names;
+use crate::core::until::{Until, Want};
+
+/// A command line of the agent's, up to `--`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    subcommand: String,
+    flags: Vec<(String, Option<String>)>,
+}
+
+/// Looks up a variable of the container's environment by its name.
+pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+impl Line {
+    /// A line without flags.
+    pub fn new(subcommand: &str) -> Line {
+        Line { subcommand: subcommand.to_owned(), flags: Vec::new() }
+    }
+
+    /// Adds `--flag VALUE`.
+    pub fn flag(&mut self, flag: &str, value: impl Into<String>) {
+        self.flags.push((flag.to_owned(), Some(value.into())));
+    }
+
+    /// Adds a flag that takes no value.
+    pub fn switch(&mut self, flag: &str) {
+        self.flags.push((flag.to_owned(), None));
+    }
+
+    /// The words as a container's spec has them, with the agent's path on the board in front.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = vec![agent(), self.subcommand.clone()];
+        for (flag, value) in &self.flags {
+            match value {
+                Some(value) if is_value(value) => words.extend([flag.clone(), value.clone()]),
+                Some(value) => words.push(format!("{flag}={value}")),
+                None => words.push(flag.clone()),
+            }
+        }
+        words
+    }
+
+    /// Reads a line that runs the agent, from whatever folder; `None` for any other program's.
+    pub fn read(words: &[String]) -> Option<Line> {
+        let [program, subcommand, rest @ ..] = words else { return None };
+        if file_name(program) != names::AGENT_FILE {
+            return None;
+        }
+        let mut line = Line::new(subcommand);
+        let mut rest = rest.iter().take_while(|word| *word != "--").peekable();
+        while let Some(word) = rest.next() {
+            match word.split_once('=') {
+                _ if !word.starts_with("--") => {}
+                Some((flag, value)) => line.flag(flag, value),
+                None => line.flags.push((word.clone(), rest.next_if(|next| is_value(next)).cloned())),
+            }
+        }
+        Some(line)
+    }
+
+    /// Returns true for a line of `subcommand`.
+    pub fn runs(&self, subcommand: &str) -> bool {
+        self.subcommand == subcommand
+    }
+
+    /// The values that are given for `flag`.
+    pub fn values(&self, flag: &str) -> Vec<&str> {
+        self.flags.iter().filter(|(name, _)| name == flag).filter_map(|(_, value)| value.as_deref()).collect()
+    }
+
+    /// The values of `flag`, else the one in its environment variable.
+    pub fn values_or(&self, flag: &str, variables: Variables<'_>) -> Vec<String> {
+        match self.values(flag) {
+            given if given.is_empty() => variables(&self.variable(flag)).into_iter().collect(),
+            given => given.into_iter().map(str::to_owned).collect(),
+        }
+    }
+
+    /// The conditions of `--until`. What the agent would reject is left out.
+    pub fn until(&self, variables: Variables<'_>) -> Vec<Until> {
+        let lists = self.values_or("--until", variables);
+        lists.iter().flat_map(|list| list.split(',')).filter_map(|one| one.parse().ok()).collect()
+    }
+
+    /// The environment variable that stands in for `flag`.
+    fn variable(&self, flag: &str) -> String {
+        let prefix = match (self.subcommand.as_str(), flag) {
+            ("pre-stop", "--until" | "--grace") => "STOP_",
+            ("opened", "--check") => "OPENED_",
+            _ => "",
+        };
+        format!("PODGATE_{prefix}{}", flag.trim_start_matches('-').replace('-', "_").to_uppercase())
+    }
+}
+
+/// A gate in front of a container's command, or a postStart hook that holds back what comes after its container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gate {
+    /// Which of the two.
+    pub mode: Mode,
+    /// The states that it waits for.
+    pub until: Vec<Until>,
+    /// The checks that it waits for besides, as they are written.
+    pub checks: Vec<String>,
+    /// How long it waits, as it is written.
+    pub timeout: String,
+}
+
+impl Gate {
+    /// The gate or hook that `line` runs, if any.
+    pub fn of(line: &Line, variables: Variables<'_>) -> Option<Gate> {
+        let mode = match line.subcommand.as_str() {
+            "post-start" => Mode::PostStart,
+            "entrypoint" => Mode::Entrypoint,
+            _ => return None,
+        };
+        let mut until = line.until(variables);
+        if until.is_empty() && mode == Mode::PostStart {
+            let container = line.values_or("--container", variables).pop();
+            until.extend(container.map(|container| Until { container, want: Want::Ready }));
+        }
+        let timeout = line.values_or("--timeout", variables).pop();
+        Some(Gate {
+            mode,
+            until,
+            checks: line.values_or("--check", variables),
+            timeout: timeout.unwrap_or_else(|| "5m".to_owned()),
+        })
+    }
+}
+
+/// The agent's path in a container.
+pub fn agent() -> String {
+    format!("{}/{}/{}", names::BOARD_DIR, names::BIN_DIR, names::AGENT_FILE)
+}
+
+/// The last part of a path.
+pub(crate) fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// A word that begins with `-` is a flag, but for `-` itself.
+fn is_value(word: &str) -> bool {
+    word == "-" || !word.starts_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split(' ').map(str::to_owned).collect()
+    }
+
+    fn parse(line: &str, variables: Variables<'_>) -> Option<Gate> {
+        Gate::of(&Line::read(&words(line))?, variables)
+    }
+
+    fn lines() -> impl Strategy<Value = Line> {
+        let flags = prop::collection::vec(("--[a-z]{1,8}", prop::option::of("[ -~é]{0,12}")), 0..6);
+        ("[a-z-]{1,8}", flags).prop_map(|(subcommand, flags)| Line { subcommand, flags })
+    }
+
+    proptest! {
+        #[test]
+        fn reads_back_what_it_wrote(line in lines(), command in prop::collection::vec("[ -~]{0,9}", 0..3)) {
+            prop_assert_eq!(Line::read(&line.words()), Some(line.clone()));
+            let whole = [line.words(), words("--"), command].concat();
+            prop_assert_eq!(Line::read(&whole), Some(line));
+        }
+    }
+
+    #[test]
+    fn knows_the_agent_by_its_file_name() {
+        let line = Line::read(&words("/podgate/bin/podgate entrypoint --")).unwrap();
+        assert!(line.runs("entrypoint") && !line.runs("post-start"));
+        for other in ["podgate", "sh entrypoint", "/podgate/bin/podgate/ entrypoint", ""] {
+            assert_eq!(Line::read(&words(other)), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn reads_a_flag_as_the_agent_would() {
+        let line =
+            Line::read(&words("podgate entrypoint --until db --until=api,web --untilx=1 -- x --until y")).unwrap();
+        assert_eq!(line.values("--until"), ["db", "api,web"]);
+        for bare in
+            ["podgate entrypoint --until", "podgate entrypoint --until --fail-fast", "podgate pre-stop -x --until --"]
+        {
+            assert!(Line::read(&words(bare)).unwrap().values("--until").is_empty(), "{bare}");
+        }
+    }
+
+    #[test]
+    fn a_gate_has_the_agents_defaults() {
+        for (line, until, checks, timeout) in [
+            ("post-start --container db", "db=Ready", "", "5m"),
+            ("post-start --container=db --until=db=Started --timeout 2m", "db=Started", "", "2m"),
+            ("post-start --until a,b=Started --until c", "a=Ready b=Started c=Ready", "", "5m"),
+            ("post-start --container db --check tcp://h:1 --check=file:///x", "db=Ready", "tcp://h:1 file:///x", "5m"),
+            ("post-start --container db --fallback-check tcp://h:1 --check-timeout 1s", "db=Ready", "", "5m"),
+            ("entrypoint --container api", "", "", "5m"),
+            ("entrypoint --until db -- sh --until x --timeout 1s", "db=Ready", "", "5m"),
+        ] {
+            let gate = parse(&format!("/podgate/bin/podgate {line}"), &|_| None).unwrap();
+            let untils: Vec<String> = gate.until.iter().map(ToString::to_string).collect();
+            let found = (untils.join(" "), gate.checks.join(" "), gate.timeout.as_str());
+            assert_eq!(found, (until.to_owned(), checks.to_owned(), timeout), "{line}");
+            assert_eq!(gate.mode == Mode::PostStart, line.starts_with("post-start"));
+        }
+        for other in ["podgate", "podgate version", "podgate opened --check tcp://h:1", "sh post-start"] {
+            assert_eq!(parse(other, &|_| None), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn an_environment_variable_counts_where_its_flag_is_not_given() {
+        let variables = |name: &str| match name {
+            "PODGATE_UNTIL" => Some("a,b=Started".to_owned()),
+            "PODGATE_TIMEOUT" => Some("1h".to_owned()),
+            "PODGATE_STOP_GRACE" => Some("9s".to_owned()),
+            _ => None,
+        };
+        let gate = parse("podgate entrypoint --timeout 2m", &variables).unwrap();
+        assert_eq!((gate.until.len(), gate.timeout.as_str()), (2, "2m"));
+        let hook = Line::read(&words("podgate pre-stop --container db")).unwrap();
+        assert_eq!((hook.values_or("--grace", &variables), hook.until(&variables)), (vec!["9s".to_owned()], vec![]));
+    }
+}

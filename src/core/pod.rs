@@ -1,0 +1,259 @@
+//! The Pod as the API shows it, cut down to what podgate reads. Both programs that ask an API server wrap these types in an object
+//! of their client's.
+
+use crate::core::argv::Check;
+use crate::core::command::{self, Gate, Line};
+use crate::core::container::{self, Exec, Handler, HttpGet, Port, PortRef, Probe, TcpSocket};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+
+/// Declares structs of the API's fields. A field of an unknown shape counts as absent: it must not hide the rest of the Pod.
+macro_rules! model {
+    ($($(#[$about:meta])* $name:ident { $($(#[$attribute:meta])* $field:ident: $type:ty,)* })*) => {$(
+        $(#[$about])*
+        #[derive(Debug, Clone, Default, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        #[allow(missing_docs, reason = "the fields are the API's, under its names")]
+        pub struct $name {
+            $($(#[$attribute])* #[serde(deserialize_with = "lenient")] pub $field: $type,)*
+        }
+    )*};
+}
+
+model! {
+    /// `spec` of a Pod.
+    PodSpec {
+        containers: Vec<Container>,
+        init_containers: Vec<Container>,
+        node_name: Option<String>,
+        restart_policy: Option<String>,
+    }
+    /// One container of a spec.
+    Container {
+        name: String,
+        command: Vec<String>,
+        args: Vec<String>,
+        env: Vec<Variable>,
+        ports: Vec<Port>,
+        startup_probe: Option<Probe>,
+        readiness_probe: Option<Probe>,
+        restart_policy: Option<String>,
+        restart_policy_rules: Vec<RestartRule>,
+        lifecycle: Lifecycle,
+    }
+    /// An environment variable; its value is empty if it comes from elsewhere.
+    Variable { name: String, value: String, }
+    /// The hooks of a container.
+    Lifecycle { post_start: Hook, pre_stop: Hook, }
+    /// One hook.
+    Hook { exec: Exec, }
+    /// <https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#individual-container-restarts>
+    RestartRule { exit_codes: Option<ExitCodes>, }
+    /// The exit codes that a rule is about.
+    ExitCodes { operator: String, values: Vec<i32>, }
+    /// `status` of a Pod.
+    PodStatus {
+        phase: Option<String>,
+        conditions: Vec<Condition>,
+        container_statuses: Vec<ContainerStatus>,
+        init_container_statuses: Vec<ContainerStatus>,
+    }
+    /// One condition of a status.
+    Condition {
+        #[serde(rename = "type")]
+        kind: String,
+        status: String,
+        last_transition_time: Option<String>,
+    }
+    /// The kubelet's status of one container.
+    ContainerStatus {
+        name: String,
+        #[serde(rename = "containerID")]
+        container_id: Option<String>,
+        ready: bool,
+        started: Option<bool>,
+        restart_count: u32,
+        state: ContainerState,
+        last_state: ContainerState,
+    }
+    /// At most one of them is there.
+    ContainerState { running: Option<Running>, terminated: Option<Terminated>, waiting: Option<Waiting>, }
+    /// A container that runs.
+    Running { started_at: Option<String>, }
+    /// A container that has ended.
+    Terminated {
+        exit_code: i32,
+        started_at: Option<String>,
+        finished_at: Option<String>,
+        reason: Option<String>,
+        message: Option<String>,
+        #[serde(rename = "containerID")]
+        container_id: Option<String>,
+    }
+    /// A container that does not run.
+    Waiting { reason: Option<String>, message: Option<String>, }
+}
+
+fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(from: D) -> Result<T, D::Error> {
+    let value = serde_json::Value::deserialize(from)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
+}
+
+impl Container {
+    /// The variable `name`, if its value stands in the spec.
+    pub fn variable(&self, name: &str) -> Option<String> {
+        let set = self.env.iter().filter(|variable| variable.name == name && !variable.value.is_empty());
+        set.last().map(|variable| variable.value.clone())
+    }
+
+    /// The values of `flag` in `line`, which is one of this container's, or in its environment.
+    pub fn values(&self, line: &Line, flag: &str) -> Vec<String> {
+        line.values_or(flag, &|name| self.variable(name))
+    }
+
+    /// The line of podgate's hook or gate that it waits in, if any.
+    pub fn gate_line(&self) -> Option<Line> {
+        let hook = Line::read(&self.lifecycle.post_start.exec.command).filter(|line| line.runs("post-start"));
+        let whole = || Line::read(&[self.command.as_slice(), &self.args].concat());
+        hook.or_else(|| whole().filter(|line| line.runs("entrypoint")))
+    }
+
+    /// The hook or gate of podgate's that it waits in, if any.
+    pub fn gate(&self) -> Option<Gate> {
+        Gate::of(&self.gate_line()?, &|name| self.variable(name))
+    }
+
+    /// The line of podgate's preStop hook, if it has one.
+    pub fn pre_stop(&self) -> Option<Line> {
+        Line::read(&self.lifecycle.pre_stop.exec.command).filter(|line| line.runs("pre-stop"))
+    }
+
+    /// Returns true for podgate's own sidecar.
+    pub fn is_sidecar(&self) -> bool {
+        let runs =
+            |words: &[String]| words.first().is_some_and(|word| command::file_name(word) == "podgate-controller");
+        runs(&self.command)
+            || runs(&self.lifecycle.post_start.exec.command)
+            || self.env.iter().any(|variable| variable.name == "PODGATE_CONTAINERS")
+    }
+
+    /// The container as it takes part in the order, without podgate's own part in its probes.
+    pub fn declared(&self) -> container::Container {
+        let (mode, until) = self.gate().map_or_else(Default::default, |gate| (gate.mode, gate.until));
+        container::Container {
+            name: self.name.clone(),
+            ports: self.ports.clone(),
+            startup_probe: self.startup_probe.as_ref().and_then(|probe| self.originally(probe)),
+            readiness_probe: self.readiness_probe.clone(),
+            restart_policy: self.restart_policy.clone(),
+            mode,
+            pre_stop: self.pre_stop().is_some(),
+            until,
+        }
+    }
+
+    /// The startupProbe without podgate's part in it: of `podgate opened --check URL` the check is left, of `podgate opened` nothing.
+    /// Neither could tell more from outside, where it can't be run.
+    fn originally(&self, probe: &Probe) -> Option<Probe> {
+        let Some(line) = probe.opened() else { return Some(probe.clone()) };
+        let checks = self.values(&line, "--check");
+        let handler = match checks.iter().find_map(|url| url.parse().ok())? {
+            Check::Tcp { host, port } => {
+                Handler::TcpSocket(TcpSocket { port: PortRef::Number(port), host: Some(host) })
+            }
+            Check::Http { host, port, path } => Handler::HttpGet(HttpGet {
+                path: Some(path),
+                port: PortRef::Number(port),
+                host: Some(host),
+                scheme: None,
+                http_headers: Vec::new(),
+            }),
+            Check::Exec(argv) => Handler::Exec(Exec { command: argv.as_slice().to_vec() }),
+            Check::File { .. } => return None,
+        };
+        Some(Probe { handler, ..probe.clone() })
+    }
+}
+
+impl Probe {
+    /// The line of `podgate opened`, if this probe runs it: it tells the kubelet of the gate, and nothing of the application.
+    pub fn opened(&self) -> Option<Line> {
+        let Handler::Exec(exec) = &self.handler else { return None };
+        Line::read(&exec.command).filter(|line| line.runs("opened"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn container(value: Value) -> Container {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn what_is_not_known_or_null_hides_nothing() {
+        let spec: PodSpec = serde_json::from_value(json!({
+            "containers": [{"name": "db", "env": null, "lifecycle": {"postStart": {"exec": {"command": ["x"]}}}},
+                           {"name": "api", "command": 7, "lifecycle": {"postStart": {"sleep": {"seconds": 1}}}}],
+            "initContainers": null}))
+        .unwrap();
+        assert_eq!(spec.containers[0].lifecycle.post_start.exec.command, ["x"]);
+        assert!(
+            spec.containers[1].lifecycle.post_start.exec.command.is_empty() && spec.containers[1].command.is_empty()
+        );
+        let status: PodStatus = serde_json::from_value(
+            json!({"containerStatuses": [{"name": "db", "restartCount": "many", "state": {"running": {}}}]}),
+        )
+        .unwrap();
+        assert!(status.container_statuses[0].state.running.is_some());
+    }
+
+    #[test]
+    fn a_gate_is_found_wherever_it_stands() {
+        let line = ["/podgate/bin/podgate", "entrypoint", "--until", "db", "--", "sh", "--until", "x"];
+        for value in [
+            json!({"name": "api", "command": line}),
+            json!({"name": "api", "command": line[..1], "args": line[1..]}),
+            json!({"name": "api", "lifecycle": {"postStart": {"exec": {"command": ["podgate", "post-start"]}}},
+                   "env": [{"name": "PODGATE_UNTIL", "value": "db"}, {"name": "PODGATE_CHECK", "valueFrom": {}}]}),
+        ] {
+            let gate = container(value.clone()).gate().unwrap();
+            assert_eq!((gate.until, gate.checks.len()), (vec!["db".parse().unwrap()], 0), "{value}");
+        }
+        for value in [
+            json!({"name": "db"}),
+            json!({"name": "db", "command": ["podgate", "post-start"]}),
+            json!({"name": "db", "lifecycle": {"postStart": {"exec": {"command": ["podgate", "entrypoint"]}}}}),
+        ] {
+            assert_eq!(container(value.clone()).gate(), None, "{value}");
+        }
+    }
+
+    #[test]
+    fn knows_the_sidecar_however_it_is_run() {
+        for value in [
+            json!({"name": "x", "command": ["/usr/bin/podgate-controller"]}),
+            json!({"name": "x", "lifecycle": {"postStart": {"exec": {"command": ["/usr/bin/podgate-controller", "ready"]}}}}),
+            json!({"name": "x", "env": [{"name": "PODGATE_CONTAINERS", "value": "[]"}]}),
+        ] {
+            assert!(container(value.clone()).is_sidecar(), "{value}");
+        }
+        assert!(!container(json!({"name": "podgate", "command": ["/podgate/bin/podgate"]})).is_sidecar());
+    }
+
+    #[test]
+    fn of_podgates_own_startup_probe_the_check_is_left() {
+        let originally = |command: &[&str]| {
+            let probe = json!({"exec": {"command": command}, "periodSeconds": 1, "failureThreshold": 300});
+            container(json!({"name": "x", "startupProbe": probe})).declared().startup_probe
+        };
+        let agent = "/podgate/bin/podgate";
+        assert_eq!(originally(&[agent, "opened"]), None);
+        let http = originally(&[agent, "opened", "--check", "http://127.0.0.1:8080/ready"]).unwrap();
+        assert!(matches!(&http.handler, Handler::HttpGet(get) if get.port == PortRef::Number(8080)));
+        assert_eq!((http.period_seconds, http.failure_threshold), (1, 300));
+        assert!(originally(&[agent, "opened", "--check=exec:[\"pg_isready\"]"]).unwrap().is_exec());
+        assert!(originally(&["opened"]).unwrap().is_exec());
+    }
+}

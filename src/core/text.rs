@@ -1,0 +1,82 @@
+//! Text from elsewhere, made fit for one line of a log, a terminal or a container's status.
+
+use std::error::Error;
+
+/// `text` with a blank in place of each character that could steer a terminal, turn the direction of writing or end a line.
+pub fn harmless(text: &str) -> String {
+    text.chars().map(|c| if steers(c) { ' ' } else { c }).collect()
+}
+
+/// `text` as one line of at most `max` bytes, with single blanks.
+pub fn one_line(text: &str, max: usize) -> String {
+    let words = text.split(|c: char| c.is_whitespace() || steers(c)).filter(|word| !word.is_empty());
+    let mut line = words.collect::<Vec<_>>().join(" ");
+    if line.len() > max {
+        line.truncate(line.floor_char_boundary(max.saturating_sub(" …".len())));
+        line.push_str(" …");
+    }
+    line
+}
+
+/// What failed and why: `error` with its sources, without those that its text repeats, and without the numbers of system errors.
+pub fn error_chain(error: &dyn Error) -> String {
+    let mut chain = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let text = error.to_string();
+        let text = text.split(" (os error ").next().unwrap_or_default();
+        if !chain.contains(text) {
+            chain.push_str(if chain.is_empty() { "" } else { ": " });
+            chain.push_str(text);
+        }
+        next = error.source();
+    }
+    chain
+}
+
+fn steers(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt;
+
+    #[test]
+    fn nothing_in_it_steers_the_terminal() {
+        assert_eq!(harmless("a\u{1b}[31mb\nc\u{9b}2J\u{202e}d"), "a [31mb c 2J d");
+    }
+
+    #[test]
+    fn a_line_is_one_and_short() {
+        assert_eq!(one_line("a\n\tb\x1b[0m  c\u{202e}", 100), "a b [0m c");
+        for max in 0..20 {
+            let long = one_line(&"é".repeat(5000), max);
+            assert!(long.len() <= max.max(" …".len()) && long.ends_with('…'), "{max}: {long}");
+        }
+    }
+
+    #[derive(Debug)]
+    struct Failed(&'static str, Option<Box<Failed>>);
+
+    impl fmt::Display for Failed {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl Error for Failed {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            self.1.as_deref().map(|source| source as _)
+        }
+    }
+
+    #[test]
+    fn a_chain_says_each_thing_once() {
+        let refused = Failed("refused (os error 111)", None);
+        let connect = Failed("can't connect: refused (os error 111)", Some(Box::new(refused)));
+        assert_eq!(error_chain(&Failed("no answer", Some(Box::new(connect)))), "no answer: can't connect: refused");
+        assert_eq!(error_chain(&Failed("alone", None)), "alone");
+    }
+}
