@@ -101,8 +101,8 @@ fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(from: D) ->
 impl Container {
     /// The variable `name`, if its value stands in the spec.
     pub fn variable(&self, name: &str) -> Option<String> {
-        let set = self.env.iter().filter(|variable| variable.name == name && !variable.value.is_empty());
-        set.last().map(|variable| variable.value.clone())
+        let set = self.env.iter().rfind(|variable| variable.name == name && !variable.value.is_empty());
+        set.map(|variable| variable.value.clone())
     }
 
     /// The values of `flag` in `line`, which is one of this container's, or in its environment.

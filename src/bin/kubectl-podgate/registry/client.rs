@@ -9,6 +9,7 @@ use oci_client::errors::{OciDistributionError as Error, OciErrorCode};
 use oci_client::manifest::ImageIndexEntry;
 use oci_client::secrets::RegistryAuth;
 use oci_client::{Client, Reference};
+use podgate::core::text::{error_chain, one_line};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::path::PathBuf;
@@ -18,6 +19,9 @@ use std::time::Duration;
 
 /// The largest configuration that is taken, in bytes; real ones have a few KiB.
 const LARGEST: usize = 4 << 20;
+
+/// Longest text of an error, in bytes: registries answer with whole pages.
+const LONGEST: usize = 200;
 
 /// How registries are asked.
 #[derive(Clone)]
@@ -151,17 +155,16 @@ impl Registry {
                 };
                 format!("{registry} lets nobody read it that podgate could be: name a login by --pull-secret{helper}")
             }
-            Error::ImageManifestNotFoundError(_)
-                if image.digest().is_none() || error.to_string().contains("platform") =>
-            {
+            // Only an index without a manifest for the platform ends so.
+            Error::ImageManifestNotFoundError(_) => {
                 format!("there is none for {}: name another --platform", self.settings.platform)
             }
             error if is_unknown(error) => format!("{registry} has no such image"),
             Error::RequestError(error) if error.is_timeout() => format!("no answer from {registry}"),
-            Error::RequestError(error) => format!("can't ask {registry}: {}", chain(error)),
+            Error::RequestError(error) => format!("can't ask {registry}: {}", error_chain(error)),
             Error::ServerError { code, .. } => format!("{registry} answered {code}"),
             Error::IoError(error) => format!("{registry}: {error}"),
-            other => format!("{registry}: {}", short(&other.to_string())),
+            other => format!("{registry}: {}", one_line(&other.to_string(), LONGEST)),
         }
     }
 }
@@ -196,7 +199,7 @@ fn client(settings: &Settings, protocol: ClientProtocol) -> Result<Client, Strin
         user_agent: concat!("kubectl-podgate/", env!("CARGO_PKG_VERSION")),
         ..ClientConfig::default()
     };
-    Client::try_from(config).map_err(|error| format!("can't ask registries: {}", short(&error.to_string())))
+    Client::try_from(config).map_err(|error| format!("can't ask registries: {}", one_line(&error.to_string(), LONGEST)))
 }
 
 /// The entry for a platform. Without a variant the first that fits will do, as containerd takes `linux/arm64` for `linux/arm64/v8`.
@@ -232,7 +235,6 @@ fn is_denied(error: &Error) -> bool {
 fn is_unknown(error: &Error) -> bool {
     let codes = [OciErrorCode::ManifestUnknown, OciErrorCode::NameUnknown, OciErrorCode::NotFound];
     match error {
-        Error::ImageManifestNotFoundError(_) => true,
         Error::ServerError { code, .. } => *code == 404,
         Error::RegistryError { envelope, .. } => envelope.errors.iter().any(|error| codes.contains(&error.code)),
         _ => false,
@@ -244,19 +246,6 @@ fn is_local(registry: &str) -> bool {
     let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut innermost = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    short(&innermost.to_string())
-}
-
-/// The first line, not too long: registries answer with whole pages.
-fn short(text: &str) -> String {
-    text.lines().next().unwrap_or_default().chars().take(200).collect()
 }
 
 /// A buffer that does not grow for ever.

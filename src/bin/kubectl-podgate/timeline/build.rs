@@ -37,7 +37,7 @@ pub(crate) fn build(pod: &Pod, events: Option<&[Event]>, namespace: &str, now: S
 
     let marks = evidence.marks();
     let mut rows: Vec<Row> = found.iter().map(|found| evidence.row(found)).collect();
-    let of_rows = rows.iter().flat_map(moments).map(|moment| moment.at);
+    let of_rows = rows.iter().flat_map(Row::moments).map(|moment| moment.at);
     let all: Vec<i64> = marks.iter().map(|mark| mark.moment.at).chain(of_rows).collect();
     let from = marks.first().map(|mark| mark.moment.at).or_else(|| all.iter().min().copied()).unwrap_or(now);
     let last = all.iter().max().copied().unwrap_or(from).max(from);
@@ -69,12 +69,6 @@ pub(crate) fn build(pod: &Pod, events: Option<&[Event]>, namespace: &str, now: S
     timeline.summary = words::summary(&timeline, view.deleting);
     timeline.notes = words::notes(&timeline, &view, evidence.events, !evidence.times.is_empty());
     timeline
-}
-
-/// All moments of one container.
-pub(crate) fn moments(row: &Row) -> impl Iterator<Item = Moment> + use<> {
-    let Row { pulled, created, gate, opened, started, ready, ended, .. } = row;
-    [*pulled, *created, *gate, *opened, *started, *ready, *ended].into_iter().flatten()
 }
 
 fn ms(text: &str) -> Option<i64> {

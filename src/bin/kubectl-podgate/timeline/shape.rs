@@ -119,6 +119,14 @@ pub(crate) enum Kind {
     Run,
 }
 
+impl Row {
+    /// Everything that is known to have come about, in no certain order.
+    pub(crate) fn moments(&self) -> impl Iterator<Item = Moment> + use<> {
+        let Row { pulled, created, gate, opened, started, ready, ended, .. } = self;
+        [*pulled, *created, *gate, *opened, *started, *ready, *ended].into_iter().flatten()
+    }
+}
+
 impl Kind {
     /// In the order in which they come.
     pub(crate) const ALL: [Kind; 6] = [Kind::Wait, Kind::Pull, Kind::Gate, Kind::Start, Kind::Ready, Kind::Run];

@@ -64,8 +64,7 @@ pub(crate) fn notes(timeline: &Timeline, view: &View, events: Option<&[Event]>, 
     if has_times && timeline.containers.iter().flat_map(|row| &row.bars).any(|bar| bar.kind == Kind::Run) {
         notes.push("Of what is shown as running, nobody has written down when it was Ready.".to_owned());
     }
-    let grid =
-        timeline.marks.iter().map(|mark| mark.moment).chain(timeline.containers.iter().flat_map(super::build::moments));
+    let grid = timeline.marks.iter().map(|mark| mark.moment).chain(timeline.containers.iter().flat_map(Row::moments));
     if grid.into_iter().any(|moment| !moment.exact) {
         notes.push("~ is a time in whole seconds, from the kubelet's status or an event: it was up to 1 s later. So is the creation, at 0.".to_owned());
     }
