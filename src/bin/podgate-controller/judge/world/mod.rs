@@ -370,5 +370,4 @@ impl World {
 }
 
 #[cfg(test)]
-#[path = "world_tests.rs"]
 mod tests;
