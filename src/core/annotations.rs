@@ -6,27 +6,19 @@
 //! them, and calls a file torn as soon as one line is not whole: a torn file is *unknown*, never *ready*.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// Keys and values of annotations, sorted.
 pub type Annotations = BTreeMap<String, String>;
 
 /// The file is not in the downward-API format.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {what}")]
 pub struct Torn {
     /// The line, counted from 1.
     pub line: usize,
     /// What is wrong with it.
     pub what: &'static str,
 }
-
-impl fmt::Display for Torn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.what)
-    }
-}
-
-impl std::error::Error for Torn {}
 
 /// Writes `annotations` as the kubelet would.
 pub fn write(annotations: &Annotations) -> String {

@@ -45,16 +45,9 @@ pub enum Check {
 }
 
 /// The text is no command or no check.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct Bad(String);
-
-impl fmt::Display for Bad {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Bad {}
 
 fn bad<T>(text: impl Into<String>) -> Result<T, Bad> {
     Err(Bad(text.into()))

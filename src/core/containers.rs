@@ -7,12 +7,15 @@
 use crate::core::container::{Container, Mode};
 use crate::core::names;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 /// The order can't be kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     /// A gate would wait under the freeze of a hook that comes after it.
+    #[error(
+        "container {gate} waits in an entrypoint gate, but {hook} after it has a post-start hook, and while that runs the \
+         kubelet does nothing for this pod; put {hook} before {gate}, or give {hook} an entrypoint gate too"
+    )]
     GateBeforeHook {
         /// The container with the gate.
         gate: String,
@@ -20,23 +23,9 @@ pub enum Broken {
         hook: String,
     },
     /// Containers that wait for each other, each for the next and the last for the first.
+    #[error("containers wait for each other: {}", .0.join(" -> "))]
     Cycle(Vec<String>),
 }
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Broken::GateBeforeHook { gate, hook } => write!(
-                f,
-                "container {gate} waits in an entrypoint gate, but {hook} after it has a post-start hook, and while that runs the \
-                 kubelet does nothing for this pod; put {hook} before {gate}, or give {hook} an entrypoint gate too"
-            ),
-            Broken::Cycle(names) => write!(f, "containers wait for each other: {}", names.join(" -> ")),
-        }
-    }
-}
-
-impl std::error::Error for Broken {}
 
 /// Checks `containers`, in the order of the pod's list.
 ///
@@ -89,15 +78,19 @@ fn cycle<'a>(
 }
 
 /// The list of `--containers` is wrong.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum BadContainers {
     /// It is no JSON list of containers.
+    #[error("no JSON list of containers ({0}); write [{{\"name\":\"db\",\"mode\":\"post-start\"}}, …]")]
     Json(serde_json::Error),
     /// A name is none.
+    #[error("{0:?} is no container name")]
     Name(String),
     /// A name stands there twice.
+    #[error("container {0} is listed twice")]
     Twice(String),
     /// A condition names a container that is not in the list.
+    #[error("container {container} waits for {names}, which is not in the list")]
     Unknown {
         /// Whose condition.
         container: String,
@@ -105,32 +98,8 @@ pub enum BadContainers {
         names: String,
     },
     /// They can't start in this order.
+    #[error("{0}")]
     Order(Broken),
-}
-
-impl fmt::Display for BadContainers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BadContainers::Json(error) => {
-                write!(
-                    f,
-                    "no JSON list of containers ({error}); write [{{\"name\":\"db\",\"mode\":\"post-start\"}}, …]"
-                )
-            }
-            BadContainers::Name(name) => write!(f, "{name:?} is no container name"),
-            BadContainers::Twice(name) => write!(f, "container {name} is listed twice"),
-            BadContainers::Unknown { container, names } => {
-                write!(f, "container {container} waits for {names}, which is not in the list")
-            }
-            BadContainers::Order(broken) => broken.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for BadContainers {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        None
-    }
 }
 
 /// Reads the value of `--containers`.

@@ -1,6 +1,7 @@
 //! Standard output, as all commands write to it.
 
 use podgate::core::text::harmless;
+use serde::Serialize;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
@@ -13,6 +14,11 @@ pub(crate) fn write_out(text: &str) -> Result<bool, String> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(format!("can't write: {error}")),
     }
+}
+
+/// `value` as the JSON that a command prints.
+pub(crate) fn json(value: &impl Serialize) -> Result<String, String> {
+    serde_json::to_string_pretty(value).map(|json| json + "\n").map_err(|error| format!("can't write: {error}"))
 }
 
 /// One line on what went wrong.

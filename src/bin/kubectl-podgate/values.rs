@@ -1,6 +1,14 @@
 //! Values of arguments that several commands take.
 
+use clap::ValueEnum;
 use std::time::Duration;
+
+/// Value of `--output`. The JSON object is an interface: see docs/kubectl-podgate.md.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Text,
+    Json,
+}
 
 /// A time limit, between a millisecond and a day.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {

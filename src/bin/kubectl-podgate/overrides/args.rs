@@ -1,7 +1,8 @@
 //! The arguments of `override`, and what its help teaches.
 
 use crate::cluster::{Connection, pod_name};
-use clap::{Args, ValueEnum};
+use crate::values::Output;
+use clap::Args;
 use podgate::core::names::is_container_name;
 use podgate::core::state::State;
 
@@ -52,15 +53,6 @@ pub(crate) struct Override {
     /// What to print: sentences, or one JSON object
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Output,
-}
-
-/// Value of `--output`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
-    // Sentences.
-    Text,
-    // One object.
-    Json,
 }
 
 /// `CONTAINER=STATE`, or a container alone.

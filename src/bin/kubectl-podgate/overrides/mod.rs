@@ -9,15 +9,15 @@ mod text;
 pub(crate) use args::Override;
 
 use crate::cluster::Cluster;
-use crate::output::{say, write_out};
+use crate::output::{json, say, write_out};
+use crate::values::Output;
 use crate::{clock, runtime};
-use args::Output;
 use change::{Change, Plan};
 use kube::api::{Patch, PatchParams};
 use podgate::core::exit::Exit;
 use podgate::core::state::Phase;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::process::ExitCode;
 
 /// Under which name the API server writes down what this tool changes.
@@ -65,9 +65,9 @@ async fn change(args: &Override) -> Result<ExitCode, String> {
     let uid = pod.metadata.uid.clone().unwrap_or_default();
     if !args.dry_run {
         let mut annotations = Map::new();
-        annotations.extend(changes.iter().map(|change| (change.annotation.clone(), json!(change.value))));
+        annotations.extend(changes.iter().map(|change| (change.annotation.clone(), serde_json::json!(change.value))));
         // A pod of the same name that has taken its place is another one: the server refuses that.
-        let patch = Patch::Merge(json!({"metadata": {"uid": uid, "annotations": annotations}}));
+        let patch = Patch::Merge(serde_json::json!({"metadata": {"uid": uid, "annotations": annotations}}));
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         let pods = cluster.pods();
         let answer = tokio::time::timeout(cluster.limit, pods.patch_metadata(&args.pod, &params, &patch)).await;
@@ -87,10 +87,7 @@ async fn change(args: &Override) -> Result<ExitCode, String> {
     };
     let text = match args.output {
         Output::Text => text::text(&done),
-        Output::Json => {
-            let json = serde_json::to_string_pretty(&done).map_err(|error| format!("can't write: {error}"))?;
-            format!("{json}\n")
-        }
+        Output::Json => json(&done)?,
     };
     write_out(&text)?;
     Ok(ExitCode::SUCCESS)
@@ -110,7 +107,7 @@ fn refused(cluster: &Cluster, error: &kube::Error, pod: &str) -> String {
 
 /// Who we are to the API server, where it says so.
 async fn who(cluster: &Cluster) -> Option<String> {
-    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let review = serde_json::json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let request = hyper::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
         .header("Content-Type", "application/json")
         .body(serde_json::to_vec(&review).ok()?)

@@ -4,6 +4,8 @@ mod notes;
 pub(crate) mod shape;
 mod since;
 mod takes;
+#[cfg(test)]
+pub(crate) mod tests;
 pub(crate) mod view;
 
 use podgate::core::pod::{PodSpec, PodStatus};

@@ -1,6 +1,7 @@
 //! Sentences: all of it in one, and what is odd.
 
 use super::shape::{Found, Role, Row, View};
+use super::since::time;
 use crate::pod::Pod;
 use podgate::core::container::Mode;
 use podgate::core::names;
@@ -30,7 +31,6 @@ pub(crate) fn stale(pod: &Pod, found: &[Found<'_>], seen: Option<&str>) -> Optio
     if pod.spec.node_name.is_none() {
         return Some("it was there before the Pod had a node".to_owned());
     }
-    let time = |text: &str| humantime::parse_rfc3339_weak(text).ok();
     let seen = time(seen?)?;
     let made = pod.metadata.creation_timestamp.as_ref().and_then(|at| time(&at.0.to_string()));
     if made.is_some_and(|made| seen + CLOCKS < made) {

@@ -20,7 +20,7 @@ pub(crate) fn since(
         Some(Since { at: humantime::format_rfc3339_millis(at).to_string(), seconds_ago: ago(at, now), by: "podgate" })
     };
     let by_kubelet = |text: Option<&str>| {
-        let at = humantime::parse_rfc3339_weak(text?).ok()?;
+        let at = time(text?)?;
         Some(Since { at: text?.to_owned(), seconds_ago: ago(at, now), by: "kubelet" })
     };
     match state {
@@ -33,6 +33,12 @@ pub(crate) fn since(
     }
 }
 
-fn ago(at: SystemTime, now: SystemTime) -> u64 {
+/// Reads a time as the API writes it.
+pub(super) fn time(text: &str) -> Option<SystemTime> {
+    humantime::parse_rfc3339_weak(text).ok()
+}
+
+/// Whole seconds from `at` to `now`.
+pub(super) fn ago(at: SystemTime, now: SystemTime) -> u64 {
     now.duration_since(at).unwrap_or_default().as_secs()
 }

@@ -2,7 +2,7 @@
 
 use super::notes;
 use super::shape::{Condition, Found, Kubelet, Published, Role, Row, View};
-use super::since::since;
+use super::since::{ago, since, time};
 use super::takes;
 use crate::pod::Pod;
 use podgate::core::annotations::Annotations;
@@ -14,7 +14,7 @@ use podgate::core::state::{Phase, State};
 use podgate::core::times::Times;
 use podgate::core::until::{Standing, Until};
 use std::ops::Range;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// What there is to say of `pod` at the time `now`.
 pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
@@ -50,7 +50,7 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
         epoch: snapshot.epoch.clone(),
         revision: snapshot.revision,
         seen: seen.cloned(),
-        seen_seconds_ago: seen.and_then(|seen| age(seen, now)).map(|age| age.as_secs()),
+        seen_seconds_ago: seen.and_then(|seen| time(seen)).map(|at| ago(at, now)),
     });
     let phase = word.map(|snapshot| snapshot.phase);
     let order = order(word, &found);
@@ -239,10 +239,4 @@ fn kubelet(status: Option<&ContainerStatus>) -> Kubelet {
         exit_code: last.map(|end| end.exit_code),
         ..word
     }
-}
-
-/// How long ago `text`, a time in RFC 3339, was.
-pub(crate) fn age(text: &str, now: SystemTime) -> Option<Duration> {
-    let at = humantime::parse_rfc3339_weak(text).ok()?;
-    Some(now.duration_since(at).unwrap_or_default())
 }

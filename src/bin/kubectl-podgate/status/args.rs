@@ -1,8 +1,8 @@
 //! The arguments of `status`, and what its help teaches.
 
 use crate::cluster::{Connection, pod_name};
-use crate::values::duration;
-use clap::{Args, ValueEnum};
+use crate::values::{Output, duration};
+use clap::Args;
 use std::time::Duration;
 
 const HELP: &str = "\
@@ -48,13 +48,4 @@ pub(crate) struct Status {
     /// With --until-started: how long to follow it; without a limit by default
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "until_started")]
     pub(crate) timeout: Option<Duration>,
-}
-
-/// Value of `--output`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
-    // A table and sentences.
-    Text,
-    // One object, as docs/kubectl-podgate.md promises it.
-    Json,
 }

@@ -10,12 +10,11 @@ mod watch;
 pub(crate) use args::Status;
 
 use crate::cluster::Cluster;
-use crate::output::write_out;
+use crate::output::{json, write_out};
 use crate::pod::shape::View;
 use crate::pod::view;
+use crate::values::Output;
 use crate::{clock, runtime};
-use args::Output;
-
 use std::process::ExitCode;
 
 /// Exit code when not all containers have started.
@@ -34,10 +33,7 @@ async fn show(args: &Status) -> Result<ExitCode, String> {
     let view = view::view(&pod, &cluster.namespace, clock::wall());
     let text = match args.output {
         Output::Text => text::text(&view),
-        Output::Json => {
-            let json = serde_json::to_string_pretty(&view).map_err(|error| format!("can't write: {error}"))?;
-            format!("{json}\n")
-        }
+        Output::Json => json(&view)?,
     };
     write_out(&text)?;
     Ok(exit(&view))

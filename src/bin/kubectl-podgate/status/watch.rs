@@ -1,14 +1,14 @@
 //! `status -w`: the pod, followed.
 
-use super::args::{Output, Status};
+use super::args::Status;
 use super::screen::{Lines, Live};
 use super::{NOT_STARTED, exit, text};
 use crate::cluster::Cluster;
 use crate::cluster::follow::{Heard, follow};
-use crate::output::say;
-use crate::output::write_out;
+use crate::output::{say, write_out};
 use crate::pod::shape::View;
 use crate::pod::{Pod, view};
+use crate::values::Output;
 use crate::{clock, terminal};
 use anstyle::AnsiColor;
 use podgate::core::text::harmless;

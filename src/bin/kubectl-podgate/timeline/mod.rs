@@ -14,7 +14,7 @@ mod words;
 pub(crate) use args::Timeline;
 
 use crate::cluster::Cluster;
-use crate::output::write_out;
+use crate::output::{json, write_out};
 use crate::{clock, runtime, terminal};
 use args::Output;
 use event::Event;
@@ -42,10 +42,7 @@ async fn show(args: &Timeline) -> Result<ExitCode, String> {
             text::text(&timeline, columns, colours)
         }
         Output::Svg => svg::svg(&timeline),
-        Output::Json => {
-            let json = serde_json::to_string_pretty(&timeline).map_err(|error| format!("can't write: {error}"))?;
-            format!("{json}\n")
-        }
+        Output::Json => json(&timeline)?,
     };
     write_out(&text)?;
     Ok(ExitCode::SUCCESS)
