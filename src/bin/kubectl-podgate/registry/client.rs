@@ -1,9 +1,9 @@
 //! Asks registries, with limits on time and size.
 
-use super::Platform;
+use super::args::Platform;
 use super::cache::Cache;
+use super::command::{Looked, command};
 use super::credentials::{Login, Logins};
-use super::{Looked, command};
 use oci_client::client::{Certificate, CertificateEncoding, ClientConfig, ClientProtocol};
 use oci_client::errors::{OciDistributionError as Error, OciErrorCode};
 use oci_client::manifest::ImageIndexEntry;

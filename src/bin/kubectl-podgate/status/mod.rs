@@ -11,14 +11,10 @@ pub(crate) use args::Status;
 
 use crate::cluster::Cluster;
 use crate::output::{json, write_out};
-use crate::pod::shape::View;
 use crate::pod::view;
 use crate::values::Output;
 use crate::{clock, runtime};
 use std::process::ExitCode;
-
-/// Exit code when not all containers have started.
-const NOT_STARTED: u8 = 3;
 
 pub(crate) fn run(args: &Status) -> ExitCode {
     runtime::block_on(show(args))
@@ -36,9 +32,5 @@ async fn show(args: &Status) -> Result<ExitCode, String> {
         Output::Json => json(&view)?,
     };
     write_out(&text)?;
-    Ok(exit(&view))
-}
-
-fn exit(view: &View) -> ExitCode {
-    if view.started { ExitCode::SUCCESS } else { NOT_STARTED.into() }
+    Ok(watch::exit(&view))
 }

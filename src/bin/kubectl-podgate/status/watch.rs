@@ -2,7 +2,7 @@
 
 use super::args::Status;
 use super::screen::{Lines, Live};
-use super::{NOT_STARTED, exit, text};
+use super::text;
 use crate::cluster::Cluster;
 use crate::cluster::follow::{Heard, follow};
 use crate::output::{say, write_out};
@@ -15,6 +15,9 @@ use podgate::core::text::harmless;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use tokio::sync::mpsc;
+
+/// Exit code when not all containers have started.
+const NOT_STARTED: u8 = 3;
 
 /// How often what is drawn in place is drawn anew: its ages are in seconds.
 const TICK: Duration = Duration::from_secs(1);
@@ -77,6 +80,11 @@ pub(crate) async fn watch(args: &Status, cluster: Cluster, first: Pod) -> Result
             }
         }
     }
+}
+
+/// The exit code for a Pod as it is now.
+pub(super) fn exit(view: &View) -> ExitCode {
+    if view.started { ExitCode::SUCCESS } else { NOT_STARTED.into() }
 }
 
 /// All containers of the pod have ended, so none will start any more.

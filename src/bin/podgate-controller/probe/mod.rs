@@ -3,6 +3,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`attempt`] | the attempt as a whole: its time limit, its port, its outcome |
 //! | [`http`] | `httpGet`: request, redirects, verdict |
 //! | [`tcp`] | `tcpSocket` |
 //! | [`grpc`] | `grpc`: the health service, encoded by hand |
@@ -20,6 +21,7 @@
 //! attempt, but the thread stays until the resolver gives up.
 
 mod alarm;
+mod attempt;
 mod bounded;
 mod exchange;
 mod grpc;
@@ -34,17 +36,12 @@ mod url;
 mod tests;
 
 use bounded::Bounded;
-use podgate::core::container::{Container, Handler, PortRef, Probe};
-use podgate::core::text::{error_chain, one_line};
+use podgate::core::text::error_chain;
 use std::net::IpAddr;
-use std::time::Duration;
 use tokio::net::TcpStream;
 
 /// Servers that leave probes out of their access log look for the kubelet's `kube-probe/`.
 const USER_AGENT: &str = concat!("kube-probe/podgate-", env!("CARGO_PKG_VERSION"));
-
-/// Longest line of an [`Outcome`], in bytes.
-const LINE: usize = 120;
 
 /// What one attempt came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,50 +62,6 @@ struct Passed {
 
 /// Success, or a line that says what failed.
 type Verdict = Result<Passed, String>;
-
-/// Makes one attempt of `probe`, which is one of `container`'s; takes at most the probe's `timeoutSeconds`.
-///
-/// Has to run inside a tokio runtime with I/O and time. May be dropped at any point.
-pub(crate) async fn attempt(container: &Container, probe: &Probe, pod_ip: IpAddr) -> Outcome {
-    let limit = Duration::from_secs(u64::from(probe.timeout_seconds.max(1)));
-    let verdict = match tokio::time::timeout(limit, run(container, probe, pod_ip)).await {
-        Ok(verdict) => verdict,
-        Err(_) => Err(format!("no answer within {} s", limit.as_secs())),
-    };
-    match verdict {
-        Ok(passed) => Outcome {
-            success: true,
-            detail: one_line(&passed.detail, LINE),
-            warning: passed.warning.as_deref().map(|text| one_line(text, LINE)),
-        },
-        Err(detail) => Outcome { success: false, detail: one_line(&detail, LINE), warning: None },
-    }
-}
-
-async fn run(container: &Container, probe: &Probe, pod_ip: IpAddr) -> Verdict {
-    match &probe.handler {
-        Handler::Exec(_) => Err("an exec probe can't be run from outside its container".to_owned()),
-        Handler::HttpGet(get) => http::attempt(get, port(container, &get.port)?, pod_ip).await,
-        Handler::TcpSocket(socket) => {
-            tcp::attempt(socket.host.as_deref(), port(container, &socket.port)?, pod_ip).await
-        }
-        Handler::Grpc(ask) => {
-            grpc::attempt(ask.service.as_deref().unwrap_or_default(), number(ask.port)?, pod_ip).await
-        }
-    }
-}
-
-fn port(container: &Container, wanted: &PortRef) -> Result<u16, String> {
-    match (container.port(wanted), wanted) {
-        (Some(found), _) => number(found),
-        (None, PortRef::Name(name)) => Err(format!("container {} has no port named {name:?}", container.name)),
-        (None, PortRef::Number(wrong)) => Err(format!("{wrong} is no port")),
-    }
-}
-
-fn number(port: u16) -> Result<u16, String> {
-    if port == 0 { Err("0 is no port to ask".to_owned()) } else { Ok(port) }
-}
 
 /// The host that a handler names; the pod's IP where it names none.
 fn host_or(host: Option<&str>, pod_ip: IpAddr) -> String {

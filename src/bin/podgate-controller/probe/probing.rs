@@ -1,6 +1,7 @@
 //! Drives the probes of all containers: when each is due, and sooner when something begins to listen.
 
-use super::{Outcome, attempt};
+use super::Outcome;
+use super::attempt::attempt;
 use crate::clock::now;
 use crate::probe::alarm::Alarm;
 use crate::probe::listening::Listening;

@@ -4,11 +4,13 @@ mod grpc;
 mod http;
 mod https;
 
+use super::attempt::{LINE, attempt};
 use super::*;
-use podgate::core::container::{Exec, Grpc, Header, HttpGet, Port, TcpSocket};
+use podgate::core::container::{Container, Exec, Grpc, Handler, Header, HttpGet, Port, PortRef, Probe, TcpSocket};
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::{LocalSet, spawn_local};
