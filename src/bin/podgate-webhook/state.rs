@@ -1,12 +1,14 @@
 //! State that all connections share.
 
-use crate::certificate::Shown;
+use crate::certificate::{Life, Shown};
 use crate::clock::wall;
 use crate::lanes::Lanes;
 use crate::metrics::Metrics;
 use podgate::order::inject::Options;
+use rustls::sign::CertifiedKey;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tracing::info;
 
 pub(crate) struct State {
     pub(crate) options: Options,
@@ -24,6 +26,14 @@ impl State {
             shown: Arc::default(),
             lanes: Lanes::default(),
             draining: AtomicBool::new(false),
+        }
+    }
+
+    /// Shows this certificate from the next handshake on.
+    pub(crate) fn show(&self, key: CertifiedKey, life: Life) {
+        self.metrics.serving_until(life.until);
+        if self.shown.show(key, life) {
+            info!(until = %humantime::format_rfc3339_seconds(life.until), "serves another certificate");
         }
     }
 

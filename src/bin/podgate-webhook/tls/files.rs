@@ -6,7 +6,6 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tracing::info;
 
 /// How often to look. A look is two small reads; a file's time of change would not do for a Secret volume, where links change.
 pub(super) const INTERVAL: Duration = Duration::from_secs(10);
@@ -27,11 +26,8 @@ impl Files {
         let (cert, key) = (read(&self.cert)?, read(&self.key)?);
         let places = format!("{} and {}", self.cert.display(), self.key.display());
         let (key, life) = pair::read(&cert, &key).map_err(|error| format!("{places}: {error}"))?;
-        state.metrics.serving_until(life.until);
         state.shown.set_trusted(true);
-        if state.shown.show(key, life) {
-            info!(cert = %self.cert.display(), until = %humantime::format_rfc3339_seconds(life.until), "serves this certificate");
-        }
+        state.show(key, life);
         Ok(())
     }
 }

@@ -15,6 +15,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use podgate::core::text::error_chain;
+use rustls::sign::CertifiedKey;
 use serde_json::json;
 use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
@@ -96,8 +97,12 @@ impl Keeper {
         // What is shown is never ahead of what is kept, nor of what the API server has been told; but a configuration that can't
         // be written must not keep a certificate from being shown that the other replicas show.
         let told = self.tell(&after).await;
-        if let Some(pair) = after.current {
-            self.show(state, pair);
+        if let Some(pair) = after.current
+            && self.shown.as_ref() != Some(&pair)
+            && let Some((key, life)) = self.usable(&pair)
+        {
+            state.show(key, life);
+            self.shown = Some(pair);
         }
         let bundle = told?;
         let in_bundle = |ca: &[u8]| !ca.is_empty() && bundle.windows(ca.len()).any(|part| part == ca);
@@ -116,39 +121,22 @@ impl Keeper {
         let is_ripe = self.ripening.as_ref().is_some_and(|(ca, since)| {
             Some(ca) == next && since.elapsed() >= rollover::ripening(self.args.certificate_life)
         });
-        let life_of = |pair: &Pair| match pair.check(&self.names, time) {
-            Ok((_, life)) => Some(life),
-            Err(why) => {
-                warn!(why, "a certificate in the Secret is of no use");
-                None
-            }
-        };
         let now = Now {
             time,
             life: self.args.certificate_life,
             is_ripe,
             shown: self.shown.as_ref(),
-            life_of: &life_of,
+            life_of: &|pair| Some(self.usable(pair)?.1),
             ca_holds: &|ca| pair::ca_holds(ca, time),
             make: &|| Pair::make(&self.names, time, self.args.certificate_life),
         };
         rollover::step(kept, &now)
     }
 
-    fn show(&mut self, state: &State, pair: Pair) {
-        if self.shown.as_ref() == Some(&pair) {
-            return;
-        }
-        match pair.check(&self.names, wall()) {
-            Ok((key, life)) => {
-                let Life { until, .. } = life;
-                state.metrics.serving_until(until);
-                state.shown.show(key, life);
-                self.shown = Some(pair);
-                info!(until = %humantime::format_rfc3339_seconds(until), "serves another certificate");
-            }
-            Err(why) => warn!(why, "a certificate in the Secret is of no use"),
-        }
+    /// What can be shown of `pair` now.
+    fn usable(&self, pair: &Pair) -> Option<(CertifiedKey, Life)> {
+        let checked = pair.check(&self.names, wall());
+        checked.inspect_err(|why| warn!(why, "a certificate in the Secret is of no use")).ok()
     }
 
     /// Makes sure that the webhook configuration has all CAs; what it then has.
