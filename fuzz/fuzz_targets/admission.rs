@@ -17,8 +17,8 @@ fn options() -> Options {
 
 fn ask(body: &[u8]) {
     let options = options();
-    let inject = |pod: &Value, known: &Known| inject::inject(pod, &options, known);
-    match answer(body, &inject::is_declared, &inject) {
+    let inject = |pod: &Value| inject::inject(pod, &options, &Known::default());
+    match answer(body, &inject) {
         Err(bad) => assert!(!bad.to_string().is_empty()),
         Ok(answer) => {
             let response = &answer.body["response"];

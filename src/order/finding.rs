@@ -1,6 +1,6 @@
 //! What there is to say about a manifest: the same words from `check`, `inject` and the webhook.
 
-use crate::order::edit::Place;
+use crate::order::edit::{Misfit, Place};
 use std::fmt;
 use std::ops::Range;
 
@@ -81,6 +81,24 @@ impl Finding {
     pub fn word(mut self, range: Range<usize>) -> Finding {
         self.word = Some(range);
         self
+    }
+}
+
+/// Whether any of `findings` is an error.
+#[must_use]
+pub fn has_errors(findings: &[Finding]) -> bool {
+    findings.iter().any(|finding| finding.level == Level::Error)
+}
+
+impl From<Finding> for Vec<Finding> {
+    fn from(finding: Finding) -> Vec<Finding> {
+        vec![finding]
+    }
+}
+
+impl From<Misfit> for Vec<Finding> {
+    fn from(misfit: Misfit) -> Vec<Finding> {
+        vec![Finding::error("strange-type", misfit.0.clone(), misfit.to_string())]
     }
 }
 

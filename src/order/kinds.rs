@@ -30,22 +30,45 @@ const USUAL: &[&[&str]] = &[
     &["spec", "template", "jobTemplate", "spec", "template"],
 ];
 
-/// The places of the pod templates of `document`, each an object with `spec.containers` as a list; in the order in which they
-/// stand there. In a `List`, those of its items.
+/// A Pod or pod template within a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    /// Where it stands.
+    pub place: Place,
+    /// The object that holds it: the document, an item of a list; of a Pod the Pod itself.
+    pub object: Place,
+}
+
+impl Template {
+    /// `Kind/name` of the object that holds it; for messages.
+    #[must_use]
+    pub fn name(&self, document: &Value) -> String {
+        let object = self.object.of(document).unwrap_or(&Value::Null);
+        let metadata = object.get("metadata").unwrap_or(&Value::Null);
+        match (text(object, "kind"), text(metadata, "name"), text(metadata, "generateName")) {
+            ("", ..) => String::new(),
+            (kind, "", "") => format!("{kind}/(no name)"),
+            (kind, "", name) | (kind, name, _) => format!("{kind}/{name}"),
+        }
+    }
+}
+
+/// The pod templates of `document`, each an object with `spec.containers` as a list; in the order in which they stand there. In a
+/// `List`, those of its items.
 #[must_use]
-pub fn templates(document: &Value) -> Vec<Place> {
+pub fn templates(document: &Value) -> Vec<Template> {
     let mut found = Vec::new();
-    collect(document, &Place::root(), LISTS, &mut found);
+    collect(document, Place::root(), LISTS, &mut found);
     found
 }
 
-fn collect(document: &Value, at: &Place, lists: usize, found: &mut Vec<Place>) {
+fn collect(document: &Value, at: Place, lists: usize, found: &mut Vec<Template>) {
     let kind = text(document, "kind");
     if kind.ends_with("List")
         && let Some(items) = document.get("items").and_then(Value::as_array)
     {
         for (index, item) in items.iter().enumerate().filter(|_| lists > 0) {
-            collect(item, &at.to("items").to(index), lists - 1, found);
+            collect(item, at.to("items").to(index), lists - 1, found);
         }
         return;
     }
@@ -56,34 +79,8 @@ fn collect(document: &Value, at: &Place, lists: usize, found: &mut Vec<Place>) {
         _ => USUAL,
     };
     let places = ways.iter().map(|way| way.iter().fold(Place::root(), |place, key| place.to(*key)));
-    found.extend(places.filter(|place| place.of(document).is_some_and(is_template)).map(|place| at.join(&place)));
-}
-
-/// The kind of the object that holds the template at `place`: of the document, or of the list's item.
-#[must_use]
-pub fn kind_at(document: &Value, place: &Place) -> String {
-    object_at(document, place).map(|object| text(object, "kind").to_owned()).unwrap_or_default()
-}
-
-/// `Kind/name` of the object that holds the template at `place`; for messages.
-#[must_use]
-pub fn name_at(document: &Value, place: &Place) -> String {
-    let Some(object) = object_at(document, place) else { return String::new() };
-    let metadata = object.get("metadata").unwrap_or(&Value::Null);
-    let name = match (text(metadata, "name"), text(metadata, "generateName")) {
-        ("", "") => "(no name)",
-        ("", prefix) => prefix,
-        (name, _) => name,
-    };
-    format!("{}/{name}", text(object, "kind"))
-}
-
-fn object_at<'a>(document: &'a Value, place: &Place) -> Option<&'a Value> {
-    // Outwards from the template, the first with a kind. A template has none, a Pod has.
-    (0..=place.0.len())
-        .rev()
-        .filter_map(|length| Place(place.0[..length].to_vec()).of(document))
-        .find(|value| !text(value, "kind").is_empty())
+    let places = places.filter(|place| place.of(document).is_some_and(is_template));
+    found.extend(places.map(|place| Template { place: at.join(&place), object: at.clone() }));
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
@@ -106,7 +103,7 @@ mod tests {
     use serde_json::json;
 
     fn found(document: &Value) -> Vec<String> {
-        templates(document).iter().map(ToString::to_string).collect()
+        templates(document).iter().map(|template| template.place.to_string()).collect()
     }
 
     fn pod() -> Value {
@@ -146,9 +143,7 @@ mod tests {
             {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"template": pod()}},
         ]});
         assert_eq!(found(&list), ["items[1]", "items[2].spec.template"]);
-        let kinds: Vec<_> = templates(&list).iter().map(|place| kind_at(&list, place)).collect();
-        assert_eq!(kinds, ["Pod", "Deployment"]);
-        let names: Vec<_> = templates(&list).iter().map(|place| name_at(&list, place)).collect();
+        let names: Vec<_> = templates(&list).iter().map(|template| template.name(&list)).collect();
         assert_eq!(names, ["Pod/p", "Deployment/d"]);
 
         let mut deep = list;

@@ -3,7 +3,6 @@
 //! `corpus/` is read by the tests of the text layer too. What is to become of a file, if not that it is injected, stands here.
 
 use crate::{holds, lines, options};
-use podgate::order::edit::Place;
 use podgate::order::inject::{inject, is_declared};
 use podgate::order::kinds;
 use podgate::order::plan::Known;
@@ -35,10 +34,8 @@ pub(crate) fn documents(file: &str) -> Vec<Value> {
 /// The Pod templates of a file.
 pub(crate) fn templates(file: &str) -> Vec<Value> {
     let of = |document: &Value| {
-        let places = kinds::templates(document);
-        let found =
-            places.iter().map(|place: &Place| place.of(document).unwrap_or_else(|| panic!("{file}: {place}")).clone());
-        found.collect::<Vec<_>>()
+        let found = kinds::templates(document).into_iter().map(|template| template.place);
+        found.map(|place| place.of(document).unwrap_or_else(|| panic!("{file}: {place}")).clone()).collect::<Vec<_>>()
     };
     documents(file).iter().flat_map(of).collect()
 }

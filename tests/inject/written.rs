@@ -211,9 +211,7 @@ fn nobody_is_killed_for_waiting_in_a_gate() {
 #[test]
 fn a_users_sleep_goes_on_sleeping() {
     let template = crate::corpus::templates("hooks-sleep.yaml").remove(0);
-    let done = podgate::order::inject::inject(&template, &crate::options(), &Default::default())
-        .expect("it can be injected")
-        .value;
+    let done = crate::injected(&template).value;
     let (db, app) = (&done["spec"]["containers"][0], &done["spec"]["containers"][1]);
     let line = |which: &str| Line::read(&hook(db, which)).expect("a line of the agent's");
     let then = |which: &str| line(which).values("--then").concat();

@@ -9,6 +9,7 @@ use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, StatusCode};
 use podgate::order::admission::{self, Answer, Outcome};
 use podgate::order::inject;
+use podgate::order::plan::Known;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -77,8 +78,8 @@ async fn answered(state: &State, request: Request<Incoming>) -> Answered {
 }
 
 fn review(state: &State, body: &[u8]) -> Answered {
-    let inject = |pod: &_, known: &_| inject::inject(pod, &state.options, known);
-    match catch_unwind(AssertUnwindSafe(|| admission::answer(body, &inject::is_declared, &inject))) {
+    let inject = |pod: &_| inject::inject(pod, &state.options, &Known::default());
+    match catch_unwind(AssertUnwindSafe(|| admission::answer(body, &inject))) {
         Ok(Ok(answer)) => {
             tell(&answer);
             (answer.outcome.as_str(), reply(StatusCode::OK, "application/json", answer.body.to_string()))

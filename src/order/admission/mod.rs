@@ -4,8 +4,7 @@
 pub mod patch;
 
 use crate::order::finding::{Finding, Level};
-use crate::order::inject::Injected;
-use crate::order::plan::Known;
+use crate::order::inject::{Injected, is_declared};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use patch::Operation;
 use serde::Deserialize;
@@ -13,7 +12,7 @@ use serde_json::{Value, json};
 use std::fmt::{self, Write as _};
 
 /// What is injected into a Pod, or why nothing can be.
-pub type Inject<'a> = &'a dyn Fn(&Value, &Known) -> Result<Injected, Vec<Finding>>;
+pub type Inject<'a> = &'a dyn Fn(&Value) -> Result<Injected, Vec<Finding>>;
 
 /// Most values (objects, lists and what is in them) that a review may hold: a real Pod has a few thousand. In memory each takes
 /// many times the two bytes that it may take in the text.
@@ -118,7 +117,7 @@ struct Kind {
 ///
 /// # Errors
 /// [`BadReview`]: there is no uid that could be answered to.
-pub fn answer(body: &[u8], is_declared: &dyn Fn(&Value) -> bool, inject: Inject<'_>) -> Result<Answer, BadReview> {
+pub fn answer(body: &[u8], inject: Inject<'_>) -> Result<Answer, BadReview> {
     if values(body) > VALUES_MAX {
         return Err(BadReview(format!("more than {VALUES_MAX} values in it")));
     }
@@ -131,7 +130,7 @@ pub fn answer(body: &[u8], is_declared: &dyn Fn(&Value) -> bool, inject: Inject<
     if request.uid.is_empty() || request.uid.len() > UID_MAX {
         return Err(BadReview(format!("its request.uid must have 1 to {UID_MAX} bytes")));
     }
-    Ok(Asked::of(request).answer(is_declared, inject))
+    Ok(Asked::of(request).answer(inject))
 }
 
 /// How many values the JSON text `body` holds at most: strings are stepped over, nothing is built.
@@ -176,7 +175,7 @@ impl Asked {
         }
     }
 
-    fn answer(self, is_declared: &dyn Fn(&Value) -> bool, inject: Inject<'_>) -> Answer {
+    fn answer(self, inject: Inject<'_>) -> Answer {
         let Some(pod) = &self.pod else { return self.allowed(Outcome::Passed, &[], None) };
         let metadata = &pod["metadata"];
         let label = metadata["labels"]["podgate.io/inject"].as_str();
@@ -188,7 +187,7 @@ impl Asked {
         if !is_declared(pod) {
             return self.allowed(Outcome::Passed, &[], None);
         }
-        match inject(pod, &Known::default()) {
+        match inject(pod) {
             Err(findings) => self.refused(&findings),
             Ok(injected) => {
                 let told = injected.findings.iter().filter(|finding| finding.level >= Level::Warning);

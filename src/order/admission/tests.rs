@@ -22,15 +22,16 @@ fn edit() -> Edit {
 
 /// Injects `edit()`, with `findings`.
 fn ask(review: &Value, findings: &[Finding]) -> Answer {
-    let inject =
-        |pod: &Value, _: &Known| Ok(Injected { value: pod.clone(), edits: vec![edit()], findings: findings.to_vec() });
-    answer(review.to_string().as_bytes(), &|_| true, &inject).unwrap()
+    let inject = |pod: &Value| {
+        Ok(Injected { value: pod.clone(), edits: vec![edit()], findings: findings.to_vec(), ..Injected::default() })
+    };
+    answer(review.to_string().as_bytes(), &inject).unwrap()
 }
 
 /// Injects nothing, for what must not get that far.
 fn bad(body: &[u8]) -> String {
-    let never = |_: &Value, _: &Known| -> Result<Injected, Vec<Finding>> { panic!("injected") };
-    answer(body, &|_| panic!("looked at"), &never).unwrap_err().to_string()
+    let never = |_: &Value| -> Result<Injected, Vec<Finding>> { panic!("injected") };
+    answer(body, &never).unwrap_err().to_string()
 }
 
 #[test]
@@ -80,8 +81,8 @@ fn errors_are_refused_in_their_own_words() {
         .mend("say db"),
         Finding::error("e", Place::root(), "two"),
     ];
-    let inject = |_: &Value, _: &Known| Err(findings.to_vec());
-    let answer = answer(review(&pod()).to_string().as_bytes(), &|_| true, &inject).unwrap();
+    let inject = |_: &Value| Err(findings.to_vec());
+    let answer = answer(review(&pod()).to_string().as_bytes(), &inject).unwrap();
     let response = &answer.body["response"];
     assert_eq!(response["allowed"], false);
     assert_eq!(response["uid"], "705ab4f5");
@@ -93,8 +94,8 @@ fn errors_are_refused_in_their_own_words() {
 
 #[test]
 fn what_is_injected_already_gets_no_patch() {
-    let inject = |pod: &Value, _: &Known| Ok(Injected { value: pod.clone(), edits: Vec::new(), findings: Vec::new() });
-    let answer = answer(review(&pod()).to_string().as_bytes(), &|_| true, &inject).unwrap();
+    let inject = |pod: &Value| Ok(Injected::unchanged(pod));
+    let answer = answer(review(&pod()).to_string().as_bytes(), &inject).unwrap();
     assert_eq!(answer.outcome, Outcome::Unchanged);
     assert!(answer.body["response"].get("patch").is_none() && answer.body["response"].get("patchType").is_none());
 }
@@ -131,8 +132,10 @@ fn what_is_not_ours_passes_unchanged() {
 
 #[test]
 fn a_pod_that_declares_no_order_passes() {
-    let inject = |_: &Value, _: &Known| -> Result<Injected, Vec<Finding>> { panic!("injected") };
-    let answer = answer(review(&pod()).to_string().as_bytes(), &|_| false, &inject).unwrap();
+    let inject = |_: &Value| -> Result<Injected, Vec<Finding>> { panic!("injected") };
+    let mut pod = pod();
+    pod["metadata"]["labels"] = json!({});
+    let answer = answer(review(&pod).to_string().as_bytes(), &inject).unwrap();
     assert_eq!(answer.body["response"], json!({"uid": "705ab4f5", "allowed": true}));
 }
 

@@ -1,5 +1,8 @@
 //! The keys of the annotations by which an order is declared.
 
+use crate::order::edit::Place;
+use serde_json::Value;
+
 /// The whole order: `migrate=Completed, db & cache, api`.
 pub const ORDER: &str = "podgate.io/order";
 /// How all containers wait: `auto`, `post-start`, `entrypoint`.
@@ -42,3 +45,17 @@ pub(crate) const DECLARING: [&str; 3] = [ORDER, STOP_ORDER, SIDECARS];
 
 /// The domain of all of them.
 pub(crate) const DOMAIN: &str = "podgate.io";
+
+/// The place of a template's annotation.
+#[must_use]
+pub fn annotation(key: &str) -> Place {
+    Place::root().to("metadata").to("annotations").to(key)
+}
+
+/// Whether a template declares an order, a stop order or the sidecars of a Job, rightly or wrongly.
+#[must_use]
+pub fn is_declared(template: &Value) -> bool {
+    let annotations = template.get("metadata").and_then(|metadata| metadata.get("annotations"));
+    let Some(annotations) = annotations.and_then(Value::as_object) else { return false };
+    annotations.keys().any(|key| DECLARING.contains(&key.as_str()) || key.starts_with(AFTER_PREFIX))
+}

@@ -1,15 +1,16 @@
 //! From annotations to what they declare.
 
+use super::declared::{Declared, Edge, Publish, Said, Sidecar, Stop, TIMEOUT, Wish};
 use super::grammar::{self, Fault, Grammar, Item, quoted};
+use super::keys::{self, annotation, is_declared};
 use super::nearest::{did_you_mean, nearest};
 use super::spec::Spec;
-use super::{Declared, Edge, Said, Stop, TIMEOUT, Wish, annotation, is_declared, keys};
+
 use crate::core::argv::Argv;
 use crate::core::until::Until;
 use crate::core::{names, until::Want};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use crate::order::plan::{Publish, Sidecar};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

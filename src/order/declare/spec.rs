@@ -7,7 +7,7 @@ use crate::order::declare::nearest::did_you_mean;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// The most regular containers that are put into an order: far more than any Pod has, and few enough that whoever writes a manifest
@@ -24,6 +24,8 @@ pub struct Spec<'a> {
     pub value: &'a Value,
     /// Regular containers, in the order of the list.
     pub containers: Vec<Own<'a>>,
+    /// Their indices in `containers`; of two that share a name, that of the first.
+    by_name: BTreeMap<&'a str, usize>,
 }
 
 /// One container of a template.
@@ -84,7 +86,9 @@ impl<'a> Spec<'a> {
     #[must_use]
     pub fn read(template: &'a Value, findings: &mut Vec<Finding>) -> Spec<'a> {
         let value = template.get("spec").unwrap_or(&Value::Null);
-        let spec = Spec { value, containers: list(value, "containers") };
+        let containers = list(value, "containers");
+        let by_name = containers.iter().enumerate().rev().map(|(at, own)| (own.name, at)).collect();
+        let spec = Spec { value, containers, by_name };
         let at = containers_place("containers");
         let written = value.get("containers").and_then(Value::as_array).map_or(0, Vec::len);
         if written == 0 {
@@ -97,8 +101,8 @@ impl<'a> Spec<'a> {
             findings.push(Finding::error("too-many-containers", at, what));
         } else if spec.containers.len() < written {
             // The first whose number is missing.
-            let missing = (0..written).find(|index| spec.containers.iter().all(|own| own.index != *index));
-            let at = missing.map_or(at.clone(), |index| at.to(index));
+            let missing = spec.containers.iter().enumerate().find(|(index, own)| own.index != *index);
+            let at = at.to(missing.map_or(spec.containers.len(), |(index, _)| index));
             findings.push(Finding::error("bad-container", at, "a container has no name").mend("name each of them"));
         }
         let mut seen = BTreeSet::new();
@@ -121,7 +125,7 @@ impl<'a> Spec<'a> {
     /// The regular container of that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Own<'a>> {
-        self.containers.iter().find(|own| own.name == name)
+        self.by_name.get(name).map(|at| &self.containers[*at])
     }
 
     /// What is wrong with `name` in an annotation: nothing, if a regular container has it.

@@ -1,7 +1,7 @@
 use super::spec::Spec;
 use super::*;
-use crate::order::finding::Level;
-use serde_json::json;
+use crate::order::finding::{Finding, Level};
+use serde_json::{Value, json};
 
 fn template(annotations: &[(&str, &str)]) -> Value {
     let map: serde_json::Map<String, Value> =

@@ -2,6 +2,7 @@
 //!
 //! | file | holds |
 //! |---|---|
+//! | `outcome` | what an injection is told, and what comes of it |
 //! | `parts` | names, volumes, mounts, the sidecar |
 //! | `lines` | the agent's command lines: gate, hooks, startupProbe |
 //! | `checks` | a probe as a check of the agent's |
@@ -9,6 +10,7 @@
 //! | `told` | what the sidecar is told of the containers |
 //! | `refuse` | what can't be injected into |
 //! | `write` | a plan, written into a template |
+//! | `reorder` | the items of a list, put into another order |
 //! | `record` | the annotation by which it can be undone |
 //! | `undo` | that |
 //! | `foreign` | what the API server and other webhooks have made of injected parts |
@@ -17,60 +19,23 @@ mod checks;
 mod foreign;
 mod hooks;
 mod lines;
+mod outcome;
 mod parts;
 mod record;
 mod refuse;
+mod reorder;
 mod told;
 mod undo;
 mod write;
 
-pub use write::write;
+pub use outcome::{Injected, Options, in_place};
 
 use crate::order::declare::{self, keys};
-use crate::order::edit::{Edit, Editor, Misfit, Op, Place, Step, apply};
+use crate::order::edit::{Edit, Op, Place, apply};
 use crate::order::finding::Finding;
 use crate::order::plan::{ImageCommand, Known, plan};
 use record::Record;
 use serde_json::Value;
-
-/// What the manifest does not say.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// The image with the sidecar and the agent.
-    pub image: String,
-    /// Its `imagePullPolicy`; left out if `None`.
-    pub image_pull_policy: Option<String>,
-    /// Give the sidecar its own numeric user. OpenShift gives each namespace its own range: not there.
-    pub fixed_user: bool,
-    /// The template comes from the API server. What that, or other webhooks, have filled into what was injected before stays, and is
-    /// no reason to inject anew.
-    pub from_api: bool,
-}
-
-impl Options {
-    /// With this image, and all else as it is by default.
-    #[must_use]
-    pub fn new(image: impl Into<String>) -> Options {
-        Options { image: image.into(), image_pull_policy: None, fixed_user: true, from_api: false }
-    }
-}
-
-/// What has become of a template.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Injected {
-    /// The template as it is to be.
-    pub value: Value,
-    /// How it becomes that, from what it was; empty if it is that already.
-    pub edits: Vec<Edit>,
-    /// What is to be said about it: warnings and notes.
-    pub findings: Vec<Finding>,
-}
-
-impl Injected {
-    fn unchanged(template: &Value) -> Injected {
-        Injected { value: template.clone(), edits: Vec::new(), findings: Vec::new() }
-    }
-}
 
 /// Whether a template declares an order at all; whatever else it holds is none of podgate's business.
 #[must_use]
@@ -82,7 +47,9 @@ pub fn is_declared(template: &Value) -> bool {
     }
 }
 
-fn label(template: &Value) -> Option<&str> {
+/// The value of the label `podgate.io/inject`.
+#[must_use]
+pub fn label(template: &Value) -> Option<&str> {
     template.get("metadata")?.get("labels")?.get(keys::INJECT)?.as_str()
 }
 
@@ -101,38 +68,53 @@ pub fn inject(template: &Value, options: &Options, known: &Known) -> Result<Inje
     if label(template) == Some("disabled") {
         return Ok(Injected::unchanged(template));
     }
-    let before = undo::undo(template)?;
-    let Some(before) = before else {
-        if !is_declared(template) {
-            return Ok(Injected::unchanged(template));
-        }
-        let plan = plan(template, known)?;
-        return write(template, &plan, options);
+    let Some(before) = undo::undo(template)? else {
+        return if is_declared(template) { fresh(template, options, known) } else { Ok(Injected::unchanged(template)) };
     };
     let (known, options) = (kept(template, known), rewritten(template, options));
     let (plain, mut edits) = before.finish();
     if !is_declared(&plain) {
-        return Ok(Injected { value: plain, edits, findings: Vec::new() });
+        return Ok(Injected { value: plain.clone(), edits, plain: Some(plain), ..Injected::default() });
     }
-    let in_place =
-        |findings: Vec<Finding>| findings.into_iter().map(|finding| replaced(finding, &plain, template)).collect();
-    let mut after = plan(&plain, &known)
-        .and_then(|plan| write(&plain, &plan, &options))
-        .map_err(|findings| -> Vec<Finding> { in_place(findings) })?;
-    after.findings = in_place(after.findings);
+    let mut after = fresh(&plain, &options, &known).map_err(|findings| in_place(findings, &plain, template))?;
+    after.findings = in_place(after.findings, &plain, template);
+    after.plain = Some(plain);
     if after.value == *template || options.from_api && foreign::covers(template, &after.value) {
-        return Ok(Injected { findings: after.findings, ..Injected::unchanged(template) });
+        return Ok(Injected { value: template.clone(), edits: Vec::new(), ..after });
     }
     let sidecars = (undo::sidecar(template), undo::sidecar(&after.value));
     if let (true, (Some(found), Some(at))) = (options.from_api, sidecars)
         && let (Some(found), Some(new)) = (found.of(template), at.of(&after.value))
     {
         let edit = Edit { op: Op::Set(foreign::kept(found, new)), at };
-        apply(&mut after.value, &edit).map_err(|misfit| write::strange(&misfit))?;
+        apply(&mut after.value, &edit)?;
         after.edits.push(edit);
     }
     edits.append(&mut after.edits);
     Ok(Injected { edits, ..after })
+}
+
+/// Plans and writes, into a template with nothing of podgate's in it.
+fn fresh(template: &Value, options: &Options, known: &Known) -> Result<Injected, Vec<Finding>> {
+    let mut plan = plan(template, known)?;
+    let mut findings = std::mem::take(&mut plan.findings);
+    match write::write(template, &plan, options) {
+        Ok(Some((value, edits, more))) => {
+            findings.extend(more);
+            Ok(Injected { value, edits, findings, plan: Some(plan), plain: None })
+        }
+        Ok(None) => {
+            if findings.is_empty() {
+                let what = "nothing is declared that podgate would have to do";
+                findings.push(Finding::note("nothing-to-do", Place::root().to("metadata"), what));
+            }
+            Ok(Injected { findings, plan: Some(plan), ..Injected::unchanged(template) })
+        }
+        Err(more) => {
+            findings.extend(more);
+            Err(findings)
+        }
+    }
 }
 
 /// Takes out what [`inject`] has put into `template`; one that was never injected stays as it is.
@@ -143,7 +125,7 @@ pub fn uninject(template: &Value) -> Result<Injected, Vec<Finding>> {
     Ok(match undo::undo(template)? {
         Some(editor) => {
             let (value, edits) = editor.finish();
-            Injected { value, edits, findings: Vec::new() }
+            Injected { value, edits, ..Injected::default() }
         }
         None => Injected::unchanged(template),
     })
@@ -152,7 +134,7 @@ pub fn uninject(template: &Value) -> Result<Injected, Vec<Finding>> {
 /// What was known of images at an earlier injection goes on being known while the image's name is the same: so what the command line
 /// has looked up, the webhook need not.
 #[must_use]
-pub fn kept(template: &Value, known: &Known) -> Known {
+fn kept(template: &Value, known: &Known) -> Known {
     let mut known = known.clone();
     let Ok(Some(record)) = Record::read(template) else { return known };
     for item in parts::items(template, &parts::spec("containers")) {
@@ -180,59 +162,6 @@ fn rewritten(template: &Value, options: &Options) -> Options {
         image.clone_into(&mut options.image);
     }
     options
-}
-
-/// A finding whose place counts the containers of `plain`, with that place in `template`.
-fn replaced(mut finding: Finding, plain: &Value, template: &Value) -> Finding {
-    if let [Step::Key(spec), Step::Key(list), Step::Index(at), ..] = finding.at.0.as_mut_slice()
-        && spec == "spec"
-    {
-        let list = parts::spec(list);
-        let name = parts::items(plain, &list).get(*at).and_then(parts::name);
-        if let Some(found) =
-            parts::items(template, &list).iter().position(|item| name.is_some() && parts::name(item) == name)
-        {
-            *at = found;
-        }
-    }
-    finding
-}
-
-/// Puts the items of a list into the order `wanted` (indices as they are now), with as few moves as can be.
-fn reorder(editor: &mut Editor, list: &Place, wanted: &[usize]) -> Result<(), Misfit> {
-    let stay = longest_rising(wanted);
-    let mut now: Vec<usize> = (0..wanted.len()).collect();
-    for (n, item) in wanted.iter().enumerate() {
-        if stay.contains(item) {
-            continue;
-        }
-        let Some(from) = now.iter().position(|at| at == item) else { continue };
-        now.remove(from);
-        // Behind the one that it is to follow, which has its place already.
-        let to =
-            n.checked_sub(1).and_then(|n| now.iter().position(|at| *at == wanted[n])).map_or(0, |before| before + 1);
-        now.insert(to, *item);
-        if from != to {
-            editor.edit(list.to(from), Op::Move(to))?;
-        }
-    }
-    Ok(())
-}
-
-/// The longest rising part of a sequence: those that need not move.
-fn longest_rising(sequence: &[usize]) -> Vec<usize> {
-    let mut best: Vec<(usize, Option<usize>)> = Vec::with_capacity(sequence.len());
-    for (n, value) in sequence.iter().enumerate() {
-        let before = (0..n).filter(|m| sequence[*m] < *value).max_by_key(|m| best[*m].0);
-        best.push((before.map_or(1, |m| best[m].0 + 1), before));
-    }
-    let mut at = (0..best.len()).max_by_key(|n| best[*n].0);
-    let mut found = Vec::new();
-    while let Some(n) = at {
-        found.push(sequence[n]);
-        at = best[n].1;
-    }
-    found
 }
 
 #[cfg(test)]

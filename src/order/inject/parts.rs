@@ -2,9 +2,10 @@
 
 use crate::core::command::agent;
 use crate::core::names;
+use crate::order::declare::{Publish, Sidecar};
 use crate::order::edit::Place;
-use crate::order::inject::Options;
-use crate::order::plan::{Publish, Sidecar};
+use crate::order::inject::outcome::Options;
+
 use serde_json::{Map, Value, json};
 
 /// Which container kubectl takes when none is named.

@@ -5,9 +5,9 @@ use crate::core::names;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::inject::parts::{self, PATHS, SIDECAR, VOLUMES};
-use crate::order::inject::write::doubled;
 use crate::order::plan::Plan;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 fn strange(at: Place, is_not: &str) -> Finding {
     Finding::error("strange-type", at, format!("this is no {is_not}")).mend("write it as the Pod API has it")
@@ -102,6 +102,19 @@ fn taken(template: &Value, found: &mut Vec<Finding>) {
     }
 }
 
+/// Names that are taken twice, by their place.
+fn doubled(items: &[Value], list: &Place) -> Vec<Finding> {
+    let mut seen = BTreeSet::new();
+    let is_new = |(at, item): (usize, &Value)| {
+        let name = parts::name(item)?;
+        (!seen.insert(name.to_owned())).then(|| {
+            Finding::error("name-twice", list.to(at).to("name"), format!("the name {name} stands here twice"))
+                .mend("rename one")
+        })
+    };
+    items.iter().enumerate().filter_map(is_new).collect()
+}
+
 /// Parts of podgate's that are there without its record.
 fn by_hand(container: &Value, place: &Place, found: &mut Vec<Finding>) {
     let ours =
@@ -146,8 +159,7 @@ pub(super) fn plan(template: &Value, plan: &Plan) -> Vec<Finding> {
     }
     let mut found = Vec::new();
     for planned in &plan.containers {
-        let stayed = plan.containers.iter().any(|other| other.stays_for.contains(&planned.name));
-        if planned.mode != Mode::None || !planned.stays_for.is_empty() || stayed {
+        if planned.is_touched() || planned.is_stayed_for {
             container(&items[planned.index], &list.to(planned.index), planned.mode == Mode::Entrypoint, &mut found);
         }
     }

@@ -1,4 +1,6 @@
+use super::reorder::reorder;
 use super::*;
+use crate::order::edit::Editor;
 use serde_json::json;
 
 fn moved(wanted: &[usize]) -> (Value, usize) {

@@ -1,12 +1,13 @@
 //! What was injected, taken out again.
 
-use crate::core::container::Mode;
+use crate::core::container::{Container, Mode};
 use crate::order::declare::keys;
 use crate::order::edit::{Editor, Misfit, Op, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::parts::{self, SIDECAR, VOLUMES};
 use crate::order::inject::record::{Of, Record, field};
-use crate::order::inject::{hooks, reorder, told};
+use crate::order::inject::reorder::reorder;
+use crate::order::inject::{hooks, told};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -26,7 +27,7 @@ fn pod_fields() -> [(&'static str, Place); 4] {
 
 /// Takes out what was injected; `None` if nothing was.
 pub(super) fn undo(template: &Value) -> Result<Option<Editor>, Vec<Finding>> {
-    let Some(record) = Record::read(template).map_err(|finding| vec![finding])? else { return Ok(None) };
+    let Some(record) = Record::read(template)? else { return Ok(None) };
     let findings = changed(template);
     if !findings.is_empty() {
         return Err(findings);
@@ -52,11 +53,12 @@ pub(super) fn changed(template: &Value) -> Vec<Finding> {
         let what = "podgate has been injected here, by its annotation, but its sidecar is gone, or does not tell of the containers any more";
         return vec![error(at, what.to_owned())];
     };
+    let told: BTreeMap<&str, &Container> = told.iter().map(|told| (told.name.as_str(), told)).collect();
     let list = parts::spec("containers");
     let mut findings = Vec::new();
     for (at, item) in parts::items(template, &list).iter().enumerate() {
         // Another's container, added since; or one that was taken out.
-        let Some(told) = told.iter().find(|told| parts::name(item) == Some(&told.name)) else { continue };
+        let Some(told) = parts::name(item).and_then(|name| told.get(name)) else { continue };
         let place = list.to(at);
         let gate = parts::strings(item.get("command")).filter(|words| parts::is_ours(words, "entrypoint"));
         if told.mode == Mode::Entrypoint && !gate.is_some_and(|words| words.contains(&"--".to_owned())) {
@@ -190,13 +192,14 @@ fn restore(editor: &mut Editor, place: &Place, was: Option<&Value>) -> Result<()
 /// The containers that the record knows, in their former order; others stay where they are.
 fn order(editor: &mut Editor, record: &Record) -> Result<(), Misfit> {
     let list = parts::spec("containers");
-    let names: Vec<Option<String>> =
-        parts::items(editor.value(), &list).iter().map(|item| parts::name(item).map(str::to_owned)).collect();
-    let former = |name: &Option<String>| record.order.iter().position(|known| Some(known) == name.as_ref());
-    let mut known: Vec<usize> = (0..names.len()).filter(|at| former(&names[*at]).is_some()).collect();
-    let slots = known.clone();
-    known.sort_by_key(|at| former(&names[*at]));
-    let mut wanted: Vec<usize> = (0..names.len()).collect();
+    let former: BTreeMap<&str, usize> =
+        record.order.iter().enumerate().rev().map(|(at, name)| (name.as_str(), at)).collect();
+    let items = parts::items(editor.value(), &list).iter();
+    let places: Vec<Option<usize>> = items.map(|item| former.get(parts::name(item)?).copied()).collect();
+    let mut wanted: Vec<usize> = (0..places.len()).collect();
+    let slots: Vec<usize> = wanted.iter().copied().filter(|at| places[*at].is_some()).collect();
+    let mut known = slots.clone();
+    known.sort_by_key(|at| places[*at]);
     for (slot, at) in slots.into_iter().zip(known) {
         wanted[slot] = at;
     }

@@ -3,12 +3,14 @@
 use crate::order::declare::{is_declared, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
+use crate::order::kinds::Template;
 use serde_json::Value;
 
-/// Annotations of podgate's on an object that holds a template, and not on the template: they say nothing there. `object` is the
-/// place of the object in `document`, `template` that of its template; the findings' places are counted from the document's root.
+/// Annotations of podgate's on an object that holds a template, and not on the template: they say nothing there. The findings' places
+/// are counted from the document's root.
 #[must_use]
-pub fn misplaced(document: &Value, object: &Place, template: &Place) -> Vec<Finding> {
+pub fn misplaced(document: &Value, template: &Template) -> Vec<Finding> {
+    let Template { object, place: template } = template;
     if object == template {
         return Vec::new();
     }

@@ -1,7 +1,7 @@
 //! In which order a plan starts and stops, what goes side by side, and how long it may wait.
 
-use super::surroundings::blocks;
 use crate::core::container::Mode;
+use crate::core::until::Want;
 use crate::order::plan::{Plan, Planned};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -94,4 +94,9 @@ fn longest(plan: &Plan) -> Duration {
     let waits = |planned: &&Planned| planned.mode == Mode::Entrypoint && !planned.until.is_empty();
     let gates = plan.containers.iter().filter(waits).map(|planned| planned.timeout);
     hooks.sum::<Duration>() + gates.max().unwrap_or_default()
+}
+
+/// Whether its hook waits for something that takes its time.
+pub(super) fn blocks(planned: &Planned) -> bool {
+    planned.mode == Mode::PostStart && planned.until.iter().any(|until| until.want != Want::Started)
 }

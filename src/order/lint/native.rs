@@ -7,8 +7,9 @@ use crate::core::until::Want;
 use crate::order::declare::spec::{Own, Spec};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use crate::order::plan::Plan;
+use crate::order::plan::{Plan, Planned};
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The manifest that would do.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,29 +52,26 @@ impl Advice {
     }
 }
 
-/// The advice for `template` (nothing of podgate's in it) with its plan, if native sidecars would do.
-#[must_use]
-pub fn of(template: &Value, plan: &Plan) -> Option<Advice> {
-    advice(&Spec::read(template, &mut Vec::new()), plan)
-}
-
 /// The advice, if it fits.
 pub(super) fn advice(spec: &Spec<'_>, plan: &Plan) -> Option<Advice> {
-    let ordered: Vec<_> =
-        plan.containers.iter().filter(|planned| !planned.after.is_empty() || is_needed(&planned.name, plan)).collect();
+    let mut waiters: BTreeMap<&str, &Planned> = BTreeMap::new();
+    for planned in &plan.containers {
+        for need in &planned.after {
+            waiters.entry(&need.container).or_insert(planned);
+        }
+    }
+    let is_ordered = |planned: &&Planned| !planned.after.is_empty() || waiters.contains_key(planned.name.as_str());
+    let ordered = plan.containers.iter().filter(is_ordered).count();
     // One after the other, each for the one before alone.
-    let first = ordered.iter().find(|planned| planned.after.is_empty())?;
-    let mut chain = vec![*first];
-    while let Some(next) =
-        ordered.iter().find(|planned| planned.after.iter().any(|need| need.container == chain[chain.len() - 1].name))
-    {
-        if next.after.len() != 1 || next.after[0].want != Want::Ready || chain.len() > ordered.len() {
+    let mut chain = vec![plan.containers.iter().filter(is_ordered).find(|planned| planned.after.is_empty())?];
+    while let Some(next) = waiters.get(chain[chain.len() - 1].name.as_str()) {
+        if next.after.len() != 1 || next.after[0].want != Want::Ready || chain.len() > ordered {
             return None;
         }
         chain.push(next);
     }
     let last = chain.pop()?;
-    if chain.is_empty() || chain.len() + 1 != ordered.len() {
+    if chain.is_empty() || chain.len() + 1 != ordered {
         return None;
     }
     let sidecars: Option<Vec<(String, Value, bool)>> = chain
@@ -87,7 +85,8 @@ pub(super) fn advice(spec: &Spec<'_>, plan: &Plan) -> Option<Advice> {
         })
         .collect();
     let sidecars = sidecars?;
-    let is_other = |own: &&Own<'_>| own.name != last.name && chain.iter().all(|planned| planned.name != own.name);
+    let names: BTreeSet<&str> = chain.iter().chain([&last]).map(|planned| planned.name.as_str()).collect();
+    let is_other = |own: &&Own<'_>| !names.contains(own.name);
     let regular =
         spec.containers.iter().filter(is_other).map(|own| own.name.to_owned()).chain([last.name.clone()]).collect();
     Some(Advice {
@@ -95,10 +94,6 @@ pub(super) fn advice(spec: &Spec<'_>, plan: &Plan) -> Option<Advice> {
         sidecars: sidecars.into_iter().map(|(name, probe, _)| (name, probe)).collect(),
         regular,
     })
-}
-
-fn is_needed(name: &str, plan: &Plan) -> bool {
-    plan.containers.iter().any(|planned| planned.after.iter().any(|need| need.container == name))
 }
 
 /// The startup probe that a native sidecar would have: its own, or its readiness probe asked each second.

@@ -10,18 +10,22 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
-    let after = After::of(plan);
-    let ports: Vec<(&str, Vec<Port>)> = spec.containers.iter().map(|own| (own.name, ports(own))).collect();
+    let (after, ports, shortest) = (After::of(plan), Ports::of(spec), shortest(plan));
+    let planned: BTreeMap<&str, &Planned> = plan.containers.iter().map(|own| (own.name.as_str(), own)).collect();
     for own in &spec.containers {
-        let Some(planned) = plan.get(own.name) else { continue };
-        missing(own, spec, plan, findings);
+        let Some(planned) = planned.get(own.name) else { continue };
+        missing(own, spec, planned, &after, findings);
         // Who waits for its start alone is no later than its readiness.
-        let later = Later { names: after.names(own.name, |want| want == Want::Ready), ports: &ports };
+        let is_later = |want: Want| want == Want::Ready;
         for field in ["startupProbe", "readinessProbe"] {
-            needs(own, field, &later, findings);
+            if let Some((other, port)) = asked(own, field, &ports, || after.names(own.name, is_later)) {
+                needs(own, field, other, port, findings);
+            }
         }
-        liveness(own, &Later { names: after.names(own.name, |_| true), ports: &ports }, findings);
-        pre_stop(own, planned, plan, findings);
+        if let Some((other, port)) = asked(own, "livenessProbe", &ports, || after.names(own.name, |_| true)) {
+            liveness(own, other, port, findings);
+        }
+        pre_stop(own, planned, shortest.get(own.name).copied(), plan, findings);
     }
 }
 
@@ -54,19 +58,33 @@ impl<'a> After<'a> {
     }
 }
 
-/// Containers that start later than another, and the ports of all.
-struct Later<'a> {
-    names: BTreeSet<&'a str>,
-    ports: &'a [(&'a str, Vec<Port>)],
+/// The ports that containers declare.
+struct Ports<'a> {
+    own: BTreeSet<(&'a str, u16)>,
+    /// For each port who declares it: the number of the container, that of the port there, and the container's name.
+    owners: BTreeMap<u16, Vec<(usize, usize, &'a str)>>,
+}
+
+impl<'a> Ports<'a> {
+    fn of(spec: &Spec<'a>) -> Ports<'a> {
+        let mut ports = Ports { own: BTreeSet::new(), owners: BTreeMap::new() };
+        for (number, own) in spec.containers.iter().enumerate() {
+            let list = own.value.get("ports").and_then(Value::as_array).into_iter().flatten();
+            let list = list.filter_map(|port| serde_json::from_value::<Port>(port.clone()).ok());
+            for (index, port) in list.enumerate() {
+                ports.own.insert((own.name, port.container_port));
+                ports.owners.entry(port.container_port).or_default().push((number, index, own.name));
+            }
+        }
+        ports
+    }
 }
 
 /// Somebody waits for it to be Ready, and nothing says when it is.
-fn missing(own: &Own<'_>, spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
-    let is_needed =
-        |other: &&Planned| other.after.iter().any(|need| need.container == own.name && need.want == Want::Ready);
-    let waiters: Vec<&str> = plan.containers.iter().filter(is_needed).map(|other| other.name.as_str()).collect();
+fn missing(own: &Own<'_>, spec: &Spec<'_>, planned: &Planned, after: &After<'_>, findings: &mut Vec<Finding>) {
+    let mut waiters = after.0.get(own.name).into_iter().flatten();
+    let Some((first, _)) = waiters.find(|(_, want)| *want == Want::Ready) else { return };
     let is_there = |field: &str| own.value.get(field).is_some_and(|value| !value.is_null());
-    let Some(first) = waiters.first() else { return };
     if is_there("readinessProbe") || is_there("startupProbe") {
         return;
     }
@@ -74,8 +92,7 @@ fn missing(own: &Own<'_>, spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Findi
         "{first} waits until {} is Ready, but that has neither readinessProbe nor startupProbe: it counts as Ready as soon as it runs",
         own.name
     );
-    let ends = matches!(own.restart_policy(spec.value), "Never" | "OnFailure")
-        && plan.get(own.name).is_some_and(|planned| planned.stop_after.is_empty());
+    let ends = matches!(own.restart_policy(spec.value), "Never" | "OnFailure") && planned.stop_after.is_empty();
     let mend = match ends {
         true => format!("give it a readinessProbe; if its end is meant, write {}=Completed", own.name),
         false => "give it a readinessProbe".to_owned(),
@@ -83,15 +100,8 @@ fn missing(own: &Own<'_>, spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Findi
     findings.push(Finding::warning("no-readiness-probe", own.place(), what).mend(mend));
 }
 
-/// The ports that a container declares.
-fn ports(own: &Own<'_>) -> Vec<Port> {
-    let list = own.value.get("ports").and_then(Value::as_array);
-    list.into_iter().flatten().filter_map(|port| serde_json::from_value(port.clone()).ok()).collect()
-}
-
 /// A probe that asks a port of a container that waits for this one.
-fn needs(own: &Own<'_>, field: &str, later: &Later<'_>, findings: &mut Vec<Finding>) {
-    let Some((other, port)) = asked(own, field, later) else { return };
+fn needs(own: &Own<'_>, field: &str, other: &str, port: u16, findings: &mut Vec<Finding>) {
     let what = format!(
         "the {field} of {} asks port {port}, which is {other}'s, but {other} starts only when {} is Ready: neither may ever be",
         own.name, own.name
@@ -102,68 +112,54 @@ fn needs(own: &Own<'_>, field: &str, later: &Later<'_>, findings: &mut Vec<Findi
     );
 }
 
-/// Whose port among those that start later a probe asks; a guess, by declared ports and the words of a command.
-fn asked<'a>(own: &Own<'_>, field: &str, later: &Later<'a>) -> Option<(&'a str, u16)> {
-    if later.names.is_empty() {
-        return None;
-    }
-    let probe = own.probe(field)?;
-    let mine = later.ports.iter().find(|(name, _)| *name == own.name).map_or(&[][..], |(_, ports)| ports);
-    let is_mine = |port: u16| mine.iter().any(|own| own.container_port == port);
-    let others = || later.ports.iter().filter(|(name, _)| later.names.contains(name));
-    let owner = |port: u16| {
-        let mut others = others();
-        let found = others.find(|(_, ports)| ports.iter().any(|declared| declared.container_port == port));
-        found.map(|(name, _)| (*name, port))
-    };
-    let inside = |host: Option<&str>| matches!(host, None | Some("" | "localhost" | "127.0.0.1" | "::1"));
+/// Whose port among those of `later` a probe asks; a guess, by declared ports and the words of a command.
+fn asked<'a>(
+    own: &Own<'_>,
+    field: &str,
+    ports: &Ports<'a>,
+    later: impl Fn() -> BTreeSet<&'a str>,
+) -> Option<(&'a str, u16)> {
+    let inside = |host: &Option<String>| matches!(host.as_deref(), None | Some("" | "localhost" | "127.0.0.1" | "::1"));
     let by_number = |port: &PortRef| match port {
         PortRef::Number(number) => Some(*number),
         PortRef::Name(name) => name.parse().ok(),
     };
-    match &probe.handler {
-        Handler::HttpGet(http) if inside(http.host.as_deref()) => {
-            by_number(&http.port).filter(|port| !is_mine(*port)).and_then(owner)
-        }
-        Handler::TcpSocket(tcp) if inside(tcp.host.as_deref()) => {
-            by_number(&tcp.port).filter(|port| !is_mine(*port)).and_then(owner)
-        }
-        Handler::Grpc(grpc) if !is_mine(grpc.port) => owner(grpc.port),
-        Handler::Exec(exec) => {
-            let named = |port: u16| exec.command.iter().any(|word| names_port(word, port));
-            others().find_map(|(name, ports)| {
-                let ports = ports.iter().map(|port| port.container_port);
-                ports.into_iter().find(|port| !is_mine(*port) && named(*port)).map(|port| (*name, port))
-            })
-        }
-        _ => None,
-    }
+    let named: Vec<u16> = match &own.probe(field)?.handler {
+        Handler::HttpGet(http) if inside(&http.host) => by_number(&http.port).into_iter().collect(),
+        Handler::TcpSocket(tcp) if inside(&tcp.host) => by_number(&tcp.port).into_iter().collect(),
+        Handler::Grpc(grpc) => vec![grpc.port],
+        Handler::Exec(exec) => exec.command.iter().flat_map(|word| named_ports(word)).collect(),
+        _ => Vec::new(),
+    };
+    let others = named.into_iter().filter(|port| !ports.own.contains(&(own.name, *port)));
+    let owners = |port: u16| ports.owners.get(&port).into_iter().flatten().map(move |owner| (owner, port));
+    let mut owners = others.flat_map(owners).peekable();
+    owners.peek()?;
+    let later = later();
+    owners.filter(|((.., name), _)| later.contains(name)).min().map(|((.., name), port)| (*name, port))
 }
 
-/// Whether a word of a command names a port of this Pod: `localhost:8080`.
-fn names_port(word: &str, port: u16) -> bool {
-    ["localhost", "127.0.0.1", "[::1]"].iter().any(|host| {
-        let whole = format!("{host}:{port}");
-        word.match_indices(&whole).any(|(at, _)| !word[at + whole.len()..].starts_with(|c: char| c.is_ascii_digit()))
+/// The ports of this Pod that a word of a command names: `localhost:8080`.
+fn named_ports(word: &str) -> impl Iterator<Item = u16> {
+    let hosts = ["localhost:", "127.0.0.1:", "[::1]:"].into_iter();
+    hosts.flat_map(|host| word.match_indices(host).map(|(at, host)| &word[at + host.len()..])).filter_map(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        rest[..end].parse().ok().filter(|_| !rest.starts_with('0'))
     })
 }
 
 /// A liveness probe that kills a container before what it needs has started.
-fn liveness(own: &Own<'_>, later: &Later<'_>, findings: &mut Vec<Finding>) {
+fn liveness(own: &Own<'_>, other: &str, port: u16, findings: &mut Vec<Finding>) {
     let Some(probe) = own.probe("livenessProbe") else { return };
-    let at = || own.place().to("livenessProbe");
-    if let Some((other, port)) = asked(own, "livenessProbe", later) {
-        let what = format!(
-            "the livenessProbe of {} asks port {port}, which is {other}'s, and {other} starts only after {}: the kubelet kills {} \
-             after {}s",
-            own.name,
-            own.name,
-            own.name,
-            patience(&probe)
-        );
-        let mend = format!("let the probe ask {} alone", own.name);
-        findings.push(Finding::warning("liveness-kills", at(), what).mend(mend));
-    }
+    let what = format!(
+        "the livenessProbe of {} asks port {port}, which is {other}'s, and {other} starts only after {}: the kubelet kills {} after {}s",
+        own.name,
+        own.name,
+        own.name,
+        patience(&probe)
+    );
+    let mend = format!("let the probe ask {} alone", own.name);
+    findings.push(Finding::warning("liveness-kills", own.place().to("livenessProbe"), what).mend(mend));
 }
 
 /// Seconds from a container's start until its liveness probe has failed.
@@ -172,8 +168,22 @@ fn patience(probe: &Probe) -> u64 {
     u64::from(probe.initial_delay_seconds) + u64::from(probe.period_seconds.max(1)) * failures
 }
 
+/// For each container the one that stays for it for the shortest time.
+fn shortest(plan: &Plan) -> BTreeMap<&str, &Planned> {
+    let mut shortest: BTreeMap<&str, &Planned> = BTreeMap::new();
+    for other in &plan.containers {
+        for name in &other.stays_for {
+            let found = shortest.entry(name).or_insert(other);
+            if other.stop_grace < found.stop_grace {
+                *found = other;
+            }
+        }
+    }
+    shortest
+}
+
 /// A preStop hook of the container's own that takes longer than others stay for it, or than it may.
-fn pre_stop(own: &Own<'_>, planned: &Planned, plan: &Plan, findings: &mut Vec<Finding>) {
+fn pre_stop(own: &Own<'_>, planned: &Planned, stays: Option<&Planned>, plan: &Plan, findings: &mut Vec<Finding>) {
     let Some(seconds) = own_pre_stop(own) else { return };
     let at: Place = own.place().to("lifecycle").to("preStop");
     let own_limit = if planned.stays_for.is_empty() { plan.grace } else { planned.stop_grace };
@@ -190,8 +200,7 @@ fn pre_stop(own: &Own<'_>, planned: &Planned, plan: &Plan, findings: &mut Vec<Fi
         );
         return;
     }
-    let staying = plan.containers.iter().filter(|other| other.stays_for.iter().any(|name| name == own.name));
-    if let Some(other) = staying.min_by_key(|other| other.stop_grace)
+    if let Some(other) = stays
         && sleep >= other.stop_grace
     {
         let what = format!(

@@ -1,14 +1,13 @@
 //! What is around the containers: node, network, versions, time limits of the workload.
 
-use super::{Context, Version};
-use crate::core::container::Mode;
+use super::context::{Context, Version};
+use super::forecast::blocks;
 use crate::core::until::Want;
 use crate::order::declare::spec::Spec;
-use crate::order::declare::{annotation, keys};
+use crate::order::declare::{Publish, annotation, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use crate::order::lint::forecast::Forecast;
-use crate::order::plan::{Plan, Planned, Publish};
+use crate::order::plan::Plan;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -17,19 +16,25 @@ const OWN_POLICY: Version = Version { major: 1, minor: 35 };
 /// How long a Deployment's rollout may take, where it says nothing.
 const PROGRESS: u64 = 600;
 
-pub(super) fn check(spec: &Spec<'_>, plan: &Plan, context: &Context, findings: &mut Vec<Finding>) {
+pub(super) fn check(
+    spec: &Spec<'_>,
+    plan: &Plan,
+    context: Context<'_>,
+    longest: Duration,
+    findings: &mut Vec<Finding>,
+) {
     versions(spec, context, findings);
     network(spec, plan, findings);
     processes(spec, plan, findings);
     deletion(plan, findings);
-    limits(spec, plan, context, findings);
+    limits(spec, context, longest, findings);
 }
 
 fn at(field: &str) -> Place {
     Place::root().to("spec").to(field)
 }
 
-fn versions(spec: &Spec<'_>, context: &Context, findings: &mut Vec<Finding>) {
+fn versions(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Finding>) {
     let Some(version) = context.kubernetes.filter(|version| *version < OWN_POLICY) else { return };
     for own in spec.containers.iter().filter(|own| own.value.get("restartPolicy").is_some_and(|value| !value.is_null()))
     {
@@ -102,18 +107,12 @@ fn deletion(plan: &Plan, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether its hook waits for something that takes its time.
-pub(super) fn blocks(planned: &Planned) -> bool {
-    planned.mode == Mode::PostStart && planned.until.iter().any(|until| until.want != Want::Started)
-}
-
 /// Time limits of the workload that are over before podgate's.
-fn limits(spec: &Spec<'_>, plan: &Plan, context: &Context, findings: &mut Vec<Finding>) {
-    let longest = Forecast::of(plan).longest;
+fn limits(spec: &Spec<'_>, context: Context<'_>, longest: Duration, findings: &mut Vec<Finding>) {
     let shown = |limit: Duration| humantime::format_duration(limit).to_string();
     let seconds = |value: &Value, field: &str| value.get(field).and_then(Value::as_u64);
-    let deadline =
-        seconds(spec.value, "activeDeadlineSeconds").or_else(|| seconds(&context.workload, "activeDeadlineSeconds"));
+    let workload = context.workload.unwrap_or(&Value::Null);
+    let deadline = seconds(spec.value, "activeDeadlineSeconds").or_else(|| seconds(workload, "activeDeadlineSeconds"));
     if let Some(deadline) = deadline.map(Duration::from_secs).filter(|deadline| *deadline <= longest) {
         let what = format!(
             "the Pod is ended after {} (activeDeadlineSeconds), and its start may wait for {}",
@@ -125,9 +124,8 @@ fn limits(spec: &Spec<'_>, plan: &Plan, context: &Context, findings: &mut Vec<Fi
         );
     }
     // Only a Deployment has a rolling strategy beside a template; others have no such limit.
-    let is_deployment =
-        context.workload.get("strategy").is_some() || context.workload.get("progressDeadlineSeconds").is_some();
-    let progress = seconds(&context.workload, "progressDeadlineSeconds").unwrap_or(PROGRESS);
+    let is_deployment = workload.get("strategy").is_some() || workload.get("progressDeadlineSeconds").is_some();
+    let progress = seconds(workload, "progressDeadlineSeconds").unwrap_or(PROGRESS);
     if is_deployment && Duration::from_secs(progress) <= longest {
         let what = format!(
             "a rollout counts as failed after {} (progressDeadlineSeconds), and the start of one Pod may wait for {}",

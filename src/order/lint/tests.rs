@@ -2,6 +2,7 @@ use super::forecast::Forecast;
 use super::*;
 use crate::order::edit::Place;
 use crate::order::finding::Level;
+use crate::order::kinds::Template;
 use crate::order::plan::{Known, plan};
 use serde_json::json;
 
@@ -24,19 +25,19 @@ fn three() -> Value {
     pod("db, api, web", &[("db", json!({})), ("api", json!({})), ("web", json!({}))])
 }
 
-fn found(pod: &Value, context: &Context) -> Vec<Finding> {
+fn found(pod: &Value, context: Context<'_>) -> Vec<Finding> {
     let plan = plan(pod, &Known::default()).unwrap_or_else(|findings| panic!("{findings:#?}"));
     let mut findings = plan.findings.clone();
-    findings.extend(template(pod, &plan, context));
+    findings.extend(template(pod, &plan, context).findings);
     findings.retain(|finding| finding.rule != "native-would-do");
     findings
 }
 
 fn rules(pod: &Value) -> Vec<&'static str> {
-    found(pod, &Context::default()).iter().map(|finding| finding.rule).collect()
+    found(pod, Context::default()).iter().map(|finding| finding.rule).collect()
 }
 
-fn one(pod: &Value, context: &Context) -> Finding {
+fn one(pod: &Value, context: Context<'_>) -> Finding {
     let findings = found(pod, context);
     assert_eq!(findings.len(), 1, "{findings:#?}");
     findings.into_iter().next().unwrap()
@@ -53,14 +54,14 @@ fn what_is_right_has_no_findings() {
 fn an_order_through_a_container_without_a_probe() {
     let mut pod = three();
     pod["spec"]["containers"][0]["readinessProbe"] = Value::Null;
-    let finding = one(&pod, &Context::default());
+    let finding = one(&pod, Context::default());
     assert_eq!((finding.rule, finding.level), ("no-readiness-probe", Level::Warning));
     assert!(
         finding.what.starts_with("api waits until db is Ready") && !finding.mend.contains("Completed"),
         "{finding}"
     );
     pod["spec"]["restartPolicy"] = json!("Never");
-    assert!(one(&pod, &Context::default()).mend.contains("write db=Completed"));
+    assert!(one(&pod, Context::default()).mend.contains("write db=Completed"));
     pod["metadata"]["annotations"]["podgate.io/order"] = json!("db=Started, api, web");
     assert!(rules(&pod).is_empty());
 }
@@ -82,7 +83,7 @@ fn a_probe_that_asks_a_container_which_starts_later() {
         json!({"grpc": {"port": 8080}}),
         json!({"exec": {"command": ["sh", "-c", "curl -f http://localhost:8080/x"]}}),
     ] {
-        let finding = one(&with(probe.clone(), "db, api"), &Context::default());
+        let finding = one(&with(probe.clone(), "db, api"), Context::default());
         assert_eq!(finding.rule, "readiness-needs-later", "{probe}");
         assert_eq!(finding.at.to_string(), "spec.containers[0].readinessProbe");
         assert!(finding.what.contains("port 8080, which is api's"), "{finding}");
@@ -106,7 +107,7 @@ fn a_liveness_probe_that_asks_a_container_which_starts_later() {
         "db, api",
         &[("db", json!({"livenessProbe": liveness})), ("api", json!({"ports": [{"containerPort": 8080}]}))],
     );
-    let finding = one(&pod, &Context::default());
+    let finding = one(&pod, Context::default());
     assert!(finding.rule == "liveness-kills" && finding.what.ends_with("kills db after 35s"), "{finding}");
 }
 
@@ -128,7 +129,7 @@ fn pre_stop_hooks_that_take_too_long() {
         ),
         (2, json!({"exec": {"command": ["sh", "-c", "drain"]}}), None),
     ] {
-        let findings = found(&with(at, hook.clone()), &Context::default());
+        let findings = found(&with(at, hook.clone()), Context::default());
         let said =
             findings.iter().find(|finding| finding.rule == "pre-stop-too-long").map(|finding| finding.what.clone());
         assert_eq!(said.is_some(), says.is_some(), "{hook}: {findings:#?}");
@@ -172,27 +173,27 @@ fn what_is_around_the_containers() {
 fn a_rollout_that_gives_up_before_the_start_may_have() {
     let mut pod = three();
     pod["metadata"]["annotations"]["podgate.io/timeout"] = json!("10m");
-    let deployment = Context { workload: json!({"strategy": {}}), ..Context::default() };
-    let finding = one(&pod, &deployment);
+    let deployment = Context { workload: Some(&json!({"strategy": {}})), ..Context::default() };
+    let finding = one(&pod, deployment);
     assert!(finding.rule == "deadline-too-short" && finding.what.contains("after 10m"), "{finding}");
     assert!(
         found(
             &pod,
-            &Context { workload: json!({"strategy": {}, "progressDeadlineSeconds": 601}), ..Context::default() }
+            Context { workload: Some(&json!({"strategy": {}, "progressDeadlineSeconds": 601})), ..Context::default() }
         )
         .is_empty()
     );
-    assert!(found(&pod, &Context { workload: json!({"serviceName": "x"}), ..Context::default() }).is_empty());
+    assert!(found(&pod, Context { workload: Some(&json!({"serviceName": "x"})), ..Context::default() }).is_empty());
 }
 
 #[test]
 fn versions_that_are_too_old() {
     let at = |version: &str| Context { kubernetes: Some(version.parse().unwrap()), ..Context::default() };
-    assert!(found(&three(), &at("v1.30.4-gke.1")).is_empty());
+    assert!(found(&three(), at("v1.30.4-gke.1")).is_empty());
     let mut pod = three();
     pod["spec"]["containers"][0]["restartPolicy"] = json!("OnFailure");
-    assert!(one(&pod, &at("1.34+")).what.contains("restartPolicy of its own"));
-    assert!(found(&pod, &at("1.35")).is_empty());
+    assert!(one(&pod, at("1.34+")).what.contains("restartPolicy of its own"));
+    assert!(found(&pod, at("1.35")).is_empty());
     for bad in ["", "one", "1", "1.x", "latest", "1.29", "0.40"] {
         assert!(bad.parse::<Version>().is_err(), "{bad}");
     }
@@ -251,14 +252,15 @@ fn native_sidecars_are_named_where_they_would_do() {
 fn what_stands_on_the_workload_instead_of_its_template_is_named() {
     let mut document = json!({"kind": "Deployment", "metadata": {"annotations": {"podgate.io/order": "a, b", "x": "y"},
         "labels": {"podgate.io/inject": "enabled"}}, "spec": {"template": {"metadata": {}, "spec": {}}}});
-    let template = Place::root().to("spec").to("template");
-    let findings = misplaced(&document, &Place::root(), &template);
+    let place = Place::root().to("spec").to("template");
+    let template = Template { place: place.clone(), object: Place::root() };
+    let findings = misplaced(&document, &template);
     let said: Vec<String> = findings.iter().map(|finding| finding.at.to_string()).collect();
     assert_eq!(said, ["metadata.annotations[\"podgate.io/order\"]", "metadata.labels[\"podgate.io/inject\"]"]);
     assert_eq!(findings[0].mend, "move it to spec.template.metadata.annotations");
     document["spec"]["template"]["metadata"] = document["metadata"].clone();
-    assert!(misplaced(&document, &Place::root(), &template).is_empty(), "a copy does no harm");
-    assert!(misplaced(&document, &template, &template).is_empty(), "a bare Pod");
+    assert!(misplaced(&document, &template).is_empty(), "a copy does no harm");
+    assert!(misplaced(&document, &Template { object: place.clone(), place }).is_empty(), "a bare Pod");
 }
 
 #[test]
@@ -359,10 +361,9 @@ mod odd {
                 let _ = crate::order::edit::apply(&mut pod, &crate::order::edit::Edit { at: place, op: crate::order::edit::Op::Set(value) });
             }
             let _ = by_hand(&pod);
-            let context = Context { kubernetes: Some(Version { major: 1, minor: 30 }), workload: pod["spec"].clone() };
+            let context = Context { kubernetes: Some(Version { major: 1, minor: 30 }), workload: Some(&pod["spec"]) };
             if let Ok(plan) = plan(&pod, &Known::default()) {
-                let _ = template(&pod, &plan, &context);
-                let _ = Forecast::of(&plan);
+                let _ = template(&pod, &plan, context);
             }
             for from in [migrate::From::Kruise, migrate::From::Compose(pod.clone()), migrate::From::Tekton(Some(pod.clone())), migrate::From::Tekton(None)] {
                 let _ = migrate::migrate(&pod, &from);

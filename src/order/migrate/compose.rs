@@ -1,7 +1,7 @@
 //! A Compose file's `depends_on` (<https://docs.docker.com/reference/compose-file/services/#depends_on>): a list is
 //! `service_started`; a map names a condition for each.
 
-use super::Sheet;
+use super::sheet::Sheet;
 use crate::core::until::{Until, Want};
 use crate::order::declare::grammar::quoted;
 use crate::order::declare::keys;

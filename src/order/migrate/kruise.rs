@@ -2,7 +2,7 @@
 //! `Ordered` is the order of the list; else `KRUISE_CONTAINER_PRIORITY` in a container's environment, the higher the earlier, 0 if
 //! left out. The annotation outweighs the variables.
 
-use super::Sheet;
+use super::sheet::Sheet;
 use crate::order::declare::annotation;
 use crate::order::declare::grammar::quoted;
 use crate::order::edit::{Op, Place};

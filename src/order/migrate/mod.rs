@@ -3,16 +3,17 @@
 
 mod compose;
 mod kruise;
+mod sheet;
 mod tekton;
 #[cfg(test)]
 mod tests;
 
 use crate::order::declare::spec::Spec;
-use crate::order::declare::{annotation, has_errors, keys};
-use crate::order::edit::{Editor, Op, Place};
-use crate::order::finding::Finding;
+use crate::order::edit::{Editor, Place};
+use crate::order::finding::{Finding, has_errors};
 use crate::order::inject::Injected;
-use serde_json::{Map, Value};
+use serde_json::Value;
+use sheet::Sheet;
 
 /// What the order was written for.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,60 +55,5 @@ pub fn migrate(template: &Value, from: &From) -> Result<Injected, Vec<Finding>> 
         return Err(sheet.findings);
     }
     let (value, edits) = sheet.editor.finish();
-    Ok(Injected { value, edits, findings: sheet.findings })
-}
-
-/// What is being written.
-struct Sheet<'a> {
-    spec: &'a Spec<'a>,
-    editor: Editor,
-    findings: Vec<Finding>,
-}
-
-impl Sheet<'_> {
-    /// Writes an annotation.
-    fn annotate(&mut self, key: &str, value: &str) {
-        for step in ["metadata", "annotations"] {
-            let at = match step {
-                "metadata" => Place::root().to("metadata"),
-                _ => Place::root().to("metadata").to("annotations"),
-            };
-            if at.of(self.editor.value()).is_none_or(Value::is_null) {
-                self.edit(at, Op::Set(Value::Object(Map::new())));
-            }
-        }
-        self.edit(annotation(key), Op::Set(Value::String(value.to_owned())));
-    }
-
-    fn edit(&mut self, at: Place, op: Op) {
-        if let Err(misfit) = self.editor.edit(at.clone(), op) {
-            self.findings.push(Finding::error("bad-value", at, misfit.to_string()));
-        }
-    }
-
-    /// Writes the whole order: steps of containers, each with the state that those after it wait for.
-    fn order(&mut self, steps: &[Vec<String>]) {
-        let steps: Vec<String> = steps.iter().map(|step| step.join(" & ")).collect();
-        self.annotate(keys::ORDER, &steps.join(", "));
-    }
-
-    fn error(&mut self, at: Place, what: impl Into<String>, mend: impl Into<String>) {
-        self.findings.push(Finding::error("nothing-to-migrate", at, what).mend(mend));
-    }
-
-    /// What can't be said for podgate, or not as it was.
-    fn lost(&mut self, what: impl Into<String>, mend: impl Into<String>) {
-        self.findings.push(Finding::warning("not-migrated", Place::root().to("metadata"), what).mend(mend));
-    }
-
-    /// What has been understood.
-    fn understood(&mut self, what: impl Into<String>) {
-        self.findings.push(Finding::note("migrated", Place::root().to("metadata"), what));
-    }
-
-    /// The container that another file calls `name`: the same name, or that with hyphens for underscores and in small letters.
-    fn container(&self, name: &str) -> Option<String> {
-        let plain = name.to_lowercase().replace('_', "-");
-        [name, &plain].into_iter().find_map(|name| self.spec.get(name)).map(|own| own.name.to_owned())
-    }
+    Ok(Injected { value, edits, findings: sheet.findings, ..Injected::default() })
 }

@@ -1,6 +1,6 @@
 //! A list of Tekton's steps (<https://tekton.dev/docs/pipelines/tasks/#defining-steps>): each after the one before has succeeded.
 
-use super::Sheet;
+use super::sheet::Sheet;
 use crate::order::declare::grammar::quoted;
 use crate::order::declare::keys;
 use crate::order::edit::Place;

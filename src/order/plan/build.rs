@@ -2,17 +2,23 @@
 
 use super::graph::Graph;
 use super::modes::{self, Modes, Why};
-use super::{Known, Plan, Planned, placing, stopping};
+use super::planned::{Known, Plan, Planned};
+use super::{placing, stopping};
 use crate::core::container::{Container, Mode};
 use crate::core::containers;
 use crate::core::until::{Until, Want};
 use crate::order::declare::spec::{Own, Spec};
-use crate::order::declare::{self, Declared, annotation, has_errors, keys};
-use crate::order::finding::Finding;
+use crate::order::declare::{self, Declared, annotation, keys};
+use crate::order::finding::{Finding, has_errors};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) fn plan(template: &Value, known: &Known) -> Result<Plan, Vec<Finding>> {
+/// Works out what `template` (an object with `metadata` and `spec`, nothing of podgate's injected) declares. Where nothing is
+/// declared, that is a plan in which podgate has nothing to do.
+///
+/// # Errors
+/// All findings, at least one of them an error.
+pub fn plan(template: &Value, known: &Known) -> Result<Plan, Vec<Finding>> {
     let mut findings = Vec::new();
     let spec = Spec::read(template, &mut findings);
     if has_errors(&findings) {
@@ -142,6 +148,7 @@ impl<'a> Build<'a> {
             continue_on_timeout: self.declared.continue_on_timeout,
             fail_fast: self.declared.fail_fast,
             stays_for: self.stays.get(name).cloned().unwrap_or_default(),
+            is_stayed_for: self.is_stayed_for(name),
             stop_grace: self.graces.get(name).copied().unwrap_or_default(),
             stop_after,
         }

@@ -29,8 +29,9 @@ impl Graph {
     /// Adds up `edges`. Of each cycle the edge that closes it is left out, up to the fifth: then there is enough to mend.
     pub(super) fn new(edges: &[Edge], findings: &mut Vec<Finding>) -> Graph {
         let mut graph = Graph::default();
+        let mut numbers = BTreeMap::new();
         for edge in edges {
-            graph.add(edge, findings);
+            graph.add(edge, &mut numbers, findings);
         }
         for _ in 0..MOST_CYCLES {
             let Some(cycle) = graph.cycle() else { break };
@@ -45,11 +46,17 @@ impl Graph {
         graph
     }
 
-    fn add(&mut self, edge: &Edge, findings: &mut Vec<Finding>) {
+    /// `numbers` are those of the needs so far, by who waits and for whom.
+    fn add<'a>(
+        &mut self,
+        edge: &'a Edge,
+        numbers: &mut BTreeMap<(&'a str, &'a str), usize>,
+        findings: &mut Vec<Finding>,
+    ) {
         let needs = self.after.entry(edge.waiter.clone()).or_default();
-        let Some(need) = needs.iter_mut().find(|need| need.until.container == edge.needs.container) else {
-            needs.push(Need { until: edge.needs.clone(), edge: edge.clone() });
-            return;
+        let number = *numbers.entry((&edge.waiter, &edge.needs.container)).or_insert(needs.len());
+        let Some(need) = needs.get_mut(number) else {
+            return needs.push(Need { until: edge.needs.clone(), edge: edge.clone() });
         };
         match both(need.until.want, edge.needs.want) {
             Some(want) => need.until.want = want,
@@ -102,24 +109,29 @@ impl Graph {
 
     /// A cycle, each container followed by one that it waits for.
     fn cycle(&self) -> Option<Vec<String>> {
-        let mut cleared = BTreeSet::new();
+        // For each container that has been come to its place on the way; `None` once no cycle can lead through it.
+        let mut places = BTreeMap::new();
         for start in self.after.keys() {
+            if places.contains_key(start.as_str()) {
+                continue;
+            }
             // The way from the start, each with the number of its needs that have been looked at.
             let mut way: Vec<(&str, usize)> = vec![(start, 0)];
             while let Some((at, looked)) = way.last_mut() {
                 let (name, number) = (*at, *looked);
                 *looked += 1;
+                let depth = way.len() - 1;
+                places.insert(name, Some(depth));
                 let Some(need) = self.after(name).get(number) else {
-                    cleared.insert(name);
+                    places.insert(name, None);
                     way.pop();
                     continue;
                 };
                 let next = need.until.container.as_str();
-                if let Some(from) = way.iter().position(|(seen, _)| *seen == next) {
-                    return Some(way[from..].iter().map(|(seen, _)| (*seen).to_owned()).collect());
-                }
-                if !cleared.contains(next) {
-                    way.push((next, 0));
+                match places.get(next) {
+                    Some(Some(from)) => return Some(way[*from..].iter().map(|(seen, _)| (*seen).to_owned()).collect()),
+                    Some(None) => {}
+                    None => way.push((next, 0)),
                 }
             }
         }

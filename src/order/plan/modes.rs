@@ -3,8 +3,8 @@
 //! The kubelet starts a Pod's containers one after another, and a hook holds back all that comes after it. So the two mix in one
 //! way alone: if a container must be held back by a hook, all that it waits for, and all that those wait for, have hooks too.
 
-use super::ImageCommand;
 use super::graph::Graph;
+use super::planned::ImageCommand;
 use crate::core::until::Want;
 use crate::order::declare::spec::Own;
 use crate::order::declare::{Declared, Wish, annotation, keys};

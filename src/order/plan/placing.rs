@@ -1,7 +1,7 @@
 //! The order of the list: the kubelet starts containers in it, one after another.
 
-use super::Planned;
 use super::graph::Graph;
+use super::planned::Planned;
 use crate::core::container::Mode;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,22 +10,40 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) fn place(planned: Vec<Planned>, graph: &Graph, hooked: &BTreeSet<&str>) -> Vec<Planned> {
     let waits = |planned: &Planned| planned.mode == Mode::Entrypoint && !planned.until.is_empty();
     let mut hooks_left = planned.iter().filter(|planned| planned.mode == Mode::PostStart).count();
-    let mut placed: Vec<Planned> = Vec::new();
-    let mut done: BTreeSet<String> = BTreeSet::new();
-    let mut left: BTreeMap<usize, Planned> = planned.into_iter().enumerate().collect();
-    while !left.is_empty() {
-        let may_go = |planned: &Planned| {
-            let held_back = hooked.contains(planned.name.as_str());
-            let is_free =
-                !held_back || graph.after(&planned.name).iter().all(|need| done.contains(&need.until.container));
-            is_free && !(waits(planned) && hooks_left > 0)
-        };
-        // With no cycle in the graph there always is one.
-        let found = left.iter().find(|(_, planned)| may_go(planned)).map(|(at, _)| *at);
-        let Some(next) = found.or_else(|| left.keys().next().copied()).and_then(|at| left.remove(&at)) else { break };
+    let numbers: BTreeMap<String, usize> =
+        planned.iter().enumerate().map(|(number, planned)| (planned.name.clone(), number)).collect();
+    // How many each still waits for, which may go, and which gates wait for the last hook.
+    let (mut needs, mut free, mut gates) = (vec![0; planned.len()], BTreeSet::new(), BTreeSet::new());
+    for (number, planned) in planned.iter().enumerate() {
+        if hooked.contains(planned.name.as_str()) {
+            needs[number] = graph.after(&planned.name).len();
+        }
+        if needs[number] == 0 {
+            if waits(planned) {
+                gates.insert(number)
+            } else {
+                free.insert(number)
+            };
+        }
+    }
+    let mut left: Vec<Option<Planned>> = planned.into_iter().map(Some).collect();
+    let mut placed = Vec::with_capacity(left.len());
+    loop {
+        if hooks_left == 0 {
+            free.append(&mut gates);
+        }
+        // With no cycle in the graph all come to be free.
+        let Some(next) = free.pop_first().and_then(|number| left[number].take()) else { break };
         hooks_left -= usize::from(next.mode == Mode::PostStart);
-        done.insert(next.name.clone());
+        for waiter in graph.before(&next.name).filter(|waiter| hooked.contains(waiter)) {
+            let number = numbers[waiter];
+            needs[number] -= 1;
+            if needs[number] == 0 {
+                free.insert(number);
+            }
+        }
         placed.push(next);
     }
+    placed.extend(left.into_iter().flatten());
     placed
 }

@@ -1,9 +1,10 @@
 mod properties;
 
 use super::*;
-use crate::order::declare::annotation;
-use crate::order::finding::Level;
-use serde_json::json;
+use crate::core::container::Mode;
+use crate::order::declare::{Publish, Sidecar, annotation};
+use crate::order::finding::{Finding, Level};
+use serde_json::{Value, json};
 
 /// A template with these annotations; of the containers, those with a `!` have no command.
 fn template(containers: &[&str], annotations: &[(&str, &str)]) -> Value {

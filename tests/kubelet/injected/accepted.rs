@@ -39,8 +39,8 @@ fn every_injected_manifest_is_accepted_by_the_api_server() {
         }
         let text = injected(path.to_str().expect("a path"), &[]).unwrap_or_else(|error| panic!("{error}"));
         for document in documents(&text).into_iter().filter(|document| !document.is_null()) {
-            for place in kinds::templates(&document) {
-                let template = place.of(&document).expect("a template");
+            for template in kinds::templates(&document) {
+                let template = template.place.of(&document).expect("a template");
                 if !is_injected(template) || is_for_newer(template) && minor < 35 {
                     continue;
                 }

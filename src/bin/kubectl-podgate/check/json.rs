@@ -1,13 +1,15 @@
 //! All of it as one JSON object, as docs/check.md promises it.
 
 use super::locate::Located;
-use super::look::{Looked, Outlook, Template};
+use super::look::{Looked, Template};
 use podgate::core::container::Mode;
+use podgate::order::declare::{Publish, Sidecar};
 use podgate::order::finding::Level;
-use podgate::order::plan::{Planned, Publish, Sidecar};
+use podgate::order::lint::Outlook;
+use podgate::order::plan::Planned;
 use serde_json::{Value, json};
 
-pub(super) fn print(looked: &Looked, is_quiet: bool) -> Result<String, String> {
+pub(super) fn print(looked: &Looked<'_>, is_quiet: bool) -> Result<String, String> {
     let templates: Vec<Value> = if is_quiet { Vec::new() } else { looked.templates.iter().map(template).collect() };
     let whole = json!({
         "findings": looked.findings.iter().map(finding).collect::<Vec<_>>(),
@@ -20,7 +22,7 @@ pub(super) fn print(looked: &Looked, is_quiet: bool) -> Result<String, String> {
     Ok(format!("{text}\n"))
 }
 
-fn finding(located: &Located) -> Value {
+fn finding(located: &Located<'_>) -> Value {
     let finding = &located.finding;
     json!({
         "rule": finding.rule,
@@ -36,7 +38,7 @@ fn finding(located: &Located) -> Value {
     })
 }
 
-fn template(template: &Template) -> Value {
+fn template(template: &Template<'_>) -> Value {
     let mut value = json!({
         "name": template.name,
         "file": template.file,
@@ -45,7 +47,7 @@ fn template(template: &Template) -> Value {
         "injected": template.is_injected,
         "works": template.outlook.is_some(),
     });
-    if let Some(Outlook { plan, forecast, native }) = &template.outlook {
+    if let Some((plan, Outlook { forecast, native, .. })) = &template.outlook {
         value["containers"] = plan.containers.iter().map(container).collect();
         value["starts"] = json!(forecast.starts);
         value["stops"] = json!(forecast.stops);

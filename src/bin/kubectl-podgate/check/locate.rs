@@ -7,11 +7,11 @@ use std::ops::Range;
 
 /// A finding, and where it is.
 #[derive(Debug, Clone)]
-pub(crate) struct Located {
+pub(crate) struct Located<'a> {
     pub(crate) finding: Finding,
     /// Its place from the root of the document.
     pub(crate) place: Place,
-    pub(crate) file: String,
+    pub(crate) file: &'a str,
     pub(crate) start: Position,
     pub(crate) end: Position,
     pub(crate) line: Line,
@@ -33,51 +33,26 @@ const AROUND: usize = 60;
 const WHOLE: usize = 300;
 
 /// Places a finding whose place counts from `template` in `document`, a part of `file`.
-pub(crate) fn locate(finding: Finding, template: &Place, document: &Document, file: &str) -> Located {
+pub(crate) fn locate<'a>(finding: Finding, template: &Place, document: &Document, file: &'a str) -> Located<'a> {
     let place = template.join(&finding.at);
-    let range = range(&finding, &place, document);
+    let range = document.mark_word(&place, finding.word.as_ref());
     let line = line(&document.text, &range);
     let (start, end) = (document.position(range.start), document.position(range.end));
-    Located { finding, place, file: file.to_owned(), start, end, line }
-}
-
-/// What is marked in the document's text: the word within an annotation, if it can be found there; else the place itself.
-fn range(finding: &Finding, place: &Place, document: &Document) -> Range<usize> {
-    let whole = document.mark(place);
-    let found = finding.word.clone().and_then(|word| {
-        let value = place.of(&document.value)?.as_str()?;
-        let span = document.span(place)?;
-        let written = document.text.get(span.clone())?;
-        // Where it is written as it is read. With escapes, or over several lines, only a word that stands there once.
-        let at = match written.find(value) {
-            Some(at) if !value.is_empty() => at + word.start,
-            _ => {
-                let text = value.get(word.clone()).filter(|text| !text.trim().is_empty())?;
-                let mut found = written.match_indices(text);
-                let (at, _) = found.next()?;
-                if found.next().is_some() {
-                    return None;
-                }
-                at
-            }
-        };
-        let start = span.start + at;
-        let end = start + word.len().max(1);
-        (document.text.is_char_boundary(start) && document.text.is_char_boundary(end)).then_some(start..end)
-    });
-    found.unwrap_or(whole)
+    Located { finding, place, file, start, end, line }
 }
 
 /// The line on which `range` begins, cut where it is long, and what of it is marked.
 fn line(text: &str, range: &Range<usize>) -> Line {
-    let start = text[..range.start].rfind('\n').map_or(0, |at| at + 1);
-    let end = text[range.start..].find('\n').map_or(text.len(), |at| range.start + at);
+    let floor = |at: usize| text.floor_char_boundary(at);
+    // Further away nothing is looked for: of a line so long only a part is shown.
+    let (first, last) = (floor(range.start.saturating_sub(2 * WHOLE)), floor(range.start + 2 * WHOLE));
+    let start = text[first..range.start].rfind('\n').map_or(first, |at| first + at + 1);
+    let end = text[range.start..last].find('\n').map_or(last, |at| range.start + at);
     let end = start + text[start..end].trim_end_matches('\r').len();
     let mark = range.start.min(end)..range.end.clamp(range.start.min(end), end);
     if end - start <= WHOLE {
         return Line { text: text[start..end].to_owned(), mark: mark.start - start..mark.end - start, is_cut: false };
     }
-    let floor = |at: usize| (start..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(start);
     let mark_end = floor(mark.end.min(mark.start + WHOLE));
     let from = floor(mark.start.saturating_sub(AROUND).max(start));
     let to = floor((mark_end + AROUND).min(end));
@@ -97,7 +72,7 @@ mod tests {
     use crate::yaml::Source;
     use podgate::order::declare::annotation;
 
-    fn located(text: &str, finding: Finding) -> Located {
+    fn located(text: &str, finding: Finding) -> Located<'static> {
         let source = Source::parse("f", text.to_owned()).unwrap();
         locate(finding, &Place::root(), &source.documents[0], "f")
     }

@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Check) -> ExitCode {
     finish(args, &look::all(&sources, &images, args.kubernetes)).unwrap_or_else(|what| fail(&what))
 }
 
-fn finish(args: &Check, looked: &Looked) -> Result<ExitCode, String> {
+fn finish(args: &Check, looked: &Looked<'_>) -> Result<ExitCode, String> {
     let text = match args.output {
         Output::Text => text::print(looked, args.quiet),
         Output::Json => json::print(looked, args.quiet)?,
@@ -61,7 +61,7 @@ fn finish(args: &Check, looked: &Looked) -> Result<ExitCode, String> {
     Ok(code)
 }
 
-impl Looked {
+impl Looked<'_> {
     /// How many findings are of such a level.
     fn count(&self, is: impl Fn(Level) -> bool) -> usize {
         self.findings.iter().filter(|located| is(located.finding.level)).count()

@@ -1,18 +1,20 @@
 //! Findings as a compiler shows them, and what will come of each template.
 
 use super::locate::Located;
-use super::look::{Looked, Outlook, Template};
+use super::look::{Looked, Template};
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Level as Shown, Renderer, Snippet};
 use podgate::core::container::Mode;
 use podgate::core::text::harmless;
+use podgate::order::declare::Sidecar;
 use podgate::order::finding::Level;
-use podgate::order::plan::{Planned, Sidecar};
+use podgate::order::lint::Outlook;
+use podgate::order::plan::Planned;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 /// With colours, which the writer takes out where they are not wanted.
-pub(super) fn print(looked: &Looked, is_quiet: bool) -> String {
+pub(super) fn print(looked: &Looked<'_>, is_quiet: bool) -> String {
     let mut out = String::new();
     for located in &looked.findings {
         out.push_str(&finding(located));
@@ -30,7 +32,7 @@ pub(super) fn print(looked: &Looked, is_quiet: bool) -> String {
     out
 }
 
-fn summary(looked: &Looked) -> String {
+fn summary(looked: &Looked<'_>) -> String {
     let count = |level: Level, one: &str, many: &str| {
         let number = looked.count(|other| other == level);
         format!("{number} {}", if number == 1 { one } else { many })
@@ -45,7 +47,7 @@ fn summary(looked: &Looked) -> String {
     )
 }
 
-fn finding(located: &Located) -> String {
+fn finding(located: &Located<'_>) -> String {
     let level = match located.finding.level {
         Level::Error => Shown::ERROR,
         Level::Warning => Shown::WARNING,
@@ -54,7 +56,7 @@ fn finding(located: &Located) -> String {
     // A line of its own where columns can't be right: of a cut line only a part is shown.
     let path = match located.line.is_cut {
         true => format!("{}:{}:{}", located.file, located.start.line, located.start.column),
-        false => located.file.clone(),
+        false => located.file.to_owned(),
     };
     let mark = located.line.mark.clone();
     // What is empty could not be seen.
@@ -72,10 +74,10 @@ fn finding(located: &Located) -> String {
     Renderer::styled().decor_style(DecorStyle::Ascii).term_width(120).render(&group)
 }
 
-fn outlook(template: &Template, out: &mut String) {
+fn outlook(template: &Template<'_>, out: &mut String) {
     let injected = if template.is_injected { ", with podgate's parts in it" } else { "" };
-    let _ = writeln!(out, "{} ({}:{}{injected})", harmless(&template.name), harmless(&template.file), template.at.line);
-    let Some(Outlook { plan, forecast, native }) = &template.outlook else {
+    let _ = writeln!(out, "{} ({}:{}{injected})", harmless(&template.name), harmless(template.file), template.at.line);
+    let Some((plan, Outlook { forecast, native, .. })) = &template.outlook else {
         let _ = writeln!(out, "  no forecast: it can't work as it is");
         return;
     };

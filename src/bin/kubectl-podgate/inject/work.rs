@@ -60,31 +60,32 @@ pub(super) struct Done {
 pub(super) fn document(file: &str, document: &Document, way: &Way) -> Done {
     let mut done = Done::default();
     let (mut edits, mut changed) = (Vec::new(), Vec::new());
-    for place in kinds::templates(&document.value) {
-        let Some(template) = place.of(&document.value) else { continue };
+    for at in kinds::templates(&document.value) {
+        let Some(template) = at.place.of(&document.value) else { continue };
         let Some(result) = template_edits(template, way) else { continue };
         done.concerned = true;
+        let mut is_changed = false;
         let findings = match result {
             Ok(injected) => {
-                if !injected.edits.is_empty() {
-                    changed.push(place.clone());
-                }
-                edits.extend(injected.edits.into_iter().map(|edit| Edit { at: place.join(&edit.at), ..edit }));
+                is_changed = !injected.edits.is_empty();
+                edits.extend(injected.edits.into_iter().map(|edit| Edit { at: at.place.join(&edit.at), ..edit }));
                 injected.findings
             }
             Err(findings) => findings,
         };
-        done.reports.extend(findings.iter().map(|finding| report(file, document, &place, finding)));
+        done.reports.extend(findings.iter().map(|finding| report(file, document, &at.place, finding)));
+        if is_changed {
+            changed.push(at);
+        }
     }
     if edits.is_empty() || done.reports.iter().any(|report| report.level == Some(Level::Error)) {
         return done;
     }
     match document.edited(&edits) {
         Ok(text) => {
-            for place in changed {
-                let at = document.position(document.mark(&place).start);
-                let name = kinds::name_at(&document.value, &place);
-                let line = format!("{}: {name}: {}", at.named(file), way.done());
+            for template in changed {
+                let at = document.position(document.mark(&template.place).start);
+                let line = format!("{}: {}: {}", at.named(file), template.name(&document.value), way.done());
                 done.reports.push(Report { level: None, line });
             }
             done.text = Some(text);
@@ -110,7 +111,7 @@ fn template_edits(template: &Value, way: &Way) -> Option<Result<Injected, Vec<Fi
             Err(findings) => return Some(Err(findings)),
         },
         _ if !ours => return None,
-        _ => Injected { value: template.clone(), edits: Vec::new(), findings: Vec::new() },
+        _ => Injected::unchanged(template),
     };
     let mut known = Known::default();
     let (mut value, mut edits, mut findings) = (before.value, before.edits, before.findings);
@@ -126,10 +127,10 @@ fn template_edits(template: &Value, way: &Way) -> Option<Result<Injected, Vec<Fi
         known.images = resolved.commands;
     }
     Some(match inject::inject(&value, options, &known) {
-        Ok(injected) => {
-            edits.extend(injected.edits);
-            findings.extend(injected.findings);
-            Ok(Injected { value: injected.value, edits, findings })
+        Ok(mut injected) => {
+            edits.append(&mut injected.edits);
+            findings.append(&mut injected.findings);
+            Ok(Injected { edits, findings, ..injected })
         }
         Err(more) => {
             findings.extend(more);

@@ -42,7 +42,7 @@ pub(crate) fn look_up(sources: &[(Input, Source)], args: &Images) -> Result<Foun
     let mut wanted: BTreeMap<String, String> = BTreeMap::new();
     for (_, source) in sources {
         for document in &source.documents {
-            for place in kinds::templates(&document.value) {
+            for kinds::Template { place, .. } in kinds::templates(&document.value) {
                 let Some(template) = place.of(&document.value) else { continue };
                 for (container, image) in needed(template) {
                     let at = document.position(document.mark(&place).start);

@@ -42,7 +42,12 @@ pub(crate) struct Document {
     /// It is JSON, in a file of JSON.
     pub(crate) json: bool,
     tree: OnceCell<Option<Tree>>,
+    /// The positions of the bytes 0, [`STRIDE`], and so on.
+    positions: OnceCell<Vec<Position>>,
 }
+
+/// A position is counted from the nearest of these before it: lines, and files, may be long.
+const STRIDE: usize = 4096;
 
 /// A place in a file, as editors count: both from 1, columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,7 +81,9 @@ impl Source {
             let body = &text[piece.body.clone()];
             let value = if piece.json { read::json(body) } else { read::yaml(body) };
             let value = value.map_err(|error| Fault {
-                position: Some(position(&text, piece.body.start + error.offset)),
+                position: Some(
+                    Position { line: 1, column: 1 }.after(&text, 0..text.len().min(piece.body.start + error.offset)),
+                ),
                 what: error.what,
             })?;
             documents.push(Document {
@@ -86,16 +93,18 @@ impl Source {
                 line,
                 json: piece.json,
                 tree: OnceCell::new(),
+                positions: OnceCell::new(),
             });
         }
         Ok(Source { name: name.to_owned(), text, documents })
     }
 
-    /// The whole text, with some documents' texts replaced: by their index.
+    /// The whole text, with some documents' texts replaced: by their index, in their order.
     pub(crate) fn with(&self, replaced: &[(usize, String)]) -> String {
         let (mut text, mut at) = (String::with_capacity(self.text.len()), 0);
+        let mut replaced = replaced.iter().peekable();
         for (index, document) in self.documents.iter().enumerate() {
-            let Some((_, new)) = replaced.iter().find(|(number, _)| *number == index) else { continue };
+            let Some((_, new)) = replaced.next_if(|(number, _)| *number == index) else { continue };
             text.push_str(&self.text[at..document.offset]);
             text.push_str(new);
             at = document.offset + document.text.len();
@@ -129,31 +138,56 @@ impl Document {
         whole.start..whole.start + first_line
     }
 
-    /// [`Document::mark`]; of a string within which a range is meant, that range.
+    /// [`Document::mark`]; of a string within which a range is meant, that range, where it can be found.
     pub(crate) fn mark_word(&self, place: &Place, word: Option<&Range<usize>>) -> Range<usize> {
         let inside = || {
-            let (word, span, string) = (word?, self.span(place)?, place.of(&self.value)?.as_str()?);
-            // Only where it stands there as it is: not folded, and nothing in it escaped.
-            let start = span.start + self.text[span].find(string)?;
-            (word.end <= string.len()).then(|| start + word.start..start + word.end)
+            let (word, span, value) = (word?, self.span(place)?, place.of(&self.value)?.as_str()?);
+            let written = &self.text[span.clone()];
+            // Where it is written as it is read. With escapes, or over several lines, only a word that stands there once.
+            let at = match written.find(value) {
+                Some(at) if !value.is_empty() => at + word.start,
+                _ => {
+                    let text = value.get(word.clone()).filter(|text| !text.trim().is_empty())?;
+                    let mut found = written.match_indices(text);
+                    found.next().filter(|_| found.next().is_none())?.0
+                }
+            };
+            let start = span.start + at;
+            let end = start + word.len().max(1);
+            (self.text.is_char_boundary(start) && self.text.is_char_boundary(end)).then_some(start..end)
         };
         inside().unwrap_or_else(|| self.mark(place))
     }
 
     /// Line and column in the file of a byte of [`Document::text`].
     pub(crate) fn position(&self, offset: usize) -> Position {
-        let in_document = position(&self.text, offset);
-        Position { line: in_document.line + self.line - 1, column: in_document.column }
+        let known = self.positions.get_or_init(|| {
+            let (mut known, mut at) = (Vec::new(), Position { line: self.line, column: 1 });
+            for start in (0..=self.text.len()).step_by(STRIDE) {
+                known.push(at);
+                at = at.after(&self.text, start..self.text.len().min(start + STRIDE));
+            }
+            known
+        });
+        let offset = offset.min(self.text.len());
+        known[offset / STRIDE].after(&self.text, offset - offset % STRIDE..offset)
     }
 }
 
-/// Line and column of a byte.
-fn position(text: &str, offset: usize) -> Position {
-    let before = &text.as_bytes()[..offset.min(text.len())];
-    let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
-    let characters = String::from_utf8_lossy(&before[start..]);
-    let column = characters.chars().filter(|c| *c != '\u{feff}').count() + 1;
-    Position { line: before.iter().filter(|byte| **byte == b'\n').count() + 1, column }
+impl Position {
+    /// The position at the end of these bytes of `text`, where this is the one at their start.
+    fn after(mut self, text: &str, bytes: Range<usize>) -> Position {
+        let text = text.as_bytes();
+        for (at, byte) in bytes.clone().zip(&text[bytes]) {
+            match byte {
+                b'\n' => self = Position { line: self.line + 1, column: 1 },
+                0x80..=0xbf => {}
+                0xef if text[at..].starts_with("\u{feff}".as_bytes()) => {}
+                _ => self.column += 1,
+            }
+        }
+        self
+    }
 }
 
 fn newlines(text: &str) -> usize {
@@ -182,7 +216,7 @@ mod tests {
         assert_eq!(&second.text[second.mark(&place("ö/c/d"))], "ö");
         let order = Source::parse("f", "o: \"a, b\"\np: 'a'' b'\n".to_owned()).unwrap();
         let word = |path, range| &order.documents[0].text[order.documents[0].mark_word(&place(path), Some(&range))];
-        assert_eq!((word("o", 3..4), word("p", 3..4), word("q", 0..1)), ("b", "p", "o: \"a, b\""));
+        assert_eq!((word("o", 3..4), word("p", 3..4), word("q", 0..1)), ("b", "b", "o: \"a, b\""));
     }
 
     #[test]

@@ -1,20 +1,19 @@
 //! What is written into one container.
 
-use super::{Writer, strange};
+use super::writer::Writer;
 use crate::core::container::{Container, Mode};
-use crate::order::declare::keys;
-use crate::order::edit::{Op, Place};
+use crate::order::declare::{Publish, keys};
+use crate::order::edit::{Misfit, Op, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::lines::{Own, span};
 use crate::order::inject::{checks, hooks, parts};
-use crate::order::plan::Publish;
+use crate::order::plan::Planned;
 use serde_json::{Value, json};
 use std::time::Duration;
 
 impl Writer<'_> {
     /// Writes what one container needs; what the sidecar is to know of it.
-    pub(super) fn container(&mut self, at: usize, told: &Container) -> Result<Container, Vec<Finding>> {
-        let planned = &self.plan.containers[at];
+    pub(super) fn container(&mut self, planned: &Planned, told: &Container) -> Result<Container, Vec<Finding>> {
         let place = Self::place(planned);
         let own = Own { planned, told, spec: self.spec(planned) };
         let mut entry = Container { mode: planned.mode, until: planned.until.clone(), ..told.clone() };
@@ -26,7 +25,7 @@ impl Writer<'_> {
         entry.pre_stop = self.pre_stop(&own, &place)?;
         if entry.mode != Mode::None || entry.pre_stop {
             for mount in parts::mounts(&planned.name) {
-                self.push(&place.to("volumeMounts"), mount).map_err(|misfit| strange(&misfit))?;
+                self.push(&place.to("volumeMounts"), mount)?;
             }
         }
         Ok(entry)
@@ -38,16 +37,16 @@ impl Writer<'_> {
         let gate = own.gate();
         if written.is_empty() {
             let words = [gate, self.whole(own, place)?].concat();
-            self.editor.edit(command, Op::Set(json!(words))).map_err(|misfit| strange(&misfit))?;
+            self.editor.edit(command, Op::Set(json!(words)))?;
         } else {
             for (at, word) in gate.into_iter().enumerate() {
-                self.editor.edit(command.to(at), Op::Insert(word.into())).map_err(|misfit| strange(&misfit))?;
+                self.editor.edit(command.to(at), Op::Insert(word.into()))?;
             }
         }
         if own.planned.until.is_empty() {
             return Ok(());
         }
-        self.editor.edit(place.to("startupProbe"), Op::Set(own.opened())).map_err(|misfit| strange(&misfit))?;
+        self.editor.edit(place.to("startupProbe"), Op::Set(own.opened()))?;
         if let Some(probe) = &own.told.startup_probe {
             let (at, mend) = (place.to("startupProbe"), "make it a plain httpGet, a tcpSocket or an exec");
             let said = match checks::of(own.told, probe) {
@@ -90,15 +89,14 @@ impl Writer<'_> {
             self.record.containers.entry(name.clone()).or_default().image = Some(image.to_owned());
         }
         if !args.is_empty() && !whole.ends_with(&args) {
-            self.editor.edit(place.to("args"), Op::Remove).map_err(|misfit| strange(&misfit))?;
+            self.editor.edit(place.to("args"), Op::Remove)?;
         }
         Ok(words)
     }
 
     fn post_start(&mut self, own: &Own<'_>, place: &Place) -> Result<(), Vec<Finding>> {
         let at = place.to("lifecycle").to("postStart");
-        let then =
-            hooks::then_post_start(hooks::own(own.spec.pointer("/lifecycle/postStart")), &at).map_err(|e| vec![e])?;
+        let then = hooks::then_post_start(hooks::own(own.spec.pointer("/lifecycle/postStart")), &at)?;
         let expands =
             |field: &str| parts::exec_words(own.spec.get(field)).is_some_and(|w| w.iter().any(|w| w.contains("$(")));
         if own.waits_for_itself()
@@ -111,7 +109,7 @@ impl Writer<'_> {
             return Err(vec![Finding::error("probe-expands", place.to(field), what).mend(mend)]);
         }
         let words = own.post_start(then);
-        self.hook(place, "postStart", &words)
+        Ok(self.hook(place, "postStart", &words)?)
     }
 
     /// Writes the preStop hook, if one is needed.
@@ -120,7 +118,7 @@ impl Writer<'_> {
         let at = place.to("lifecycle").to("preStop");
         let mut stays: &[String] = &planned.stays_for;
         // Without the API, a hook that stays knows of the Pod's end by the hooks of those that it stays for.
-        let is_sign = self.is_stayed_for(&planned.name) && self.plan.publish == Publish::Board;
+        let is_sign = planned.is_stayed_for && self.plan.publish == Publish::Board;
         let mut grace = planned.stop_grace;
         if grace.is_zero() {
             stays = &[];
@@ -130,7 +128,7 @@ impl Writer<'_> {
             return Ok(false);
         }
         let own_hook = hooks::own(own.spec.pointer("/lifecycle/preStop"));
-        let (mut then, note) = hooks::then_pre_stop(own_hook, own.told, &at).map_err(|e| vec![e])?;
+        let (mut then, note) = hooks::then_pre_stop(own_hook, own.told, &at)?;
         self.findings.extend(note);
         if stays.is_empty() && then.is_none() {
             then = Some(hooks::nothing());
@@ -153,9 +151,9 @@ impl Writer<'_> {
         Ok(true)
     }
 
-    fn hook(&mut self, place: &Place, field: &str, words: &[String]) -> Result<(), Vec<Finding>> {
+    fn hook(&mut self, place: &Place, field: &str, words: &[String]) -> Result<(), Misfit> {
         let hook = json!({"exec": {"command": words}});
-        self.object(&place.to("lifecycle")).map_err(|misfit| strange(&misfit))?;
-        self.editor.edit(place.to("lifecycle").to(field), Op::Set(hook)).map_err(|misfit| strange(&misfit))
+        self.object(&place.to("lifecycle"))?;
+        self.editor.edit(place.to("lifecycle").to(field), Op::Set(hook))
     }
 }

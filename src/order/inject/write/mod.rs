@@ -1,23 +1,29 @@
 //! A plan, written into a template.
 
 mod container;
+mod writer;
 
 use crate::core::container::Container;
 use crate::core::containers::parse_list;
-use crate::order::declare::keys;
-use crate::order::edit::{Editor, Misfit, Op, Place};
-use crate::order::finding::{Finding, Level};
+use crate::order::declare::{Sidecar, keys};
+use crate::order::edit::{Edit, Misfit, Op, Place, apply};
+use crate::order::finding::Finding;
+use crate::order::inject::outcome::Options;
 use crate::order::inject::record::Record;
-use crate::order::inject::{Injected, Options, parts, refuse, reorder, told, undo};
-use crate::order::plan::{Plan, Planned, Sidecar};
-use serde_json::{Map, Value};
-use std::collections::BTreeSet;
+use crate::order::inject::reorder::reorder;
+use crate::order::inject::{parts, refuse, told, undo};
+use crate::order::plan::{Plan, Planned};
+use serde_json::Value;
+use writer::Writer;
 
-/// Writes `plan` into `template`, which holds nothing of podgate's yet.
+/// What is written: the template as it is to be, how it becomes that, and what is to be said about it.
+pub(super) type Written = (Value, Vec<Edit>, Vec<Finding>);
+
+/// Writes `plan` into `template`, which holds nothing of podgate's yet; `None` where there is nothing to do.
 ///
 /// # Errors
 /// All findings, at least one of them an error.
-pub fn write(template: &Value, plan: &Plan, options: &Options) -> Result<Injected, Vec<Finding>> {
+pub(super) fn write(template: &Value, plan: &Plan, options: &Options) -> Result<Option<Written>, Vec<Finding>> {
     let mut findings = refuse::template(template);
     if findings.is_empty() {
         findings = refuse::plan(template, plan);
@@ -26,49 +32,23 @@ pub fn write(template: &Value, plan: &Plan, options: &Options) -> Result<Injecte
         return Err(findings);
     }
     if !plan.containers.iter().any(Planned::is_touched) {
-        let what = "nothing is declared that podgate would have to do";
-        let note = || vec![Finding::note("nothing-to-do", Place::root().to("metadata"), what)];
-        let findings = if plan.findings.is_empty() { note() } else { plan.findings.clone() };
-        return Ok(Injected { findings, ..Injected::unchanged(template) });
+        return Ok(None);
     }
-    let mut writer = Writer {
-        template,
-        plan,
-        options,
-        editor: Editor::new(template.clone()),
-        record: Record::new(),
-        findings: Vec::new(),
-    };
+    let mut writer = Writer::new(template, plan, options);
     writer.all()?;
-    writer.finish()
+    writer.finish().map(Some)
 }
 
-struct Writer<'a> {
-    template: &'a Value,
-    plan: &'a Plan,
-    options: &'a Options,
-    editor: Editor,
-    record: Record,
-    findings: Vec<Finding>,
-}
-
-pub(super) fn strange(misfit: &Misfit) -> Vec<Finding> {
-    vec![Finding::error("strange-type", misfit.0.clone(), misfit.to_string())]
-}
-
-impl<'a> Writer<'a> {
+impl Writer<'_> {
     fn all(&mut self) -> Result<(), Vec<Finding>> {
         let told = self.told()?;
         let mut list = Vec::new();
-        for (at, told) in told.iter().enumerate() {
-            list.push(self.container(at, told)?);
+        for (planned, told) in self.plan.containers.iter().zip(&told) {
+            list.push(self.container(planned, told)?);
         }
-        if self.findings.iter().any(|finding| finding.level == Level::Error) {
-            return Err(std::mem::take(&mut self.findings));
-        }
-        self.order().map_err(|misfit| strange(&misfit))?;
+        self.order()?;
         for volume in parts::volumes(self.plan.publish) {
-            self.push(&parts::spec("volumes"), volume).map_err(|misfit| strange(&misfit))?;
+            self.push(&parts::spec("volumes"), volume)?;
         }
         let text = told::text(&list);
         if let Err(error) = parse_list(&text) {
@@ -77,19 +57,11 @@ impl<'a> Writer<'a> {
             return Err(vec![Finding::error("order-broken", parts::spec("containers"), what).mend(mend)]);
         }
         let sidecar = parts::sidecar(self.plan.sidecar, self.plan.publish, &parts::escaped(&text), self.options);
-        match self.plan.sidecar {
-            Sidecar::Native => self.push_front(&parts::spec("initContainers"), sidecar),
-            Sidecar::First => self.push_front(&parts::spec("containers"), sidecar),
-        }
-        .map_err(|misfit| strange(&misfit))
-    }
-
-    fn place(planned: &Planned) -> Place {
-        parts::spec("containers").to(planned.index)
-    }
-
-    fn spec(&self, planned: &Planned) -> &'a Value {
-        &parts::items(self.template, &parts::spec("containers"))[planned.index]
+        let field = match self.plan.sidecar {
+            Sidecar::Native => "initContainers",
+            Sidecar::First => "containers",
+        };
+        Ok(self.insert(&parts::spec(field), Some(0), sidecar)?)
     }
 
     /// The containers as their specs have them, in the order of the plan.
@@ -104,10 +76,6 @@ impl<'a> Writer<'a> {
             }
         }
         if findings.is_empty() { Ok(list) } else { Err(findings) }
-    }
-
-    fn is_stayed_for(&self, name: &str) -> bool {
-        self.plan.containers.iter().any(|other| other.stays_for.iter().any(|stays| stays == name))
     }
 
     /// The containers in the order in which the kubelet is to start them.
@@ -128,50 +96,23 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Makes an object of what is absent or null.
-    fn object(&mut self, place: &Place) -> Result<(), Misfit> {
-        match place.of(self.editor.value()) {
-            None | Some(Value::Null) => self.editor.edit(place.clone(), Op::Set(Value::Object(Map::new()))),
-            Some(_) => Ok(()),
-        }
-    }
-
-    fn push(&mut self, list: &Place, item: Value) -> Result<(), Misfit> {
-        self.insert(list, None, item)
-    }
-
-    fn push_front(&mut self, list: &Place, item: Value) -> Result<(), Misfit> {
-        self.insert(list, Some(0), item)
-    }
-
-    fn insert(&mut self, list: &Place, at: Option<usize>, item: Value) -> Result<(), Misfit> {
-        match list.of(self.editor.value()) {
-            None | Some(Value::Null) => self.editor.edit(list.clone(), Op::Set(Value::Array(vec![item]))),
-            Some(Value::Array(items)) => {
-                let at = at.unwrap_or(items.len());
-                self.editor.edit(list.to(at), Op::Insert(item))
-            }
-            Some(_) => Err(Misfit(list.clone())),
-        }
-    }
-
     /// Writes the annotations, and makes sure that all of it can be taken out again.
-    fn finish(mut self) -> Result<Injected, Vec<Finding>> {
+    fn finish(mut self) -> Result<Written, Vec<Finding>> {
         let annotations = Place::root().to("metadata").to("annotations");
-        self.object(&Place::root().to("metadata")).map_err(|misfit| strange(&misfit))?;
-        self.object(&annotations).map_err(|misfit| strange(&misfit))?;
+        self.object(&Place::root().to("metadata"))?;
+        self.object(&annotations)?;
         if let Some(name) = &self.record.default_container {
             let at = annotations.to(parts::DEFAULT_CONTAINER);
-            self.editor.edit(at, Op::Set(name.clone().into())).map_err(|misfit| strange(&misfit))?;
+            self.editor.edit(at, Op::Set(name.clone().into()))?;
         }
         let at = annotations.to(keys::INJECTED);
-        self.editor.edit(at.clone(), Op::Set(Value::Null)).map_err(|misfit| strange(&misfit))?;
+        self.editor.edit(at.clone(), Op::Set(Value::Null))?;
         let comes_back = undo::complete(&mut self.record, self.template, self.editor.value());
         // The placeholder is not worth an edit of its own.
         let (mut value, mut edits) = self.editor.finish();
         edits.pop();
-        let last = crate::order::edit::Edit { at: at.clone(), op: Op::Set(self.record.text().into()) };
-        crate::order::edit::apply(&mut value, &last).map_err(|misfit| strange(&misfit))?;
+        let last = Edit { at: at.clone(), op: Op::Set(self.record.text().into()) };
+        apply(&mut value, &last)?;
         edits.push(last);
         let reads = Record::read(&value).is_ok_and(|record| record.as_ref() == Some(&self.record));
         if !(comes_back && reads && undo::changed(&value).is_empty()) {
@@ -179,20 +120,6 @@ impl<'a> Writer<'a> {
             let what = "podgate could not take out again what it has put in, so it puts in nothing; this is a fault of podgate's";
             return Err(vec![Finding::error("not-reversible", at, what)]);
         }
-        let findings = [self.plan.findings.clone(), self.findings].concat();
-        Ok(Injected { value, edits, findings })
+        Ok((value, edits, self.findings))
     }
-}
-
-/// Names that are taken twice, by their place.
-pub(super) fn doubled(items: &[Value], list: &Place) -> Vec<Finding> {
-    let mut seen = BTreeSet::new();
-    let is_new = |(at, item): (usize, &Value)| {
-        let name = parts::name(item)?;
-        (!seen.insert(name.to_owned())).then(|| {
-            Finding::error("name-twice", list.to(at).to("name"), format!("the name {name} stands here twice"))
-                .mend("rename one")
-        })
-    };
-    items.iter().enumerate().filter_map(is_new).collect()
 }

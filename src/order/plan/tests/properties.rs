@@ -1,10 +1,10 @@
 //! What holds of every plan.
 
-use super::super::*;
-use crate::core::container::Container;
+use super::*;
+use crate::core::container::{Container, Mode};
 use crate::core::containers;
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// A Pod: for each container whether its command is known, its mode if one is asked for, and whom it waits for.

@@ -12,15 +12,19 @@ use crate::registry::images::Found;
 use crate::yaml::Source;
 use crate::yaml::files::Input;
 use podgate::core::text::error_chain;
+use podgate::order::declare::Publish;
 use podgate::order::finding::Finding;
 use podgate::order::lint::Version;
-use podgate::order::plan::Publish;
 use rights::Right;
 use std::collections::BTreeMap;
 use webhook::Webhook;
 
 /// Looks at all templates with the cluster's version, and asks for what they need there.
-pub(super) async fn ask(args: &Check, sources: &[(Input, Source)], images: &Found) -> Result<Looked, String> {
+pub(super) async fn ask<'a>(
+    args: &Check,
+    sources: &'a [(Input, Source)],
+    images: &Found,
+) -> Result<Looked<'a>, String> {
     let cluster = Cluster::of(&args.connection).await?;
     let info = tokio::time::timeout(cluster.limit, cluster.client.apiserver_version()).await;
     let info = info
@@ -30,22 +34,10 @@ pub(super) async fn ask(args: &Check, sources: &[(Input, Source)], images: &Foun
     let version = version.map_err(|error| format!("{}: {error}", cluster.server))?;
     let mut looked = look::all(sources, images, Some(args.kubernetes.unwrap_or(version)));
     let mut known = Known { cluster, webhook: None, rights: BTreeMap::new() };
-    let mut findings = Vec::new();
     for template in &looked.templates {
-        for finding in known.findings(template).await? {
-            findings.push((template.file.clone(), template.place.clone(), template.at, finding));
-        }
-    }
-    for (file, place, at, finding) in findings {
-        let source = sources.iter().map(|(_, source)| source).filter(|source| source.name == file);
-        let documents = source.flat_map(|source| &source.documents);
-        let fits = |document: &&crate::yaml::Document| {
-            place.of(&document.value).is_some()
-                && look::beginning(document, &look::object(&document.value, &place)) == at
-        };
-        if let Some(document) = documents.into_iter().find(fits) {
-            looked.findings.push(locate(finding, &place, document, &file));
-        }
+        let found = known.findings(template).await?.into_iter();
+        let found = found.map(|finding| locate(finding, &template.place, template.document, template.file));
+        looked.findings.extend(found);
     }
     looked.sort();
     Ok(looked)
@@ -59,8 +51,8 @@ struct Known {
 }
 
 impl Known {
-    async fn findings(&mut self, template: &Template) -> Result<Vec<Finding>, String> {
-        let Some(outlook) = &template.outlook else { return Ok(Vec::new()) };
+    async fn findings(&mut self, template: &Template<'_>) -> Result<Vec<Finding>, String> {
+        let Some((plan, _)) = &template.outlook else { return Ok(Vec::new()) };
         let mut findings = Vec::new();
         if template.needs_webhook {
             let webhook = match self.webhook.take() {
@@ -69,9 +61,9 @@ impl Known {
             };
             findings.extend(self.webhook.insert(webhook).finding());
         }
-        if outlook.plan.publish == Publish::Api {
-            let namespace = template.namespace.clone().unwrap_or_else(|| self.cluster.namespace.clone());
-            let key = (namespace, template.service_account.clone());
+        if plan.publish == Publish::Api {
+            let namespace = template.namespace.unwrap_or(&self.cluster.namespace);
+            let key = (namespace.to_owned(), template.service_account.to_owned());
             if !self.rights.contains_key(&key) {
                 let right = rights::ask(&self.cluster, &key.0, &key.1).await?;
                 self.rights.insert(key.clone(), right);

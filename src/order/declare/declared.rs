@@ -1,0 +1,120 @@
+//! What the annotations of a template can declare, as types.
+
+use super::grammar::Item;
+use crate::core::until::Until;
+use crate::order::edit::Place;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+/// How long a wait may take where nothing is said.
+pub const TIMEOUT: Duration = Duration::from_secs(5 * 60);
+
+/// Something that was said, with where it was said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said<T> {
+    /// What.
+    pub value: T,
+    /// Where.
+    pub at: Place,
+}
+
+/// How a container is to wait, as asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// By a gate where its command is known, else by hooks.
+    Auto,
+    /// By hooks in those before it.
+    PostStart,
+    /// By a gate in front of its own command.
+    Entrypoint,
+}
+
+impl Wish {
+    /// As users write it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Wish::Auto => "auto",
+            Wish::PostStart => "post-start",
+            Wish::Entrypoint => "entrypoint",
+        }
+    }
+}
+
+/// One container waits for another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edge {
+    /// Who waits.
+    pub waiter: String,
+    /// For whom, and for which state.
+    pub needs: Until,
+    /// The annotation that says so.
+    pub at: Place,
+    /// Where in its text, in bytes.
+    pub word: Range<usize>,
+}
+
+/// In which order containers stop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stop {
+    /// The reverse of their start.
+    Reverse,
+    /// All at once.
+    None,
+    /// Step by step: those of a step when those of the step before have exited.
+    Steps(Vec<Vec<Item>>),
+}
+
+/// Where the sidecar stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sidecar {
+    /// First among the init containers, with `restartPolicy: Always`. Kubernetes 1.29.
+    Native,
+    /// First among the regular containers.
+    First,
+}
+
+/// Where states are published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Publish {
+    /// The board, then annotations.
+    Api,
+    /// The board alone: no token.
+    Board,
+}
+
+/// All that a template's annotations declare.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Declared {
+    /// Whether anything is declared: an order, a stop order or sidecars of a Job.
+    pub is_declared: bool,
+    /// The steps of `podgate.io/order`.
+    pub steps: Vec<Vec<Item>>,
+    /// Who waits for whom, by `podgate.io/order` and all `after.podgate.io/…`.
+    pub edges: Vec<Edge>,
+    /// `podgate.io/mode`.
+    pub mode: Said<Wish>,
+    /// `mode.podgate.io/…`.
+    pub modes: BTreeMap<String, Said<Wish>>,
+    /// `podgate.io/timeout`.
+    pub timeout: Duration,
+    /// `timeout.podgate.io/…`.
+    pub timeouts: BTreeMap<String, Said<Duration>>,
+    /// `podgate.io/on-timeout` is `continue`.
+    pub continue_on_timeout: bool,
+    /// `podgate.io/fail-fast` is `true`.
+    pub fail_fast: bool,
+    /// `command.podgate.io/…`.
+    pub commands: BTreeMap<String, Said<Vec<String>>>,
+    /// `podgate.io/stop-order`.
+    pub stop: Said<Stop>,
+    /// `podgate.io/stop-order` is written out.
+    pub is_stop_stated: bool,
+    /// `podgate.io/sidecars`.
+    pub sidecars: Said<Vec<Item>>,
+    /// `podgate.io/sidecar`.
+    pub sidecar: Sidecar,
+    /// `podgate.io/publish`.
+    pub publish: Publish,
+}

@@ -1,0 +1,45 @@
+//! The items of a list, put into another order.
+
+use crate::order::edit::{Editor, Misfit, Op, Place};
+
+/// Puts the items of a list into the order `wanted` (indices as they are now), with as few moves as can be.
+pub(super) fn reorder(editor: &mut Editor, list: &Place, wanted: &[usize]) -> Result<(), Misfit> {
+    let stay = longest_rising(wanted);
+    let mut now: Vec<usize> = (0..wanted.len()).collect();
+    for (n, item) in wanted.iter().enumerate() {
+        if stay[*item] {
+            continue;
+        }
+        let Some(from) = now.iter().position(|at| at == item) else { continue };
+        now.remove(from);
+        // Behind the one that it is to follow, which has its place already.
+        let to =
+            n.checked_sub(1).and_then(|n| now.iter().position(|at| *at == wanted[n])).map_or(0, |before| before + 1);
+        now.insert(to, *item);
+        if from != to {
+            editor.edit(list.to(from), Op::Move(to))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether each item of a permutation is in its longest rising part: those need not move.
+fn longest_rising(sequence: &[usize]) -> Vec<bool> {
+    // The end of the best rising part of each length (the lowest there is), and before each item the one that it follows.
+    let (mut ends, mut before): (Vec<usize>, Vec<Option<usize>>) = (Vec::new(), vec![None; sequence.len()]);
+    for item in sequence {
+        let length = ends.partition_point(|end| end < item);
+        before[*item] = length.checked_sub(1).map(|shorter| ends[shorter]);
+        match ends.get_mut(length) {
+            Some(end) => *end = *item,
+            None => ends.push(*item),
+        }
+    }
+    let mut stay = vec![false; sequence.len()];
+    let mut at = ends.last().copied();
+    while let Some(item) = at {
+        stay[item] = true;
+        at = before[item];
+    }
+    stay
+}

@@ -1,0 +1,56 @@
+//! What is being written.
+
+use crate::order::edit::{Editor, Misfit, Op, Place};
+use crate::order::finding::Finding;
+use crate::order::inject::outcome::Options;
+use crate::order::inject::parts;
+use crate::order::inject::record::Record;
+use crate::order::plan::{Plan, Planned};
+use serde_json::{Map, Value};
+
+pub(super) struct Writer<'a> {
+    pub(super) template: &'a Value,
+    pub(super) plan: &'a Plan,
+    pub(super) options: &'a Options,
+    pub(super) editor: Editor,
+    pub(super) record: Record,
+    pub(super) findings: Vec<Finding>,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(template: &'a Value, plan: &'a Plan, options: &'a Options) -> Writer<'a> {
+        let (editor, record) = (Editor::new(template.clone()), Record::new());
+        Writer { template, plan, options, editor, record, findings: Vec::new() }
+    }
+
+    pub(super) fn place(planned: &Planned) -> Place {
+        parts::spec("containers").to(planned.index)
+    }
+
+    pub(super) fn spec(&self, planned: &Planned) -> &'a Value {
+        &parts::items(self.template, &parts::spec("containers"))[planned.index]
+    }
+
+    /// Makes an object of what is absent or null.
+    pub(super) fn object(&mut self, place: &Place) -> Result<(), Misfit> {
+        match place.of(self.editor.value()) {
+            None | Some(Value::Null) => self.editor.edit(place.clone(), Op::Set(Value::Object(Map::new()))),
+            Some(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn push(&mut self, list: &Place, item: Value) -> Result<(), Misfit> {
+        self.insert(list, None, item)
+    }
+
+    pub(super) fn insert(&mut self, list: &Place, at: Option<usize>, item: Value) -> Result<(), Misfit> {
+        match list.of(self.editor.value()) {
+            None | Some(Value::Null) => self.editor.edit(list.clone(), Op::Set(Value::Array(vec![item]))),
+            Some(Value::Array(items)) => {
+                let at = at.unwrap_or(items.len());
+                self.editor.edit(list.to(at), Op::Insert(item))
+            }
+            Some(_) => Err(Misfit(list.clone())),
+        }
+    }
+}
