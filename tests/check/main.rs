@@ -260,6 +260,33 @@ fn an_injected_manifest_is_looked_at_as_it_was() {
 }
 
 #[test]
+fn inject_reports_the_same_place() {
+    // Folded: the annotation's value is not written as it is read.
+    let (folder, _) = file(
+        "\
+apiVersion: v1
+kind: Pod
+metadata:
+  annotations:
+    podgate.io/order: >-
+      db,
+      apii
+spec:
+  containers:
+  - {name: db, command: [db]}
+  - {name: api, command: [api]}
+",
+    );
+    let (_, out, _) = check(&folder, &["-o", "json", "pod.yaml"]);
+    let findings: Value = serde_json::from_str(&out).unwrap();
+    let finding = &findings["findings"][0];
+    assert_eq!((&finding["line"], &finding["column"]), (&7.into(), &7.into()), "{out}");
+    let inject = program(folder.path()).current_dir(folder.path()).args(["inject", "-f", "pod.yaml"]).output().unwrap();
+    let said = String::from_utf8(inject.stderr).unwrap();
+    assert!(said.contains("pod.yaml:7:7: error: there is no container apii"), "{said}");
+}
+
+#[test]
 fn the_hand_written_examples_have_no_errors() {
     let folder = tempfile::tempdir().unwrap();
     let manifests = concat!(env!("CARGO_MANIFEST_DIR"), "/manifests");

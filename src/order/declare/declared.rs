@@ -10,19 +10,11 @@ use std::time::Duration;
 /// How long a wait may take where nothing is said.
 pub const TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// Something that was said, with where it was said.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said<T> {
-    /// What.
-    pub value: T,
-    /// Where.
-    pub at: Place,
-}
-
 /// How a container is to wait, as asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Wish {
     /// By a gate where its command is known, else by hooks.
+    #[default]
     Auto,
     /// By hooks in those before it.
     PostStart,
@@ -56,8 +48,11 @@ pub struct Edge {
 }
 
 /// In which order containers stop.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Stop {
+    /// The reverse of their start; all at once in a Pod that runs to its end.
+    #[default]
+    Auto,
     /// The reverse of their start.
     Reverse,
     /// All at once.
@@ -67,52 +62,48 @@ pub enum Stop {
 }
 
 /// Where the sidecar stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sidecar {
     /// First among the init containers, with `restartPolicy: Always`. Kubernetes 1.29.
+    #[default]
     Native,
     /// First among the regular containers.
     First,
 }
 
 /// Where states are published.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Publish {
     /// The board, then annotations.
+    #[default]
     Api,
     /// The board alone: no token.
     Board,
 }
 
 /// All that a template's annotations declare.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Declared {
-    /// Whether anything is declared: an order, a stop order or sidecars of a Job.
-    pub is_declared: bool,
-    /// The steps of `podgate.io/order`.
-    pub steps: Vec<Vec<Item>>,
     /// Who waits for whom, by `podgate.io/order` and all `after.podgate.io/…`.
     pub edges: Vec<Edge>,
     /// `podgate.io/mode`.
-    pub mode: Said<Wish>,
+    pub mode: Wish,
     /// `mode.podgate.io/…`.
-    pub modes: BTreeMap<String, Said<Wish>>,
+    pub modes: BTreeMap<String, Wish>,
     /// `podgate.io/timeout`.
     pub timeout: Duration,
     /// `timeout.podgate.io/…`.
-    pub timeouts: BTreeMap<String, Said<Duration>>,
+    pub timeouts: BTreeMap<String, Duration>,
     /// `podgate.io/on-timeout` is `continue`.
     pub continue_on_timeout: bool,
     /// `podgate.io/fail-fast` is `true`.
     pub fail_fast: bool,
     /// `command.podgate.io/…`.
-    pub commands: BTreeMap<String, Said<Vec<String>>>,
+    pub commands: BTreeMap<String, Vec<String>>,
     /// `podgate.io/stop-order`.
-    pub stop: Said<Stop>,
-    /// `podgate.io/stop-order` is written out.
-    pub is_stop_stated: bool,
+    pub stop: Stop,
     /// `podgate.io/sidecars`.
-    pub sidecars: Said<Vec<Item>>,
+    pub sidecars: Vec<Item>,
     /// `podgate.io/sidecar`.
     pub sidecar: Sidecar,
     /// `podgate.io/publish`.

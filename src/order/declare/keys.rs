@@ -52,6 +52,12 @@ pub fn annotation(key: &str) -> Place {
     Place::root().to("metadata").to("annotations").to(key)
 }
 
+/// The place of a template's annotation that speaks of one container.
+#[must_use]
+pub fn annotation_of(prefix: &str, container: &str) -> Place {
+    annotation(&format!("{prefix}{container}"))
+}
+
 /// Whether a template declares an order, a stop order or the sidecars of a Job, rightly or wrongly.
 #[must_use]
 pub fn is_declared(template: &Value) -> bool {

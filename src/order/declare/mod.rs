@@ -17,7 +17,7 @@ pub mod spec;
 #[cfg(test)]
 mod tests;
 
-pub use declared::{Declared, Edge, Publish, Said, Sidecar, Stop, TIMEOUT, Wish};
-pub use keys::{annotation, is_declared};
+pub use declared::{Declared, Edge, Publish, Sidecar, Stop, TIMEOUT, Wish};
+pub use keys::{annotation, annotation_of, is_declared};
 pub(crate) use read::both;
 pub use read::read;

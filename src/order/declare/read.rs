@@ -1,8 +1,8 @@
 //! From annotations to what they declare.
 
-use super::declared::{Declared, Edge, Publish, Said, Sidecar, Stop, TIMEOUT, Wish};
+use super::declared::{Declared, Edge, Publish, Sidecar, Stop, TIMEOUT, Wish};
 use super::grammar::{self, Fault, Grammar, Item, quoted};
-use super::keys::{self, annotation, is_declared};
+use super::keys::{self, annotation};
 use super::nearest::{did_you_mean, nearest};
 use super::spec::Spec;
 
@@ -22,32 +22,13 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// right is in the result all the same.
 #[must_use]
 pub fn read(template: &Value, spec: &Spec<'_>, findings: &mut Vec<Finding>) -> Declared {
-    let mut reader = Reader { spec, findings, said: nothing(is_declared(template)) };
+    let said = Declared { timeout: TIMEOUT, ..Declared::default() };
+    let mut reader = Reader { spec, findings, said };
     reader.labels(template);
     for (key, value) in sorted(template, "annotations", reader.findings) {
         reader.annotation(key, value);
     }
     reader.said
-}
-
-fn nothing(is_declared: bool) -> Declared {
-    Declared {
-        is_declared,
-        steps: Vec::new(),
-        edges: Vec::new(),
-        mode: Said { value: Wish::Auto, at: annotation(keys::MODE) },
-        modes: BTreeMap::new(),
-        timeout: TIMEOUT,
-        timeouts: BTreeMap::new(),
-        continue_on_timeout: false,
-        fail_fast: false,
-        commands: BTreeMap::new(),
-        stop: Said { value: Stop::Reverse, at: annotation(keys::STOP_ORDER) },
-        is_stop_stated: false,
-        sidecars: Said { value: Vec::new(), at: annotation(keys::SIDECARS) },
-        sidecar: Sidecar::Native,
-        publish: Publish::Api,
-    }
 }
 
 /// The annotations or labels of a template by their keys; the same order whatever serde_json keeps.
@@ -108,16 +89,15 @@ impl Reader<'_, '_> {
         }
         match key {
             keys::ORDER => self.order(text, &at),
-            keys::MODE => self.said.mode = Said { value: self.wish(text, &at), at },
+            keys::MODE => self.said.mode = self.wish(text, &at),
             keys::TIMEOUT => self.said.timeout = self.duration(text, &at),
             keys::ON_TIMEOUT => {
                 self.said.continue_on_timeout = self.choice(text, &at, &[("fail", false), ("continue", true)])
             }
             keys::FAIL_FAST => self.said.fail_fast = self.choice(text, &at, &[("false", false), ("true", true)]),
-            keys::STOP_ORDER => self.stop(text, at),
+            keys::STOP_ORDER => self.said.stop = self.stop(text, &at),
             keys::SIDECARS => {
-                let items: Vec<Item> = self.list(text, &at, grammar::SIDECARS).into_iter().flatten().collect();
-                self.said.sidecars = Said { value: items, at };
+                self.said.sidecars = self.list(text, &at, grammar::SIDECARS).into_iter().flatten().collect();
             }
             keys::SIDECAR => {
                 self.said.sidecar = self.choice(text, &at, &[("native", Sidecar::Native), ("first", Sidecar::First)]);
@@ -181,16 +161,15 @@ impl Reader<'_, '_> {
             }
             keys::MODE_PREFIX => {
                 let value = self.wish(text, &at);
-                self.said.modes.insert(name.to_owned(), Said { value, at });
+                self.said.modes.insert(name.to_owned(), value);
             }
             keys::TIMEOUT_PREFIX => {
                 let value = self.duration(text, &at);
-                self.said.timeouts.insert(name.to_owned(), Said { value, at });
+                self.said.timeouts.insert(name.to_owned(), value);
             }
             _ => match text.parse::<Argv>() {
                 Ok(argv) => {
-                    let value = argv.as_slice().to_vec();
-                    self.said.commands.insert(name.to_owned(), Said { value, at });
+                    self.said.commands.insert(name.to_owned(), argv.as_slice().to_vec());
                 }
                 Err(error) => {
                     let finding = Finding::error("bad-value", at, format!("{} is no command: {error}", quoted(text)));
@@ -217,17 +196,14 @@ impl Reader<'_, '_> {
             let finding = Finding::note("state-unused", at.clone(), what).word(item.word.clone());
             self.findings.push(finding.mend(format!("write {container}")));
         }
-        self.said.steps = steps;
     }
 
-    fn stop(&mut self, text: &str, at: Place) {
-        let value = match text.trim() {
+    fn stop(&mut self, text: &str, at: &Place) -> Stop {
+        match text.trim() {
             "reverse" => Stop::Reverse,
             "none" => Stop::None,
-            _ => Stop::Steps(self.list(text, &at, grammar::STOP)),
-        };
-        self.said.is_stop_stated = true;
-        self.said.stop = Said { value, at };
+            _ => Stop::Steps(self.list(text, at, grammar::STOP)),
+        }
     }
 
     /// A list of containers, each of which the Pod has, and once; empty if anything is wrong with it.

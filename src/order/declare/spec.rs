@@ -43,8 +43,7 @@ impl<'a> Own<'a> {
     /// A list of strings: `command`, `args`. `None` where it is left out or of another kind.
     #[must_use]
     pub fn strings(&self, field: &str) -> Option<Vec<String>> {
-        let list = self.value.get(field)?.as_array()?;
-        list.iter().map(|word| word.as_str().map(str::to_owned)).collect()
+        strings(self.value.get(field))
     }
 
     /// One of its probes, if it can be read.
@@ -66,6 +65,11 @@ impl<'a> Own<'a> {
         let own = self.value.get("restartPolicy").and_then(Value::as_str);
         own.or_else(|| spec.get("restartPolicy").and_then(Value::as_str)).unwrap_or("Always")
     }
+}
+
+/// A list of strings; `None` if it is anything else.
+pub(crate) fn strings(value: Option<&Value>) -> Option<Vec<String>> {
+    value?.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
 }
 
 fn containers_place(list: &str) -> Place {

@@ -50,20 +50,20 @@ fn reads_all_that_can_be_declared() {
     assert_eq!(findings, []);
     let edges: Vec<String> = declared.edges.iter().map(|e| format!("{} after {}", e.waiter, e.needs)).collect();
     assert_eq!(edges, ["web after api=Ready", "web after db=Started", "api after db=Ready", "api after cache=Started"]);
-    assert_eq!(declared.mode.value, Wish::Entrypoint);
-    assert_eq!(declared.modes["db"].value, Wish::PostStart);
-    assert_eq!((declared.timeout.as_secs(), declared.timeouts["web"].value.as_secs()), (120, 5400));
-    assert!(declared.continue_on_timeout && declared.fail_fast && declared.is_declared && declared.is_stop_stated);
-    assert_eq!(declared.commands["web"].value, ["/usr/bin/web", "-v"]);
-    assert!(matches!(&declared.stop.value, Stop::Steps(steps) if steps.len() == 2));
-    assert_eq!(declared.sidecars.value[0].until.container, "cache");
+    assert_eq!(declared.mode, Wish::Entrypoint);
+    assert_eq!(declared.modes["db"], Wish::PostStart);
+    assert_eq!((declared.timeout.as_secs(), declared.timeouts["web"].as_secs()), (120, 5400));
+    assert!(declared.continue_on_timeout && declared.fail_fast);
+    assert_eq!(declared.commands["web"], ["/usr/bin/web", "-v"]);
+    assert!(matches!(&declared.stop, Stop::Steps(steps) if steps.len() == 2));
+    assert_eq!(declared.sidecars[0].until.container, "cache");
     assert_eq!((declared.sidecar, declared.publish), (Sidecar::First, Publish::Board));
 }
 
 #[test]
 fn nothing_said_is_nothing_declared() {
     let (declared, findings) = said(&template(&[]));
-    assert!(findings.is_empty() && !declared.is_declared && declared.edges.is_empty());
+    assert!(findings.is_empty() && declared.edges.is_empty());
     assert!(!is_declared(&json!({})) && !is_declared(&json!({"metadata": {"annotations": null}})));
     assert!(!is_declared(&template(&[("podgate.io/timeout", "1m")])));
     assert!(is_declared(&template(&[("after.podgate.io/nobody", "")])));

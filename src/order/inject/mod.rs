@@ -28,14 +28,15 @@ mod told;
 mod undo;
 mod write;
 
-pub use outcome::{Injected, Options, in_place};
+pub use outcome::{Injected, Options};
 
 use crate::order::declare::{self, keys};
-use crate::order::edit::{Edit, Op, Place, apply};
+use crate::order::edit::{Edit, Op, Place, Step, apply};
 use crate::order::finding::Finding;
 use crate::order::plan::{ImageCommand, Known, plan};
 use record::Record;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Whether a template declares an order at all; whatever else it holds is none of podgate's business.
 #[must_use]
@@ -162,6 +163,28 @@ fn rewritten(template: &Value, options: &Options) -> Options {
         image.clone_into(&mut options.image);
     }
     options
+}
+
+/// Findings whose places count the items of lists in `plain`, with their places in `template`: items go by their names.
+#[must_use]
+pub fn in_place(mut findings: Vec<Finding>, plain: &Value, template: &Value) -> Vec<Finding> {
+    let mut there = BTreeMap::new();
+    for field in ["initContainers", "containers", "ephemeralContainers", "volumes"] {
+        // The first of a name counts.
+        for (at, item) in parts::items(template, &parts::spec(field)).iter().enumerate().rev() {
+            there.insert((field, parts::name(item)), at);
+        }
+    }
+    for finding in &mut findings {
+        if let [Step::Key(spec), Step::Key(list), Step::Index(at), ..] = finding.at.0.as_mut_slice()
+            && spec == "spec"
+            && let Some(name) = parts::items(plain, &parts::spec(list)).get(*at).and_then(parts::name)
+            && let Some(found) = there.get(&(list.as_str(), Some(name)))
+        {
+            *at = *found;
+        }
+    }
+    findings
 }
 
 #[cfg(test)]

@@ -1,12 +1,9 @@
 //! What an injection is told, and what comes of it.
 
 use crate::order::edit::Edit;
-use crate::order::edit::Step;
 use crate::order::finding::Finding;
-use crate::order::inject::parts;
 use crate::order::plan::Plan;
 use serde_json::Value;
-use std::collections::BTreeMap;
 
 /// What the manifest does not say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,26 +48,4 @@ impl Injected {
     pub fn unchanged(template: &Value) -> Injected {
         Injected { value: template.clone(), ..Injected::default() }
     }
-}
-
-/// Findings whose places count the items of lists in `plain`, with their places in `template`: items go by their names.
-#[must_use]
-pub fn in_place(mut findings: Vec<Finding>, plain: &Value, template: &Value) -> Vec<Finding> {
-    let mut there = BTreeMap::new();
-    for field in ["initContainers", "containers", "ephemeralContainers", "volumes"] {
-        // The first of a name counts.
-        for (at, item) in parts::items(template, &parts::spec(field)).iter().enumerate().rev() {
-            there.insert((field, parts::name(item)), at);
-        }
-    }
-    for finding in &mut findings {
-        if let [Step::Key(spec), Step::Key(list), Step::Index(at), ..] = finding.at.0.as_mut_slice()
-            && spec == "spec"
-            && let Some(name) = parts::items(plain, &parts::spec(list)).get(*at).and_then(parts::name)
-            && let Some(found) = there.get(&(list.as_str(), Some(name)))
-        {
-            *at = *found;
-        }
-    }
-    findings
 }

@@ -14,6 +14,7 @@ pub(super) const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-contai
 pub(super) use crate::order::declare::annotation;
 /// The sidecar's name.
 pub(super) use crate::order::declare::spec::OWN_SIDECAR as SIDECAR;
+pub(super) use crate::order::declare::spec::strings;
 /// The variable that tells the sidecar of the containers.
 pub(super) const TOLD: &str = "PODGATE_CONTAINERS";
 const CONTROLLER: &str = "/usr/bin/podgate-controller";
@@ -32,11 +33,6 @@ pub(super) const PATHS: [&str; 3] = [names::BOARD_DIR, names::SELF_DIR, names::P
 /// Whether `words` is a command line of the agent's as it is injected: `subcommand` run from the board.
 pub(super) fn is_ours(words: &[String], subcommand: &str) -> bool {
     matches!(words, [program, first, ..] if *program == agent() && first == subcommand)
-}
-
-/// A list of strings; `None` if it is anything else.
-pub(super) fn strings(value: Option<&Value>) -> Option<Vec<String>> {
-    value?.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
 }
 
 /// The words of an `exec` in a hook or a probe.

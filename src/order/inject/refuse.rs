@@ -13,20 +13,13 @@ fn strange(at: Place, is_not: &str) -> Finding {
     Finding::error("strange-type", at, format!("this is no {is_not}")).mend("write it as the Pod API has it")
 }
 
-/// What no plan could mend: errors alone.
+/// What no plan could mend: errors alone. That there are containers, and that each has a name of its own, the plan has seen to.
 pub(super) fn template(template: &Value) -> Vec<Finding> {
     let mut found = Vec::new();
-    let root = Place::root();
+    let metadata = Place::root().to("metadata");
     let absent_or =
         |at: &Place, is: fn(&Value) -> bool| at.of(template).is_none_or(|value| value.is_null() || is(value));
-    if !template.is_object() {
-        return vec![strange(root, "Pod or pod template")];
-    }
-    if !root.to("spec").of(template).is_some_and(Value::is_object) {
-        let what = "there is no spec here, or it is no object";
-        return vec![Finding::error("strange-type", root.to("spec"), what).mend("write it as the Pod API has it")];
-    }
-    for at in [root.to("metadata"), root.to("metadata").to("annotations")] {
+    for at in [metadata.clone(), metadata.to("annotations")] {
         if !absent_or(&at, Value::is_object) {
             found.push(strange(at, "object"));
         }
@@ -36,17 +29,6 @@ pub(super) fn template(template: &Value) -> Vec<Finding> {
         if !absent_or(&at, Value::is_array) {
             found.push(strange(at, "list"));
         }
-    }
-    let containers = parts::spec("containers");
-    match containers.of(template) {
-        Some(Value::Array(list)) if !list.is_empty() => {}
-        Some(Value::Array(_)) | Some(Value::Null) | None => {
-            found.push(
-                Finding::error("no-containers", containers.clone(), "there are no containers")
-                    .mend("give the Pod some"),
-            );
-        }
-        Some(_) => found.push(strange(containers.clone(), "list")),
     }
     if parts::spec("os").to("name").of(template).is_some_and(|os| os == "windows") {
         let what = "this Pod runs on Windows, and podgate's agent and sidecar are programs for Linux";
@@ -64,35 +46,36 @@ pub(super) fn template(template: &Value) -> Vec<Finding> {
 
 /// Names of podgate's that something else has.
 fn taken(template: &Value, found: &mut Vec<Finding>) {
+    let mend = "rename it; if it is podgate's, put in by hand, take out all that is podgate's";
     for field in ["initContainers", "containers"] {
         let list = parts::spec(field);
-        let items = parts::items(template, &list);
-        for (at, item) in items.iter().enumerate() {
-            match parts::name(item) {
+        let mut seen = BTreeSet::new();
+        for (at, item) in parts::items(template, &list).iter().enumerate() {
+            let place = || list.to(at).to("name");
+            found.push(match parts::name(item) {
                 Some(SIDECAR) => {
                     let what =
                         "there is a container named podgate already, and that is the name of podgate's own sidecar";
-                    let mend = "rename it; if it is podgate's, put in by hand, take out all that is podgate's";
-                    found.push(Finding::error("name-taken", list.to(at).to("name"), what).mend(mend));
+                    Finding::error("name-taken", place(), what).mend(mend)
                 }
-                Some(name) if names::is_container_name(name) => {}
-                _ => found.push(
-                    Finding::error(
-                        "container-name",
-                        list.to(at),
-                        "this container has no name, or none that Kubernetes takes",
-                    )
-                    .mend("name it"),
-                ),
-            }
+                Some(name) if names::is_container_name(name) => {
+                    if seen.insert(name) {
+                        continue;
+                    }
+                    Finding::error("name-twice", place(), format!("the name {name} stands here twice"))
+                        .mend("rename one")
+                }
+                _ => {
+                    let what = "this container has no name, or none that Kubernetes takes";
+                    Finding::error("container-name", list.to(at), what).mend("name it")
+                }
+            });
         }
-        found.extend(doubled(items, &list));
     }
     let volumes = parts::spec("volumes");
     for (at, item) in parts::items(template, &volumes).iter().enumerate() {
         if let Some(name) = parts::name(item).filter(|name| VOLUMES.contains(name)) {
             let what = format!("there is a volume named {name} already, and that is the name of one of podgate's own");
-            let mend = "rename it; if it is podgate's, put in by hand, take out all that is podgate's";
             found.push(Finding::error("name-taken", volumes.to(at).to("name"), what).mend(mend));
         }
     }
@@ -100,19 +83,6 @@ fn taken(template: &Value, found: &mut Vec<Finding>) {
     for (at, item) in parts::items(template, &containers).iter().enumerate() {
         by_hand(item, &containers.to(at), found);
     }
-}
-
-/// Names that are taken twice, by their place.
-fn doubled(items: &[Value], list: &Place) -> Vec<Finding> {
-    let mut seen = BTreeSet::new();
-    let is_new = |(at, item): (usize, &Value)| {
-        let name = parts::name(item)?;
-        (!seen.insert(name.to_owned())).then(|| {
-            Finding::error("name-twice", list.to(at).to("name"), format!("the name {name} stands here twice"))
-                .mend("rename one")
-        })
-    };
-    items.iter().enumerate().filter_map(is_new).collect()
 }
 
 /// Parts of podgate's that are there without its record.
@@ -147,16 +117,6 @@ fn by_hand(container: &Value, place: &Place, found: &mut Vec<Finding>) {
 pub(super) fn plan(template: &Value, plan: &Plan) -> Vec<Finding> {
     let list = parts::spec("containers");
     let items = parts::items(template, &list);
-    let mut indices: Vec<usize> = plan.containers.iter().map(|planned| planned.index).collect();
-    indices.sort_unstable();
-    let fits = |planned: &crate::order::plan::Planned| parts::name(&items[planned.index]) == Some(&planned.name);
-    if indices != (0..items.len()).collect::<Vec<_>>() || !plan.containers.iter().all(fits) {
-        return vec![Finding::error(
-            "plan-misfit",
-            list,
-            "the plan is one for other containers; this is a fault of podgate's",
-        )];
-    }
     let mut found = Vec::new();
     for planned in &plan.containers {
         if planned.is_touched() || planned.is_stayed_for {

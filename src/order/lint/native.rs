@@ -18,8 +18,6 @@ pub struct Advice {
     pub sidecars: Vec<(String, Value)>,
     /// Those that stay regular containers.
     pub regular: Vec<String>,
-    /// Whether one of the sidecars' readiness probes stands in for a startup probe.
-    pub from_readiness: bool,
 }
 
 impl Advice {
@@ -74,33 +72,27 @@ pub(super) fn advice(spec: &Spec<'_>, plan: &Plan) -> Option<Advice> {
     if chain.is_empty() || chain.len() + 1 != ordered {
         return None;
     }
-    let sidecars: Option<Vec<(String, Value, bool)>> = chain
+    let sidecars: Option<Vec<(String, Value)>> = chain
         .iter()
         .map(|planned| {
             let own = spec.get(&planned.name)?;
             // In a Pod that runs to its end, only what is declared to run on.
             let runs_on = own.restart_policy(spec.value) == "Always" || !planned.stop_after.is_empty();
-            let (probe, from_readiness) = probe(own).filter(|_| runs_on)?;
-            Some((planned.name.clone(), probe, from_readiness))
+            Some((planned.name.clone(), probe(own).filter(|_| runs_on)?))
         })
         .collect();
-    let sidecars = sidecars?;
     let names: BTreeSet<&str> = chain.iter().chain([&last]).map(|planned| planned.name.as_str()).collect();
     let is_other = |own: &&Own<'_>| !names.contains(own.name);
     let regular =
         spec.containers.iter().filter(is_other).map(|own| own.name.to_owned()).chain([last.name.clone()]).collect();
-    Some(Advice {
-        from_readiness: sidecars.iter().any(|(.., from_readiness)| *from_readiness),
-        sidecars: sidecars.into_iter().map(|(name, probe, _)| (name, probe)).collect(),
-        regular,
-    })
+    Some(Advice { sidecars: sidecars?, regular })
 }
 
 /// The startup probe that a native sidecar would have: its own, or its readiness probe asked each second.
-fn probe(own: &Own<'_>) -> Option<(Value, bool)> {
+fn probe(own: &Own<'_>) -> Option<Value> {
     let there = |field: &str| own.value.get(field).filter(|value| value.is_object()).cloned();
     if let Some(startup) = there("startupProbe") {
-        return Some((startup, false));
+        return Some(startup);
     }
     let mut readiness = there("readinessProbe")?;
     let fields = readiness.as_object_mut()?;
@@ -108,5 +100,5 @@ fn probe(own: &Own<'_>) -> Option<(Value, bool)> {
     fields.insert("failureThreshold".to_owned(), json!(300));
     // The API takes no other than 1 in a startup probe.
     fields.insert("successThreshold".to_owned(), json!(1));
-    Some((readiness, true))
+    Some(readiness)
 }

@@ -60,7 +60,6 @@ pub const RULES: &[Rule] = &[
     rule("own-post-start", "The container has a postStart hook of its own that can't be chained with podgate's"),
     rule("own-pre-stop", "The container has a preStop hook of its own: chained with podgate's, or not to be"),
     rule("path-taken", "Something else is mounted where podgate mounts its own"),
-    rule("plan-misfit", "The plan is one for other containers; a fault of podgate's"),
     rule("post-start-before-gate", "The container's own postStart hook runs while its gate still waits"),
     rule("pre-stop-too-long", "A preStop hook takes longer than it may, or than others stay for it"),
     rule("probe-expands", "A probe's command has variables that nobody expands in a hook"),

@@ -229,7 +229,7 @@ fn native_sidecars_are_named_where_they_would_do() {
     let mut proxied = pod("proxy, app", &[("app", json!({})), ("proxy", json!({})), ("log", json!({}))]);
     let found = advice(&proxied).unwrap();
     assert_eq!(found.regular, ["log", "app"]);
-    assert!(found.from_readiness && found.finding().what.contains("a startupProbe for proxy, under initContainers"));
+    assert!(found.finding().what.contains("a startupProbe for proxy, under initContainers"));
     let manifest = found.manifest();
     assert!(manifest.contains("  - name: proxy\n    restartPolicy: Always\n    startupProbe: {"), "{manifest}");
     assert!(manifest.contains("\"periodSeconds\":1"), "{manifest}");

@@ -8,7 +8,7 @@ use crate::core::container::{Container, Mode};
 use crate::core::containers;
 use crate::core::until::{Until, Want};
 use crate::order::declare::spec::{Own, Spec};
-use crate::order::declare::{self, Declared, annotation, keys};
+use crate::order::declare::{self, Declared, annotation, annotation_of, keys};
 use crate::order::finding::{Finding, has_errors};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,7 +83,7 @@ impl<'a> Build<'a> {
             stayed_for: stays.values().flatten().cloned().collect(),
             stays,
             graces,
-            sidecars: declared.sidecars.value.iter().map(|item| item.until.container.as_str()).collect(),
+            sidecars: declared.sidecars.iter().map(|item| item.until.container.as_str()).collect(),
         }
     }
 
@@ -144,7 +144,7 @@ impl<'a> Build<'a> {
             until,
             after,
             command: self.commands.get(name).cloned(),
-            timeout: self.declared.timeouts.get(name).map_or(self.declared.timeout, |said| said.value),
+            timeout: self.declared.timeouts.get(name).copied().unwrap_or(self.declared.timeout),
             continue_on_timeout: self.declared.continue_on_timeout,
             fail_fast: self.declared.fail_fast,
             stays_for: self.stays.get(name).cloned().unwrap_or_default(),
@@ -204,7 +204,7 @@ impl<'a> Build<'a> {
                 )));
             }
         }
-        let at = || self.declared.sidecars.at.clone();
+        let at = || annotation(keys::SIDECARS);
         let others = || self.spec.containers.iter().filter(|own| !self.sidecars.contains(own.name));
         if !self.sidecars.is_empty() && others().next().is_none() {
             let what = "all containers are sidecars, and nobody is left whose end would end them";
@@ -225,19 +225,20 @@ impl<'a> Build<'a> {
 
     /// Settings of containers that take no part.
     fn unused(&self, involved: &BTreeSet<&str>, findings: &mut Vec<Finding>) {
-        let modes = self.declared.modes.iter().map(|(name, said)| (name, &said.at, "mode"));
-        let timeouts = self.declared.timeouts.iter().map(|(name, said)| (name, &said.at, "timeout"));
-        let commands = self.declared.commands.iter().map(|(name, said)| (name, &said.at, "command"));
-        for (name, at, what) in modes.chain(timeouts).chain(commands) {
+        let modes = self.declared.modes.keys().map(|name| (name, keys::MODE_PREFIX, "mode"));
+        let timeouts = self.declared.timeouts.keys().map(|name| (name, keys::TIMEOUT_PREFIX, "timeout"));
+        let commands = self.declared.commands.keys().map(|name| (name, keys::COMMAND_PREFIX, "command"));
+        for (name, prefix, what) in modes.chain(timeouts).chain(commands) {
+            let at = annotation_of(prefix, name);
             if !involved.contains(name.as_str()) {
                 let what = format!("{name} waits for nobody and nobody for it, so its {what} says nothing");
-                findings.push(Finding::warning("unused-annotation", at.clone(), what).mend("take it out"));
+                findings.push(Finding::warning("unused-annotation", at, what).mend("take it out"));
             } else if what == "command"
                 && let Some(own) = self.spec.get(name)
                 && own.strings("command").is_some_and(|command| !command.is_empty())
             {
                 let what = format!("{name} has a command in its spec, and that counts");
-                findings.push(Finding::warning("unused-annotation", at.clone(), what).mend("take one of the two out"));
+                findings.push(Finding::warning("unused-annotation", at, what).mend("take one of the two out"));
             }
         }
     }

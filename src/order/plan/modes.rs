@@ -7,7 +7,7 @@ use super::graph::Graph;
 use super::planned::ImageCommand;
 use crate::core::until::Want;
 use crate::order::declare::spec::Own;
-use crate::order::declare::{Declared, Wish, annotation, keys};
+use crate::order::declare::{Declared, Wish, annotation, annotation_of, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,13 +44,11 @@ pub(super) struct Modes<'a> {
 
 impl Modes<'_> {
     /// What is asked for `name`, and where.
-    fn wish(&self, name: &str) -> (Wish, &Place) {
-        let own = self.declared.modes.get(name);
-        let said = own.filter(|said| said.value != Wish::Auto).unwrap_or(&self.declared.mode);
-        match own {
+    fn wish(&self, name: &str) -> (Wish, Place) {
+        match self.declared.modes.get(name) {
             // `auto` for one outweighs what is said for all.
-            Some(own) if own.value == Wish::Auto => (Wish::Auto, &own.at),
-            _ => (said.value, &said.at),
+            Some(own) => (*own, annotation_of(keys::MODE_PREFIX, name)),
+            None => (self.declared.mode, annotation(keys::MODE)),
         }
     }
 
@@ -144,7 +142,7 @@ impl Modes<'_> {
                 }
             }
             None => match self.wish(name) {
-                (Wish::Entrypoint, at) => format!("asked for by {}", key(at)),
+                (Wish::Entrypoint, at) => format!("asked for by {}", key(&at)),
                 _ => "its command is known".to_owned(),
             },
         }
@@ -190,7 +188,7 @@ pub(super) fn command(own: &Own<'_>, declared: &Declared, image: Option<&ImageCo
         return Some(command.into_iter().chain(args.into_iter().flatten()).collect());
     }
     if let Some(said) = declared.commands.get(own.name) {
-        return Some(said.value.iter().cloned().chain(args.into_iter().flatten()).collect());
+        return Some(said.iter().cloned().chain(args.into_iter().flatten()).collect());
     }
     let image = image?;
     let literal = |words: &[String]| words.iter().map(|word| unexpanded(word)).collect::<Vec<_>>();
@@ -216,7 +214,7 @@ pub(super) fn gates(graph: &Graph, declared: &Declared, names: &BTreeSet<&str>) 
             gates.entry(need.until.container.clone()).or_insert(ends);
         }
     }
-    for item in &declared.sidecars.value {
+    for item in &declared.sidecars {
         let name = &item.until.container;
         let reason = format!("{name} is to be ended when the others have");
         let gate = Gate { reason, at: annotation(keys::SIDECARS), word: Some(item.word.clone()) };

@@ -38,9 +38,9 @@ pub(super) fn stays(
 ) -> BTreeMap<String, Vec<String>> {
     let positions: BTreeMap<&str, usize> = spec.containers.iter().map(|own| (own.name, own.index)).collect();
     let mut stays: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    match &declared.stop.value {
-        Stop::Reverse if !declared.is_stop_stated && runs_to_its_end(spec.value) => {}
-        Stop::Reverse => {
+    match &declared.stop {
+        Stop::Auto if runs_to_its_end(spec.value) => {}
+        Stop::Auto | Stop::Reverse => {
             for own in &spec.containers {
                 // Who waits for its end does not use it.
                 let users = graph.wanted(own.name).filter(|(_, need)| !is_end(need.until.want));

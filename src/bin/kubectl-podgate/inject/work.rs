@@ -114,7 +114,7 @@ fn template_edits(template: &Value, way: &Way) -> Option<Result<Injected, Vec<Fi
         _ => Injected::unchanged(template),
     };
     let mut known = Known::default();
-    let (mut value, mut edits, mut findings) = (before.value, before.edits, before.findings);
+    let Injected { mut value, mut edits, mut findings, .. } = before;
     if let Some(images) = images {
         let resolved = images.of(template);
         for edit in resolved.edits {

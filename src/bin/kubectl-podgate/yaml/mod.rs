@@ -220,6 +220,20 @@ mod tests {
     }
 
     #[test]
+    fn positions_far_into_a_document_are_counted_from_its_beginning() {
+        // Characters of every length lie across the bytes from which positions are counted.
+        let text = format!("# {}\n{}a: 1\n", "aü€𝄞".repeat(2 * STRIDE / 10), "# aü€𝄞\n".repeat(STRIDE / 10));
+        let source = Source::parse("f", text.clone()).unwrap();
+        for (offset, _) in text.char_indices().step_by(7) {
+            let (line, start) = (newlines(&text[..offset]) + 1, text[..offset].rfind('\n').map_or(0, |at| at + 1));
+            let column = text[start..offset].chars().count() + 1;
+            assert_eq!(source.documents[0].position(offset), Position { line, column }, "{offset}");
+        }
+        let start = Position { line: 1, column: 1 };
+        assert_eq!(start.after("\u{feff}ab", 0..4), Position { line: 1, column: 2 });
+    }
+
+    #[test]
     fn a_file_that_kubernetes_could_not_read_is_refused_with_the_place() {
         for (text, line, column) in [
             ("a: 1\n---\nb: 1\nb: 2\n", 4, 1),

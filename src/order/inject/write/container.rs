@@ -2,7 +2,7 @@
 
 use super::writer::Writer;
 use crate::core::container::{Container, Mode};
-use crate::order::declare::{Publish, keys};
+use crate::order::declare::{Publish, annotation_of, keys};
 use crate::order::edit::{Misfit, Op, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::lines::{Own, span};
@@ -84,7 +84,7 @@ impl Writer<'_> {
                 keys::COMMAND_PREFIX
             ))]);
         }
-        let is_given = parts::annotation(&format!("{}{name}", keys::COMMAND_PREFIX)).of(self.template).is_some();
+        let is_given = annotation_of(keys::COMMAND_PREFIX, name).of(self.template).is_some();
         if !is_given && let Some(image) = own.spec.get("image").and_then(Value::as_str) {
             self.record.containers.entry(name.clone()).or_default().image = Some(image.to_owned());
         }
