@@ -5,97 +5,101 @@ use crate::core::argv::Check;
 use crate::core::command::{self, Gate, Line};
 use crate::core::container::{self, Exec, Handler, HttpGet, Port, PortRef, Probe, TcpSocket};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::Value;
 
-/// Declares structs of the API's fields. A field of an unknown shape counts as absent: it must not hide the rest of the Pod.
+/// Declares structs of the API's fields, read by their names. A field of an unknown shape counts as absent: it must not hide the rest
+/// of the Pod. (Derived code for the same makes the sidecar 72 KiB larger.)
 macro_rules! model {
-    ($($(#[$about:meta])* $name:ident { $($(#[$attribute:meta])* $field:ident: $type:ty,)* })*) => {$(
+    ($($(#[$about:meta])* $struct:ident { $($name:literal $field:ident: $type:ty,)* })*) => {$(
         $(#[$about])*
-        #[derive(Debug, Clone, Default, Deserialize)]
-        #[serde(rename_all = "camelCase", default)]
+        #[derive(Debug, Clone, Default)]
         #[allow(missing_docs, reason = "the fields are the API's, under its names")]
-        pub struct $name {
-            $($(#[$attribute])* #[serde(deserialize_with = "lenient")] pub $field: $type,)*
+        pub struct $struct {
+            $(pub $field: $type,)*
+        }
+
+        impl<'de> Deserialize<'de> for $struct {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let value = Value::deserialize(from)?;
+                Ok($struct { $($field: field(&value, $name),)* })
+            }
         }
     )*};
+}
+
+fn field<T: DeserializeOwned + Default>(value: &Value, name: &str) -> T {
+    value.get(name).and_then(|value| T::deserialize(value).ok()).unwrap_or_default()
 }
 
 model! {
     /// `spec` of a Pod.
     PodSpec {
-        containers: Vec<Container>,
-        init_containers: Vec<Container>,
-        node_name: Option<String>,
-        restart_policy: Option<String>,
+        "containers" containers: Vec<Container>,
+        "initContainers" init_containers: Vec<Container>,
+        "nodeName" node_name: Option<String>,
+        "restartPolicy" restart_policy: Option<String>,
     }
     /// One container of a spec.
     Container {
-        name: String,
-        command: Vec<String>,
-        args: Vec<String>,
-        env: Vec<Variable>,
-        ports: Vec<Port>,
-        startup_probe: Option<Probe>,
-        readiness_probe: Option<Probe>,
-        restart_policy: Option<String>,
-        restart_policy_rules: Vec<RestartRule>,
-        lifecycle: Lifecycle,
+        "name" name: String,
+        "command" command: Vec<String>,
+        "args" args: Vec<String>,
+        "env" env: Vec<Variable>,
+        "ports" ports: Vec<Port>,
+        "startupProbe" startup_probe: Option<Probe>,
+        "readinessProbe" readiness_probe: Option<Probe>,
+        "restartPolicy" restart_policy: Option<String>,
+        "restartPolicyRules" restart_policy_rules: Vec<RestartRule>,
+        "lifecycle" lifecycle: Lifecycle,
     }
     /// An environment variable; its value is empty if it comes from elsewhere.
-    Variable { name: String, value: String, }
+    Variable { "name" name: String, "value" value: String, }
     /// The hooks of a container.
-    Lifecycle { post_start: Hook, pre_stop: Hook, }
+    Lifecycle { "postStart" post_start: Hook, "preStop" pre_stop: Hook, }
     /// One hook.
-    Hook { exec: Exec, }
+    Hook { "exec" exec: Exec, }
     /// <https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#individual-container-restarts>
-    RestartRule { exit_codes: Option<ExitCodes>, }
+    RestartRule { "exitCodes" exit_codes: Option<ExitCodes>, }
     /// The exit codes that a rule is about.
-    ExitCodes { operator: String, values: Vec<i32>, }
+    ExitCodes { "operator" operator: String, "values" values: Vec<i32>, }
     /// `status` of a Pod.
     PodStatus {
-        phase: Option<String>,
-        conditions: Vec<Condition>,
-        container_statuses: Vec<ContainerStatus>,
-        init_container_statuses: Vec<ContainerStatus>,
+        "phase" phase: Option<String>,
+        "conditions" conditions: Vec<Condition>,
+        "containerStatuses" container_statuses: Vec<ContainerStatus>,
+        "initContainerStatuses" init_container_statuses: Vec<ContainerStatus>,
     }
     /// One condition of a status.
     Condition {
-        #[serde(rename = "type")]
-        kind: String,
-        status: String,
-        last_transition_time: Option<String>,
+        "type" kind: String,
+        "status" status: String,
+        "lastTransitionTime" last_transition_time: Option<String>,
     }
     /// The kubelet's status of one container.
     ContainerStatus {
-        name: String,
-        #[serde(rename = "containerID")]
-        container_id: Option<String>,
-        ready: bool,
-        started: Option<bool>,
-        restart_count: u32,
-        state: ContainerState,
-        last_state: ContainerState,
+        "name" name: String,
+        "containerID" container_id: Option<String>,
+        "ready" ready: bool,
+        "started" started: Option<bool>,
+        "restartCount" restart_count: u32,
+        "state" state: ContainerState,
+        "lastState" last_state: ContainerState,
     }
     /// At most one of them is there.
-    ContainerState { running: Option<Running>, terminated: Option<Terminated>, waiting: Option<Waiting>, }
+    ContainerState { "running" running: Option<Running>, "terminated" terminated: Option<Terminated>, "waiting" waiting: Option<Waiting>, }
     /// A container that runs.
-    Running { started_at: Option<String>, }
+    Running { "startedAt" started_at: Option<String>, }
     /// A container that has ended.
     Terminated {
-        exit_code: i32,
-        started_at: Option<String>,
-        finished_at: Option<String>,
-        reason: Option<String>,
-        message: Option<String>,
-        #[serde(rename = "containerID")]
-        container_id: Option<String>,
+        "exitCode" exit_code: i32,
+        "startedAt" started_at: Option<String>,
+        "finishedAt" finished_at: Option<String>,
+        "reason" reason: Option<String>,
+        "message" message: Option<String>,
+        "containerID" container_id: Option<String>,
     }
     /// A container that does not run.
-    Waiting { reason: Option<String>, message: Option<String>, }
-}
-
-fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(from: D) -> Result<T, D::Error> {
-    let value = serde_json::Value::deserialize(from)?;
-    Ok(serde_json::from_value(value).unwrap_or_default())
+    Waiting { "reason" reason: Option<String>, "message" message: Option<String>, }
 }
 
 impl Container {
@@ -185,7 +189,7 @@ impl Probe {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn container(value: Value) -> Container {
         serde_json::from_value(value).unwrap()
