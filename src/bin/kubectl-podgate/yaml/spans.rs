@@ -8,7 +8,10 @@ use std::ops::Range;
 /// All values and keys of a document, with their places.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
+    /// Each node before those inside it.
     nodes: Vec<Node>,
+    /// The aliases among the nodes, with the parser's number of the anchor.
+    aliases: Vec<(usize, usize)>,
     /// The nodes that have an anchor, by the parser's number for it.
     anchored: HashMap<usize, usize>,
 }
@@ -16,12 +19,14 @@ pub(crate) struct Tree {
 /// One value or key.
 #[derive(Debug)]
 pub(crate) struct Node {
+    /// The collection that it is a part of.
+    pub(crate) parent: Option<usize>,
+    /// The number after those of all nodes inside it.
+    pub(crate) until: usize,
     /// With its anchor and its tag.
     pub(crate) start: usize,
     /// Without them; to the end of its last word, comments and line ends not counted.
     pub(crate) content: Range<usize>,
-    /// The parser's number of its anchor; 0 if it has none.
-    pub(crate) anchor: usize,
     pub(crate) kind: Kind,
 }
 
@@ -64,8 +69,39 @@ impl Tree {
     }
 
     /// All nodes.
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = (usize, &Node)> {
-        self.nodes.iter().enumerate()
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter()
+    }
+
+    /// All aliases, each with the node that has its anchor.
+    pub(crate) fn aliases(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.aliases.iter().filter_map(|(alias, anchor)| Some((*alias, *self.anchored.get(anchor)?)))
+    }
+
+    /// Key and value of each field of an object, items of a list (without a key).
+    pub(crate) fn children(&self, id: usize) -> Vec<(Option<usize>, usize)> {
+        match &self.nodes[id].kind {
+            Kind::Object { entries, .. } => entries.iter().map(|(key, value)| (Some(*key), *value)).collect(),
+            Kind::List { items, .. } => items.iter().map(|item| (None, *item)).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The value of the field, or the item, with this index.
+    pub(crate) fn child(&self, id: usize, index: usize) -> Option<usize> {
+        match &self.nodes[id].kind {
+            Kind::Object { entries, .. } => entries.get(index).map(|(_, value)| *value),
+            Kind::List { items, .. } => items.get(index).copied(),
+            _ => None,
+        }
+    }
+
+    /// The text of a key.
+    pub(crate) fn key(&self, id: usize) -> Option<&str> {
+        match &self.nodes[self.target(id)?].kind {
+            Kind::Scalar { text, .. } => Some(text),
+            _ => None,
+        }
     }
 
     /// What an alias stands for; every other node stands for itself.
@@ -82,11 +118,7 @@ impl Tree {
     /// Key and value of a field as it is written in this object; the last if it is doubled. Merged ones are not.
     pub(crate) fn entry(&self, object: usize, key: &str) -> Option<(usize, usize)> {
         let Kind::Object { entries, .. } = &self.nodes[object].kind else { return None };
-        entries.iter().rev().find(|(name, _)| self.is_key(*name, key)).copied()
-    }
-
-    fn is_key(&self, node: usize, key: &str) -> bool {
-        self.target(node).is_some_and(|node| matches!(&self.nodes[node].kind, Kind::Scalar { text, .. } if text == key))
+        entries.iter().rev().find(|(name, _)| self.key(*name) == Some(key)).copied()
     }
 
     /// Whether this is the key `<<`.
@@ -174,7 +206,9 @@ impl Build<'_> {
                 };
                 let last = last.map(|last| self.tree.nodes[last].content.end);
                 let end = if flow { range.end.max(last.unwrap_or_default()) } else { last? };
+                let until = self.tree.nodes.len();
                 let node = &mut self.tree.nodes[id];
+                node.until = until;
                 node.content.end = end.max(node.content.start);
             }
             Event::Anchor(..) => {
@@ -187,18 +221,26 @@ impl Build<'_> {
         Some(())
     }
 
-    /// From its `|` or `>` to its last line that is not blank.
+    /// From its `|` or `>` to its last line that is not blank; with `+`, where blank lines count, to the last of those.
     fn block_scalar(&self, range: &Range<usize>) -> Range<usize> {
         let end = self.text[..range.end].trim_end().len();
         let before = self.text[..range.start.min(end)].trim_end();
         let line = before.rfind('\n').map_or(0, |newline| newline + 1);
         let header = before[line..].char_indices().find(|(index, _)| is_header(&before[line..], *index));
-        header.map_or(before.len(), |(index, _)| line + index)..end
+        let start = header.map_or(before.len(), |(index, _)| line + index);
+        let keeps = before[start..].split('#').next().is_some_and(|header| header.contains('+'));
+        let lines = self.text[..range.end].trim_end_matches(' ').trim_end_matches('\r');
+        let all = lines.strip_suffix('\n').map_or(lines, |lines| lines.strip_suffix('\r').unwrap_or(lines));
+        start..if keeps { all.len().max(end) } else { end }
     }
 
     fn add(&mut self, start: usize, content: Range<usize>, anchor: usize, kind: Kind) -> usize {
         let id = self.tree.nodes.len();
-        self.tree.nodes.push(Node { start, content, anchor, kind });
+        if let Kind::Alias(anchor) = kind {
+            self.tree.aliases.push((id, anchor));
+        }
+        let parent = self.open.last().map(|(parent, _)| *parent);
+        self.tree.nodes.push(Node { parent, until: id + 1, start, content, kind });
         if anchor != 0 {
             self.tree.anchored.insert(anchor, id);
         }
@@ -207,13 +249,28 @@ impl Build<'_> {
             Some((parent, waiting)) => match &mut self.tree.nodes[*parent].kind {
                 Kind::List { items, .. } => items.push(id),
                 Kind::Object { entries, .. } => match waiting.take() {
-                    Some(key) => entries.push((key, id)),
+                    Some(key) => {
+                        entries.push((key, id));
+                        self.place_empty(key, id);
+                    }
                     None => *waiting = Some(id),
                 },
                 _ => {}
             },
         }
         id
+    }
+
+    /// Puts an empty value behind the `:` of its key: the parser has it elsewhere.
+    fn place_empty(&mut self, key: usize, value: usize) {
+        let end = self.tree.nodes[key].content.end;
+        let rest = self.text[end..].trim_start_matches(' ');
+        let node = &mut self.tree.nodes[value];
+        let empty = matches!(node.kind, Kind::Scalar { .. }) && node.content.is_empty();
+        if empty && node.start == node.content.start && rest.starts_with(':') {
+            node.start = self.text.len() - rest.len() + 1;
+            node.content = node.start..node.start;
+        }
     }
 }
 

@@ -1,65 +1,93 @@
-//! Edits in block style, by whole lines. `None`: not written in a way that lines can be told apart here; the library does it then.
+//! Edits in block style, by whole lines. `None`: not written in a way that lines can be told apart here.
 
-use super::super::spans::{Kind, Tree};
-use super::render::{self, Style};
-use super::text::{
-    before, begins_line, behind, column, is_trivia, line_end, line_start, lines_inserted, lines_removed, replaced,
-    with_comments,
-};
+use super::super::spans::Kind;
+use super::render;
+use super::sheet::{Part, Sheet, Splice};
+use super::text::{before, begins_line, behind, column, dash, is_trivia, line_end, line_start, with_comments};
 use serde_json::Value;
+use std::ops::Range;
 
-/// A document that is being edited.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sheet<'a> {
-    pub(crate) text: &'a str,
-    pub(crate) tree: &'a Tree,
-    pub(crate) style: &'a Style,
-}
-
-/// Fields that a reader expects before others.
-const BEFORE: [(&str, &str); 4] =
-    [("initContainers", "containers"), ("command", "args"), ("metadata", "spec"), ("serviceAccountName", "containers")];
-
-impl<'a> Sheet<'a> {
-    /// Where the content of a node ends: behind its last word, or the `:` or `-` of one that is empty.
-    fn end(&self, node: usize) -> usize {
-        self.tree.node(node).content.end
-    }
-
-    fn entries(&self, object: usize) -> &'a [(usize, usize)] {
-        match &self.tree.node(object).kind {
-            Kind::Object { entries, .. } => entries,
-            _ => &[],
-        }
-    }
-
-    fn items(&self, list: usize) -> &'a [usize] {
-        match &self.tree.node(list).kind {
-            Kind::List { items, .. } => items,
-            _ => &[],
-        }
-    }
-
-    /// A new field of an object that has some.
-    pub(crate) fn add_field(&self, object: usize, key: &str, value: &Value) -> Option<String> {
-        let entries = self.entries(object);
-        let first = self.tree.node(entries.first()?.0).start;
-        let column = column(self.text, first)?;
-        let lines = render::field(key, value, column, self.style);
-        let follower = BEFORE.iter().find(|(new, _)| *new == key).and_then(|(_, follower)| {
-            let index = entries.iter().position(
-                |(name, _)| matches!(&self.tree.node(*name).kind, Kind::Scalar { text, .. } if text == follower),
-            )?;
-            let start = self.tree.node(entries[index].0).start;
-            let bound = match index.checked_sub(1) {
-                Some(previous) => line_end(self.text, self.end(entries[previous].1)),
-                None => self.above(start),
-            };
-            // The first may stand behind a dash.
-            begins_line(self.text, start).then(|| with_comments(self.text, start, bound))
+impl Sheet<'_> {
+    /// The fields of an object.
+    pub(super) fn fields(&self, object: usize, parts: Vec<Part<'_>>) -> Option<Vec<Splice>> {
+        let Kind::Object { entries, .. } = &self.tree.node(object).kind else { return None };
+        let column = column(self.text, self.tree.node(entries.first()?.0).start)?;
+        let lines = entries.iter().map(|(key, value)| {
+            let name = self.tree.node(*key);
+            let end = self.tree.node(*value).content.end.max(self.colon(*key).unwrap_or(name.content.end));
+            // Of `? key` the mark is the beginning.
+            let before = before(self.text, name.start);
+            let marked = before.trim_end_matches(' ').strip_suffix('?').filter(|_| before.ends_with(' '));
+            let start = marked.map_or(name.start, |marked| line_start(self.text, name.start) + marked.len());
+            start..line_end(self.text, end)
         });
-        let at = follower.unwrap_or_else(|| line_end(self.text, self.end(object)));
-        Some(lines_inserted(self.text, at, &lines, self.style.newline))
+        let lines: Vec<Range<usize>> = lines.collect();
+        let mut out = self.removed(&lines, &parts)?;
+        let (mut new, mut last) = (String::new(), None);
+        for part in parts {
+            let Some(index) = part.from else {
+                new += &render::field(part.key.as_ref()?, part.new?, column, self.style);
+                continue;
+            };
+            out.push(self.new_before(&lines, index, last.is_none(), std::mem::take(&mut new))?);
+            last = Some(index);
+            out.extend(part.inner);
+            let Some(value) = part.new else { continue };
+            match self.new_value(entries[index], value) {
+                Some(splices) => out.extend(splices),
+                None if self.text[lines[index].clone()].contains('#') => return None,
+                None => {
+                    let field = render::field(part.key.as_ref()?, value, column, self.style);
+                    out.push((lines[index].clone(), field[column..].to_owned()));
+                }
+            }
+        }
+        let end = lines.last()?.end;
+        out.push((end..end, new));
+        Some(out)
+    }
+
+    /// Takes the lines of entries away that are no more.
+    fn removed(&self, lines: &[Range<usize>], parts: &[Part<'_>]) -> Option<Vec<Splice>> {
+        let mut stays = vec![false; lines.len()];
+        parts.iter().filter_map(|part| part.from).for_each(|from| stays[from] = true);
+        // Where the first one stands behind a dash, the first that stays takes its place.
+        let first = stays.iter().position(|stays| *stays).filter(|_| !begins_line(self.text, lines[0].start));
+        let mut out = Vec::new();
+        for index in (0..lines.len()).filter(|index| !stays[*index]) {
+            match first.filter(|first| index < *first) {
+                None => out.push((line_start(self.text, lines[index].start)..lines[index].end, String::new())),
+                Some(first) => {
+                    let between = self.text.get(lines[index].end..lines[index + 1].start)?;
+                    let replaced = if index == 0 { lines[0].start..lines[first].start } else { continue };
+                    between.trim().is_empty().then(|| out.push((replaced, String::new())))?;
+                }
+            }
+        }
+        Some(out)
+    }
+
+    /// Puts the lines of new entries before the entry with this index, and before the comments above that.
+    fn new_before(&self, lines: &[Range<usize>], index: usize, first: bool, new: String) -> Option<Splice> {
+        let start = lines[0].start;
+        if new.is_empty() {
+            return Some((start..start, new));
+        }
+        if !first || begins_line(self.text, start) {
+            let at = self.with_comments(lines, index)?;
+            return Some((at..at, new));
+        }
+        // Behind a dash: the first new one takes its place there.
+        let column = column(self.text, start)?;
+        Some((start..start, format!("{}{:column$}", &new[column..], "")))
+    }
+
+    /// Where an entry that begins a line begins with the comments above it.
+    fn with_comments(&self, lines: &[Range<usize>], index: usize) -> Option<usize> {
+        let start = lines[index].start;
+        // Not above the entry before it, or the line of the collection's key, or whatever is there.
+        let bound = index.checked_sub(1).map_or_else(|| self.above(start), |previous| lines[previous].end);
+        begins_line(self.text, start).then(|| with_comments(self.text, start, bound))
     }
 
     /// The end of the `:` behind a key on the key's own line.
@@ -72,108 +100,139 @@ impl<'a> Sheet<'a> {
     }
 
     /// A field's new value.
-    pub(crate) fn set_value(&self, key: usize, value: usize, new: &Value) -> Option<String> {
+    fn new_value(&self, (key, value): (usize, usize), new: &Value) -> Option<Vec<Splice>> {
         let colon = self.colon(key)?;
         let column = column(self.text, self.tree.node(key).start)?;
         let old = self.tree.node(value);
         let (start, end) = (old.start.max(colon), old.content.end.max(colon));
         let same_line = line_start(self.text, start) == line_start(self.text, colon);
-        let block = matches!(old.kind, Kind::Scalar { block: true, .. });
         let rest = behind(self.text, end);
         if !is_trivia(rest) && start != end {
             return None;
         }
-        match render::below(new, column, self.style) {
-            None if same_line && start < end => Some(replaced(self.text, start..end, &render::inline(new))),
-            None if same_line => Some(replaced(self.text, colon..colon, &format!(" {}", render::inline(new)))),
+        let lines = line_start(self.text, start)..line_end(self.text, end);
+        Some(match render::below(new, column, self.style) {
+            None if same_line && start < end => vec![(start..end, render::inline(new))],
             None => {
                 // The key's own line keeps its comment, and the lines of the old value go.
-                let without = lines_removed(self.text, line_start(self.text, start)..line_end(self.text, end));
-                Some(replaced(&without, colon..colon, &format!(" {}", render::inline(new))))
+                let value = (colon..colon, format!(" {}", render::inline(new)));
+                if same_line { vec![value] } else { vec![value, (lines, String::new())] }
             }
-            Some(lines) if same_line => {
-                let comment = if block { "" } else { rest.trim_end() };
-                let comment = if start == end { behind(self.text, colon).trim_end() } else { comment };
-                let whole = colon..line_end(self.text, end);
-                let lines = format!("{comment}{}{lines}", self.style.newline);
-                Some(self.ending(whole, lines))
+            Some(new) if same_line => {
+                let comment = match old.kind {
+                    _ if start == end => behind(self.text, colon),
+                    Kind::Scalar { block: true, .. } => "",
+                    _ => rest,
+                };
+                vec![(colon..lines.end, format!("{}{}{new}", comment.trim_end(), self.style.newline))]
             }
-            Some(lines) if old.start == old.content.start => {
-                Some(self.ending(line_start(self.text, start)..line_end(self.text, end), lines))
-            }
-            Some(_) => None,
-        }
+            Some(new) if old.start == old.content.start => vec![(lines, new)],
+            Some(_) => return None,
+        })
     }
 
-    /// Replaces whole lines by whole lines; the last line of the text keeps its missing line end.
-    fn ending(&self, range: std::ops::Range<usize>, lines: String) -> String {
-        let open = range.end == self.text.len() && !self.text.ends_with('\n');
-        let lines = if open { lines.strip_suffix(self.style.newline).unwrap_or(&lines) } else { &lines };
-        replaced(self.text, range, lines)
+    /// The items of a list.
+    pub(super) fn items(&self, list: usize, parts: Vec<Part<'_>>) -> Option<Vec<Splice>> {
+        let Kind::List { items, .. } = &self.tree.node(list).kind else { return None };
+        let lines = items.iter().map(|item| {
+            let dash = dash(self.text, self.tree.node(*item))?;
+            Some(dash..line_end(self.text, self.item_end(*item, dash)))
+        });
+        let lines: Vec<Range<usize>> = lines.collect::<Option<_>>()?;
+        let first = lines.first()?.start;
+        let column = column(self.text, first)?;
+        let mut out = self.removed(&lines, &parts)?;
+        let moved = !parts.iter().filter_map(|part| part.from).is_sorted();
+        let (mut new, mut last, mut pieces) = (String::new(), None, Vec::new());
+        for mut part in parts {
+            let Some(index) = part.from else {
+                new += &render::item(part.new?, column, self.style);
+                continue;
+            };
+            if let Some(value) = part.new {
+                part.inner.push(self.new_item(items[index], &lines[index], value)?);
+            }
+            let new = std::mem::take(&mut new);
+            if moved {
+                pieces.push((index, new, part.inner));
+                continue;
+            }
+            out.push(self.new_before(&lines, index, last.is_none(), new)?);
+            last = Some(index);
+            out.extend(part.inner);
+        }
+        if moved {
+            out = self.moved(&lines, pieces, &out)?;
+        }
+        let end = lines.last()?.end;
+        out.push((end..end, new));
+        Some(out)
     }
 
-    /// Takes a field away; of an object that has more.
-    pub(crate) fn remove_field(&self, object: usize, key: usize) -> Option<String> {
-        let entries = self.entries(object);
-        let index = entries.iter().position(|(name, _)| *name == key)?;
-        let start = self.tree.node(key).start;
-        // Of `? key` the value has a line of its own.
-        let marked = before(self.text, start).trim() == "?";
-        let colon = if marked { self.tree.node(key).content.end } else { self.colon(key)? };
-        let end = self.end(entries[index].1).max(colon);
-        if marked || begins_line(self.text, start) {
-            return Some(lines_removed(self.text, line_start(self.text, start)..line_end(self.text, end)));
+    /// An item's new value.
+    fn new_item(&self, item: usize, lines: &Range<usize>, value: &Value) -> Option<Splice> {
+        let (node, dash) = (self.tree.node(item), lines.start);
+        let end = self.item_end(item, dash);
+        let scalar = !matches!(node.kind, Kind::List { flow: false, .. } | Kind::Object { flow: false, .. });
+        let simple = value.as_object().is_none_or(serde_json::Map::is_empty);
+        if scalar && simple && node.start < end && line_start(self.text, node.start) == line_start(self.text, dash) {
+            return Some((node.start..end, render::inline(value)));
         }
-        let next = self.tree.node(entries.get(index + 1)?.0).start;
-        let between = &self.text[line_end(self.text, end).min(next)..next];
-        let same_column = column(self.text, start)? == column(self.text, next)?;
-        (same_column && between.trim().is_empty()).then(|| replaced(self.text, start..next, ""))
+        let column = column(self.text, dash)?;
+        let mut new = render::item(value, column, self.style)[column..].to_owned();
+        let rest = Some(behind(self.text, end).trim_end()).filter(|rest| is_trivia(rest))?;
+        if scalar {
+            // The comment is not the old value's own, and goes on the new one's first line.
+            let first = new.find(['\r', '\n']).unwrap_or(new.len());
+            new.insert_str(first, rest);
+        }
+        Some((lines.clone(), new))
     }
 
-    /// Where an item's dash is.
-    pub(crate) fn dash(&self, item: usize) -> Option<usize> {
-        let node = self.tree.node(item);
-        let start = node.start;
-        let prefix = before(self.text, start);
-        if prefix.trim_end().ends_with('-') {
-            return Some(line_start(self.text, start) + prefix.trim_end().len() - 1);
-        }
-        let mut line = line_start(self.text, start);
-        if !prefix.trim().is_empty() {
-            // An empty item, as the parser has it, stands behind its comment.
-            let lead = prefix.len() - prefix.trim_start_matches([' ', '-']).len();
-            let dash = prefix[..lead].rfind('-')?;
-            return (node.content.is_empty() && is_trivia(&prefix[dash + 1..])).then_some(line + dash);
-        }
-        while line > 0 {
-            line = line_start(self.text, line - 1);
-            let code = behind(self.text, line);
-            let dashes = code.trim_start_matches([' ', '-']);
-            let lead = &code[..code.len() - dashes.len()];
-            match lead.rfind('-') {
-                Some(dash) if is_trivia(&code[dash + 1..]) => return Some(line + dash),
-                None if is_trivia(code) || code.trim_start().starts_with('#') => {}
-                _ => return None,
+    /// Puts the items into another order, each with the new ones before it and the edits in it, and with the comments directly
+    /// above it.
+    fn moved(
+        &self,
+        lines: &[Range<usize>],
+        order: Vec<(usize, String, Vec<Splice>)>,
+        removed: &[Splice],
+    ) -> Option<Vec<Splice>> {
+        // A list behind another dash: its first item can't take the line's beginning along, so no item does.
+        let (inline, column) = (!begins_line(self.text, lines[0].start), column(self.text, lines[0].start)?);
+        let whole = |index: usize| {
+            let start = if inline { Some(lines[index].start) } else { self.with_comments(lines, index) };
+            Some(start?..lines[index].end)
+        };
+        let mut kept: Vec<usize> = order.iter().map(|(index, ..)| *index).collect();
+        kept.sort_unstable();
+        let slots: Vec<Range<usize>> = kept.into_iter().map(whole).collect::<Option<_>>()?;
+        let all = slots.first()?.start..slots.last()?.end;
+        let mut out = String::new();
+        for (slot, (index, new, inner)) in order.into_iter().enumerate() {
+            let from = whole(index)?;
+            let own = if inline { from.start } else { line_start(self.text, lines[index].start) };
+            out.push_str(if inline && slot == 0 { new.get(column..).unwrap_or_default() } else { &new });
+            // Behind a block scalar a comment that stands further in would be a line of that.
+            for line in self.text[from.start..own].split_inclusive('\n') {
+                let deeper = line.len() - line.trim_start_matches(' ').len() > column;
+                let line = if deeper { line.trim_start_matches(' ') } else { line };
+                let indent = if deeper { column } else { 0 };
+                out.push_str(&format!("{:indent$}{line}", ""));
+            }
+            out.push_str(&self.spliced(own..from.end, &inner)?);
+            // Blank lines between items stay where they are.
+            if let Some(next) = slots.get(slot + 1) {
+                out.push_str(&self.spliced(slots[slot].end..next.start, removed)?);
             }
         }
-        None
+        let outside = removed.iter().filter(|(range, _)| range.end <= all.start || all.end <= range.start).cloned();
+        Some(outside.chain([(all.clone(), out)]).collect())
     }
 
     /// Where an item ends. Of an empty one the parser only knows what comes next.
     fn item_end(&self, item: usize, dash: usize) -> usize {
         let node = self.tree.node(item);
         if node.content.is_empty() { dash + 1 } else { node.content.end.max(dash + 1) }
-    }
-
-    /// Where item `index` begins, the comments above it included; where no list stands behind another dash.
-    fn item_start(&self, items: &[usize], index: usize) -> Option<usize> {
-        let dash = self.dash(items[index])?;
-        let bound = match index.checked_sub(1) {
-            Some(previous) => line_end(self.text, self.item_end(items[previous], self.dash(items[previous])?)),
-            // The line of the list's key, or whatever is above.
-            None => self.above(dash),
-        };
-        begins_line(self.text, dash).then(|| with_comments(self.text, dash, bound))
     }
 
     /// The line below the first one above `at` that is neither blank nor a comment.
@@ -188,101 +247,5 @@ impl<'a> Sheet<'a> {
             line = previous;
         }
         line
-    }
-
-    /// A new item of a list that has some.
-    pub(crate) fn add_item(&self, list: usize, index: usize, value: &Value) -> Option<String> {
-        let items = self.items(list);
-        let dash = self.dash(*items.first()?)?;
-        let column = column(self.text, dash)?;
-        let lines = render::item(value, column, self.style);
-        if index == 0 && !begins_line(self.text, dash) {
-            // Behind another dash: the new one takes its place there.
-            return Some(replaced(self.text, dash..dash, &format!("{}{:column$}", &lines[column..], "")));
-        }
-        let at = if index < items.len() {
-            self.item_start(items, index)?
-        } else {
-            let last = *items.last()?;
-            line_end(self.text, self.item_end(last, self.dash(last)?))
-        };
-        Some(lines_inserted(self.text, at, &lines, self.style.newline))
-    }
-
-    /// An item's new value.
-    pub(crate) fn set_item(&self, list: usize, index: usize, value: &Value) -> Option<String> {
-        let item = *self.items(list).get(index)?;
-        let dash = self.dash(item)?;
-        let node = self.tree.node(item);
-        let end = self.item_end(item, dash);
-        let scalar = !matches!(node.kind, Kind::List { flow: false, .. } | Kind::Object { flow: false, .. });
-        let simple = value.as_object().is_none_or(serde_json::Map::is_empty);
-        if scalar && simple && node.start < end && line_start(self.text, node.start) == line_start(self.text, dash) {
-            return Some(replaced(self.text, node.start..end, &render::inline(value)));
-        }
-        let column = column(self.text, dash)?;
-        let mut lines = render::item(value, column, self.style)[column..].to_owned();
-        let rest = behind(self.text, end).trim_end();
-        if !is_trivia(rest) {
-            return None;
-        }
-        if scalar {
-            // The comment is not the old value's own, and goes on the new one's first line.
-            let first = lines.find(['\r', '\n']).unwrap_or(lines.len());
-            lines.insert_str(first, rest);
-        }
-        Some(self.ending(dash..line_end(self.text, end), lines))
-    }
-
-    /// Takes an item away; of a list that has more.
-    pub(crate) fn remove_item(&self, list: usize, index: usize) -> Option<String> {
-        let item = *self.items(list).get(index)?;
-        let dash = self.dash(item)?;
-        let end = line_end(self.text, self.item_end(item, dash));
-        if begins_line(self.text, dash) {
-            return Some(lines_removed(self.text, line_start(self.text, dash)..end));
-        }
-        let next = self.dash(*self.items(list).get(index + 1)?)?;
-        self.text[end..next].trim().is_empty().then(|| replaced(self.text, dash..next, ""))
-    }
-
-    /// Takes item `from` out and puts it to `to`, with the comments directly above it.
-    pub(crate) fn move_item(&self, list: usize, from: usize, to: usize) -> Option<String> {
-        let items = self.items(list);
-        // A list behind another dash: its first item can't take the line's beginning along, so no item does.
-        let first = self.dash(*items.first()?)?;
-        let (inline, column) = (!begins_line(self.text, first), column(self.text, first)?);
-        let mut ranges = Vec::new();
-        for (index, item) in items.iter().enumerate() {
-            let dash = self.dash(*item)?;
-            let start = if inline { dash } else { self.item_start(items, index)? };
-            ranges.push(start..line_end(self.text, self.item_end(*item, dash)));
-        }
-        let mut order: Vec<usize> = (0..items.len()).collect();
-        let moved = order.remove(from);
-        order.insert(to, moved);
-        let (start, end) = (ranges.first()?.start, ranges.last()?.end);
-        let mut lines = String::new();
-        for (slot, item) in order.into_iter().enumerate() {
-            let part = &self.text[ranges[item].clone()];
-            let (comments, rest) =
-                part.split_at(line_start(self.text, self.dash(items[item])?).saturating_sub(ranges[item].start));
-            // Behind a block scalar a comment that stands further in would be a line of that.
-            for line in comments.split_inclusive('\n') {
-                let deeper = line.len() - line.trim_start_matches(' ').len() > column;
-                let line = if deeper { line.trim_start_matches(' ') } else { line };
-                let indent = if deeper { column } else { 0 };
-                lines.push_str(&format!("{:indent$}{line}", ""));
-            }
-            lines.push_str(rest);
-            if !part.ends_with('\n') {
-                lines.push_str(self.style.newline);
-            }
-            // Blank lines between items stay where they are.
-            if let Some(next) = ranges.get(slot + 1) {
-                lines.push_str(&self.text[ranges[slot].end..next.start]);
-            }
-        }
-        Some(self.ending(start..end, lines))
     }
 }

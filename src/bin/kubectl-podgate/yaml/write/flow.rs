@@ -1,143 +1,152 @@
 //! Edits in flow style and in JSON: `[a, b]`, `{a: b}`, on one line or with an entry on each.
 
-use super::super::spans::{Kind, Tree};
+use super::super::spans::Kind;
 use super::render::{self, Flow};
-use super::text::{before, replaced};
+use super::sheet::{Part, Sheet, Splice};
+use super::text::before;
 use serde::Serialize;
 use serde_json::Value;
 use std::ops::Range;
 
-/// A flow collection in a text.
+/// How the entries of a collection are written.
 #[derive(Debug)]
-pub(crate) struct Collection<'a> {
-    text: &'a str,
-    whole: Range<usize>,
-    /// Its entries: `key: value`, or items.
-    elements: Vec<Range<usize>>,
+struct Hand<'a> {
     flow: Flow,
-    /// Its entries stand on lines of their own: with this in front.
+    /// The entries stand on lines of their own: with this in front.
     indent: Option<&'a str>,
+    /// How far each level stands in; in JSON with an entry on each line.
+    unit: &'a str,
+    newline: &'static str,
 }
 
-/// An entry to be written.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Element<'a> {
-    Field(&'a str, &'a Value),
-    Item(&'a Value),
-}
-
-impl<'a> Collection<'a> {
-    pub(crate) fn new(text: &'a str, tree: &Tree, node: usize, json: bool) -> Option<Collection<'a>> {
-        let whole = tree.node(node).content.clone();
-        let ends = |node: usize| tree.node(node).content.end;
-        let elements: Vec<Range<usize>> = match &tree.node(node).kind {
-            Kind::List { flow: true, items } => items.iter().map(|item| tree.node(*item).start..ends(*item)).collect(),
-            Kind::Object { flow: true, entries } => {
-                entries.iter().map(|(key, value)| tree.node(*key).start..ends(*key).max(ends(*value))).collect()
-            }
-            _ => return None,
-        };
+impl Sheet<'_> {
+    /// The entries of a collection in brackets. `None` where a comment would go.
+    pub(super) fn flow(&self, node: usize, parts: Vec<Part<'_>>) -> Option<Vec<Splice>> {
+        let whole = self.tree.node(node).content.clone();
         // Not those that are in no brackets: `[a: b]`.
-        if !text[whole.clone()].starts_with(['[', '{']) {
-            return None;
+        self.text[whole.clone()].starts_with(['[', '{']).then_some(())?;
+        let elements = self.tree.children(node).into_iter().map(|(key, value)| {
+            let (start, end) = (self.tree.node(value).start, self.tree.node(value).content.end);
+            key.map(|key| self.tree.node(key)).map_or(start..end, |key| key.start..key.content.end.max(end))
+        });
+        let elements: Vec<Range<usize>> = elements.collect();
+        let hand = self.hand(node, elements.first().map_or(0, |first| first.start));
+        let separator = hand.separator();
+
+        let kept: Vec<usize> = parts.iter().filter_map(|part| part.from).collect();
+        let moved = !kept.is_sorted();
+        let inside = whole.start + 1..whole.end - 1;
+        let Some(last) = kept.iter().max() else {
+            let new: Option<Vec<String>> = parts.iter().map(|part| Some(hand.entry(part, part.new?))).collect();
+            let ends = elements.iter().map(|element| element.end);
+            let starts = elements.iter().map(|element| element.start).chain([inside.end]);
+            let mut between = [inside.start].into_iter().chain(ends).zip(starts);
+            let all = elements.first().zip(elements.last()).filter(|_| !parts.is_empty());
+            let all = all.map_or(inside.clone(), |(first, last)| first.start..last.end);
+            let comments = between.any(|(from, to)| self.text[from..to].contains('#'));
+            return (!comments).then_some(vec![(all, new?.join(&separator))]);
+        };
+        let mut out = Vec::new();
+        let no_comment = |range: &Range<usize>| (!self.text[range.clone()].contains('#')).then_some(());
+        for index in (0..elements.len()).filter(|index| !kept.contains(index)) {
+            // With its separator: that behind it, or for the last ones that before.
+            let (range, around) = if index < *last {
+                (elements[index].start..elements[index + 1].start, elements[index].end..elements[index + 1].start)
+            } else {
+                (elements[index - 1].end..elements[index].end, elements[index - 1].end..elements[index].start)
+            };
+            no_comment(&around)?;
+            out.push((range, String::new()));
         }
-        let quoted = |node: usize| matches!(tree.node(node).kind, Kind::Scalar { quoted: true, .. });
-        let json = json
-            || matches!(&tree.node(node).kind, Kind::Object { entries, .. } if entries.iter().all(|(key, _)| quoted(*key)) && !entries.is_empty());
-        let indent = elements.first().map(|first| before(text, first.start));
-        let indent = indent.filter(|indent| indent.trim().is_empty());
-        let spaced = !json || text.contains("\": ") || text.contains("\" :") || !text.contains("\":");
-        Some(Collection { text, whole, elements, flow: Flow { json, spaced }, indent })
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.elements.len()
-    }
-
-    fn render(&self, element: Element<'_>) -> String {
-        match (element, self.indent) {
-            (Element::Field(key, value), Some(indent)) if self.flow.json => {
-                let blank = if self.flow.spaced { " " } else { "" };
-                format!("{}:{blank}{}", render::text(key, true), self.pretty(value, indent))
+        let (mut new, mut pieces) = (String::new(), Vec::new());
+        for mut part in parts {
+            let Some(index) = part.from else {
+                new += &hand.entry(&part, part.new?);
+                new += &separator;
+                continue;
+            };
+            if let Some(value) = part.new {
+                part.inner.push((elements[index].clone(), hand.entry(&part, value)));
             }
-            (Element::Item(value), Some(indent)) if self.flow.json => self.pretty(value, indent),
-            (Element::Field(key, value), _) => render::flow_field(key, value, &self.flow),
-            (Element::Item(value), _) => render::flow(value, &self.flow),
+            if moved {
+                pieces.push((index, std::mem::take(&mut new), part.inner));
+            } else {
+                let at = elements[index].start;
+                out.push((at..at, std::mem::take(&mut new)));
+                out.extend(part.inner);
+            }
+        }
+        if moved {
+            // Separators stay where they are.
+            let mut slots = kept;
+            slots.sort_unstable();
+            let all = elements[*slots.first()?].start..elements[*slots.last()?].end;
+            let mut text = String::new();
+            for (slot, (index, new, inner)) in pieces.into_iter().enumerate() {
+                text += &new;
+                text += &self.spliced(elements[index].clone(), &inner)?;
+                if let Some(next) = slots.get(slot + 1) {
+                    text += &self.spliced(elements[slots[slot]].end..elements[*next].start, &out)?;
+                }
+            }
+            out.retain(|(range, _)| range.end <= all.start || all.end <= range.start);
+            out.push((all, text));
+        }
+        if let Some(new) = new.strip_suffix(&separator) {
+            let at = elements.last()?.end;
+            out.push((at..at, format!("{separator}{new}")));
+        }
+        Some(out)
+    }
+
+    fn hand(&self, node: usize, first: usize) -> Hand<'_> {
+        let whole = &self.tree.node(node).content;
+        let quoted = |node: usize| matches!(self.tree.node(node).kind, Kind::Scalar { quoted: true, .. });
+        let keys = |entries: &[(usize, usize)]| !entries.is_empty() && entries.iter().all(|(key, _)| quoted(*key));
+        let json =
+            self.style.json || matches!(&self.tree.node(node).kind, Kind::Object { entries, .. } if keys(entries));
+        let line = self.text[..first].trim_end_matches([' ', '\t']);
+        let indent = (line.ends_with('\n') && first > whole.start).then(|| &self.text[line.len()..first]);
+        let unit = indent.and_then(|indent| {
+            let opening = before(self.text, whole.start);
+            indent.get(opening.len() - opening.trim_start().len()..)
+        });
+        Hand {
+            flow: Flow { json, spaced: !json || self.style.spaced },
+            indent,
+            unit: unit.filter(|unit| !unit.is_empty()).unwrap_or("  "),
+            newline: self.style.newline,
+        }
+    }
+}
+
+impl Hand<'_> {
+    fn entry(&self, part: &Part<'_>, value: &Value) -> String {
+        let blank = if self.flow.spaced { " " } else { "" };
+        let key = part.key.as_ref().map(|key| format!("{}:{blank}", render::text(key, self.flow.json)));
+        let key = key.unwrap_or_default();
+        match self.indent {
+            Some(indent) if self.flow.json => format!("{key}{}", self.pretty(value, indent)),
+            _ => format!("{key}{}", render::flow(value, &self.flow)),
         }
     }
 
     /// In JSON with an entry on each line, as the document around it is.
     fn pretty(&self, value: &Value, indent: &str) -> String {
-        let opening = before(self.text, self.whole.start);
-        let outer = opening.len() - opening.trim_start().len();
-        let unit = indent.get(outer..).filter(|unit| !unit.is_empty()).unwrap_or("  ");
         let mut out = Vec::new();
-        let formatter = serde_json::ser::PrettyFormatter::with_indent(unit.as_bytes());
+        let formatter = serde_json::ser::PrettyFormatter::with_indent(self.unit.as_bytes());
         let mut serializer = serde_json::Serializer::with_formatter(&mut out, formatter);
         if value.serialize(&mut serializer).is_err() {
             return render::flow(value, &self.flow);
         }
-        let newline = if self.text.contains("\r\n") { "\r\n" } else { "\n" };
-        String::from_utf8_lossy(&out).replace('\n', &format!("{newline}{indent}"))
+        String::from_utf8_lossy(&out).replace('\n', &format!("{}{indent}", self.newline))
     }
 
     fn separator(&self) -> String {
         match (self.indent, self.flow.spaced) {
-            (Some(indent), _) if self.text.contains("\r\n") => format!(",\r\n{indent}"),
-            (Some(indent), _) => format!(",\n{indent}"),
+            (Some(indent), _) => format!(",{}{indent}", self.newline),
             (None, true) => ", ".to_owned(),
             (None, false) => ",".to_owned(),
         }
-    }
-
-    /// A new entry before that with this index, or behind the last.
-    pub(crate) fn insert(&self, index: usize, element: Element<'_>) -> String {
-        let new = self.render(element);
-        match (self.elements.get(index), self.elements.last()) {
-            (Some(next), _) => replaced(self.text, next.start..next.start, &format!("{new}{}", self.separator())),
-            (None, Some(last)) => replaced(self.text, last.end..last.end, &format!("{}{new}", self.separator())),
-            (None, None) => {
-                let brackets = if self.text[self.whole.clone()].starts_with('[') { ('[', ']') } else { ('{', '}') };
-                replaced(self.text, self.whole.clone(), &format!("{}{new}{}", brackets.0, brackets.1))
-            }
-        }
-    }
-
-    /// Another entry in the place of this one.
-    pub(crate) fn set(&self, index: usize, element: Element<'_>) -> Option<String> {
-        Some(replaced(self.text, self.elements.get(index)?.clone(), &self.render(element)))
-    }
-
-    /// One entry less. Not where comments stand among them.
-    pub(crate) fn remove(&self, index: usize) -> Option<String> {
-        let element = self.elements.get(index)?;
-        let (range, around) =
-            match (index.checked_sub(1).and_then(|index| self.elements.get(index)), self.elements.get(index + 1)) {
-                (_, Some(next)) => (element.start..next.start, element.end..next.start),
-                (Some(previous), None) => (previous.end..element.end, previous.end..element.start),
-                (None, None) => {
-                    let inside = self.whole.start + 1..self.whole.end - 1;
-                    let rest =
-                        format!("{}{}", &self.text[inside.start..element.start], &self.text[element.end..inside.end]);
-                    return (!rest.contains('#')).then(|| replaced(self.text, inside, ""));
-                }
-            };
-        (!self.text[around].contains('#')).then(|| replaced(self.text, range, ""))
-    }
-
-    /// Takes an entry out and puts it elsewhere; separators stay where they are.
-    pub(crate) fn shift(&self, from: usize, to: usize) -> Option<String> {
-        let mut order: Vec<usize> = (0..self.len()).collect();
-        (from < order.len() && to < order.len()).then(|| {
-            let moved = order.remove(from);
-            order.insert(to, moved);
-        })?;
-        let mut out = self.text[..self.elements[0].start].to_owned();
-        for (slot, element) in order.into_iter().enumerate() {
-            out.push_str(&self.text[self.elements[element].clone()]);
-            let next = self.elements.get(slot + 1).map_or(self.text.len(), |next| next.start);
-            out.push_str(&self.text[self.elements[slot].end..next]);
-        }
-        Some(out)
     }
 }

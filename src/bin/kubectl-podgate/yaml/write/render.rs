@@ -7,8 +7,12 @@ use std::fmt::Write;
 const WIDTH: usize = 100;
 
 /// How the document around is written.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Style {
+    /// It is JSON.
+    pub(crate) json: bool,
+    /// In JSON, a blank stands behind `:` and `,`.
+    pub(crate) spaced: bool,
     /// Its line end.
     pub(crate) newline: &'static str,
     /// How far the fields of an object stand in from their parent's key.
@@ -29,6 +33,17 @@ pub(crate) fn item(value: &Value, column: usize, style: &Style) -> String {
     let mut out = String::new();
     put_item(&mut out, value, column, style);
     out
+}
+
+/// A whole document in block style.
+pub(crate) fn document(value: &Value, style: &Style) -> String {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            fields.iter().map(|(key, value)| field(key, value, 0, style)).collect()
+        }
+        Value::Array(items) if !items.is_empty() => items.iter().map(|value| item(value, 0, style)).collect(),
+        _ => format!("{}{}", inline(value), style.newline),
+    }
 }
 
 /// The lines below a key at `column`; `None` where the value stands on the key's own line.
@@ -208,7 +223,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const STYLE: Style = Style { newline: "\n", unit: 2, list: 0 };
+    const STYLE: Style = Style { json: false, spaced: true, newline: "\n", unit: 2, list: 0 };
 
     #[test]
     fn a_field_looks_like_one_that_a_person_wrote() {

@@ -1,6 +1,6 @@
 //! Lines and columns of a text, by bytes.
 
-use std::ops::Range;
+use super::super::spans::Node;
 
 /// Where the line of `at` begins.
 pub(crate) fn line_start(text: &str, at: usize) -> usize {
@@ -33,7 +33,8 @@ pub(crate) fn column(text: &str, at: usize) -> Option<usize> {
 
 /// Whether nothing but blanks stands before `at`.
 pub(crate) fn begins_line(text: &str, at: usize) -> bool {
-    before(text, at).bytes().all(|byte| byte == b' ')
+    let before = text[..at].trim_end_matches(' ');
+    before.is_empty() || before.ends_with('\n')
 }
 
 /// A blank rest of a line, or a comment.
@@ -55,47 +56,37 @@ pub(crate) fn with_comments(text: &str, at: usize, bound: usize) -> usize {
     start
 }
 
-/// `text` with `range` replaced.
-pub(crate) fn replaced(text: &str, range: Range<usize>, with: &str) -> String {
-    let mut out = String::with_capacity(text.len() + with.len());
-    out.push_str(&text[..range.start]);
-    out.push_str(with);
-    out.push_str(&text[range.end..]);
-    out
-}
-
-/// `text` with whole lines put at `at`, the beginning of a line or the end of a text that may lack its last line end.
-pub(crate) fn lines_inserted(text: &str, at: usize, lines: &str, newline: &str) -> String {
-    if at == text.len() && !text.is_empty() && !text.ends_with('\n') {
-        let lines = lines.strip_suffix(newline).unwrap_or(lines);
-        return format!("{text}{newline}{lines}");
+/// Where an item's dash is.
+pub(crate) fn dash(text: &str, node: &Node) -> Option<usize> {
+    let start = node.start;
+    let prefix = before(text, start);
+    if prefix.trim_end().ends_with('-') {
+        return Some(line_start(text, start) + prefix.trim_end().len() - 1);
     }
-    replaced(text, at..at, lines)
-}
-
-/// `text` without the lines of `range`.
-pub(crate) fn lines_removed(text: &str, range: Range<usize>) -> String {
-    let out = replaced(text, range.clone(), "");
-    if range.end == text.len() && !text.ends_with('\n') {
-        let shorter = out.strip_suffix("\r\n").or_else(|| out.strip_suffix('\n'));
-        return shorter.map(str::to_owned).unwrap_or(out);
+    let mut line = line_start(text, start);
+    if !prefix.trim().is_empty() {
+        // An empty item, as the parser has it, stands behind its comment.
+        let lead = prefix.len() - prefix.trim_start_matches([' ', '-']).len();
+        let dash = prefix[..lead].rfind('-')?;
+        return (node.content.is_empty() && is_trivia(&prefix[dash + 1..])).then_some(line + dash);
     }
-    out
+    while line > 0 {
+        line = line_start(text, line - 1);
+        let code = behind(text, line);
+        let dashes = code.trim_start_matches([' ', '-']);
+        let lead = &code[..code.len() - dashes.len()];
+        match lead.rfind('-') {
+            Some(dash) if is_trivia(&code[dash + 1..]) => return Some(line + dash),
+            None if is_trivia(code) || code.trim_start().starts_with('#') => {}
+            _ => return None,
+        }
+    }
+    None
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_come_and_go_and_the_last_line_stays_as_it_ends() {
-        assert_eq!(lines_inserted("a\nb\n", 4, "c\n", "\n"), "a\nb\nc\n");
-        assert_eq!(lines_inserted("a\nb", 3, "c\n", "\n"), "a\nb\nc");
-        assert_eq!(lines_removed("a\nb\nc", 4..5), "a\nb");
-        assert_eq!(lines_removed("a\r\nb\r\nc", 6..7), "a\r\nb");
-        assert_eq!(lines_removed("a\nb\nc\n", 4..6), "a\nb\n");
-        assert_eq!(lines_removed("a\n\nb", 3..4), "a\n");
-    }
 
     #[test]
     fn comments_above_belong_to_what_follows() {

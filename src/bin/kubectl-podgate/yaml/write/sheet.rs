@@ -1,0 +1,110 @@
+//! The text of a document with its tree, and the splices that make it what the draft says.
+
+use super::super::spans::{Kind, Tree};
+use super::draft::Draft;
+use super::render::{self, Style};
+use super::text::line_end;
+use serde_json::Value;
+use std::ops::Range;
+
+/// Text that takes the place of a range.
+pub(super) type Splice = (Range<usize>, String);
+
+/// A document that is being edited. Its last line has a line end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sheet<'a> {
+    pub(super) text: &'a str,
+    pub(super) tree: &'a Tree,
+    pub(super) draft: &'a Draft<'a>,
+    pub(super) style: &'a Style,
+}
+
+/// One entry of a collection after the edits.
+#[derive(Debug)]
+pub(super) struct Part<'v> {
+    /// Its index among the entries as they are written.
+    pub(super) from: Option<usize>,
+    pub(super) key: Option<String>,
+    /// The value, where that is written again.
+    pub(super) new: Option<&'v Value>,
+    /// The edits inside it, where it is not.
+    pub(super) inner: Vec<Splice>,
+}
+
+impl Sheet<'_> {
+    /// The splices that turn the document into `meant`.
+    ///
+    /// # Errors
+    /// The node that can't be edited in its style.
+    pub(super) fn document(&self, meant: &Value) -> Result<Vec<Splice>, usize> {
+        let root = self.tree.root();
+        let whole = self.tree.node(root).start..line_end(self.text, self.tree.node(root).content.end);
+        match self.splices(root, meant) {
+            _ if self.is_anew(root) => {}
+            Err(_) if !self.text[whole.clone()].contains('#') => {}
+            splices => return splices,
+        }
+        Ok(vec![(whole, render::document(meant, self.style))])
+    }
+
+    /// The splices that turn a collection into `meant`.
+    fn splices(&self, node: usize, meant: &Value) -> Result<Vec<Splice>, usize> {
+        let children = self.tree.children(node);
+        let mut parts = Vec::new();
+        for (index, slot) in self.draft.slots(node).into_iter().enumerate() {
+            let value = slot.key.as_ref().map_or_else(|| meant.get(index), |key| meant.get(key));
+            let mut part = Part { from: slot.from, key: slot.key, new: value.filter(|_| slot.new), inner: Vec::new() };
+            if let (Some(from), false, Some(value)) = (slot.from, slot.new, value) {
+                let child = children[from].1;
+                if self.is_anew(child) {
+                    part.new = Some(value);
+                } else if self.draft.changes_in(child) {
+                    match self.splices(child, value) {
+                        Ok(inner) => part.inner = inner,
+                        // Nothing but the layout is lost where the whole value is written again.
+                        Err(_) if !self.text[self.tree.node(child).content.clone()].contains('#') => {
+                            part.new = Some(value);
+                        }
+                        Err(stuck) => return Err(stuck),
+                    }
+                }
+            }
+            parts.push(part);
+        }
+        if self.draft.changed(node).is_none() && parts.iter().all(|part| part.new.is_none()) {
+            return Ok(parts.into_iter().flat_map(|part| part.inner).collect());
+        }
+        let splices = match self.tree.node(node).kind {
+            Kind::Object { flow: false, .. } => self.fields(node, parts),
+            Kind::List { flow: false, .. } => self.items(node, parts),
+            _ => self.flow(node, parts),
+        };
+        splices.ok_or(node)
+    }
+
+    /// Whether a collection keeps none of its entries and is better written again: `[]` becomes lines, and lines become `[]`.
+    fn is_anew(&self, node: usize) -> bool {
+        let Some(slots) = self.draft.changed(node) else { return false };
+        let block = |node: usize| {
+            matches!(self.tree.node(node).kind, Kind::Object { flow: false, .. } | Kind::List { flow: false, .. })
+        };
+        let filled = || !self.style.json && !slots.is_empty() && self.tree.node(node).parent.is_some_and(block);
+        slots.iter().all(|slot| slot.from.is_none()) && (block(node) || filled())
+    }
+
+    /// The text of a range after the splices in it; `None` where they overlap.
+    pub(super) fn spliced(&self, range: Range<usize>, splices: &[Splice]) -> Option<String> {
+        let inside =
+            |(at, new): &&Splice| range.start <= at.start && at.end <= range.end && !(at.is_empty() && new.is_empty());
+        let mut inside: Vec<&Splice> = splices.iter().filter(inside).collect();
+        inside.sort_by_key(|(at, _)| (at.start, at.end));
+        let (mut out, mut end) = (String::with_capacity(range.len()), range.start);
+        for (at, new) in inside {
+            out.push_str(self.text.get(end..at.start)?);
+            out.push_str(new);
+            end = at.end;
+        }
+        out.push_str(self.text.get(end..range.end)?);
+        Some(out)
+    }
+}
