@@ -1,6 +1,8 @@
 //! Reads one document as Kubernetes does (YAML 1.1 scalars), and as strictly: a doubled key is an error.
 
 use serde_json::Value;
+use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter};
 
 /// Why a document can't be read: where in its text (a byte), and what is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,35 +58,28 @@ pub(crate) fn json(text: &str) -> Result<Value, Unreadable> {
     serde_json::from_str(text).map_err(|error| {
         let line_start: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
         let offset = (line_start + error.column().saturating_sub(1)).min(text.len());
-        Unreadable { offset: floor(text, offset), what: error.to_string() }
+        Unreadable { offset: text.floor_char_boundary(offset), what: error.to_string() }
     })
 }
 
-fn unreadable(text: &str, error: &serde_saphyr::Error) -> Unreadable {
+fn unreadable(text: &str, error: &Error) -> Unreadable {
+    let error = error.without_snippet();
+    // A syntax error has no place in bytes.
     let offset = error.location().map_or(0, |location| {
         let line = usize::try_from(location.line()).unwrap_or(usize::MAX).saturating_sub(1);
         let column = usize::try_from(location.column()).unwrap_or(usize::MAX).saturating_sub(1);
         let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
-        let inside = text[start..].char_indices().nth(column).map_or(text.len() - start, |(index, _)| index);
-        start + inside
+        text[start..].char_indices().nth(column).map_or(text.len(), |(index, _)| start + index)
     });
-    let whole = error.without_snippet().to_string();
-    let line = whole.lines().next().unwrap_or_default();
-    // The reader's own position counts from the document's start.
-    let what = line.rsplit_once(" at line ").map_or(line, |(what, _)| what);
-    let what = match what.split_once("budget breached: ") {
-        Some((_, breach)) if breach.starts_with("Depth") => format!("nested more than {DEPTH} deep"),
-        Some((_, breach)) => format!("too much, with its aliases worked out ({breach})"),
-        // What follows names an option of the reader's.
-        None if what.starts_with("duplicate") => what.split(", set ").next().unwrap_or(what).to_owned(),
-        None => what.trim_end_matches([':', ',']).to_owned(),
+    let what = match error {
+        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => format!("nested more than {DEPTH} deep"),
+        Error::Budget { breach, .. } => format!("too much, with its aliases worked out ({breach:?})"),
+        Error::DuplicateMappingKey { key: Some(key), .. } => format!("duplicate mapping key: {key}"),
+        Error::DuplicateMappingKey { .. } => "duplicate mapping key".to_owned(),
+        other => DefaultMessageFormatter.format_message(other).into_owned(),
     };
+    let what = what.lines().next().unwrap_or_default().trim_end_matches([':', ',']).to_owned();
     Unreadable { offset, what }
-}
-
-/// The nearest border of a character at or before `offset`.
-fn floor(text: &str, offset: usize) -> usize {
-    (0..=offset.min(text.len())).rev().find(|offset| text.is_char_boundary(*offset)).unwrap_or(0)
 }
 
 /// Where the document begins with a directive.

@@ -1,8 +1,8 @@
 //! Where each value and key of a document stands in its text.
 
-use granit_parser::{Event, Parser, ScalarStyle, StructureStyle};
 use podgate::order::edit::{Place, Step};
-use std::collections::HashMap;
+use serde_saphyr::granit_parser::{self, Event, Parser, ScalarStyle, StructureStyle};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 /// All values and keys of a document, with their places.
@@ -10,10 +10,8 @@ use std::ops::Range;
 pub(crate) struct Tree {
     /// Each node before those inside it.
     nodes: Vec<Node>,
-    /// The aliases among the nodes, with the parser's number of the anchor.
-    aliases: Vec<(usize, usize)>,
-    /// The nodes that have an anchor, by the parser's number for it.
-    anchored: HashMap<usize, usize>,
+    /// The aliases of each node that has some.
+    aliases: BTreeMap<usize, Vec<usize>>,
 }
 
 /// One value or key.
@@ -38,7 +36,7 @@ pub(crate) enum Kind {
     List { flow: bool, items: Vec<usize> },
     /// An object; its keys and values.
     Object { flow: bool, entries: Vec<(usize, usize)> },
-    /// `*name`, with the parser's number of the anchor.
+    /// `*name`, with the node that has the anchor.
     Alias(usize),
 }
 
@@ -49,7 +47,7 @@ impl Tree {
     /// Reads the document; `None` where it can't be read, or is empty.
     pub(crate) fn read(text: &str) -> Option<Tree> {
         let options = granit_parser::options! { emit_anchor_events: true, emit_comments: false, simple_key_max_lookahead: 1 << 20 };
-        let mut build = Build { text, tree: Tree::default(), open: Vec::new(), root: None };
+        let mut build = Build { text, tree: Tree::default(), open: Vec::new(), root: None, anchored: HashMap::new() };
         for next in Parser::new_from_str_with_options(text, options) {
             let (event, span) = next.ok()?;
             build.take(&event, &span)?;
@@ -73,9 +71,9 @@ impl Tree {
         self.nodes.iter()
     }
 
-    /// All aliases, each with the node that has its anchor.
-    pub(crate) fn aliases(&self) -> impl Iterator<Item = (usize, usize)> {
-        self.aliases.iter().filter_map(|(alias, anchor)| Some((*alias, *self.anchored.get(anchor)?)))
+    /// The aliases of all nodes in a range.
+    pub(crate) fn aliases(&self, of: Range<usize>) -> impl Iterator<Item = usize> {
+        self.aliases.range(of).flat_map(|(_, aliases)| aliases.iter().copied())
     }
 
     /// Key and value of each field of an object, items of a list (without a key).
@@ -108,7 +106,7 @@ impl Tree {
     pub(crate) fn target(&self, mut id: usize) -> Option<usize> {
         for _ in 0..ALIASES {
             match &self.nodes[id].kind {
-                Kind::Alias(anchor) => id = *self.anchored.get(anchor)?,
+                Kind::Alias(target) => id = *target,
                 _ => return Some(id),
             }
         }
@@ -169,6 +167,8 @@ struct Build<'a> {
     /// The collections that are open, each with the key that waits for its value.
     open: Vec<(usize, Option<usize>)>,
     root: Option<usize>,
+    /// The nodes that have an anchor, by the parser's number for it.
+    anchored: HashMap<usize, usize>,
 }
 
 impl Build<'_> {
@@ -185,7 +185,9 @@ impl Build<'_> {
                 self.add(start.min(content.start), content, *anchor, kind);
             }
             Event::Alias(anchor) => {
-                self.add(start, range, 0, Kind::Alias(*anchor));
+                let target = *self.anchored.get(anchor)?;
+                let alias = self.add(start, range, 0, Kind::Alias(target));
+                self.tree.aliases.entry(target).or_default().push(alias);
             }
             Event::SequenceStart(style, anchor, _) => {
                 let kind = Kind::List { flow: *style == StructureStyle::Flow, items: Vec::new() };
@@ -236,13 +238,10 @@ impl Build<'_> {
 
     fn add(&mut self, start: usize, content: Range<usize>, anchor: usize, kind: Kind) -> usize {
         let id = self.tree.nodes.len();
-        if let Kind::Alias(anchor) = kind {
-            self.tree.aliases.push((id, anchor));
-        }
         let parent = self.open.last().map(|(parent, _)| *parent);
         self.tree.nodes.push(Node { parent, until: id + 1, start, content, kind });
         if anchor != 0 {
-            self.tree.anchored.insert(anchor, id);
+            self.anchored.insert(anchor, id);
         }
         match self.open.last_mut() {
             None => self.root = Some(id),

@@ -64,9 +64,8 @@ impl<'a> Draft<'a> {
                 // An alias that moves may come to stand before its anchor.
                 let tree = self.tree;
                 let list = node..tree.node(node).until;
-                for alias in tree.aliases().filter(|(alias, _)| list.contains(alias)).map(|(alias, _)| alias) {
-                    self.write_out(alias)?;
-                }
+                let mut moving = tree.aliases(0..usize::MAX).filter(|alias| list.contains(alias));
+                moving.try_for_each(|alias| self.write_out(alias))?;
                 self.write_out_aliases(list, 0..0)?;
                 let slots = self.slots_mut(node);
                 let slot = slots.remove(*index);
@@ -144,8 +143,8 @@ impl<'a> Draft<'a> {
     /// Writes out the aliases of what is in `shared`, except for those in `but`.
     fn write_out_aliases(&mut self, shared: Range<usize>, but: Range<usize>) -> Result<(), Refused> {
         let tree = self.tree;
-        let mut aliases = tree.aliases().filter(|(alias, target)| shared.contains(target) && !but.contains(alias));
-        aliases.try_for_each(|(alias, _)| self.write_out(alias))
+        let mut aliases = tree.aliases(shared).filter(|alias| !but.contains(alias));
+        aliases.try_for_each(|alias| self.write_out(alias))
     }
 
     /// Writes out one alias, or the merge key that it is a part of.
