@@ -143,7 +143,7 @@ impl Sheet<'_> {
         let column = column(self.text, first)?;
         let mut out = self.removed(&lines, &parts)?;
         let moved = !parts.iter().filter_map(|part| part.from).is_sorted();
-        let (mut new, mut last, mut pieces) = (String::new(), None, Vec::new());
+        let (mut new, mut last, mut pieces, mut kept) = (String::new(), None, Vec::new(), Vec::new());
         for mut part in parts {
             let Some(index) = part.from else {
                 new += &render::item(part.new?, column, self.style);
@@ -154,7 +154,10 @@ impl Sheet<'_> {
             }
             let new = std::mem::take(&mut new);
             if moved {
-                pieces.push((index, new, part.inner));
+                let inline = pieces.is_empty() && !begins_line(self.text, first);
+                let new = if inline { new.get(column..).unwrap_or_default() } else { &new };
+                pieces.push(format!("{new}{}", self.moving_item(&lines, index, &part.inner)?));
+                kept.push(self.whole_item(&lines, index)?);
                 continue;
             }
             out.push(self.new_before(&lines, index, last.is_none(), new)?);
@@ -162,7 +165,8 @@ impl Sheet<'_> {
             out.extend(part.inner);
         }
         if moved {
-            out = self.moved(&lines, pieces, &out)?;
+            // Blank lines between items stay where they are.
+            out = self.moved(kept, pieces, out)?;
         }
         let end = lines.last()?.end;
         out.push((end..end, new));
@@ -189,44 +193,26 @@ impl Sheet<'_> {
         Some((lines.clone(), new))
     }
 
-    /// Puts the items into another order, each with the new ones before it and the edits in it, and with the comments directly
-    /// above it.
-    fn moved(
-        &self,
-        lines: &[Range<usize>],
-        order: Vec<(usize, String, Vec<Splice>)>,
-        removed: &[Splice],
-    ) -> Option<Vec<Splice>> {
+    /// An item with the comments directly above it, in a list whose items move.
+    fn whole_item(&self, lines: &[Range<usize>], index: usize) -> Option<Range<usize>> {
         // A list behind another dash: its first item can't take the line's beginning along, so no item does.
-        let (inline, column) = (!begins_line(self.text, lines[0].start), column(self.text, lines[0].start)?);
-        let whole = |index: usize| {
-            let start = if inline { Some(lines[index].start) } else { self.with_comments(lines, index) };
-            Some(start?..lines[index].end)
-        };
-        let mut kept: Vec<usize> = order.iter().map(|(index, ..)| *index).collect();
-        kept.sort_unstable();
-        let slots: Vec<Range<usize>> = kept.into_iter().map(whole).collect::<Option<_>>()?;
-        let all = slots.first()?.start..slots.last()?.end;
+        let inline = !begins_line(self.text, lines[0].start);
+        let start = if inline { Some(lines[index].start) } else { self.with_comments(lines, index) };
+        Some(start?..lines[index].end)
+    }
+
+    /// The text of an item that moves.
+    fn moving_item(&self, lines: &[Range<usize>], index: usize, inner: &[Splice]) -> Option<String> {
+        let (whole, column) = (self.whole_item(lines, index)?, column(self.text, lines[0].start)?);
+        let own = line_start(self.text, lines[index].start).max(whole.start);
         let mut out = String::new();
-        for (slot, (index, new, inner)) in order.into_iter().enumerate() {
-            let from = whole(index)?;
-            let own = if inline { from.start } else { line_start(self.text, lines[index].start) };
-            out.push_str(if inline && slot == 0 { new.get(column..).unwrap_or_default() } else { &new });
-            // Behind a block scalar a comment that stands further in would be a line of that.
-            for line in self.text[from.start..own].split_inclusive('\n') {
-                let deeper = line.len() - line.trim_start_matches(' ').len() > column;
-                let line = if deeper { line.trim_start_matches(' ') } else { line };
-                let indent = if deeper { column } else { 0 };
-                out.push_str(&format!("{:indent$}{line}", ""));
-            }
-            out.push_str(&self.spliced(own..from.end, &inner)?);
-            // Blank lines between items stay where they are.
-            if let Some(next) = slots.get(slot + 1) {
-                out.push_str(&self.spliced(slots[slot].end..next.start, removed)?);
-            }
+        // Behind a block scalar a comment that stands further in would be a line of that.
+        for line in self.text[whole.start..own].split_inclusive('\n') {
+            let code = line.trim_start_matches(' ');
+            let indent = if line.len() - code.len() > column { column } else { line.len() - code.len() };
+            out += &format!("{:indent$}{code}", "");
         }
-        let outside = removed.iter().filter(|(range, _)| range.end <= all.start || all.end <= range.start).cloned();
-        Some(outside.chain([(all.clone(), out)]).collect())
+        Some(out + &self.spliced(own..whole.end, inner)?)
     }
 
     /// Where an item ends. Of an empty one the parser only knows what comes next.

@@ -69,7 +69,7 @@ impl Sheet<'_> {
                 part.inner.push((elements[index].clone(), hand.entry(&part, value)));
             }
             if moved {
-                pieces.push((index, std::mem::take(&mut new), part.inner));
+                pieces.push(std::mem::take(&mut new) + &self.spliced(elements[index].clone(), &part.inner)?);
             } else {
                 let at = elements[index].start;
                 out.push((at..at, std::mem::take(&mut new)));
@@ -78,19 +78,7 @@ impl Sheet<'_> {
         }
         if moved {
             // Separators stay where they are.
-            let mut slots = kept;
-            slots.sort_unstable();
-            let all = elements[*slots.first()?].start..elements[*slots.last()?].end;
-            let mut text = String::new();
-            for (slot, (index, new, inner)) in pieces.into_iter().enumerate() {
-                text += &new;
-                text += &self.spliced(elements[index].clone(), &inner)?;
-                if let Some(next) = slots.get(slot + 1) {
-                    text += &self.spliced(elements[slots[slot]].end..elements[*next].start, &out)?;
-                }
-            }
-            out.retain(|(range, _)| range.end <= all.start || all.end <= range.start);
-            out.push((all, text));
+            out = self.moved(kept.into_iter().map(|index| elements[index].clone()).collect(), pieces, out)?;
         }
         if let Some(new) = new.strip_suffix(&separator) {
             let at = elements.last()?.end;
@@ -122,12 +110,10 @@ impl Sheet<'_> {
 
 impl Hand<'_> {
     fn entry(&self, part: &Part<'_>, value: &Value) -> String {
-        let blank = if self.flow.spaced { " " } else { "" };
-        let key = part.key.as_ref().map(|key| format!("{}:{blank}", render::text(key, self.flow.json)));
-        let key = key.unwrap_or_default();
-        match self.indent {
-            Some(indent) if self.flow.json => format!("{key}{}", self.pretty(value, indent)),
-            _ => format!("{key}{}", render::flow(value, &self.flow)),
+        let key = part.key.as_ref().map(|key| render::flow_key(key, self.flow)).unwrap_or_default();
+        key + &match self.indent {
+            Some(indent) if self.flow.json => self.pretty(value, indent),
+            _ => render::flow(value, self.flow),
         }
     }
 
@@ -137,7 +123,7 @@ impl Hand<'_> {
         let formatter = serde_json::ser::PrettyFormatter::with_indent(self.unit.as_bytes());
         let mut serializer = serde_json::Serializer::with_formatter(&mut out, formatter);
         if value.serialize(&mut serializer).is_err() {
-            return render::flow(value, &self.flow);
+            return render::flow(value, self.flow);
         }
         String::from_utf8_lossy(&out).replace('\n', &format!("{}{indent}", self.newline))
     }

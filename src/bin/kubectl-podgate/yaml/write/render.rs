@@ -21,55 +21,6 @@ pub(crate) struct Style {
     pub(crate) list: usize,
 }
 
-/// A field in block style: its lines, each with its end, the key at `column`.
-pub(crate) fn field(key: &str, value: &Value, column: usize, style: &Style) -> String {
-    let mut out = String::new();
-    put_field(&mut out, key, value, column, style);
-    out
-}
-
-/// An item of a list in block style: its lines, the dash at `column`.
-pub(crate) fn item(value: &Value, column: usize, style: &Style) -> String {
-    let mut out = String::new();
-    put_item(&mut out, value, column, style);
-    out
-}
-
-/// A whole document in block style.
-pub(crate) fn document(value: &Value, style: &Style) -> String {
-    match value {
-        Value::Object(fields) if !fields.is_empty() => {
-            fields.iter().map(|(key, value)| field(key, value, 0, style)).collect()
-        }
-        Value::Array(items) if !items.is_empty() => items.iter().map(|value| item(value, 0, style)).collect(),
-        _ => format!("{}{}", inline(value), style.newline),
-    }
-}
-
-/// The lines below a key at `column`; `None` where the value stands on the key's own line.
-pub(crate) fn below(value: &Value, column: usize, style: &Style) -> Option<String> {
-    let mut out = String::new();
-    match value {
-        Value::Object(fields) if !fields.is_empty() => {
-            for (key, value) in fields {
-                put_field(&mut out, key, value, column + style.unit, style);
-            }
-        }
-        Value::Array(items) if !items.is_empty() && !fits(value, column) => {
-            for value in items {
-                put_item(&mut out, value, column + style.list, style);
-            }
-        }
-        _ => return None,
-    }
-    Some(out)
-}
-
-/// The value on one line: a scalar, or in flow style.
-pub(crate) fn inline(value: &Value) -> String {
-    flow(value, &Flow { json: false, spaced: true })
-}
-
 /// How flow style is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Flow {
@@ -79,79 +30,77 @@ pub(crate) struct Flow {
     pub(crate) spaced: bool,
 }
 
-/// The value on one line.
-pub(crate) fn flow(value: &Value, style: &Flow) -> String {
-    let mut out = String::new();
-    put_flow(&mut out, value, style);
-    out
-}
-
-/// A field on one line: `key: value`.
-pub(crate) fn flow_field(key: &str, value: &Value, style: &Flow) -> String {
-    let blank = if style.spaced { " " } else { "" };
-    format!("{}:{blank}{}", text(key, style.json), flow(value, style))
-}
-
-fn put_field(out: &mut String, key: &str, value: &Value, column: usize, style: &Style) {
-    let _ = write!(out, "{:column$}{}:", "", text(key, false));
+/// A field in block style: its lines, each with its end, the key at `column`.
+pub(crate) fn field(key: &str, value: &Value, column: usize, style: &Style) -> String {
+    let (key, newline) = (text(key, false), style.newline);
     match below(value, column, style) {
-        Some(lines) => {
-            out.push_str(style.newline);
-            out.push_str(&lines);
-        }
-        None => {
-            let _ = write!(out, " {}{}", inline(value), style.newline);
-        }
+        Some(lines) => format!("{:column$}{key}:{newline}{lines}", ""),
+        None => format!("{:column$}{key}: {}{newline}", "", inline(value)),
     }
 }
 
-fn put_item(out: &mut String, value: &Value, column: usize, style: &Style) {
-    let _ = write!(out, "{:column$}- ", "");
+/// An item of a list in block style: its lines, the dash at `column`.
+pub(crate) fn item(value: &Value, column: usize, style: &Style) -> String {
+    let fields = Some(value).filter(|value| value.is_object()).and_then(|value| block(value, column + 2, 0, style));
+    match fields {
+        // The first stands behind the dash.
+        Some(lines) => format!("{:column$}- {}", "", &lines[column + 2..]),
+        None => format!("{:column$}- {}{}", "", inline(value), style.newline),
+    }
+}
+
+/// A whole document in block style.
+pub(crate) fn document(value: &Value, style: &Style) -> String {
+    block(value, 0, 0, style).unwrap_or_else(|| format!("{}{}", inline(value), style.newline))
+}
+
+/// The lines below a key at `column`; `None` where the value stands on the key's own line.
+pub(crate) fn below(value: &Value, column: usize, style: &Style) -> Option<String> {
+    let word = |item: &Value| !item.is_object() && !item.is_array();
+    let words = value.as_array().is_some_and(|items| items.iter().all(word));
+    // A list of words that has room on one line.
+    let fits = words && column + inline(value).chars().count() <= WIDTH;
+    block(value, column + style.unit, column + style.list, style).filter(|_| !fits)
+}
+
+/// The fields at one column or the items at another; `None` where there are none.
+fn block(value: &Value, fields_at: usize, items_at: usize, style: &Style) -> Option<String> {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
-            for (index, (key, value)) in fields.iter().enumerate() {
-                let lines = field(key, value, column + 2, style);
-                // The first stands behind the dash.
-                out.push_str(if index == 0 { &lines[column + 2..] } else { &lines });
-            }
+            Some(fields.iter().map(|(key, value)| field(key, value, fields_at, style)).collect())
         }
-        _ => {
-            let _ = write!(out, "{}{}", inline(value), style.newline);
+        Value::Array(items) if !items.is_empty() => {
+            Some(items.iter().map(|value| item(value, items_at, style)).collect())
         }
+        _ => None,
     }
 }
 
-/// A list of words that has room on one line.
-fn fits(list: &Value, column: usize) -> bool {
-    let Value::Array(items) = list else { return false };
-    let words = items.iter().all(|item| !item.is_object() && !item.is_array());
-    words && column + inline(list).chars().count() <= WIDTH
+/// The value on one line: a scalar, or in flow style.
+pub(crate) fn inline(value: &Value) -> String {
+    flow(value, Flow { json: false, spaced: true })
 }
 
-fn put_flow(out: &mut String, value: &Value, style: &Flow) {
+/// The value on one line.
+pub(crate) fn flow(value: &Value, style: Flow) -> String {
     let comma = if style.spaced { ", " } else { "," };
     match value {
-        Value::Null => out.push_str("null"),
-        Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-        Value::Number(number) => out.push_str(&number.to_string()),
-        Value::String(string) => out.push_str(&text(string, style.json)),
+        Value::String(string) => text(string, style.json),
         Value::Array(items) => {
-            out.push('[');
-            for (index, item) in items.iter().enumerate() {
-                out.push_str(if index == 0 { "" } else { comma });
-                put_flow(out, item, style);
-            }
-            out.push(']');
+            let items: Vec<String> = items.iter().map(|item| flow(item, style)).collect();
+            format!("[{}]", items.join(comma))
         }
         Value::Object(fields) => {
-            out.push('{');
-            for (index, (key, value)) in fields.iter().enumerate() {
-                out.push_str(if index == 0 { "" } else { comma });
-                out.push_str(&flow_field(key, value, style));
-            }
-            out.push('}');
+            let field = |(key, value): (&String, &Value)| flow_key(key, style) + &flow(value, style);
+            format!("{{{}}}", fields.iter().map(field).collect::<Vec<String>>().join(comma))
         }
+        scalar => scalar.to_string(),
     }
+}
+
+/// A key in flow style, up to its value.
+pub(crate) fn flow_key(key: &str, style: Flow) -> String {
+    text(key, style.json) + if style.spaced { ": " } else { ":" }
 }
 
 /// A string, in quotes where any reader of YAML 1.1 or 1.2 might take it for something else.
@@ -179,7 +128,6 @@ fn is_plain(string: &str) -> bool {
     let bytes = string.as_bytes();
     let word = match bytes {
         [b'-', b'-', rest @ ..] | [b'-', rest @ ..] => rest,
-        [b'/', ..] => bytes,
         _ => bytes,
     };
     let begins =
@@ -287,7 +235,7 @@ mod tests {
             let texts = [
                 field("root", &value, 0, &STYLE),
                 format!("root: {}\n", inline(&value)),
-                format!("{}\n", flow(&json!({"root": value}), &Flow { json: true, spaced: false })),
+                format!("{}\n", flow(&json!({"root": value}), Flow { json: true, spaced: false })),
             ];
             for text in texts {
                 let read = super::super::super::read::yaml(&text).unwrap_or_else(|error| panic!("{text}: {error:?}"));

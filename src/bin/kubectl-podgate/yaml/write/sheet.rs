@@ -107,4 +107,25 @@ impl Sheet<'_> {
         out.push_str(self.text.get(end..range.end)?);
         Some(out)
     }
+
+    /// Puts pieces of text into the places of entries that move, in order; what is between those stays, except for what is removed.
+    pub(super) fn moved(
+        &self,
+        mut places: Vec<Range<usize>>,
+        pieces: Vec<String>,
+        mut removed: Vec<Splice>,
+    ) -> Option<Vec<Splice>> {
+        places.sort_by_key(|place| place.start);
+        let all = places.first()?.start..places.last()?.end;
+        let mut out = String::new();
+        for (place, piece) in pieces.into_iter().enumerate() {
+            out += &piece;
+            if let Some(next) = places.get(place + 1) {
+                out += &self.spliced(places[place].end..next.start, &removed)?;
+            }
+        }
+        removed.retain(|(range, _)| range.end <= all.start || all.end <= range.start);
+        removed.push((all, out));
+        Some(removed)
+    }
 }
