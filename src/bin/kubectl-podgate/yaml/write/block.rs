@@ -154,9 +154,10 @@ impl Sheet<'_> {
             }
             let new = std::mem::take(&mut new);
             if moved {
-                let inline = pieces.is_empty() && !begins_line(self.text, first);
-                let new = if inline { new.get(column..).unwrap_or_default() } else { &new };
-                pieces.push(format!("{new}{}", self.moving_item(&lines, index, &part.inner)?));
+                // Behind another dash, what stands between the items ends with the blanks in front of them.
+                let shift = if new.is_empty() || begins_line(self.text, first) { 0 } else { column };
+                let own = self.moving_item(&lines, index, &part.inner)?;
+                pieces.push(format!("{}{:shift$}{own}", &new[shift..], ""));
                 kept.push(self.whole_item(&lines, index)?);
                 continue;
             }

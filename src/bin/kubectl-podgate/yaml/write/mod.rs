@@ -36,10 +36,8 @@ impl Document {
         for edit in edits {
             apply(&mut meant, edit).map_err(|_| refused(&edit.at, "is not there, or is of another kind"))?;
         }
-        if edits.is_empty() {
-            return Ok(self.text.clone());
-        }
-        let unknown = || refused(&Place::root(), "stands in a document whose places can't be told");
+        let Some(first) = edits.first().map(|edit| &edit.at) else { return Ok(self.text.clone()) };
+        let unknown = || refused(first, "stands in a document whose places can't be told");
         let tree = self.tree().ok_or_else(unknown)?;
         let style = style(&self.text, tree, self.json);
         // Whole lines come and go more easily where the last one has its end too.
@@ -51,12 +49,13 @@ impl Document {
         let splices = sheet.document(&meant).map_err(|stuck| {
             let what =
                 "is written in a way that can't be edited without a change elsewhere; write it in plain block style";
-            refused(&draft.place(stuck), what)
+            let place = draft.place(stuck);
+            refused(if place.0.is_empty() { first } else { &place }, what)
         })?;
         let new = sheet.spliced(0..text.len(), &splices);
         let new = new.map(|new| new.strip_suffix(style.newline).filter(|_| bare).map(str::to_owned).unwrap_or(new));
         let read = |text: &str| if self.json { read::json(text) } else { read::yaml(text) };
-        let different = || refused(&Place::root(), "can't be written so that it would be read as it is meant");
+        let different = || refused(first, "can't be written so that it would be read as it is meant");
         new.filter(|new| read(new).is_ok_and(|value| value == meant)).ok_or_else(different)
     }
 }

@@ -38,7 +38,7 @@ impl Sheet<'_> {
     /// The node that can't be edited in its style.
     pub(super) fn document(&self, meant: &Value) -> Result<Vec<Splice>, usize> {
         let root = self.tree.root();
-        let whole = self.tree.node(root).start..line_end(self.text, self.tree.node(root).content.end);
+        let whole = self.lines(root);
         match self.splices(root, meant) {
             _ if self.is_anew(root) => {}
             Err(_) if !self.text[whole.clone()].contains('#') => {}
@@ -62,7 +62,7 @@ impl Sheet<'_> {
                     match self.splices(child, value) {
                         Ok(inner) => part.inner = inner,
                         // Nothing but the layout is lost where the whole value is written again.
-                        Err(_) if !self.text[self.tree.node(child).content.clone()].contains('#') => {
+                        Err(_) if !self.text[self.lines(child)].contains('#') => {
                             part.new = Some(value);
                         }
                         Err(stuck) => return Err(stuck),
@@ -80,6 +80,12 @@ impl Sheet<'_> {
             _ => self.flow(node, parts),
         };
         splices.ok_or(node)
+    }
+
+    /// A node to the end of its last line, where a comment may stand.
+    fn lines(&self, node: usize) -> Range<usize> {
+        let node = self.tree.node(node);
+        node.start..line_end(self.text, node.content.end)
     }
 
     /// Whether a collection keeps none of its entries and is better written again: `[]` becomes lines, and lines become `[]`.

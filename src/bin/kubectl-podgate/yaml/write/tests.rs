@@ -249,6 +249,20 @@ fn what_does_not_fit_is_refused() {
 }
 
 #[test]
+fn a_comment_in_an_odd_place_is_not_lost_but_refused() {
+    for (text, edit) in [
+        ("x:\n  ? a\n  : - y # c\n", insert("x/a/0", json!("z"))),
+        ("? a\n: y # c\n", set("a", json!({"z": 1}))),
+        ("a: |-\n  x\nb: 1\n  # c\nc: 1\n", remove("b")),
+        ("a: [x, # c\n  y]\n", remove("a/0")),
+    ] {
+        let source = Source::parse("f", text.to_owned()).unwrap();
+        let refused = source.documents[0].edited(std::slice::from_ref(&edit)).unwrap_err();
+        assert!(!refused.place.0.is_empty() && edit.at.0.starts_with(&refused.place.0), "{text:?}: {refused:?}");
+    }
+}
+
+#[test]
 fn odd_styles_come_out_right() {
     for text in [
         "? a\n: - x\n  - y\nb: 1\n",
