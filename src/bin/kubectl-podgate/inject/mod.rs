@@ -9,7 +9,6 @@ pub(crate) use args::{Inject, Uninject};
 
 use crate::output::fail;
 use crate::registry::images::look_up;
-use crate::terminal::harmless;
 use crate::yaml::Source;
 use crate::yaml::files::{Input, one};
 use args::Files;
