@@ -88,30 +88,27 @@ mod tests {
     use super::*;
     use tokio::time::timeout;
 
-    #[test]
-    fn each_phase_has_its_limit_and_only_an_idle_connection_begins_a_head() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let activity = Activity::new();
-            let begun = |phase, ago| {
-                let _ = activity.0.send_replace((phase, now().checked_sub(ago).unwrap()));
-            };
-            let late = async |limit| timeout(Duration::from_millis(limit), activity.too_slow()).await.ok();
-            for (phase, limit) in [(Phase::Handshake, HANDSHAKE), (Phase::Head, HEAD), (Phase::Idle, IDLE)] {
-                begun(phase, limit);
-                assert_eq!(late(1000).await, Some(phase));
-                begun(phase, limit - Duration::from_secs(2));
-                assert_eq!(late(10).await, None, "{phase:?}");
-                activity.on_bytes();
-                assert_eq!(activity.phase(), if phase == Phase::Idle { Phase::Head } else { phase });
-            }
-            begun(Phase::Busy, IDLE * 2);
+    #[tokio::test]
+    async fn each_phase_has_its_limit_and_only_an_idle_connection_begins_a_head() {
+        let activity = Activity::new();
+        let begun = |phase, ago| {
+            let _ = activity.0.send_replace((phase, now().checked_sub(ago).unwrap()));
+        };
+        let late = async |limit| timeout(Duration::from_millis(limit), activity.too_slow()).await.ok();
+        for (phase, limit) in [(Phase::Handshake, HANDSHAKE), (Phase::Head, HEAD), (Phase::Idle, IDLE)] {
+            begun(phase, limit);
+            assert_eq!(late(1000).await, Some(phase));
+            begun(phase, limit - Duration::from_secs(2));
+            assert_eq!(late(10).await, None, "{phase:?}");
             activity.on_bytes();
-            assert_eq!((late(10).await, activity.useless_since()), (None, None));
-            // A head has less time than the idle connection on which it begins.
-            activity.set(Phase::Idle);
-            let (phase, ()) = tokio::join!(late(1000), async { begun(Phase::Head, HEAD) });
-            assert_eq!(phase, Some(Phase::Head));
-        });
+            assert_eq!(activity.phase(), if phase == Phase::Idle { Phase::Head } else { phase });
+        }
+        begun(Phase::Busy, IDLE * 2);
+        activity.on_bytes();
+        assert_eq!((late(10).await, activity.useless_since()), (None, None));
+        // A head has less time than the idle connection on which it begins.
+        activity.set(Phase::Idle);
+        let (phase, ()) = tokio::join!(late(1000), async { begun(Phase::Head, HEAD) });
+        assert_eq!(phase, Some(Phase::Head));
     }
 }

@@ -225,72 +225,62 @@ fn read(root: &Path, name: &str) -> io::Result<(Stamp, Option<Report>)> {
 mod tests {
     use super::*;
 
-    fn runtime() -> tokio::runtime::Runtime {
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
-    }
-
-    #[test]
-    fn each_report_is_told_once_and_a_rewritten_one_again() {
-        runtime().block_on(async {
-            let root = tempfile::tempdir().unwrap();
-            let mut folders = Folders::new(root.path(), root.path());
-            folders.make(["db", "api"].into_iter()).unwrap();
-            assert_eq!(folders.fresh().len(), 2, "the reserved ones");
-            let report = Report { epoch: "e".to_owned(), ..Report::default() };
-            for _ in 0..2 {
-                files::replace(&root.path().join("db"), "report", report.write().as_bytes(), 0o644).unwrap();
-                folders.changed().await;
-                let fresh = folders.fresh();
-                assert_eq!((fresh.len(), fresh[0].container.as_str()), (1, "db"));
-                assert_eq!((&fresh[0].report, fresh[0].rewritten), (&Some(report.clone()), true));
-                assert!(folders.fresh().is_empty());
-            }
-            std::fs::remove_file(root.path().join("db/report")).unwrap();
-            assert_eq!(folders.fresh().pop().unwrap().report, None);
-        });
-    }
-
-    #[test]
-    fn a_tether_that_drops_is_told_though_no_file_is_written() {
-        runtime().block_on(async {
-            let root = tempfile::tempdir().unwrap();
-            let mut folders = Folders::new(root.path(), root.path());
-            folders.make(["db"].into_iter()).unwrap();
-            assert!(!folders.fresh()[0].held);
-            let tether = tether::Tether::take(&root.path().join("db")).unwrap();
+    #[tokio::test]
+    async fn each_report_is_told_once_and_a_rewritten_one_again() {
+        let root = tempfile::tempdir().unwrap();
+        let mut folders = Folders::new(root.path(), root.path());
+        folders.make(["db", "api"].into_iter()).unwrap();
+        assert_eq!(folders.fresh().len(), 2, "the reserved ones");
+        let report = Report { epoch: "e".to_owned(), ..Report::default() };
+        for _ in 0..2 {
+            files::replace(&root.path().join("db"), "report", report.write().as_bytes(), 0o644).unwrap();
             folders.changed().await;
-            assert!(folders.fresh()[0].held);
-            drop(tether);
-            let mut looks = 0;
-            let fresh = loop {
-                folders.changed().await;
-                looks += 1;
-                if let Some(fresh) = folders.fresh().pop() {
-                    break fresh;
-                }
-            };
-            assert!(!fresh.held && !fresh.rewritten && looks < 10, "{fresh:?} after {looks} looks");
-        });
+            let fresh = folders.fresh();
+            assert_eq!((fresh.len(), fresh[0].container.as_str()), (1, "db"));
+            assert_eq!((&fresh[0].report, fresh[0].rewritten), (&Some(report.clone()), true));
+            assert!(folders.fresh().is_empty());
+        }
+        std::fs::remove_file(root.path().join("db/report")).unwrap();
+        assert_eq!(folders.fresh().pop().unwrap().report, None);
     }
 
-    #[test]
-    fn hostile_things_are_no_report_and_never_block() {
-        runtime().block_on(async {
-            let root = tempfile::tempdir().unwrap();
-            let mut folders = Folders::new(root.path(), root.path());
-            folders.make(["db"].into_iter()).unwrap();
-            let report = root.path().join("db/report");
-            std::fs::remove_file(&report).unwrap();
-            std::fs::write(root.path().join("secret"), "started=\"true\"").unwrap();
-            std::os::unix::fs::symlink("../secret", &report).unwrap();
-            assert!(folders.fresh().iter().all(|fresh| fresh.report.is_none()));
-            std::fs::remove_file(&report).unwrap();
-            rustix::fs::mknodat(rustix::fs::CWD, &report, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o666), 0)
-                .unwrap();
-            assert!(folders.fresh().iter().all(|fresh| fresh.report.is_none()));
-            std::fs::remove_file(&report).unwrap();
-            std::fs::write(&report, vec![b'x'; names::BOARD_FILE_MAX + 1]).unwrap();
-            assert!(folders.fresh().iter().all(|fresh| fresh.report.is_none()));
-        });
+    #[tokio::test]
+    async fn a_tether_that_drops_is_told_though_no_file_is_written() {
+        let root = tempfile::tempdir().unwrap();
+        let mut folders = Folders::new(root.path(), root.path());
+        folders.make(["db"].into_iter()).unwrap();
+        assert!(!folders.fresh()[0].held);
+        let tether = tether::Tether::take(&root.path().join("db")).unwrap();
+        folders.changed().await;
+        assert!(folders.fresh()[0].held);
+        drop(tether);
+        let mut looks = 0;
+        let fresh = loop {
+            folders.changed().await;
+            looks += 1;
+            if let Some(fresh) = folders.fresh().pop() {
+                break fresh;
+            }
+        };
+        assert!(!fresh.held && !fresh.rewritten && looks < 10, "{fresh:?} after {looks} looks");
+    }
+
+    #[tokio::test]
+    async fn hostile_things_are_no_report_and_never_block() {
+        let root = tempfile::tempdir().unwrap();
+        let mut folders = Folders::new(root.path(), root.path());
+        folders.make(["db"].into_iter()).unwrap();
+        let report = root.path().join("db/report");
+        std::fs::remove_file(&report).unwrap();
+        std::fs::write(root.path().join("secret"), "started=\"true\"").unwrap();
+        std::os::unix::fs::symlink("../secret", &report).unwrap();
+        assert!(folders.fresh().iter().all(|fresh| fresh.report.is_none()));
+        std::fs::remove_file(&report).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &report, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o666), 0)
+            .unwrap();
+        assert!(folders.fresh().iter().all(|fresh| fresh.report.is_none()));
+        std::fs::remove_file(&report).unwrap();
+        std::fs::write(&report, vec![b'x'; names::BOARD_FILE_MAX + 1]).unwrap();
+        assert!(folders.fresh().iter().all(|fresh| fresh.report.is_none()));
     }
 }

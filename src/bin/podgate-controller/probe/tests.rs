@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio::task::{LocalSet, spawn_local};
+use tokio::task::spawn_local;
 
 const POD_IP: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -26,6 +26,10 @@ fn probe(handler: Handler) -> Probe {
         success_threshold: 1,
         failure_threshold: 3,
     }
+}
+
+fn header(name: &str, value: &str) -> Header {
+    Header { name: name.to_owned(), value: value.to_owned() }
 }
 
 fn http_get(port: u16, path: &str) -> HttpGet {
@@ -53,13 +57,11 @@ async fn ask_patiently(handler: Handler) -> Outcome {
 }
 
 async fn ask_http(port: u16, path: &str) -> Outcome {
-    ask(Handler::HttpGet(http_get(port, path))).await
+    ask_get(http_get(port, path)).await
 }
 
-/// Runs `test` where servers can be spawned beside it.
-fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    LocalSet::new().block_on(&runtime, test);
+async fn ask_get(get: HttpGet) -> Outcome {
+    ask(Handler::HttpGet(get)).await
 }
 
 async fn bind() -> (TcpListener, u16) {
@@ -98,6 +100,23 @@ async fn serve(answer: impl Fn(&str) -> String + 'static) -> (u16, Heads) {
     (port, heads)
 }
 
+/// A server that writes `start`, then `more` again and again, and never closes a connection.
+async fn serve_endlessly(start: &'static [u8], more: Vec<u8>, pause: Option<Duration>) -> u16 {
+    accept(move |mut stream| {
+        let more = more.clone();
+        async move {
+            let mut part = start;
+            while stream.write_all(part).await.is_ok() {
+                part = &more;
+                if let Some(pause) = pause {
+                    tokio::time::sleep(pause).await;
+                }
+            }
+        }
+    })
+    .await
+}
+
 /// Accepts, and leaves the rest to `then`.
 async fn accept<F: Future<Output = ()> + 'static>(then: impl Fn(TcpStream) -> F + 'static) -> u16 {
     let (listener, port) = bind().await;
@@ -110,43 +129,37 @@ async fn accept<F: Future<Output = ()> + 'static>(then: impl Fn(TcpStream) -> F 
     port
 }
 
-#[test]
-fn an_exec_probe_fails_at_once() {
-    run(async {
-        let outcome = ask(Handler::Exec(Exec::default())).await;
-        assert!(!outcome.success && outcome.detail.contains("from outside"), "{outcome:?}");
-    });
+#[tokio::test(flavor = "local")]
+async fn an_exec_probe_fails_at_once() {
+    let outcome = ask(Handler::Exec(Exec::default())).await;
+    assert!(!outcome.success && outcome.detail.contains("from outside"), "{outcome:?}");
 }
 
-#[test]
-fn a_connection_is_enough_for_tcp_socket() {
-    run(async {
-        let (listener, port) = bind().await;
-        let socket = |port, host: Option<&str>| {
-            Handler::TcpSocket(TcpSocket { port: PortRef::Number(port), host: host.map(str::to_owned) })
-        };
-        assert!(ask(socket(port, None)).await.success);
-        assert!(ask(socket(port, Some("localhost"))).await.success, "a name");
-        assert!(ask(socket(port, Some(""))).await.success, "no host");
-        drop(listener);
-        let refused = ask(socket(port, None)).await;
-        assert_eq!((refused.success, refused.detail), (false, format!("127.0.0.1:{port}: Connection refused")));
-        let none = ask(socket(0, None)).await;
-        assert!(!none.success && none.detail.contains("0 is no port"), "{none:?}");
-    });
+#[tokio::test(flavor = "local")]
+async fn a_connection_is_enough_for_tcp_socket() {
+    let (listener, port) = bind().await;
+    let socket = |port, host: Option<&str>| {
+        Handler::TcpSocket(TcpSocket { port: PortRef::Number(port), host: host.map(str::to_owned) })
+    };
+    assert!(ask(socket(port, None)).await.success);
+    assert!(ask(socket(port, Some("localhost"))).await.success, "a name");
+    assert!(ask(socket(port, Some(""))).await.success, "no host");
+    drop(listener);
+    let refused = ask(socket(port, None)).await;
+    assert_eq!((refused.success, refused.detail), (false, format!("127.0.0.1:{port}: Connection refused")));
+    let none = ask(socket(0, None)).await;
+    assert!(!none.success && none.detail.contains("0 is no port"), "{none:?}");
 }
 
-#[test]
-fn ports_are_found_by_name_and_ipv6_pods_are_asked() {
-    run(async {
-        let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.unwrap();
-        let container_port = listener.local_addr().unwrap().port();
-        let ports = vec![Port { name: Some("web".to_owned()), container_port }];
-        let container = Container { name: "db".to_owned(), ports, ..Default::default() };
-        let by_name =
-            |name: &str| probe(Handler::TcpSocket(TcpSocket { port: PortRef::Name(name.to_owned()), host: None }));
-        assert!(attempt(&container, &by_name("web"), Ipv6Addr::LOCALHOST.into()).await.success);
-        let unknown = attempt(&container, &by_name("www"), Ipv6Addr::LOCALHOST.into()).await;
-        assert_eq!((unknown.success, unknown.detail.as_str()), (false, "container db has no port named \"www\""));
-    });
+#[tokio::test(flavor = "local")]
+async fn ports_are_found_by_name_and_ipv6_pods_are_asked() {
+    let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.unwrap();
+    let container_port = listener.local_addr().unwrap().port();
+    let ports = vec![Port { name: Some("web".to_owned()), container_port }];
+    let container = Container { name: "db".to_owned(), ports, ..Default::default() };
+    let by_name =
+        |name: &str| probe(Handler::TcpSocket(TcpSocket { port: PortRef::Name(name.to_owned()), host: None }));
+    assert!(attempt(&container, &by_name("web"), Ipv6Addr::LOCALHOST.into()).await.success);
+    let unknown = attempt(&container, &by_name("www"), Ipv6Addr::LOCALHOST.into()).await;
+    assert_eq!((unknown.success, unknown.detail.as_str()), (false, "container db has no port named \"www\""));
 }

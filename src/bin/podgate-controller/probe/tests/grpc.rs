@@ -32,6 +32,11 @@ fn status_alone(status: &str) -> Response<Body> {
     response.body(Full::default().boxed()).unwrap()
 }
 
+/// A message, and no status.
+fn message_alone(message: &'static [u8]) -> Response<Body> {
+    Response::builder().header("content-type", "application/grpc").body(Full::from(message).boxed()).unwrap()
+}
+
 /// A server that answers by what the question says; and whether connections ended in order.
 async fn serve_h2(answers: Answers) -> (u16, tokio::sync::mpsc::UnboundedReceiver<bool>) {
     let (report, ends) = tokio::sync::mpsc::unbounded_channel();
@@ -66,101 +71,74 @@ fn health(question: &[u8]) -> Response<Body> {
     }
 }
 
-#[test]
-fn the_health_service_decides() {
-    run(async {
-        let (port, mut ends) = serve_h2(health).await;
-        for (service, success, says) in [
-            (None, true, "SERVING"),
-            (Some(""), true, "SERVING"),
-            (Some("db"), true, "SERVING"),
-            (Some("mq"), false, "NOT_SERVING"),
-            (Some("no"), false, "gRPC status 5"),
-        ] {
-            let outcome = ask(grpc(port, service)).await;
-            assert_eq!(outcome.success, success, "{service:?}: {outcome:?}");
-            assert!(outcome.detail.contains(says), "{service:?}: {outcome:?}");
-            assert!(ends.recv().await.unwrap(), "the connection ended in order");
-        }
-    });
+#[tokio::test(flavor = "local")]
+async fn the_health_service_decides() {
+    let (port, mut ends) = serve_h2(health).await;
+    for (service, success, says) in [
+        (None, true, "SERVING"),
+        (Some(""), true, "SERVING"),
+        (Some("db"), true, "SERVING"),
+        (Some("mq"), false, "NOT_SERVING"),
+        (Some("no"), false, "gRPC status 5"),
+    ] {
+        let outcome = ask(grpc(port, service)).await;
+        assert_eq!(outcome.success, success, "{service:?}: {outcome:?}");
+        assert!(outcome.detail.contains(says), "{service:?}: {outcome:?}");
+        assert!(ends.recv().await.unwrap(), "the connection ended in order");
+    }
 }
 
-#[test]
-fn what_is_no_good_answer_is_a_failure() {
-    run(async {
-        let answers: [(Answers, &str); 9] = [
-            (|_| answer(&[], "0"), "can't be read"),
-            (|_| answer(&[0, 0, 0, 0, 0], "0"), "UNKNOWN"),
-            (|_| answer(&[0, 0, 0, 0, 2, 8, 3], "0"), "SERVICE_UNKNOWN"),
-            (|_| answer(&[0, 0, 0, 0, 2, 8, 1], "14"), "gRPC status 14"),
-            (|_| answer(&[0, 0, 0, 0, 2, 8, 1], "x"), "no number"),
-            (|_| status_alone("12"), "no grpc.health.v1.Health"),
-            (|_| answer(&[0; 5000], "0"), "too long"),
-            (|_| Response::new(Full::from("hello").boxed()), "not gRPC"),
-            (|_| Response::builder().status(404).body(Full::default().boxed()).unwrap(), "HTTP status 404"),
-        ];
-        for (reply, says) in answers {
-            let (port, _) = serve_h2(reply).await;
-            let outcome = ask(grpc(port, None)).await;
-            assert!(!outcome.success && outcome.detail.contains(says), "{says}: {outcome:?}");
-        }
-    });
-}
-
-#[test]
-fn a_message_without_a_status_is_no_answer() {
-    run(async {
-        let (port, _) = serve_h2(|_| {
-            let body = Full::from(&[0, 0, 0, 0, 2, 8, 1][..]).boxed();
-            Response::builder().header("content-type", "application/grpc").body(body).unwrap()
-        })
-        .await;
+#[tokio::test(flavor = "local")]
+async fn what_is_no_good_answer_is_a_failure() {
+    let answers: [(Answers, &str); 10] = [
+        (|_| answer(&[], "0"), "can't be read"),
+        (|_| answer(&[0, 0, 0, 0, 0], "0"), "UNKNOWN"),
+        (|_| answer(&[0, 0, 0, 0, 2, 8, 3], "0"), "SERVICE_UNKNOWN"),
+        (|_| answer(&[0, 0, 0, 0, 2, 8, 1], "14"), "gRPC status 14"),
+        (|_| answer(&[0, 0, 0, 0, 2, 8, 1], "x"), "no number"),
+        (|_| message_alone(&[0, 0, 0, 0, 2, 8, 1]), "without a status"),
+        (|_| status_alone("12"), "no grpc.health.v1.Health"),
+        (|_| answer(&[0; 5000], "0"), "too long"),
+        (|_| Response::new(Full::from("hello").boxed()), "not gRPC"),
+        (|_| Response::builder().status(404).body(Full::default().boxed()).unwrap(), "HTTP status 404"),
+    ];
+    for (reply, says) in answers {
+        let (port, _) = serve_h2(reply).await;
         let outcome = ask(grpc(port, None)).await;
-        assert!(!outcome.success && outcome.detail.contains("without a status"), "{outcome:?}");
-    });
+        assert!(!outcome.success && outcome.detail.contains(says), "{says}: {outcome:?}");
+    }
 }
 
-#[test]
-fn nobody_and_what_is_not_http2_fail_at_once() {
-    run(async {
-        let refused = ask(grpc(closed_port().await, None)).await;
-        assert!(!refused.success && refused.detail.ends_with("Connection refused"), "{refused:?}");
-        let (http1, _) = serve(|_| "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n".to_owned()).await;
-        let outcome = ask_patiently(grpc(http1, None)).await;
-        assert!(!outcome.success && !outcome.detail.is_empty(), "{outcome:?}");
-    });
+#[tokio::test(flavor = "local")]
+async fn nobody_and_what_is_not_http2_fail_at_once() {
+    let refused = ask(grpc(closed_port().await, None)).await;
+    assert!(!refused.success && refused.detail.ends_with("Connection refused"), "{refused:?}");
+    let (http1, _) = serve(|_| "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n".to_owned()).await;
+    let outcome = ask_patiently(grpc(http1, None)).await;
+    assert!(!outcome.success && !outcome.detail.is_empty(), "{outcome:?}");
 }
 
-#[test]
-fn a_silent_server_fails_at_the_limit_and_keeps_nothing() {
-    run(async {
-        let (closed, mut seen) = tokio::sync::mpsc::unbounded_channel();
-        let port = accept(move |mut stream| {
-            let closed = closed.clone();
-            async move {
-                while let Ok(1..) = stream.read(&mut [0; 1000]).await {}
-                let _ = closed.send(());
-            }
-        })
-        .await;
-        let outcome = ask(grpc(port, None)).await;
-        assert_eq!((outcome.success, outcome.detail.as_str()), (false, "no answer within 1 s"));
-        seen.recv().await.unwrap();
-    });
+#[tokio::test(flavor = "local")]
+async fn a_silent_server_fails_at_the_limit_and_keeps_nothing() {
+    let (closed, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    let port = accept(move |mut stream| {
+        let closed = closed.clone();
+        async move {
+            while let Ok(1..) = stream.read(&mut [0; 1000]).await {}
+            let _ = closed.send(());
+        }
+    })
+    .await;
+    let outcome = ask(grpc(port, None)).await;
+    assert_eq!((outcome.success, outcome.detail.as_str()), (false, "no answer within 1 s"));
+    seen.recv().await.unwrap();
 }
 
-#[test]
-fn a_flood_of_pings_ends_soon() {
-    run(async {
-        let port = accept(|mut stream| async move {
-            // SETTINGS, then PINGs.
-            let mut part = vec![0, 0, 0, 4, 0, 0, 0, 0, 0];
-            while stream.write_all(&part).await.is_ok() {
-                part = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8].repeat(100);
-            }
-        })
-        .await;
-        let outcome = ask_patiently(grpc(port, None)).await;
-        assert!(!outcome.success, "{outcome:?}");
-    });
+#[tokio::test(flavor = "local")]
+async fn a_flood_of_pings_ends_soon() {
+    let settings = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+    let pings = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8].repeat(100);
+    let port = serve_endlessly(settings, pings, None).await;
+    let outcome = ask_patiently(grpc(port, None)).await;
+    assert!(!outcome.success, "{outcome:?}");
 }

@@ -75,68 +75,60 @@ fn https(port: u16) -> HttpGet {
     HttpGet { scheme: Some("HTTPS".to_owned()), ..http_get(port, "/") }
 }
 
-#[test]
-fn any_certificate_will_do_by_tls_1_2_and_1_3() {
-    run(async {
-        for version in [&version::TLS12, &version::TLS13] {
-            for (alpn, expected) in [
-                (&[][..], Version::HTTP_11),
-                (&["http/1.1"], Version::HTTP_11),
-                (&["h2", "http/1.1"], Version::HTTP_2),
-                (&["h2"], Version::HTTP_2),
-            ] {
-                let (port, mut seen) = serve_tls(&[version], alpn).await;
-                let outcome = ask(Handler::HttpGet(https(port))).await;
-                assert!(outcome.success, "{alpn:?}: {outcome:?}");
-                let expected = (None, expected, format!("127.0.0.1:{port}"), true);
-                assert_eq!(seen.recv().await.unwrap(), expected, "{alpn:?}");
-            }
+#[tokio::test(flavor = "local")]
+async fn any_certificate_will_do_by_tls_1_2_and_1_3() {
+    for version in [&version::TLS12, &version::TLS13] {
+        for (alpn, expected) in [
+            (&[][..], Version::HTTP_11),
+            (&["http/1.1"], Version::HTTP_11),
+            (&["h2", "http/1.1"], Version::HTTP_2),
+            (&["h2"], Version::HTTP_2),
+        ] {
+            let (port, mut seen) = serve_tls(&[version], alpn).await;
+            let outcome = ask_get(https(port)).await;
+            assert!(outcome.success, "{alpn:?}: {outcome:?}");
+            let expected = (None, expected, format!("127.0.0.1:{port}"), true);
+            assert_eq!(seen.recv().await.unwrap(), expected, "{alpn:?}");
         }
-    });
+    }
 }
 
-#[test]
-fn the_url_names_the_server_and_a_host_header_the_site() {
-    run(async {
-        for alpn in [&["http/1.1"][..], &["h2"]] {
-            let (port, mut seen) = serve_tls(&[&version::TLS13], alpn).await;
-            let http_headers = vec![Header { name: "Host".to_owned(), value: "site.example".to_owned() }];
-            let get = HttpGet { host: Some("localhost".to_owned()), http_headers, ..https(port) };
-            let outcome = ask(Handler::HttpGet(get)).await;
-            assert!(outcome.success, "{outcome:?}");
-            let (name, _, authority, _) = seen.recv().await.unwrap();
-            assert_eq!((name.as_deref(), authority.as_str()), (Some("localhost"), "site.example"));
-        }
-    });
+#[tokio::test(flavor = "local")]
+async fn the_url_names_the_server_and_a_host_header_the_site() {
+    for alpn in [&["http/1.1"][..], &["h2"]] {
+        let (port, mut seen) = serve_tls(&[&version::TLS13], alpn).await;
+        let http_headers = vec![header("Host", "site.example")];
+        let get = HttpGet { host: Some("localhost".to_owned()), http_headers, ..https(port) };
+        let outcome = ask_get(get).await;
+        assert!(outcome.success, "{outcome:?}");
+        let (name, _, authority, _) = seen.recv().await.unwrap();
+        assert_eq!((name.as_deref(), authority.as_str()), (Some("localhost"), "site.example"));
+    }
 }
 
-#[test]
-fn a_redirect_to_https_on_the_same_host_is_followed() {
-    run(async {
-        let (tls, mut seen) = serve_tls(&[&version::TLS13], &[]).await;
-        let (port, _) = serve(move |_| {
-            format!("HTTP/1.1 301 Moved\r\nLocation: https://127.0.0.1:{tls}/\r\nContent-Length: 0\r\n\r\n")
-        })
-        .await;
-        let outcome = ask_http(port, "/").await;
-        assert!(outcome.success && outcome.warning.is_none(), "{outcome:?}");
-        assert!(seen.recv().await.is_some());
-    });
+#[tokio::test(flavor = "local")]
+async fn a_redirect_to_https_on_the_same_host_is_followed() {
+    let (tls, mut seen) = serve_tls(&[&version::TLS13], &[]).await;
+    let (port, _) = serve(move |_| {
+        format!("HTTP/1.1 301 Moved\r\nLocation: https://127.0.0.1:{tls}/\r\nContent-Length: 0\r\n\r\n")
+    })
+    .await;
+    let outcome = ask_http(port, "/").await;
+    assert!(outcome.success && outcome.warning.is_none(), "{outcome:?}");
+    assert!(seen.recv().await.is_some());
 }
 
-#[test]
-fn a_server_without_tls_fails_and_so_does_one_that_is_silent() {
-    run(async {
-        // It answers without having read, as a server does that waits for no line's end.
-        let plain = accept(|mut stream| async move {
-            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
-            let _ = stream.read(&mut [0; 1000]).await;
-        })
-        .await;
-        let outcome = ask(Handler::HttpGet(https(plain))).await;
-        assert!(!outcome.success && outcome.detail.starts_with("TLS: "), "{outcome:?}");
-        let silent = accept(|mut stream| async move { while let Ok(1..) = stream.read(&mut [0; 1000]).await {} }).await;
-        let outcome = ask(Handler::HttpGet(https(silent))).await;
-        assert_eq!((outcome.success, outcome.detail.as_str()), (false, "no answer within 1 s"));
-    });
+#[tokio::test(flavor = "local")]
+async fn a_server_without_tls_fails_and_so_does_one_that_is_silent() {
+    // It answers without having read, as a server does that waits for no line's end.
+    let plain = accept(|mut stream| async move {
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        let _ = stream.read(&mut [0; 1000]).await;
+    })
+    .await;
+    let outcome = ask_get(https(plain)).await;
+    assert!(!outcome.success && outcome.detail.starts_with("TLS: "), "{outcome:?}");
+    let silent = accept(|mut stream| async move { while let Ok(1..) = stream.read(&mut [0; 1000]).await {} }).await;
+    let outcome = ask_get(https(silent)).await;
+    assert_eq!((outcome.success, outcome.detail.as_str()), (false, "no answer within 1 s"));
 }
