@@ -3,7 +3,6 @@
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use podgate::core::container::Container;
 use podgate::core::containers::parse_list;
-use podgate::core::exit::Exit;
 use podgate::core::names;
 use podgate::edge::log::Format;
 use std::net::{IpAddr, SocketAddr};
@@ -41,7 +40,7 @@ pub(crate) enum Command {
 pub(crate) struct Run {
     /// The Pod's containers, as a JSON list of objects with the Pod API's fields name, ports, startupProbe,
     /// readinessProbe, restartPolicy, and podgate's mode (post-start, entrypoint, none) and until
-    #[arg(long, value_name = "JSON", env = "PODGATE_CONTAINERS", value_parser = containers)]
+    #[arg(long, value_name = "JSON", env = "PODGATE_CONTAINERS", value_parser = parse_list)]
     pub(crate) containers: Option<Declared>,
     /// Where states are published: api (the board, then annotations) or board (no API at all; needs --containers)
     #[arg(long, value_name = "WHERE", env = "PODGATE_PUBLISH", default_value = "api")]
@@ -115,33 +114,21 @@ impl std::str::FromStr for Publish {
     }
 }
 
-/// Value of `--containers`. (A type of its own, since clap takes a plain list for a repeated flag.)
-#[derive(Debug, Clone)]
-pub(crate) struct Declared(pub(crate) Vec<Container>);
-
-fn containers(json: &str) -> Result<Declared, podgate::core::containers::BadContainers> {
-    parse_list(json).map(Declared)
-}
+/// Value of `--containers`. Named, because clap takes a `Vec` for a repeated flag.
+pub(crate) type Declared = Vec<Container>;
 
 /// Value of `--pod-ips`: none while the kubelet has none to give.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Address(pub(crate) Option<IpAddr>);
+pub(crate) type Address = Option<IpAddr>;
 
 fn first_address(text: &str) -> Result<Address, String> {
     match text.split(',').next().map(str::trim).filter(|first| !first.is_empty()) {
-        None => Ok(Address(None)),
-        Some(first) => first.parse().map(|ip| Address(Some(ip))).map_err(|_| format!("{first:?} is no address")),
+        None => Ok(None),
+        Some(first) => first.parse().map(Some).map_err(|_| format!("{first:?} is no address")),
     }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; write 500ms, 60s or 1m"))
-}
-
-/// Says what is wrong with the command line; help and version are no mistakes.
-pub(crate) fn refuse(error: &clap::Error) -> Exit {
-    let _ = error.print();
-    if error.use_stderr() { Exit::Usage } else { Exit::Released }
 }
 
 #[cfg(test)]
@@ -156,8 +143,8 @@ mod tests {
 
     #[test]
     fn takes_the_first_of_several_addresses() {
-        assert_eq!(first_address("10.1.2.3,fd00::1").unwrap().0, Some("10.1.2.3".parse().unwrap()));
-        assert_eq!(first_address("").unwrap().0, None);
+        assert_eq!(first_address("10.1.2.3,fd00::1").unwrap(), Some("10.1.2.3".parse().unwrap()));
+        assert_eq!(first_address("").unwrap(), None);
         assert!(first_address("x").is_err());
     }
 }

@@ -14,6 +14,7 @@ mod run;
 mod setup;
 
 use clap::Parser;
+use podgate::core::exit::Exit;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -22,6 +23,9 @@ fn main() -> ExitCode {
             Some(args::Command::Ready(ready)) => ready::run(&ready).into(),
             None => run::main(args.run),
         },
-        Err(error) => args::refuse(&error).into(),
+        Err(error) => {
+            let _ = error.print();
+            if error.use_stderr() { Exit::Usage } else { Exit::Released }.into()
+        }
     }
 }

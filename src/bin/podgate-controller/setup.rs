@@ -6,17 +6,12 @@ use podgate::core::container::{Container, Mode};
 use podgate::core::names;
 use std::path::{Path, PathBuf};
 
-/// Why the controller can't begin.
-pub(crate) struct Unable(pub(crate) String);
-
 /// Which pod is ours; `None` if no API is to be used.
-pub(crate) fn identity(args: &Run) -> Result<Option<Identity>, Unable> {
+pub(crate) fn identity(args: &Run) -> Result<Option<Identity>, String> {
     if args.publish == Publish::Board {
         return match args.containers {
             Some(_) => Ok(None),
-            None => Err(Unable(
-                "--publish board needs --containers: nothing else says which containers there are".to_owned(),
-            )),
+            None => Err("--publish board needs --containers: nothing else says which containers there are".to_owned()),
         };
     }
     match (&args.pod_name, &args.pod_namespace) {
@@ -26,9 +21,9 @@ pub(crate) fn identity(args: &Run) -> Result<Option<Identity>, Unable> {
             uid: args.pod_uid.clone(),
             container: args.name.clone(),
         })),
-        _ => Err(Unable(
-            "POD_NAME and POD_NAMESPACE are not set; fill them in by fieldRef, or give --publish board".to_owned(),
-        )),
+        _ => {
+            Err("POD_NAME and POD_NAMESPACE are not set; fill them in by fieldRef, or give --publish board".to_owned())
+        }
     }
 }
 
@@ -36,11 +31,6 @@ pub(crate) fn identity(args: &Run) -> Result<Option<Identity>, Unable> {
 pub(crate) fn beside_us() -> std::io::Result<PathBuf> {
     let own = std::fs::read_link("/proc/self/exe")?;
     Ok(own.parent().unwrap_or(Path::new("/")).join(names::AGENT_FILE))
-}
-
-/// A new epoch.
-pub(crate) fn epoch() -> std::io::Result<String> {
-    podgate::edge::process::random_id(8)
 }
 
 /// What `--containers` says holds, since it has the originals of what an injection changed; the spec fills in the rest.

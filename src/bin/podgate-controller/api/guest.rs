@@ -1,4 +1,4 @@
-//! The two tasks that talk to the API, begun and ended together; a fault in one takes nobody with it.
+//! The two tasks that talk to the API; a fault in one takes nobody with it. They end with the controller's `LocalSet`.
 
 use crate::api::{self, Identity, Shared};
 use crate::input::observe::Facts;
@@ -21,7 +21,6 @@ pub(crate) struct Guest {
     desired: watch::Sender<Annotations>,
     tell: mpsc::Sender<Facts>,
     watching: Option<JoinHandle<()>>,
-    patching: JoinHandle<()>,
 }
 
 impl Guest {
@@ -30,8 +29,8 @@ impl Guest {
         let (desired, receiver) = watch::channel(Annotations::new());
         let shared = Shared::new(identity, metrics);
         let keeper = Rc::clone(&shared);
-        let patching = supervise(move || api::keep_annotations(Rc::clone(&keeper), receiver.clone()));
-        Guest { shared, desired, tell, watching: None, patching }
+        supervise(move || api::keep_annotations(Rc::clone(&keeper), receiver.clone()));
+        Guest { shared, desired, tell, watching: None }
     }
 
     /// What the annotations are to be from now on.
@@ -53,13 +52,6 @@ impl Guest {
             task.abort();
             self.shared.forget(api::WATCH);
         }
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        self.stop_watching();
-        self.patching.abort();
     }
 }
 

@@ -9,7 +9,6 @@ use crate::input::observe::{Facts, Pod, observe};
 use crate::output::metrics::Metrics;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures::StreamExt;
-use futures::pin_mut;
 use k8s_openapi::api::core::v1;
 use kube::api::{Api, ApiResource, Patch, PatchParams, WatchEvent, WatchParams};
 use podgate::core::annotations::Annotations;
@@ -20,6 +19,7 @@ use podgate::core::text::error_chain;
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
@@ -152,13 +152,10 @@ async fn watch_once(shared: &Shared, heard: &mpsc::Sender<Facts>) -> Result<(), 
     let selector = format!("metadata.name={}", own.name);
     let params = WatchParams::default().fields(&selector).timeout(WATCH_SECONDS).disable_bookmarks();
     let events = tokio::time::timeout(PATCH_LIMIT, api.watch(&params, "0")).await;
-    let events = events.map_err(|_| "no answer in time".to_owned())?.map_err(|error| say(&error))?;
-    pin_mut!(events);
+    let mut events = pin!(events.map_err(|_| "no answer in time")?.map_err(|error| say(&error))?);
     // A server that is gone without a word would be listened to for ever.
     let limit = Duration::from_secs(u64::from(WATCH_SECONDS)) + PATCH_LIMIT;
-    while let Some(event) =
-        tokio::time::timeout(limit, events.next()).await.map_err(|_| "silent for long".to_owned())?
-    {
+    while let Some(event) = tokio::time::timeout(limit, events.next()).await.map_err(|_| "silent for long")? {
         match event.map_err(|error| say(&error))? {
             WatchEvent::Added(pod) | WatchEvent::Modified(pod) => {
                 shared.works(WATCH);
@@ -193,23 +190,18 @@ pub(crate) async fn keep_annotations(shared: Rc<Shared>, mut desired: watch::Rec
             continue;
         }
         let Some(patch) = gather(&shared, &mut desired).await else { continue };
-        let result = async {
-            if api.is_none() {
-                api = Some(shared.connect()?);
-            }
-            match &api {
-                Some(api) => send(&shared, api, patch).await,
-                None => Ok(()),
-            }
+        let sent = async {
+            let connected = api.take().map_or_else(|| shared.connect(), Ok)?;
+            send(&shared, &connected, patch).await.map(|()| connected)
         };
-        match result.await {
-            Ok(()) => {
+        match sent.await {
+            Ok(connected) => {
+                api = Some(connected);
                 shared.metrics.patched("ok");
                 shared.works("patch");
                 pause = pauses();
             }
             Err(error) => {
-                api = None;
                 shared.metrics.patched("error");
                 shared.complain("patch", &error);
                 tokio::time::sleep(pause.next().unwrap_or(PATCH_LIMIT)).await;
@@ -247,16 +239,14 @@ fn is_minor(patch: &Value) -> bool {
 }
 
 async fn send(shared: &Shared, api: &Api<Pod>, annotations: Value) -> Result<(), String> {
-    let own = &shared.identity;
     let mut metadata = json!({ "annotations": annotations });
-    if let Some(uid) = &own.uid {
+    if let Some(uid) = &shared.identity.uid {
         // A pod of the same name that has taken our place is not ours to write to.
         metadata["uid"] = json!(uid);
     }
-    let patch = Patch::Merge(json!({ "metadata": metadata }));
-    let params = PatchParams::default();
-    let request = api.patch_metadata(&own.name, &params, &patch);
-    let answer = tokio::time::timeout(PATCH_LIMIT, request).await.map_err(|_| "no answer in time".to_owned())?;
+    let (params, patch) = (PatchParams::default(), Patch::Merge(json!({ "metadata": metadata })));
+    let request = api.patch_metadata(&shared.identity.name, &params, &patch);
+    let answer = tokio::time::timeout(PATCH_LIMIT, request).await.map_err(|_| "no answer in time")?;
     let metadata = answer.map_err(|error| say(&error))?.metadata;
     let version = metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
     shared.learn(metadata.annotations.unwrap_or_default(), version);
@@ -276,9 +266,8 @@ fn difference(shared: &Shared, desired: &Annotations) -> Option<Value> {
             patch.insert(key.clone(), json!(value));
         }
     }
-    for key in known.into_iter().flatten().map(|(key, _)| key).filter(|key| !desired.contains_key(*key)) {
-        patch.insert(key.clone(), Value::Null);
-    }
+    let stale = known.into_iter().flat_map(Annotations::keys).filter(|key| !desired.contains_key(*key));
+    patch.extend(stale.map(|key| (key.clone(), Value::Null)));
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 

@@ -11,19 +11,11 @@ const BEGINS_WITHIN: Duration = Duration::from_millis(1500);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Staying {
     pub(crate) signal: &'static str,
-    since: Option<Instant>,
+    /// `None` when it was told twice: then it does not stay.
+    pub(crate) since: Option<Instant>,
 }
 
 impl Staying {
-    pub(crate) fn begin(signal: &'static str, now: Instant) -> Staying {
-        Staying { signal, since: Some(now) }
-    }
-
-    /// It was told once more.
-    pub(crate) fn over(signal: &'static str) -> Staying {
-        Staying { signal, since: None }
-    }
-
     /// Whether a preStop hook still needs the board, or may have yet to begin.
     pub(crate) fn goes_on(&self, world: &World, now: Instant) -> bool {
         let Some(since) = self.since else { return false };

@@ -18,8 +18,6 @@ use prometheus_client::registry::{Registry, Unit};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -111,14 +109,6 @@ impl Metrics {
         let _ = encode(&mut page, &self.registry);
         page
     }
-}
-
-/// Opens the port.
-///
-/// # Errors
-/// When the address can't be bound.
-pub(crate) async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address).await
 }
 
 /// Serves the page for ever.

@@ -15,7 +15,7 @@ use crate::judge::world::{Urgency, World};
 use crate::output::board::Board;
 use crate::output::metrics::{self, Metrics};
 use crate::probe::probing::Probing;
-use crate::setup::{Unable, beside_us, epoch, identity};
+use crate::setup::{beside_us, identity};
 use futures::FutureExt;
 use podgate::core::annotations::Annotations;
 use podgate::core::container::Container;
@@ -24,6 +24,7 @@ use podgate::core::state::{Phase, State};
 use podgate::core::{containers, names};
 use podgate::edge::install;
 use podgate::edge::log::{self, Target};
+use podgate::edge::process::random_id;
 use podgate::edge::sandbox::sandbox_id;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -32,6 +33,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
@@ -62,7 +64,7 @@ pub(crate) fn main(args: Run) -> ExitCode {
         let lived = AssertUnwindSafe(live(&args, started_at)).catch_unwind();
         match life.block_on(&runtime, lived) {
             Ok(Ok(exit)) => return exit.into(),
-            Ok(Err(Unable(why))) => {
+            Ok(Err(why)) => {
                 error!("{why}");
                 return Exit::SetUp.into();
             }
@@ -75,23 +77,15 @@ pub(crate) fn main(args: Run) -> ExitCode {
     }
 }
 
-async fn live(args: &Run, started_at: SystemTime) -> Result<Exit, Unable> {
+async fn live(args: &Run, started_at: SystemTime) -> Result<Exit, String> {
     let signals = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
-    let [Ok(mut term), Ok(mut interrupt)] = signals else { return Err(Unable("can't handle signals".to_owned())) };
+    let [Ok(mut term), Ok(mut interrupt)] = signals else { return Err("can't handle signals".to_owned()) };
     let mut controller = Controller::begin(args, started_at).await?;
-    let serving = match args.metrics_addr {
-        None => None,
-        Some(address) => {
-            let listener =
-                metrics::bind(address).await.map_err(|e| Unable(format!("--metrics-addr {address}: {e}")))?;
-            Some(tokio::task::spawn_local(metrics::serve(Rc::clone(&controller.metrics), listener)))
-        }
-    };
-    let exit = controller.work(&mut term, &mut interrupt).await;
-    if let Some(serving) = serving {
-        serving.abort();
+    if let Some(address) = args.metrics_addr {
+        let listener = TcpListener::bind(address).await.map_err(|e| format!("--metrics-addr {address}: {e}"))?;
+        tokio::task::spawn_local(metrics::serve(Rc::clone(&controller.metrics), listener));
     }
-    Ok(exit)
+    Ok(controller.work(&mut term, &mut interrupt).await)
 }
 
 struct Controller {
@@ -128,12 +122,12 @@ struct Controller {
 
 impl Controller {
     /// Resets what it finds, installs the agent, raises the board, makes the folders, and then takes the lock.
-    async fn begin(args: &Run, started_at: SystemTime) -> Result<Controller, Unable> {
+    async fn begin(args: &Run, started_at: SystemTime) -> Result<Controller, String> {
         let identity = identity(args)?;
-        let declared = args.containers.clone().map(|list| list.0).unwrap_or_default();
+        let declared = args.containers.clone().unwrap_or_default();
         for (folder, flag) in [(&args.board, "--board"), (&args.own, "--self")] {
             if !folder.is_dir() {
-                return Err(Unable(format!("{flag} {}: no such folder; mount a volume there", folder.display())));
+                return Err(format!("{flag} {}: no such folder; mount a volume there", folder.display()));
             }
         }
         let sandbox = sandbox_id();
@@ -143,23 +137,21 @@ impl Controller {
         let revision = found.as_ref().map_or(0, |found| found.revision);
         let earlier = found.filter(|_| resumed);
         let times = earlier.map_or_else(Timekeeper::default, |found| Timekeeper::resume(board.times(), found.states));
-        let mut world =
-            World::new(sandbox.clone(), epoch().map_err(|e| Unable(format!("no randomness: {e}")))?, revision, resumed);
-        if let Some(since) = board.since().filter(|_| resumed) {
-            world.resume_since(since);
-        }
+        let epoch = random_id(8).map_err(|e| format!("no randomness: {e}"))?;
+        let mut world = World::new(sandbox.clone(), epoch, revision, resumed);
+        world.since = board.since().filter(|_| resumed);
         world.declare(declared.clone());
-        info!(version = env!("CARGO_PKG_VERSION"), %sandbox, epoch = world.epoch(), resumed, "starts");
+        info!(version = env!("CARGO_PKG_VERSION"), %sandbox, epoch = world.epoch, resumed, "starts");
 
-        let agent = args.agent.clone().map_or_else(beside_us, Ok).map_err(|e| Unable(format!("no agent: {e}")))?;
+        let agent = args.agent.clone().map_or_else(beside_us, Ok).map_err(|e| format!("no agent: {e}"))?;
         let bin = args.board.join(names::BIN_DIR);
         install::install(&agent, &bin, names::AGENT_FILE)
-            .map_err(|e| Unable(format!("can't install {} into {}: {e}", agent.display(), bin.display())))?;
+            .map_err(|e| format!("can't install {} into {}: {e}", agent.display(), bin.display()))?;
 
         let metrics = Rc::new(Metrics::default());
         let (tell, heard) = mpsc::channel(4);
         let api = identity.map(|identity| Guest::invite(identity, Rc::clone(&metrics), tell));
-        let ip = args.pod_ips.and_then(|address| address.0).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let ip = args.pod_ips.flatten().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let mut controller = Controller {
             declared,
             podinfo: args.podinfo.clone(),
@@ -198,11 +190,11 @@ impl Controller {
             // Nothing else says which folders to make, and they must be there before anybody can fill the volume.
             if let Ok(Some(facts)) = tokio::time::timeout(FIRST_LOOK, controller.heard.recv()).await {
                 controller.hear_pod(&facts);
-                containers::check(&controller.world.containers()).map_err(|broken| Unable(broken.to_string()))?;
+                containers::check(&facts.containers).map_err(|broken| broken.to_string())?;
                 controller.conclude();
             }
         }
-        while !controller.board.lock().map_err(|e| Unable(format!("can't lock the board: {e}")))? {
+        while !controller.board.lock().map_err(|e| format!("can't lock the board: {e}"))? {
             debug!("an earlier controller still holds the board");
             tokio::time::sleep(RETRY / 10).await;
         }
@@ -239,24 +231,19 @@ impl Controller {
     /// Those who stay until others are gone need the board for that: as a regular container, told to end with all others, it stays
     /// as long as they do. The kubelet's KILL is the limit.
     fn told_to_end(&mut self, signal: &'static str) {
-        match self.staying {
-            // Who says it twice means it.
-            Some(_) => self.staying = Some(Staying::over(signal)),
-            None => self.staying = Some(Staying::begin(signal, now())),
-        }
+        self.staying = Some(Staying { signal, since: self.staying.is_none().then(now) });
     }
 
     fn end(&self, signal: &str) -> Exit {
         // With code 0 a sidecar whose hook never succeeded would look as if all were well.
-        let exit = if self.board.hook_has_succeeded(self.world.epoch()) { Exit::Released } else { Exit::Terminated };
+        let exit = if self.board.hook_has_succeeded(&self.world.epoch) { Exit::Released } else { Exit::Terminated };
         info!(signal, code = exit.code(), "ends");
         exit
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        let vets = self.vets.values().filter_map(Vet::due).min();
-        vets.into_iter()
-            .chain(self.board.retry_at())
+        let vets = self.vets.values().filter_map(Vet::due);
+        vets.chain(self.board.retry_at())
             .chain(self.stir_at)
             .chain(self.looking_until)
             .chain(self.world.due())
@@ -283,7 +270,6 @@ impl Controller {
 
     /// Judges, publishes what has changed, and sees to it that the right containers are probed.
     fn conclude(&mut self) {
-        let since = self.world.since();
         let snapshot = self.world.judge().cloned();
         self.times.note(self.world.tracks(), wall());
         if let Some(snapshot) = snapshot {
@@ -291,13 +277,13 @@ impl Controller {
             if let Some(times) = self.times.text() {
                 annotations.insert(names::SANDBOX_TIMES.to_owned(), times);
             }
-            if let Some(since) = since {
+            if let Some(since) = self.world.since {
                 annotations
                     .insert(names::SANDBOX_SINCE.to_owned(), humantime::format_rfc3339_seconds(since).to_string());
             }
             annotations.insert(names::SANDBOX_SEEN.to_owned(), humantime::format_rfc3339_seconds(wall()).to_string());
             // The board first: a slow API delays annotations, never a start. A failure is logged and retried by the board.
-            let _ = self.board.publish(annotations.clone());
+            self.board.publish(annotations.clone());
             // What is of the board alone is no reason for a request.
             annotations.remove(names::SANDBOX_HEARD);
             annotations.remove(names::SANDBOX_SINCE);

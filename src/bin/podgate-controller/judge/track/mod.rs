@@ -169,12 +169,6 @@ impl Track {
         }
     }
 
-    /// What is published of it.
-    #[cfg(test)]
-    pub(crate) fn state(&self) -> State {
-        self.state
-    }
-
     /// The ticket of its gate, where that waits and has been heard.
     pub(super) fn heard(&self) -> Option<&str> {
         let done = self.hearing.as_ref().is_some_and(|h| h.unconfirmed.is_empty() && !h.wants_facts);

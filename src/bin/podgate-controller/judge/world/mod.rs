@@ -12,7 +12,7 @@ use podgate::core::report::Stopping;
 use podgate::core::sandbox::SandboxId;
 use podgate::core::snapshot::{ENDED, REVISION_MAX, Snapshot};
 use podgate::core::state::{Phase, State};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Instant, SystemTime};
 
 /// How soon the pod is to be looked at again.
@@ -30,13 +30,13 @@ pub(crate) enum Urgency {
 #[derive(Debug)]
 pub(crate) struct World {
     sandbox: SandboxId,
-    epoch: String,
+    pub(crate) epoch: String,
     revision: u64,
     /// A board of this very sandbox was found at the start: containers may run whose hooks are long over.
     resumed: bool,
     /// When the first controller of this sandbox was started, by the kubelet's clock: what ended and was started before that,
     /// ended in another one.
-    since: Option<SystemTime>,
+    pub(crate) since: Option<SystemTime>,
     api_answered: bool,
     /// The API is not watched: what it said last may be long ago.
     facts_are_old: bool,
@@ -60,20 +60,6 @@ impl World {
             tracks: Vec::new(),
             published: None,
         }
-    }
-
-    /// An earlier controller of this sandbox has written down when that began.
-    pub(crate) fn resume_since(&mut self, since: SystemTime) {
-        self.since = Some(since);
-    }
-
-    /// When this sandbox's first controller was started.
-    pub(crate) fn since(&self) -> Option<SystemTime> {
-        self.since
-    }
-
-    pub(crate) fn epoch(&self) -> &str {
-        &self.epoch
     }
 
     pub(crate) fn tracks(&self) -> &[Track] {
@@ -105,10 +91,9 @@ impl World {
 
     /// Takes in what lies in a container's own folder. Gives whether it says anything that counts.
     pub(crate) fn hear_folder(&mut self, name: &str, mut folder: Folder, now: Instant) -> bool {
-        let (sandbox, epoch) = (self.sandbox.clone(), self.epoch.clone());
-        folder.report = folder.report.filter(|report| report.is_of(&sandbox));
-        let Some(track) = self.track_mut(name) else { return false };
-        let news = track.hear_folder(folder, &epoch, now);
+        folder.report = folder.report.filter(|report| report.is_of(&self.sandbox));
+        let Some(track) = self.tracks.iter_mut().find(|track| track.declared.name == name) else { return false };
+        let news = track.hear_folder(folder, &self.epoch, now);
         if track.gate_waits() && track.hearing.is_none() {
             self.begin_hearing(name, now);
         }
@@ -158,13 +143,12 @@ impl World {
         if !self.resumed {
             self.since = self.since.or(facts.own_start);
         }
-        let since = self.since;
         for track in &mut self.tracks {
             if let Some(hearing) = &mut track.hearing {
                 hearing.wants_facts = false;
             }
             let Some(word) = facts.words.get(&track.declared.name) else { continue };
-            let is_of_before = since.zip(word.ended_started).is_some_and(|(since, started)| started < since);
+            let is_of_before = self.since.zip(word.ended_started).is_some_and(|(since, started)| started < since);
             if is_of_before && word.ended.is_some() {
                 continue;
             }
@@ -176,13 +160,12 @@ impl World {
     pub(crate) fn hear_overrides(&mut self, annotations: &Annotations) {
         for track in &mut self.tracks {
             let value = annotations.get(&format!("{}{}", names::OVERRIDE_PREFIX, track.declared.name));
-            let forced = value.and_then(|value| {
+            track.forced = value.and_then(|value| {
                 let (state, sandbox) = value.split_once('@')?;
                 let sandbox: SandboxId = sandbox.parse().ok()?;
                 // All parts must be known and equal: nothing that a template can carry fits.
                 (sandbox == self.sandbox).then(|| state.parse().ok())?
             });
-            track.forced = forced;
         }
     }
 
@@ -220,8 +203,7 @@ impl World {
 
     /// Lets time pass.
     pub(crate) fn tick(&mut self, now: Instant) {
-        let epoch = self.epoch.clone();
-        self.tracks.iter_mut().for_each(|track| track.tick(&epoch, now));
+        self.tracks.iter_mut().for_each(|track| track.tick(&self.epoch, now));
     }
 
     /// Whether `track` may run by now, so that looking at its port says something.
@@ -238,16 +220,13 @@ impl World {
 
     /// The containers whose probing belongs to an incarnation that is over; each is named once.
     pub(crate) fn take_old_probing(&mut self) -> Vec<String> {
-        let old = self.tracks.iter_mut().filter_map(|t| t.take_old_probing().then(|| t.declared.name.clone()));
-        old.collect()
+        self.tracks.iter_mut().filter_map(|t| t.take_old_probing().then(|| t.declared.name.clone())).collect()
     }
 
     /// Draws the conclusions, and gives the snapshot to publish if it differs from the last one.
     pub(crate) fn judge(&mut self) -> Option<&Snapshot> {
-        let resumed = self.resumed;
-        let judged = |track: &Track| track.forced.unwrap_or_else(|| resolve(&track.evidence(resumed)));
         for track in &mut self.tracks {
-            track.state = judged(track);
+            track.state = track.forced.unwrap_or_else(|| resolve(&track.evidence(self.resumed)));
             track.was_ready |= track.state == State::Ready;
         }
         self.drop_moot_confirmations();
@@ -264,9 +243,7 @@ impl World {
 
     /// What does not pass any more holds its gates back by itself, and when it passes again that is news.
     fn drop_moot_confirmations(&mut self) {
-        let passed = |track: &Track| {
-            track.probed == Some(probe::Word::Passed) && track.ended.is_none() && track.forced.is_none()
-        };
+        let passed = |track: &Track| track.has_passed() && !track.has_ended() && track.forced.is_none();
         let passing: BTreeSet<String> =
             self.tracks.iter().filter(|track| passed(track)).map(|track| track.declared.name.clone()).collect();
         for hearing in self.tracks.iter_mut().filter_map(|track| track.hearing.as_mut()) {
@@ -314,7 +291,7 @@ impl World {
             epoch: self.epoch.clone(),
             revision: 0,
             phase,
-            states: self.tracks.iter().map(|track| (name(track), track.state)).collect::<BTreeMap<_, _>>(),
+            states: self.tracks.iter().map(|track| (name(track), track.state)).collect(),
             order: self.tracks.iter().map(name).collect(),
             stuck: stuck.collect(),
             heard: self.tracks.iter().filter_map(|track| Some((name(track), track.heard()?.to_owned()))).collect(),
@@ -352,11 +329,6 @@ impl World {
     /// How many containers have begun to stop.
     pub(crate) fn stopping(&self) -> usize {
         self.tracks.iter().filter(|track| track.stopping() != Stopping::No).count()
-    }
-
-    /// All containers, as declared.
-    pub(crate) fn containers(&self) -> Vec<Container> {
-        self.tracks.iter().map(|track| track.declared.clone()).collect()
     }
 
     /// The containers whose preStop hooks keep them, or may begin to.

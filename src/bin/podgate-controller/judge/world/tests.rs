@@ -47,7 +47,7 @@ impl World {
 
     fn state_of(&mut self, name: &str) -> State {
         self.judge();
-        self.track(name).unwrap().state()
+        self.track(name).unwrap().state
     }
 
     fn heard_of(&mut self, name: &str) -> Option<String> {

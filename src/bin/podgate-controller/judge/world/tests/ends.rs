@@ -114,7 +114,7 @@ fn an_end_of_an_earlier_sandbox_is_none() {
     // A controller that is started again in the same sandbox knows when that began.
     for (started, state_is) in [(150, State::Completed), (90, State::Waiting)] {
         let mut world = self::world(true, CHAIN);
-        world.resume_since(at(100).unwrap());
+        world.since = at(100);
         world.hear_kubelet(&facts(started, 200), true, now());
         assert_eq!(world.state_of("db"), state_is, "{started}");
     }
