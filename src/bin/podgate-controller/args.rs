@@ -96,7 +96,6 @@ pub(crate) struct Ready {
     pub(crate) board: PathBuf,
 }
 
-/// Value of `--publish`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Publish {
     Api,

@@ -89,7 +89,6 @@ pub(crate) struct Args {
     pub(crate) log_level: tracing::Level,
 }
 
-/// Value of `--tls`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Tls {
     // Made here.

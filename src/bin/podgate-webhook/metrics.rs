@@ -66,7 +66,6 @@ fn counters(label: &'static str, values: &[&'static str]) -> Family<Labels, Coun
 }
 
 impl Metrics {
-    /// A request has been answered.
     pub(crate) fn answered(&self, outcome: &'static str, took: Duration) {
         debug_assert!(OUTCOMES.contains(&outcome), "{outcome}");
         self.requests.get_or_create(&[("outcome", outcome)]).inc();
@@ -79,13 +78,11 @@ impl Metrics {
         self.rejected.get_or_create(&[("reason", why)]).inc();
     }
 
-    /// Another certificate is served.
     pub(crate) fn serving_until(&self, until: SystemTime) {
         let seconds = until.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         self.expiry.set(i64::try_from(seconds).unwrap_or(i64::MAX));
     }
 
-    /// The certificates were looked at.
     pub(crate) fn checked(&self, result: &'static str) {
         self.certificates.get_or_create(&[("result", result)]).inc();
     }

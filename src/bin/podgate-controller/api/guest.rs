@@ -15,7 +15,6 @@ use tracing::error;
 /// How long to leave before a task that has ended by a fault is begun anew.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The two tasks that talk to the API.
 pub(crate) struct Guest {
     shared: Rc<Shared>,
     desired: watch::Sender<Annotations>,
@@ -46,7 +45,6 @@ impl Guest {
         }
     }
 
-    /// Lets go of the watch.
     pub(crate) fn stop_watching(&mut self) {
         if let Some(task) = self.watching.take() {
             task.abort();

@@ -7,8 +7,10 @@ use podgate::core::report::Report;
 use podgate::edge::{files, tether};
 use rustix::fs::{Mode, OFlags};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
@@ -31,7 +33,6 @@ const LOOK_AGAIN: [Duration; 4] =
 #[derive(Debug)]
 pub(crate) struct Folders {
     root: PathBuf,
-    podinfo: PathBuf,
     inotify: Option<AsyncFd<Inotify>>,
     known: BTreeMap<String, Known>,
     gap: Duration,
@@ -47,12 +48,8 @@ struct Known {
     looked_at: bool,
 }
 
-/// Which file it was: a replaced one differs in at least one of these.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    inode: u64,
-    changed: (i64, i64),
-}
+/// Which file it was: its inode, and when that was changed. A replaced file differs in at least one of these.
+type Stamp = (u64, i64, i64);
 
 /// A folder in which something has changed.
 #[derive(Debug, PartialEq)]
@@ -76,18 +73,15 @@ impl Folders {
         if let Err(error) = &inotify {
             warn!(%error, "no inotify; looks at the folders every 100 ms instead");
         }
-        let (root, podinfo) = (root.to_owned(), podinfo.to_owned());
         let mut folders = Folders {
-            root,
-            podinfo,
+            root: root.to_owned(),
             inotify: inotify.ok(),
             known: BTreeMap::new(),
             gap: Duration::ZERO,
             last_look: None,
             event: None,
         };
-        let podinfo = folders.podinfo.clone();
-        folders.watch(&podinfo);
+        folders.watch(podinfo);
         folders
     }
 
@@ -213,9 +207,8 @@ fn read(root: &Path, name: &str) -> io::Result<(Stamp, Option<Report>)> {
     let root = files::open_folder(root)?;
     let path = Path::new(name).join(names::REPORT_FILE);
     let handle = files::open_beneath(root.as_fd(), &path, OFlags::PATH)?;
-    let status = rustix::fs::fstat(handle)?;
-    let stamp =
-        Stamp { inode: status.st_ino, changed: (status.st_ctime, i64::try_from(status.st_ctime_nsec).unwrap_or(0)) };
+    let metadata = File::from(handle).metadata()?;
+    let stamp = (metadata.ino(), metadata.ctime(), metadata.ctime_nsec());
     // A report that is torn, too long or no file at all is *unknown*: it takes back an earlier one and says nothing itself.
     let bytes = files::read_beneath(root.as_fd(), &path, names::BOARD_FILE_MAX);
     Ok((stamp, bytes.ok().and_then(|bytes| Report::read(&bytes).ok())))
@@ -225,11 +218,16 @@ fn read(root: &Path, name: &str) -> io::Result<(Stamp, Option<Report>)> {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn each_report_is_told_once_and_a_rewritten_one_again() {
+    fn folders(containers: &[&str]) -> (tempfile::TempDir, Folders) {
         let root = tempfile::tempdir().unwrap();
         let mut folders = Folders::new(root.path(), root.path());
-        folders.make(["db", "api"].into_iter()).unwrap();
+        folders.make(containers.iter().copied()).unwrap();
+        (root, folders)
+    }
+
+    #[tokio::test]
+    async fn each_report_is_told_once_and_a_rewritten_one_again() {
+        let (root, mut folders) = folders(&["db", "api"]);
         assert_eq!(folders.fresh().len(), 2, "the reserved ones");
         let report = Report { epoch: "e".to_owned(), ..Report::default() };
         for _ in 0..2 {
@@ -246,9 +244,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_tether_that_drops_is_told_though_no_file_is_written() {
-        let root = tempfile::tempdir().unwrap();
-        let mut folders = Folders::new(root.path(), root.path());
-        folders.make(["db"].into_iter()).unwrap();
+        let (root, mut folders) = folders(&["db"]);
         assert!(!folders.fresh()[0].held);
         let tether = tether::Tether::take(&root.path().join("db")).unwrap();
         folders.changed().await;
@@ -267,9 +263,7 @@ mod tests {
 
     #[tokio::test]
     async fn hostile_things_are_no_report_and_never_block() {
-        let root = tempfile::tempdir().unwrap();
-        let mut folders = Folders::new(root.path(), root.path());
-        folders.make(["db"].into_iter()).unwrap();
+        let (root, mut folders) = folders(&["db"]);
         let report = root.path().join("db/report");
         std::fs::remove_file(&report).unwrap();
         std::fs::write(root.path().join("secret"), "started=\"true\"").unwrap();

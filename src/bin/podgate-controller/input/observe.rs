@@ -11,7 +11,6 @@ use std::time::SystemTime;
 /// The Pod as the API server shows it.
 pub(crate) type Pod = kube::core::Object<PodSpec, PodStatus>;
 
-/// What the API says of the pod.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Facts {
     pub(crate) uid: String,
@@ -33,7 +32,6 @@ pub(crate) struct Facts {
     pub(crate) others_are_over: bool,
 }
 
-/// The kubelet's word on one container.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Word {
     /// It runs, as this incarnation.
@@ -44,7 +42,6 @@ pub(crate) struct Word {
     pub(crate) ended_started: Option<SystemTime>,
     /// Its startup probe has passed, or it has none.
     pub(crate) started: bool,
-    /// It is ready.
     pub(crate) ready: bool,
     /// Why it can't go on by itself.
     pub(crate) stuck: Option<String>,

@@ -27,7 +27,6 @@ impl Staying {
         })
     }
 
-    /// When to look again.
     pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
         self.since.map(|since| since + BEGINS_WITHIN).filter(|at| *at > now)
     }

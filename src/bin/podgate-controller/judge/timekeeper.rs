@@ -7,7 +7,6 @@ use podgate::core::times::{Came, Times};
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The times of one sandbox.
 #[derive(Debug, Default)]
 pub(crate) struct Timekeeper {
     times: Times,
@@ -23,7 +22,6 @@ impl Timekeeper {
         Timekeeper { times, states: BTreeMap::new(), left: states }
     }
 
-    /// Looks at where all containers stand now.
     pub(crate) fn note<'a>(&mut self, tracks: impl IntoIterator<Item = &'a Track>, now: SystemTime) {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let Ok(now) = u64::try_from(now) else { return };

@@ -10,7 +10,6 @@ pub(crate) const STANDS: Duration = Duration::from_secs(1);
 /// How long after its restart the kubelet may be wrong (seen: 0.1 to 5 s), unless it has said "not ready" since.
 const DOUBT: Duration = Duration::from_secs(10);
 
-/// The vetting of one container's `ready`.
 #[derive(Debug, Default)]
 pub(crate) struct Vet {
     pending: Option<Pending>,
@@ -37,7 +36,6 @@ struct Pending {
 }
 
 impl Vet {
-    /// The vetting of a container with or without a startup probe.
     pub(crate) fn new(has_startup: bool) -> Vet {
         Vet { has_startup, ..Vet::default() }
     }

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 use tracing::{error, info};
 
-/// The board that this controller writes.
 #[derive(Debug)]
 pub(crate) struct Board {
     folder: PathBuf,
@@ -66,7 +65,6 @@ impl Board {
         self.unwritten.as_ref().map(|(_, at)| *at)
     }
 
-    /// Writes what could not be written before.
     pub(crate) fn retry(&mut self) {
         if let Some((annotations, _)) = self.unwritten.clone() {
             self.publish(annotations);

@@ -33,7 +33,6 @@ const CLIENT_LIMIT: Duration = Duration::from_secs(5);
 /// How many at a time: this is read every some seconds by one scraper.
 const CLIENTS: usize = 8;
 
-/// All that is counted.
 pub(crate) struct Metrics {
     registry: Registry,
     states: Family<Labels, Gauge>,
@@ -70,7 +69,6 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A container has changed its state.
     pub(crate) fn moved(&self, container: &str, from: Option<State>, to: State) {
         let labels = |state: State| vec![("container", container.to_owned()), ("state", state.to_string())];
         if let Some(from) = from {
@@ -91,14 +89,12 @@ impl Metrics {
         }
     }
 
-    /// A probe attempt has ended.
     pub(crate) fn probed(&self, container: &str, success: bool, took: Duration) {
         let outcome = if success { "success" } else { "failure" };
         let labels = vec![("container", container.to_owned()), ("outcome", outcome.to_owned())];
         self.probes.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
-    /// A patch has been answered.
     pub(crate) fn patched(&self, result: &str) {
         self.patches.get_or_create(&vec![("result", result.to_owned())]).inc();
     }

@@ -1,6 +1,6 @@
 //! One attempt, whatever its kind.
 
-use super::{Outcome, Verdict, grpc, http, tcp};
+use super::{Outcome, Passed, Verdict, connect, grpc, host_or, http};
 use podgate::core::container::{Container, Handler, PortRef, Probe};
 use podgate::core::text::one_line;
 use std::net::IpAddr;
@@ -33,7 +33,9 @@ async fn run(container: &Container, probe: &Probe, pod_ip: IpAddr) -> Verdict {
         Handler::Exec(_) => Err("an exec probe can't be run from outside its container".to_owned()),
         Handler::HttpGet(get) => http::attempt(get, port(container, &get.port)?, pod_ip).await,
         Handler::TcpSocket(socket) => {
-            tcp::attempt(socket.host.as_deref(), port(container, &socket.port)?, pod_ip).await
+            let (host, port) = (host_or(socket.host.as_deref(), pod_ip), port(container, &socket.port)?);
+            connect(&host, port).await?;
+            Ok(Passed { detail: format!("{host}:{port} accepts connections"), warning: None })
         }
         Handler::Grpc(ask) => {
             grpc::attempt(ask.service.as_deref().unwrap_or_default(), number(ask.port)?, pod_ip).await

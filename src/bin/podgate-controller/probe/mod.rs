@@ -3,9 +3,8 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`attempt`] | the attempt as a whole: its time limit, its port, its outcome |
+//! | [`attempt`] | the attempt as a whole: its time limit, its port, its outcome; `tcpSocket` |
 //! | [`http`] | `httpGet`: request, redirects, verdict |
-//! | [`tcp`] | `tcpSocket` |
 //! | [`grpc`] | `grpc`: the health service, encoded by hand |
 //! | [`url`] | what of a URL a probe and its redirects need |
 //! | [`tls`] | TLS that trusts anyone |
@@ -28,7 +27,6 @@ mod grpc;
 mod http;
 pub(crate) mod listening;
 pub(crate) mod probing;
-mod tcp;
 mod tls;
 mod url;
 
@@ -54,7 +52,6 @@ pub(crate) struct Outcome {
     pub(crate) warning: Option<String>,
 }
 
-/// Success.
 struct Passed {
     detail: String,
     warning: Option<String>,

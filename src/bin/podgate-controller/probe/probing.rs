@@ -31,20 +31,15 @@ pub(crate) enum Found {
     Listens(String),
     /// An attempt has ended.
     Attempt {
-        /// Whose.
         container: String,
         /// Where its probing stands now.
         word: Word,
-        /// What the attempt gave.
         outcome: Outcome,
-        /// When it began.
         began: Instant,
-        /// How long it took.
         took: Duration,
     },
 }
 
-/// The probing of all containers.
 pub(crate) struct Probing {
     ip: IpAddr,
     floor: Duration,
@@ -95,12 +90,6 @@ impl Lane {
         let regular = self.since + wait;
         Some(self.confirming.map_or(regular, |confirming| confirming.due.min(regular)))
     }
-
-    fn ask_again(&mut self, now: Instant) {
-        let elapsed = now.saturating_duration_since(self.since);
-        let pause = if elapsed < LISTEN_CLOSELY { LISTEN_EVERY } else { (elapsed / 100).max(LISTEN_EVERY) };
-        self.ask_at = Some(now + pause);
-    }
 }
 
 impl Probing {
@@ -116,17 +105,9 @@ impl Probing {
         }
     }
 
-    /// Begins to probe a container that has started just now; does nothing if it is probed already or has nothing to probe.
-    pub(crate) fn start(&mut self, container: &Container) {
-        self.begin(container, false);
-    }
-
-    /// Begins to probe a container that has passed before, in this incarnation.
-    pub(crate) fn resume(&mut self, container: &Container) {
-        self.begin(container, true);
-    }
-
-    fn begin(&mut self, container: &Container, has_passed: bool) {
+    /// Begins to probe a container that has started just now, or `has_passed` before in this incarnation. Does nothing if it is
+    /// probed already or has nothing to probe.
+    pub(crate) fn start(&mut self, container: &Container, has_passed: bool) {
         if self.lanes.contains_key(&container.name) {
             return;
         }
@@ -167,12 +148,10 @@ impl Probing {
         addresses.any(|address| self.listening.ask(address).unwrap_or(false))
     }
 
-    /// Stops probing a container; a later [`start`](Probing::start) begins anew.
     pub(crate) fn stop(&mut self, container: &str) {
         self.lanes.remove(container);
     }
 
-    /// Stops all.
     pub(crate) fn clear(&mut self) {
         self.lanes.clear();
         self.attempts = FuturesUnordered::new();
@@ -187,19 +166,14 @@ impl Probing {
             }
             self.launch(here);
             let next = self.lanes.values().filter_map(|lane| lane.due().into_iter().chain(lane.ask_at).min()).min();
-            let pause = async {
-                match next {
-                    Some(at) => self.alarm.until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 Some(ended) = self.attempts.next() => {
                     if let Some(found) = self.settle(ended) {
                         return found;
                     }
                 }
-                () = pause => {}
+                () = self.alarm.until(next.unwrap_or(here)), if next.is_some() => {}
+                else => std::future::pending().await,
             }
         }
     }
@@ -217,7 +191,10 @@ impl Probing {
                     lane.hastened = true;
                     return Some(Found::Listens(name.clone()));
                 }
-                Ok(false) => lane.ask_again(here),
+                Ok(false) => {
+                    let elapsed = here.saturating_duration_since(lane.since);
+                    lane.ask_at = Some(here + if elapsed < LISTEN_CLOSELY { LISTEN_EVERY } else { elapsed / 100 });
+                }
                 Err(error) => {
                     // It only hastens: without it the intervals do.
                     debug!(%error, "can't ask who listens");

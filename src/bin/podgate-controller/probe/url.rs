@@ -9,7 +9,6 @@ pub(super) struct Url {
     pub(super) host: String,
     /// Host and port as written, for the `Host` header.
     pub(super) authority: String,
-    /// The port, if one is written.
     port: Option<u16>,
     /// Path, percent-encoded; empty or with a leading slash.
     path: String,
@@ -30,8 +29,8 @@ impl Url {
     /// The URL of a probe. `path` is the user's own: a scheme or host in it counts nothing.
     pub(super) fn of_probe(scheme: &str, host: &str, port: u16, path: &str) -> Url {
         // What can't be parsed is taken for a path in need of encoding, as the kubelet does.
-        let reference = Reference::parse(path)
-            .unwrap_or_else(|| Reference { path: encode(path, |byte| b"%?#".contains(&byte)), ..Default::default() });
+        let reference =
+            Reference::parse(path).unwrap_or_else(|| Reference { path: encode(path, b"%?#"), ..Default::default() });
         let authority = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
         Url {
             scheme: scheme.to_ascii_lowercase(),
@@ -112,8 +111,8 @@ impl Reference {
         is_well_encoded(path).then(|| Reference {
             scheme,
             authority,
-            path: encode(path, |_| false),
-            query: query.map(|query| encode(query, |_| false)),
+            path: encode(path, b""),
+            query: query.map(|query| encode(query, b"")),
         })
     }
 }
@@ -143,10 +142,10 @@ fn is_well_encoded(text: &str) -> bool {
 }
 
 /// Percent-encodes what can't stand in a request line, and what `also` names.
-fn encode(text: &str, also: impl Fn(u8) -> bool) -> String {
+fn encode(text: &str, also: &[u8]) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
-        if !byte.is_ascii_graphic() || b"\"<>\\^`{|}#".contains(&byte) || also(byte) {
+        if !byte.is_ascii_graphic() || b"\"<>\\^`{|}#".contains(&byte) || also.contains(&byte) {
             encoded.push_str(&format!("%{byte:02X}"));
         } else {
             encoded.push(char::from(byte));

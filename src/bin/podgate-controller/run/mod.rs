@@ -321,10 +321,7 @@ impl Controller {
             if track.has_ended() {
                 self.probing.stop(&track.declared.name);
             } else if self.world.may_run(track) {
-                match track.has_passed() {
-                    true => self.probing.resume(&track.declared),
-                    false => self.probing.start(&track.declared),
-                }
+                self.probing.start(&track.declared, track.has_passed());
             }
         }
         for name in self.world.unconfirmed() {

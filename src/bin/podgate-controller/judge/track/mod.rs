@@ -62,9 +62,7 @@ pub(crate) enum Tether {
 /// How a container has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct End {
-    /// Which incarnation, where that is known.
     pub(crate) id: Option<String>,
-    /// Its exit code, where that is known.
     pub(crate) code: Option<i32>,
     /// It was found out by its tether or its parent, and not by the kubelet's word.
     own: bool,
@@ -80,7 +78,6 @@ pub(crate) struct Hearing {
     pub(super) wants_facts: bool,
 }
 
-/// What lies in a container's folder.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Folder {
     pub(crate) report: Option<Report>,
@@ -144,7 +141,6 @@ impl Track {
         self.reports_start() || self.runs_by_kubelet()
     }
 
-    /// The kubelet's word on it.
     pub(crate) fn kubelet(&self) -> Option<&Kubelet> {
         self.kubelet.as_ref()
     }
@@ -154,7 +150,6 @@ impl Track {
         self.probed == Some(probe::Word::Passed)
     }
 
-    /// Whether its end is known.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.is_some()
     }

@@ -126,7 +126,6 @@ impl World {
         hearings.flat_map(|hearing| hearing.unconfirmed.iter().cloned()).collect()
     }
 
-    /// Nobody watches the API any more.
     pub(crate) fn stop_watching(&mut self) {
         self.facts_are_old = true;
     }
@@ -182,7 +181,6 @@ impl World {
         }
     }
 
-    /// Something listens on the container's port.
     pub(crate) fn hear_listening(&mut self, name: &str) {
         if let Some(track) = self.track_mut(name) {
             track.listens = true;
