@@ -190,15 +190,11 @@ impl Folders {
 /// Puts files where the report, of the size that it never exceeds, and the tether will lie, so that a neighbour who fills the
 /// volume can't keep this container from reporting. What lies there from before serves as well.
 fn reserve(folder: &Path) -> io::Result<()> {
-    let is_missing = |name: &str| {
+    for (name, text) in [(names::REPORT_FILE, Report::default().write_filled()), (names::TETHER_FILE, String::new())] {
         let found = std::fs::symlink_metadata(folder.join(name));
-        found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-    };
-    if is_missing(names::REPORT_FILE) {
-        files::replace(folder, names::REPORT_FILE, Report::default().write_filled().as_bytes(), 0o666)?;
-    }
-    if is_missing(names::TETHER_FILE) {
-        files::replace(folder, names::TETHER_FILE, b"", 0o666)?;
+        if found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            files::replace(folder, name, text.as_bytes(), 0o666)?;
+        }
     }
     Ok(())
 }

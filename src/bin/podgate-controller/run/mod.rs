@@ -135,8 +135,10 @@ impl Controller {
         let found = board.found();
         let resumed = found.as_ref().is_some_and(|found| found.sandbox.matches(&sandbox));
         let revision = found.as_ref().map_or(0, |found| found.revision);
-        let earlier = found.filter(|_| resumed);
-        let times = earlier.map_or_else(Timekeeper::default, |found| Timekeeper::resume(board.times(), found.states));
+        let times = match found {
+            Some(found) if resumed => Timekeeper::resume(board.times(), found.states),
+            _ => Timekeeper::default(),
+        };
         let epoch = random_id(8).map_err(|e| format!("no randomness: {e}"))?;
         let mut world = World::new(sandbox.clone(), epoch, revision, resumed);
         world.since = board.since().filter(|_| resumed);
@@ -180,7 +182,7 @@ impl Controller {
         controller.make_folders();
         controller.conclude();
         while let Some(at) = controller.board.retry_at() {
-            sleep_until(Some(at)).await;
+            tokio::time::sleep_until(at.into()).await;
             controller.board.retry();
         }
         if let Some(api) = &mut controller.api {

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn ok(body: &str) -> String {
-    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+fn ok() -> String {
+    "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned()
 }
 
 fn redirect(status: u16, location: &str) -> String {
@@ -23,7 +23,7 @@ async fn the_status_decides() {
 
 #[tokio::test(flavor = "local")]
 async fn a_request_is_the_kubelets() {
-    let (port, heads) = serve(|_| ok("")).await;
+    let (port, heads) = serve(|_| ok()).await;
     assert!(ask_http(port, "ready?a=b c").await.success);
     let expected = format!(
         "GET /ready?a=b%20c HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUser-Agent: {USER_AGENT}\r\nAccept: */*\r\n\
@@ -35,7 +35,7 @@ async fn a_request_is_the_kubelets() {
 
 #[tokio::test(flavor = "local")]
 async fn own_headers_override_and_remove() {
-    let (port, heads) = serve(|_| ok("")).await;
+    let (port, heads) = serve(|_| ok()).await;
     let http_headers = vec![
         header("host", "example.com"),
         header("X-A", "1"),
@@ -58,7 +58,7 @@ async fn own_headers_override_and_remove() {
 
 #[tokio::test(flavor = "local")]
 async fn redirects_on_the_same_host_are_followed_whatever_the_port() {
-    let (last, heads) = serve(|target| if target == "/end" { ok("") } else { redirect(307, "end") }).await;
+    let (last, heads) = serve(|target| if target == "/end" { ok() } else { redirect(307, "end") }).await;
     let (first, _) = serve(move |_| redirect(302, &format!("http://127.0.0.1:{last}/on"))).await;
     let http_headers = vec![header("Host", "example.com")];
     let outcome = ask_get(HttpGet { http_headers, ..http_get(first, "/") }).await;
@@ -71,7 +71,7 @@ async fn redirects_on_the_same_host_are_followed_whatever_the_port() {
 
 #[tokio::test(flavor = "local")]
 async fn an_own_host_stays_with_relative_redirects() {
-    let (port, heads) = serve(|target| if target == "/end" { ok("") } else { redirect(301, "/end") }).await;
+    let (port, heads) = serve(|target| if target == "/end" { ok() } else { redirect(301, "/end") }).await;
     let http_headers = vec![header("Host", "example.com")];
     assert!(ask_get(HttpGet { http_headers, ..http_get(port, "/") }).await.success);
     assert!(heads.borrow().iter().all(|head| head.contains("Host: example.com\r\n")), "{heads:?}");
@@ -213,7 +213,7 @@ async fn an_address_of_ipv6_stands_in_brackets() {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut head = vec![0; 1000];
         let length = stream.read(&mut head).await.unwrap();
-        stream.write_all(ok("").as_bytes()).await.unwrap();
+        stream.write_all(ok().as_bytes()).await.unwrap();
         String::from_utf8_lossy(&head[..length]).into_owned()
     });
     let get = probe(Handler::HttpGet(http_get(port, "/")));
