@@ -7,6 +7,19 @@
 
 use std::collections::BTreeMap;
 
+/// The escapes of one letter, with the byte that each stands for.
+const ESCAPES: [(u8, u8); 9] = [
+    (b'a', 7),
+    (b'b', 8),
+    (b'f', 12),
+    (b'n', b'\n'),
+    (b'r', b'\r'),
+    (b't', b'\t'),
+    (b'v', 11),
+    (b'\\', b'\\'),
+    (b'"', b'"'),
+];
+
 /// Keys and values of annotations, sorted.
 pub type Annotations = BTreeMap<String, String>;
 
@@ -90,19 +103,8 @@ fn unquote(body: &[u8]) -> Option<String> {
         }
         let (kind, after) = rest.split_first()?;
         rest = after;
-        let simple = match kind {
-            b'a' => Some(7),
-            b'b' => Some(8),
-            b'f' => Some(12),
-            b'n' => Some(b'\n'),
-            b'r' => Some(b'\r'),
-            b't' => Some(b'\t'),
-            b'v' => Some(11),
-            b'\\' | b'"' => Some(*kind),
-            _ => None,
-        };
-        if let Some(byte) = simple {
-            out.push(byte);
+        if let Some((_, byte)) = ESCAPES.iter().find(|(letter, _)| letter == kind) {
+            out.push(*byte);
             continue;
         }
         let digits = match kind {
@@ -130,16 +132,10 @@ fn quote_into(value: &str, out: &mut String) {
     use std::fmt::Write as _;
     out.push('"');
     for c in value.chars() {
-        let _ = match c {
-            '"' | '\\' => write!(out, "\\{c}"),
-            '\x07' => write!(out, "\\a"),
-            '\x08' => write!(out, "\\b"),
-            '\x0c' => write!(out, "\\f"),
-            '\n' => write!(out, "\\n"),
-            '\r' => write!(out, "\\r"),
-            '\t' => write!(out, "\\t"),
-            '\x0b' => write!(out, "\\v"),
-            ' '..='~' => write!(out, "{c}"),
+        let escape = ESCAPES.iter().find(|(_, byte)| char::from(*byte) == c);
+        let _ = match (escape, c) {
+            (Some((letter, _)), _) => write!(out, "\\{}", char::from(*letter)),
+            (None, ' '..='~') => write!(out, "{c}"),
             _ if u32::from(c) < 0x80 => write!(out, "\\x{:02x}", u32::from(c)),
             _ if u32::from(c) < 0x1_0000 => write!(out, "\\u{:04x}", u32::from(c)),
             _ => write!(out, "\\U{:08x}", u32::from(c)),

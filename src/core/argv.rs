@@ -8,6 +8,17 @@ use std::str::FromStr;
 pub struct Argv(Vec<String>);
 
 impl Argv {
+    /// Takes `words` for a program and its arguments.
+    ///
+    /// # Errors
+    /// Without a program, or with a NUL.
+    pub fn new(words: Vec<String>) -> Result<Argv, Bad> {
+        match words.first() {
+            Some(program) if !program.is_empty() && words.iter().all(|word| !word.contains('\0')) => Ok(Argv(words)),
+            _ => bad("a command needs a program as its first word, and no NUL"),
+        }
+    }
+
     /// Program and arguments; the program is never empty.
     pub fn as_slice(&self) -> &[String] {
         &self.0
@@ -57,13 +68,9 @@ impl FromStr for Argv {
     type Err = Bad;
 
     fn from_str(text: &str) -> Result<Self, Bad> {
-        let list: Vec<String> = match serde_json::from_str(text) {
-            Ok(list) => list,
-            Err(error) => return bad(format!("no JSON list of strings ({error}); write [\"command\",\"argument\"]")),
-        };
-        match list.first() {
-            Some(program) if !program.is_empty() && list.iter().all(|word| !word.contains('\0')) => Ok(Argv(list)),
-            _ => bad("a command needs a program as its first word, and no NUL"),
+        match serde_json::from_str(text) {
+            Ok(words) => Argv::new(words),
+            Err(error) => bad(format!("no JSON list of strings ({error}); write [\"command\",\"argument\"]")),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::core::container::{Container, Mode};
 use crate::core::names;
+use crate::core::until::Until;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The order can't be kept.
@@ -77,52 +78,29 @@ fn cycle<'a>(
     found
 }
 
-/// The list of `--containers` is wrong.
-#[derive(Debug, thiserror::Error)]
-pub enum BadContainers {
-    /// It is no JSON list of containers.
-    #[error("no JSON list of containers ({0}); write [{{\"name\":\"db\",\"mode\":\"post-start\"}}, …]")]
-    Json(serde_json::Error),
-    /// A name is none.
-    #[error("{0:?} is no container name")]
-    Name(String),
-    /// A name stands there twice.
-    #[error("container {0} is listed twice")]
-    Twice(String),
-    /// A condition names a container that is not in the list.
-    #[error("container {container} waits for {names}, which is not in the list")]
-    Unknown {
-        /// Whose condition.
-        container: String,
-        /// Which name.
-        names: String,
-    },
-    /// They can't start in this order.
-    #[error("{0}")]
-    Order(Broken),
-}
-
 /// Reads the value of `--containers`.
 ///
 /// # Errors
-/// [`BadContainers`] says what is wrong with which container.
-pub fn parse_list(json: &str) -> Result<Vec<Container>, BadContainers> {
-    let list: Vec<Container> = serde_json::from_str(json).map_err(BadContainers::Json)?;
+/// The text says what is wrong with which container.
+pub fn parse_list(json: &str) -> Result<Vec<Container>, String> {
+    let list: Vec<Container> = serde_json::from_str(json).map_err(|error| {
+        format!("no JSON list of containers ({error}); write [{{\"name\":\"db\",\"mode\":\"post-start\"}}, …]")
+    })?;
     let mut names = BTreeSet::new();
-    for container in &list {
-        if !names::is_container_name(&container.name) {
-            return Err(BadContainers::Name(container.name.clone()));
+    for Container { name, .. } in &list {
+        if !names::is_container_name(name) {
+            return Err(format!("{name:?} is no container name"));
         }
-        if !names.insert(container.name.as_str()) {
-            return Err(BadContainers::Twice(container.name.clone()));
-        }
-    }
-    for container in &list {
-        if let Some(until) = container.until.iter().find(|until| !names.contains(until.container.as_str())) {
-            return Err(BadContainers::Unknown { container: container.name.clone(), names: until.container.clone() });
+        if !names.insert(name.as_str()) {
+            return Err(format!("container {name} is listed twice"));
         }
     }
-    check(&list).map_err(BadContainers::Order)?;
+    for Container { name, until, .. } in &list {
+        if let Some(Until { container, .. }) = until.iter().find(|until| !names.contains(until.container.as_str())) {
+            return Err(format!("container {name} waits for {container}, which is not in the list"));
+        }
+    }
+    check(&list).map_err(|broken| broken.to_string())?;
     Ok(list)
 }
 

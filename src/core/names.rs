@@ -75,15 +75,13 @@ pub const PODINFO_FILE_MAX: usize = 4 * 256 * 1024 + BOARD_FILE_MAX;
 /// Most that a hook writes to its output, in bytes: the kubelet puts all of it into the pod's status, and an overlong one blocks
 /// status updates.
 pub const HOOK_OUTPUT_MAX: usize = 1000;
-/// Longest container name (a DNS label, <https://kubernetes.io/docs/concepts/overview/working-with-objects/names/>).
-pub const CONTAINER_NAME_MAX: usize = 63;
 
-/// Whether `name` can be a container's name: an RFC 1123 label.
+/// Whether `name` can be a container's name: an RFC 1123 label
+/// (<https://kubernetes.io/docs/concepts/overview/working-with-objects/names/>).
 pub fn is_container_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     let inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    !bytes.is_empty()
-        && bytes.len() <= CONTAINER_NAME_MAX
+    bytes.len() <= 63
         && bytes.iter().all(|b| inner(b) || *b == b'-')
         && bytes.first().is_some_and(inner)
         && bytes.last().is_some_and(inner)

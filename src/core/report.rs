@@ -6,7 +6,7 @@
 use crate::core::annotations::{self, Annotations, Torn};
 use crate::core::names::is_container_name;
 use crate::core::sandbox::SandboxId;
-use crate::core::snapshot::is_reason;
+use crate::core::snapshot::is_word;
 use crate::core::until::Until;
 
 const SANDBOX: &str = "sandbox";
@@ -155,7 +155,7 @@ impl Report {
                 Some("over") => Stopping::Over,
                 _ => Stopping::No,
             },
-            ticket: get(TICKET).filter(|ticket| is_reason(ticket)).map(str::to_owned),
+            ticket: get(TICKET).filter(|ticket| is_word(ticket)).map(str::to_owned),
             process: get(PROCESS).and_then(|text| {
                 let (pid, start) = text.split_once(':')?;
                 Some(Process { pid: pid.parse().ok()?, start: start.parse().ok()? })

@@ -16,16 +16,9 @@ pub struct SandboxId {
 }
 
 /// The text is no sandbox id.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a sandbox id (BOOT-COOKIE-ROOT)")]
 pub struct NoSandboxId;
-
-impl fmt::Display for NoSandboxId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a sandbox id (BOOT-COOKIE-ROOT)")
-    }
-}
-
-impl std::error::Error for NoSandboxId {}
 
 impl SandboxId {
     /// Puts the id together from what the kernel says; `None` is a part that can't be had.
@@ -51,7 +44,7 @@ impl SandboxId {
     /// Whether both can be the same sandbox, part by part: `0` is a part that could not be had, and matches anything.
     pub fn matches(&self, other: &SandboxId) -> bool {
         let boot = self.boot == "0" || other.boot == "0" || self.boot == other.boot;
-        let same = |a: u64, b: u64| a == 0 || b == 0 || a == b;
+        let same = |a, b| a == 0 || b == 0 || a == b;
         boot && same(self.cookie, other.cookie) && same(self.root, other.root)
     }
 }
@@ -68,20 +61,11 @@ pub fn fnv1a(bytes: &[u8]) -> u32 {
 /// The mount root (field 4) of the mount point `/etc/hostname` in `/proc/self/mountinfo`
 /// (<https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html>). The last such mount is the one that is seen.
 pub fn hostname_mount_root(mountinfo: &[u8]) -> Option<&[u8]> {
-    let mount_root = |line: &'_ [u8]| -> Option<(usize, usize)> {
-        let mut at = 0;
-        let mut root = None;
-        for (index, field) in line.split(|b| *b == b' ').enumerate() {
-            match index {
-                3 => root = Some((at, at + field.len())),
-                4 => return root.filter(|_| field == b"/etc/hostname"),
-                _ => {}
-            }
-            at += field.len() + 1;
-        }
-        None
-    };
-    mountinfo.split(|b| *b == b'\n').rev().find_map(|line| mount_root(line).map(|(from, to)| &line[from..to]))
+    mountinfo.split(|b| *b == b'\n').rev().find_map(|line| {
+        let mut fields = line.split(|b| *b == b' ').skip(3);
+        let (root, mount_point) = (fields.next()?, fields.next()?);
+        (mount_point == b"/etc/hostname").then_some(root)
+    })
 }
 
 impl fmt::Display for SandboxId {
@@ -98,11 +82,8 @@ impl FromStr for SandboxId {
     type Err = NoSandboxId;
 
     fn from_str(text: &str) -> Result<Self, NoSandboxId> {
-        let mut parts = text.split('-');
-        let (Some(boot), Some(cookie), Some(root), None) = (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
-            return Err(NoSandboxId);
-        };
+        let parts: Vec<&str> = text.split('-').collect();
+        let [boot, cookie, root] = parts[..] else { return Err(NoSandboxId) };
         let digits = |t: &str, ok: fn(&u8) -> bool| !t.is_empty() && t.as_bytes().iter().all(ok);
         if !(boot == "0" || is_boot(boot))
             || !digits(cookie, u8::is_ascii_digit)

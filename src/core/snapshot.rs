@@ -59,13 +59,8 @@ pub fn is_ours(key: &str) -> bool {
     key.starts_with(names::STATUS_PREFIX) || key.starts_with(names::SANDBOX_PREFIX)
 }
 
-/// What makes an epoch: short, and without anything that would need quoting.
-pub fn is_epoch(text: &str) -> bool {
-    (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric())
-}
-
-/// A reason in `sandbox.podgate.io/stuck`: one word, as the kubelet's reasons are.
-pub fn is_reason(text: &str) -> bool {
+/// Returns true for a short word that needs no quoting, as epochs, tickets and the kubelet's reasons are.
+pub fn is_word(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
@@ -100,7 +95,7 @@ impl Snapshot {
         }
         let get = |key: &str| annotations.get(key).map(String::as_str);
         let sandbox = get(names::SANDBOX_ID).and_then(|v| v.parse().ok()).ok_or(NoWord::Garbage(names::SANDBOX_ID))?;
-        let epoch = get(names::SANDBOX_EPOCH).filter(|v| is_epoch(v)).ok_or(NoWord::Garbage(names::SANDBOX_EPOCH))?;
+        let epoch = get(names::SANDBOX_EPOCH).filter(|v| is_word(v)).ok_or(NoWord::Garbage(names::SANDBOX_EPOCH))?;
         let revision = get(names::SANDBOX_REVISION)
             .filter(|v| v.bytes().all(|b| b.is_ascii_digit()))
             .and_then(|v| v.parse().ok())
@@ -115,7 +110,7 @@ impl Snapshot {
         let list = |key| get(key).unwrap_or("").split(',').filter(|item| !item.is_empty());
         let pairs = |key| list(key).filter_map(|item| item.split_once('='));
         let words = |key| {
-            let valid = pairs(key).filter(|(_, word)| is_reason(word));
+            let valid = pairs(key).filter(|(_, word)| is_word(word));
             valid.map(|(name, word)| (name.to_owned(), word.to_owned())).collect()
         };
         Ok(Snapshot {

@@ -69,16 +69,9 @@ impl Phase {
 }
 
 /// A value that is none of those that podgate writes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a value that podgate writes")]
 pub struct Unknown;
-
-impl fmt::Display for Unknown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a value that podgate writes")
-    }
-}
-
-impl std::error::Error for Unknown {}
 
 impl FromStr for State {
     type Err = Unknown;

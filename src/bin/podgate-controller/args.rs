@@ -67,7 +67,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_METRICS_ADDR")]
     pub(crate) metrics_addr: Option<SocketAddr>,
     /// How log lines are written: text or json
-    #[arg(long, value_name = "FORMAT", env = "PODGATE_LOG_FORMAT", default_value_t = Format::Text)]
+    #[arg(long, value_name = "FORMAT", env = "PODGATE_LOG_FORMAT", default_value = "text")]
     pub(crate) log_format: Format,
     /// What is logged: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", env = "PODGATE_LOG_LEVEL", default_value = "info")]

@@ -75,7 +75,7 @@ fn bracketed(host: Option<&str>) -> String {
 
 /// Words as a command of the agent's.
 pub(super) fn argv(words: &[String]) -> Option<Argv> {
-    serde_json::to_string(words).ok()?.parse().ok()
+    Argv::new(words.to_vec()).ok()
 }
 
 #[cfg(test)]

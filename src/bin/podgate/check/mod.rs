@@ -170,8 +170,7 @@ impl Checks {
         match (check, self.children) {
             // A podgate of its own can tell what the command leaves behind from what else comes to us.
             (Check::Exec(_), Children::OfTheContainer) => {
-                let limit = format!("--check-timeout={}us", self.limit.as_micros());
-                serde_json::to_string(&["/proc/self/exe", "check", &limit, &check.to_string()]).ok()?.parse().ok()
+                itself(check, Some(format!("--check-timeout={}us", self.limit.as_micros())))
             }
             _ => in_child(check),
         }
@@ -185,10 +184,15 @@ fn in_child(check: &Check) -> Option<Argv> {
         Check::File { .. } => None,
         Check::Tcp { host, .. } | Check::Http { host, .. } => {
             let literal = host == "localhost" || host.parse::<IpAddr>().is_ok();
-            let itself = || serde_json::to_string(&["/proc/self/exe", "check", &check.to_string()]).ok()?.parse().ok();
-            if literal { None } else { itself() }
+            if literal { None } else { itself(check, None) }
         }
     }
+}
+
+/// Podgate's own command that makes `check`, with `flag`.
+fn itself(check: &Check, flag: Option<String>) -> Option<Argv> {
+    let words = ["/proc/self/exe".to_owned(), "check".to_owned(), check.to_string()];
+    Argv::new(words.into_iter().chain(flag).collect()).ok()
 }
 
 /// A name is looked up by a podgate of its own, whose exit code is of no use to anybody.
