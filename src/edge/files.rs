@@ -36,6 +36,19 @@ pub fn open_beneath(folder: BorrowedFd<'_>, name: &Path, flags: OFlags) -> io::R
     }
 }
 
+/// Opens the regular file `name` beneath `folder`, as [`open_beneath`] does.
+///
+/// # Errors
+/// When it is missing, a link, or no regular file.
+pub fn open_file_beneath(folder: BorrowedFd<'_>, name: &Path, flags: OFlags) -> io::Result<File> {
+    let file = File::from(open_beneath(folder, name, flags)?);
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
+}
+
+fn not_regular() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
+}
+
 fn open_stepwise(folder: BorrowedFd<'_>, name: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match name.parent().filter(|parent| !parent.as_os_str().is_empty()) {
@@ -68,7 +81,7 @@ pub fn read_trusted(path: &Path, max: usize) -> io::Result<Vec<u8>> {
 fn read_capped(file: File, max: usize) -> io::Result<Vec<u8>> {
     let status = file.metadata()?;
     if !status.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        return Err(not_regular());
     }
     let expected = usize::try_from(status.len()).unwrap_or(usize::MAX).min(max);
     let mut bytes = Vec::with_capacity(expected + 1);
@@ -79,8 +92,8 @@ fn read_capped(file: File, max: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Replaces the file `name` in `folder` by one with this content and mode, in one step. No `fsync`: the volumes are memory, and
-/// nothing is believed after a reboot.
+/// Replaces the file `name` in `folder` by one with this content and mode, in one step: a reader finds the old one or the whole
+/// new one. No `fsync`: the volumes are memory, and nothing is believed after a reboot.
 ///
 /// # Errors
 /// When the folder can't be written; no half-written file is left under `name`.
@@ -108,6 +121,7 @@ pub fn replace_by(folder: &Path, temporary: &str, name: &str, content: &[u8], mo
         let mut file = File::from(file);
         file.write_all(content)?;
         rustix::fs::fchmod(file.as_fd(), Mode::from_raw_mode(mode))?;
+        // A descriptor that is open for writing makes an exec fail with ETXTBSY.
         drop(file);
         Ok(rustix::fs::renameat(folder.as_fd(), temporary, folder.as_fd(), name)?)
     };
@@ -123,11 +137,7 @@ pub fn replace_by(folder: &Path, temporary: &str, name: &str, content: &[u8], mo
 /// When there is no such regular file, or it can't be written.
 pub fn overwrite(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let folder = open_folder(folder)?;
-    let file = File::from(open_beneath(folder.as_fd(), Path::new(name), OFlags::WRONLY)?);
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
-    (&file).write_all(content)
+    open_file_beneath(folder.as_fd(), Path::new(name), OFlags::WRONLY)?.write_all(content)
 }
 
 #[cfg(test)]

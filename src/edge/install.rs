@@ -1,40 +1,20 @@
 //! Putting a binary somewhere, in one step and executable by everybody.
 
-use rustix::fs::{Mode, OFlags};
-use std::fs::File;
+use crate::edge::files::replace;
+use rustix::fs::Mode;
 use std::io;
-use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// Copies the program `from` to `folder/name` with mode 0555, over whatever is there, so that a reader finds the old one or the
-/// whole new one. A folder that is missing is made (mode 0755).
+/// Copies the program `from` to `folder/name` with mode 0555, over whatever is there. A folder that is missing is made (mode 0755).
 ///
 /// # Errors
 /// When `from` can't be read, or the folder can't be written; nothing half-written is left.
-pub fn install(from: &Path, folder: &Path, name: &str) -> io::Result<PathBuf> {
+pub fn install(from: &Path, folder: &Path, name: &str) -> io::Result<()> {
     if !folder.is_dir() {
         std::fs::create_dir_all(folder)?;
         rustix::fs::chmod(folder, Mode::from_raw_mode(0o755))?;
     }
-    let mut source = File::open(from)?;
-    let (target, temporary) = (folder.join(name), folder.join(format!(".{name}.tmp")));
-    match std::fs::remove_file(&temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut copied = || -> io::Result<()> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(rustix::fs::open(&temporary, flags, Mode::from_raw_mode(0o700))?);
-        io::copy(&mut source, &mut file)?;
-        rustix::fs::fchmod(file.as_fd(), Mode::from_raw_mode(0o555))?;
-        // A descriptor that is open for writing makes an exec fail with ETXTBSY.
-        drop(file);
-        std::fs::rename(&temporary, &target)
-    };
-    copied().inspect_err(|_| {
-        let _ = std::fs::remove_file(&temporary);
-    })?;
-    Ok(target)
+    replace(folder, name, &std::fs::read(from)?, 0o555)
 }
 
 #[cfg(test)]
@@ -47,9 +27,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let bin = folder.path().join("bin");
         for _ in 0..2 {
-            let at = install(Path::new("/proc/self/exe"), &bin, "podgate").unwrap();
+            install(Path::new("/proc/self/exe"), &bin, "podgate").unwrap();
+            let at = bin.join("podgate");
             assert_eq!(std::fs::metadata(&at).unwrap().permissions().mode() & 0o7777, 0o555);
-            assert_eq!(std::fs::read(&at).unwrap(), std::fs::read("/proc/self/exe").unwrap());
+            assert_eq!(std::fs::read(at).unwrap(), std::fs::read("/proc/self/exe").unwrap());
         }
         assert_eq!(std::fs::read_dir(&bin).unwrap().count(), 1);
     }

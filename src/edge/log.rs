@@ -11,10 +11,9 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 /// How lines are written. Value of `--log-format`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// `2026-11-21T14:02:10.123Z INFO message field=value`
-    #[default]
     Text,
     /// One JSON object a line, with `ts`, `level` and `msg`.
     Json,
@@ -28,12 +27,6 @@ impl FromStr for Format {
             "json" => Ok(Format::Json),
             _ => Err("it is text or json"),
         }
-    }
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if *self == Format::Json { "json" } else { "text" })
     }
 }
 
@@ -86,11 +79,7 @@ struct Fields {
 
 impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let text = format!("{value:?}");
-        match field.name() {
-            "message" => self.message = text,
-            name => self.others.push((name, text)),
-        }
+        self.record_str(field, &format!("{value:?}"));
     }
 
     /// Nothing here logs fractions, and core's way of writing them is 15 kB of the agent.

@@ -150,11 +150,10 @@ pub fn die_with_parent(command: &mut Command) {
     unsafe {
         command.pre_exec(|| {
             unblock_all();
-            Ok(())
-        });
-        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
+            match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
         });
     }
 }

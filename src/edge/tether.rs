@@ -34,12 +34,11 @@ impl Tether {
             Ok(file) => Ok(Tether { file }),
             // A neighbour has filled the volume, or the file system has no unnamed files: the file that the controller made.
             Err(_) => {
-                let file = files::open_beneath(handle.as_fd(), Path::new(TETHER_FILE), OFlags::RDWR)?;
-                let is_file = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode).is_file();
-                match is_file && ofd_lock(file.as_fd(), OfdLock::TakeWrite)? {
-                    true => Ok(Tether { file }),
-                    false => Err(io::Error::new(io::ErrorKind::WouldBlock, "the tether can't be locked")),
+                let file = files::open_file_beneath(handle.as_fd(), Path::new(TETHER_FILE), OFlags::RDWR)?;
+                if !ofd_lock(file.as_fd(), OfdLock::TakeWrite)? {
+                    return Err(io::Error::new(io::ErrorKind::WouldBlock, "the tether can't be locked"));
                 }
+                Ok(Tether { file: file.into() })
             }
         }
     }
@@ -83,10 +82,7 @@ fn fresh(folder: &OwnedFd) -> io::Result<OwnedFd> {
 pub fn is_held(root: &Path, name: &str) -> bool {
     let asked = || -> io::Result<bool> {
         let root = files::open_folder(root)?;
-        let file = files::open_beneath(root.as_fd(), &Path::new(name).join(TETHER_FILE), OFlags::RDONLY)?;
-        if !rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode).is_file() {
-            return Ok(false);
-        }
+        let file = files::open_file_beneath(root.as_fd(), &Path::new(name).join(TETHER_FILE), OFlags::RDONLY)?;
         ofd_lock(file.as_fd(), OfdLock::AskWrite)
     };
     asked().unwrap_or(false)

@@ -82,7 +82,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = up_to_an_hour)]
     pub(crate) request_timeout: Duration,
     /// Format of log lines: text or json
-    #[arg(long, value_name = "FORMAT", env = "PODGATE_LOG_FORMAT", default_value_t = Format::Text)]
+    #[arg(long, value_name = "FORMAT", env = "PODGATE_LOG_FORMAT", default_value = "text")]
     pub(crate) log_format: Format,
     /// Lowest level to log: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", env = "PODGATE_LOG_LEVEL", default_value = "info")]

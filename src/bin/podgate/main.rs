@@ -16,6 +16,7 @@ use failed::Failed;
 use gate::explain;
 use podgate::core::exit::Exit;
 use podgate::core::names;
+use podgate::edge::install;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -31,10 +32,10 @@ fn main() -> ExitCode {
         args::Command::PreStop(args) => return stop::run(*args),
         args::Command::Hold => return tether_process::run(),
         args::Command::Opened(args) => ("opened", opened::run(&args)),
-        args::Command::Install(args) => ("install", install(&args.dir)),
+        args::Command::Install { dir } => ("install", install_into(&dir)),
         args::Command::Check(args) => ("check", check::run(&args)),
-        args::Command::Sleep(args) => {
-            std::thread::sleep(args.duration);
+        args::Command::Sleep { duration } => {
+            std::thread::sleep(duration);
             return ExitCode::SUCCESS;
         }
         args::Command::Version => {
@@ -52,9 +53,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn install(folder: &Path) -> Result<(), Failed> {
-    let installed = podgate::edge::install::install(Path::new("/proc/self/exe"), folder, names::AGENT_FILE);
-    installed.map(drop).map_err(|error| {
+fn install_into(folder: &Path) -> Result<(), Failed> {
+    install::install(Path::new("/proc/self/exe"), folder, names::AGENT_FILE).map_err(|error| {
         let why = format!("{}: {error}; give a folder that this user can write", folder.display());
         Failed::new(Exit::SetUp, why)
     })

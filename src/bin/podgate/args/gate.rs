@@ -145,7 +145,7 @@ pub(crate) struct Waits {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Logs {
     /// How log lines are written: text or json
-    #[arg(long, value_name = "FORMAT", env = "PODGATE_LOG_FORMAT", default_value_t = Format::Text)]
+    #[arg(long, value_name = "FORMAT", env = "PODGATE_LOG_FORMAT", default_value = "text")]
     pub(crate) log_format: Format,
     /// Append a log here; a hook's own output is thrown away by Kubernetes, /proc/1/fd/2 is the container's log
     #[arg(long, value_name = "FILE", env = "PODGATE_LOG_TO")]

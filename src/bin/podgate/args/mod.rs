@@ -46,24 +46,25 @@ pub(crate) enum Command {
     Opened(Opened),
     /// Put this binary into a folder, in one step, executable by everybody
     #[command(after_help = "Example:\n  podgate install /podgate/bin")]
-    Install(Install),
+    Install {
+        /// The folder; made if it is missing
+        dir: PathBuf,
+    },
     /// Look once, as --check does: exit code 0 if it passes, 69 if not
     #[command(after_help = "Example:\n  podgate check tcp://127.0.0.1:5432")]
     Check(CheckOnce),
     /// Wait for so long: a hook's `sleep` as a command, for images that have none
     #[command(after_help = "Example:\n  podgate sleep 5s")]
-    Sleep(Sleep),
+    Sleep {
+        /// How long
+        #[arg(value_name = "DURATION", value_parser = values::duration)]
+        duration: Duration,
+    },
     /// Holds the tether that `post-start --tether` hands it; ends with its container
     #[command(hide = true)]
     Hold,
     /// Print the version
     Version,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Install {
-    /// The folder; made if it is missing
-    pub(crate) dir: PathBuf,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -74,13 +75,6 @@ pub(crate) struct CheckOnce {
     /// How long it may take
     #[arg(long, value_name = "DURATION", env = "PODGATE_CHECK_TIMEOUT", default_value = "5s", value_parser = values::duration)]
     pub(crate) check_timeout: Duration,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Sleep {
-    /// How long
-    #[arg(value_name = "DURATION", value_parser = values::duration)]
-    pub(crate) duration: Duration,
 }
 
 /// Reads the command line. Help shows the environment's names and not its values, which may be nobody's business.

@@ -45,13 +45,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_one_short_line() {
-        assert_eq!(one_line("a\n\tb\x1b[0m  c"), "a b [0m c");
-        let long = one_line(&"é".repeat(5000));
-        assert!(long.len() <= names::HOOK_OUTPUT_MAX && long.ends_with('…'), "{}", long.len());
-    }
-
-    #[test]
     fn only_our_own_message_is_taken_back() {
         let file = tempfile::NamedTempFile::new().unwrap();
         termination_message(file.path(), "podgate post-start: db: waits");

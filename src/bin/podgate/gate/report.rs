@@ -99,7 +99,7 @@ impl Reporter {
     }
 
     fn put(&mut self, occasion: u64) {
-        match write(&self.folder, &self.current) {
+        match write(&self.folder, &format!(".{}.tmp", names::REPORT_FILE), &self.current) {
             Ok(()) => {
                 self.written = Some((self.current.clone(), occasion));
                 self.error = None;
@@ -129,13 +129,9 @@ pub(crate) fn read(folder: &Path) -> io::Result<Report> {
     Report::read(&bytes).map_err(|torn| io::Error::new(ErrorKind::InvalidData, torn.to_string()))
 }
 
-/// Puts `report` into the container's own folder.
-pub(crate) fn write(folder: &Path, report: &Report) -> io::Result<()> {
-    write_by(&format!(".{}.tmp", names::REPORT_FILE), folder, report)
-}
-
-/// The same under this temporary name: a preStop hook may write while the container's own agent does.
-pub(crate) fn write_by(temporary: &str, folder: &Path, report: &Report) -> io::Result<()> {
+/// Puts `report` into the container's own folder, by way of the file `temporary`: a preStop hook, which may write while the
+/// container's own agent does, has one of its own.
+pub(crate) fn write(folder: &Path, temporary: &str, report: &Report) -> io::Result<()> {
     match replace_by(folder, temporary, names::REPORT_FILE, report.write().as_bytes(), 0o644) {
         // A neighbour has filled the volume; the page that the controller has reserved here is left.
         Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {

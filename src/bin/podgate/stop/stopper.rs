@@ -55,7 +55,7 @@ impl Stopper {
 
     fn put(&mut self, report: &Report) {
         let temporary = format!(".{}-stop.tmp", names::REPORT_FILE);
-        match report::write_by(&temporary, &self.folder, report) {
+        match report::write(&self.folder, &temporary, report) {
             Ok(()) => self.has_failed = false,
             Err(error) => {
                 if !std::mem::replace(&mut self.has_failed, true) {

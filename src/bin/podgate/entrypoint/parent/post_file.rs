@@ -4,7 +4,7 @@ use crate::failed::Failed;
 use podgate::core::exit::Exit;
 use podgate::edge::files::replace;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A path that no file can have is a mistake to be told at once, not when the command has ended.
 pub(super) fn vet(path: &Path) -> Result<(), Failed> {
@@ -17,11 +17,7 @@ pub(super) fn vet(path: &Path) -> Result<(), Failed> {
 /// Writes `code` to the file at `path`, or on failure to the one with `.err` at its end, in one step; then takes away the other
 /// one, which an earlier run has left.
 pub(super) fn write(path: &Path, success: bool, code: u8) -> io::Result<()> {
-    let failed = PathBuf::from({
-        let mut name = path.as_os_str().to_owned();
-        name.push(".err");
-        name
-    });
+    let failed = path.with_added_extension("err");
     let (this, other) = if success { (path, failed.as_path()) } else { (failed.as_path(), path) };
     let name = this.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidFilename)?;
     let folder = this.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

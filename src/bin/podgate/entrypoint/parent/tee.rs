@@ -139,14 +139,12 @@ impl Tee {
         let Some(from) = &mut self.from else { return 0 };
         let mut chunk = [0; CHUNK];
         let taken = match from.read(&mut chunk[..most]) {
-            Ok(0) if most == 0 => 0,
-            Ok(0) => {
+            Ok(0) if most > 0 => {
                 self.from = None;
                 0
             }
-            Ok(taken) => taken,
-            // Nothing there now; a pipe has no other errors.
-            Err(_) => 0,
+            // An error says that nothing is there now; a pipe has no others.
+            read => read.unwrap_or(0),
         };
         let chunk = &chunk[..taken];
         if let Some(file) = &mut self.file
