@@ -22,6 +22,7 @@
 //! | [`text`] | lines for people: errors, and text that must not steer a terminal |
 //! | [`times`] | when each container came to what, for people |
 //! | [`exit`] | the agent's exit codes |
+//! | [`words`] | enums that are written as fixed words |
 
 pub mod annotations;
 pub mod argv;
@@ -43,3 +44,4 @@ pub mod stop;
 pub mod text;
 pub mod times;
 pub mod until;
+pub mod words;

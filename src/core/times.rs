@@ -4,43 +4,29 @@
 //! `1763733605123,db=started+0;ready+1577,api=gate+40;opened+1580`: milliseconds since 1970 first, then for each container how many
 //! milliseconds after that.
 
+use crate::core::words::words;
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// Most that is written, in bytes: what the admission policy in `manifests/policy.yaml` lets through.
 pub const MAX: usize = 4096;
 
-/// What a container can come to; the first time in a sandbox counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Came {
-    /// Its entrypoint gate waits, and has said so.
-    Gate,
-    /// Its gate has opened.
-    Opened,
-    /// Its own process was seen to run.
-    Started,
-    /// It was Ready.
-    Ready,
-    /// It has ended.
-    Ended,
-    /// To its present state; the last time counts.
-    Since,
-}
-
-impl Came {
-    /// Every kind, in the order in which they are written.
-    pub const ALL: [Came; 6] = [Came::Gate, Came::Opened, Came::Started, Came::Ready, Came::Ended, Came::Since];
-
-    /// As it is written.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Came::Gate => "gate",
-            Came::Opened => "opened",
-            Came::Started => "started",
-            Came::Ready => "ready",
-            Came::Ended => "ended",
-            Came::Since => "since",
-        }
+words! {
+    /// What a container can come to; the first time in a sandbox counts.
+    #[derive(PartialOrd, Ord)]
+    Came {
+        /// Its entrypoint gate waits, and has said so.
+        Gate = "gate",
+        /// Its gate has opened.
+        Opened = "opened",
+        /// Its own process was seen to run.
+        Started = "started",
+        /// It was Ready.
+        Ready = "ready",
+        /// It has ended.
+        Ended = "ended",
+        /// To its present state; the last time counts.
+        Since = "since",
     }
 }
 
@@ -76,9 +62,8 @@ impl Times {
         let Some(zero) = items.next().and_then(|zero| zero.parse::<u64>().ok()) else { return times };
         for (name, list) in items.filter_map(|item| item.split_once('=')) {
             for (word, after) in list.split(';').filter_map(|one| one.split_once('+')) {
-                let what = Came::ALL.into_iter().find(|what| what.as_str() == word);
                 let at = after.parse::<u64>().ok().and_then(|after| zero.checked_add(after));
-                if let (Some(what), Some(at)) = (what, at) {
+                if let (Ok(what), Some(at)) = (word.parse(), at) {
                     times.note(name, what, at);
                 }
             }
@@ -93,7 +78,7 @@ impl fmt::Display for Times {
         let zero = self.0.values().flat_map(BTreeMap::values).min().copied().unwrap_or_default();
         let mut text = zero.to_string();
         for (name, of) in self.0.iter().filter(|(_, of)| !of.is_empty()) {
-            let list: Vec<String> = of.iter().map(|(what, at)| format!("{}+{}", what.as_str(), at - zero)).collect();
+            let list: Vec<String> = of.iter().map(|(what, at)| format!("{what}+{}", at - zero)).collect();
             let item = format!(",{name}={}", list.join(";"));
             if text.len() + item.len() <= MAX {
                 text.push_str(&item);

@@ -3,35 +3,23 @@
 use crate::core::names;
 use crate::core::snapshot::Snapshot;
 use crate::core::state::State;
+use crate::core::words::words;
 use std::fmt;
 use std::str::FromStr;
 
-/// The state that is waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Want {
-    /// Its process has been started, whatever became of it.
-    Started,
-    /// Its probes have passed.
-    #[default]
-    Ready,
-    /// It has exited with 0.
-    Completed,
-    /// It has exited, with any code.
-    Exited,
-}
-
-impl Want {
-    /// Every condition.
-    pub const ALL: [Want; 4] = [Want::Started, Want::Ready, Want::Completed, Want::Exited];
-
-    /// As users write it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Want::Started => "Started",
-            Want::Ready => "Ready",
-            Want::Completed => "Completed",
-            Want::Exited => "Exited",
-        }
+words! {
+    /// The state that is waited for.
+    #[derive(Default)]
+    Want {
+        /// Its process has been started, whatever became of it.
+        Started = "Started",
+        /// Its probes have passed.
+        #[default]
+        Ready = "Ready",
+        /// It has exited with 0.
+        Completed = "Completed",
+        /// It has exited, with any code.
+        Exited = "Exited",
     }
 }
 
@@ -94,10 +82,7 @@ impl FromStr for Until {
         }
         let want = match want {
             None => Want::default(),
-            Some(text) => {
-                let found = Want::ALL.into_iter().find(|w| w.as_str() == text);
-                found.ok_or_else(|| BadUntil::Want(text.to_owned()))?
-            }
+            Some(text) => text.parse().map_err(|_| BadUntil::Want(text.to_owned()))?,
         };
         Ok(Until { container: name.to_owned(), want })
     }
@@ -105,7 +90,7 @@ impl FromStr for Until {
 
 impl fmt::Display for Until {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.container, self.want.as_str())
+        write!(f, "{}={}", self.container, self.want)
     }
 }
 
