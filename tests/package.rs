@@ -38,7 +38,7 @@ fn the_agents_tree_is_small_and_holds_no_runtime() {
 #[test]
 fn the_tools_tree_holds_no_server() {
     let names = crates("kubectl");
-    for server in ["rcgen", "dlmalloc", "prometheus-client", "x509-parser"] {
+    for server in ["rcgen", "prometheus-client", "x509-parser"] {
         assert!(!names.contains(server), "in the tool's tree: {server}");
         assert!(crates("webhook").contains(server), "{server} has another name now");
     }

@@ -22,6 +22,11 @@ use clap::{CommandFactory, Parser};
 use std::io::Write;
 use std::process::ExitCode;
 
+/// musl's own allocator is several times slower where much is allocated, as in every copy of a manifest.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 fn main() -> ExitCode {
     let command = match cli::Args::try_parse() {
         Ok(args) => args.command,
