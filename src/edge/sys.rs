@@ -176,20 +176,6 @@ pub fn in_the_foreground(command: &mut Command) {
     }
 }
 
-/// Takes the terminal on standard input back into this process's group, if it is ours. TTOU must be blocked.
-pub fn take_back_the_foreground() {
-    // SAFETY: no memory is involved, and what the kernel refuses changes nothing.
-    unsafe {
-        libc::tcsetpgrp(libc::STDIN_FILENO, libc::getpgrp());
-    }
-}
-
-/// Whether standard input is a terminal whose foreground this process's group is.
-pub fn is_in_the_foreground() -> bool {
-    // SAFETY: no memory is involved; where standard input is no terminal of ours, tcgetpgrp says -1.
-    unsafe { libc::tcgetpgrp(libc::STDIN_FILENO) == libc::getpgrp() }
-}
-
 /// Sends `signal`, a real-time one too, to all of the process group `group`, or to that process alone where it has left its group.
 /// It must not have been waited for, so that the number is still its own.
 pub fn signal_group(group: Pid, signal: i32) {

@@ -10,7 +10,7 @@
 use crate::core::names;
 use crate::core::sources::{Source, View};
 use crate::edge::bell::Bell;
-use inotify::{Inotify, WatchMask};
+use inotify::{EventMask, Inotify, WatchMask};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::AsFd;
@@ -175,12 +175,8 @@ impl Watch {
         }
         let woken = match poll(&mut set, Some(&timeout)) {
             Ok(0) => Woken::Time,
-            Ok(_) => {
-                let (others, sources) = set.split_at(count);
-                let woke = |fds: &[PollFd<'_>]| fds.iter().any(|fd| !fd.revents().is_empty());
-                let (by_other, by_source) = (woke(others), woke(sources));
-                if by_source || !by_other { Woken::Source } else { Woken::Other }
-            }
+            Ok(_) if set[count..].iter().any(|source| !source.revents().is_empty()) => Woken::Source,
+            Ok(_) => Woken::Other,
             Err(rustix::io::Errno::INTR) => Woken::Time,
             Err(error) => return Err(error.into()),
         };
@@ -210,37 +206,26 @@ impl Watch {
     /// Takes all events off the queue. An overflow needs nothing more: everything is read again anyway. A watch whose folder is
     /// gone (deleted, unmounted) is put anew by the next arming. Whether there was any.
     fn drain(&mut self) -> bool {
-        let Some(inotify) = &mut self.inotify else { return false };
+        let gone = EventMask::IGNORED | EventMask::DELETE_SELF | EventMask::MOVE_SELF | EventMask::UNMOUNT;
         let mut came = false;
         let mut buffer = [0; 4096];
-        let gone = inotify::EventMask::IGNORED
-            | inotify::EventMask::DELETE_SELF
-            | inotify::EventMask::MOVE_SELF
-            | inotify::EventMask::UNMOUNT;
-        loop {
-            match inotify.read_events(&mut buffer) {
-                Ok(events) => {
-                    let mut any = false;
-                    for event in events {
-                        any = true;
-                        if event.mask.intersects(gone) {
-                            // Two paths may name one folder, which has one watch.
-                            let lost = |folder: &&mut Folder| folder.watch.as_ref() == Some(&event.wd);
-                            self.folders.iter_mut().filter(lost).for_each(|folder| folder.watch = None);
-                        }
-                    }
-                    if !any {
-                        return came;
-                    }
-                    came = true;
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return came,
+        while let Some(inotify) = &mut self.inotify {
+            let events = match inotify.read_events(&mut buffer) {
+                Ok(events) => events,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => {
                     self.let_go_of_inotify();
                     return true;
                 }
+            };
+            came = true;
+            for event in events.filter(|event| event.mask.intersects(gone)) {
+                // Two paths may name one folder, which has one watch.
+                let lost = |folder: &&mut Folder| folder.watch.as_ref() == Some(&event.wd);
+                self.folders.iter_mut().filter(lost).for_each(|folder| folder.watch = None);
             }
         }
+        came
     }
 
     fn let_go_of_inotify(&mut self) {

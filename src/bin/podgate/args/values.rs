@@ -32,7 +32,7 @@ pub(super) fn interval(text: &str) -> Result<Duration, String> {
 
 /// What a preStop hook waits for: that a container is gone.
 pub(super) fn gone(text: &str) -> Result<Until, String> {
-    let text = if text.contains('=') { text.to_owned() } else { format!("{text}={}", Want::Exited.as_str()) };
+    let text = if text.contains('=') { text.to_owned() } else { format!("{text}={}", Want::Exited) };
     let until: Until = text.parse().map_err(|error: BadUntil| error.to_string())?;
     match until.want {
         Want::Exited | Want::Completed => Ok(until),

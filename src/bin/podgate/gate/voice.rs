@@ -32,13 +32,12 @@ impl Voice {
         termination_log: Option<PathBuf>,
         by_default: Option<Target>,
     ) -> Voice {
-        let mut log_error = None;
-        let target = match &logs.log_to {
-            Some(path) => open_log(path)
-                .map(Target::File)
-                .map_err(|error| log_error = Some(format!("{}: {error}", path.display())))
-                .ok(),
-            None => by_default,
+        let (target, log_error) = match &logs.log_to {
+            Some(path) => match open_log(path) {
+                Ok(file) => (Some(Target::File(file)), None),
+                Err(error) => (None, Some(format!("{}: {error}", path.display()))),
+            },
+            None => (by_default, None),
         };
         let logs_to_stderr = matches!(target, Some(Target::Stderr));
         if let Some(target) = target {

@@ -36,8 +36,8 @@ fn hook(args: PreStop) -> Result<(), Failed> {
     // The board alone counts: the downward-API volume is frozen while a pod ends.
     let place = Place::new(args.board, None, args.poll_interval);
     let mut stopper = Stopper::new(args.own, place.sandbox.clone());
-    let mut stay = Stay { place, untils: &args.until, ports: Checks::closed(args.check_closed, since), since, limit };
-    let stayed = stay.run(&mut stopper);
+    let ports = Checks::closed(args.check_closed, since);
+    let stayed = stay(&place, &args.until, ports, &mut stopper, since, limit);
     let ended = args.then.as_ref().map_or(Ok(()), |command| then::run("preStop", command, since + args.grace));
     stopper.over();
     match (stayed, ended) {
@@ -47,69 +47,64 @@ fn hook(args: PreStop) -> Result<(), Failed> {
     }
 }
 
-/// What one stay works with.
-#[derive(Debug)]
-struct Stay<'a> {
-    place: Place,
-    untils: &'a [Until],
-    ports: Checks,
+/// Returns when the container may end; an error says that others are still there, or that the kernel would not let it wait.
+fn stay(
+    place: &Place,
+    untils: &[Until],
+    mut ports: Checks,
+    stopper: &mut Stopper,
     since: Instant,
     limit: Duration,
-}
+) -> Result<(), Failed> {
+    let deadline = since + limit;
+    let mut watch = place.watch();
+    let mut reason = Vec::new();
+    let mut pod_stops = false;
+    loop {
+        let view = watch.read(|| place.view());
+        stopper.begun(&view);
 
-impl Stay<'_> {
-    /// Returns when the container may end; an error says that others are still there, or that the kernel would not let it wait.
-    fn run(&mut self, stopper: &mut Stopper) -> Result<(), Failed> {
-        let deadline = self.since + self.limit;
-        let mut watch = self.place.watch();
-        let mut reason = Vec::new();
-        let mut pod_stops = false;
-        loop {
-            let view = watch.read(|| self.place.view());
-            stopper.begun(&view);
-
-            if !pod_stops && stop::stops(&view, self.untils) {
-                pod_stops = true;
-                info!(by = watch.rung().as_str(), "the whole pod stops");
-            }
-            let waited = now().saturating_duration_since(self.since);
-            let decide = |ports: &[String], pod_stops| stop::decide(&view, self.untils, ports, pod_stops, waited);
-            // Nobody is knocked at for nothing: at the restart of one container those who use it stay.
-            let knocks = pod_stops || matches!(decide(&[], pod_stops), Decision::Go(stop::Why::AllGone));
-            if knocks {
-                self.ports.run_due(now(), deadline);
-            }
-            match decide(&self.ports.pending(), pod_stops) {
-                Decision::Go(why) => {
-                    if why == stop::Why::Restart && matches!(view, View::None { .. }) {
-                        warn!(board = %self.place.board.display(), "no word from the sidecar: stays for nobody");
-                    }
-                    let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-                    info!(waited_ms, "lets go: {why}");
-                    return Ok(());
-                }
-                Decision::Wait(staying) if staying != reason => {
-                    info!("stays for {}", staying.join("; "));
-                    reason = staying;
-                }
-                Decision::Wait(_) | Decision::Undecided => {}
-            }
-            let here = now();
-            let left = deadline.saturating_duration_since(here);
-            if left.is_zero() {
-                let staying = match decide(&self.ports.pending(), true) {
-                    Decision::Wait(staying) => staying,
-                    Decision::Go(_) | Decision::Undecided => reason,
-                };
-                let limit = humantime::format_duration(self.limit);
-                return Err(Failed::new(Exit::TimedOut, format!("still there after {limit}: {}", staying.join("; "))));
-            }
-            let sign = if pod_stops { None } else { Some(self.since + SIGN) };
-            let knock = if knocks { self.ports.next() } else { None };
-            let next = sign.into_iter().chain(knock).min();
-            let pause = next.map_or(left, |at| at.saturating_duration_since(here).min(left));
-            let others = self.ports.descriptor().into_iter().collect();
-            watch.wait(pause, others).map_err(Failed::set_up("can't wait"))?;
+        if !pod_stops && stop::stops(&view, untils) {
+            pod_stops = true;
+            info!(by = watch.rung().as_str(), "the whole pod stops");
         }
+        let waited = now().saturating_duration_since(since);
+        let decide = |ports: &[String], pod_stops| stop::decide(&view, untils, ports, pod_stops, waited);
+        // Nobody is knocked at for nothing: at the restart of one container those who use it stay.
+        let knocks = pod_stops || matches!(decide(&[], pod_stops), Decision::Go(stop::Why::AllGone));
+        if knocks {
+            ports.run_due(now(), deadline);
+        }
+        match decide(&ports.pending(), pod_stops) {
+            Decision::Go(why) => {
+                if why == stop::Why::Restart && matches!(view, View::None { .. }) {
+                    warn!(board = %place.board.display(), "no word from the sidecar: stays for nobody");
+                }
+                let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+                info!(waited_ms, "lets go: {why}");
+                return Ok(());
+            }
+            Decision::Wait(staying) if staying != reason => {
+                info!("stays for {}", staying.join("; "));
+                reason = staying;
+            }
+            Decision::Wait(_) | Decision::Undecided => {}
+        }
+        let here = now();
+        let left = deadline.saturating_duration_since(here);
+        if left.is_zero() {
+            let staying = match decide(&ports.pending(), true) {
+                Decision::Wait(staying) => staying,
+                Decision::Go(_) | Decision::Undecided => reason,
+            };
+            let limit = humantime::format_duration(limit);
+            return Err(Failed::new(Exit::TimedOut, format!("still there after {limit}: {}", staying.join("; "))));
+        }
+        let sign = if pod_stops { None } else { Some(since + SIGN) };
+        let knock = if knocks { ports.next() } else { None };
+        let next = sign.into_iter().chain(knock).min();
+        let pause = next.map_or(left, |at| at.saturating_duration_since(here).min(left));
+        let others = ports.descriptor().into_iter().collect();
+        watch.wait(pause, others).map_err(Failed::set_up("can't wait"))?;
     }
 }

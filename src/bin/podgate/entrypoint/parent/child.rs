@@ -4,10 +4,10 @@ use super::verdict::Why;
 use crate::entrypoint::exec;
 use crate::failed::Failed;
 use podgate::edge::process::exit_code;
-use podgate::edge::sys::{
-    die_with_parent, in_the_foreground, is_in_the_foreground, signal_group, take_back_the_foreground,
-};
-use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus, wait, waitid};
+use podgate::edge::sys::{die_with_parent, in_the_foreground, signal_group};
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpgrp, wait, waitid};
+use rustix::stdio::stdin;
+use rustix::termios::{tcgetpgrp, tcsetpgrp};
 use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{ExitStatus, Stdio};
@@ -17,9 +17,9 @@ use tracing::warn;
 /// Every signal that can be taken and passed on, and `SIGCHLD`. Not those that a fault of our own raises, nor `SIGPIPE`, which
 /// std has ignored: blocked, one from our own write would be passed on.
 pub(super) fn forwarded() -> Vec<i32> {
-    let own = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGPIPE];
-    let never = [libc::SIGKILL, libc::SIGSTOP];
-    (1..=64).filter(|signal| !own.contains(signal) && !never.contains(signal)).collect()
+    use libc::{SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGPIPE, SIGSEGV, SIGSTOP, SIGTRAP};
+    let others = [SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGPIPE];
+    (1..=64).filter(|signal| !others.contains(signal)).collect()
 }
 
 /// Whether this signal tells a container to end: TERM unless its image names another, which is one of these as a rule.
@@ -48,7 +48,7 @@ impl Child {
         let mut command = exec::command(command)?;
         command.stdout(stdout).stderr(stderr).process_group(0);
         die_with_parent(&mut command);
-        let has_terminal = is_in_the_foreground();
+        let has_terminal = tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp());
         if has_terminal {
             in_the_foreground(&mut command);
         }
@@ -115,10 +115,10 @@ impl Child {
         }
     }
 
-    /// Takes the terminal back, once the command has ended.
+    /// Takes the terminal back, once the command has ended. TTOU must be blocked.
     pub(super) fn take_terminal_back(&mut self) {
         if std::mem::take(&mut self.has_terminal) {
-            take_back_the_foreground();
+            let _ = tcsetpgrp(stdin(), getpgrp());
         }
     }
 
