@@ -71,27 +71,21 @@ pub struct Probe {
     #[serde(default)]
     pub initial_delay_seconds: u32,
     /// Seconds after which an attempt has failed.
-    #[serde(default = "one")]
+    #[serde(default = "number::<1>")]
     pub timeout_seconds: u32,
     /// Seconds between the kubelet's attempts; ours are never further apart.
-    #[serde(default = "ten")]
+    #[serde(default = "number::<10>")]
     pub period_seconds: u32,
     /// Successes in a row before it has passed.
-    #[serde(default = "one")]
+    #[serde(default = "number::<1>")]
     pub success_threshold: u32,
     /// Failures in a row before it has failed.
-    #[serde(default = "three")]
+    #[serde(default = "number::<3>")]
     pub failure_threshold: u32,
 }
 
-fn one() -> u32 {
-    1
-}
-fn three() -> u32 {
-    3
-}
-fn ten() -> u32 {
-    10
+fn number<const NUMBER: u32>() -> u32 {
+    NUMBER
 }
 
 /// What a probe does.

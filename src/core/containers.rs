@@ -33,8 +33,8 @@ pub enum Broken {
 /// # Errors
 /// [`Broken`] says which containers can't start, and what to do.
 pub fn check(containers: &[Container]) -> Result<(), Broken> {
-    let waits = |c: &&Container| c.mode == Mode::Entrypoint && !c.until.is_empty();
-    if let Some(gate) = containers.iter().position(|c| waits(&c))
+    let waits = |c: &Container| c.mode == Mode::Entrypoint && !c.until.is_empty();
+    if let Some(gate) = containers.iter().position(waits)
         && let Some(hook) = containers[gate..].iter().find(|c| c.mode == Mode::PostStart)
     {
         let (gate, hook) = (containers[gate].name.clone(), hook.name.clone());

@@ -262,130 +262,129 @@ mod tests {
         View::Word(snapshot, Source::Board)
     }
 
-    fn api_hook(untils: &[Until]) -> Terms<'_> {
-        Terms { kind: Kind::Hook("api"), untils, fail_fast: false }
+    const HOOK: Kind<'_> = Kind::Hook("api");
+    const GATE: Kind<'_> = Kind::Entrypoint("t1");
+
+    fn until(text: &str) -> Until {
+        text.parse().unwrap()
     }
 
-    fn untils() -> Vec<Until> {
-        vec!["api".parse().unwrap()]
+    /// Decides for a gate or hook that waits for `on`.
+    fn decided(kind: Kind<'_>, on: &str, view: &View, waiter: &Waiter) -> Decision {
+        decide(view, &Terms { kind, untils: &[until(on)], fail_fast: false }, waiter)
+    }
+
+    /// Decides for one that has just begun to wait for `api`.
+    fn early(kind: Kind<'_>, view: &View) -> Decision {
+        decided(kind, "api", view, &Waiter::default())
+    }
+
+    fn is_closed(decision: &Decision) -> bool {
+        matches!(decision, Decision::Closed(_))
     }
 
     #[test]
     fn opens_when_all_conditions_hold() {
-        let untils = untils();
         let starting = |state| board(snapshot(Phase::Starting, &[("db", State::Ready), ("api", state)]));
-        let decide = |view, own: &Waiter| decide(&view, &api_hook(&untils), own);
-        assert_eq!(decide(starting(State::Ready), &Waiter::default()), Decision::Open(Opening::Met));
-        let closed = decide(starting(State::Started), &Waiter::default());
-        assert_eq!(closed, Decision::Closed(vec![Obstacle::State(untils[0].clone(), State::Started)]));
-        let pending = Waiter { pending_checks: vec!["tcp://h:1 refused".to_owned()], ..Waiter::default() };
-        let check = Obstacle::Check("tcp://h:1 refused".to_owned());
-        assert_eq!(decide(starting(State::Ready), &pending), Decision::Closed(vec![check]));
+        assert_eq!(early(HOOK, &starting(State::Ready)), Decision::Open(Opening::Met));
+        let closed = Decision::Closed(vec![Obstacle::State(until("api"), State::Started)]);
+        assert_eq!(early(HOOK, &starting(State::Started)), closed);
+        let refused = "tcp://h:1 refused".to_owned();
+        let pending = Waiter { pending_checks: vec![refused.clone()], ..Waiter::default() };
+        let closed = Decision::Closed(vec![Obstacle::Check(refused)]);
+        assert_eq!(decided(HOOK, "api", &starting(State::Ready), &pending), closed);
     }
 
     #[test]
-    fn a_started_pod_opens_hooks_and_never_an_entrypoint_gate() {
-        let untils = untils();
-        let view = board(snapshot(Phase::Started, &[("api", State::Started)]));
-        assert_eq!(decide(&view, &api_hook(&untils), &Waiter::default()), Decision::Open(Opening::AlreadyStarted));
-        let gate = Terms { kind: Kind::Entrypoint("t1"), ..api_hook(&untils) };
-        assert!(matches!(decide(&view, &gate, &Waiter::default()), Decision::Closed(_)));
-    }
-
-    #[test]
-    fn deletion_opens_a_hook_and_ends_an_entrypoint_gate() {
-        let untils = untils();
-        let view = board(snapshot(Phase::Terminating, &[("api", State::Ready)]));
-        assert_eq!(decide(&view, &api_hook(&untils), &Waiter::default()), Decision::Open(Opening::Terminating));
-        let gate = Terms { kind: Kind::Entrypoint("t1"), ..api_hook(&untils) };
-        assert_eq!(decide(&view, &gate, &Waiter::default()), Decision::Over(Ending::Deleted));
+    fn the_pods_phase_opens_hooks_and_never_an_entrypoint_gate() {
+        let started = board(snapshot(Phase::Started, &[("api", State::Started)]));
+        assert_eq!(early(HOOK, &started), Decision::Open(Opening::AlreadyStarted));
+        assert!(is_closed(&early(GATE, &started)));
+        let deleted = board(snapshot(Phase::Terminating, &[("api", State::Ready)]));
+        assert_eq!(early(HOOK, &deleted), Decision::Open(Opening::Terminating));
+        assert_eq!(early(GATE, &deleted), Decision::Over(Ending::Deleted));
     }
 
     #[test]
     fn an_entrypoint_gate_opens_only_on_what_was_judged_since_it_was_heard() {
-        let untils = untils();
-        let gate = Terms { kind: Kind::Entrypoint("t2"), ..api_hook(&untils) };
         for phase in [Phase::Starting, Phase::Started] {
             let mut s = snapshot(phase, &[("api", State::Ready)]);
-            s.heard.insert("web".to_owned(), "t1".to_owned());
-            assert!(matches!(decide(&board(s.clone()), &gate, &Waiter::default()), Decision::Closed(_)));
+            s.heard.insert("web".to_owned(), "t0".to_owned());
+            assert!(is_closed(&early(GATE, &board(s.clone()))));
             // The volume alone has no such word, and its guarantee is weaker.
-            let volume = View::Word(s.clone(), Source::Volume);
-            assert_eq!(decide(&volume, &gate, &Waiter::default()), Decision::Open(Opening::Met));
-            s.heard.insert("web".to_owned(), "t2".to_owned());
-            assert_eq!(decide(&board(s), &gate, &Waiter::default()), Decision::Open(Opening::Met));
+            assert_eq!(early(GATE, &View::Word(s.clone(), Source::Volume)), Decision::Open(Opening::Met));
+            s.heard.insert("web".to_owned(), "t1".to_owned());
+            assert_eq!(early(GATE, &board(s)), Decision::Open(Opening::Met));
         }
     }
 
     #[test]
     fn a_check_that_can_never_pass_ends_the_wait() {
-        let own = Waiter { hopeless: Some("file:///run/1.err is there".to_owned()), ..Waiter::default() };
-        let gate = Terms { kind: Kind::Entrypoint("t1"), untils: &[], fail_fast: false };
+        let waiter = Waiter { hopeless: Some("file:///run/1.err is there".to_owned()), ..Waiter::default() };
+        let terms = Terms { kind: GATE, untils: &[], fail_fast: false };
         let view = View::None { board: Absence::OtherSandbox, volume: Absence::OtherSandbox };
-        assert!(matches!(decide(&view, &gate, &own), Decision::Over(Ending::Hopeless(_))));
+        assert!(matches!(decide(&view, &terms, &waiter), Decision::Over(Ending::Hopeless(_))));
     }
 
     #[test]
     fn a_hook_ends_when_a_container_before_it_has_ended_but_not_when_that_is_for_good() {
-        let untils = untils();
         let mut s =
             snapshot(Phase::Starting, &[("db", State::Failed), ("api", State::Started), ("web", State::Failed)]);
-        let over = decide(&board(s.clone()), &api_hook(&untils), &Waiter::default());
-        assert_eq!(over, Decision::Over(Ending::Predecessor("db".to_owned(), State::Failed)));
+        let over = Decision::Over(Ending::Predecessor("db".to_owned(), State::Failed));
+        assert_eq!(early(HOOK, &board(s.clone())), over);
         s.stuck.insert("db".to_owned(), ENDED.to_owned());
-        assert!(matches!(decide(&board(s.clone()), &api_hook(&untils), &Waiter::default()), Decision::Closed(_)));
+        assert!(is_closed(&early(HOOK, &board(s.clone()))));
         s.states.insert("api".to_owned(), State::Ready);
-        assert_eq!(decide(&board(s), &api_hook(&untils), &Waiter::default()), Decision::Open(Opening::Met));
+        assert_eq!(early(HOOK, &board(s)), Decision::Open(Opening::Met));
     }
 
     #[test]
     fn fails_fast_only_when_asked() {
-        let untils = vec!["db".parse().unwrap()];
-        let gate = |fail_fast| Terms { kind: Kind::Entrypoint("t1"), untils: &untils, fail_fast };
-        let mut s = snapshot(Phase::Starting, &[("db", State::Failed)]);
-        s.stuck.insert("db".to_owned(), ENDED.to_owned());
-        assert!(matches!(decide(&board(s.clone()), &gate(false), &Waiter::default()), Decision::Closed(_)));
-        let over = Decision::Over(Ending::Ended(untils[0].clone(), State::Failed));
-        assert_eq!(decide(&board(s.clone()), &gate(true), &Waiter::default()), over);
-        s.states.insert("db".to_owned(), State::Waiting);
-        s.stuck.insert("db".to_owned(), "ImagePullBackOff".to_owned());
-        let over = Decision::Over(Ending::Stuck(untils[0].clone(), "ImagePullBackOff".to_owned()));
-        assert_eq!(decide(&board(s), &gate(true), &Waiter::default()), over);
+        for (state, stuck, ending) in [
+            (State::Failed, ENDED, Ending::Ended(until("db"), State::Failed)),
+            (State::Waiting, "ImagePullBackOff", Ending::Stuck(until("db"), "ImagePullBackOff".to_owned())),
+        ] {
+            let mut s = snapshot(Phase::Starting, &[("db", state)]);
+            s.stuck.insert("db".to_owned(), stuck.to_owned());
+            let view = board(s);
+            assert!(is_closed(&decided(GATE, "db", &view, &Waiter::default())));
+            let fast = Terms { kind: GATE, untils: &[until("db")], fail_fast: true };
+            assert_eq!(decide(&view, &fast, &Waiter::default()), Decision::Over(ending));
+        }
     }
 
     #[test]
     fn an_unknown_container_is_a_wrong_set_up_after_a_moment_and_on_the_board_alone() {
-        let untils = vec!["nobody".parse().unwrap()];
         let s = snapshot(Phase::Starting, &[("db", State::Ready)]);
         let late = Waiter { waited: SETTLING, ..Waiter::default() };
-        assert!(matches!(decide(&board(s.clone()), &api_hook(&untils), &Waiter::default()), Decision::Closed(_)));
-        let over = decide(&board(s.clone()), &api_hook(&untils), &late);
-        assert_eq!(over, Decision::Over(Ending::NoSuchContainer("nobody".to_owned(), vec!["db".to_owned()])));
-        assert!(matches!(decide(&View::Word(s, Source::Volume), &api_hook(&untils), &late), Decision::Closed(_)));
+        assert!(is_closed(&decided(HOOK, "nobody", &board(s.clone()), &Waiter::default())));
+        let over = Decision::Over(Ending::NoSuchContainer("nobody".to_owned(), vec!["db".to_owned()]));
+        assert_eq!(decided(HOOK, "nobody", &board(s.clone()), &late), over);
+        assert!(is_closed(&decided(HOOK, "nobody", &View::Word(s, Source::Volume), &late)));
     }
 
     #[test]
     fn without_any_word_the_reason_says_what_each_source_gave() {
-        let untils = untils();
         let view = View::None { board: Absence::OtherSandbox, volume: Absence::NoWord(NoWord::Missing) };
-        let Decision::Closed(why) = decide(&view, &api_hook(&untils), &Waiter::default()) else { panic!("open") };
+        let Decision::Closed(why) = early(HOOK, &view) else { panic!("open") };
         assert_eq!(why[1].to_string(), "the board speaks of another sandbox, the downward-API volume is not there");
-        assert_eq!(decide(&view, &api_hook(&[]), &Waiter::default()), Decision::Open(Opening::Met));
+        let terms = Terms { kind: HOOK, untils: &[], fail_fast: false };
+        assert_eq!(decide(&view, &terms, &Waiter::default()), Decision::Open(Opening::Met));
     }
 
     #[test]
     fn the_fallback_check_stands_in_for_a_dead_controller() {
-        let untils = untils();
         let view = board(snapshot(Phase::Starting, &[("api", State::Started)]));
-        let dead = |fallback| Waiter { controller: Controller::Dead(fallback), ..Waiter::default() };
-        let passed = dead(Some(Ok(())));
-        assert_eq!(decide(&view, &api_hook(&untils), &passed), Decision::Open(Opening::Fallback));
+        let dead = |fallback| {
+            decided(HOOK, "api", &view, &Waiter { controller: Controller::Dead(fallback), ..Waiter::default() })
+        };
+        assert_eq!(dead(Some(Ok(()))), Decision::Open(Opening::Fallback));
         let refused = "tcp://h:1 refused".to_owned();
-        for (own, says) in
-            [(dead(Some(Err(refused.clone()))), Obstacle::Fallback(refused)), (dead(None), Obstacle::NoFallback)]
+        for (fallback, obstacle) in
+            [(Some(Err(refused.clone())), Obstacle::Fallback(refused)), (None, Obstacle::NoFallback)]
         {
-            let Decision::Closed(why) = decide(&view, &api_hook(&untils), &own) else { panic!("open") };
-            assert_eq!(why[1], says);
+            let Decision::Closed(why) = dead(fallback) else { panic!("open") };
+            assert_eq!(why[1], obstacle);
         }
     }
 }

@@ -111,14 +111,14 @@ impl Course {
         let hastened = self.counted_at.is_some_and(|at| now < at + period.mul_f32(0.9));
         if !success {
             self.successes = 0;
-            if self.word == Word::Passed && !hastened {
+            if self.word != Word::Passed {
+                self.counted_at = None;
+            } else if !hastened {
                 self.failures += 1;
                 self.counted_at = Some(now);
                 if self.failures >= allowed {
                     (self.word, self.failures, self.counted_at) = (Word::Failing, 0, None);
                 }
-            } else if self.word != Word::Passed {
-                self.counted_at = None;
             }
             return;
         }
@@ -133,20 +133,13 @@ impl Course {
         self.successes += 1;
         self.counted_at = Some(now);
         if *is_startup || self.successes >= needed {
-            self.pass(now);
-        }
-    }
-
-    fn pass(&mut self, now: Duration) {
-        self.successes = 0;
-        if self.current + 1 < self.stages.len() {
-            self.current += 1;
-            (self.attempted_at, self.counted_at) = (None, None);
-        } else if self.stages[self.current].is_startup {
-            // Without a readiness probe a container that has started stays ready: nothing asks again.
-            self.word = Word::Passed;
-        } else {
-            (self.word, self.counted_at) = (Word::Passed, Some(now));
+            self.successes = 0;
+            if self.current + 1 < self.stages.len() {
+                self.current += 1;
+                (self.attempted_at, self.counted_at) = (None, None);
+            } else {
+                self.word = Word::Passed;
+            }
         }
     }
 
@@ -184,6 +177,14 @@ mod tests {
         Course::new(None, Some(&probe), Duration::ZERO).unwrap()
     }
 
+    /// Records each outcome at its time in milliseconds, and asserts what is known after it.
+    fn record(course: &mut Course, outcomes: &[(u64, bool, Word)]) {
+        for (at, success, word) in outcomes {
+            course.record(ms(*at), *success);
+            assert_eq!(course.word(), *word, "after {at} ms");
+        }
+    }
+
     #[test]
     fn intervals_grow_with_the_time_between_the_first_and_the_period() {
         let period = ms(10_000);
@@ -214,35 +215,24 @@ mod tests {
     #[test]
     fn a_success_threshold_is_counted_in_periods() {
         let mut course = readiness(Probe { success_threshold: 2, period_seconds: 1, ..probe() });
-        course.record(ms(100), true);
-        assert_eq!((course.word(), course.due()), (Word::NotYet, ms(1_100)));
-        course.record(ms(200), true);
-        assert_eq!(course.word(), Word::NotYet, "hastened");
-        course.record(ms(1_100), true);
-        assert_eq!(course.word(), Word::Passed);
+        record(&mut course, &[(100, true, Word::NotYet)]);
+        assert_eq!(course.due(), ms(1_100));
+        // The second is hastened.
+        record(&mut course, &[(200, true, Word::NotYet), (1_100, true, Word::Passed)]);
     }
 
     #[test]
     fn a_failure_between_starts_the_count_anew() {
         let mut course = readiness(Probe { success_threshold: 2, period_seconds: 1, ..probe() });
-        course.record(ms(100), true);
-        course.record(ms(1_100), false);
-        course.record(ms(1_200), true);
-        assert_eq!(course.word(), Word::NotYet);
-        course.record(ms(2_200), true);
-        assert_eq!(course.word(), Word::Passed);
+        record(&mut course, &[(100, true, Word::NotYet), (1_100, false, Word::NotYet)]);
+        record(&mut course, &[(1_200, true, Word::NotYet), (2_200, true, Word::Passed)]);
     }
 
     #[test]
     fn a_ready_container_fails_after_its_threshold_and_comes_back_by_one_success() {
         let mut course = readiness(Probe { period_seconds: 1, ..probe() });
-        course.record(ms(0), true);
-        for (at, word) in [(1_000, Word::Passed), (2_000, Word::Passed), (3_000, Word::Failing)] {
-            course.record(ms(at), false);
-            assert_eq!(course.word(), word, "{at}");
-        }
-        course.record(ms(3_100), true);
-        assert_eq!(course.word(), Word::Passed);
+        record(&mut course, &[(0, true, Word::Passed), (1_000, false, Word::Passed), (2_000, false, Word::Passed)]);
+        record(&mut course, &[(3_000, false, Word::Failing), (3_100, true, Word::Passed)]);
     }
 
     #[test]

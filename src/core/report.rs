@@ -3,11 +3,12 @@
 //! The same `key="value"` lines as the annotations. Whose report it is follows from the folder it lies in, never from its
 //! content, and it counts only with the current sandbox and epoch.
 
-use crate::core::annotations::{self, Annotations, Torn};
+use crate::core::annotations::{self, Torn};
 use crate::core::names::is_container_name;
 use crate::core::sandbox::SandboxId;
 use crate::core::snapshot::is_word;
 use crate::core::until::Until;
+use crate::core::words::words;
 
 const SANDBOX: &str = "sandbox";
 const EPOCH: &str = "epoch";
@@ -27,13 +28,14 @@ const FILLING: &str = "~";
 /// Size of the file that the controller puts into each folder before anybody can fill the volume, in bytes: one page of memory.
 pub const RESERVED: usize = 4096;
 
-/// Where an entrypoint gate stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gate {
-    /// The container's command has not been started.
-    Waiting,
-    /// It has.
-    Opened,
+words! {
+    /// Where an entrypoint gate stands.
+    Gate {
+        /// The container's command has not been started.
+        Waiting = "waiting",
+        /// It has.
+        Opened = "opened",
+    }
 }
 
 /// Where a container's preStop hook stands.
@@ -89,34 +91,29 @@ pub struct Report {
 impl Report {
     /// The file's text.
     pub fn write(&self) -> String {
-        let Report { sandbox, epoch, agent, gate, waiting_for, started, check_passed, exit_code, .. } = self;
-        let mut out = Annotations::new();
-        let mut put = |key: &str, value: Option<String>| {
-            if let Some(value) = value {
-                out.insert(key.to_owned(), value);
-            }
-        };
-        put(SANDBOX, sandbox.as_ref().map(SandboxId::to_string));
-        put(EPOCH, Some(epoch.clone()));
-        put(AGENT, Some(agent.clone()));
-        put(GATE, gate.map(|gate| if gate == Gate::Opened { "opened" } else { "waiting" }.to_owned()));
-        let list: Vec<String> = waiting_for.iter().map(Until::to_string).collect();
-        put(WAITING_FOR, (!list.is_empty()).then(|| list.join(",")));
-        put(STARTED, started.then(|| "true".to_owned()));
-        put(CHECK, check_passed.then(|| "passed".to_owned()));
-        put(EXIT_CODE, exit_code.map(|code| code.to_string()));
-        put(
-            STOPPING,
-            match self.stopping {
-                Stopping::No => None,
-                Stopping::Begun => Some("true".to_owned()),
-                Stopping::Over => Some("over".to_owned()),
-            },
-        );
-        put(TICKET, self.ticket.clone());
-        put(PROCESS, self.process.map(|process| format!("{}:{}", process.pid, process.start)));
-        put(WATCHING, (!self.watching.is_empty()).then(|| self.watching.join(",")));
-        annotations::write(&out)
+        let list = |items: Vec<String>| (!items.is_empty()).then(|| items.join(","));
+        let lines = [
+            (SANDBOX, self.sandbox.as_ref().map(SandboxId::to_string)),
+            (EPOCH, Some(self.epoch.clone())),
+            (AGENT, Some(self.agent.clone())),
+            (GATE, self.gate.map(|gate| gate.to_string())),
+            (WAITING_FOR, list(self.waiting_for.iter().map(Until::to_string).collect())),
+            (STARTED, self.started.then(|| "true".to_owned())),
+            (CHECK, self.check_passed.then(|| "passed".to_owned())),
+            (EXIT_CODE, self.exit_code.map(|code| code.to_string())),
+            (
+                STOPPING,
+                match self.stopping {
+                    Stopping::No => None,
+                    Stopping::Begun => Some("true".to_owned()),
+                    Stopping::Over => Some("over".to_owned()),
+                },
+            ),
+            (TICKET, self.ticket.clone()),
+            (PROCESS, self.process.map(|process| format!("{}:{}", process.pid, process.start))),
+            (WATCHING, list(self.watching.clone())),
+        ];
+        annotations::write(&lines.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
     }
 
     /// The file's text, filled up to [`RESERVED`] bytes: it takes the place of a file of that size without needing any room.
@@ -141,11 +138,7 @@ impl Report {
             sandbox: get(SANDBOX).and_then(|v| v.parse().ok()),
             epoch: get(EPOCH).unwrap_or_default().to_owned(),
             agent: get(AGENT).unwrap_or_default().to_owned(),
-            gate: match get(GATE) {
-                Some("waiting") => Some(Gate::Waiting),
-                Some("opened") => Some(Gate::Opened),
-                _ => None,
-            },
+            gate: get(GATE).and_then(|v| v.parse().ok()),
             waiting_for: get(WAITING_FOR).unwrap_or_default().split(',').filter_map(|item| item.parse().ok()).collect(),
             started: is(STARTED, "true"),
             check_passed: is(CHECK, "passed"),

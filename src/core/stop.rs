@@ -95,8 +95,6 @@ mod tests {
         vec!["app=Exited".parse().unwrap()]
     }
 
-    const EARLY: Duration = Duration::ZERO;
-
     #[test]
     fn waits_while_the_pod_stops_and_the_user_lives() {
         for (phase, stopping) in [(Phase::Terminating, [].as_slice()), (Phase::Started, &["app"])] {
@@ -110,32 +108,32 @@ mod tests {
     #[test]
     fn a_restart_of_one_container_waits_for_a_sign_and_no_longer() {
         let running = view(Phase::Started, State::Ready, &["db"]);
-        assert_eq!(decide(&running, &app(), &[], false, EARLY), Decision::Undecided);
+        assert_eq!(decide(&running, &app(), &[], false, Duration::ZERO), Decision::Undecided);
         assert_eq!(decide(&running, &app(), &[], false, SIGN), Decision::Go(Why::Restart));
     }
 
     #[test]
     fn lets_go_when_the_user_is_gone_or_never_came() {
         for gone in [State::Completed, State::Failed, State::Waiting] {
-            let decision = decide(&view(Phase::Terminating, gone, &[]), &app(), &[], false, EARLY);
+            let decision = decide(&view(Phase::Terminating, gone, &[]), &app(), &[], false, Duration::ZERO);
             assert_eq!(decision, Decision::Go(Why::AllGone), "{gone}");
         }
         let stranger = vec!["nobody=Exited".parse().unwrap()];
-        let decision = decide(&view(Phase::Terminating, State::Ready, &[]), &stranger, &[], false, EARLY);
+        let decision = decide(&view(Phase::Terminating, State::Ready, &[]), &stranger, &[], false, Duration::ZERO);
         assert_eq!(decision, Decision::Go(Why::AllGone));
     }
 
     #[test]
     fn an_open_port_holds_it_too() {
         let open = ["tcp://127.0.0.1:1 (open)".to_owned()];
-        let decision = decide(&view(Phase::Terminating, State::Failed, &[]), &app(), &open, false, EARLY);
+        let decision = decide(&view(Phase::Terminating, State::Failed, &[]), &app(), &open, false, Duration::ZERO);
         assert_eq!(decision, Decision::Wait(open.to_vec()));
     }
 
     #[test]
     fn without_a_board_it_does_not_hold_the_container_up() {
         let none = View::None { board: Absence::NoWord(NoWord::Missing), volume: Absence::NoWord(NoWord::Missing) };
-        assert_eq!(decide(&none, &app(), &[], false, EARLY), Decision::Undecided);
+        assert_eq!(decide(&none, &app(), &[], false, Duration::ZERO), Decision::Undecided);
         assert_eq!(decide(&none, &app(), &[], false, SIGN), Decision::Go(Why::Restart));
     }
 }

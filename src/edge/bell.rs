@@ -104,13 +104,19 @@ mod tests {
         poll(&mut set, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
     }
 
-    #[test]
-    fn ringing_wakes_who_holds_the_old_bell_and_leaves_a_live_one() {
+    /// A folder with a bell that has been rung once, its path and its ringer.
+    fn bell() -> (tempfile::TempDir, PathBuf, Ringer) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bell");
         assert!(Bell::open(&path).is_none());
         let mut ringer = Ringer::new(folder.path(), "bell");
         ringer.ring().unwrap();
+        (folder, path, ringer)
+    }
+
+    #[test]
+    fn ringing_wakes_who_holds_the_old_bell_and_leaves_a_live_one() {
+        let (_folder, path, mut ringer) = bell();
         let bell = Bell::open(&path).unwrap();
         assert!(bell.is_live() && bell.is_current() && !rings(&bell));
         ringer.ring().unwrap();
@@ -120,10 +126,7 @@ mod tests {
 
     #[test]
     fn a_bell_without_its_controller_is_dead_and_does_not_ring() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("bell");
-        let mut ringer = Ringer::new(folder.path(), "bell");
-        ringer.ring().unwrap();
+        let (_folder, path, ringer) = bell();
         let held = Bell::open(&path).unwrap();
         drop(ringer);
         assert!(rings(&held), "the death is heard");
@@ -133,18 +136,13 @@ mod tests {
 
     #[test]
     fn what_is_no_fifo_is_no_bell() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("bell");
-        std::fs::write(&path, "x").unwrap();
-        assert!(Bell::open(&path).is_none());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(Bell::open(file.path()).is_none());
     }
 
     #[test]
     fn a_byte_that_somebody_writes_does_not_ring() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("bell");
-        let mut ringer = Ringer::new(folder.path(), "bell");
-        ringer.ring().unwrap();
+        let (_folder, path, ringer) = bell();
         let bell = Bell::open(&path).unwrap();
         rustix::io::write(ringer.held.as_ref().unwrap(), b"x").unwrap();
         assert!(!rings(&bell));

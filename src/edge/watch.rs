@@ -9,6 +9,7 @@
 
 use crate::core::names;
 use crate::core::sources::{Source, View};
+use crate::core::words::words;
 use crate::edge::bell::Bell;
 use inotify::{EventMask, Inotify, WatchMask};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -24,25 +25,15 @@ pub const SLOW_REREAD: Duration = Duration::from_secs(1);
 /// keeps a board that changes all the time from holding a waiter up.
 const REREADS_MAX: u32 = 3;
 
-/// By which means a waiter waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rung {
-    /// A live bell.
-    Bell,
-    /// Watches on the folders.
-    Inotify,
-    /// Reading again at an interval.
-    Polling,
-}
-
-impl Rung {
-    /// For logs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Rung::Bell => "bell",
-            Rung::Inotify => "inotify",
-            Rung::Polling => "polling",
-        }
+words! {
+    /// By which means a waiter waits.
+    Rung {
+        /// A live bell.
+        Bell = "bell",
+        /// Watches on the folders.
+        Inotify = "inotify",
+        /// Reading again at an interval.
+        Polling = "polling",
     }
 }
 

@@ -5,7 +5,7 @@ use crate::check;
 use crate::failed::Failed;
 use crate::gate::report;
 use podgate::core::exit::Exit;
-use podgate::core::report::{Gate, Report};
+use podgate::core::report::Gate;
 use podgate::core::until::Until;
 use podgate::edge::process;
 use std::io;
@@ -34,16 +34,15 @@ pub(crate) fn run(args: &Opened) -> Result<(), Failed> {
     }
     match gate {
         Gate::Waiting if args.or_waiting => return Ok(()),
-        Gate::Waiting => return not_so(awaited(&report)),
+        Gate::Waiting if report.waiting_for.is_empty() => return not_so("the gate still waits".to_owned()),
+        Gate::Waiting => {
+            let list: Vec<String> = report.waiting_for.iter().map(Until::to_string).collect();
+            return not_so(format!("the gate waits for {}", list.join(", ")));
+        }
         Gate::Opened => {}
     }
     match args.check.iter().find_map(|check| Some((check, check::once(check, args.check_timeout).err()?))) {
         Some((check, why)) => not_so(format!("{check} {why}")),
         None => Ok(()),
     }
-}
-
-fn awaited(report: &Report) -> String {
-    let list: Vec<String> = report.waiting_for.iter().map(Until::to_string).collect();
-    if list.is_empty() { "the gate still waits".to_owned() } else { format!("the gate waits for {}", list.join(", ")) }
 }

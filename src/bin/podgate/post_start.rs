@@ -32,7 +32,13 @@ fn hook(args: PostStart, voice: &Voice) -> Result<(), Failed> {
     let PostStart { container, waits, fallback_check, then, tether, messages: _ } = args;
     let since = now();
     let place = Place::new(waits.board, Some(waits.podinfo), waits.poll_interval);
-    let untils = conditions(&container, waits.until, waits.check.is_empty() || place.has_source());
+    // By default the container itself, unless checks alone are to decide.
+    let untils = match waits.until {
+        given if given.is_empty() && (waits.check.is_empty() || place.has_source()) => {
+            vec![Until { container: container.clone(), want: Want::Ready }]
+        }
+        given => given,
+    };
     place.must_serve_conditions(&untils)?;
     for other in untils.iter().filter(|until| until.container != container) {
         warn!(until = %other, "waits for another container, though this one runs already: its hook holds back only what comes after it");
@@ -61,13 +67,4 @@ fn hook(args: PostStart, voice: &Voice) -> Result<(), Failed> {
     let checks = Checks::new(waits.check, waits.check_timeout, since);
     let fallback = Checks::new(fallback_check, waits.check_timeout, since);
     wait.run(checks, fallback, &mut reporter, voice)
-}
-
-/// By default the container itself, unless checks alone are to decide.
-fn conditions(container: &str, given: Vec<Until>, by_default: bool) -> Vec<Until> {
-    if given.is_empty() && by_default {
-        vec![Until { container: container.to_owned(), want: Want::Ready }]
-    } else {
-        given
-    }
 }

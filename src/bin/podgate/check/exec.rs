@@ -24,13 +24,12 @@ pub(super) enum Children {
     OfTheContainer,
 }
 
-/// A command that runs.
 #[derive(Debug)]
 pub(super) struct Running {
     child: Child,
     children: Children,
     ended: OwnedFd,
-    deadline: Instant,
+    pub(super) deadline: Instant,
     is_cleared: bool,
     /// How it ended, where another has waited for it.
     status: Option<ExitStatus>,
@@ -38,7 +37,6 @@ pub(super) struct Running {
     others: Vec<Pid>,
 }
 
-/// The children of this process.
 fn all_children() -> Vec<Pid> {
     let children = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
     children.split_whitespace().filter_map(|pid| pid.parse().ok().and_then(Pid::from_raw)).collect()
@@ -92,10 +90,6 @@ impl Running {
         })
     }
 
-    pub(super) fn deadline(&self) -> Instant {
-        self.deadline
-    }
-
     pub(super) fn descriptor(&self) -> PollFd<'_> {
         PollFd::new(&self.ended, PollFlags::IN)
     }
@@ -142,7 +136,7 @@ pub(super) fn to_end(argv: &Argv, limit: Duration) -> Result<(), String> {
         if let Some(outcome) = running.poll(now()) {
             return outcome;
         }
-        let left = running.deadline().saturating_duration_since(now());
+        let left = running.deadline.saturating_duration_since(now());
         ready(&running.ended, PollFlags::IN, left);
     }
 }

@@ -98,9 +98,8 @@ impl Checks {
         if let Some((index, running)) = &mut self.running
             && let Some(outcome) = running.poll(now)
         {
-            let (index, running_until) = (*index, running.deadline());
+            let (index, is_late) = (*index, now >= running.deadline);
             self.running = None;
-            let is_late = now >= running_until;
             let outcome = match self.wanted {
                 Wanted::Pass => readable(&self.list[index].check, outcome),
                 Wanted::Closed => net::is_closed(outcome.is_ok(), is_late),
@@ -152,7 +151,7 @@ impl Checks {
 
     /// When something is to be done next; `None` when all have passed.
     pub(crate) fn next(&self) -> Option<Instant> {
-        let running = self.running.as_ref().map(|(index, running)| (*index, running.deadline()));
+        let running = self.running.as_ref().map(|(index, running)| (*index, running.deadline));
         let idle = |(index, entry): (usize, &Entry)| {
             let is_idle = entry.pending.is_some() && running.is_none_or(|(at, _)| at != index);
             // While a command runs, the others that need one wait for its end.

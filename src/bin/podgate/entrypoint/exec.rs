@@ -13,7 +13,6 @@ use std::process::{Command, ExitCode};
 /// When a signal came that ended the container, for its user.
 pub(super) const JUST_BEFORE: &str = "a signal just before the command was to run";
 
-/// The container's own command.
 pub(super) fn command(words: &[OsString]) -> Result<Command, Failed> {
     let (program, arguments) = words.split_first().ok_or_else(|| Failed::new(Exit::Usage, "no command given"))?;
     let mut command = Command::new(program);

@@ -40,7 +40,9 @@ fn gate(mut args: Entrypoint, voice: &Voice) -> Result<ExitCode, Failed> {
     let place = Place::new(args.waits.board.clone(), Some(args.waits.podinfo.clone()), args.waits.poll_interval);
     place.must_serve_conditions(&args.waits.until)?;
     parent::vet(&args, &place)?;
-    let (own_checks, checks) = split(std::mem::take(&mut args.waits.check), args.tether);
+    // With `--tether parent`, commands look at this container itself, once it runs; all else is waited for.
+    let is_own = |check: &Check| args.tether == Tethering::Parent && matches!(check, Check::Exec(_));
+    let (own_checks, checks): (Vec<_>, Vec<_>) = std::mem::take(&mut args.waits.check).into_iter().partition(is_own);
     // Tells this start of the gate from all others.
     let ticket = random_id(4).map_err(Failed::set_up("no randomness"))?;
     let mut reporter = Reporter::of_gate(args.waits.own.clone(), place.sandbox.clone(), &args.waits.until, &ticket);
@@ -67,13 +69,8 @@ fn gate(mut args: Entrypoint, voice: &Voice) -> Result<ExitCode, Failed> {
     voice.is_done();
     if args.needs_parent() {
         drop(signals);
-        return parent::run(parent::Plan { args, own_checks, place, reporter, tether }, voice);
+        return parent::run(args, own_checks, place, reporter, tether, voice);
     }
     reporter.opened(Vec::new());
     exec::become_the(&args.command, tether.as_ref(), &signals)
-}
-
-/// With `--tether parent`, commands look at this container itself, once it runs; all else is waited for.
-fn split(checks: Vec<Check>, tether: Tethering) -> (Vec<Check>, Vec<Check>) {
-    checks.into_iter().partition(|check| tether == Tethering::Parent && matches!(check, Check::Exec(_)))
 }

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tracing::{error, info};
 
-/// One command's voice.
 #[derive(Debug)]
 pub(crate) struct Voice {
     /// `podgate post-start: db`
@@ -64,7 +63,6 @@ impl Voice {
         }
     }
 
-    /// Says why it fails.
     pub(crate) fn fails(&self, Failed(code, why): Failed) -> ExitCode {
         let note = self.log_error.as_ref().map(|error| format!(" (no log: {error})")).unwrap_or_default();
         let line = explain::one_line(&format!("{}: {why}{note}", self.prefix));

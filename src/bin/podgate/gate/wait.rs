@@ -53,15 +53,18 @@ impl Wait<'_> {
             let here = now();
             checks.run_due(here, deadline);
             let dead = self.controller_is_dead(&watch, here);
-            if dead {
+            let controller = if dead {
                 fallback.run_due(here, deadline);
+                let given = || fallback.pending().pop().map_or(Ok(()), Err);
+                Controller::Dead((!fallback.is_empty()).then(given))
             } else {
                 fallback.stand_down();
-            }
+                Controller::Lives
+            };
             let waiter = Waiter {
                 pending_checks: checks.pending(),
                 hopeless: checks.hopeless(),
-                controller: if dead { Controller::Dead(judged(&fallback)) } else { Controller::Lives },
+                controller,
                 waited: here.saturating_duration_since(self.since),
             };
             match gate::decide(&view, &self.terms, &waiter) {
@@ -124,9 +127,4 @@ impl Wait<'_> {
         }
         matches!(lock::is_held(&self.place.board.join(names::CONTROLLER_FILE)), Ok(false))
     }
-}
-
-/// What the fallback check gives, if there is one.
-fn judged(fallback: &Checks) -> Option<Result<(), String>> {
-    (!fallback.is_empty()).then(|| fallback.pending().pop().map_or(Ok(()), Err))
 }

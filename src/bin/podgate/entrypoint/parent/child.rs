@@ -31,7 +31,6 @@ pub(super) fn tells_to_end(signal: i32) -> bool {
 #[derive(Debug)]
 pub(super) struct Child {
     pid: Pid,
-    /// How it ended.
     status: Option<ExitStatus>,
     /// Why podgate ends it, and when it loses patience.
     ending: Option<(Why, Instant)>,
@@ -58,7 +57,6 @@ impl Child {
         Ok(Child { pid, status: None, ending: None, is_killed: false, has_terminal, was_told: false })
     }
 
-    /// Passes on a signal that has come to us.
     pub(super) fn forward(&mut self, signal: i32) {
         self.was_told |= tells_to_end(signal);
         if self.status.is_none() {
@@ -77,7 +75,6 @@ impl Child {
         }
     }
 
-    /// Whether podgate has told it to end.
     pub(super) fn is_ending(&self) -> bool {
         self.ending.is_some()
     }

@@ -141,18 +141,23 @@ mod tests {
         View::Word(snapshot, Source::Board)
     }
 
-    fn follow(until: &str, stop_after: &[&str]) -> Follow {
-        let until = (!until.is_empty()).then(|| Provider { until: until.parse().unwrap(), baseline: None });
+    fn follow(until: Option<&str>, stop_after: &[&str]) -> Follow {
+        let providers = until.map(|until| Provider { until: until.parse().unwrap(), baseline: None });
         let stop_after = stop_after.iter().map(|name| (*name).to_owned()).collect();
-        Follow { stop_after, ended_at: None, providers: until.into_iter().collect() }
+        Follow { stop_after, ended_at: None, providers: providers.into_iter().collect() }
     }
 
-    fn look(follow: &mut Follow, view: &View) -> Option<Why> {
-        follow.look(view, now())
-    }
-
-    fn restarted() -> Option<Why> {
-        Some(Why::Restarted("db".to_owned()))
+    /// Looks at epoch, state and count of restarts of `db`, one after the other; returns whether the last shows a restart.
+    fn is_restart(until: &str, snapshots: &[(&str, State, u64)]) -> bool {
+        let mut follow = follow(Some(until), &[]);
+        let mut look = |(epoch, state, restarts)| follow.look(&word(snapshot(epoch, state, restarts)), now());
+        let (last, before) = snapshots.split_last().unwrap();
+        for snapshot in before {
+            assert_eq!(look(*snapshot), None, "{until} {snapshot:?}");
+        }
+        let found = look(*last);
+        assert!(found.is_none() || found == Some(Why::Restarted("db".to_owned())));
+        found.is_some()
     }
 
     #[test]
@@ -166,72 +171,64 @@ mod tests {
             (State::Completed, 1, true),
             (State::Failed, 1, true),
         ] {
-            let mut follow = follow("db", &[]);
-            assert_eq!(look(&mut follow, &word(snapshot("e1", State::Ready, 1))), None);
-            assert_eq!(look(&mut follow, &word(snapshot("e1", state, count))).is_some(), is, "{state} {count}");
+            assert_eq!(is_restart("db", &[("e1", State::Ready, 1), ("e1", state, count)]), is, "{state} {count}");
         }
     }
 
     #[test]
     fn a_condition_on_an_exit_is_not_undone_by_it() {
-        let mut follow = follow("db=Completed", &[]);
-        assert_eq!(look(&mut follow, &word(snapshot("e1", State::Completed, 0))), None);
-        assert_eq!(look(&mut follow, &word(snapshot("e1", State::Completed, 0))), None);
-        assert_eq!(look(&mut follow, &word(snapshot("e1", State::Started, 1))), restarted());
+        let completed = ("e1", State::Completed, 0);
+        assert!(is_restart("db=Completed", &[completed, completed, ("e1", State::Started, 1)]));
     }
 
     #[test]
     fn a_new_epoch_proves_nothing_until_the_condition_holds_in_it() {
-        let mut follow = follow("db", &[]);
-        assert_eq!(look(&mut follow, &word(snapshot("e1", State::Ready, 3))), None);
-        for state in [State::Waiting, State::Started, State::Ready] {
-            assert_eq!(look(&mut follow, &word(snapshot("e2", state, 0))), None, "{state}");
-        }
-        assert_eq!(look(&mut follow, &word(snapshot("e2", State::Waiting, 0))), restarted());
+        let anew = [State::Waiting, State::Started, State::Ready, State::Waiting].map(|state| ("e2", state, 0));
+        assert!(is_restart("db", &[[("e1", State::Ready, 3)].as_slice(), &anew].concat()));
     }
 
     #[test]
     fn what_never_held_can_not_be_lost() {
-        let mut follow = follow("db", &[]);
-        assert_eq!(look(&mut follow, &word(snapshot("e1", State::Waiting, 0))), None);
-        assert_eq!(look(&mut follow, &word(snapshot("e1", State::Failed, 1))), None);
+        assert!(!is_restart("db", &[("e1", State::Waiting, 0), ("e1", State::Failed, 1)]));
     }
 
     #[test]
     fn the_pods_deletion_is_no_restart() {
-        let mut follow = follow("db", &[]);
-        assert_eq!(look(&mut follow, &word(snapshot("e1", State::Ready, 0))), None);
+        let mut follow = follow(Some("db"), &[]);
+        assert_eq!(follow.look(&word(snapshot("e1", State::Ready, 0)), now()), None);
         let deleted = Snapshot { phase: Phase::Terminating, ..snapshot("e1", State::Failed, 0) };
-        assert_eq!(look(&mut follow, &word(deleted)), None);
+        assert_eq!(follow.look(&word(deleted), now()), None);
     }
 
     #[test]
     fn it_ends_when_all_have_exited() {
-        let mut follow = follow("", &["db", "app"]);
+        let mut follow = follow(None, &["db", "app"]);
+        let mut look = |s: &Snapshot| follow.look(&word(s.clone()), now());
         let mut s = snapshot("e1", State::Failed, 0);
         s.stuck.insert("db".to_owned(), ENDED.to_owned());
-        assert_eq!(look(&mut follow, &word(s.clone())), None);
+        assert_eq!(look(&s), None);
         s.states.insert("app".to_owned(), State::Completed);
-        assert_eq!(look(&mut follow, &word(s.clone())), Some(Why::Done));
+        assert_eq!(look(&s), Some(Why::Done));
         s.states.remove("app");
-        assert_eq!(look(&mut follow, &word(s.clone())), None);
+        assert_eq!(look(&s), None);
         assert_eq!(follow.unknown(&word(s)), ["app"]);
     }
 
     #[test]
     fn one_that_fails_and_is_started_again_has_not_exited() {
-        let mut follow = follow("", &["db"]);
+        let mut follow = follow(None, &["db"]);
         let begin = now();
-        let mut s = snapshot("e1", State::Failed, 0);
-        let late = STARTED_AGAIN_WITHIN;
-        assert_eq!(follow.look(&word(s.clone()), begin), None);
+        let late = begin + STARTED_AGAIN_WITHIN;
+        let mut look = |s: &Snapshot, at| follow.look(&word(s.clone()), at);
+        let failed = snapshot("e1", State::Failed, 0);
+        assert_eq!(look(&failed, begin), None);
+        let mut s = failed.clone();
         s.stuck.insert("db".to_owned(), "CrashLoopBackOff".to_owned());
-        assert_eq!(follow.look(&word(s.clone()), begin + late), None);
+        assert_eq!(look(&s, late), None);
         s.states.insert("db".to_owned(), State::Started);
-        assert_eq!(follow.look(&word(s), begin + late), None);
+        assert_eq!(look(&s, late), None);
         // Nobody says what will be.
-        let s = snapshot("e1", State::Failed, 0);
-        assert_eq!(follow.look(&word(s.clone()), begin + late), None);
-        assert_eq!(follow.look(&word(s), begin + late * 2), Some(Why::Done));
+        assert_eq!(look(&failed, late), None);
+        assert_eq!(look(&failed, late + STARTED_AGAIN_WITHIN), Some(Why::Done));
     }
 }

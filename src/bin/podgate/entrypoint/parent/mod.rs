@@ -30,17 +30,6 @@ use tee::Tee;
 use tracing::{info, warn};
 use verdict::{Verdict, Why};
 
-/// What the parent has to work with.
-#[derive(Debug)]
-pub(super) struct Plan {
-    pub(super) args: Entrypoint,
-    /// Checks of this container itself.
-    pub(super) own_checks: Vec<Check>,
-    pub(super) place: Place,
-    pub(super) reporter: Reporter,
-    pub(super) tether: Option<Tether>,
-}
-
 /// What can be found wrong before the wait.
 pub(super) fn vet(args: &Entrypoint, place: &Place) -> Result<(), Failed> {
     args.post_file.as_deref().map_or(Ok(()), post_file::vet)?;
@@ -50,10 +39,16 @@ pub(super) fn vet(args: &Entrypoint, place: &Place) -> Result<(), Failed> {
     place.must_serve("nothing says when --stop-after's container has exited", "")
 }
 
-/// Runs the command to its end. Returns an error where it could not be started.
-pub(super) fn run(plan: Plan, voice: &Voice) -> Result<ExitCode, Failed> {
-    // The tether is let go of by this process's end, or on an early return.
-    let Plan { args, own_checks, place, mut reporter, tether: _tether } = plan;
+/// Runs the command to its end; `own_checks` are those of this container itself. Returns an error where it could not be started.
+pub(super) fn run(
+    args: Entrypoint,
+    own_checks: Vec<Check>,
+    place: Place,
+    mut reporter: Reporter,
+    // Let go of by this process's end, or on an early return.
+    _tether: Option<Tether>,
+    voice: &Voice,
+) -> Result<ExitCode, Failed> {
     let signals = Signals::block(&child::forwarded()).map_err(Failed::set_up("can't take signals"))?;
     // The first process of a PID namespace gets all orphans anyway.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));

@@ -106,14 +106,13 @@ impl<'a> Supervisor<'a> {
         (code, self.child.into_why(), was_told)
     }
 
-    /// Reads, and acts on what is read.
     fn look(&mut self) {
         let Some(watch) = &mut self.watch else { return };
         let view = watch.read(|| self.place.view());
         let here = now();
         self.next_look = here + SLOW_REREAD;
         self.reporter.renew(&view, self.has_passed);
-        match self.follow.look(&view, now()) {
+        match self.follow.look(&view, here) {
             Some(Why::Restarted(_)) if self.child.was_told => {}
             Some(why) => self.end(why, here),
             None => {}
@@ -162,7 +161,6 @@ impl<'a> Supervisor<'a> {
         self.child.kill_if_due(here);
     }
 
-    /// Sleeps until there may be something to do.
     fn sleep(&mut self) -> io::Result<Woken> {
         let limit = self.args.command_timeout.map(|limit| self.started + limit);
         let limit = limit.filter(|_| !self.child.is_ending());

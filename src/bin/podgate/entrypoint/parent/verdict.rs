@@ -28,7 +28,6 @@ pub(super) struct Verdict {
     pub(super) failed: bool,
 }
 
-/// Judges a command that has ended with `code`.
 pub(super) fn judge(code: u8, why: Option<&Why>, exit_code: ExitCode, on_error: OnFailure) -> Verdict {
     let (code, reason) = match why {
         Some(Why::TimedOut(limit)) => {
