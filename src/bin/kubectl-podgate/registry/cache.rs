@@ -19,10 +19,10 @@ impl Cache {
         let text = fs::read_to_string(self.path(digest, platform)?).ok()?;
         let value: Value = serde_json::from_str(&text).ok()?;
         let words = |field: &str| -> Option<Vec<String>> {
-            value.get(field)?.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
+            value[field].as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
         };
         // A file that another digest's was copied to says so.
-        let same = value.get("digest").and_then(Value::as_str) == Some(digest);
+        let same = value["digest"] == digest;
         same.then_some(ImageCommand { entrypoint: words("entrypoint")?, cmd: words("cmd")? })
     }
 

@@ -3,7 +3,7 @@
 use super::args::Platform;
 use super::cache::Cache;
 use super::command::{Looked, command};
-use super::credentials::{Login, Logins};
+use super::credentials::Logins;
 use oci_client::client::{Certificate, CertificateEncoding, ClientConfig, ClientProtocol};
 use oci_client::errors::{OciDistributionError as Error, OciErrorCode};
 use oci_client::manifest::ImageIndexEntry;
@@ -12,9 +12,8 @@ use oci_client::{Client, Reference};
 use podgate::core::text::{error_chain, one_line};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use std::io::{Cursor, ErrorKind};
 use std::path::PathBuf;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// The largest configuration that is taken, in bytes; real ones have a few KiB.
@@ -75,21 +74,20 @@ impl Registry {
         if let Some(found) = image.digest().and_then(|digest| self.known(digest)) {
             return Ok(found);
         }
-        let insecure = self.settings.insecure.iter().any(|host| host == registry);
-        if insecure {
-            return self.with_logins(&self.http, image).await.map_err(|error| self.explain(image, &error));
-        }
-        let secure = self.with_logins(&self.https, image).await;
-        let answer = match &secure {
-            // A registry on this very machine seldom has a certificate; nobody listens in between.
-            Err(Error::RequestError(error)) if is_local(registry) && error.is_connect() => {
-                match self.with_logins(&self.http, image).await {
-                    // It does speak TLS: what is wrong with that has been said before.
-                    Err(Error::ServerError { code: 400, .. }) => secure,
-                    plain => plain,
+        let answer = if self.settings.insecure.iter().any(|host| host == registry) {
+            self.with_logins(ClientProtocol::Http, image).await
+        } else {
+            match self.with_logins(ClientProtocol::Https, image).await {
+                // A registry on this very machine seldom has a certificate; nobody listens in between.
+                Err(Error::RequestError(error)) if is_local(registry) && error.is_connect() => {
+                    match self.with_logins(ClientProtocol::Http, image).await {
+                        // It does speak TLS: report what is wrong with that.
+                        Err(Error::ServerError { code: 400, .. }) => Err(Error::RequestError(error)),
+                        plain => plain,
+                    }
                 }
+                answer => answer,
             }
-            _ => secure,
         };
         answer.map_err(|error| self.explain(image, &error))
     }
@@ -100,28 +98,23 @@ impl Registry {
     }
 
     /// Tries one login after the other; without one, as anybody.
-    async fn with_logins(&self, client: &Client, image: &Reference) -> Result<Looked, Error> {
+    async fn with_logins(&self, protocol: ClientProtocol, image: &Reference) -> Result<Looked, Error> {
+        let shared = if protocol == ClientProtocol::Http { &self.http } else { &self.https };
         let logins = self.settings.logins.of(image.resolve_registry(), image.repository());
-        let mut ways: Vec<RegistryAuth> = logins.into_iter().map(auth).collect();
-        if ways.is_empty() {
-            ways.push(RegistryAuth::Anonymous);
-        }
-        let last = ways.len() - 1;
-        for (index, way) in ways.iter().enumerate() {
-            // A client keeps the first login that it is given.
-            let fresh = if last == 0 { client.clone() } else { self.anew(client) };
-            match self.pull(&fresh, image, way).await {
-                Err(error) if is_denied(&error) && index < last => {}
+        let (last, others) = match logins.as_slice() {
+            [] => return self.pull(shared, image, &RegistryAuth::Anonymous).await,
+            [one] => return self.pull(shared, image, one).await,
+            [others @ .., last] => (last, others),
+        };
+        // A client keeps the first login that it is given.
+        let fresh = || client(&self.settings, protocol.clone()).unwrap_or_else(|_| shared.clone());
+        for login in others {
+            match self.pull(&fresh(), image, login).await {
+                Err(error) if is_denied(&error) => {}
                 other => return other,
             }
         }
-        Err(Error::UnauthorizedError { url: image.resolve_registry().to_owned() })
-    }
-
-    fn anew(&self, client: &Client) -> Client {
-        let protocol =
-            if std::ptr::eq(client, &raw const self.http) { ClientProtocol::Http } else { ClientProtocol::Https };
-        self::client(&self.settings, protocol).unwrap_or_else(|_| client.clone())
+        self.pull(&fresh(), image, last).await
     }
 
     async fn pull(&self, client: &Client, image: &Reference, auth: &RegistryAuth) -> Result<Looked, Error> {
@@ -135,10 +128,10 @@ impl Registry {
         // By its digest from here on: the tag may move between two questions.
         let pinned = image.clone_with_digest(digest.clone());
         let (manifest, ..) = client.pull_image_manifest_and_list_digest(&pinned, auth).await?;
-        let mut config = Limited(Vec::new());
+        let mut config = Cursor::new(vec![0; LARGEST].into_boxed_slice());
         client.pull_blob(&pinned, &manifest.config, &mut config).await?;
-        let config = String::from_utf8_lossy(&config.0);
-        let command = command(&config)
+        let config = &config.get_ref()[..config.position() as usize];
+        let command = command(&String::from_utf8_lossy(config))
             .ok_or_else(|| Error::SpecViolationError("its configuration is not that of an image".to_owned()))?;
         self.cache.put(&digest, &self.settings.platform.to_string(), &command);
         Ok(Looked { digest, command })
@@ -163,6 +156,9 @@ impl Registry {
             Error::RequestError(error) if error.is_timeout() => format!("no answer from {registry}"),
             Error::RequestError(error) => format!("can't ask {registry}: {}", error_chain(error)),
             Error::ServerError { code, .. } => format!("{registry} answered {code}"),
+            Error::IoError(error) if error.kind() == ErrorKind::WriteZero => {
+                format!("{registry}: its configuration is larger than {} MiB", LARGEST >> 20)
+            }
             Error::IoError(error) => format!("{registry}: {error}"),
             other => format!("{registry}: {}", one_line(&other.to_string(), LONGEST)),
         }
@@ -179,13 +175,12 @@ impl std::fmt::Display for Platform {
 fn client(settings: &Settings, protocol: ClientProtocol) -> Result<Client, String> {
     let mut certificates = Vec::new();
     for pem in &settings.trusted {
-        let mut some = false;
+        let before = certificates.len();
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let certificate = certificate.map_err(|error| format!("a certificate of --registry-ca: {error}"))?;
             certificates.push(Certificate { encoding: CertificateEncoding::Der, data: certificate.to_vec() });
-            some = true;
         }
-        if !some {
+        if certificates.len() == before {
             return Err("a file of --registry-ca holds no certificate in PEM".to_owned());
         }
     }
@@ -214,13 +209,6 @@ fn resolve(platform: &Platform, entries: &[ImageIndexEntry]) -> Option<String> {
     entries.iter().find(fits).map(|entry| entry.digest.clone())
 }
 
-fn auth(login: &Login) -> RegistryAuth {
-    match login {
-        Login::Password { user, password } => RegistryAuth::Basic(user.clone(), password.clone()),
-        Login::Token(token) => RegistryAuth::Bearer(token.clone()),
-    }
-}
-
 fn is_denied(error: &Error) -> bool {
     match error {
         Error::UnauthorizedError { .. } | Error::AuthenticationFailure(_) => true,
@@ -246,27 +234,6 @@ fn is_local(registry: &str) -> bool {
     let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-/// A buffer that does not grow for ever.
-struct Limited(Vec<u8>);
-
-impl tokio::io::AsyncWrite for Limited {
-    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
-        if self.0.len() + bytes.len() > LARGEST {
-            return Poll::Ready(Err(std::io::Error::other("its configuration is larger than 4 MiB")));
-        }
-        self.0.extend_from_slice(bytes);
-        Poll::Ready(Ok(bytes.len()))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
 }
 
 #[cfg(test)]

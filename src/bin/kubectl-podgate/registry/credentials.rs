@@ -2,19 +2,13 @@
 //! kubelet does (`pkg/credentialprovider/keyring.go`). Programs that such a file names are never started.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
+use oci_client::secrets::RegistryAuth;
 use serde_json::Value;
-
-/// A name and its secret. Neither is ever printed.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) enum Login {
-    Password { user: String, password: String },
-    Token(String),
-}
 
 /// Logins, each with what it is for: `registry.example`, `*.example:5000`, `ghcr.io/org`.
 #[derive(Clone, Default)]
 pub(crate) struct Logins {
-    entries: Vec<(String, Login)>,
+    entries: Vec<(String, RegistryAuth)>,
     /// A file keeps logins with a helper program.
     pub(crate) helper: bool,
 }
@@ -30,7 +24,7 @@ impl Logins {
         if file.get("kind").and_then(Value::as_str) == Some("Secret") {
             return self.add(&secret(file)?);
         }
-        let helper = |key: &str| file.get(key).is_some_and(|value| !matches!(value, Value::Null));
+        let helper = |key: &str| file.get(key).is_some_and(|value| !value.is_null());
         self.helper |= helper("credsStore") || helper("credHelpers");
         let auths = match file.get("auths") {
             Some(auths) => auths,
@@ -56,8 +50,8 @@ impl Logins {
     }
 
     /// The logins for an image, the best first.
-    pub(crate) fn of(&self, registry: &str, repository: &str) -> Vec<&Login> {
-        let hosts: Vec<&str> = if HUB.contains(&registry) { HUB.to_vec() } else { vec![registry] };
+    pub(crate) fn of(&self, registry: &str, repository: &str) -> Vec<&RegistryAuth> {
+        let hosts = if HUB.contains(&registry) { HUB.to_vec() } else { vec![registry] };
         let fits = |pattern: &str| hosts.iter().any(|host| fits(pattern, host, repository));
         self.entries.iter().filter(|(pattern, _)| fits(pattern)).map(|(_, login)| login).collect()
     }
@@ -66,10 +60,8 @@ impl Logins {
 /// The file within a Secret.
 fn secret(secret: &Value) -> Result<Value, String> {
     for name in [".dockerconfigjson", ".dockercfg"] {
-        let plain = secret.get("stringData").and_then(|data| data.get(name)).and_then(Value::as_str).map(str::to_owned);
-        let encoded = secret.get("data").and_then(|data| data.get(name)).and_then(Value::as_str);
-        let text = match (plain, encoded) {
-            (Some(plain), _) => plain,
+        let text = match (secret["stringData"][name].as_str(), secret["data"][name].as_str()) {
+            (Some(plain), _) => plain.to_owned(),
             (None, Some(encoded)) => decode(encoded)?,
             (None, None) => continue,
         };
@@ -84,19 +76,19 @@ fn decode(base64: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "no UTF-8 behind the base64".to_owned())
 }
 
-fn login(entry: &Value) -> Result<Option<Login>, String> {
-    let text = |field: &str| entry.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
+fn login(entry: &Value) -> Result<Option<RegistryAuth>, String> {
+    let text = |field: &str| entry[field].as_str().filter(|text| !text.is_empty());
     if let Some(token) = text("registrytoken") {
-        return Ok(Some(Login::Token(token.to_owned())));
+        return Ok(Some(RegistryAuth::Bearer(token.to_owned())));
     }
     if let (Some(user), Some(password)) = (text("username"), text("password")) {
-        return Ok(Some(Login::Password { user: user.to_owned(), password: password.to_owned() }));
+        return Ok(Some(RegistryAuth::Basic(user.to_owned(), password.to_owned())));
     }
     let Some(auth) = text("auth") else { return Ok(None) };
     let decoded = decode(auth)?;
     let (user, password) = decoded.split_once(':').ok_or("no NAME:PASSWORD in auth")?;
     // Docker ends some of them with NUL bytes.
-    Ok(Some(Login::Password { user: user.to_owned(), password: password.trim_end_matches('\0').to_owned() }))
+    Ok(Some(RegistryAuth::Basic(user.to_owned(), password.trim_end_matches('\0').to_owned())))
 }
 
 /// `host/path` of a key, which may be a URL.
@@ -111,13 +103,11 @@ fn key(registry: &str) -> String {
 /// Each part between dots must fit, `*` standing for a part or a piece of one; the port must be the same; the path must begin so.
 fn fits(pattern: &str, registry: &str, repository: &str) -> bool {
     let (host, path) = pattern.split_once('/').unwrap_or((pattern, ""));
-    let port = |host: &str| host.rsplit_once(':').map(|(host, port)| (host.to_owned(), port.to_owned()));
-    let (pattern_host, pattern_port) = port(host).unwrap_or((host.to_owned(), String::new()));
-    let (real_host, real_port) = port(registry).unwrap_or((registry.to_owned(), String::new()));
-    let (wanted, parts): (Vec<&str>, Vec<&str>) = (pattern_host.split('.').collect(), real_host.split('.').collect());
-    pattern_port == real_port
-        && wanted.len() == parts.len()
-        && wanted.iter().zip(&parts).all(|(wanted, part)| glob(wanted, part))
+    let (wanted_host, wanted_port) = host.rsplit_once(':').unwrap_or((host, ""));
+    let (real_host, real_port) = registry.rsplit_once(':').unwrap_or((registry, ""));
+    wanted_port == real_port
+        && wanted_host.split('.').count() == real_host.split('.').count()
+        && wanted_host.split('.').zip(real_host.split('.')).all(|(wanted, part)| glob(wanted, part))
         && repository.starts_with(path)
 }
 
@@ -149,14 +139,12 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn user(login: &Login) -> &str {
-        match login {
-            Login::Password { user, .. } => user,
-            Login::Token(token) => token,
-        }
-    }
-
+    /// The users of the logins for an image.
     fn found<'a>(logins: &'a Logins, registry: &str, repository: &str) -> Vec<&'a str> {
+        let user = |login: &'a RegistryAuth| match login {
+            RegistryAuth::Basic(user, _) => user.as_str(),
+            _ => panic!("{login:?}"),
+        };
         logins.of(registry, repository).into_iter().map(user).collect()
     }
 
@@ -180,12 +168,7 @@ mod tests {
         }
         assert_eq!(found(&logins, "docker.io", "library/nginx"), ["hub"]);
         assert_eq!(found(&logins, "10.0.0.7", "a"), ["one"]);
-        assert!(
-            logins
-                .of("r.example", "x")
-                .iter()
-                .any(|login| matches!(login, Login::Password { password, .. } if password == "p:w"))
-        );
+        assert!(logins.of("r.example", "x").contains(&&RegistryAuth::Basic("u".to_owned(), "p:w".to_owned())));
     }
 
     #[test]

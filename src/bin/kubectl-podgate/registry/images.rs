@@ -1,6 +1,9 @@
 //! `--resolve-images`: which images have to be looked up, and what is made of the answers.
 
-use super::{Images, Logins, Looked, Registry, Settings};
+use super::args::Images;
+use super::client::{Registry, Settings};
+use super::command::Looked;
+use super::credentials::Logins;
 use crate::yaml::Source;
 use crate::yaml::files::{self, Input};
 use futures::StreamExt;
@@ -88,14 +91,13 @@ fn needed(template: &Value) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for container in containers(&before.value) {
         let (Some(name), Some(image)) = (text(container, "name"), text(container, "image")) else { continue };
-        let own_command = container.get("command").and_then(Value::as_array).is_some_and(|words| !words.is_empty());
         let given = !told(&format!("{}{name}", keys::COMMAND_PREFIX)).is_empty();
         let mode = match told(&format!("{}{name}", keys::MODE_PREFIX)) {
             mode if mode.is_empty() => told(keys::MODE),
             mode => mode,
         };
         let concerned = planned.as_ref().is_none_or(|plan| plan.get(name).is_some_and(|own| own.is_touched()));
-        if !own_command && !given && mode != "post-start" && concerned {
+        if !has_command(container) && !given && mode != "post-start" && concerned {
             found.push((name.to_owned(), image.to_owned()));
         }
     }
@@ -108,7 +110,7 @@ impl Found {
         let mut resolved = Resolved::default();
         let Ok(before) = inject::uninject(template) else { return resolved };
         let own: BTreeSet<&str> = containers(&before.value)
-            .filter(|container| container.get("command").and_then(Value::as_array).is_none_or(Vec::is_empty))
+            .filter(|container| !has_command(container))
             .filter_map(|container| text(container, "name"))
             .collect();
         for (index, container) in containers(template).enumerate() {
@@ -135,24 +137,23 @@ impl Found {
 }
 
 fn containers(template: &Value) -> impl Iterator<Item = &Value> {
-    template.get("spec").and_then(|spec| spec.get("containers")).and_then(Value::as_array).into_iter().flatten()
+    template["spec"]["containers"].as_array().into_iter().flatten()
+}
+
+fn has_command(container: &Value) -> bool {
+    container["command"].as_array().is_some_and(|words| !words.is_empty())
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
-    value.get(key).and_then(Value::as_str).filter(|text| !text.is_empty())
+    value[key].as_str().filter(|text| !text.is_empty())
 }
 
 fn settings(args: &Images) -> Result<Settings, String> {
     let mut logins = Logins::default();
-    for path in &args.pull_secret {
-        let value = files::one(path)?;
-        logins.add(&value).map_err(|what| format!("{}: {what}", path.display()))?;
-    }
     let home = |folder: &str| std::env::home_dir().map(|home| home.join(folder));
-    if let Some(path) = args.docker_config.clone().or_else(|| home(".docker")).map(|folder| folder.join("config.json"))
-        && path.exists()
-    {
-        let value = files::one(&path)?;
+    let docker = args.docker_config.clone().or_else(|| home(".docker")).map(|folder| folder.join("config.json"));
+    for path in args.pull_secret.iter().chain(&docker.filter(|path| path.exists())) {
+        let value = files::one(path)?;
         logins.add(&value).map_err(|what| format!("{}: {what}", path.display()))?;
     }
     let read = |path: &Path| files::text(&Input::File(path.to_owned())).map(String::into_bytes);

@@ -8,6 +8,3 @@ mod credentials;
 pub(crate) mod images;
 
 pub(crate) use args::Images;
-pub(crate) use client::{Registry, Settings};
-pub(crate) use command::Looked;
-pub(crate) use credentials::Logins;
