@@ -19,7 +19,6 @@ mod values;
 mod yaml;
 
 use clap::{CommandFactory, Parser};
-use std::io::Write;
 use std::process::ExitCode;
 
 /// musl's own allocator is several times slower where much is allocated, as in every copy of a manifest.
@@ -41,9 +40,6 @@ fn main() -> ExitCode {
         cli::Command::Status(args) => status::run(&args),
         cli::Command::Timeline(args) => timeline::run(&args),
         cli::Command::Uninject(args) => inject::uninject(&args),
-        cli::Command::Version => match writeln!(std::io::stdout(), "kubectl-podgate {}", env!("CARGO_PKG_VERSION")) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => output::fail(&format!("can't write: {error}")),
-        },
+        cli::Command::Version => output::print(concat!("kubectl-podgate ", env!("CARGO_PKG_VERSION"), "\n")),
     }
 }

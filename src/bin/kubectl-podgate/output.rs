@@ -16,6 +16,11 @@ pub(crate) fn write_out(text: &str) -> Result<bool, String> {
     }
 }
 
+/// Writes all that a command has to write.
+pub(crate) fn print(text: &str) -> ExitCode {
+    write_out(text).map_or_else(|what| fail(&what), |_| ExitCode::SUCCESS)
+}
+
 /// `value` as the JSON that a command prints.
 pub(crate) fn json(value: &impl Serialize) -> Result<String, String> {
     serde_json::to_string_pretty(value).map(|json| json + "\n").map_err(|error| format!("can't write: {error}"))

@@ -17,6 +17,11 @@ pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
+/// The columns that a table takes for each of its own: as many as the widest cell does, or the head.
+pub(crate) fn widths<const N: usize>(heads: [&str; N], rows: &[[String; N]]) -> [usize; N] {
+    std::array::from_fn(|at| rows.iter().map(|row| width(&row[at])).fold(heads[at].len(), usize::max))
+}
+
 /// `text` in exactly `columns`, blanks behind it; what is too long is cut, and shows that.
 pub(crate) fn fit(text: &str, columns: usize) -> String {
     let cut = cut(text, columns);

@@ -54,12 +54,11 @@ pub(crate) async fn follow(cluster: Cluster, name: String, version: Option<Strin
         let end = match version.take() {
             Some(version) if may_watch => watch(&cluster, &name, &version, &tell).await,
             _ => match read(&cluster, &name, &tell).await {
-                Ok(found) if may_watch => {
+                Ok(found) => {
                     version = found;
-                    continue;
-                }
-                Ok(_) => {
-                    tokio::time::sleep(POLL).await;
+                    if !may_watch {
+                        tokio::time::sleep(POLL).await;
+                    }
                     continue;
                 }
                 Err(end) => end,
@@ -85,8 +84,7 @@ pub(crate) async fn follow(cluster: Cluster, name: String, version: Option<Strin
 
 /// Reads the pod and tells of it; gives its version.
 async fn read(cluster: &Cluster, name: &str, tell: &Sender<Heard>) -> Result<Option<String>, End> {
-    let answer = tokio::time::timeout(cluster.limit, cluster.pods().get_opt(name)).await;
-    let pod = match answer.map_err(|_| End::Trouble(cluster.late()))? {
+    let pod = match cluster.in_time(cluster.pods().get_opt(name)).await.map_err(End::Trouble)? {
         Ok(Some(pod)) => pod,
         Ok(None) => return Err(End::Gone),
         Err(error) => return Err(End::Trouble(cluster.explain(&error, name))),
@@ -100,14 +98,14 @@ async fn watch(cluster: &Cluster, name: &str, version: &str, tell: &Sender<Heard
     let selector = format!("metadata.name={name}");
     let params = WatchParams::default().fields(&selector).timeout(WATCH_SECONDS);
     let pods = cluster.pods();
-    let events = match tokio::time::timeout(cluster.limit, pods.watch(&params, version)).await {
-        Err(_) => return End::Trouble(cluster.late()),
+    let events = match cluster.in_time(pods.watch(&params, version)).await {
+        Err(late) => return End::Trouble(late),
         Ok(Err(kube::Error::Api(status))) if status.code == 403 => return End::Forbidden,
         Ok(Err(error)) => return End::Trouble(cluster.explain(&error, name)),
         Ok(Ok(events)) => events,
     };
     pin_mut!(events);
-    let limit = Duration::from_secs(u64::from(WATCH_SECONDS)) + cluster.limit;
+    let limit = Duration::from_secs(WATCH_SECONDS.into()) + cluster.limit;
     loop {
         let event = match tokio::time::timeout(limit, events.next()).await {
             Err(_) => return End::Trouble(format!("no word from {} for long", cluster.server)),

@@ -48,8 +48,15 @@ impl Cluster {
     /// # Errors
     /// One line that says what is wrong.
     pub(crate) async fn pod(&self, name: &str) -> Result<Pod, String> {
-        let answer = tokio::time::timeout(self.limit, self.pods().get(name)).await;
-        answer.map_err(|_| self.late())?.map_err(|error| self.explain(&error, name))
+        self.in_time(self.pods().get(name)).await?.map_err(|error| self.explain(&error, name))
+    }
+
+    /// Waits for one answer of the server.
+    ///
+    /// # Errors
+    /// One line, if there is none within the limit.
+    pub(crate) async fn in_time<T>(&self, answer: impl Future<Output = T>) -> Result<T, String> {
+        tokio::time::timeout(self.limit, answer).await.map_err(|_| self.late())
     }
 
     pub(crate) fn late(&self) -> String {
@@ -80,18 +87,17 @@ async fn config(connection: &Connection) -> Result<Config, String> {
         Some(path) => Kubeconfig::read_from(path),
         None => Kubeconfig::read(),
     };
-    let kubeconfig = match found {
-        Ok(kubeconfig) => kubeconfig,
+    match found {
+        Ok(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &options)
+            .await
+            .map_err(|error| format!("can't use the kubeconfig: {}", error_chain(&error))),
         Err(error) => {
             // In a pod there is none, and a service account in its place.
             let asked_for = connection.kubeconfig.is_some() || connection.context.is_some();
-            return match Config::incluster() {
-                Ok(config) if !asked_for => Ok(config),
-                _ => Err(format!("no kubeconfig: {}; name one with --kubeconfig or KUBECONFIG", error_chain(&error))),
-            };
+            let config = Config::incluster().ok().filter(|_| !asked_for);
+            config.ok_or_else(|| {
+                format!("no kubeconfig: {}; name one with --kubeconfig or KUBECONFIG", error_chain(&error))
+            })
         }
-    };
-    Config::from_custom_kubeconfig(kubeconfig, &options)
-        .await
-        .map_err(|error| format!("can't use the kubeconfig: {}", error_chain(&error)))
+    }
 }

@@ -4,13 +4,12 @@ mod args;
 
 pub(crate) use args::{Completion, Man};
 
-use crate::output::{fail, write_out};
+use crate::output::{fail, print};
 use args::Shell;
 use clap::Command;
 use clap_complete::aot;
 use std::process::ExitCode;
 
-/// The program's own name.
 const PROGRAM: &str = "kubectl-podgate";
 
 pub(crate) fn script(mut command: Command, args: &Completion) -> ExitCode {
@@ -22,7 +21,7 @@ pub(crate) fn script(mut command: Command, args: &Completion) -> ExitCode {
         Shell::Fish => aot::generate(aot::Fish, &mut command, PROGRAM, &mut out),
         Shell::Powershell => aot::generate(aot::PowerShell, &mut command, PROGRAM, &mut out),
     }
-    done(write_out(&String::from_utf8_lossy(&out)))
+    print(&String::from_utf8_lossy(&out))
 }
 
 pub(crate) fn man(mut command: Command, args: &Man) -> ExitCode {
@@ -31,12 +30,5 @@ pub(crate) fn man(mut command: Command, args: &Man) -> ExitCode {
     match clap_mangen::generate_to(command, &args.folder) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("can't write the pages into {}: {error}", args.folder.display())),
-    }
-}
-
-fn done(written: Result<bool, String>) -> ExitCode {
-    match written {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(what) => fail(&what),
     }
 }

@@ -44,9 +44,10 @@ pub(crate) struct Opens {
 }
 
 /// All that is to be done to a pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Plan {
     pub(crate) sandbox: Option<String>,
+    #[serde(skip)]
     pub(crate) phase: Option<Phase>,
     pub(crate) changes: Vec<Change>,
 }
@@ -79,9 +80,9 @@ pub(crate) fn set(pod: &Pod, namespace: &str, wishes: &[Wish], now: SystemTime) 
     let mut changes = Vec::new();
     for Wish { container, state } in wishes {
         let Some(state) = *state else { continue };
-        if !before.states.contains_key(container) {
+        let Some(was) = before.states.get(container) else {
             return Err(format!("podgate's sidecar does not follow {container}: no state of it is published"));
-        }
+        };
         after.states.insert(container.clone(), state);
         let annotation = format!("{}{container}", names::OVERRIDE_PREFIX);
         changes.push(Change {
@@ -89,7 +90,7 @@ pub(crate) fn set(pod: &Pod, namespace: &str, wishes: &[Wish], now: SystemTime) 
             was: annotations.get(&annotation).cloned(),
             annotation,
             value: Some(format!("{state}@{}", before.sandbox)),
-            state: before.states.get(container).copied().map(State::as_str),
+            state: Some(was.as_str()),
             opens: Vec::new(),
         });
     }
@@ -102,52 +103,47 @@ pub(crate) fn set(pod: &Pod, namespace: &str, wishes: &[Wish], now: SystemTime) 
 /// What taking back means: of `wishes`, or of all that was set.
 pub(crate) fn remove(pod: &Pod, wishes: &[Wish]) -> Result<Plan, String> {
     let annotations = pod.metadata.annotations.clone().unwrap_or_default();
+    let snapshot = Snapshot::from_annotations(&annotations).ok();
+    let state = |name: &str| snapshot.as_ref()?.states.get(name).copied().map(State::as_str);
     let there = annotations.iter().filter_map(|(key, value)| {
         let container = key.strip_prefix(names::OVERRIDE_PREFIX)?;
-        Some((container.to_owned(), key.clone(), value.clone()))
+        Some(Change {
+            container: container.to_owned(),
+            annotation: key.clone(),
+            value: None,
+            was: Some(value.clone()),
+            state: state(container),
+            opens: Vec::new(),
+        })
     });
-    let there: Vec<_> = there.collect();
-    if let Some(wish) = wishes.iter().find(|wish| !there.iter().any(|(name, ..)| *name == wish.container)) {
-        let names: Vec<&str> = there.iter().map(|(name, ..)| name.as_str()).collect();
+    let mut changes: Vec<Change> = there.collect();
+    if let Some(wish) = wishes.iter().find(|wish| changes.iter().all(|change| change.container != wish.container)) {
+        let names: Vec<&str> = changes.iter().map(|change| change.container.as_str()).collect();
         let names = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
         return Err(format!("nothing was set by hand of {}; set is: {names}", wish.container));
     }
-    let wanted = |name: &str| wishes.is_empty() || wishes.iter().any(|wish| wish.container == name);
-    let snapshot = Snapshot::from_annotations(&annotations).ok();
-    let state = |name: &str| snapshot.as_ref()?.states.get(name).copied().map(State::as_str);
-    let changes = there.into_iter().filter(|(name, ..)| wanted(name)).map(|(container, annotation, was)| Change {
-        state: state(&container),
-        container,
-        annotation,
-        value: None,
-        was: Some(was),
-        opens: Vec::new(),
-    });
+    changes.retain(|change| wishes.is_empty() || wishes.iter().any(|wish| wish.container == change.container));
     Ok(Plan {
-        changes: changes.collect(),
         sandbox: snapshot.as_ref().map(|snapshot| snapshot.sandbox.to_string()),
         phase: snapshot.as_ref().map(|snapshot| snapshot.phase),
+        changes,
     })
 }
 
 /// Refuses what is no container that anything could wait for.
 fn known(found: &[Found<'_>], name: &str) -> Result<(), String> {
-    let ordered = || {
-        let names: Vec<&str> =
-            found.iter().filter(|f| f.role == Role::Container).map(|f| f.spec.name.as_str()).collect();
-        names.join(", ")
-    };
-    match found.iter().find(|found| found.spec.name == name).map(|found| found.role) {
-        Some(Role::Container) => Ok(()),
+    let ordered = found.iter().filter(|f| f.role == Role::Container).map(|f| f.spec.name.as_str());
+    let ordered = ordered.collect::<Vec<_>>().join(", ");
+    Err(match found.iter().find(|found| found.spec.name == name).map(|found| found.role) {
+        Some(Role::Container) => return Ok(()),
         Some(Role::Sidecar) => {
-            Err(format!("{name} is podgate's own sidecar: nothing waits for it; the Pod has {}", ordered()))
+            format!("{name} is podgate's own sidecar: nothing waits for it; the Pod has {ordered}")
         }
-        Some(Role::Init) => Err(format!(
-            "{name} is an init container, which ends before all others start: nothing waits for it; the Pod has {}",
-            ordered()
-        )),
-        None => Err(format!("the Pod has no container {name}; it has {}", ordered())),
-    }
+        Some(Role::Init) => format!(
+            "{name} is an init container, which ends before all others start: nothing waits for it; the Pod has {ordered}"
+        ),
+        None => format!("the Pod has no container {name}; it has {ordered}"),
+    })
 }
 
 /// The hooks and gates that wait for `container` before, and are satisfied after.

@@ -12,10 +12,9 @@ use crate::cluster::Cluster;
 use crate::output::{json, say, write_out};
 use crate::values::Output;
 use crate::{clock, runtime};
-use change::{Change, Plan};
+use change::Plan;
 use kube::api::{Patch, PatchParams};
 use podgate::core::exit::Exit;
-use podgate::core::state::Phase;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::process::ExitCode;
@@ -36,10 +35,8 @@ pub(crate) struct Done {
     /// Who the API server says that it was.
     by: Option<String>,
     dry_run: bool,
-    sandbox: Option<String>,
-    #[serde(skip)]
-    phase: Option<Phase>,
-    changes: Vec<Change>,
+    #[serde(flatten)]
+    plan: Plan,
 }
 
 pub(crate) fn run(args: &Override) -> ExitCode {
@@ -54,24 +51,23 @@ async fn change(args: &Override) -> Result<ExitCode, String> {
     let cluster = Cluster::of(&args.connection).await?;
     let pod = cluster.pod(&args.pod).await?;
     let now = clock::wall();
-    let Plan { sandbox, phase, changes } = match args.remove {
+    let plan = match args.remove {
         true => change::remove(&pod, &args.wishes)?,
         false => change::set(&pod, &cluster.namespace, &args.wishes, now)?,
     };
-    if changes.is_empty() {
+    if plan.changes.is_empty() {
         write_out("Nothing was set by hand.\n")?;
         return Ok(ExitCode::SUCCESS);
     }
     let uid = pod.metadata.uid.clone().unwrap_or_default();
     if !args.dry_run {
-        let mut annotations = Map::new();
-        annotations.extend(changes.iter().map(|change| (change.annotation.clone(), serde_json::json!(change.value))));
+        let values = plan.changes.iter().map(|change| (change.annotation.clone(), serde_json::json!(change.value)));
+        let annotations: Map<String, Value> = values.collect();
         // A pod of the same name that has taken its place is another one: the server refuses that.
         let patch = Patch::Merge(serde_json::json!({"metadata": {"uid": uid, "annotations": annotations}}));
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-        let pods = cluster.pods();
-        let answer = tokio::time::timeout(cluster.limit, pods.patch_metadata(&args.pod, &params, &patch)).await;
-        answer.map_err(|_| cluster.late())?.map_err(|error| refused(&cluster, &error, &args.pod))?;
+        let answer = cluster.in_time(cluster.pods().patch_metadata(&args.pod, &params, &patch)).await?;
+        answer.map_err(|error| refused(&cluster, &error, &args.pod))?;
     }
     let done = Done {
         at: humantime::format_rfc3339_seconds(now).to_string(),
@@ -81,9 +77,7 @@ async fn change(args: &Override) -> Result<ExitCode, String> {
         pod: args.pod.clone(),
         uid,
         dry_run: args.dry_run,
-        sandbox,
-        phase,
-        changes,
+        plan,
     };
     let text = match args.output {
         Output::Text => text::text(&done),
@@ -112,6 +106,6 @@ async fn who(cluster: &Cluster) -> Option<String> {
         .header("Content-Type", "application/json")
         .body(serde_json::to_vec(&review).ok()?)
         .ok()?;
-    let answer = tokio::time::timeout(cluster.limit, cluster.client.request::<Value>(request)).await.ok()?.ok()?;
+    let answer = cluster.in_time(cluster.client.request::<Value>(request)).await.ok()?.ok()?;
     answer.pointer("/status/userInfo/username")?.as_str().map(str::to_owned)
 }

@@ -1,18 +1,14 @@
 //! Whole pods, and what an override does to them.
 
 use super::args::Wish;
-use super::change::{Plan, remove, set};
+use super::change::{Opens, Plan, remove, set};
 use super::{Done, text};
 use crate::pod::Pod;
+use crate::pod::tests::{Change, gate, hook, now};
 use podgate::core::state::State;
 use serde_json::{Value, json};
-use std::time::SystemTime;
 
 const SANDBOX: &str = "3f2a9c1e-4097-1a0c5f3b";
-
-fn now() -> SystemTime {
-    humantime::parse_rfc3339("2026-11-21T14:00:12Z").unwrap()
-}
 
 fn wish(container: &str, state: State) -> Wish {
     Wish { container: container.to_owned(), state: Some(state) }
@@ -20,12 +16,6 @@ fn wish(container: &str, state: State) -> Wish {
 
 /// `db` and `api` with hooks, `web` and `worker` with gates; none has come further than `db`.
 fn pod() -> Value {
-    let hook = |name: &str| json!({"name": name, "lifecycle": {"postStart": {"exec": {"command": ["/podgate/bin/podgate", "post-start", "--container", name]}}}});
-    let gate = |name: &str, untils: &[&str]| {
-        let mut line = vec!["/podgate/bin/podgate", "entrypoint"];
-        line.extend(untils.iter().flat_map(|until| ["--until", until]));
-        json!({"name": name, "command": line})
-    };
     json!({
         "metadata": {"name": "ordered", "uid": "u1", "creationTimestamp": "2026-11-21T14:00:04Z", "annotations": {
             "sandbox.podgate.io/id": SANDBOX, "sandbox.podgate.io/epoch": "e1", "sandbox.podgate.io/revision": "5",
@@ -36,7 +26,7 @@ fn pod() -> Value {
         "spec": {
             "nodeName": "n",
             "initContainers": [{"name": "once"}, {"name": "podgate", "restartPolicy": "Always", "command": ["/usr/bin/podgate-controller"]}],
-            "containers": [hook("db"), hook("api"), gate("web", &["db", "api"]), gate("worker", &["db=Started", "db=Completed"])]},
+            "containers": [hook("db", &[]), hook("api", &[]), gate("web", &["db", "api"]), gate("worker", &["db=Started", "db=Completed"])]},
         "status": {"initContainerStatuses": [{"name": "podgate", "state": {"running": {"startedAt": "2026-11-21T14:00:05Z"}}}]}
     })
 }
@@ -48,7 +38,7 @@ fn read(pod: &Value) -> Pod {
 /// `MODE of GATE: CONDITIONS | LEFT | NEXT` of each.
 fn opens(plan: &Plan) -> Vec<String> {
     let all = plan.changes.iter().flat_map(|change| &change.opens);
-    let say = |o: &super::change::Opens| {
+    let say = |o: &Opens| {
         let next = o.then_starts.as_deref().unwrap_or("-");
         format!("{}: {} | {} | {next}", o.gate_of, o.conditions.join(" "), o.still_waits_for.join(" "))
     };
@@ -87,9 +77,6 @@ fn what_is_open_already_is_not_opened() {
     assert_eq!(opens(&plan), ["web: db=Ready | api=Ready | -"]);
 }
 
-/// A pod, made odd.
-type Change = fn(&mut Value);
-
 #[test]
 fn refuses_with_clear_words() {
     let table: [(&str, &str, Change); 9] = [
@@ -97,13 +84,9 @@ fn refuses_with_clear_words() {
         ("podgate", "podgate is podgate's own sidecar", |_| {}),
         ("once", "once is an init container", |_| {}),
         ("db", "is being deleted", |pod| pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T14:00:11Z")),
-        (
-            "db",
-            "no sandbox is known that the state could be set for. Nothing is published, and the sidecar runs",
-            |pod| {
-                pod["metadata"]["annotations"] = json!({});
-            },
-        ),
+        ("db", "that the state could be set for. Nothing is published, and the sidecar runs", |pod| {
+            pod["metadata"]["annotations"] = json!({});
+        }),
         ("db", "no sandbox is known that the state could be set for. Neither a sidecar", |pod| {
             pod["metadata"]["annotations"] = json!({});
             pod["spec"] = json!({"nodeName": "n", "containers": [{"name": "db"}]});
@@ -147,7 +130,6 @@ fn takes_back_one_or_all_and_nothing_else() {
 /// What a person sees of it: the example in the docs.
 #[test]
 fn reads_well() {
-    let Plan { sandbox, phase, changes } = set(&read(&pod()), "shop", &[wish("db", State::Ready)], now()).unwrap();
     let done = Done {
         at: "2026-11-21T14:00:12Z".to_owned(),
         server: "https://10.0.0.1:6443/".to_owned(),
@@ -156,9 +138,7 @@ fn reads_well() {
         uid: "7d1f0c9a-41c5-4a7e-9e0b-1f1d2c3b4a5d".to_owned(),
         by: Some("alice".to_owned()),
         dry_run: false,
-        sandbox,
-        phase,
-        changes,
+        plan: set(&read(&pod()), "shop", &[wish("db", State::Ready)], now()).unwrap(),
     };
     let written = text::text(&done);
     let docs = include_str!("../../../../docs/kubectl-podgate.md");

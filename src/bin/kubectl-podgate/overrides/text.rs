@@ -13,34 +13,30 @@ pub(crate) fn text(done: &Done) -> String {
     let verb = if done.dry_run { "would change" } else { "changed" };
     let by = done.by.as_ref().map(|by| format!(" as {by}")).unwrap_or_default();
     let _ = writeln!(out, "{} {verb} Pod {}/{} (uid {}){by}", done.at, done.namespace, done.pod, done.uid);
-    if let Some(sandbox) = &done.sandbox {
+    if let Some(sandbox) = &done.plan.sandbox {
         let _ = writeln!(out, "sandbox {sandbox} at {}", done.server);
     }
-    for change in &done.changes {
+    for change in &done.plan.changes {
         let was = change.was.as_ref().map(|was| format!(" (was {was})")).unwrap_or_default();
         let _ = match &change.value {
             Some(value) => writeln!(out, "\n{} = {value}{was}", change.annotation),
             None => writeln!(out, "\n{} removed{was}", change.annotation),
         };
-        let state = change.state.unwrap_or("unknown");
-        for line in effects(change, state, done.phase) {
+        for line in effects(change, done.plan.phase) {
             let _ = writeln!(out, "  {line}");
         }
     }
     out.lines().map(|line| harmless(line) + "\n").collect()
 }
 
-fn effects(change: &Change, state: &str, phase: Option<Phase>) -> Vec<String> {
-    let name = &change.container;
+fn effects(change: &Change, phase: Option<Phase>) -> Vec<String> {
+    let (name, state) = (&change.container, change.state.unwrap_or("unknown"));
     if change.value.is_none() {
-        return vec![match phase {
-            Some(Phase::Started) => format!(
-                "{name} was {state}; what it is by itself counts again, once the sidecar has looked. What has started goes on."
-            ),
-            _ => format!(
-                "{name} was {state}; what it is by itself counts again. What has been let go is not held back anew."
-            ),
-        }];
+        let then = match phase {
+            Some(Phase::Started) => ", once the sidecar has looked. What has started goes on.",
+            _ => ". What has been let go is not held back anew.",
+        };
+        return vec![format!("{name} was {state}; what it is by itself counts again{then}")];
     }
     let mut lines = vec![format!("{name} was {state} until now, by podgate's own word")];
     lines.extend(change.opens.iter().map(opening));

@@ -19,9 +19,6 @@ pub(crate) struct Facts<'a> {
     pub(crate) phase: Option<Phase>,
 }
 
-/// What the kubelet says of a container from before its first start until no hook runs any more.
-const FROZEN: [&str; 2] = ["ContainerCreating", "PodInitializing"];
-
 /// Clocks of different machines may be this far apart.
 const CLOCKS: Duration = Duration::from_secs(5);
 
@@ -56,15 +53,16 @@ pub(crate) fn summary(facts: &Facts<'_>) -> String {
     }
     // Those that others wait for, and that don't wait for others themselves.
     let first = |row: &&Row| !row.holds_back.is_empty() && row.waits_for.iter().all(|c| c.gate_of == row.name);
-    let holding = view.containers.iter().filter(first).map(|row| {
+    let say = |row: &Row| {
         let conditions: Vec<&str> = row.waits_for.iter().map(|c| c.condition.as_str()).collect();
         let why = if conditions.is_empty() { String::new() } else { format!(" until {}", conditions.join(", ")) };
         format!("{} holds back {}{why}", row.name, row.holds_back.join(", "))
-    });
-    let holding: Vec<String> = holding.collect();
-    match holding.as_slice() {
-        [] => format!("{name} is starting."),
-        some => format!("{name} is starting: {}.", some.join("; ")),
+    };
+    let holding: Vec<String> = view.containers.iter().filter(first).map(say).collect();
+    if holding.is_empty() {
+        format!("{name} is starting.")
+    } else {
+        format!("{name} is starting: {}.", holding.join("; "))
     }
 }
 
@@ -76,14 +74,12 @@ pub(crate) fn notes(facts: &Facts<'_>) -> Vec<String> {
     let view = facts.view;
     let mut notes = Vec::new();
     if !uses_podgate(view) {
-        notes.push(
-            "Neither a sidecar nor a hook or gate of podgate's is in its spec: the kubelet's word is all there is."
-                .to_owned(),
-        );
-        return notes;
+        let what =
+            "Neither a sidecar nor a hook or gate of podgate's is in its spec: the kubelet's word is all there is.";
+        return vec![what.to_owned()];
     }
     unpublished(facts, &mut notes);
-    if let Some(why) = &facts.view.stale {
+    if let Some(why) = &view.stale {
         notes.push(format!("What is published is not believed here: {why}."));
     }
     if view.deleting {
@@ -127,9 +123,7 @@ fn unpublished(facts: &Facts<'_>, notes: &mut Vec<String>) {
 
 /// Said where the kubelet's column would mislead.
 fn frozen(view: &View, notes: &mut Vec<String>) {
-    let by_hook = |row: &&Row| {
-        row.mode == podgate::core::container::Mode::PostStart && row.waits_for.iter().any(|c| c.gate_of == row.name)
-    };
+    let by_hook = |row: &&Row| row.mode == Mode::PostStart && row.waits_for.iter().any(|c| c.gate_of == row.name);
     let Some(row) = view.containers.iter().find(by_hook) else { return };
     let limit = row.timeout.as_deref().unwrap_or_default();
     notes.push(format!(
@@ -139,15 +133,13 @@ fn frozen(view: &View, notes: &mut Vec<String>) {
 }
 
 fn deleting(facts: &Facts<'_>, notes: &mut Vec<String>) {
-    // What the hooks would still wait for, had the phase not changed.
-    let hooks: Vec<&Row> = facts
-        .view
-        .containers
-        .iter()
-        .filter(|row| row.mode == Mode::PostStart && row.kubelet.state == Some("waiting"))
-        .filter(|row| row.kubelet.reason.as_deref().is_some_and(|reason| FROZEN.contains(&reason)))
-        .collect();
-    let Some(first) = hooks.first() else { return };
+    // The kubelet says this of a container from before its first start until its hook has returned.
+    let is_creating = |reason: &str| matches!(reason, "ContainerCreating" | "PodInitializing");
+    let is_frozen = |row: &&Row| {
+        let is_waiting = row.mode == Mode::PostStart && row.kubelet.state == Some("waiting");
+        is_waiting && row.kubelet.reason.as_deref().is_some_and(is_creating)
+    };
+    let Some(first) = facts.view.containers.iter().find(is_frozen) else { return };
     notes.push(match facts.phase {
         Some(Phase::Terminating) => {
             "The sidecar has seen the deletion and let all waiting hooks go: the kubelet works off the rest of its start list, then ends the containers.".to_owned()

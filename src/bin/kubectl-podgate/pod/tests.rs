@@ -6,17 +6,19 @@ use serde_json::{Value, json};
 use std::time::SystemTime;
 
 /// Two seconds after the last look of the pods below.
-fn now() -> SystemTime {
+pub(crate) fn now() -> SystemTime {
     humantime::parse_rfc3339("2026-11-21T14:00:12Z").unwrap()
 }
 
-fn hook(name: &str, more: &[&str]) -> Value {
-    let line: Vec<&str> = ["/podgate/bin/podgate", "post-start", "--container", name, "--timeout", "2m"]
-        .iter()
-        .chain(more)
-        .copied()
-        .collect();
+pub(crate) fn hook(name: &str, more: &[&str]) -> Value {
+    let line = [&["/podgate/bin/podgate", "post-start", "--container", name, "--timeout", "2m"], more].concat();
     json!({"name": name, "lifecycle": {"postStart": {"exec": {"command": line}}}})
+}
+
+pub(crate) fn gate(name: &str, untils: &[&str]) -> Value {
+    let mut line = vec!["/podgate/bin/podgate", "entrypoint"];
+    line.extend(untils.iter().flat_map(|until| ["--until", until]));
+    json!({"name": name, "command": line})
 }
 
 fn creating(name: &str) -> Value {
@@ -75,25 +77,18 @@ fn waits(view: &View) -> Vec<String> {
 
 #[test]
 fn shows_what_waits_for_what_as_the_start_goes_on() {
-    let not_yet = |name: &str| format!("{name}=Ready (not-yet)");
-    let (db, api) = (not_yet("db"), not_yet("api"));
+    let (db, api) = ("db=Ready (not-yet)", "api=Ready (not-yet)");
+    let of_db = vec![format!("db: {db} | api, web"), format!("api: {db} | web"), format!("web: {db}, {api} | ")];
+    let of_api = vec![format!("api: {api} | web"), format!("web: {api} | ")];
     for (phase, states, says) in [
         // The sidecar has just begun.
-        (
-            "starting",
-            ["Waiting", "Waiting", "Waiting"],
-            vec![format!("db: {db} | api, web"), format!("api: {db} | web"), format!("web: {db}, {api} | ")],
-        ),
-        (
-            "starting",
-            ["Started", "Waiting", "Waiting"],
-            vec![format!("db: {db} | api, web"), format!("api: {db} | web"), format!("web: {db}, {api} | ")],
-        ),
+        ("starting", ["Waiting", "Waiting", "Waiting"], of_db.clone()),
+        ("starting", ["Started", "Waiting", "Waiting"], of_db),
         // db's hook has been let go; the kubelet starts api next.
-        ("starting", ["Ready", "Waiting", "Waiting"], vec![format!("api: {api} | web"), format!("web: {api} | ")]),
-        ("starting", ["Ready", "Started", "Waiting"], vec![format!("api: {api} | web"), format!("web: {api} | ")]),
+        ("starting", ["Ready", "Waiting", "Waiting"], of_api.clone()),
+        ("starting", ["Ready", "Started", "Waiting"], of_api.clone()),
         // api runs, so db's hook has returned, whatever became of db since.
-        ("starting", ["NotReady", "Started", "Waiting"], vec![format!("api: {api} | web"), format!("web: {api} | ")]),
+        ("starting", ["NotReady", "Started", "Waiting"], of_api),
         ("started", ["Ready", "Ready", "Started"], vec![]),
         ("started", ["Failed", "Ready", "Started"], vec![]),
         ("terminating", ["Started", "Waiting", "Waiting"], vec![]),
@@ -116,8 +111,7 @@ fn what_can_never_be_is_told_from_what_is_not_yet() {
 #[test]
 fn a_gate_holds_its_own_container_alone() {
     let mut pod = published(chain(), "starting", ["Started", "Waiting", "Waiting"]);
-    let gate = |name: &str, until: &str| json!({"name": name, "command": ["/podgate/bin/podgate", "entrypoint", "--until", until, "--", "x"]});
-    pod["spec"]["containers"] = json!([{"name": "db"}, gate("api", "db"), gate("web", "db=Started")]);
+    pod["spec"]["containers"] = json!([{"name": "db"}, gate("api", &["db"]), gate("web", &["db=Started"])]);
     assert_eq!(waits(&seen(&pod)), ["db:  | api", "api: db=Ready (not-yet) | "]);
     // A gate stays shut even when the pod has started: the container came anew.
     pod["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("started");
@@ -170,15 +164,10 @@ fn says_since_when_by_whom_and_nothing_where_it_is_not_known() {
 #[test]
 fn says_what_each_condition_would_take() {
     let mut pod = published(chain(), "starting", ["Started", "Waiting", "Waiting"]);
-    let gate = |untils: &[&str]| {
-        let mut line = vec!["/podgate/bin/podgate", "entrypoint"];
-        line.extend(untils.iter().flat_map(|until| ["--until", until]));
-        json!({"name": "web", "command": line})
-    };
     pod["spec"]["containers"][0]["startupProbe"] = json!({"exec": {"command": ["/podgate/bin/podgate", "opened"]}});
     pod["spec"]["containers"][0]["readinessProbe"] = json!({"httpGet": {"port": "web"}});
     pod["spec"]["containers"][2] =
-        gate(&["db", "api=Ready", "api=Completed", "api=Exited", "api=Started", "gone=Ready"]);
+        gate("web", &["db", "api=Ready", "api=Completed", "api=Exited", "api=Started", "gone=Ready"]);
     let takes = |pod: &Value| {
         let view = seen(pod);
         view.containers[3].waits_for.iter().map(|c| format!("{}: {}", c.condition, c.takes)).collect::<Vec<_>>()
@@ -205,12 +194,10 @@ fn says_what_each_condition_would_take() {
 }
 
 /// A pod, made odd.
-type Change = fn(&mut Value);
+pub(crate) type Change = fn(&mut Value);
 
 #[test]
 fn says_what_is_odd() {
-    let annotation = |key: &str| format!("/metadata/annotations/{}", key.replace('/', "~1"));
-    assert!(published(chain(), "starting", [""; 3]).pointer(&annotation("sandbox.podgate.io/id")).is_some());
     let table: [(&str, Change); 14] = [
         ("While the hook of db waits (at most 2m), the kubelet updates nothing", |_| {}),
         ("Nothing is published yet: the Pod has no node.", |pod| {

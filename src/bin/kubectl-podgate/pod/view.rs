@@ -18,7 +18,6 @@ use std::time::SystemTime;
 
 /// What there is to say of `pod` at the time `now`.
 pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
-    let status = pod.status.clone().unwrap_or_default();
     let found = found(pod);
 
     let annotations: Annotations = pod.metadata.annotations.clone().unwrap_or_default();
@@ -58,7 +57,7 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
         namespace: namespace.to_owned(),
         pod: pod.metadata.name.clone().unwrap_or_default(),
         node: pod.spec.node_name.clone(),
-        pod_phase: status.phase.clone(),
+        pod_phase: pod.status.as_ref().and_then(|status| status.phase.clone()),
         deleting,
         started: started && !deleting,
         summary: String::new(),
@@ -84,31 +83,20 @@ struct Scene<'a> {
     now: SystemTime,
 }
 
-/// The pod's containers, with what the Pod says of each.
+/// The pod's containers in the order in which the kubelet starts them, with what the Pod says of each.
 pub(crate) fn found(pod: &Pod) -> Vec<Found<'_>> {
-    let empty = Vec::new();
-    let status = pod.status.as_ref();
-    let lists = status.map_or([&empty, &empty], |s| [&s.init_container_statuses, &s.container_statuses]);
-    let of = |name: &str| lists.into_iter().flatten().find(|status| status.name == name);
-    let found = containers(pod).map(|(spec, role)| Found {
-        spec,
-        role,
-        gate: spec.gate().filter(|_| role == Role::Container),
-        kubelet: kubelet(of(&spec.name)),
+    let statuses = pod.status.iter().flat_map(|s| s.init_container_statuses.iter().chain(&s.container_statuses));
+    let of_init =
+        |c: &Container| if c.restart_policy.as_deref() == Some("Always") { Role::Container } else { Role::Init };
+    let init = pod.spec.init_containers.iter().map(|spec| (spec, of_init(spec)));
+    let regular = pod.spec.containers.iter().map(|spec| (spec, Role::Container));
+    let found = init.chain(regular).map(|(spec, role)| {
+        let role = if spec.is_sidecar() { Role::Sidecar } else { role };
+        let gate = spec.gate().filter(|_| role == Role::Container);
+        let status = statuses.clone().find(|status| status.name == spec.name);
+        Found { spec, role, gate, kubelet: status.map(kubelet).unwrap_or_default() }
     });
     found.collect()
-}
-
-/// In the order in which the kubelet starts them.
-fn containers(pod: &Pod) -> impl Iterator<Item = (&Container, Role)> {
-    let role = |container: &Container, runs_on: bool| match container.is_sidecar() {
-        true => Role::Sidecar,
-        false if runs_on => Role::Container,
-        false => Role::Init,
-    };
-    let init = pod.spec.init_containers.iter();
-    let init = init.map(move |c| (c, role(c, c.restart_policy.as_deref() == Some("Always"))));
-    init.chain(pod.spec.containers.iter().map(move |c| (c, role(c, true))))
 }
 
 fn order(word: Option<&Snapshot>, found: &[Found<'_>]) -> Vec<String> {
@@ -212,8 +200,7 @@ impl Scene<'_> {
     }
 }
 
-fn kubelet(status: Option<&ContainerStatus>) -> Kubelet {
-    let Some(status) = status else { return Kubelet::default() };
+fn kubelet(status: &ContainerStatus) -> Kubelet {
     let word = Kubelet { ready: status.ready, restarts: status.restart_count, ..Kubelet::default() };
     let state = &status.state;
     if let Some(running) = &state.running {

@@ -2,7 +2,7 @@
 
 use super::text;
 use crate::pod::shape::View;
-use crate::terminal::{fit, width};
+use crate::terminal::{cut, fit, width, widths};
 use podgate::core::text::harmless;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,7 +25,7 @@ impl Live {
             // Nothing that has left the screen at its top can be drawn over.
             if needs > room || (needs == room && left > 1) {
                 let more = format!("… {left} more lines: make the window higher");
-                self.last.push(crate::terminal::cut(&more, columns));
+                self.last.push(cut(&more, columns));
                 break;
             }
             (room, left) = (room - needs, left - 1);
@@ -60,6 +60,10 @@ const POD: &str = "(pod)";
 impl Lines {
     /// The lines for what has changed, with `time` in front.
     pub(crate) fn news(&mut self, view: &View, time: &str) -> String {
+        let row = |row| {
+            let [name, state, _, kubelet, waits_for, _] = text::cells(row);
+            [name, state, kubelet, waits_for]
+        };
         let mut rows: Vec<[String; 4]> = view.containers.iter().map(row).collect();
         let phase = match &view.published {
             _ if view.deleting => "deleting",
@@ -70,10 +74,9 @@ impl Lines {
         rows.push(pod.map(harmless));
         let mut out = String::new();
         let widths = *self.widths.get_or_insert_with(|| {
-            let widest = |at: usize| rows.iter().map(|row| width(&row[at])).chain([HEADS[at].len()]).max();
+            let mut widths = widths(HEADS, &rows);
             // Room for what may still come: the longest state, the usual words of the kubelet.
-            let at_least = [0, 9, 18, 0];
-            let widths = std::array::from_fn(|at| widest(at).unwrap_or_default().max(at_least[at]));
+            (widths[1], widths[2]) = (widths[1].max(9), widths[2].max(18));
             line(&mut out, &widths, "TIME", &HEADS.map(str::to_owned));
             widths
         });
@@ -85,11 +88,6 @@ impl Lines {
         }
         out
     }
-}
-
-fn row(of: &crate::pod::shape::Row) -> [String; 4] {
-    let [name, state, _, kubelet, waits_for, _] = text::cells(of);
-    [name, state, kubelet, waits_for]
 }
 
 fn line(out: &mut String, widths: &[usize; 4], time: &str, cells: &[String; 4]) {

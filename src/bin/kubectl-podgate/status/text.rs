@@ -1,7 +1,7 @@
 //! What a person reads: a sentence, a table, when it was seen, and what is odd.
 
-use crate::pod::shape::{Role, Row, View};
-use crate::terminal::width;
+use crate::pod::shape::{Condition, Role, Row, View};
+use crate::terminal::{width, widths};
 use anstyle::{AnsiColor, Style};
 use podgate::core::text::harmless;
 use std::fmt::Write as _;
@@ -63,11 +63,7 @@ fn to_go_on(view: &View) -> Vec<(&str, &str)> {
 
 fn table(view: &View, out: &mut String) {
     let lines: Vec<[String; 6]> = view.containers.iter().map(cells).collect();
-    let widest = |column: usize| {
-        let cells = lines.iter().map(|line| width(&line[column]));
-        cells.chain([HEADS[column].len()]).max().unwrap_or_default()
-    };
-    let widths: [usize; 6] = std::array::from_fn(widest);
+    let widths = widths(HEADS, &lines);
     let mut line = |cells: &[&str; 6], style: Style| {
         for (column, cell) in cells.iter().enumerate() {
             // Padded by hand: the marks of a colour have no width. Nothing stands after the last column.
@@ -92,11 +88,11 @@ pub(super) fn cells(row: &Row) -> [String; 6] {
         Role::Init => "(init)",
         Role::Container => row.state.unwrap_or("-"),
     };
-    let conditions = row.waits_for.iter().map(|condition| match condition.standing {
+    let say = |condition: &Condition| match condition.standing {
         "never" => format!("{} (never)", condition.condition),
         _ => condition.condition.clone(),
-    });
-    let conditions: Vec<String> = conditions.collect();
+    };
+    let conditions: Vec<String> = row.waits_for.iter().map(say).collect();
     let waits_for = match row.state {
         // Nothing of podgate's is in its way.
         Some("Waiting") if conditions.is_empty() => "the kubelet".to_owned(),

@@ -36,6 +36,7 @@ pub(crate) async fn watch(args: &Status, cluster: Cluster, first: Pod) -> Result
         Output::Text if terminal::size().is_some() => Shown::Live(Live::default()),
         Output::Text => Shown::Lines(Lines::default()),
     };
+    let is_live = matches!(shown, Shown::Live(_));
     let namespace = cluster.namespace.clone();
     let deadline = args.timeout.map(|timeout| clock::now() + timeout);
     let (tell, mut heard) = mpsc::channel(16);
@@ -46,23 +47,22 @@ pub(crate) async fn watch(args: &Status, cluster: Cluster, first: Pod) -> Result
     loop {
         let view = view::view(&pod, &namespace, clock::wall());
         let is_read = shown.show(&view, &pod, trouble.as_ref())?;
-        if !is_read {
+        // All its containers have ended, so none will start any more.
+        let has_ended = matches!(view.pod_phase.as_deref(), Some("Succeeded" | "Failed"));
+        if !is_read || args.until_started && (view.started || view.deleting || has_ended) {
             return Ok(exit(&view));
         }
-        if args.until_started && (view.started || view.deleting || has_ended(&view)) {
-            return Ok(exit(&view));
-        }
-        let tick = matches!(shown, Shown::Live(_)).then(|| clock::now() + TICK);
+        let tick = is_live.then(|| clock::now() + TICK);
         tokio::select! {
             news = heard.recv() => match news {
                 Some(Heard::Pod(new)) => {
-                    if trouble.take().is_some() && !matches!(shown, Shown::Live(_)) {
+                    if trouble.take().is_some() && !is_live {
                         say("the API server answers again");
                     }
                     pod = *new;
                 }
                 Some(Heard::Trouble(what)) => {
-                    if trouble.is_none() && !matches!(shown, Shown::Live(_)) {
+                    if trouble.is_none() && !is_live {
                         say(&format!("{what}; asks again"));
                     }
                     let since = trouble.map_or_else(clock::now, |(_, since)| since);
@@ -87,11 +87,6 @@ pub(super) fn exit(view: &View) -> ExitCode {
     if view.started { ExitCode::SUCCESS } else { NOT_STARTED.into() }
 }
 
-/// All containers of the pod have ended, so none will start any more.
-fn has_ended(view: &View) -> bool {
-    matches!(view.pod_phase.as_deref(), Some("Succeeded" | "Failed"))
-}
-
 impl Shown {
     /// Gives whether anybody still reads it.
     fn show(&mut self, view: &View, pod: &Pod, trouble: Option<&(String, Instant)>) -> Result<bool, String> {
@@ -99,12 +94,9 @@ impl Shown {
             Shown::Live(live) => {
                 let mut text = text::text(view);
                 if let Some((what, since)) = trouble {
-                    let style = AnsiColor::Red.on_default();
+                    let (style, what) = (AnsiColor::Red.on_default(), harmless(what));
                     let seconds = since.elapsed().as_secs();
-                    text.push_str(&format!(
-                        "\n{style}From before: {}; asks again, for {seconds} s now.{style:#}\n",
-                        harmless(what)
-                    ));
+                    text += &format!("\n{style}From before: {what}; asks again, for {seconds} s now.{style:#}\n");
                 }
                 write_out(&live.draw(&text, terminal::size().unwrap_or((80, 24))))
             }

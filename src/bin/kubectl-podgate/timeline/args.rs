@@ -43,10 +43,7 @@ pub(crate) struct Timeline {
 /// Value of `--output`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
-    // Bars of text, and a table.
     Text,
-    // A picture.
     Svg,
-    // One object, as docs/kubectl-podgate.md promises it.
     Json,
 }

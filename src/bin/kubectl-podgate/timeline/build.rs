@@ -17,7 +17,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// A time in whole seconds, and how much later than that it may have been.
 const GRID: i64 = 1000;
 
-/// All that is known, in one place.
 struct Evidence<'a> {
     pod: &'a Pod,
     /// `None`: they could not be read.
@@ -37,8 +36,8 @@ pub(crate) fn build(pod: &Pod, events: Option<&[Event]>, namespace: &str, now: S
 
     let marks = evidence.marks();
     let mut rows: Vec<Row> = found.iter().map(|found| evidence.row(found)).collect();
-    let of_rows = rows.iter().flat_map(Row::moments).map(|moment| moment.at);
-    let all: Vec<i64> = marks.iter().map(|mark| mark.moment.at).chain(of_rows).collect();
+    let moments = marks.iter().map(|mark| mark.moment).chain(rows.iter().flat_map(Row::moments));
+    let all: Vec<i64> = moments.map(|moment| moment.at).collect();
     let from = marks.first().map(|mark| mark.moment.at).or_else(|| all.iter().min().copied()).unwrap_or(now);
     let last = all.iter().max().copied().unwrap_or(from).max(from);
     // One that is up is shown to a little after its last step, one that starts is shown to now.
@@ -106,9 +105,8 @@ impl Evidence<'_> {
 
     /// The first event of this reason for a container, or for the pod.
     fn event(&self, container: Option<&str>, reason: &str) -> Option<Moment> {
-        let all = self.events.unwrap_or_default().iter();
-        let of = all.filter(|event| event.container() == container && event.reason.as_deref() == Some(reason));
-        let moments = of.filter_map(|event| {
+        let events = self.events.unwrap_or_default().iter().filter(|event| event.is(container, reason));
+        let moments = events.filter_map(|event| {
             let (time, exact) = event.time()?;
             Some(Moment { at: ms(time)?, exact, by: Source::Event })
         });
@@ -138,15 +136,13 @@ impl Evidence<'_> {
             _ => (merge(said, seen), merge(said, seen)),
         };
         let ended = merge(by_kubelet(&kubelet.finished_at).filter(|_| kubelet.restarts == 0), by_podgate(Came::Ended));
-        let pull = self.events.unwrap_or_default().iter().find(|event| {
-            event.container() == Some(name) && event.reason.as_deref() == Some("Pulled") && event.pull_ms().is_some()
-        });
+        let is_pull = |event: &&Event| event.is(Some(name), "Pulled");
         Row {
             name: name.to_owned(),
             role: found.role,
             mode,
             pulled: self.event(Some(name), "Pulled"),
-            pull_ms: pull.and_then(Event::pull_ms),
+            pull_ms: self.events.unwrap_or_default().iter().filter(is_pull).find_map(Event::pull_ms),
             created,
             gate,
             opened,
@@ -191,14 +187,10 @@ fn bars(row: &Row, begin: Option<i64>, to: i64) -> Vec<Bar> {
                 put(Kind::Start, started, ready.at.min(over));
                 put(Kind::Ready, ready, over);
             }
-            None if knows_ready(row) => put(Kind::Start, started, over),
+            // The sidecar would have written down that it is Ready.
+            None if row.role == Role::Container && started.by == Source::Podgate => put(Kind::Start, started, over),
             None => put(Kind::Run, started, over),
         }
     }
     bars
-}
-
-/// Whether the sidecar would have written down that it is Ready.
-fn knows_ready(row: &Row) -> bool {
-    row.role == Role::Container && row.started.is_some_and(|moment| moment.by == Source::Podgate)
 }

@@ -60,6 +60,6 @@ async fn events(cluster: &Cluster, uid: &str) -> Option<Vec<Event>> {
     let path =
         format!("/api/v1/namespaces/{}/events?fieldSelector=involvedObject.uid%3D{uid}&limit=500", cluster.namespace);
     let request = hyper::Request::get(path).body(Vec::new()).ok()?;
-    let list = tokio::time::timeout(cluster.limit, cluster.client.request::<List>(request)).await.ok()?.ok()?;
+    let list = cluster.in_time(cluster.client.request::<List>(request)).await.ok()?.ok()?;
     Some(list.items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
 }

@@ -1,26 +1,19 @@
 //! The axis of time.
 
-/// Where a mark of the axis stands, and what it says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Tick {
-    /// Milliseconds from the beginning.
-    pub(crate) at: i64,
-    pub(crate) text: String,
-}
-
 /// Steps between two marks, in milliseconds.
 const STEPS: [i64; 17] = [
     100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000,
     21_600_000, 86_400_000,
 ];
 
-/// Round marks for `length` milliseconds, at most `most` and the first at 0.
-pub(crate) fn ticks(length: i64, most: usize) -> Vec<Tick> {
+/// Round marks for `length` milliseconds, at most `most` and the first at 0: how many milliseconds after the beginning each
+/// stands, and its text.
+pub(crate) fn ticks(length: i64, most: usize) -> Vec<(i64, String)> {
     let most = i64::try_from(most.max(1)).unwrap_or(1);
     let days = |step: &i64| *step * (length / step / most + 1);
     let step = STEPS.into_iter().find(|step| length / step < most).unwrap_or_else(|| days(&STEPS[STEPS.len() - 1]));
     let count = length / step;
-    (0..=count).map(|n| Tick { at: n * step, text: text(n * step) }).collect()
+    (0..=count).map(|n| (n * step, text(n * step))).collect()
 }
 
 fn text(ms: i64) -> String {
@@ -40,7 +33,7 @@ mod tests {
 
     #[test]
     fn marks_are_round_and_not_too_many() {
-        let words = |length, most| ticks(length, most).into_iter().map(|tick| tick.text).collect::<Vec<_>>().join(" ");
+        let words = |length, most| ticks(length, most).into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(" ");
         assert_eq!(words(8_700, 10), "0s 1s 2s 3s 4s 5s 6s 7s 8s");
         assert_eq!(words(900, 5), "0s 0.2s 0.4s 0.6s 0.8s");
         assert_eq!(words(150_000, 6), "0s 30s 60s 90s 2min 2min30s");
@@ -48,7 +41,7 @@ mod tests {
             for most in [1, 2, 7, 100] {
                 let ticks = ticks(length, most);
                 assert!((1..=most + 1).contains(&ticks.len()), "{length} {most}: {}", ticks.len());
-                assert!(ticks.iter().all(|tick| tick.at <= length));
+                assert!(ticks.iter().all(|(at, _)| *at <= length));
             }
         }
     }

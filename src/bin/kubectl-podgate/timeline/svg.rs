@@ -86,9 +86,8 @@ pub(crate) fn svg(timeline: &Timeline) -> String {
         let _ = writeln!(out, "<text class=\"head\" x=\"12\" y=\"{y}\">{}</text>", escape(line));
     }
     let _ = writeln!(out, "<g transform=\"translate(0 {shift})\">");
-    let length = timeline.to - timeline.from;
-    for tick in ticks(length, 12) {
-        let x = x(timeline.from + tick.at, timeline);
+    for (after, text) in ticks(timeline.to - timeline.from, 12) {
+        let x = x(timeline.from + after, timeline);
         let _ = write!(
             out,
             "<line class=\"grid\" x1=\"{x:.1}\" y1=\"{:.1}\" x2=\"{x:.1}\" y2=\"{:.1}\"/>\n\
@@ -96,7 +95,7 @@ pub(crate) fn svg(timeline: &Timeline) -> String {
             TOP - 8.0,
             TOP + rows * ROW,
             TOP - 14.0,
-            escape(&tick.text)
+            escape(&text)
         );
     }
     for (index, row) in timeline.containers.iter().enumerate() {

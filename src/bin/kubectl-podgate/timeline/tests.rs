@@ -4,6 +4,7 @@ use super::build::build;
 use super::event::Event;
 use super::shape::{Kind, Row, Timeline};
 use super::{svg, text};
+use crate::pod::tests::{gate, hook};
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,7 +19,6 @@ fn now() -> SystemTime {
 fn pod() -> Value {
     let running = |name: &str, at: &str| json!({"name": name, "ready": true, "state": {"running": {"startedAt": format!("2026-11-21T14:00:{at}Z")}}});
     let condition = |kind: &str, at: &str| json!({"type": kind, "status": "True", "lastTransitionTime": format!("2026-11-21T14:00:{at}Z")});
-    let gate = |name: &str, until: &str| json!({"name": name, "command": ["/podgate/bin/podgate", "entrypoint", "--until", until, "--", "x"]});
     json!({
         "metadata": {"name": "ordered", "uid": "u1", "creationTimestamp": "2026-11-21T14:00:00Z", "annotations": {
             "sandbox.podgate.io/id": "3f2a9c1e-4097-1a0c5f3b", "sandbox.podgate.io/epoch": "e1", "sandbox.podgate.io/revision": "5",
@@ -31,8 +31,7 @@ fn pod() -> Value {
             "nodeName": "n",
             "initContainers": [{"name": "podgate", "restartPolicy": "Always", "command": ["/usr/bin/podgate-controller"]}],
             "containers": [
-                {"name": "db", "lifecycle": {"postStart": {"exec": {"command": ["/podgate/bin/podgate", "post-start", "--container", "db"]}}}},
-                gate("api", "db"), gate("web", "api")]},
+                hook("db", &[]), gate("api", &["db"]), gate("web", &["api"])]},
         "status": {
             "phase": "Running",
             "conditions": [condition("PodScheduled", "00"), condition("PodReadyToStartContainers", "01"), condition("Ready", "07")],

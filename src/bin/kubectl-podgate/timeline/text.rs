@@ -2,8 +2,8 @@
 //! there are none; below, the times.
 
 use super::scale::ticks;
-use super::shape::{Bar, Kind, Moment, Row, Timeline, rfc3339, seconds};
-use crate::terminal::{fit, width};
+use super::shape::{Bar, Kind, Mark, Moment, Row, Timeline, rfc3339, seconds};
+use crate::terminal::{fit, width, widths};
 use anstyle::{AnsiColor, Style};
 use podgate::core::text::harmless;
 use std::fmt::Write as _;
@@ -32,14 +32,11 @@ pub(crate) fn text(timeline: &Timeline, columns: usize, colours: bool) -> String
     legend(&mut out, timeline, colours);
     out.push('\n');
     table(&mut out, timeline);
-    let marks: Vec<String> = timeline
-        .marks
-        .iter()
-        .map(|mark| match mark.what {
-            "created" => format!("created {}", rfc3339(mark.moment.at).replace(".000Z", "Z")),
-            what => format!("{what} {}", at(Some(mark.moment), timeline.from)),
-        })
-        .collect();
+    let say = |mark: &Mark| match mark.what {
+        "created" => format!("created {}", rfc3339(mark.moment.at).replace(".000Z", "Z")),
+        what => format!("{what} {}", at(Some(mark.moment), timeline.from)),
+    };
+    let marks: Vec<String> = timeline.marks.iter().map(say).collect();
     if !marks.is_empty() {
         let _ = writeln!(out, "\nPod: {}", marks.join(", "));
     }
@@ -51,11 +48,11 @@ pub(crate) fn text(timeline: &Timeline, columns: usize, colours: bool) -> String
 
 fn axis(out: &mut String, length: i64, names: usize, cells: usize) {
     let mut line = String::new();
-    for tick in ticks(length, cells / 9) {
-        let at = position(tick.at, length, cells * 8) / 8;
-        if at + tick.text.len() <= cells && at >= line.chars().count() {
-            let pad = at - line.chars().count();
-            let _ = write!(line, "{:pad$}{}", "", tick.text);
+    for (after, text) in ticks(length, cells / 9) {
+        let at = position(after, length, cells * 8) / 8;
+        if at + text.len() <= cells && at >= line.len() {
+            let pad = at - line.len();
+            let _ = write!(line, "{:pad$}{text}", "");
         }
     }
     let _ = writeln!(out, "{:names$}  {line}", "");
@@ -154,10 +151,8 @@ pub(super) fn at(moment: Option<Moment>, from: i64) -> String {
     format!("{}+{}", if moment.exact { "" } else { "~" }, seconds(moment.at - from))
 }
 
-/// Heads of the table, for text and page.
 const HEADS: [&str; 7] = ["CONTAINER", "PULLED", "GATE WAITED", "STARTED", "READY", "CAME UP IN", "ENDED"];
 
-/// The cells of one container.
 fn cells(row: &Row, from: i64) -> [String; 7] {
     let between = |a: Option<Moment>, b: Option<Moment>| {
         let (Some(a), Some(b)) = (a, b) else { return String::new() };
@@ -184,15 +179,13 @@ fn table(out: &mut String, timeline: &Timeline) {
     let rows: Vec<[String; 7]> =
         timeline.containers.iter().map(|row| cells(row, timeline.from).map(|cell| harmless(&cell))).collect();
     let used: Vec<usize> = (0..HEADS.len()).filter(|at| rows.iter().any(|row| !row[*at].is_empty())).collect();
-    let widths: Vec<usize> =
-        used.iter().map(|at| rows.iter().map(|row| width(&row[*at])).fold(HEADS[*at].len(), usize::max)).collect();
+    let widths = widths(HEADS, &rows);
     let mut line = |cells: [&str; 7]| {
         let mut text = String::new();
-        for (column, at) in used.iter().enumerate() {
-            let pad = " ".repeat(widths[column] - width(cells[*at]));
+        for at in &used {
+            let (cell, pad) = (cells[*at], " ".repeat(widths[*at] - width(cells[*at])));
             // Names to the left, numbers to the right.
-            let _ =
-                if *at == 0 { write!(text, "{}{pad}  ", cells[*at]) } else { write!(text, "{pad}{}  ", cells[*at]) };
+            let _ = if *at == 0 { write!(text, "{cell}{pad}  ") } else { write!(text, "{pad}{cell}  ") };
         }
         let _ = writeln!(out, "{}", text.trim_end());
     };

@@ -11,14 +11,10 @@ pub(crate) fn summary(timeline: &Timeline, deleting: bool) -> String {
     let all = ordered().all(|row| row.ready.is_some() || row.ended.is_some());
     match last {
         _ if deleting => format!("{name} is being deleted."),
-        _ if !timeline.started => {
-            format!("{name} is starting, for {} now.", seconds(timeline.to - timeline.from))
-        }
+        _ if !timeline.started => format!("{name} is starting, for {} now.", seconds(timeline.to - timeline.from)),
         Some((container, at)) if all => {
-            format!(
-                "{name} took {} from its creation until {container}, the last one, was Ready.",
-                seconds(at - timeline.from)
-            )
+            let took = seconds(at - timeline.from);
+            format!("{name} took {took} from its creation until {container}, the last one, was Ready.")
         }
         _ => format!("{name} has started."),
     }
@@ -27,7 +23,6 @@ pub(crate) fn summary(timeline: &Timeline, deleting: bool) -> String {
 /// What is not known, and why.
 pub(crate) fn notes(timeline: &Timeline, view: &View, events: Option<&[Event]>, has_times: bool) -> Vec<String> {
     let mut notes = Vec::new();
-    let names = |rows: Vec<&Row>| rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>().join(", ");
     let ordered = || timeline.containers.iter().filter(|row| row.role == Role::Container);
     match events {
         None => notes.push(
@@ -47,11 +42,12 @@ pub(crate) fn notes(timeline: &Timeline, view: &View, events: Option<&[Event]>, 
     } else if !has_times {
         notes.push("The sidecar has written down no times: when a container was Ready, and how long a gate waited, is not known.".to_owned());
     }
-    let late: Vec<&Row> = ordered().filter(|row| row.started.is_some_and(|moment| !moment.exact)).collect();
+    let late = ordered().filter(|row| row.started.is_some_and(|moment| !moment.exact));
+    let late: Vec<&str> = late.map(|row| row.name.as_str()).collect();
     if !late.is_empty() && has_times {
         notes.push(format!(
             "The sidecar saw the start of {} later than the kubelet: it is shown by the kubelet's second.",
-            names(late)
+            late.join(", ")
         ));
     }
     for row in timeline.containers.iter().filter(|row| row.restarts > 0) {
