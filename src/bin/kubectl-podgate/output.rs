@@ -32,6 +32,12 @@ pub(crate) fn fail(what: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// One line for each thing that went wrong.
+pub(crate) fn fail_all(lines: &[String]) -> ExitCode {
+    lines.iter().for_each(|line| say(line));
+    ExitCode::FAILURE
+}
+
 /// One line beside the output, on which no manifest and no cluster can steer the terminal.
 pub(crate) fn say(what: &str) {
     // Nobody is left to tell when this fails too.

@@ -2,7 +2,7 @@
 
 use super::locate::Located;
 use super::look::{Looked, Template};
-use podgate::core::container::Mode;
+use crate::output;
 use podgate::order::declare::{Publish, Sidecar};
 use podgate::order::finding::Level;
 use podgate::order::lint::Outlook;
@@ -11,15 +11,13 @@ use serde_json::{Value, json};
 
 pub(super) fn print(looked: &Looked<'_>, is_quiet: bool) -> Result<String, String> {
     let templates: Vec<Value> = if is_quiet { Vec::new() } else { looked.templates.iter().map(template).collect() };
-    let whole = json!({
-        "findings": looked.findings.iter().map(finding).collect::<Vec<_>>(),
+    output::json(&json!({
+        "findings": looked.findings.iter().map(finding).collect::<Value>(),
         "templates": templates,
         "errors": looked.count(|level| level == Level::Error),
         "warnings": looked.count(|level| level == Level::Warning),
         "notes": looked.count(|level| level == Level::Note),
-    });
-    let text = serde_json::to_string_pretty(&whole).map_err(|error| format!("can't write: {error}"))?;
-    Ok(format!("{text}\n"))
+    }))
 }
 
 fn finding(located: &Located<'_>) -> Value {
@@ -67,16 +65,11 @@ fn template(template: &Template<'_>) -> Value {
 }
 
 fn container(planned: &Planned) -> Value {
-    let texts = |list: &[podgate::core::until::Until]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
     json!({
         "name": planned.name,
-        "mode": match planned.mode {
-            Mode::None => "none",
-            Mode::PostStart => "post-start",
-            Mode::Entrypoint => "entrypoint",
-        },
+        "mode": planned.mode,
         "because": planned.because,
-        "after": texts(&planned.after),
+        "after": planned.after.iter().map(ToString::to_string).collect::<Value>(),
         "timeoutSeconds": planned.timeout.as_secs_f64(),
         "onTimeout": if planned.continue_on_timeout { "continue" } else { "fail" },
         "failFast": planned.fail_fast,

@@ -18,8 +18,7 @@ mod text;
 
 pub(crate) use args::Check;
 
-use crate::output::write_out;
-use crate::output::{fail, say};
+use crate::output::{fail_all, say, write_out};
 use crate::registry::images::look_up;
 use crate::runtime;
 use args::Output;
@@ -28,22 +27,16 @@ use podgate::order::finding::Level;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &Check) -> ExitCode {
-    let failed = |lines: Vec<String>| {
-        lines.iter().for_each(|line| say(line));
-        ExitCode::FAILURE
-    };
-    let sources = match args.manifests.read() {
-        Ok(sources) => sources,
-        Err(lines) => return failed(lines),
-    };
-    let images = match args.images.resolve_images.then(|| look_up(&sources, &args.images)).transpose() {
-        Ok(images) => images.unwrap_or_default(),
-        Err(lines) => return failed(lines),
-    };
+    check(args).unwrap_or_else(|lines| fail_all(&lines))
+}
+
+fn check(args: &Check) -> Result<ExitCode, Vec<String>> {
+    let sources = args.manifests.read()?;
+    let images = args.images.resolve_images.then(|| look_up(&sources, &args.images)).transpose()?.unwrap_or_default();
     if args.server {
-        return runtime::block_on(async { finish(args, &server::ask(args, &sources, &images).await?) });
+        return Ok(runtime::block_on(async { finish(args, &server::ask(args, &sources, &images).await?) }));
     }
-    finish(args, &look::all(&sources, &images, args.kubernetes)).unwrap_or_else(|what| fail(&what))
+    finish(args, &look::all(&sources, &images, args.kubernetes)).map_err(|line| vec![line])
 }
 
 fn finish(args: &Check, looked: &Looked<'_>) -> Result<ExitCode, String> {
@@ -57,8 +50,7 @@ fn finish(args: &Check, looked: &Looked<'_>) -> Result<ExitCode, String> {
         say("nothing here declares an order; podgate.io/order on a Pod, or on a workload's template, would");
     }
     let worst = if args.strict { Level::Warning } else { Level::Error };
-    let code = if looked.count(|level| level >= worst) > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS };
-    Ok(code)
+    Ok(if looked.count(|level| level >= worst) > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 impl Looked<'_> {

@@ -2,6 +2,7 @@
 
 use super::locate::Located;
 use super::look::Looked;
+use crate::output;
 use podgate::order::lint::rules;
 use podgate::order::release;
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ const HELP: &str = "Each result says how to mend it; all rules are listed in pod
 pub(super) fn print(looked: &Looked<'_>) -> Result<String, String> {
     let rules: BTreeSet<&str> = looked.findings.iter().map(|located| located.finding.rule).collect();
     let numbers: BTreeMap<&str, usize> = rules.into_iter().enumerate().map(|(number, rule)| (rule, number)).collect();
-    let log = json!({
+    output::json(&json!({
         "$schema": SCHEMA,
         "version": "2.1.0",
         "runs": [{
@@ -26,9 +27,7 @@ pub(super) fn print(looked: &Looked<'_>) -> Result<String, String> {
             "columnKind": "unicodeCodePoints",
             "results": looked.findings.iter().map(|located| found(located, &numbers)).collect::<Value>(),
         }],
-    });
-    let text = serde_json::to_string_pretty(&log).map_err(|error| format!("can't write: {error}"))?;
-    Ok(format!("{text}\n"))
+    }))
 }
 
 /// GitHub wants both descriptions, and takes no rule without help.

@@ -4,14 +4,15 @@ use super::locate::Located;
 use super::look::{Looked, Template};
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Level as Shown, Renderer, Snippet};
+use humantime::format_duration;
 use podgate::core::container::Mode;
 use podgate::core::text::harmless;
+use podgate::core::until::{Until, Want};
 use podgate::order::declare::Sidecar;
 use podgate::order::finding::Level;
 use podgate::order::lint::Outlook;
 use podgate::order::plan::Planned;
 use std::fmt::Write as _;
-use std::time::Duration;
 
 /// With colours, which the writer takes out where they are not wanted.
 pub(super) fn print(looked: &Looked<'_>, is_quiet: bool) -> String {
@@ -93,25 +94,17 @@ fn outlook(template: &Template<'_>, out: &mut String) {
             let _ = writeln!(out, "  {head:<8} {name:<widest$}  {how}");
         }
     }
-    match forecast.longest {
-        Duration::ZERO => {}
-        longest => {
-            let goes_on = plan.containers.iter().any(|planned| planned.continue_on_timeout);
-            let then = if goes_on {
-                "then it goes on all the same"
-            } else {
-                "then a container fails, and is tried again as its restartPolicy says"
-            };
-            let _ = writeln!(
-                out,
-                "  waits    {} at most until the last one starts; {then}",
-                humantime::format_duration(longest)
-            );
-        }
+    if !forecast.longest.is_zero() {
+        let longest = format_duration(forecast.longest);
+        let then = match plan.containers.iter().any(|planned| planned.continue_on_timeout) {
+            true => "then it goes on all the same",
+            false => "then a container fails, and is tried again as its restartPolicy says",
+        };
+        let _ = writeln!(out, "  waits    {longest} at most until the last one starts; {then}");
     }
     if !forecast.stops.is_empty() {
         let steps: Vec<String> = forecast.stops.iter().map(|step| step.join(" and ")).collect();
-        let grace = humantime::format_duration(plan.grace);
+        let grace = format_duration(plan.grace);
         let _ = writeln!(out, "  stops    {}; within {grace}", steps.join(", then "));
     }
     let sidecar = match plan.sidecar {
@@ -129,24 +122,20 @@ fn outlook(template: &Template<'_>, out: &mut String) {
 
 /// How a container starts, in words.
 fn how(planned: &Planned) -> String {
-    let list =
-        |untils: &[podgate::core::until::Until]| untils.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let limit = humantime::format_duration(planned.timeout);
+    let list = |untils: &[Until]| untils.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let (limit, because) = (format_duration(planned.timeout), &planned.because);
     let mut how = match planned.mode {
         Mode::None if planned.after.is_empty() => "as it is".to_owned(),
         Mode::None => format!("when {} is so (by the hooks before it)", list(&planned.after)),
-        Mode::Entrypoint if planned.until.is_empty() => format!("at once (gate; {})", planned.because),
-        Mode::Entrypoint => format!("when {}, for {limit} at most (gate; {})", list(&planned.until), planned.because),
+        Mode::Entrypoint if planned.until.is_empty() => format!("at once (gate; {because})"),
+        Mode::Entrypoint => format!("when {}, for {limit} at most (gate; {because})", list(&planned.until)),
         Mode::PostStart => {
             let first =
                 if planned.after.is_empty() { "at once".to_owned() } else { format!("when {}", list(&planned.after)) };
-            match planned.until.iter().any(|until| until.want != podgate::core::until::Want::Started) {
-                true => format!(
-                    "{first}; holds the next back until {}, for {limit} at most (hook; {})",
-                    list(&planned.until),
-                    planned.because
-                ),
-                false => format!("{first} (hook; {})", planned.because),
+            let until = list(&planned.until);
+            match planned.until.iter().any(|until| until.want != Want::Started) {
+                true => format!("{first}; holds the next back until {until}, for {limit} at most (hook; {because})"),
+                false => format!("{first} (hook; {because})"),
             }
         }
     };

@@ -2,7 +2,7 @@
 
 use crate::registry::Images;
 use crate::yaml::Manifests;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use podgate::order::release;
 use std::path::PathBuf;
 
@@ -57,8 +57,8 @@ pub(crate) struct Inject {
     #[arg(long, value_name = "IMAGE", default_value_t = release::sidecar_image())]
     pub(crate) image: String,
     /// The sidecar's imagePullPolicy; by default left to the cluster
-    #[arg(long, value_name = "POLICY")]
-    pub(crate) image_pull_policy: Option<PullPolicy>,
+    #[arg(long, value_name = "POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]
+    pub(crate) image_pull_policy: Option<String>,
     /// Leave the sidecar's numeric user out: OpenShift gives each namespace its own
     #[arg(long)]
     pub(crate) no_fixed_user: bool,
@@ -95,27 +95,6 @@ pub(crate) struct Files {
     /// Say nothing but warnings and errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
-}
-
-/// Value of `--image-pull-policy`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PullPolicy {
-    #[value(name = "Always")]
-    Always,
-    #[value(name = "IfNotPresent")]
-    IfNotPresent,
-    #[value(name = "Never")]
-    Never,
-}
-
-impl PullPolicy {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            PullPolicy::Always => "Always",
-            PullPolicy::IfNotPresent => "IfNotPresent",
-            PullPolicy::Never => "Never",
-        }
-    }
 }
 
 /// Value of `--from`.

@@ -7,7 +7,7 @@ mod work;
 
 pub(crate) use args::{Inject, Uninject};
 
-use crate::output::fail;
+use crate::output::{fail, fail_all, say};
 use crate::registry::images::look_up;
 use crate::yaml::Source;
 use crate::yaml::files::{Input, one};
@@ -31,14 +31,10 @@ pub(crate) fn inject(args: &Inject) -> ExitCode {
         Ok(from) => from,
         Err(line) => return fail(&line),
     };
-    let mut options = Options::new(&args.image);
-    options.image_pull_policy = args.image_pull_policy.map(|policy| policy.as_str().to_owned());
-    options.fixed_user = !args.no_fixed_user;
+    let image_pull_policy = args.image_pull_policy.clone();
+    let options = Options { image_pull_policy, fixed_user: !args.no_fixed_user, ..Options::new(&args.image) };
     run(&args.files, |sources| {
-        let images = match args.images.resolve_images {
-            true => Some(look_up(sources, &args.images)?),
-            false => None,
-        };
+        let images = args.images.resolve_images.then(|| look_up(sources, &args.images)).transpose()?;
         Ok(Way::Inject { options, from, images })
     })
 }
@@ -49,18 +45,19 @@ pub(crate) fn uninject(args: &Uninject) -> ExitCode {
 }
 
 fn run(args: &Files, way: impl FnOnce(&[(Input, Source)]) -> Result<Way, Vec<String>>) -> ExitCode {
+    write(args, way).unwrap_or_else(|lines| fail_all(&lines))
+}
+
+fn write(
+    args: &Files,
+    way: impl FnOnce(&[(Input, Source)]) -> Result<Way, Vec<String>>,
+) -> Result<ExitCode, Vec<String>> {
     if args.in_place && args.manifests.has_standard_input() {
         fail("--in-place has no file to rewrite where - (standard input) is read; leave one of them away");
-        return Exit::Usage.into();
+        return Ok(Exit::Usage.into());
     }
-    let sources = match args.manifests.read() {
-        Ok(sources) => sources,
-        Err(lines) => return failed(&lines),
-    };
-    let way = match way(&sources) {
-        Ok(way) => way,
-        Err(lines) => return failed(&lines),
-    };
+    let sources = args.manifests.read()?;
+    let way = way(&sources)?;
     let (mut reports, mut changed, mut any) = (Vec::new(), Vec::new(), false);
     for (input, source) in sources {
         let mut replaced = Vec::new();
@@ -74,44 +71,38 @@ fn run(args: &Files, way: impl FnOnce(&[(Input, Source)]) -> Result<Way, Vec<Str
         changed.push(Changed { input, source, text });
     }
     let broken = reports.iter().any(|report| report.level == Some(Level::Error));
-    say(&reports, args.quiet, broken);
+    note_all(&reports, args.quiet, broken);
     if broken {
-        return ExitCode::FAILURE;
+        return Ok(ExitCode::FAILURE);
     }
     if !any && !args.quiet {
-        note(way.nothing());
+        say(way.nothing());
     }
     if args.check {
         return check(&changed, args.diff);
     }
-    let written = match (args.in_place, args.diff) {
+    match (args.in_place, args.diff) {
         (true, _) => output::in_place(&changed),
         (false, true) => output::print(&changed.iter().map(|changed| changed.diff()).collect::<String>()),
         (false, false) => output::print(&output::joined(&changed)),
-    };
-    match written {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(line) => fail(&line),
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// `--check`: the names of the files that would change.
-fn check(changed: &[Changed], diff: bool) -> ExitCode {
+fn check(changed: &[Changed], diff: bool) -> Result<ExitCode, Vec<String>> {
     let would: Vec<&Changed> = changed.iter().filter(|changed| changed.text != changed.source.text).collect();
     for changed in &would {
         note(&format!("{}: would change", changed.source.name));
     }
     let patch: String = if diff { would.iter().map(|changed| changed.diff()).collect() } else { String::new() };
-    match output::print(&patch) {
-        Err(line) => fail(&line),
-        Ok(()) if would.is_empty() => ExitCode::SUCCESS,
-        Ok(()) => ExitCode::from(WOULD_CHANGE),
-    }
+    output::print(&patch)?;
+    Ok(if would.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(WOULD_CHANGE) })
 }
 
 /// Reports go to standard error, in the order of the files. Where something is broken nothing has been injected: what would have
 /// been is no news then.
-fn say(reports: &[Report], quiet: bool, broken: bool) {
+fn note_all(reports: &[Report], quiet: bool, broken: bool) {
     for report in reports {
         let news = report.level.is_none_or(|level| level == Level::Note);
         if !(news && quiet || report.level.is_none() && broken) {
@@ -123,13 +114,6 @@ fn say(reports: &[Report], quiet: bool, broken: bool) {
 fn note(line: &str) {
     // Nobody is left to tell when this fails.
     let _ = writeln!(std::io::stderr(), "{}", harmless(line));
-}
-
-fn failed(lines: &[String]) -> ExitCode {
-    for line in lines {
-        fail(line);
-    }
-    ExitCode::FAILURE
 }
 
 fn migration(from: &args::From) -> Result<migrate::From, String> {

@@ -35,7 +35,6 @@ pub(super) fn joined(changed: &[Changed]) -> String {
             if !out.is_empty() && !out.ends_with('\n') {
                 out.push('\n');
             }
-            let part = part.strip_prefix('\u{feff}').unwrap_or(part);
             if !starts_with_separator(part) {
                 out.push_str("---\n");
             }
@@ -45,19 +44,17 @@ pub(super) fn joined(changed: &[Changed]) -> String {
     out
 }
 
-/// A file's text; of a file of several JSON values, each for itself.
+/// A file's text without its byte order mark. A file of several JSON values gives one text for each.
 fn parts(changed: &Changed) -> Vec<&str> {
-    let text = changed.text.as_str();
+    let text = changed.text.trim_start_matches('\u{feff}');
     if !changed.source.documents.iter().any(|document| document.json) {
         return vec![text];
     }
-    let mut values =
-        serde_json::Deserializer::from_str(text.trim_start_matches('\u{feff}')).into_iter::<serde::de::IgnoredAny>();
-    let base = text.len() - text.trim_start_matches('\u{feff}').len();
-    let (mut parts, mut at) = (Vec::new(), base);
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde::de::IgnoredAny>();
+    let (mut parts, mut at) = (Vec::new(), 0);
     while let Some(Ok(_)) = values.next() {
-        parts.push(text[at..base + values.byte_offset()].trim_start());
-        at = base + values.byte_offset();
+        parts.push(text[at..values.byte_offset()].trim_start());
+        at = values.byte_offset();
     }
     parts
 }
@@ -68,21 +65,22 @@ fn starts_with_separator(text: &str) -> bool {
 }
 
 /// Writes to standard output.
-pub(super) fn print(text: &str) -> Result<(), String> {
+pub(super) fn print(text: &str) -> Result<(), Vec<String>> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // Who closes the pipe has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.map_err(|error| format!("can't write: {error}")),
+        other => other.map_err(|error| vec![format!("can't write: {error}")]),
     }
 }
 
 /// Rewrites the files that change. Each is either as it was or as it is to be, whatever happens; the first that can't be written
 /// ends it.
-pub(super) fn in_place(changed: &[Changed]) -> Result<(), String> {
+pub(super) fn in_place(changed: &[Changed]) -> Result<(), Vec<String>> {
     for changed in changed.iter().filter(|changed| changed.text != changed.source.text) {
         let Input::File(path) = &changed.input else { continue };
-        rewrite(path, &changed.text).map_err(|error| format!("{}: can't be written: {error}", path.display()))?;
+        let failed = |error| vec![format!("{}: can't be written: {error}", path.display())];
+        rewrite(path, &changed.text).map_err(failed)?;
     }
     Ok(())
 }

@@ -21,12 +21,12 @@ impl Way {
     pub(super) fn nothing(&self) -> &'static str {
         match self {
             Way::Inject { from: Some(_), .. } => {
-                "kubectl podgate: no Pod or pod template here has an order to be read with --from: nothing is injected"
+                "no Pod or pod template here has an order to be read with --from: nothing is injected"
             }
             Way::Inject { .. } => {
-                "kubectl podgate: no Pod or pod template here declares an order (annotation podgate.io/order): nothing is injected"
+                "no Pod or pod template here declares an order (annotation podgate.io/order): nothing is injected"
             }
-            Way::Uninject => "kubectl podgate: nothing has been injected here: nothing is taken out",
+            Way::Uninject => "nothing has been injected here: nothing is taken out",
         }
     }
 

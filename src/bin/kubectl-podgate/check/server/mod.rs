@@ -15,9 +15,7 @@ use podgate::core::text::error_chain;
 use podgate::order::declare::Publish;
 use podgate::order::finding::Finding;
 use podgate::order::lint::Version;
-use rights::Right;
 use std::collections::BTreeMap;
-use webhook::Webhook;
 
 /// Looks at all templates with the cluster's version, and asks for what they need there.
 pub(super) async fn ask<'a>(
@@ -43,11 +41,12 @@ pub(super) async fn ask<'a>(
     Ok(looked)
 }
 
-/// What has been asked already: each thing once, and only if a template needs it.
+/// The answers so far. Each thing is asked once, and only if a template needs it.
 struct Known {
     cluster: Cluster,
-    webhook: Option<Webhook>,
-    rights: BTreeMap<(String, String), Right>,
+    webhook: Option<Option<Finding>>,
+    /// By namespace and service account.
+    rights: BTreeMap<(String, String), Option<Finding>>,
 }
 
 impl Known {
@@ -55,20 +54,19 @@ impl Known {
         let Some((plan, _)) = &template.outlook else { return Ok(Vec::new()) };
         let mut findings = Vec::new();
         if template.needs_webhook {
-            let webhook = match self.webhook.take() {
-                Some(webhook) => webhook,
-                None => webhook::ask(&self.cluster).await?,
-            };
-            findings.extend(self.webhook.insert(webhook).finding());
+            if self.webhook.is_none() {
+                self.webhook = Some(webhook::ask(&self.cluster).await?);
+            }
+            findings.extend(self.webhook.clone().flatten());
         }
         if plan.publish == Publish::Api {
             let namespace = template.namespace.unwrap_or(&self.cluster.namespace);
             let key = (namespace.to_owned(), template.service_account.to_owned());
             if !self.rights.contains_key(&key) {
-                let right = rights::ask(&self.cluster, &key.0, &key.1).await?;
-                self.rights.insert(key.clone(), right);
+                let finding = rights::ask(&self.cluster, &key.0, &key.1).await?;
+                self.rights.insert(key.clone(), finding);
             }
-            findings.extend(self.rights[&key].finding(&key.0, &key.1));
+            findings.extend(self.rights[&key].clone());
         }
         Ok(findings)
     }

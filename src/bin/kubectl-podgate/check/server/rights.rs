@@ -10,38 +10,15 @@ use podgate::order::finding::Finding;
 /// What the sidecar does with its own Pod.
 const VERBS: [&str; 3] = ["get", "watch", "patch"];
 
-/// What is missing for a service account, or why that can't be told.
-pub(super) enum Right {
-    All,
-    Missing(Vec<&'static str>),
-    Unknown(String),
-}
-
-impl Right {
-    pub(super) fn finding(&self, namespace: &str, account: &str) -> Option<Finding> {
-        let at = Place::root().to("spec").to("serviceAccountName");
-        match self {
-            Right::All => None,
-            Right::Missing(verbs) => {
-                let what = format!(
-                    "the service account {account} in {namespace} may not {} pods: the order holds, but states are not published, a \
-                     deletion during the start is noticed late, and what only the kubelet knows is not known",
-                    verbs.join(", ")
-                );
-                let mend = "apply podgate's rbac.yaml with a RoleBinding for this namespace, or write podgate.io/publish: board";
-                Some(Finding::warning("missing-rbac", at, what).mend(mend))
-            }
-            Right::Unknown(why) => {
-                let what = format!(
-                    "whether the service account {account} in {namespace} has the rights of podgate's sidecar is not known: {why}"
-                );
-                Some(Finding::note("missing-rbac", at, what))
-            }
-        }
-    }
-}
-
-pub(super) async fn ask(cluster: &Cluster, namespace: &str, account: &str) -> Result<Right, String> {
+/// A finding if the service account lacks a right, or if that can't be told.
+pub(super) async fn ask(cluster: &Cluster, namespace: &str, account: &str) -> Result<Option<Finding>, String> {
+    let at = Place::root().to("spec").to("serviceAccountName");
+    let unknown = |why: &str| {
+        let what = format!(
+            "whether the service account {account} in {namespace} has the rights of podgate's sidecar is not known: {why}"
+        );
+        Ok(Some(Finding::note("missing-rbac", at.clone(), what)))
+    };
     let api: Api<LocalSubjectAccessReview> = Api::namespaced(cluster.client.clone(), namespace);
     let mut missing = Vec::new();
     for verb in VERBS {
@@ -67,17 +44,23 @@ pub(super) async fn ask(cluster: &Cluster, namespace: &str, account: &str) -> Re
         };
         let asked = tokio::time::timeout(cluster.limit, api.create(&PostParams::default(), &review)).await;
         match asked.map_err(|_| cluster.late())? {
-            Ok(answer) => {
-                if !answer.status.is_some_and(|status| status.allowed) {
-                    missing.push(verb);
-                }
-            }
-            Err(kube::Error::Api(status)) if status.code == 403 => return Ok(Right::Unknown(status.message)),
+            Ok(answer) if answer.status.as_ref().is_some_and(|status| status.allowed) => {}
+            Ok(_) => missing.push(verb),
+            Err(kube::Error::Api(status)) if status.code == 403 => return unknown(&status.message),
             Err(kube::Error::Api(status)) if status.code == 404 => {
-                return Ok(Right::Unknown(format!("there is no namespace {namespace}")));
+                return unknown(&format!("there is no namespace {namespace}"));
             }
             Err(error) => return Err(format!("can't ask {}: {}", cluster.server, error_chain(&error))),
         }
     }
-    Ok(if missing.is_empty() { Right::All } else { Right::Missing(missing) })
+    if missing.is_empty() {
+        return Ok(None);
+    }
+    let what = format!(
+        "the service account {account} in {namespace} may not {} pods: the order holds, but states are not published, a deletion during \
+         the start is noticed late, and what only the kubelet knows is not known",
+        missing.join(", ")
+    );
+    let mend = "apply podgate's rbac.yaml with a RoleBinding for this namespace, or write podgate.io/publish: board";
+    Ok(Some(Finding::warning("missing-rbac", at, what).mend(mend)))
 }

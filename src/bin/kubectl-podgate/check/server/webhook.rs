@@ -11,42 +11,26 @@ use podgate::order::finding::Finding;
 /// The webhook's name within its configuration, as all of podgate's manifests have it.
 const NAME: &str = "pods.podgate.io";
 
-/// Whether the cluster has podgate's webhook, or why that can't be told.
-pub(super) enum Webhook {
-    There,
-    Missing,
-    Unknown(String),
-}
-
-impl Webhook {
-    pub(super) fn finding(&self) -> Option<Finding> {
-        let at = Place::root().to("metadata").to("labels").to(keys::INJECT);
-        match self {
-            Webhook::There => None,
-            Webhook::Missing => {
-                let what = "the cluster has no webhook of podgate's, for which this label asks: the Pod is made without podgate, and its \
-                            containers start in no order";
-                let mend = "install the webhook there (podgate's manifests/injector, or its Helm chart), or apply what kubectl podgate \
-                            inject makes of this manifest";
-                Some(Finding::warning("missing-webhook", at, what).mend(mend))
-            }
-            Webhook::Unknown(why) => {
-                let what = format!(
-                    "whether the cluster has podgate's webhook, for which this label asks, is not known: {why}"
-                );
-                Some(Finding::note("missing-webhook", at, what))
-            }
-        }
-    }
-}
-
-pub(super) async fn ask(cluster: &Cluster) -> Result<Webhook, String> {
+/// A finding if the cluster has no webhook of podgate's, or if that can't be told.
+pub(super) async fn ask(cluster: &Cluster) -> Result<Option<Finding>, String> {
     let api: Api<MutatingWebhookConfiguration> = Api::all(cluster.client.clone());
     let asked = tokio::time::timeout(cluster.limit, api.list(&ListParams::default())).await;
+    let at = Place::root().to("metadata").to("labels").to(keys::INJECT);
     match asked.map_err(|_| cluster.late())? {
-        Ok(list) if list.items.iter().any(is_podgates) => Ok(Webhook::There),
-        Ok(_) => Ok(Webhook::Missing),
-        Err(kube::Error::Api(status)) if status.code == 403 => Ok(Webhook::Unknown(status.message)),
+        Ok(list) if list.items.iter().any(is_podgates) => Ok(None),
+        Ok(_) => {
+            let what = "the cluster has no webhook of podgate's, for which this label asks: the Pod is made without podgate, and its \
+                        containers start in no order";
+            let mend = "install the webhook there (podgate's manifests/injector, or its Helm chart), or apply what kubectl podgate inject \
+                        makes of this manifest";
+            Ok(Some(Finding::warning("missing-webhook", at, what).mend(mend)))
+        }
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            let why = status.message;
+            let what =
+                format!("whether the cluster has podgate's webhook, for which this label asks, is not known: {why}");
+            Ok(Some(Finding::note("missing-webhook", at, what)))
+        }
         Err(error) => Err(format!("can't ask {}: {}", cluster.server, error_chain(&error))),
     }
 }
