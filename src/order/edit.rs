@@ -1,6 +1,6 @@
 //! Changes to a manifest, as values: what `inject` means to do, before anybody writes YAML, JSON or a JSON patch.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::fmt;
 
 /// One step into a manifest.
@@ -68,23 +68,11 @@ impl Place {
     /// The place as a JSON pointer (RFC 6901).
     #[must_use]
     pub fn pointer(&self) -> String {
-        let mut text = String::with_capacity(64);
-        for step in &self.0 {
-            text.push('/');
-            match step {
-                Step::Index(index) => text.push_str(&index.to_string()),
-                Step::Key(key) => {
-                    for c in key.chars() {
-                        match c {
-                            '~' => text.push_str("~0"),
-                            '/' => text.push_str("~1"),
-                            c => text.push(c),
-                        }
-                    }
-                }
-            }
-        }
-        text
+        let token = |step: &Step| match step {
+            Step::Index(index) => format!("/{index}"),
+            Step::Key(key) => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
+        };
+        self.0.iter().map(token).collect()
     }
 }
 
@@ -156,7 +144,10 @@ pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), Misfit> {
         (Value::Object(fields), Step::Key(key), Op::Set(new)) => {
             fields.insert(key.clone(), new.clone());
         }
-        (Value::Object(fields), Step::Key(key), Op::Remove) => remove(fields, key).ok_or_else(misfit)?,
+        // Keeps the order of the other fields, which `Map::remove` does not.
+        (Value::Object(fields), Step::Key(key), Op::Remove) if fields.contains_key(key) => {
+            fields.retain(|name, _| name != key);
+        }
         (Value::Array(items), Step::Index(index), Op::Set(new)) if *index < items.len() => items[*index] = new.clone(),
         (Value::Array(items), Step::Index(index), Op::Insert(new)) if *index <= items.len() => {
             items.insert(*index, new.clone())
@@ -171,17 +162,6 @@ pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), Misfit> {
         _ => return Err(misfit()),
     }
     Ok(())
-}
-
-/// Keeps the order of the other fields, which serde_json's own `remove` need not.
-fn remove(fields: &mut Map<String, Value>, key: &str) -> Option<()> {
-    if fields.keys().next_back().is_some_and(|last| last == key) {
-        return fields.remove(key).map(drop);
-    }
-    let kept = std::mem::take(fields);
-    let before = kept.len();
-    *fields = kept.into_iter().filter(|(name, _)| name != key).collect();
-    (fields.len() < before).then_some(())
 }
 
 /// A value that is changed, and the list of its changes.
