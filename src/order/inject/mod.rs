@@ -34,7 +34,7 @@ use crate::order::declare::{self, keys};
 use crate::order::edit::{Edit, Op, Place, Step, apply};
 use crate::order::finding::Finding;
 use crate::order::plan::{ImageCommand, Known, plan};
-use record::Record;
+use record::{Record, VERSION};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -83,9 +83,8 @@ pub fn inject(template: &Value, options: &Options, known: &Known) -> Result<Inje
     if after.value == *template || options.from_api && foreign::covers(template, &after.value) {
         return Ok(Injected { value: template.clone(), edits: Vec::new(), ..after });
     }
-    let sidecars = (undo::sidecar(template), undo::sidecar(&after.value));
-    if let (true, (Some(found), Some(at))) = (options.from_api, sidecars)
-        && let (Some(found), Some(new)) = (found.of(template), at.of(&after.value))
+    if options.from_api
+        && let (Some((_, found)), Some((at, new))) = (undo::sidecar(template), undo::sidecar(&after.value))
     {
         let edit = Edit { op: Op::Set(foreign::kept(found, new)), at };
         apply(&mut after.value, &edit)?;
@@ -134,13 +133,12 @@ pub fn uninject(template: &Value) -> Result<Injected, Vec<Finding>> {
 
 /// What was known of images at an earlier injection goes on being known while the image's name is the same: so what the command line
 /// has looked up, the webhook need not.
-#[must_use]
 fn kept(template: &Value, known: &Known) -> Known {
     let mut known = known.clone();
     let Ok(Some(record)) = Record::read(template) else { return known };
     for item in parts::items(template, &parts::spec("containers")) {
         let Some(name) = parts::name(item) else { continue };
-        let Some(image) = record.of(name).and_then(|of| of.image.as_deref()) else { continue };
+        let Some(image) = record.containers.get(name).and_then(|of| of.image.as_deref()) else { continue };
         let words = parts::strings(item.get("command")).unwrap_or_default();
         let own = words.iter().position(|word| word == "--").map(|end| &words[end + 1..]);
         if let Some(own) = own.filter(|_| item.get("image").and_then(Value::as_str) == Some(image)) {
@@ -155,10 +153,10 @@ fn kept(template: &Value, known: &Known) -> Known {
 /// what another webhook has made of that: a mirror, say.
 fn rewritten(template: &Value, options: &Options) -> Options {
     let mut options = options.clone();
-    let is_own = || Record::read(template).is_ok_and(|record| record.is_some_and(|record| record.is_of_this_version()));
+    let is_own = || matches!(Record::read(template), Ok(Some(record)) if record.version == VERSION);
     if options.from_api
         && is_own()
-        && let Some(image) = undo::sidecar(template).and_then(|at| at.of(template)?.get("image")?.as_str())
+        && let Some(image) = undo::sidecar(template).and_then(|(_, sidecar)| sidecar.get("image")?.as_str())
     {
         image.clone_into(&mut options.image);
     }

@@ -5,8 +5,7 @@ use crate::core::names;
 use crate::order::declare::{Publish, Sidecar};
 use crate::order::edit::Place;
 use crate::order::inject::outcome::Options;
-
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Which container kubectl takes when none is named.
 pub(super) const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
@@ -30,9 +29,29 @@ pub(super) const VOLUMES: [&str; 4] = [BOARD, OWN, INFO, API];
 /// Where they are mounted in the user's containers.
 pub(super) const PATHS: [&str; 3] = [names::BOARD_DIR, names::SELF_DIR, names::PODINFO_DIR];
 
-/// Whether `words` is a command line of the agent's as it is injected: `subcommand` run from the board.
-pub(super) fn is_ours(words: &[String], subcommand: &str) -> bool {
-    matches!(words, [program, first, ..] if *program == agent() && first == subcommand)
+/// A field of `container` by its short name; the hooks are in `lifecycle`.
+pub(super) fn field(container: &Place, short: &str) -> Place {
+    match short {
+        "postStart" | "preStop" => container.to("lifecycle").to(short),
+        _ => container.to(short),
+    }
+}
+
+/// The fields of a container that hold a command line of the agent's, each with the subcommand.
+pub(super) const LINES: [(&str, &str); 4] =
+    [("command", "entrypoint"), ("startupProbe", "opened"), ("postStart", "post-start"), ("preStop", "pre-stop")];
+
+/// The command line in the field `short` of [`LINES`], if it is the agent's as injected: its subcommand, run from the board.
+pub(super) fn line(container: &Value, short: &str) -> Option<Vec<String>> {
+    let (_, subcommand) = LINES.iter().find(|(field, _)| *field == short)?;
+    let found = field(&Place::root(), short).of(container);
+    let words = if short == "command" { strings(found) } else { exec_words(found) }?;
+    matches!(words.as_slice(), [program, first, ..] if *program == agent() && first == subcommand).then_some(words)
+}
+
+/// Returns true for a volume, or a mount of a volume, that is podgate's.
+pub(super) fn is_volume(item: &Value) -> bool {
+    name(item).is_some_and(|name| VOLUMES.contains(&name))
 }
 
 /// The words of an `exec` in a hook or a probe.
@@ -103,48 +122,9 @@ pub(super) fn mounts(container: &str) -> [Value; 3] {
 
 /// The sidecar; `told` is the value of `PODGATE_CONTAINERS`, escaped.
 pub(super) fn sidecar(place: Sidecar, publish: Publish, told: &str, options: &Options) -> Value {
-    let mut own = Map::new();
-    let mut set = |field: &str, value: Value| own.insert(field.to_owned(), value);
-    set("name", json!(SIDECAR));
-    set("image", json!(options.image));
-    if let Some(policy) = &options.image_pull_policy {
-        set("imagePullPolicy", json!(policy));
-    }
-    if place == Sidecar::Native {
-        set("restartPolicy", json!("Always"));
-    }
-    set("command", json!([CONTROLLER]));
-    if publish == Publish::Board {
-        set("args", json!(["--publish", "board"]));
-    }
-    set("lifecycle", json!({"postStart": {"exec": {"command": [CONTROLLER, "ready", "--timeout", "60s"]}}}));
     let variable = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
-    set(
-        "env",
-        json!([
-            {"name": TOLD, "value": told},
-            variable("POD_NAME", "metadata.name"),
-            variable("POD_NAMESPACE", "metadata.namespace"),
-            variable("POD_UID", "metadata.uid"),
-            variable("POD_IPS", "status.podIPs"),
-        ]),
-    );
     let share = json!({"cpu": "200m", "memory": "32Mi"});
-    set("resources", json!({"requests": share, "limits": share}));
-    let mut context = Map::new();
-    if options.fixed_user {
-        context.insert("runAsUser".to_owned(), json!(65532));
-        context.insert("runAsGroup".to_owned(), json!(65532));
-    }
-    let rest = json!({
-        "runAsNonRoot": true,
-        "allowPrivilegeEscalation": false,
-        "readOnlyRootFilesystem": true,
-        "capabilities": {"drop": ["ALL"]},
-        "seccompProfile": {"type": "RuntimeDefault"},
-    });
-    context.extend(rest.as_object().cloned().unwrap_or_default());
-    set("securityContext", Value::Object(context));
+    let user = options.fixed_user.then_some(65532);
     let mut mounts = vec![
         json!({"name": BOARD, "mountPath": names::BOARD_DIR}),
         json!({"name": OWN, "mountPath": names::SELF_DIR}),
@@ -153,8 +133,45 @@ pub(super) fn sidecar(place: Sidecar, publish: Publish, told: &str, options: &Op
     if publish == Publish::Api {
         mounts.push(json!({"name": API, "mountPath": TOKEN_DIR, "readOnly": true}));
     }
-    set("volumeMounts", Value::Array(mounts));
-    Value::Object(own)
+    without_nulls(&json!({
+        "name": SIDECAR,
+        "image": options.image,
+        "imagePullPolicy": options.image_pull_policy,
+        "restartPolicy": (place == Sidecar::Native).then_some("Always"),
+        "command": [CONTROLLER],
+        "args": (publish == Publish::Board).then_some(["--publish", "board"]),
+        "lifecycle": {"postStart": {"exec": {"command": [CONTROLLER, "ready", "--timeout", "60s"]}}},
+        "env": [
+            {"name": TOLD, "value": told},
+            variable("POD_NAME", "metadata.name"),
+            variable("POD_NAMESPACE", "metadata.namespace"),
+            variable("POD_UID", "metadata.uid"),
+            variable("POD_IPS", "status.podIPs"),
+        ],
+        "resources": {"requests": share, "limits": share},
+        "securityContext": {
+            "runAsUser": user,
+            "runAsGroup": user,
+            "runAsNonRoot": true,
+            "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumeMounts": mounts,
+    }))
+}
+
+/// `value` without the fields that are null: for the API null is the same as absent.
+pub(super) fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(_, value)| !value.is_null());
+            kept.map(|(key, value)| (key.clone(), without_nulls(value))).collect()
+        }
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        other => other.clone(),
+    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! The annotation `podgate.io/injected`: what can't be told from the injected template alone.
 
 use crate::order::declare::keys;
-use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::inject::parts;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The version of this podgate, as records name it.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What `uninject` needs beside the injected parts themselves.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -44,27 +46,14 @@ pub(super) struct Of {
 }
 
 impl Record {
-    /// One of this very podgate.
-    pub(super) fn new() -> Record {
-        Record { version: env!("CARGO_PKG_VERSION").to_owned(), ..Record::default() }
-    }
-
-    /// Whether this very podgate has written it.
-    pub(super) fn is_of_this_version(&self) -> bool {
-        self.version == env!("CARGO_PKG_VERSION")
-    }
-
     /// The record of `template`, if it was injected.
     pub(super) fn read(template: &Value) -> Result<Option<Record>, Finding> {
         let at = parts::annotation(keys::INJECTED);
         let Some(found) = at.of(template) else { return Ok(None) };
         let broken = |why: String| {
-            Finding::error(
-                "injected-unreadable",
-                at.clone(),
-                format!("what podgate has written here can't be read: {why}"),
-            )
-            .mend("take the template as it was before it was injected")
+            let what = format!("what podgate has written here can't be read: {why}");
+            Finding::error("injected-unreadable", at.clone(), what)
+                .mend("take the template as it was before it was injected")
         };
         let text = found.as_str().ok_or_else(|| broken("no text".to_owned()))?;
         serde_json::from_str(text).map(Some).map_err(|error| broken(error.to_string()))
@@ -73,18 +62,5 @@ impl Record {
     /// As it is written.
     pub(super) fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
-    }
-
-    /// What stood in `field` of the container `name`, if that can't be told otherwise.
-    pub(super) fn of(&self, name: &str) -> Option<&Of> {
-        self.containers.get(name)
-    }
-}
-
-/// A container's field by its short name in a record: hooks stand in `lifecycle`.
-pub(super) fn field(container: &Place, short: &str) -> Place {
-    match short {
-        "postStart" | "preStop" => container.to("lifecycle").to(short),
-        _ => container.to(short),
     }
 }

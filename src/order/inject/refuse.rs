@@ -4,7 +4,7 @@ use crate::core::container::Mode;
 use crate::core::names;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use crate::order::inject::parts::{self, PATHS, SIDECAR, VOLUMES};
+use crate::order::inject::parts::{self, LINES, PATHS, SIDECAR, VOLUMES};
 use crate::order::plan::Plan;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -19,15 +19,14 @@ pub(super) fn template(template: &Value) -> Vec<Finding> {
     let metadata = Place::root().to("metadata");
     let absent_or =
         |at: &Place, is: fn(&Value) -> bool| at.of(template).is_none_or(|value| value.is_null() || is(value));
-    for at in [metadata.clone(), metadata.to("annotations")] {
-        if !absent_or(&at, Value::is_object) {
-            found.push(strange(at, "object"));
-        }
-    }
-    for field in ["initContainers", "volumes"] {
-        let at = parts::spec(field);
-        if !absent_or(&at, Value::is_array) {
-            found.push(strange(at, "list"));
+    for (at, is, kind) in [
+        (metadata.clone(), Value::is_object as fn(&Value) -> bool, "object"),
+        (metadata.to("annotations"), Value::is_object, "object"),
+        (parts::spec("initContainers"), Value::is_array, "list"),
+        (parts::spec("volumes"), Value::is_array, "list"),
+    ] {
+        if !absent_or(&at, is) {
+            found.push(strange(at, kind));
         }
     }
     if parts::spec("os").to("name").of(template).is_some_and(|os| os == "windows") {
@@ -87,30 +86,14 @@ fn taken(template: &Value, found: &mut Vec<Finding>) {
 
 /// Parts of podgate's that are there without its record.
 fn by_hand(container: &Value, place: &Place, found: &mut Vec<Finding>) {
-    let ours =
-        |words: Option<Vec<String>>, subcommand: &str| words.is_some_and(|words| parts::is_ours(&words, subcommand));
-    let hook = |field: &str| parts::exec_words(container.get("lifecycle").and_then(|lifecycle| lifecycle.get(field)));
-    let lifecycle = place.to("lifecycle");
-    let mut seen = vec![
-        (ours(parts::strings(container.get("command")), "entrypoint"), place.to("command")),
-        (ours(parts::exec_words(container.get("startupProbe")), "opened"), place.to("startupProbe")),
-        (ours(hook("postStart"), "post-start"), lifecycle.to("postStart")),
-        (ours(hook("preStop"), "pre-stop"), lifecycle.to("preStop")),
-    ];
-    let mounts = place.to("volumeMounts");
-    let list = container.get("volumeMounts").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    seen.extend(
-        list.iter()
-            .enumerate()
-            .map(|(at, mount)| (parts::name(mount).is_some_and(|name| VOLUMES.contains(&name)), mounts.to(at))),
-    );
-    for (_, at) in seen.into_iter().filter(|(is_there, _)| *is_there) {
-        let what = "this is podgate's already, put in by hand";
-        found.push(
-            Finding::error("by-hand", at, what)
-                .mend("take it out, or take podgate's annotations out and keep what is there"),
-        );
-    }
+    let lines = LINES.iter().filter(|(short, _)| parts::line(container, short).is_some());
+    let lines = lines.map(|(short, _)| parts::field(place, short));
+    let mounts = parts::items(container, &Place::root().to("volumeMounts")).iter().enumerate();
+    let mounts = mounts.filter(|(_, mount)| parts::is_volume(mount)).map(|(at, _)| place.to("volumeMounts").to(at));
+    found.extend(lines.chain(mounts).map(|at| {
+        let mend = "take it out, or take podgate's annotations out and keep what is there";
+        Finding::error("by-hand", at, "this is podgate's already, put in by hand").mend(mend)
+    }));
 }
 
 /// What stands in the way of this plan.
@@ -149,9 +132,8 @@ fn container(container: &Value, place: &Place, has_gate: bool, found: &mut Vec<F
                     let what = format!(
                         "something of the container's is mounted at {path}, and podgate mounts its own at {own}"
                     );
-                    found.push(
-                        Finding::error("path-taken", mounts.to(at).to("mountPath"), what).mend("mount it elsewhere"),
-                    );
+                    let at = mounts.to(at).to("mountPath");
+                    found.push(Finding::error("path-taken", at, what).mend("mount it elsewhere"));
                 }
             }
         }

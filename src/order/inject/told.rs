@@ -6,8 +6,8 @@ use crate::core::container::{Container, Handler, Mode, Port, Probe};
 use crate::core::containers::parse_list;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use crate::order::inject::parts::{self, TOLD};
-use serde_json::{Map, Value, json};
+use crate::order::inject::parts::{self, TOLD, without_nulls};
+use serde_json::{Value, json};
 
 /// A container of the user's as the sidecar is to know it, read from its spec: name, named ports, probes, restart policy.
 pub(super) fn read(container: &Value, at: &Place, pod_policy: Option<&str>) -> Result<Container, Vec<Finding>> {
@@ -40,18 +40,6 @@ pub(super) fn read(container: &Value, at: &Place, pod_policy: Option<&str>) -> R
     })
 }
 
-/// Null is absent, for the API as for us.
-fn without_nulls(value: &Value) -> Value {
-    match value {
-        Value::Object(fields) => {
-            let kept = fields.iter().filter(|(_, value)| !value.is_null());
-            Value::Object(kept.map(|(key, value)| (key.clone(), without_nulls(value))).collect())
-        }
-        Value::Array(items) => Value::Array(items.iter().map(without_nulls).collect()),
-        other => other.clone(),
-    }
-}
-
 /// The list, as text.
 pub(super) fn text(containers: &[Container]) -> String {
     Value::Array(containers.iter().map(entry).collect()).to_string()
@@ -65,29 +53,17 @@ pub(super) fn back(sidecar: &Value) -> Option<Vec<Container>> {
 }
 
 fn entry(container: &Container) -> Value {
-    let mut out = Map::new();
-    out.insert("name".to_owned(), json!(container.name));
-    if container.mode != Mode::None {
-        out.insert("mode".to_owned(), json!(container.mode));
-    }
-    if !container.until.is_empty() {
-        out.insert("until".to_owned(), container.until.iter().map(ToString::to_string).collect());
-    }
-    if container.pre_stop {
-        out.insert("preStop".to_owned(), json!(true));
-    }
-    if let Some(policy) = &container.restart_policy {
-        out.insert("restartPolicy".to_owned(), json!(policy));
-    }
-    if !container.ports.is_empty() {
-        out.insert("ports".to_owned(), json!(container.ports));
-    }
-    for (field, probe) in [("startupProbe", &container.startup_probe), ("readinessProbe", &container.readiness_probe)] {
-        if let Some(probe) = probe {
-            out.insert(field.to_owned(), plain(probe));
-        }
-    }
-    Value::Object(out)
+    let until: Vec<String> = container.until.iter().map(ToString::to_string).collect();
+    without_nulls(&json!({
+        "name": container.name,
+        "mode": (container.mode != Mode::None).then_some(container.mode),
+        "until": (!until.is_empty()).then_some(until),
+        "preStop": container.pre_stop.then_some(true),
+        "restartPolicy": container.restart_policy,
+        "ports": (!container.ports.is_empty()).then_some(&container.ports),
+        "startupProbe": container.startup_probe.as_ref().map(plain),
+        "readinessProbe": container.readiness_probe.as_ref().map(plain),
+    }))
 }
 
 /// A probe without what is the API's default anyway.
@@ -112,9 +88,7 @@ fn plain(probe: &Probe) -> Value {
     ];
     let mut value = json!(probe);
     if let Some(fields) = value.as_object_mut() {
-        let kept = std::mem::take(fields).into_iter();
-        *fields =
-            kept.filter(|(key, value)| !defaults.iter().any(|(name, n)| name == key && *value == json!(n))).collect();
+        fields.retain(|key, value| !defaults.iter().any(|(name, n)| name == key && *value == json!(n)));
     }
     value
 }

@@ -4,8 +4,8 @@ use crate::core::container::{Container, Mode};
 use crate::order::declare::keys;
 use crate::order::edit::{Editor, Misfit, Op, Place};
 use crate::order::finding::Finding;
-use crate::order::inject::parts::{self, SIDECAR, VOLUMES};
-use crate::order::inject::record::{Of, Record, field};
+use crate::order::inject::parts::{self, SIDECAR, field};
+use crate::order::inject::record::{Of, Record};
 use crate::order::inject::reorder::reorder;
 use crate::order::inject::{hooks, told};
 use serde_json::Value;
@@ -34,10 +34,8 @@ pub(super) fn undo(template: &Value) -> Result<Option<Editor>, Vec<Finding>> {
     }
     by(&record, template).map(Some).map_err(|misfit| {
         let what = format!("what podgate has injected can't be taken out: {misfit}");
-        vec![
-            Finding::error("injected-changed", misfit.0, what)
-                .mend("take the template as it was before it was injected"),
-        ]
+        let mend = "take the template as it was before it was injected";
+        Finding::error("injected-changed", misfit.0, what).mend(mend).into()
     })
 }
 
@@ -48,8 +46,8 @@ pub(super) fn changed(template: &Value) -> Vec<Finding> {
             .mend("take the template as it was before it was injected, and change that")
     };
     let sidecar = sidecar(template);
-    let Some(told) = sidecar.as_ref().and_then(|at| told::back(at.of(template)?)) else {
-        let at = sidecar.unwrap_or_else(|| parts::annotation(keys::INJECTED));
+    let Some(told) = sidecar.as_ref().and_then(|(_, sidecar)| told::back(sidecar)) else {
+        let at = sidecar.map_or_else(|| parts::annotation(keys::INJECTED), |(at, _)| at);
         let what = "podgate has been injected here, by its annotation, but its sidecar is gone, or does not tell of the containers any more";
         return vec![error(at, what.to_owned())];
     };
@@ -60,16 +58,13 @@ pub(super) fn changed(template: &Value) -> Vec<Finding> {
         // Another's container, added since; or one that was taken out.
         let Some(told) = parts::name(item).and_then(|name| told.get(name)) else { continue };
         let place = list.to(at);
-        let gate = parts::strings(item.get("command")).filter(|words| parts::is_ours(words, "entrypoint"));
-        if told.mode == Mode::Entrypoint && !gate.is_some_and(|words| words.contains(&"--".to_owned())) {
+        let has_gate = || parts::line(item, "command").is_some_and(|words| words.iter().any(|word| word == "--"));
+        if told.mode == Mode::Entrypoint && !has_gate() {
             let what = format!("the gate in front of the command of {} has been changed by hand", told.name);
             findings.push(error(place.to("command"), what));
         }
-        let hook = |field: &str| parts::exec_words(item.get("lifecycle").and_then(|lifecycle| lifecycle.get(field)));
-        for (is_told, short, subcommand) in
-            [(told.mode == Mode::PostStart, "postStart", "post-start"), (told.pre_stop, "preStop", "pre-stop")]
-        {
-            if is_told && !hook(short).is_some_and(|words| parts::is_ours(&words, subcommand)) {
+        for (is_told, short) in [(told.mode == Mode::PostStart, "postStart"), (told.pre_stop, "preStop")] {
+            if is_told && parts::line(item, short).is_none() {
                 let what = format!("podgate's {short} hook of {} has been changed by hand", told.name);
                 findings.push(error(field(&place, short), what));
             }
@@ -78,26 +73,28 @@ pub(super) fn changed(template: &Value) -> Vec<Finding> {
     findings
 }
 
-/// Where the sidecar stands.
-pub(super) fn sidecar(template: &Value) -> Option<Place> {
+/// The sidecar, and its place.
+pub(super) fn sidecar(template: &Value) -> Option<(Place, &Value)> {
     ["initContainers", "containers"].into_iter().find_map(|field| {
         let list = parts::spec(field);
-        let at = parts::items(template, &list).iter().position(|item| parts::name(item) == Some(SIDECAR))?;
-        Some(list.to(at))
+        let mut items = parts::items(template, &list).iter().enumerate();
+        items.find(|(_, item)| parts::name(item) == Some(SIDECAR)).map(|(at, item)| (list.to(at), item))
     })
 }
 
 fn by(record: &Record, template: &Value) -> Result<Editor, Misfit> {
     let mut editor = Editor::new(template.clone());
-    if let Some(at) = sidecar(template) {
-        editor.edit(at, Op::Remove)?;
+    let sidecar = sidecar(template);
+    let list = parts::spec("containers");
+    let users = parts::items(template, &list).iter();
+    let users = users.filter(|item| sidecar.as_ref().is_none_or(|(_, sidecar)| !std::ptr::eq(*item, *sidecar)));
+    if let Some((at, _)) = &sidecar {
+        editor.edit(at.clone(), Op::Remove)?;
     }
-    take_out(&mut editor, &parts::spec("volumes"), is_volume)?;
-    let containers = parts::spec("containers");
-    for at in 0..parts::items(editor.value(), &containers).len() {
-        let place = containers.to(at);
-        let name = place.of(editor.value()).and_then(parts::name).unwrap_or_default().to_owned();
-        container(&mut editor, &place, record.of(&name).unwrap_or(&Of::default()))?;
+    take_out_volumes(&mut editor, &parts::spec("volumes"))?;
+    for (at, item) in users.enumerate() {
+        let of = parts::name(item).and_then(|name| record.containers.get(name));
+        container(&mut editor, &list.to(at), item, of.unwrap_or(&Of::default()))?;
     }
     order(&mut editor, record)?;
     let chosen = parts::annotation(parts::DEFAULT_CONTAINER);
@@ -113,14 +110,10 @@ fn by(record: &Record, template: &Value) -> Result<Editor, Misfit> {
     Ok(editor)
 }
 
-fn is_volume(item: &Value) -> bool {
-    parts::name(item).is_some_and(|name| VOLUMES.contains(&name))
-}
-
-/// Takes the items out that are podgate's, from the end.
-fn take_out(editor: &mut Editor, list: &Place, is_ours: impl Fn(&Value) -> bool) -> Result<(), Misfit> {
+/// Removes podgate's volumes, or their mounts, from the end.
+fn take_out_volumes(editor: &mut Editor, list: &Place) -> Result<(), Misfit> {
     for at in (0..parts::items(editor.value(), list).len()).rev() {
-        if list.to(at).of(editor.value()).is_some_and(&is_ours) {
+        if list.to(at).of(editor.value()).is_some_and(parts::is_volume) {
             editor.edit(list.to(at), Op::Remove)?;
         }
     }
@@ -135,23 +128,16 @@ fn emptied(editor: &mut Editor, injected: Option<&Value>, place: &Place, was: Op
         _ => false,
     };
     let had_something = injected.is_some_and(|value| !is_empty(value));
-    if had_something && place.of(editor.value()).is_some_and(is_empty) {
-        let op = was.map_or(Op::Remove, |was| Op::Set(was.clone()));
-        if place.of(editor.value()) != was {
-            editor.edit(place.clone(), op)?;
-        }
+    let now = place.of(editor.value());
+    if had_something && now.is_some_and(is_empty) && now != was {
+        restore(editor, place, was)?;
     }
     Ok(())
 }
 
-fn container(editor: &mut Editor, place: &Place, of: &Of) -> Result<(), Misfit> {
-    // Not the whole of it: this is done several times for each Pod that the webhook sees, and env can be long.
-    let field_of = |name| Some((name, place.to(name).of(editor.value())?.clone()));
-    let before: BTreeMap<&str, Value> =
-        ["command", "startupProbe", "lifecycle", "volumeMounts"].into_iter().filter_map(field_of).collect();
-    let get = |field: &str| before.get(field);
-    let command = parts::strings(get("command")).filter(|words| parts::is_ours(words, "entrypoint"));
-    if let Some(words) = command
+/// Restores the container at `place`; `injected` is that container before any edit.
+fn container(editor: &mut Editor, place: &Place, injected: &Value, of: &Of) -> Result<(), Misfit> {
+    if let Some(words) = parts::line(injected, "command")
         && let Some(end) = words.iter().position(|word| word == "--")
     {
         let at = place.to("command");
@@ -164,29 +150,22 @@ fn container(editor: &mut Editor, place: &Place, of: &Of) -> Result<(), Misfit> 
             restore(editor, &place.to("args"), Some(args))?;
         }
     }
-    if parts::exec_words(get("startupProbe")).is_some_and(|words| parts::is_ours(&words, "opened")) {
-        restore(editor, &place.to("startupProbe"), of.was.get("startupProbe"))?;
-    }
-    for (short, subcommand) in [("postStart", "post-start"), ("preStop", "pre-stop")] {
-        let words = parts::exec_words(get("lifecycle").and_then(|lifecycle| lifecycle.get(short)));
-        if let Some(words) = words.filter(|words| parts::is_ours(words, subcommand)) {
+    for short in ["startupProbe", "postStart", "preStop"] {
+        if let Some(words) = parts::line(injected, short) {
             let within = hooks::within(&words);
             restore(editor, &field(place, short), of.was.get(short).or(within.as_ref()))?;
         }
     }
-    take_out(editor, &place.to("volumeMounts"), is_volume)?;
+    take_out_volumes(editor, &place.to("volumeMounts"))?;
     for holder in ["volumeMounts", "lifecycle"] {
-        emptied(editor, get(holder), &place.to(holder), of.was.get(holder))?;
+        emptied(editor, injected.get(holder), &place.to(holder), of.was.get(holder))?;
     }
     Ok(())
 }
 
-/// Puts back what was there.
+/// Sets a field to what it was; removes it if it was not there.
 fn restore(editor: &mut Editor, place: &Place, was: Option<&Value>) -> Result<(), Misfit> {
-    match was {
-        Some(was) => editor.edit(place.clone(), Op::Set(was.clone())),
-        None => editor.edit(place.clone(), Op::Remove),
-    }
+    editor.edit(place.clone(), was.map_or(Op::Remove, |was| Op::Set(was.clone())))
 }
 
 /// The containers that the record knows, in their former order; others stay where they are.

@@ -4,7 +4,7 @@ use crate::order::edit::{Editor, Misfit, Op, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::outcome::Options;
 use crate::order::inject::parts;
-use crate::order::inject::record::Record;
+use crate::order::inject::record::{Record, VERSION};
 use crate::order::plan::{Plan, Planned};
 use serde_json::{Map, Value};
 
@@ -19,8 +19,8 @@ pub(super) struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     pub(super) fn new(template: &'a Value, plan: &'a Plan, options: &'a Options) -> Writer<'a> {
-        let (editor, record) = (Editor::new(template.clone()), Record::new());
-        Writer { template, plan, options, editor, record, findings: Vec::new() }
+        let record = Record { version: VERSION.to_owned(), ..Record::default() };
+        Writer { template, plan, options, editor: Editor::new(template.clone()), record, findings: Vec::new() }
     }
 
     pub(super) fn place(planned: &Planned) -> Place {
