@@ -29,10 +29,8 @@ pub(crate) enum Heard {
     Trouble(String),
 }
 
-/// Why one watch has ended.
+/// Why one watch, or one read, has ended before its time.
 enum End {
-    /// As all watches do.
-    InTime,
     Gone,
     /// Watching is not allowed; reading is.
     Forbidden,
@@ -51,7 +49,7 @@ pub(crate) async fn follow(cluster: Cluster, name: String, version: Option<Strin
     let (mut version, mut may_watch, mut pause) = (version, true, pauses());
     loop {
         let since = clock::now();
-        let end = match version.take() {
+        let ended = match version.take() {
             Some(version) if may_watch => watch(&cluster, &name, &version, &tell).await,
             _ => match read(&cluster, &name, &tell).await {
                 Ok(found) => {
@@ -61,15 +59,15 @@ pub(crate) async fn follow(cluster: Cluster, name: String, version: Option<Strin
                     }
                     continue;
                 }
-                Err(end) => end,
+                Err(end) => Err(end),
             },
         };
-        match end {
-            End::InTime => {}
-            End::Forbidden => may_watch = false,
-            End::Unheard => return,
-            End::Gone => return drop(tell.send(Heard::Gone).await),
-            End::Trouble(text) => {
+        match ended {
+            Ok(()) => {}
+            Err(End::Forbidden) => may_watch = false,
+            Err(End::Unheard) => return,
+            Err(End::Gone) => return drop(tell.send(Heard::Gone).await),
+            Err(End::Trouble(text)) => {
                 if tell.send(Heard::Trouble(text)).await.is_err() {
                     return;
                 }
@@ -84,45 +82,36 @@ pub(crate) async fn follow(cluster: Cluster, name: String, version: Option<Strin
 
 /// Reads the pod and tells of it; gives its version.
 async fn read(cluster: &Cluster, name: &str, tell: &Sender<Heard>) -> Result<Option<String>, End> {
-    let pod = match cluster.in_time(cluster.pods().get_opt(name)).await.map_err(End::Trouble)? {
-        Ok(Some(pod)) => pod,
-        Ok(None) => return Err(End::Gone),
-        Err(error) => return Err(End::Trouble(cluster.explain(&error, name))),
-    };
+    let answer = cluster.in_time(cluster.pods().get_opt(name)).await.map_err(End::Trouble)?;
+    let pod = answer.map_err(|error| End::Trouble(cluster.explain(&error, name)))?.ok_or(End::Gone)?;
     let version = pod.metadata.resource_version.clone();
     tell.send(Heard::Pod(Box::new(pod))).await.map_err(|_| End::Unheard)?;
     Ok(version)
 }
 
-async fn watch(cluster: &Cluster, name: &str, version: &str, tell: &Sender<Heard>) -> End {
+/// Watches the pod from `version` on and tells of each change, until the server ends the watch, as it does with all.
+async fn watch(cluster: &Cluster, name: &str, version: &str, tell: &Sender<Heard>) -> Result<(), End> {
     let selector = format!("metadata.name={name}");
     let params = WatchParams::default().fields(&selector).timeout(WATCH_SECONDS);
     let pods = cluster.pods();
-    let events = match cluster.in_time(pods.watch(&params, version)).await {
-        Err(late) => return End::Trouble(late),
-        Ok(Err(kube::Error::Api(status))) if status.code == 403 => return End::Forbidden,
-        Ok(Err(error)) => return End::Trouble(cluster.explain(&error, name)),
-        Ok(Ok(events)) => events,
+    let events = match cluster.in_time(pods.watch(&params, version)).await.map_err(End::Trouble)? {
+        Err(kube::Error::Api(status)) if status.code == 403 => return Err(End::Forbidden),
+        answer => answer.map_err(|error| End::Trouble(cluster.explain(&error, name)))?,
     };
     pin_mut!(events);
     let limit = Duration::from_secs(WATCH_SECONDS.into()) + cluster.limit;
-    loop {
-        let event = match tokio::time::timeout(limit, events.next()).await {
-            Err(_) => return End::Trouble(format!("no word from {} for long", cluster.server)),
-            Ok(None) => return End::InTime,
-            Ok(Some(Err(error))) => return End::Trouble(format!("the watch broke off: {}", error_chain(&error))),
-            Ok(Some(Ok(event))) => event,
-        };
-        match event {
+    let silent = |_| End::Trouble(format!("no word from {} for long", cluster.server));
+    let broken = |error| End::Trouble(format!("the watch broke off: {}", error_chain(&error)));
+    while let Some(event) = tokio::time::timeout(limit, events.next()).await.map_err(silent)? {
+        match event.map_err(broken)? {
             WatchEvent::Added(pod) | WatchEvent::Modified(pod) => {
-                if tell.send(Heard::Pod(Box::new(pod))).await.is_err() {
-                    return End::Unheard;
-                }
+                tell.send(Heard::Pod(Box::new(pod))).await.map_err(|_| End::Unheard)?;
             }
-            WatchEvent::Deleted(_) => return End::Gone,
+            WatchEvent::Deleted(_) => return Err(End::Gone),
             // The version is too old, mostly: it is read anew.
-            WatchEvent::Error(_) => return End::InTime,
+            WatchEvent::Error(_) => break,
             WatchEvent::Bookmark(_) => {}
         }
     }
+    Ok(())
 }

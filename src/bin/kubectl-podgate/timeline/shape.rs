@@ -1,6 +1,7 @@
 //! The start of a pod, as it is known: the shape of it, which is the JSON too. Times are in milliseconds since 1970.
 
 use crate::pod::shape::Role;
+use anstyle::AnsiColor;
 use podgate::core::container::Mode;
 use serde::{Serialize, Serializer};
 
@@ -127,20 +128,36 @@ impl Row {
     }
 }
 
-impl Kind {
-    /// In the order in which they come.
-    pub(crate) const ALL: [Kind; 6] = [Kind::Wait, Kind::Pull, Kind::Gate, Kind::Start, Kind::Ready, Kind::Run];
+impl Timeline {
+    /// The kinds of bars that there are, in the order in which they come.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = Kind> {
+        let all = [Kind::Wait, Kind::Pull, Kind::Gate, Kind::Start, Kind::Ready, Kind::Run];
+        all.into_iter().filter(|kind| self.containers.iter().flat_map(|row| &row.bars).any(|bar| bar.kind == *kind))
+    }
+}
 
-    /// For the legend.
-    pub(crate) fn words(self) -> &'static str {
-        match self {
-            Kind::Wait => "waits for its turn",
-            Kind::Pull => "image is pulled",
-            Kind::Gate => "its gate waits",
-            Kind::Start => "comes up",
-            Kind::Ready => "Ready",
-            Kind::Run => "runs",
-        }
+/// How a kind of bar is shown.
+pub(crate) struct Look {
+    /// In the legend.
+    pub(crate) words: &'static str,
+    /// In SVG.
+    pub(crate) class: &'static str,
+    /// On a terminal without colours.
+    pub(crate) shade: char,
+    pub(crate) colour: AnsiColor,
+}
+
+impl Kind {
+    pub(crate) fn look(self) -> Look {
+        let (words, class, shade, colour) = match self {
+            Kind::Wait => ("waits for its turn", "wait", '·', AnsiColor::BrightBlack),
+            Kind::Pull => ("image is pulled", "pull", '+', AnsiColor::Blue),
+            Kind::Gate => ("its gate waits", "gate", '░', AnsiColor::Magenta),
+            Kind::Start => ("comes up", "start", '▒', AnsiColor::Yellow),
+            Kind::Ready => ("Ready", "ready", '█', AnsiColor::Green),
+            Kind::Run => ("runs", "run", '▓', AnsiColor::Cyan),
+        };
+        Look { words, class, shade, colour }
     }
 }
 

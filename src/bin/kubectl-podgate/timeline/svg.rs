@@ -2,7 +2,7 @@
 //! do not see it.
 
 use super::scale::ticks;
-use super::shape::{Bar, Kind, Row, Timeline, seconds};
+use super::shape::{Bar, Kind, Look, Row, Timeline, seconds};
 use super::text::at;
 use std::fmt::Write as _;
 
@@ -73,35 +73,30 @@ pub(crate) fn svg(timeline: &Timeline) -> String {
     let height = TOP + rows * ROW + 48.0 + shift;
     let mut out = String::new();
     let name = escape(&format!("Start of the Pod {}/{}", timeline.namespace, timeline.pod));
-    let _ = write!(
+    let about = escape(&description(timeline));
+    let _ = writeln!(
         out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"pg\" role=\"img\" aria-labelledby=\"pg-title pg-desc\" \
-         viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\">\n\
-         <title id=\"pg-title\">{name}</title>\n<desc id=\"pg-desc\">{}</desc>\n<style>{STYLE}</style>\n\
-         <rect class=\"bg\" width=\"{WIDTH}\" height=\"{height}\"/>\n",
-        escape(&description(timeline))
+        r#"<svg xmlns="http://www.w3.org/2000/svg" class="pg" role="img" aria-labelledby="pg-title pg-desc" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}">
+<title id="pg-title">{name}</title>
+<desc id="pg-desc">{about}</desc>
+<style>{STYLE}</style>
+<rect class="bg" width="{WIDTH}" height="{height}"/>"#
     );
     for (index, line) in head.iter().enumerate() {
         let y = 26.0 + HEAD_LINE * index as f64;
-        let _ = writeln!(out, "<text class=\"head\" x=\"12\" y=\"{y}\">{}</text>", escape(line));
+        let _ = writeln!(out, r#"<text class="head" x="12" y="{y}">{}</text>"#, escape(line));
     }
-    let _ = writeln!(out, "<g transform=\"translate(0 {shift})\">");
+    let _ = writeln!(out, r#"<g transform="translate(0 {shift})">"#);
+    let (above, top, bottom) = (TOP - 14.0, TOP - 8.0, TOP + rows * ROW);
     for (after, text) in ticks(timeline.to - timeline.from, 12) {
-        let x = x(timeline.from + after, timeline);
-        let _ = write!(
-            out,
-            "<line class=\"grid\" x1=\"{x:.1}\" y1=\"{:.1}\" x2=\"{x:.1}\" y2=\"{:.1}\"/>\n\
-             <text class=\"dim\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\n",
-            TOP - 8.0,
-            TOP + rows * ROW,
-            TOP - 14.0,
-            escape(&text)
-        );
+        let (x, text) = (x(timeline.from + after, timeline), escape(&text));
+        let _ = writeln!(out, r#"<line class="grid" x1="{x:.1}" y1="{top:.1}" x2="{x:.1}" y2="{bottom:.1}"/>"#);
+        let _ = writeln!(out, r#"<text class="dim" x="{x:.1}" y="{above:.1}" text-anchor="middle">{text}</text>"#);
     }
     for (index, row) in timeline.containers.iter().enumerate() {
         draw(&mut out, row, index, timeline);
     }
-    legend(&mut out, timeline, TOP + rows * ROW + 26.0);
+    legend(&mut out, timeline, bottom + 26.0);
     out.push_str("</g>\n</svg>\n");
     out
 }
@@ -166,90 +161,68 @@ fn description(timeline: &Timeline) -> String {
 fn draw(out: &mut String, row: &Row, index: usize, timeline: &Timeline) {
     let top = TOP + index as f64 * ROW;
     let (middle, bar_top) = (top + ROW / 2.0, top + (ROW - BAR) / 2.0);
+    let (end, y, name, whole) = (LEFT - 10.0, middle + 4.5, escape(&short(&row.name, NAME_MAX)), escape(&row.name));
     let _ = writeln!(
         out,
-        "<text class=\"name\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}<title>{}</title></text>",
-        LEFT - 10.0,
-        middle + 4.5,
-        escape(&short(&row.name, NAME_MAX)),
-        escape(&row.name)
+        r#"<text class="name" x="{end:.1}" y="{y:.1}" text-anchor="end">{name}<title>{whole}</title></text>"#
     );
     for bar in &row.bars {
-        let (from, to) = (x(bar.from, timeline), x(bar.to, timeline));
+        let (from, to, class) = (x(bar.from, timeline), x(bar.to, timeline), bar.kind.look().class);
         let title = escape(&tooltip(row, bar, timeline.from));
         if bar.kind == Kind::Wait {
             let _ = writeln!(
                 out,
-                "<line class=\"wait\" x1=\"{from:.1}\" y1=\"{middle:.1}\" x2=\"{to:.1}\" y2=\"{middle:.1}\"><title>{title}</title></line>"
+                r#"<line class="{class}" x1="{from:.1}" y1="{middle:.1}" x2="{to:.1}" y2="{middle:.1}"><title>{title}</title></line>"#
             );
             continue;
         }
         let width = (to - from).max(1.0);
-        let class = class(bar.kind);
         let _ = writeln!(
             out,
-            "<rect class=\"{class}\" x=\"{from:.1}\" y=\"{bar_top:.1}\" width=\"{width:.1}\" height=\"{BAR}\" rx=\"2\"><title>{title}</title></rect>"
+            r#"<rect class="{class}" x="{from:.1}" y="{bar_top:.1}" width="{width:.1}" height="{BAR}" rx="2"><title>{title}</title></rect>"#
         );
         if !bar.exact {
             // Somewhere in here it began.
             let about = (x(bar.from + 1000, timeline) - from).min(width);
             let _ = writeln!(
                 out,
-                "<rect class=\"about\" x=\"{from:.1}\" y=\"{bar_top:.1}\" width=\"{about:.1}\" height=\"{BAR}\"/>"
+                r#"<rect class="about" x="{from:.1}" y="{bar_top:.1}" width="{about:.1}" height="{BAR}"/>"#
             );
         }
-    }
-}
-
-fn class(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Wait => "wait",
-        Kind::Pull => "pull",
-        Kind::Gate => "gate",
-        Kind::Start => "start",
-        Kind::Ready => "ready",
-        Kind::Run => "run",
     }
 }
 
 fn tooltip(row: &Row, bar: &Bar, from: i64) -> String {
     let about = if bar.exact { "" } else { "~" };
     let (begin, end) = (seconds(bar.from - from), seconds(bar.to - from));
-    format!("{}: {}, {about}+{begin} to +{end} ({about}{})", row.name, bar.kind.words(), seconds(bar.to - bar.from))
+    format!(
+        "{}: {}, {about}+{begin} to +{end} ({about}{})",
+        row.name,
+        bar.kind.look().words,
+        seconds(bar.to - bar.from)
+    )
 }
 
 fn legend(out: &mut String, timeline: &Timeline, y: f64) {
-    let mut x = 12.0;
-    for kind in Kind::ALL {
-        if !timeline.containers.iter().any(|row| row.bars.iter().any(|bar| bar.kind == kind)) {
-            continue;
-        }
+    let (middle, top, mut x) = (y - 4.0, y - 9.0, 12.0);
+    for kind in timeline.kinds() {
+        let (Look { class, words, .. }, right, text) = (kind.look(), x + 14.0, x + 18.0);
         let _ = match kind {
-            Kind::Wait => writeln!(
-                out,
-                "<line class=\"wait\" x1=\"{x:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"/>",
-                y - 4.0,
-                x + 14.0,
-                y - 4.0
-            ),
-            kind => writeln!(
-                out,
-                "<rect class=\"{}\" x=\"{x:.1}\" y=\"{:.1}\" width=\"12\" height=\"10\" rx=\"2\"/>",
-                class(kind),
-                y - 9.0
-            ),
+            Kind::Wait => {
+                writeln!(
+                    out,
+                    r#"<line class="{class}" x1="{x:.1}" y1="{middle:.1}" x2="{right:.1}" y2="{middle:.1}"/>"#
+                )
+            }
+            _ => writeln!(out, r#"<rect class="{class}" x="{x:.1}" y="{top:.1}" width="12" height="10" rx="2"/>"#),
         };
-        let _ = writeln!(out, "<text class=\"dim\" x=\"{:.1}\" y=\"{y:.1}\">{}</text>", x + 18.0, escape(kind.words()));
+        let _ = writeln!(out, r#"<text class="dim" x="{text:.1}" y="{y:.1}">{words}</text>"#);
         x += ENTRY;
     }
     if timeline.containers.iter().flat_map(|row| &row.bars).any(|bar| !bar.exact && bar.kind != Kind::Wait) {
-        let _ = writeln!(
-            out,
-            "<rect class=\"run\" x=\"{x:.1}\" y=\"{0:.1}\" width=\"12\" height=\"10\" rx=\"2\"/>\
-             <rect class=\"about\" x=\"{x:.1}\" y=\"{0:.1}\" width=\"12\" height=\"10\"/>\n\
-             <text class=\"dim\" x=\"{1:.1}\" y=\"{y:.1}\">pale: it began within this second</text>",
-            y - 9.0,
-            x + 18.0
-        );
+        let text = x + 18.0;
+        let _ = write!(out, r#"<rect class="run" x="{x:.1}" y="{top:.1}" width="12" height="10" rx="2"/>"#);
+        let _ = writeln!(out, r#"<rect class="about" x="{x:.1}" y="{top:.1}" width="12" height="10"/>"#);
+        let _ = writeln!(out, r#"<text class="dim" x="{text:.1}" y="{y:.1}">pale: it began within this second</text>"#);
     }
 }

@@ -218,7 +218,7 @@ fn the_picture_is_whole_xml() {
     }
     assert!(open.is_empty(), "{open:?}");
     for kind in [Kind::Wait, Kind::Pull, Kind::Gate, Kind::Start, Kind::Ready] {
-        assert!(svg.contains(kind.words()), "{kind:?}");
+        assert!(svg.contains(kind.look().words), "{kind:?}");
     }
 }
 

@@ -4,7 +4,7 @@
 use super::scale::ticks;
 use super::shape::{Bar, Kind, Mark, Moment, Row, Timeline, rfc3339, seconds};
 use crate::terminal::{fit, width, widths};
-use anstyle::{AnsiColor, Style};
+use anstyle::Style;
 use podgate::core::text::harmless;
 use std::fmt::Write as _;
 
@@ -77,29 +77,7 @@ fn places(bars: &[Bar], from: i64, length: i64, count: usize) -> Vec<Option<Kind
 }
 
 fn shaded(bars: &[Bar], from: i64, length: i64, cells: usize) -> String {
-    places(bars, from, length, cells).into_iter().map(|kind| kind.map_or(' ', shade)).collect()
-}
-
-fn shade(kind: Kind) -> char {
-    match kind {
-        Kind::Wait => '·',
-        Kind::Pull => '+',
-        Kind::Gate => '░',
-        Kind::Start => '▒',
-        Kind::Ready => '█',
-        Kind::Run => '▓',
-    }
-}
-
-fn colour(kind: Kind) -> AnsiColor {
-    match kind {
-        Kind::Wait => AnsiColor::BrightBlack,
-        Kind::Pull => AnsiColor::Blue,
-        Kind::Gate => AnsiColor::Magenta,
-        Kind::Start => AnsiColor::Yellow,
-        Kind::Ready => AnsiColor::Green,
-        Kind::Run => AnsiColor::Cyan,
-    }
+    places(bars, from, length, cells).into_iter().map(|kind| kind.map_or(' ', |kind| kind.look().shade)).collect()
 }
 
 /// In eighths: a cell with a border in it is drawn in both colours.
@@ -107,19 +85,18 @@ fn coloured(bars: &[Bar], from: i64, length: i64, cells: usize) -> String {
     let places = places(bars, from, length, cells * 8);
     let (mut out, mut now) = (String::new(), Style::new());
     for cell in places.chunks(8) {
-        let solid = |kind: Option<Kind>| kind.filter(|kind| *kind != Kind::Wait);
+        let solid = |kind: Option<Kind>| kind.filter(|kind| *kind != Kind::Wait).map(|kind| kind.look().colour);
         let (first, last) = (cell[0], cell[7]);
         let border = cell.iter().position(|kind| *kind != first).unwrap_or(8);
         let (style, c) = match (solid(first), solid(last)) {
             _ if border == 8 => match first {
-                Some(Kind::Wait) => (colour(Kind::Wait).on_default(), '·'),
-                Some(kind) => (colour(kind).on_default(), '█'),
+                Some(kind) => full(kind),
                 None => (Style::new(), ' '),
             },
-            (Some(first), Some(last)) => (colour(first).on(colour(last)), EIGHTHS[border]),
-            (Some(first), None) => (colour(first).on_default(), EIGHTHS[border]),
+            (Some(first), Some(last)) => (first.on(last), EIGHTHS[border]),
+            (Some(first), None) => (first.on_default(), EIGHTHS[border]),
             // The block fills a cell from its left: what begins within one is drawn the other way round.
-            (None, Some(last)) => (colour(last).on_default().invert(), EIGHTHS[border]),
+            (None, Some(last)) => (last.on_default().invert(), EIGHTHS[border]),
             (None, None) => (Style::new(), ' '),
         };
         // A colour is named where it begins, not for each cell.
@@ -133,14 +110,15 @@ fn coloured(bars: &[Bar], from: i64, length: i64, cells: usize) -> String {
     out
 }
 
+/// A cell that is all of one kind.
+fn full(kind: Kind) -> (Style, char) {
+    (kind.look().colour.on_default(), if kind == Kind::Wait { '·' } else { '█' })
+}
+
 fn legend(out: &mut String, timeline: &Timeline, colours: bool) {
-    let there = |kind: &Kind| timeline.containers.iter().any(|row| row.bars.iter().any(|bar| bar.kind == *kind));
-    let items = Kind::ALL.into_iter().filter(there).map(|kind| {
-        let (style, c) = match colours {
-            true => (colour(kind).on_default(), if kind == Kind::Wait { '·' } else { '█' }),
-            false => (Style::new(), shade(kind)),
-        };
-        format!("{style}{c}{c}{style:#} {}", kind.words())
+    let items = timeline.kinds().map(|kind| {
+        let (style, c) = if colours { full(kind) } else { (Style::new(), kind.look().shade) };
+        format!("{style}{c}{c}{style:#} {}", kind.look().words)
     });
     let _ = writeln!(out, "{}", items.collect::<Vec<_>>().join("   "));
 }
