@@ -9,7 +9,6 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use patch::Operation;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::fmt::{self, Write as _};
 
 /// What is injected into a Pod, or why nothing can be.
 pub type Inject<'a> = &'a dyn Fn(&Value) -> Result<Injected, Vec<Finding>>;
@@ -70,32 +69,23 @@ pub struct Answer {
 }
 
 /// A body that is no review.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not an AdmissionReview of admission.k8s.io/v1: {0}")]
 pub struct BadReview(pub String);
 
-impl fmt::Display for BadReview {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not an AdmissionReview of admission.k8s.io/v1: {}", self.0)
-    }
-}
-
-impl std::error::Error for BadReview {}
-
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 struct Review {
-    #[serde(rename = "apiVersion", default)]
     api_version: String,
-    #[serde(default)]
     kind: String,
     request: Option<Request>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 struct Request {
-    #[serde(default)]
     uid: String,
     kind: Option<Kind>,
-    #[serde(rename = "subResource")]
     sub_resource: Option<String>,
     operation: Option<String>,
     namespace: Option<String>,
@@ -103,13 +93,11 @@ struct Request {
     object: Option<Value>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Kind {
-    #[serde(default)]
     group: String,
-    #[serde(default)]
     version: String,
-    #[serde(default)]
     kind: String,
 }
 
@@ -211,7 +199,7 @@ impl Asked {
             response["auditAnnotations"] = json!({"outcome": outcome.as_str()});
         }
         if !warnings.is_empty() {
-            response["warnings"] = self.warnings(warnings).into();
+            response["warnings"] = lines(warnings).into();
         }
         self.with(response, outcome, String::new())
     }
@@ -232,27 +220,6 @@ impl Asked {
         self.with(response, Outcome::Refused, message)
     }
 
-    /// Behind the name of who warns: kubectl prints `Warning: ` and then this.
-    fn warnings(&self, all: &[String]) -> Vec<String> {
-        let line = |text: &String| {
-            let mut line = String::from("podgate: ");
-            for c in text.chars() {
-                line.push(if c.is_control() { ' ' } else { c });
-            }
-            match line.len() > WARNING_MAX {
-                true => format!("{}…", cut(&line, WARNING_MAX - "…".len())),
-                false => line,
-            }
-        };
-        let mut lines: Vec<String> = all.iter().take(WARNINGS_MAX).map(line).collect();
-        if all.len() > WARNINGS_MAX {
-            let mut more = String::new();
-            let _ = write!(more, "podgate: and {} more; `kubectl podgate check` shows them", all.len() - WARNINGS_MAX);
-            lines.push(more);
-        }
-        lines
-    }
-
     fn with(&self, response: Value, outcome: Outcome, message: String) -> Answer {
         Answer {
             body: json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}),
@@ -262,6 +229,20 @@ impl Asked {
             message,
         }
     }
+}
+
+/// The warnings as lines of kubectl's, which prints `Warning: ` and then each.
+fn lines(warnings: &[String]) -> Vec<String> {
+    let line = |text: &String| {
+        let line = format!("podgate: {}", text.replace(char::is_control, " "));
+        if line.len() > WARNING_MAX { format!("{}…", cut(&line, WARNING_MAX - "…".len())) } else { line }
+    };
+    let mut lines: Vec<String> = warnings.iter().take(WARNINGS_MAX).map(line).collect();
+    if warnings.len() > WARNINGS_MAX {
+        let more = warnings.len() - WARNINGS_MAX;
+        lines.push(format!("podgate: and {more} more; `kubectl podgate check` shows them"));
+    }
+    lines
 }
 
 /// At most `max` bytes of `text`.

@@ -49,8 +49,8 @@ fn names<'a>(before: &'a Value, edits: &[Edit]) -> Vec<Operation<'a>> {
         if !edits.iter().any(edited) {
             continue;
         }
-        let containers = list.of(before).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        for (index, container) in containers.iter().enumerate() {
+        let containers = list.of(before).and_then(Value::as_array).into_iter().flatten();
+        for (index, container) in containers.enumerate() {
             if let Some(value) = container.get("name") {
                 tests.push(Operation::Test { path: list.to(index).to("name").pointer(), value });
             }
