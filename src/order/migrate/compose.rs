@@ -6,7 +6,7 @@ use crate::core::until::{Until, Want};
 use crate::order::declare::grammar::quoted;
 use crate::order::declare::keys;
 use crate::order::edit::Place;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(super) fn read(file: &Value, sheet: &mut Sheet<'_>) {
     let root = || Place::root().to("metadata");
@@ -31,14 +31,11 @@ pub(super) fn read(file: &Value, sheet: &mut Sheet<'_>) {
         let mut needs = Vec::new();
         for (other, want) in dependencies(name, &services[name], sheet) {
             let Some(container) = sheet.container(&other) else {
-                let what = format!(
-                    "{waiter} depends on {}, which is no container of this Pod: that is left out",
-                    quoted(&other)
-                );
-                sheet.lost(
-                    what,
-                    "what is outside of the Pod is waited for by a check: podgate entrypoint --check tcp://HOST:PORT",
-                );
+                let other = quoted(&other);
+                let what = format!("{waiter} depends on {other}, which is no container of this Pod: that is left out");
+                let mend =
+                    "what is outside of the Pod is waited for by a check: podgate entrypoint --check tcp://HOST:PORT";
+                sheet.lost(what, mend);
                 continue;
             };
             if want == Want::Ready {
@@ -83,11 +80,8 @@ fn dependencies(name: &str, service: &Value, sheet: &mut Sheet<'_>) -> Vec<(Stri
                     Some("service_completed_successfully") => Want::Completed,
                     Some(condition) => {
                         let what = format!("{} is no condition of Compose's", quoted(condition));
-                        sheet.error(
-                            Place::root().to("metadata"),
-                            what,
-                            "write service_started, service_healthy or service_completed_successfully",
-                        );
+                        let mend = "write service_started, service_healthy or service_completed_successfully";
+                        sheet.error(Place::root().to("metadata"), what, mend);
                         continue;
                     }
                 };
@@ -119,22 +113,20 @@ fn probe(container: &str, service: Option<&Value>, sheet: &mut Sheet<'_>) {
         return;
     }
     let test = service.and_then(|service| service.get("healthcheck")).and_then(|check| check.get("test"));
-    let command: Option<Vec<String>> = match test {
-        Some(Value::String(line)) => Some(vec!["sh".to_owned(), "-c".to_owned(), line.clone()]),
+    let command: Option<Vec<&str>> = match test {
+        Some(Value::String(line)) => Some(vec!["sh", "-c", line]),
         Some(Value::Array(list)) => {
-            let words: Vec<String> = list.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect();
-            match words.split_first() {
-                Some((kind, rest)) if kind == "CMD" => Some(rest.to_vec()),
-                Some((kind, rest)) if kind == "CMD-SHELL" => {
-                    Some(["sh", "-c"].iter().map(|word| (*word).to_owned()).chain(rest.iter().cloned()).collect())
-                }
+            let words: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
+            match words.as_slice() {
+                ["CMD", rest @ ..] => Some(rest.to_vec()),
+                ["CMD-SHELL", rest @ ..] => Some([&["sh", "-c"], rest].concat()),
                 _ => None,
             }
         }
         _ => None,
     };
-    let mend = match command.and_then(|command| serde_json::to_string(&command).ok()) {
-        Some(command) => format!("its healthcheck as a probe: readinessProbe: {{exec: {{command: {command}}}}}"),
+    let mend = match command {
+        Some(words) => format!("its healthcheck as a probe: readinessProbe: {{exec: {{command: {}}}}}", json!(words)),
         None => "give it a readinessProbe".to_owned(),
     };
     sheet.lost(format!("{container} is waited for until it is healthy, but has no probe in this manifest: it counts as Ready once it runs"), mend);

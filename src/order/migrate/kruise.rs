@@ -14,15 +14,12 @@ const VARIABLE: &str = "KRUISE_CONTAINER_PRIORITY";
 
 pub(super) fn read(template: &Value, sheet: &mut Sheet<'_>) {
     let said = annotation(ANNOTATION);
-    let is_ordered = match said.of(template).map(|value| value.as_str().unwrap_or_default()) {
-        Some("Ordered") => true,
-        Some(other) => {
-            let what =
-                format!("{} is no launch priority that OpenKruise knows, and it would not be kept", quoted(other));
-            return sheet.error(said, what, "write Ordered, or take it out");
-        }
-        None => false,
-    };
+    let launch = said.of(template).map(|value| value.as_str().unwrap_or_default());
+    if let Some(other) = launch.filter(|launch| *launch != "Ordered") {
+        let what = format!("{} is no launch priority that OpenKruise knows, and it would not be kept", quoted(other));
+        return sheet.error(said, what, "write Ordered, or take it out");
+    }
+    let is_ordered = launch.is_some();
     let Some(priorities) = priorities(sheet) else { return };
     if !is_ordered && priorities.is_empty() {
         let what = format!("there is no order of OpenKruise's here: neither {ANNOTATION} nor {VARIABLE}");
@@ -48,15 +45,13 @@ pub(super) fn read(template: &Value, sheet: &mut Sheet<'_>) {
     for (.., place) in priorities.iter().rev() {
         sheet.edit(place.clone(), Op::Remove);
     }
-    let what = match is_ordered {
-        true => {
-            format!("{ANNOTATION}: Ordered is the order of the list; the annotation and each {VARIABLE} are taken out")
-        }
-        false => format!(
+    sheet.understood(if is_ordered {
+        format!("{ANNOTATION}: Ordered is the order of the list; the annotation and each {VARIABLE} are taken out")
+    } else {
+        format!(
             "each {VARIABLE}, the higher the earlier and 0 where there is none, has become a step; they are taken out"
-        ),
-    };
-    sheet.understood(what);
+        )
+    });
     sheet.understood(
         "OpenKruise creates a container when all with a higher priority are ready, and restarts hold nobody back; a gate of podgate's \
          waits at a restart too",

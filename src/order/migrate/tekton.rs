@@ -26,24 +26,16 @@ pub(super) fn read(file: Option<&Value>, sheet: &mut Sheet<'_>) {
                     continue;
                 };
                 if steps.iter().any(|(seen, _)| *seen == container) {
-                    sheet.error(
-                        root(),
-                        format!("two steps are the container {container}"),
-                        "give each a name of its own",
-                    );
+                    let what = format!("two steps are the container {container}");
+                    sheet.error(root(), what, "give each a name of its own");
                     continue;
                 }
-                // What follows runs whatever became of it.
-                let ends = if step.get("onError").and_then(Value::as_str) == Some("continue") {
-                    "Exited"
-                } else {
-                    "Completed"
-                };
+                // With `continue`, what follows runs whatever became of it.
+                let is_needed = step.get("onError").and_then(Value::as_str) != Some("continue");
+                let ends = if is_needed { "Completed" } else { "Exited" };
+                let limits = "podgate's own time limits are for the wait; for the command, --command-timeout by hand";
                 for (field, mend) in [
-                    (
-                        "timeout",
-                        "podgate's own time limits are for the wait; for the command, --command-timeout by hand",
-                    ),
+                    ("timeout", limits),
                     ("when", "let the command look for itself"),
                     ("stdoutConfig", "--stdout FILE by hand"),
                     ("stderrConfig", "--stderr FILE by hand"),
@@ -60,12 +52,11 @@ pub(super) fn read(file: Option<&Value>, sheet: &mut Sheet<'_>) {
         return sheet.error(root(), "one step alone has no order", "leave --from tekton away");
     }
     let last = steps.len() - 1;
-    let written: Vec<Vec<String>> = steps
+    let written = steps
         .iter()
         .enumerate()
-        .map(|(number, (name, ends))| vec![if number < last { format!("{name}={ends}") } else { name.clone() }])
-        .collect();
-    sheet.order(&written);
+        .map(|(number, (name, ends))| vec![if number < last { format!("{name}={ends}") } else { name.clone() }]);
+    sheet.order(&written.collect::<Vec<_>>());
     // A step that fails lets those after it skip.
     sheet.annotate(keys::FAIL_FAST, "true");
     sheet.understood(format!("{} steps: each runs when the one before has succeeded", steps.len()));

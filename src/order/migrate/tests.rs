@@ -21,12 +21,8 @@ fn migrated(template: &Value, from: &From) -> (Value, Injected) {
 }
 
 fn said(findings: &[Finding], rule: &str) -> String {
-    findings
-        .iter()
-        .filter(|finding| finding.rule == rule)
-        .map(|finding| finding.to_string())
-        .collect::<Vec<_>>()
-        .join("\n")
+    let of_rule = findings.iter().filter(|finding| finding.rule == rule);
+    of_rule.map(Finding::to_string).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -53,15 +49,11 @@ fn kruises_priorities_are_steps_the_higher_the_earlier() {
 
 #[test]
 fn what_is_not_kruises_is_refused() {
-    assert!(
-        said(&migrate(&pod(&["a"]), &From::Kruise).unwrap_err(), "nothing-to-migrate")
-            .contains("no order of OpenKruise's")
-    );
+    let refused = |template: &Value| said(&migrate(template, &From::Kruise).unwrap_err(), "nothing-to-migrate");
+    assert!(refused(&pod(&["a"])).contains("no order of OpenKruise's"));
     let mut template = pod(&["a", "b"]);
     template["spec"]["containers"][0]["env"] = json!([{"name": "KRUISE_CONTAINER_PRIORITY", "value": "high"}]);
-    assert!(
-        said(&migrate(&template, &From::Kruise).unwrap_err(), "nothing-to-migrate").contains("\"high\" is no priority")
-    );
+    assert!(refused(&template).contains("\"high\" is no priority"));
     template["metadata"] = json!({"annotations": {"podgate.io/order": "a, b"}});
     assert_eq!(migrate(&template, &From::Kruise).unwrap_err()[0].rule, "declared-already");
 }

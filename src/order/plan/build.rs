@@ -122,14 +122,14 @@ impl<'a> Build<'a> {
     ) -> Planned {
         let name = own.name;
         let after: Vec<Until> = self.graph.after(name).iter().map(|need| need.until.clone()).collect();
-        let is_hooked = hooked.contains_key(name);
-        let (mode, until) = match () {
-            () if !involved.contains(name) => (Mode::None, Vec::new()),
-            () if !is_hooked => (Mode::Entrypoint, after.clone()),
-            () => match self.own_state(own, hooked) {
-                Some(want) => (Mode::PostStart, vec![Until { container: name.to_owned(), want }]),
-                None => (Mode::None, Vec::new()),
-            },
+        let (mode, until) = if !involved.contains(name) {
+            (Mode::None, Vec::new())
+        } else if !hooked.contains_key(name) {
+            (Mode::Entrypoint, after.clone())
+        } else if let Some(want) = self.own_state(own, hooked) {
+            (Mode::PostStart, vec![Until { container: name.to_owned(), want }])
+        } else {
+            (Mode::None, Vec::new())
         };
         let others = || self.spec.containers.iter().map(|own| own.name).filter(|other| !self.sidecars.contains(other));
         let stop_after: Vec<String> =
@@ -156,13 +156,11 @@ impl<'a> Build<'a> {
 
     /// The state of its own that the hook of a container waits for; `None` if it needs none.
     fn own_state(&self, own: &Own<'_>, hooked: &BTreeMap<String, Why>) -> Option<Want> {
-        let is_for_hooks = |(waiter, _): &(&str, &super::graph::Need)| hooked.contains_key(*waiter);
-        let wants_ready = |(_, need): (&str, &super::graph::Need)| need.until.want == Want::Ready;
         let is_waited_for = self.graph.before(own.name).next().is_some();
         // Gates see for themselves; only what runs inside the container needs the hook for its checks.
-        if self.graph.wanted(own.name).filter(is_for_hooks).any(wants_ready)
-            || has_exec_probe(own) && self.graph.wanted(own.name).any(wants_ready)
-        {
+        let is_exec = has_exec_probe(own);
+        let mut wanted = self.graph.wanted(own.name);
+        if wanted.any(|(waiter, need)| need.until.want == Want::Ready && (is_exec || hooked.contains_key(waiter))) {
             return Some(Want::Ready);
         }
         (is_waited_for || self.is_stayed_for(own.name)).then_some(Want::Started)
@@ -245,8 +243,7 @@ impl<'a> Build<'a> {
 }
 
 fn has_exec_probe(own: &Own<'_>) -> bool {
-    let probes = ["startupProbe", "readinessProbe"].into_iter().filter_map(|field| own.probe(field));
-    probes.into_iter().any(|probe| probe.is_exec())
+    ["startupProbe", "readinessProbe"].into_iter().filter_map(|field| own.probe(field)).any(|probe| probe.is_exec())
 }
 
 /// What the plan does that its reader may not have expected.
@@ -266,11 +263,8 @@ fn notes(containers: &[Planned], graph: &Graph, findings: &mut Vec<Finding>) {
             continue;
         }
         let descendants = graph.descendants(&planned.name);
-        let unasked: Vec<&str> = containers[number + 1..]
-            .iter()
-            .filter(|later| !descendants.contains(later.name.as_str()))
-            .map(|later| later.name.as_str())
-            .collect();
+        let later = containers[number + 1..].iter().map(|later| later.name.as_str());
+        let unasked: Vec<&str> = later.filter(|later| !descendants.contains(later)).collect();
         if !unasked.is_empty() {
             let what = format!(
                 "while the hook of {} waits, the kubelet starts nobody: it holds back {} too, which do not wait for it",

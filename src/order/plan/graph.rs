@@ -1,7 +1,7 @@
 //! Who waits for whom: edges that add up, conditions that exclude each other, cycles.
 
 use crate::core::until::Until;
-use crate::order::declare::{Edge, both};
+use crate::order::declare::{Edge, annotation, both, keys};
 use crate::order::finding::Finding;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -142,8 +142,7 @@ impl Graph {
     fn cut(&mut self, cycle: &[String]) -> Edge {
         let next = |at: usize| &cycle[(at + 1) % cycle.len()];
         let edge = |at: usize| self.after(&cycle[at]).iter().find(|need| need.until.container == *next(at));
-        let is_after =
-            |need: &&Need| need.edge.at != crate::order::declare::annotation(crate::order::declare::keys::ORDER);
+        let is_after = |need: &&Need| need.edge.at != annotation(keys::ORDER);
         let closing = (0..cycle.len()).filter_map(edge).find(is_after).or_else(|| edge(0));
         let Some(closing) = closing.map(|need| Edge { needs: need.until.clone(), ..need.edge.clone() }) else {
             unreachable!("a cycle has edges")

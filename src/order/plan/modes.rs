@@ -59,18 +59,16 @@ impl Modes<'_> {
             let (wish, at) = self.wish(own.name);
             let is_known = self.commands.contains_key(own.name);
             let why = match wish {
-                Wish::PostStart => Some(Why::Asked(at.clone())),
-                Wish::Entrypoint if !is_known => {
+                Wish::PostStart => Why::Asked(at.clone()),
+                _ if is_known => continue,
+                Wish::Auto => Why::Unknown,
+                Wish::Entrypoint => {
                     let what = format!("{} is to be in entrypoint mode, but its command is not known", own.name);
                     findings.push(unknown_command(own, at.clone(), what));
-                    None
+                    continue;
                 }
-                Wish::Entrypoint => None,
-                Wish::Auto => (!is_known).then_some(Why::Unknown),
             };
-            if let Some(why) = why {
-                hooked.insert(own.name.to_owned(), why);
-            }
+            hooked.insert(own.name.to_owned(), why);
         }
         let mut left: Vec<String> = hooked.keys().cloned().collect();
         while let Some(name) = left.pop() {
@@ -112,18 +110,19 @@ impl Modes<'_> {
             Why::For(_) if self.gates.contains_key(root(name, hooked).0) => {}
             Why::For(_) => {
                 let (last, root) = root(name, hooked);
-                let reason = match root {
-                    Why::Asked(_) => "is in post-start mode".to_owned(),
-                    _ => "has a command that is not known, so nothing can be put in front of it".to_owned(),
+                let (reason, mend) = match root {
+                    Why::Asked(_) => {
+                        ("is in post-start mode", format!("write {}{last}: entrypoint", keys::MODE_PREFIX))
+                    }
+                    _ => (
+                        "has a command that is not known, so nothing can be put in front of it",
+                        format!("{}, or take {last} out of the order", give_command(last)),
+                    ),
                 };
                 let what = format!(
                     "{gate}, but {last}, which comes after {name}, {reason}: {last} can be held back by hooks alone, in all that \
                      come before it, and no container can wait in a gate while a hook runs"
                 );
-                let mend = match root {
-                    Why::Asked(_) => format!("write {}{last}: entrypoint", keys::MODE_PREFIX),
-                    _ => format!("{}, or take {last} out of the order", give_command(last)),
-                };
                 findings.push(Finding { word, ..Finding::error("mode-conflict", gate_at, what).mend(mend) });
             }
         }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::core::container::{Container, Mode};
 use crate::core::containers;
+use crate::core::until::Want;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -87,13 +88,10 @@ fn holds(plan: &Plan) -> Result<(), TestCaseError> {
             let other = &plan.containers[before];
             if planned.mode != Mode::Entrypoint {
                 prop_assert!(before < at && other.mode == Mode::PostStart, "{} before {}", other.name, planned.name);
-                let holds = other
-                    .until
-                    .iter()
-                    .any(|own| own.want == need.want || need.want == crate::core::until::Want::Started);
+                let holds = other.until.iter().any(|own| own.want == need.want || need.want == Want::Started);
                 prop_assert!(holds, "{:?} for {need}", other.until);
             }
-            if matches!(need.want, crate::core::until::Want::Completed | crate::core::until::Want::Exited) {
+            if matches!(need.want, Want::Completed | Want::Exited) {
                 prop_assert!(planned.mode == Mode::Entrypoint && other.mode == Mode::Entrypoint && other.parent);
             }
         }
