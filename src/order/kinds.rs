@@ -111,28 +111,24 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_templates_of_kubernetes_own_kinds() {
-        let pod_itself =
-            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": []}});
-        assert_eq!(found(&pod_itself), [""]);
-        for kind in ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"] {
-            let one = json!({"apiVersion": "apps/v1", "kind": kind, "spec": {"template": pod()}});
-            assert_eq!(found(&one), ["spec.template"]);
+    fn finds_the_templates_of_each_kind() {
+        for (version, kind, path) in [
+            ("v1", "Pod", ""),
+            ("v1", "PodTemplate", "template"),
+            ("apps/v1", "Deployment", "spec.template"),
+            ("apps/v1", "StatefulSet", "spec.template"),
+            ("apps/v1", "DaemonSet", "spec.template"),
+            ("apps/v1", "ReplicaSet", "spec.template"),
+            ("batch/v1", "CronJob", "spec.jobTemplate.spec.template"),
+            ("argoproj.io/v1alpha1", "Rollout", "spec.template"),
+            ("x.example/v1", "Thing", "spec.podTemplate"),
+            ("batch.volcano.sh/v1", "Job", "spec.template"),
+        ] {
+            let keys = path.split('.').filter(|key| !key.is_empty());
+            let mut document = keys.rev().fold(pod(), |inner, key| json!({key: inner}));
+            (document["apiVersion"], document["kind"]) = (json!(version), json!(kind));
+            assert_eq!(found(&document), [path], "{kind}");
         }
-        let job = json!({"apiVersion": "batch/v1", "kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": pod()}}}});
-        assert_eq!(found(&job), ["spec.jobTemplate.spec.template"]);
-        let template = json!({"apiVersion": "v1", "kind": "PodTemplate", "template": pod()});
-        assert_eq!(found(&template), ["template"]);
-    }
-
-    #[test]
-    fn finds_those_of_other_kinds_at_the_usual_paths() {
-        let rollout = json!({"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "spec": {"template": pod()}});
-        assert_eq!(found(&rollout), ["spec.template"]);
-        let own = json!({"apiVersion": "x.example/v1", "kind": "Thing", "spec": {"podTemplate": pod()}});
-        assert_eq!(found(&own), ["spec.podTemplate"]);
-        let job = json!({"apiVersion": "batch.volcano.sh/v1", "kind": "Job", "spec": {"template": pod()}});
-        assert_eq!(found(&job), ["spec.template"]);
     }
 
     #[test]

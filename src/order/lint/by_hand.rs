@@ -73,11 +73,10 @@ impl Lines {
             let given = self.container.values(line, "--grace").pop();
             let stays = given.and_then(|text| humantime::parse_duration(&text).ok()).unwrap_or(GRACE);
             if stays >= grace {
+                let (stays, grace) = (humantime::format_duration(stays), grace.as_secs());
                 let what = format!(
-                    "the preStop hook of {} stays for up to {}, and the kubelet kills after {}s",
-                    own.name,
-                    humantime::format_duration(stays),
-                    grace.as_secs()
+                    "the preStop hook of {} stays for up to {stays}, and the kubelet kills after {grace}s",
+                    own.name
                 );
                 let mend = "write a --grace that leaves the container time to end in";
                 findings.push(Finding::warning("pre-stop-too-long", hook("preStop"), what).mend(mend));

@@ -1,13 +1,14 @@
 //! Probes that are missing, that need a container which starts later, or that kill a container while it waits.
 
-use crate::core::container::{Handler, Port, PortRef, Probe};
+use crate::core::container::{Handler, Port, PortRef};
 use crate::core::until::Want;
 use crate::order::declare::spec::{Own, Spec};
-use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::plan::{Plan, Planned};
+use humantime::format_duration;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let (after, ports, shortest) = (After::of(plan), Ports::of(spec), shortest(plan));
@@ -15,10 +16,10 @@ pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     for own in &spec.containers {
         let Some(planned) = planned.get(own.name) else { continue };
         missing(own, spec, planned, &after, findings);
-        // Who waits for its start alone is no later than its readiness.
-        let is_later = |want: Want| want == Want::Ready;
         for field in ["startupProbe", "readinessProbe"] {
-            if let Some((other, port)) = asked(own, field, &ports, || after.names(own.name, is_later)) {
+            // A container that waits for the start alone does not wait for the probe.
+            if let Some((other, port)) = asked(own, field, &ports, || after.names(own.name, |want| want == Want::Ready))
+            {
                 needs(own, field, other, port, findings);
             }
         }
@@ -93,23 +94,21 @@ fn missing(own: &Own<'_>, spec: &Spec<'_>, planned: &Planned, after: &After<'_>,
         own.name
     );
     let ends = matches!(own.restart_policy(spec.value), "Never" | "OnFailure") && planned.stop_after.is_empty();
-    let mend = match ends {
-        true => format!("give it a readinessProbe; if its end is meant, write {}=Completed", own.name),
-        false => "give it a readinessProbe".to_owned(),
-    };
+    let mut mend = "give it a readinessProbe".to_owned();
+    if ends {
+        mend += &format!("; if its end is meant, write {}=Completed", own.name);
+    }
     findings.push(Finding::warning("no-readiness-probe", own.place(), what).mend(mend));
 }
 
 /// A probe that asks a port of a container that waits for this one.
 fn needs(own: &Own<'_>, field: &str, other: &str, port: u16, findings: &mut Vec<Finding>) {
+    let name = own.name;
     let what = format!(
-        "the {field} of {} asks port {port}, which is {other}'s, but {other} starts only when {} is Ready: neither may ever be",
-        own.name, own.name
+        "the {field} of {name} asks port {port}, which is {other}'s, but {other} starts only when {name} is Ready: neither may ever be"
     );
-    findings.push(
-        Finding::warning("readiness-needs-later", own.place().to(field), what)
-            .mend(format!("let the probe ask {} alone, or let {other} wait for {}=Started", own.name, own.name)),
-    );
+    let mend = format!("let the probe ask {name} alone, or let {other} wait for {name}=Started");
+    findings.push(Finding::warning("readiness-needs-later", own.place().to(field), what).mend(mend));
 }
 
 /// Whose port among those of `later` a probe asks; a guess, by declared ports and the words of a command.
@@ -151,21 +150,15 @@ fn named_ports(word: &str) -> impl Iterator<Item = u16> {
 /// A liveness probe that kills a container before what it needs has started.
 fn liveness(own: &Own<'_>, other: &str, port: u16, findings: &mut Vec<Finding>) {
     let Some(probe) = own.probe("livenessProbe") else { return };
-    let what = format!(
-        "the livenessProbe of {} asks port {port}, which is {other}'s, and {other} starts only after {}: the kubelet kills {} after {}s",
-        own.name,
-        own.name,
-        own.name,
-        patience(&probe)
-    );
-    let mend = format!("let the probe ask {} alone", own.name);
-    findings.push(Finding::warning("liveness-kills", own.place().to("livenessProbe"), what).mend(mend));
-}
-
-/// Seconds from a container's start until its liveness probe has failed.
-fn patience(probe: &Probe) -> u64 {
+    let name = own.name;
     let failures = u64::from(probe.failure_threshold.max(1));
-    u64::from(probe.initial_delay_seconds) + u64::from(probe.period_seconds.max(1)) * failures
+    let seconds = u64::from(probe.initial_delay_seconds) + u64::from(probe.period_seconds.max(1)) * failures;
+    let what = format!(
+        "the livenessProbe of {name} asks port {port}, which is {other}'s, and {other} starts only after {name}: the kubelet kills {name} \
+         after {seconds}s"
+    );
+    let mend = format!("let the probe ask {name} alone");
+    findings.push(Finding::warning("liveness-kills", own.place().to("livenessProbe"), what).mend(mend));
 }
 
 /// For each container the one that stays for it for the shortest time.
@@ -185,39 +178,23 @@ fn shortest(plan: &Plan) -> BTreeMap<&str, &Planned> {
 /// A preStop hook of the container's own that takes longer than others stay for it, or than it may.
 fn pre_stop(own: &Own<'_>, planned: &Planned, stays: Option<&Planned>, plan: &Plan, findings: &mut Vec<Finding>) {
     let Some(seconds) = own_pre_stop(own) else { return };
-    let at: Place = own.place().to("lifecycle").to("preStop");
+    let at = own.place().to("lifecycle").to("preStop");
     let own_limit = if planned.stays_for.is_empty() { plan.grace } else { planned.stop_grace };
-    let sleep = std::time::Duration::from_secs(seconds);
-    if sleep >= own_limit {
-        let what = format!(
-            "the preStop hook of {} takes {seconds}s, and has at most {}",
-            own.name,
-            humantime::format_duration(own_limit)
-        );
-        findings.push(
-            Finding::warning("pre-stop-too-long", at, what)
-                .mend("shorten it, or give the Pod more terminationGracePeriodSeconds"),
-        );
+    let sleep = Duration::from_secs(seconds);
+    let limit = if sleep >= own_limit {
+        format!("has at most {}", format_duration(own_limit))
+    } else if let Some(other) = stays.filter(|other| sleep >= other.stop_grace) {
+        format!("{} stays for it no longer than {}", other.name, format_duration(other.stop_grace))
+    } else {
         return;
-    }
-    if let Some(other) = stays
-        && sleep >= other.stop_grace
-    {
-        let what = format!(
-            "the preStop hook of {} takes {seconds}s, and {} stays for it no longer than {}",
-            own.name,
-            other.name,
-            humantime::format_duration(other.stop_grace)
-        );
-        findings.push(
-            Finding::warning("pre-stop-too-long", at, what)
-                .mend("shorten it, or give the Pod more terminationGracePeriodSeconds"),
-        );
-    }
+    };
+    let what = format!("the preStop hook of {} takes {seconds}s, and {limit}", own.name);
+    let mend = "shorten it, or give the Pod more terminationGracePeriodSeconds";
+    findings.push(Finding::warning("pre-stop-too-long", at, what).mend(mend));
 }
 
 /// How long a container's own preStop hook sleeps, as far as it can be seen: `sleep`, or a command `sleep N`.
-pub(super) fn own_pre_stop(own: &Own<'_>) -> Option<u64> {
+fn own_pre_stop(own: &Own<'_>) -> Option<u64> {
     let hook = own.value.get("lifecycle")?.get("preStop")?;
     if let Some(seconds) = hook.get("sleep").and_then(|sleep| sleep.get("seconds")).and_then(Value::as_u64) {
         return Some(seconds);

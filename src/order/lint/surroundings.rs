@@ -3,18 +3,19 @@
 use super::context::{Context, Version};
 use super::forecast::blocks;
 use crate::core::until::Want;
-use crate::order::declare::spec::Spec;
+use crate::order::declare::spec::{Own, Spec};
 use crate::order::declare::{Publish, annotation, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::plan::Plan;
+use humantime::format_duration;
 use serde_json::Value;
 use std::time::Duration;
 
 /// Since when a regular container may have a restartPolicy of its own.
 const OWN_POLICY: Version = Version { major: 1, minor: 35 };
 /// How long a Deployment's rollout may take, where it says nothing.
-const PROGRESS: u64 = 600;
+const PROGRESS: Duration = Duration::from_secs(600);
 
 pub(super) fn check(
     spec: &Spec<'_>,
@@ -36,8 +37,8 @@ fn at(field: &str) -> Place {
 
 fn versions(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Finding>) {
     let Some(version) = context.kubernetes.filter(|version| *version < OWN_POLICY) else { return };
-    for own in spec.containers.iter().filter(|own| own.value.get("restartPolicy").is_some_and(|value| !value.is_null()))
-    {
+    let has_policy = |own: &&Own<'_>| own.value.get("restartPolicy").is_some_and(|value| !value.is_null());
+    for own in spec.containers.iter().filter(has_policy) {
         let what = format!(
             "{} has a restartPolicy of its own, which Kubernetes {version} does not know (it came with {OWN_POLICY})",
             own.name
@@ -48,11 +49,8 @@ fn versions(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Finding>) 
 }
 
 fn network(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
-    if spec.value.get("hostNetwork").and_then(Value::as_bool) != Some(true) {
-        return;
-    }
-    let by_port = plan.containers.iter().any(|planned| planned.after.iter().any(|need| need.want == Want::Ready));
-    if by_port {
+    let is_shared = spec.value.get("hostNetwork").and_then(Value::as_bool) == Some(true);
+    if is_shared && plan.containers.iter().flat_map(|planned| &planned.after).any(|need| need.want == Want::Ready) {
         let what = "in the node's network a probe that passes may have been answered by another Pod's program on the same port, so a \
                     container may be taken for Ready too early";
         let mend = "use exec probes, which run inside the container, or leave hostNetwork out";
@@ -63,11 +61,12 @@ fn network(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
 fn processes(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let is_shared = spec.value.get("shareProcessNamespace").and_then(Value::as_bool) == Some(true);
     if is_shared && let Some(planned) = plan.containers.iter().find(|planned| planned.tether) {
+        let name = &planned.name;
         let what = format!(
-            "with shared processes the lock that a hook leaves behind in {} ends with its hook, so that nobody knows when {} has stopped",
-            planned.name, planned.name
+            "with shared processes the lock that a hook leaves behind in {name} ends with its hook, so that nobody knows when {name} has \
+             stopped"
         );
-        let mend = format!("put {} into entrypoint mode, or leave shareProcessNamespace out", planned.name);
+        let mend = format!("put {name} into entrypoint mode, or leave shareProcessNamespace out");
         findings.push(Finding::warning("shared-processes", at("shareProcessNamespace"), what).mend(mend));
     }
     for planned in plan.containers.iter().filter(|planned| planned.parent) {
@@ -93,14 +92,13 @@ fn is_init(program: &str) -> bool {
 
 /// Hooks that a deletion has to wait for.
 fn deletion(plan: &Plan, findings: &mut Vec<Finding>) {
-    if plan.publish != Publish::Board {
-        return;
-    }
-    if let Some(planned) = plan.containers.iter().find(|planned| blocks(planned)) {
+    if plan.publish == Publish::Board
+        && let Some(planned) = plan.containers.iter().find(|planned| blocks(planned))
+    {
         let what = format!(
             "without the API nobody tells the hook of {} that the Pod is being deleted: a deletion during the start hangs for up to {}",
             planned.name,
-            humantime::format_duration(planned.timeout)
+            format_duration(planned.timeout)
         );
         let mend = "write podgate.io/publish: api, or a shorter podgate.io/timeout";
         findings.push(Finding::warning("hook-holds-deletion", annotation(keys::PUBLISH), what).mend(mend));
@@ -109,32 +107,27 @@ fn deletion(plan: &Plan, findings: &mut Vec<Finding>) {
 
 /// Time limits of the workload that are over before podgate's.
 fn limits(spec: &Spec<'_>, context: Context<'_>, longest: Duration, findings: &mut Vec<Finding>) {
-    let shown = |limit: Duration| humantime::format_duration(limit).to_string();
-    let seconds = |value: &Value, field: &str| value.get(field).and_then(Value::as_u64);
+    let seconds = |value: &Value, field: &str| value.get(field).and_then(Value::as_u64).map(Duration::from_secs);
+    let start = format_duration(longest);
+    let mut too_short = |what: String, mend: &str| {
+        findings.push(Finding::warning("deadline-too-short", at("containers"), what).mend(mend));
+    };
     let workload = context.workload.unwrap_or(&Value::Null);
     let deadline = seconds(spec.value, "activeDeadlineSeconds").or_else(|| seconds(workload, "activeDeadlineSeconds"));
-    if let Some(deadline) = deadline.map(Duration::from_secs).filter(|deadline| *deadline <= longest) {
-        let what = format!(
-            "the Pod is ended after {} (activeDeadlineSeconds), and its start may wait for {}",
-            shown(deadline),
-            shown(longest)
-        );
-        findings.push(
-            Finding::warning("deadline-too-short", at("containers"), what).mend("write a shorter podgate.io/timeout"),
-        );
+    if let Some(deadline) = deadline.filter(|deadline| *deadline <= longest) {
+        let deadline = format_duration(deadline);
+        let what =
+            format!("the Pod is ended after {deadline} (activeDeadlineSeconds), and its start may wait for {start}");
+        too_short(what, "write a shorter podgate.io/timeout");
     }
     // Only a Deployment has a rolling strategy beside a template; others have no such limit.
     let is_deployment = workload.get("strategy").is_some() || workload.get("progressDeadlineSeconds").is_some();
     let progress = seconds(workload, "progressDeadlineSeconds").unwrap_or(PROGRESS);
-    if is_deployment && Duration::from_secs(progress) <= longest {
+    if is_deployment && progress <= longest {
+        let progress = format_duration(progress);
         let what = format!(
-            "a rollout counts as failed after {} (progressDeadlineSeconds), and the start of one Pod may wait for {}",
-            shown(Duration::from_secs(progress)),
-            shown(longest)
+            "a rollout counts as failed after {progress} (progressDeadlineSeconds), and the start of one Pod may wait for {start}"
         );
-        findings.push(
-            Finding::warning("deadline-too-short", at("containers"), what)
-                .mend("write a shorter podgate.io/timeout, or a longer progressDeadlineSeconds"),
-        );
+        too_short(what, "write a shorter podgate.io/timeout, or a longer progressDeadlineSeconds");
     }
 }
