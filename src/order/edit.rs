@@ -58,13 +58,6 @@ impl Place {
         })
     }
 
-    fn of_mut<'a>(steps: &[Step], value: &'a mut Value) -> Option<&'a mut Value> {
-        steps.iter().try_fold(value, |value, step| match step {
-            Step::Key(key) => value.get_mut(key),
-            Step::Index(index) => value.get_mut(*index),
-        })
-    }
-
     /// The place as a JSON pointer (RFC 6901).
     #[must_use]
     pub fn pointer(&self) -> String {
@@ -139,7 +132,11 @@ pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), Misfit> {
             _ => Err(misfit()),
         };
     };
-    let parent = Place::of_mut(parents, value).ok_or_else(misfit)?;
+    let parent = parents.iter().try_fold(value, |value, step| match step {
+        Step::Key(key) => value.get_mut(key),
+        Step::Index(index) => value.get_mut(*index),
+    });
+    let parent = parent.ok_or_else(misfit)?;
     match (parent, last, &edit.op) {
         (Value::Object(fields), Step::Key(key), Op::Set(new)) => {
             fields.insert(key.clone(), new.clone());

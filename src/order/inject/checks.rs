@@ -22,15 +22,10 @@ impl Asked {
     pub(super) fn url(&self, weaker: bool) -> Option<String> {
         match self {
             Asked::Same(check) => Some(check.to_string()),
-            Asked::Port(port, _) if weaker => Some(tcp(*port)),
+            Asked::Port(port, _) if weaker => Some(Check::Tcp { host: LOCAL.to_owned(), port: *port }.to_string()),
             Asked::Port(..) | Asked::Nothing(_) => None,
         }
     }
-}
-
-/// A port of the container's own, as a check.
-pub(super) fn tcp(port: u16) -> String {
-    Check::Tcp { host: LOCAL.to_owned(), port }.to_string()
 }
 
 /// What the agent can make of a probe of `container`.

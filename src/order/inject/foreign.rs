@@ -31,8 +31,7 @@ pub(super) fn kept(found: &Value, new: &Value) -> Value {
             (Some(Value::Object(new)), Value::Object(found)) => Value::Object(over(found, new)),
             (Some(Value::Array(new)), Value::Array(found)) => {
                 let is_ours = |item: &&Value| {
-                    let name = parts::name(item).unwrap_or_default();
-                    new.iter().any(|new| parts::name(new) == Some(name)) || parts::VOLUMES.contains(&name)
+                    parts::is_volume(item) || new.iter().any(|new| parts::name(new) == parts::name(item))
                 };
                 new.iter().chain(found.iter().filter(|item| !is_ours(item))).cloned().collect()
             }

@@ -6,6 +6,7 @@ use crate::core::names;
 use crate::core::until::{Until, Want};
 use crate::order::inject::checks;
 use crate::order::inject::hooks::{COMMAND, Then};
+use crate::order::inject::parts::without_nulls;
 use crate::order::plan::Planned;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -150,7 +151,7 @@ impl Own<'_> {
             if probe.timeout_seconds > 1 {
                 line.flag("--check-timeout", format!("{}s", probe.timeout_seconds));
             }
-            // The agent is to say itself that the check took too long.
+            // One second more, so that the agent itself reports the time-out of the check.
             limit = Some(probe.timeout_seconds.saturating_add(1));
         }
         let allowed = own.map_or(0, |probe| {
@@ -160,15 +161,14 @@ impl Own<'_> {
         let timeout = self.planned.timeout;
         let whole = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
         let failures = whole.saturating_add(LATER).saturating_add(allowed).min(i32::MAX as u64);
-        let mut probe = json!({"exec": {"command": line.words()}, "periodSeconds": 1, "failureThreshold": failures});
-        if let Some(limit) = limit {
-            probe["timeoutSeconds"] = json!(limit);
-        }
         let grace = self.spec.pointer("/startupProbe/terminationGracePeriodSeconds").filter(|grace| grace.is_u64());
-        if let Some(grace) = grace {
-            probe["terminationGracePeriodSeconds"] = grace.clone();
-        }
-        probe
+        without_nulls(&json!({
+            "exec": {"command": line.words()},
+            "periodSeconds": 1,
+            "failureThreshold": failures,
+            "timeoutSeconds": limit,
+            "terminationGracePeriodSeconds": grace,
+        }))
     }
 
     /// Its `exec` probes, which only the agent can run for the sidecar.

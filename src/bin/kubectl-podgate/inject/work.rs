@@ -64,17 +64,10 @@ pub(super) fn document(file: &str, document: &Document, way: &Way) -> Done {
         let Some(template) = at.place.of(&document.value) else { continue };
         let Some(result) = template_edits(template, way) else { continue };
         done.concerned = true;
-        let mut is_changed = false;
-        let findings = match result {
-            Ok(injected) => {
-                is_changed = !injected.edits.is_empty();
-                edits.extend(injected.edits.into_iter().map(|edit| Edit { at: at.place.join(&edit.at), ..edit }));
-                injected.findings
-            }
-            Err(findings) => findings,
-        };
-        done.reports.extend(findings.iter().map(|finding| report(file, document, &at.place, finding)));
-        if is_changed {
+        let injected = result.unwrap_or_else(|findings| Injected { findings, ..Injected::default() });
+        done.reports.extend(injected.findings.iter().map(|finding| report(file, document, &at.place, finding)));
+        if !injected.edits.is_empty() {
+            edits.extend(injected.edits.into_iter().map(|edit| Edit { at: at.place.join(&edit.at), ..edit }));
             changed.push(at);
         }
     }

@@ -61,11 +61,10 @@ impl Writer<'_> {
             self.findings.extend(said.map(|what| Finding::warning("startup-probe-weaker", at, what).mend(mend)));
         }
         if hooks::own(own.spec.pointer("/lifecycle/postStart")) != hooks::Own::None {
+            let at = parts::field(place, "postStart");
             let what = "the container's own postStart hook runs when its gate begins to wait, before its command does";
             let mend = "let it not wait for the command, or do its work in the command";
-            self.findings.push(
-                Finding::warning("post-start-before-gate", place.to("lifecycle").to("postStart"), what).mend(mend),
-            );
+            self.findings.push(Finding::warning("post-start-before-gate", at, what).mend(mend));
         }
         Ok(())
     }
@@ -95,7 +94,7 @@ impl Writer<'_> {
     }
 
     fn post_start(&mut self, own: &Own<'_>, place: &Place) -> Result<(), Vec<Finding>> {
-        let at = place.to("lifecycle").to("postStart");
+        let at = parts::field(place, "postStart");
         let then = hooks::then_post_start(hooks::own(own.spec.pointer("/lifecycle/postStart")), &at)?;
         let expands =
             |field: &str| parts::exec_words(own.spec.get(field)).is_some_and(|w| w.iter().any(|w| w.contains("$(")));
@@ -104,9 +103,8 @@ impl Writer<'_> {
         {
             let what = "Kubernetes expands $(VARIABLE) in the command of a probe, but not in that of a hook, and podgate's hook has to \
                         run this command";
-            let mend =
-                "let a shell do it: [\"sh\", \"-c\", \"… $VARIABLE …\"], or give this container an entrypoint gate";
-            return Err(vec![Finding::error("probe-expands", place.to(field), what).mend(mend)]);
+            let mend = r#"let a shell do it: ["sh", "-c", "… $VARIABLE …"], or give this container an entrypoint gate"#;
+            return Err(Finding::error("probe-expands", place.to(field), what).mend(mend).into());
         }
         let words = own.post_start(then);
         Ok(self.hook(place, "postStart", &words)?)
@@ -115,7 +113,7 @@ impl Writer<'_> {
     /// Writes the preStop hook, if one is needed.
     fn pre_stop(&mut self, own: &Own<'_>, place: &Place) -> Result<bool, Vec<Finding>> {
         let planned = own.planned;
-        let at = place.to("lifecycle").to("preStop");
+        let at = parts::field(place, "preStop");
         let mut stays: &[String] = &planned.stays_for;
         // Without the API, a hook that stays knows of the Pod's end by the hooks of those that it stays for.
         let is_sign = planned.is_stayed_for && self.plan.publish == Publish::Board;
@@ -152,8 +150,7 @@ impl Writer<'_> {
     }
 
     fn hook(&mut self, place: &Place, field: &str, words: &[String]) -> Result<(), Misfit> {
-        let hook = json!({"exec": {"command": words}});
         self.object(&place.to("lifecycle"))?;
-        self.editor.edit(place.to("lifecycle").to(field), Op::Set(hook))
+        self.editor.edit(parts::field(place, field), Op::Set(json!({"exec": {"command": words}})))
     }
 }

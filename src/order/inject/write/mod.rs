@@ -81,17 +81,15 @@ impl Writer<'_> {
     /// The containers in the order in which the kubelet is to start them.
     fn order(&mut self) -> Result<(), Misfit> {
         let wanted: Vec<usize> = self.plan.containers.iter().map(|planned| planned.index).collect();
-        let names = parts::items(self.template, &parts::spec("containers")).iter().filter_map(parts::name);
-        let names: Vec<String> = names.map(str::to_owned).collect();
-        let moved = !wanted.is_sorted();
-        if moved {
-            reorder(&mut self.editor, &parts::spec("containers"), &wanted)?;
-            self.record.order.clone_from(&names);
-        }
+        let list = parts::spec("containers");
+        let names = parts::items(self.template, &list).iter().filter_map(parts::name).map(str::to_owned);
         let first_changes = wanted.first() != Some(&0) || self.plan.sidecar == Sidecar::First;
-        let chosen = parts::annotation(parts::DEFAULT_CONTAINER);
-        if first_changes && chosen.of(self.template).is_none() {
-            self.record.default_container = names.first().cloned();
+        if first_changes && parts::annotation(parts::DEFAULT_CONTAINER).of(self.template).is_none() {
+            self.record.default_container = names.clone().next();
+        }
+        if !wanted.is_sorted() {
+            self.record.order = names.collect();
+            reorder(&mut self.editor, &list, &wanted)?;
         }
         Ok(())
     }
