@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use podgate::core::argv::{Argv, Check};
-use podgate::core::container::parse_list;
+use podgate::core::containers::parse_list;
 use podgate::core::sandbox::{SandboxId, hostname_mount_root};
 use podgate::core::until::Until;
 use std::fmt::{Debug, Display};
