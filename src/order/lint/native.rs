@@ -95,10 +95,9 @@ fn probe(own: &Own<'_>) -> Option<Value> {
         return Some(startup);
     }
     let mut readiness = there("readinessProbe")?;
-    let fields = readiness.as_object_mut()?;
-    fields.insert("periodSeconds".to_owned(), json!(1));
-    fields.insert("failureThreshold".to_owned(), json!(300));
+    readiness["periodSeconds"] = json!(1);
+    readiness["failureThreshold"] = json!(300);
     // The API takes no other than 1 in a startup probe.
-    fields.insert("successThreshold".to_owned(), json!(1));
+    readiness["successThreshold"] = json!(1);
     Some(readiness)
 }

@@ -11,19 +11,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
-    let (after, ports, shortest) = (After::of(plan), Ports::of(spec), shortest(plan));
+    let (after, owners, shortest) = (After::of(plan), owners(spec), shortest(plan));
     let planned: BTreeMap<&str, &Planned> = plan.containers.iter().map(|own| (own.name.as_str(), own)).collect();
     for own in &spec.containers {
         let Some(planned) = planned.get(own.name) else { continue };
         missing(own, spec, planned, &after, findings);
         for field in ["startupProbe", "readinessProbe"] {
             // A container that waits for the start alone does not wait for the probe.
-            if let Some((other, port)) = asked(own, field, &ports, || after.names(own.name, |want| want == Want::Ready))
+            if let Some((other, port)) =
+                asked(own, field, &owners, || after.names(own.name, |want| want == Want::Ready))
             {
                 needs(own, field, other, port, findings);
             }
         }
-        if let Some((other, port)) = asked(own, "livenessProbe", &ports, || after.names(own.name, |_| true)) {
+        if let Some((other, port)) = asked(own, "livenessProbe", &owners, || after.names(own.name, |_| true)) {
             liveness(own, other, port, findings);
         }
         pre_stop(own, planned, shortest.get(own.name).copied(), plan, findings);
@@ -59,26 +60,19 @@ impl<'a> After<'a> {
     }
 }
 
-/// The ports that containers declare.
-struct Ports<'a> {
-    own: BTreeSet<(&'a str, u16)>,
-    /// For each port who declares it: the number of the container, that of the port there, and the container's name.
-    owners: BTreeMap<u16, Vec<(usize, usize, &'a str)>>,
-}
+/// For each port the containers that declare it: the index of the container, that of the port there, and the container's name.
+type Owners<'a> = BTreeMap<u16, Vec<(usize, usize, &'a str)>>;
 
-impl<'a> Ports<'a> {
-    fn of(spec: &Spec<'a>) -> Ports<'a> {
-        let mut ports = Ports { own: BTreeSet::new(), owners: BTreeMap::new() };
-        for (number, own) in spec.containers.iter().enumerate() {
-            let list = own.value.get("ports").and_then(Value::as_array).into_iter().flatten();
-            let list = list.filter_map(|port| serde_json::from_value::<Port>(port.clone()).ok());
-            for (index, port) in list.enumerate() {
-                ports.own.insert((own.name, port.container_port));
-                ports.owners.entry(port.container_port).or_default().push((number, index, own.name));
-            }
+fn owners<'a>(spec: &Spec<'a>) -> Owners<'a> {
+    let mut owners = Owners::new();
+    for (number, own) in spec.containers.iter().enumerate() {
+        let list = own.value.get("ports").and_then(Value::as_array).into_iter().flatten();
+        let list = list.filter_map(|port| serde_json::from_value::<Port>(port.clone()).ok());
+        for (index, port) in list.enumerate() {
+            owners.entry(port.container_port).or_default().push((number, index, own.name));
         }
-        ports
     }
+    owners
 }
 
 /// Somebody waits for it to be Ready, and nothing says when it is.
@@ -115,7 +109,7 @@ fn needs(own: &Own<'_>, field: &str, other: &str, port: u16, findings: &mut Vec<
 fn asked<'a>(
     own: &Own<'_>,
     field: &str,
-    ports: &Ports<'a>,
+    owners: &Owners<'a>,
     later: impl Fn() -> BTreeSet<&'a str>,
 ) -> Option<(&'a str, u16)> {
     let inside = |host: &Option<String>| matches!(host.as_deref(), None | Some("" | "localhost" | "127.0.0.1" | "::1"));
@@ -130,9 +124,9 @@ fn asked<'a>(
         Handler::Exec(exec) => exec.command.iter().flat_map(|word| named_ports(word)).collect(),
         _ => Vec::new(),
     };
-    let others = named.into_iter().filter(|port| !ports.own.contains(&(own.name, *port)));
-    let owners = |port: u16| ports.owners.get(&port).into_iter().flatten().map(move |owner| (owner, port));
-    let mut owners = others.flat_map(owners).peekable();
+    let owners_of = |port: u16| owners.get(&port).into_iter().flatten().map(move |owner| (owner, port));
+    let others = named.into_iter().filter(|port| !owners_of(*port).any(|((.., name), _)| *name == own.name));
+    let mut owners = others.flat_map(owners_of).peekable();
     owners.peek()?;
     let later = later();
     owners.filter(|((.., name), _)| later.contains(name)).min().map(|((.., name), port)| (*name, port))

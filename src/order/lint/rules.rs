@@ -81,9 +81,3 @@ pub const RULES: &[Rule] = &[
 const fn rule(name: &'static str, says: &'static str) -> Rule {
     Rule { name, says }
 }
-
-/// The rule of that name.
-#[must_use]
-pub fn get(name: &str) -> Option<&'static Rule> {
-    RULES.iter().find(|rule| rule.name == name)
-}

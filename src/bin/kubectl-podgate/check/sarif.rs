@@ -3,7 +3,7 @@
 use super::locate::Located;
 use super::look::Looked;
 use crate::output;
-use podgate::order::lint::rules;
+use podgate::order::lint::rules::RULES;
 use podgate::order::release;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,8 @@ pub(super) fn print(looked: &Looked<'_>) -> Result<String, String> {
 
 /// GitHub wants both descriptions, and takes no rule without help.
 fn describe(id: &str) -> Value {
-    let says = sentence(&rules::get(id).map_or_else(|| id.replace('-', " "), |rule| rule.says.to_owned()));
+    let rule = RULES.iter().find(|rule| rule.name == id);
+    let says = sentence(&rule.map_or_else(|| id.replace('-', " "), |rule| rule.says.to_owned()));
     json!({"id": id, "shortDescription": says, "fullDescription": says, "help": sentence(HELP)})
 }
 

@@ -34,18 +34,10 @@ pub(super) fn print(looked: &Looked<'_>, is_quiet: bool) -> String {
 }
 
 fn summary(looked: &Looked<'_>) -> String {
-    let count = |level: Level, one: &str, many: &str| {
-        let number = looked.count(|other| other == level);
-        format!("{number} {}", if number == 1 { one } else { many })
-    };
-    let templates = looked.templates.len();
-    format!(
-        "{templates} {} looked at: {}, {}, {}",
-        if templates == 1 { "template" } else { "templates" },
-        count(Level::Error, "error", "errors"),
-        count(Level::Warning, "warning", "warnings"),
-        count(Level::Note, "note", "notes"),
-    )
+    let some = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    let [errors, warnings, notes] = [Level::Error, Level::Warning, Level::Note]
+        .map(|level| some(looked.count(|other| other == level), level.as_str()));
+    format!("{} looked at: {errors}, {warnings}, {notes}", some(looked.templates.len(), "template"))
 }
 
 fn finding(located: &Located<'_>) -> String {

@@ -28,7 +28,7 @@ pub(super) async fn ask<'a>(
     let info = info
         .map_err(|_| cluster.late())?
         .map_err(|error| format!("can't ask {}: {}", cluster.server, error_chain(&error)))?;
-    let version: Result<Version, String> = format!("{}.{}", info.major, info.minor).parse();
+    let version = format!("{}.{}", info.major, info.minor).parse::<Version>();
     let version = version.map_err(|error| format!("{}: {error}", cluster.server))?;
     let mut looked = look::all(sources, images, Some(args.kubernetes.unwrap_or(version)));
     let mut known = Known { cluster, webhook: None, rights: BTreeMap::new() };
