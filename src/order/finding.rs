@@ -45,9 +45,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// A finding of this level, with nothing on how to mend it.
-    #[must_use]
-    pub fn new(level: Level, rule: &'static str, at: Place, what: impl Into<String>) -> Finding {
+    fn new(level: Level, rule: &'static str, at: Place, what: impl Into<String>) -> Finding {
         Finding { rule, level, at, what: what.into(), mend: String::new(), word: None }
     }
 

@@ -6,18 +6,18 @@ use serde_json::Value;
 /// How deep lists may lie in lists; nobody writes two, and a document must not decide how deep this recurses.
 const LISTS: usize = 4;
 
-/// Where Kubernetes' own kinds keep their template.
-const KNOWN: &[(&str, &[&str])] = &[
-    ("Pod", &[]),
-    ("PodTemplate", &["template"]),
-    ("Deployment", &["spec", "template"]),
-    ("StatefulSet", &["spec", "template"]),
-    ("DaemonSet", &["spec", "template"]),
-    ("ReplicaSet", &["spec", "template"]),
-    ("ReplicationController", &["spec", "template"]),
-    ("Job", &["spec", "template"]),
-    ("CronJob", &["spec", "jobTemplate", "spec", "template"]),
-];
+/// The path of the template in one of Kubernetes' own kinds.
+fn known(kind: &str) -> Option<&'static [&'static str]> {
+    Some(match kind {
+        "Pod" => &[],
+        "PodTemplate" => &["template"],
+        "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "ReplicationController" | "Job" => {
+            &["spec", "template"]
+        }
+        "CronJob" => &["spec", "jobTemplate", "spec", "template"],
+        _ => return None,
+    })
+}
 
 /// Where other kinds keep theirs: Argo's Rollout, Knative's Service, OpenKruise's kinds as Kubernetes' own; the operators'
 /// `podTemplate`; OpenKruise's AdvancedCronJob.
@@ -72,10 +72,9 @@ fn collect(document: &Value, at: Place, lists: usize, found: &mut Vec<Template>)
         }
         return;
     }
-    let known = KNOWN.iter().find(|(name, _)| *name == kind);
-    let ways: &[&[&str]] = match known {
+    let ways: &[&[&str]] = match known(kind) {
         // Another group's kind may be called Service or Job too, and is built in its own way.
-        Some((_, way)) if of_kubernetes(document) => &[*way],
+        Some(way) if of_kubernetes(document) => &[way],
         _ => USUAL,
     };
     let places = ways.iter().map(|way| way.iter().fold(Place::root(), |place, key| place.to(*key)));

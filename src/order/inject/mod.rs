@@ -140,9 +140,10 @@ fn kept(template: &Value, known: &Known) -> Known {
         let Some(name) = parts::name(item) else { continue };
         let Some(image) = record.containers.get(name).and_then(|of| of.image.as_deref()) else { continue };
         let words = parts::strings(item.get("command")).unwrap_or_default();
-        let own = words.iter().position(|word| word == "--").map(|end| &words[end + 1..]);
-        if let Some(own) = own.filter(|_| item.get("image").and_then(Value::as_str) == Some(image)) {
-            let entrypoint = own.iter().map(|word| parts::unescaped(word)).collect();
+        if item.get("image").and_then(Value::as_str) == Some(image)
+            && let Some(end) = words.iter().position(|word| word == "--")
+        {
+            let entrypoint = words[end + 1..].iter().map(|word| parts::unescaped(word)).collect();
             known.images.entry(name.to_owned()).or_insert(ImageCommand { entrypoint, cmd: Vec::new() });
         }
     }

@@ -33,16 +33,10 @@ fn only_what_declares_something_is_touched() {
     ] {
         assert_eq!(is_declared(&with(metadata.clone())), declared, "{metadata}");
     }
-    let plain = with(json!({}));
-    let done = inject(&plain, &Options::new("i"), &Known::default()).unwrap();
-    assert_eq!((done.value, done.edits), (plain, vec![]));
-}
-
-#[test]
-fn what_is_marked_and_declares_nothing_is_said() {
-    let marked =
-        json!({"metadata": {"labels": {"podgate.io/inject": "enabled"}}, "spec": {"containers": [{"name": "a"}]}});
-    let done = inject(&marked, &Options::new("i"), &Known::default()).unwrap();
-    assert_eq!((done.value, done.edits), (marked, vec![]));
-    assert!(!done.findings.is_empty());
+    // The second is marked and declares nothing: a finding says so.
+    for (metadata, is_marked) in [(json!({}), false), (json!({"labels": {"podgate.io/inject": "enabled"}}), true)] {
+        let template = with(metadata);
+        let done = inject(&template, &Options::new("i"), &Known::default()).unwrap();
+        assert_eq!((done.value, done.edits, !done.findings.is_empty()), (template, vec![], is_marked));
+    }
 }

@@ -13,15 +13,12 @@ use serde_json::{Value, json};
 pub(super) fn read(container: &Value, at: &Place, pod_policy: Option<&str>) -> Result<Container, Vec<Finding>> {
     let mut findings = Vec::new();
     let mut probe = |field: &str| -> Option<Probe> {
-        let value = without_nulls(container.get(field).filter(|value| !value.is_null())?);
-        serde_json::from_value(value)
-            .inspect_err(|error| {
-                let what = format!("the {field} can't be read: {error}");
-                findings.push(
-                    Finding::error("probe-unreadable", at.to(field), what).mend("write it as the Pod API has it"),
-                );
-            })
-            .ok()
+        serde_json::from_value(container.get(field).map_or(Value::Null, without_nulls)).unwrap_or_else(|error| {
+            let what = format!("the {field} can't be read: {error}");
+            findings
+                .push(Finding::error("probe-unreadable", at.to(field), what).mend("write it as the Pod API has it"));
+            None
+        })
     };
     let (startup_probe, readiness_probe) = (probe("startupProbe"), probe("readinessProbe"));
     if !findings.is_empty() {

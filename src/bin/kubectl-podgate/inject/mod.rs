@@ -33,22 +33,19 @@ pub(crate) fn inject(args: &Inject) -> ExitCode {
     };
     let image_pull_policy = args.image_pull_policy.clone();
     let options = Options { image_pull_policy, fixed_user: !args.no_fixed_user, ..Options::new(&args.image) };
-    run(&args.files, |sources| {
+    let way = |sources: &[(Input, Source)]| {
         let images = args.images.resolve_images.then(|| look_up(sources, &args.images)).transpose()?;
         Ok(Way::Inject { options, from, images })
-    })
+    };
+    run(&args.files, way).unwrap_or_else(|lines| fail_all(&lines))
 }
 
 /// Runs `uninject`.
 pub(crate) fn uninject(args: &Uninject) -> ExitCode {
-    run(&args.files, |_| Ok(Way::Uninject))
+    run(&args.files, |_| Ok(Way::Uninject)).unwrap_or_else(|lines| fail_all(&lines))
 }
 
-fn run(args: &Files, way: impl FnOnce(&[(Input, Source)]) -> Result<Way, Vec<String>>) -> ExitCode {
-    write(args, way).unwrap_or_else(|lines| fail_all(&lines))
-}
-
-fn write(
+fn run(
     args: &Files,
     way: impl FnOnce(&[(Input, Source)]) -> Result<Way, Vec<String>>,
 ) -> Result<ExitCode, Vec<String>> {

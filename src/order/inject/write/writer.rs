@@ -6,7 +6,7 @@ use crate::order::inject::outcome::Options;
 use crate::order::inject::parts;
 use crate::order::inject::record::{Record, VERSION};
 use crate::order::plan::{Plan, Planned};
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 pub(super) struct Writer<'a> {
     pub(super) template: &'a Value,
@@ -34,7 +34,7 @@ impl<'a> Writer<'a> {
     /// Makes an object of what is absent or null.
     pub(super) fn object(&mut self, place: &Place) -> Result<(), Misfit> {
         match place.of(self.editor.value()) {
-            None | Some(Value::Null) => self.editor.edit(place.clone(), Op::Set(Value::Object(Map::new()))),
+            None | Some(Value::Null) => self.editor.edit(place.clone(), Op::Set(json!({}))),
             Some(_) => Ok(()),
         }
     }
