@@ -57,12 +57,10 @@ fn taken(template: &Value, found: &mut Vec<Finding>) {
                         "there is a container named podgate already, and that is the name of podgate's own sidecar";
                     Finding::error("name-taken", place(), what).mend(mend)
                 }
+                Some(name) if names::is_container_name(name) && seen.insert(name) => continue,
                 Some(name) if names::is_container_name(name) => {
-                    if seen.insert(name) {
-                        continue;
-                    }
-                    Finding::error("name-twice", place(), format!("the name {name} stands here twice"))
-                        .mend("rename one")
+                    let what = format!("the name {name} stands here twice");
+                    Finding::error("name-twice", place(), what).mend("rename one")
                 }
                 _ => {
                     let what = "this container has no name, or none that Kubernetes takes";

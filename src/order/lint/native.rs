@@ -82,9 +82,8 @@ pub(super) fn advice(spec: &Spec<'_>, plan: &Plan) -> Option<Advice> {
         })
         .collect();
     let names: BTreeSet<&str> = chain.iter().chain([&last]).map(|planned| planned.name.as_str()).collect();
-    let is_other = |own: &&Own<'_>| !names.contains(own.name);
-    let regular =
-        spec.containers.iter().filter(is_other).map(|own| own.name.to_owned()).chain([last.name.clone()]).collect();
+    let others = spec.containers.iter().map(|own| own.name).filter(|name| !names.contains(name));
+    let regular = others.chain([last.name.as_str()]).map(str::to_owned).collect();
     Some(Advice { sidecars: sidecars?, regular })
 }
 

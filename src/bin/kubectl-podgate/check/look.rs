@@ -45,6 +45,11 @@ impl Looked<'_> {
     pub(crate) fn sort(&mut self) {
         self.findings.sort_by_key(|located| (located.file, located.start));
     }
+
+    /// How many findings are of such a level.
+    pub(crate) fn count(&self, is: impl Fn(Level) -> bool) -> usize {
+        self.findings.iter().filter(|located| is(located.finding.level)).count()
+    }
 }
 
 /// Looks at all templates.

@@ -52,10 +52,3 @@ fn finish(args: &Check, looked: &Looked<'_>) -> Result<ExitCode, String> {
     let worst = if args.strict { Level::Warning } else { Level::Error };
     Ok(if looked.count(|level| level >= worst) > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
-
-impl Looked<'_> {
-    /// How many findings are of such a level.
-    fn count(&self, is: impl Fn(Level) -> bool) -> usize {
-        self.findings.iter().filter(|located| is(located.finding.level)).count()
-    }
-}
