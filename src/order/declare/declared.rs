@@ -64,7 +64,7 @@ pub enum Stop {
 /// Where the sidecar stands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sidecar {
-    /// First among the init containers, with `restartPolicy: Always`. Kubernetes 1.29.
+    /// First among the init containers, with `restartPolicy: Always`.
     #[default]
     Native,
     /// First among the regular containers.
