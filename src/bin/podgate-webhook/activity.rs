@@ -106,7 +106,7 @@ mod tests {
         begun(Phase::Busy, IDLE * 2);
         activity.on_bytes();
         assert_eq!((late(10).await, activity.useless_since()), (None, None));
-        // A head has less time than the idle connection on which it begins.
+        // The deadline of a request head is shorter than that of the idle connection before it.
         activity.set(Phase::Idle);
         let (phase, ()) = tokio::join!(late(1000), async { begun(Phase::Head, HEAD) });
         assert_eq!(phase, Some(Phase::Head));

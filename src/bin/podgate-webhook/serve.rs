@@ -93,7 +93,7 @@ async fn connection(
     });
     // HTTP/1.1 alone: the API server speaks nothing else to webhooks, to spread its requests over the replicas.
     let mut server = http1::Builder::new();
-    // `Activity` has the time limits.
+    // `Activity` enforces the time limits instead.
     server.header_read_timeout(None).max_buf_size(HEAD_MAX);
     let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {

@@ -5,7 +5,7 @@ use crate::order::finding::Finding;
 use crate::order::plan::Plan;
 use serde_json::Value;
 
-/// What the manifest does not say.
+/// Settings that the manifest does not contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The image with the sidecar and the agent.
@@ -27,12 +27,12 @@ impl Options {
     }
 }
 
-/// What has become of a template.
+/// The result of an injection.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Injected {
-    /// The template as it is to be.
+    /// The template after the injection.
     pub value: Value,
-    /// How it becomes that, from what it was; empty if it is that already.
+    /// The edits that turn the given template into `value`; empty if they are equal.
     pub edits: Vec<Edit>,
     /// Warnings and notes, with their places in the given template.
     pub findings: Vec<Finding>,
@@ -43,7 +43,7 @@ pub struct Injected {
 }
 
 impl Injected {
-    /// Nothing changes.
+    /// The result for a template that stays as it is.
     #[must_use]
     pub fn unchanged(template: &Value) -> Injected {
         Injected { value: template.clone(), ..Injected::default() }

@@ -138,7 +138,7 @@ impl Document {
         whole.start..whole.start + first_line
     }
 
-    /// [`Document::mark`]; of a string within which a range is meant, that range, where it can be found.
+    /// Returns the range of `word` within the string at `place`, or [`Document::mark`] where it cannot be found.
     pub(crate) fn mark_word(&self, place: &Place, word: Option<&Range<usize>>) -> Range<usize> {
         let inside = || {
             let (word, span, value) = (word?, self.span(place)?, place.of(&self.value)?.as_str()?);

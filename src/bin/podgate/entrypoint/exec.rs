@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// When a signal came that ended the container, for its user.
+/// Tells the user when the signal arrived that ended the container.
 pub(super) const JUST_BEFORE: &str = "a signal just before the command was to run";
 
 pub(super) fn command(words: &[OsString]) -> Result<Command, Failed> {
