@@ -54,9 +54,11 @@ impl Document {
         })?;
         let new = sheet.spliced(0..text.len(), &splices);
         let new = new.map(|new| new.strip_suffix(style.newline).filter(|_| bare).map(str::to_owned).unwrap_or(new));
-        let read = |text: &str| if self.json { read::json(text) } else { read::yaml(text) };
-        let different = || refused(first, "can't be written so that it would be read as it is meant");
-        new.filter(|new| read(new).is_ok_and(|value| value == meant)).ok_or_else(different)
+        let is_meant = |text: &String| match self.json {
+            true => read::json(text).is_ok_and(|value| value == meant),
+            false => read::is_yaml_of(text, &meant),
+        };
+        new.filter(is_meant).ok_or_else(|| refused(first, "can't be written so that it would be read as it is meant"))
     }
 }
 
