@@ -18,14 +18,14 @@ mod pod;
 
 /// What the cluster's helpers say goes to the same place as what this says.
 mod scene {
-    pub(crate) fn say(line: &str) {
+    pub(crate) fn print_line(line: &str) {
         eprintln!("{line}");
     }
 }
 
-use clock::{eventually, wall};
-use cluster::{cluster, kubectl, try_kubectl};
-use pod::{Pod, Sidecar, server};
+use clock::{eventually, wall_ms};
+use cluster::{kubectl, run_script, try_kubectl};
+use pod::{Pod, SidecarPlacement, server};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,12 +40,12 @@ fn main() {
     let rounds = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(15);
     let _ = try_kubectl(&["delete", "namespace", NAMESPACE, "--wait=true"]);
     cluster::install_manifests();
-    cluster(&["namespace", NAMESPACE]);
+    run_script(&["namespace", NAMESPACE]);
     let group = format!("--group=system:serviceaccounts:{NAMESPACE}");
     kubectl(&["-n", NAMESPACE, "create", "rolebinding", "podgate", "--clusterrole=podgate-sidecar", &group]);
     println!(
         "Kubernetes 1.{}, {rounds} rounds, interleaved; milliseconds, median (smallest .. 95th percentile)\n",
-        cluster::minor()
+        cluster::minor_version()
     );
 
     let mut times: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
@@ -77,20 +77,20 @@ fn main() {
 
 fn variants() -> [(&'static str, Value); 3] {
     let with = |sidecar| Pod::new("app", [server("app")]).sidecar(sidecar).json();
-    let mut plain = with(Sidecar::Native);
+    let mut plain = with(SidecarPlacement::Native);
     plain["spec"]["initContainers"] = json!([]);
     plain["spec"]["volumes"] = json!([{"name": "podgate", "emptyDir": {"medium": "Memory"}}]);
     plain["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "podgate", "mountPath": "/podgate"}]);
     [
         ("the same pod without podgate, with a volume", plain),
-        ("with the sidecar as a native sidecar", with(Sidecar::Native)),
-        ("with the sidecar as the first container", with(Sidecar::FirstContainer)),
+        ("with the sidecar as a native sidecar", with(SidecarPlacement::Native)),
+        ("with the sidecar as the first container", with(SidecarPlacement::FirstContainer)),
     ]
 }
 
 /// Milliseconds from the request to the application's first instruction.
 fn first_instruction(pod: &Value) -> f64 {
-    let before = wall();
+    let before = wall_ms();
     cluster::create(NAMESPACE, &pod.to_string());
     let start = eventually("the application's first line", 60, || event("app", "app", "start"));
     remove("app");

@@ -23,13 +23,13 @@ mod steal;
 
 /// What the cluster's helpers say goes to the same place as what this says.
 mod scene {
-    pub(crate) fn say(line: &str) {
+    pub(crate) fn print_line(line: &str) {
         eprintln!("{line}");
     }
 }
 
-use clock::{eventually, wall};
-use cluster::{BUSYBOX, TESTSERVER, cluster, kubectl, try_kubectl};
+use clock::{eventually, wall_ms};
+use cluster::{BUSYBOX_IMAGE, TESTSERVER_IMAGE, kubectl, run_script, try_kubectl};
 use pod::{Container, Pod, server};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -73,7 +73,7 @@ fn main() {
     let ways: Vec<&Way> = WAYS.iter().filter(is_wanted).collect();
     let _ = try_kubectl(&["delete", "namespace", NAMESPACE, "--wait=true"]);
     cluster::install_manifests();
-    cluster(&["namespace", NAMESPACE]);
+    run_script(&["namespace", NAMESPACE]);
     let group = format!("--group=system:serviceaccounts:{NAMESPACE}");
     kubectl(&["-n", NAMESPACE, "create", "rolebinding", "podgate", "--clusterrole=podgate-sidecar", &group]);
     let mut times: Vec<Vec<f64>> = ways.iter().map(|_| Vec::new()).collect();
@@ -96,7 +96,7 @@ fn main() {
     }
     println!(
         "Kubernetes 1.{}, {rounds} rounds, interleaved; from Ready to the first instruction, ms",
-        cluster::minor()
+        cluster::minor_version()
     );
     if anew > 0 {
         let share = STOLEN * 100.0;
@@ -116,7 +116,7 @@ fn main() {
 
 /// 1 to 4 s, at no fixed place on anybody's grid.
 fn moment() -> u64 {
-    let noise = (wall() * 1000.0) as u64;
+    let noise = (wall_ms() * 1000.0) as u64;
     1000 + noise.wrapping_mul(6_364_136_223_846_793_005).rotate_left(24) % 3000
 }
 
@@ -148,7 +148,7 @@ fn plain(containers: Value, more: Value) -> Value {
         "spec": {
             "terminationGracePeriodSeconds": 1,
             "securityContext": {"runAsNonRoot": true, "runAsUser": 1000, "runAsGroup": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
-            "initContainers": [{"name": "tools", "image": BUSYBOX, "command": ["cp", "/bin/busybox", "/tools/"]}],
+            "initContainers": [{"name": "tools", "image": BUSYBOX_IMAGE, "command": ["cp", "/bin/busybox", "/tools/"]}],
             "containers": containers,
             "volumes": [{"name": "tools", "emptyDir": {"medium": "Memory"}}, {"name": "shared", "emptyDir": {"medium": "Memory"}}],
         },
@@ -165,7 +165,7 @@ fn plain(containers: Value, more: Value) -> Value {
 }
 
 fn program(name: &str, arguments: &[&str]) -> Value {
-    json!({"name": name, "image": TESTSERVER, "args": arguments})
+    json!({"name": name, "image": TESTSERVER_IMAGE, "args": arguments})
 }
 
 fn db(ms: u64, more: &[&str]) -> Value {

@@ -2,7 +2,7 @@
 
 use podgate::core::annotations::{Annotations, read, write};
 use podgate::core::report::Report;
-use podgate::core::snapshot::{Snapshot, is_ours};
+use podgate::core::snapshot::{Snapshot, is_podgate_key};
 use proptest::prelude::*;
 use std::path::PathBuf;
 
@@ -99,7 +99,7 @@ proptest! {
             prop_assert_eq!(read(write(&all).as_bytes(), |_| true), Ok(all.clone()));
             let _ = Snapshot::from_annotations(&all);
         }
-        let _ = read(&bytes, is_ours);
-        let _ = Report::read(&bytes);
+        let _ = read(&bytes, is_podgate_key);
+        let _ = Report::parse(&bytes);
     }
 }

@@ -3,7 +3,7 @@
 #[path = "common/api_server.rs"]
 mod api_server;
 
-use api_server::{Answer, Request, Server, kubeconfig, refuse};
+use api_server::{Answer, FakeApiServer, Request, error_status, kubeconfig};
 use assert_cmd::Command;
 use std::fs;
 use std::net::TcpListener;
@@ -28,12 +28,12 @@ fn serve(code: u16, body: impl ToString) -> String {
         assert!(of_the_pod, "{request:?}");
         Answer::Text(code, body.clone())
     };
-    Server::new(answer).address
+    FakeApiServer::new(answer).address
 }
 
 /// Answers every request as the API server does where it refuses; its address.
 fn serve_refusal(code: u16, reason: &'static str, message: &'static str) -> String {
-    Server::new(move |_| refuse(code, reason, message)).address
+    FakeApiServer::new(move |_| error_status(code, reason, message)).address
 }
 
 /// Runs `status ARGUMENTS`: its exit code, its output, what it says on standard error.

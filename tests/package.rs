@@ -69,7 +69,7 @@ fn features_that_matter_are_as_they_should_be() {
 #[test]
 fn what_the_sidecar_writes_finds_room_in_what_the_policy_allows() {
     let policy = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/policy.yaml")).unwrap();
-    assert!(policy.contains(&format!("size() <= {}", podgate::core::times::MAX)));
+    assert!(policy.contains(&format!("size() <= {}", podgate::core::times::MAX_BYTES)));
 }
 
 /// An image is built without tests and benches: Cargo looks for those that say no path, and stops where it finds none.

@@ -5,12 +5,12 @@
 //! everybody; after the others it goes on at once or after a few microseconds, so that they fall into every moment of the loop.
 
 use crate::scene::{Means, Scene};
-use podgate::core::snapshot::{NoWord, Snapshot};
-use podgate::core::sources::{View, choose};
+use podgate::core::snapshot::{Snapshot, Unreadable};
+use podgate::core::sources::{PodView, choose_source};
 use podgate::core::state::State;
 use podgate::edge::sandbox::sandbox_id;
 use podgate::edge::source;
-use podgate::edge::watch::{SLOW_REREAD, Watch, Woken};
+use podgate::edge::watch::{SLOW_REREAD, WakeReason, Watch};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -94,13 +94,13 @@ pub(crate) fn wait_for_all(board: &Path, last: u64) {
         out.write_all(&number.to_ne_bytes()).unwrap();
         out.flush().unwrap();
     };
-    let (mut read, mut lost, mut woken, mut slept) = (0, 0, Woken::Source, Instant::now());
+    let (mut read, mut lost, mut woken, mut slept) = (0, 0, WakeReason::Source, Instant::now());
     while read < last {
-        let view = watch.read(|| choose(&here, source::board(board), || Err(NoWord::Missing)));
-        let View::Word(Snapshot { revision, .. }, _) = view else { panic!("{view:?}") };
+        let view = watch.read(|| choose_source(&here, source::read_board(board), || Err(Unreadable::Missing)));
+        let PodView::Snapshot(Snapshot { revision, .. }, _) = view else { panic!("{view:?}") };
         if revision > read {
             // One that arrives just as the time is up is none that was slept through, but there is no telling: it counts.
-            lost += u64::from(woken == Woken::Time && slept.elapsed() >= SLOW_REREAD);
+            lost += u64::from(woken == WakeReason::Timeout && slept.elapsed() >= SLOW_REREAD);
             read = revision;
             tell(revision);
         }

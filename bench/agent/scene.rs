@@ -5,7 +5,7 @@ use podgate::core::snapshot::Snapshot;
 use podgate::core::state::State;
 use podgate::edge::bell::Ringer;
 use podgate::edge::files::replace;
-use podgate::edge::lock::{self, Held};
+use podgate::edge::lock::{self, HeldLock};
 use podgate::edge::sandbox::sandbox_id;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -63,7 +63,7 @@ pub(crate) struct Scene {
     root: tempfile::TempDir,
     pub(crate) board: PathBuf,
     ringer: Option<Ringer>,
-    _lock: Held,
+    _lock: HeldLock,
     snapshot: Snapshot,
 }
 

@@ -12,10 +12,10 @@ impl Argv {
     ///
     /// # Errors
     /// Without a program, or with a NUL.
-    pub fn new(words: Vec<String>) -> Result<Argv, Bad> {
+    pub fn new(words: Vec<String>) -> Result<Argv, ParseError> {
         match words.first() {
             Some(program) if !program.is_empty() && words.iter().all(|word| !word.contains('\0')) => Ok(Argv(words)),
-            _ => bad("a command needs a program as its first word, and no NUL"),
+            _ => parse_error("a command needs a program as its first word, and no NUL"),
         }
     }
 
@@ -51,74 +51,74 @@ pub enum Check {
         /// Absolute path.
         path: String,
         /// Not before it has content.
-        content: bool,
+        needs_content: bool,
     },
 }
 
 /// The text is no command or no check.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Bad(String);
+pub struct ParseError(String);
 
-fn bad<T>(text: impl Into<String>) -> Result<T, Bad> {
-    Err(Bad(text.into()))
+fn parse_error<T>(text: impl Into<String>) -> Result<T, ParseError> {
+    Err(ParseError(text.into()))
 }
 
 impl FromStr for Argv {
-    type Err = Bad;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, Bad> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         match serde_json::from_str(text) {
             Ok(words) => Argv::new(words),
-            Err(error) => bad(format!("no JSON list of strings ({error}); write [\"command\",\"argument\"]")),
+            Err(error) => parse_error(format!("no JSON list of strings ({error}); write [\"command\",\"argument\"]")),
         }
     }
 }
 
 impl FromStr for Check {
-    type Err = Bad;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, Bad> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         if let Some(argv) = text.strip_prefix("exec:") {
             return argv.parse().map(Check::Exec);
         }
         if let Some(rest) = text.strip_prefix("file://") {
             let (path, content) = rest.strip_suffix("+content").map_or((rest, false), |path| (path, true));
             return match path.starts_with('/') && !path.contains('\0') {
-                true => Ok(Check::File { path: path.to_owned(), content }),
-                false => bad("a file check needs an absolute path: file:///run/ready"),
+                true => Ok(Check::File { path: path.to_owned(), needs_content: content }),
+                false => parse_error("a file check needs an absolute path: file:///run/ready"),
             };
         }
         if let Some(rest) = text.strip_prefix("tcp://") {
-            let (host, port) = authority(rest, None)?;
+            let (host, port) = parse_host_port(rest, None)?;
             return Ok(Check::Tcp { host, port });
         }
         if let Some(rest) = text.strip_prefix("http://") {
             let at = rest.find(['/', '?']).unwrap_or(rest.len());
-            let (host, port) = authority(&rest[..at], Some(80))?;
+            let (host, port) = parse_host_port(&rest[..at], Some(80))?;
             let tail = &rest[at..];
             if !tail.bytes().all(|b| b.is_ascii_graphic()) {
-                return bad("a path with blanks or non-ASCII characters must be percent-encoded");
+                return parse_error("a path with blanks or non-ASCII characters must be percent-encoded");
             }
             let path = if tail.starts_with('/') { tail.to_owned() } else { format!("/{tail}") };
             return Ok(Check::Http { host, port, path });
         }
         if text.starts_with("https://") {
-            return bad(
+            return parse_error(
                 "https:// is not looked at by the agent, which carries no TLS; use tcp://, exec:[…] or the readiness probe",
             );
         }
-        bad(
+        parse_error(
             "not a check; write tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"command\",\"argument\"] or file:///PATH[+content]",
         )
     }
 }
 
-fn authority(text: &str, default: Option<u16>) -> Result<(String, u16), Bad> {
+fn parse_host_port(text: &str, default: Option<u16>) -> Result<(String, u16), ParseError> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => match rest.split_once(']') {
             Some((host, rest)) => (host, rest.strip_prefix(':')),
-            None => return bad("an IPv6 address needs its closing bracket"),
+            None => return parse_error("an IPv6 address needs its closing bracket"),
         },
         None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
     };
@@ -129,8 +129,8 @@ fn authority(text: &str, default: Option<u16>) -> Result<(String, u16), Bad> {
     };
     match (host_ok, port) {
         (true, Some(port)) => Ok((host.to_owned(), port)),
-        (false, _) => bad(format!("{text:?} has no host; write 127.0.0.1:5432")),
-        (true, None) => bad(format!("{text:?} has no port from 1 to 65535")),
+        (false, _) => parse_error(format!("{text:?} has no host; write 127.0.0.1:5432")),
+        (true, None) => parse_error(format!("{text:?} has no port from 1 to 65535")),
     }
 }
 
@@ -147,7 +147,9 @@ impl fmt::Display for Check {
             Check::Tcp { host, port } => write!(f, "tcp://{}:{port}", bracketed(host)),
             Check::Http { host, port, path } => write!(f, "http://{}:{port}{path}", bracketed(host)),
             Check::Exec(argv) => write!(f, "exec:{argv}"),
-            Check::File { path, content } => write!(f, "file://{path}{}", if *content { "+content" } else { "" }),
+            Check::File { path, needs_content: content } => {
+                write!(f, "file://{path}{}", if *content { "+content" } else { "" })
+            }
         }
     }
 }

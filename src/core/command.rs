@@ -6,37 +6,37 @@
 
 use crate::core::container::Mode;
 use crate::core::names;
-use crate::core::until::{Until, Want};
+use crate::core::until::{WaitCondition, WantedState};
 
 /// A command line of the agent's, up to `--`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct AgentCommand {
     subcommand: String,
     flags: Vec<(String, Option<String>)>,
 }
 
 /// Looks up a variable of the container's environment by its name.
-pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub type EnvLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-impl Line {
+impl AgentCommand {
     /// A line without flags.
-    pub fn new(subcommand: &str) -> Line {
-        Line { subcommand: subcommand.to_owned(), flags: Vec::new() }
+    pub fn new(subcommand: &str) -> AgentCommand {
+        AgentCommand { subcommand: subcommand.to_owned(), flags: Vec::new() }
     }
 
     /// Adds `--flag VALUE`.
-    pub fn flag(&mut self, flag: &str, value: impl Into<String>) {
+    pub fn add_flag(&mut self, flag: &str, value: impl Into<String>) {
         self.flags.push((flag.to_owned(), Some(value.into())));
     }
 
     /// Adds a flag that takes no value.
-    pub fn switch(&mut self, flag: &str) {
+    pub fn add_switch(&mut self, flag: &str) {
         self.flags.push((flag.to_owned(), None));
     }
 
     /// The words as a container's spec has them, with the agent's path on the board in front.
-    pub fn words(&self) -> Vec<String> {
-        let mut words = vec![agent(), self.subcommand.clone()];
+    pub fn to_argv(&self) -> Vec<String> {
+        let mut words = vec![agent_path(), self.subcommand.clone()];
         for (flag, value) in &self.flags {
             match value {
                 Some(value) if is_value(value) => words.extend([flag.clone(), value.clone()]),
@@ -48,17 +48,17 @@ impl Line {
     }
 
     /// Reads a line that runs the agent, from whatever folder; `None` for any other program's.
-    pub fn read(words: &[String]) -> Option<Line> {
+    pub fn parse(words: &[String]) -> Option<AgentCommand> {
         let [program, subcommand, rest @ ..] = words else { return None };
         if file_name(program) != names::AGENT_FILE {
             return None;
         }
-        let mut line = Line::new(subcommand);
+        let mut line = AgentCommand::new(subcommand);
         let mut rest = rest.iter().take_while(|word| *word != "--").peekable();
         while let Some(word) = rest.next() {
             match word.split_once('=') {
                 _ if !word.starts_with("--") => {}
-                Some((flag, value)) => line.flag(flag, value),
+                Some((flag, value)) => line.add_flag(flag, value),
                 None => line.flags.push((word.clone(), rest.next_if(|next| is_value(next)).cloned())),
             }
         }
@@ -66,7 +66,7 @@ impl Line {
     }
 
     /// Returns true for a line of `subcommand`.
-    pub fn runs(&self, subcommand: &str) -> bool {
+    pub fn has_subcommand(&self, subcommand: &str) -> bool {
         self.subcommand == subcommand
     }
 
@@ -76,21 +76,21 @@ impl Line {
     }
 
     /// The values of `flag`, else the one in its environment variable.
-    pub fn values_or(&self, flag: &str, variables: Variables<'_>) -> Vec<String> {
+    pub fn values_or_env(&self, flag: &str, variables: EnvLookup<'_>) -> Vec<String> {
         match self.values(flag) {
-            given if given.is_empty() => variables(&self.variable(flag)).into_iter().collect(),
+            given if given.is_empty() => variables(&self.env_var(flag)).into_iter().collect(),
             given => given.into_iter().map(str::to_owned).collect(),
         }
     }
 
     /// The conditions of `--until`. What the agent would reject is left out.
-    pub fn until(&self, variables: Variables<'_>) -> Vec<Until> {
-        let lists = self.values_or("--until", variables);
+    pub fn conditions(&self, variables: EnvLookup<'_>) -> Vec<WaitCondition> {
+        let lists = self.values_or_env("--until", variables);
         lists.iter().flat_map(|list| list.split(',')).filter_map(|one| one.parse().ok()).collect()
     }
 
     /// The environment variable that stands in for `flag`.
-    fn variable(&self, flag: &str) -> String {
+    fn env_var(&self, flag: &str) -> String {
         let prefix = match (self.subcommand.as_str(), flag) {
             ("pre-stop", "--until" | "--grace") => "STOP_",
             ("opened", "--check") => "OPENED_",
@@ -106,7 +106,7 @@ pub struct Gate {
     /// Which of the two.
     pub mode: Mode,
     /// The states that it waits for.
-    pub until: Vec<Until>,
+    pub until: Vec<WaitCondition>,
     /// The checks that it waits for besides, as they are written.
     pub checks: Vec<String>,
     /// How long it waits, as it is written.
@@ -115,29 +115,29 @@ pub struct Gate {
 
 impl Gate {
     /// The gate or hook that `line` runs, if any.
-    pub fn of(line: &Line, variables: Variables<'_>) -> Option<Gate> {
+    pub fn from_command(line: &AgentCommand, variables: EnvLookup<'_>) -> Option<Gate> {
         let mode = match line.subcommand.as_str() {
             "post-start" => Mode::PostStart,
             "entrypoint" => Mode::Entrypoint,
             _ => return None,
         };
-        let mut until = line.until(variables);
+        let mut until = line.conditions(variables);
         if until.is_empty() && mode == Mode::PostStart {
-            let container = line.values_or("--container", variables).pop();
-            until.extend(container.map(|container| Until { container, want: Want::Ready }));
+            let container = line.values_or_env("--container", variables).pop();
+            until.extend(container.map(|container| WaitCondition { container, want: WantedState::Ready }));
         }
-        let timeout = line.values_or("--timeout", variables).pop();
+        let timeout = line.values_or_env("--timeout", variables).pop();
         Some(Gate {
             mode,
             until,
-            checks: line.values_or("--check", variables),
+            checks: line.values_or_env("--check", variables),
             timeout: timeout.unwrap_or_else(|| "5m".to_owned()),
         })
     }
 }
 
 /// The agent's path in a container.
-pub fn agent() -> String {
+pub fn agent_path() -> String {
     format!("{}/{}/{}", names::BOARD_DIR, names::BIN_DIR, names::AGENT_FILE)
 }
 
@@ -160,42 +160,43 @@ mod tests {
         line.split(' ').map(str::to_owned).collect()
     }
 
-    fn parse(line: &str, variables: Variables<'_>) -> Option<Gate> {
-        Gate::of(&Line::read(&words(line))?, variables)
+    fn parse(line: &str, variables: EnvLookup<'_>) -> Option<Gate> {
+        Gate::from_command(&AgentCommand::parse(&words(line))?, variables)
     }
 
-    fn lines() -> impl Strategy<Value = Line> {
+    fn lines() -> impl Strategy<Value = AgentCommand> {
         let flags = prop::collection::vec(("--[a-z]{1,8}", prop::option::of("[ -~é]{0,12}")), 0..6);
-        ("[a-z-]{1,8}", flags).prop_map(|(subcommand, flags)| Line { subcommand, flags })
+        ("[a-z-]{1,8}", flags).prop_map(|(subcommand, flags)| AgentCommand { subcommand, flags })
     }
 
     proptest! {
         #[test]
         fn reads_back_what_it_wrote(line in lines(), command in prop::collection::vec("[ -~]{0,9}", 0..3)) {
-            prop_assert_eq!(Line::read(&line.words()), Some(line.clone()));
-            let whole = [line.words(), words("--"), command].concat();
-            prop_assert_eq!(Line::read(&whole), Some(line));
+            prop_assert_eq!(AgentCommand::parse(&line.to_argv()), Some(line.clone()));
+            let whole = [line.to_argv(), words("--"), command].concat();
+            prop_assert_eq!(AgentCommand::parse(&whole), Some(line));
         }
     }
 
     #[test]
     fn knows_the_agent_by_its_file_name() {
-        let line = Line::read(&words("/podgate/bin/podgate entrypoint --")).unwrap();
-        assert!(line.runs("entrypoint") && !line.runs("post-start"));
+        let line = AgentCommand::parse(&words("/podgate/bin/podgate entrypoint --")).unwrap();
+        assert!(line.has_subcommand("entrypoint") && !line.has_subcommand("post-start"));
         for other in ["podgate", "sh entrypoint", "/podgate/bin/podgate/ entrypoint", ""] {
-            assert_eq!(Line::read(&words(other)), None, "{other:?}");
+            assert_eq!(AgentCommand::parse(&words(other)), None, "{other:?}");
         }
     }
 
     #[test]
     fn reads_a_flag_as_the_agent_would() {
         let line =
-            Line::read(&words("podgate entrypoint --until db --until=api,web --untilx=1 -- x --until y")).unwrap();
+            AgentCommand::parse(&words("podgate entrypoint --until db --until=api,web --untilx=1 -- x --until y"))
+                .unwrap();
         assert_eq!(line.values("--until"), ["db", "api,web"]);
         for bare in
             ["podgate entrypoint --until", "podgate entrypoint --until --fail-fast", "podgate pre-stop -x --until --"]
         {
-            assert!(Line::read(&words(bare)).unwrap().values("--until").is_empty(), "{bare}");
+            assert!(AgentCommand::parse(&words(bare)).unwrap().values("--until").is_empty(), "{bare}");
         }
     }
 
@@ -231,7 +232,10 @@ mod tests {
         };
         let gate = parse("podgate entrypoint --timeout 2m", &variables).unwrap();
         assert_eq!((gate.until.len(), gate.timeout.as_str()), (2, "2m"));
-        let hook = Line::read(&words("podgate pre-stop --container db")).unwrap();
-        assert_eq!((hook.values_or("--grace", &variables), hook.until(&variables)), (vec!["9s".to_owned()], vec![]));
+        let hook = AgentCommand::parse(&words("podgate pre-stop --container db")).unwrap();
+        assert_eq!(
+            (hook.values_or_env("--grace", &variables), hook.conditions(&variables)),
+            (vec!["9s".to_owned()], vec![])
+        );
     }
 }

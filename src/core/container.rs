@@ -3,7 +3,7 @@
 //! The same types read `--containers` and the pod's spec from the API
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#Container>).
 
-use crate::core::until::Until;
+use crate::core::until::WaitCondition;
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// One container, as declared.
@@ -32,7 +32,7 @@ pub struct Container {
     pub pre_stop: bool,
     /// What its gate, or its hook, waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "untils")]
-    pub until: Vec<Until>,
+    pub until: Vec<WaitCondition>,
 }
 
 /// How a container takes part in the order.
@@ -179,7 +179,7 @@ impl Probe {
 
 impl Container {
     /// The number of `port` in this container, as the kubelet resolves it.
-    pub fn port(&self, port: &PortRef) -> Option<u16> {
+    pub fn resolve_port(&self, port: &PortRef) -> Option<u16> {
         match port {
             PortRef::Number(number) => Some(*number),
             PortRef::Name(name) => {
@@ -193,8 +193,8 @@ impl Container {
     pub fn probe_port(&self, probe: &Probe) -> Option<u16> {
         match &probe.handler {
             Handler::Exec(_) => None,
-            Handler::HttpGet(http) => self.port(&http.port),
-            Handler::TcpSocket(tcp) => self.port(&tcp.port),
+            Handler::HttpGet(http) => self.resolve_port(&http.port),
+            Handler::TcpSocket(tcp) => self.resolve_port(&tcp.port),
             Handler::Grpc(grpc) => Some(grpc.port),
         }
     }
@@ -210,14 +210,14 @@ fn or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Ve
 }
 
 mod untils {
-    use super::Until;
+    use super::WaitCondition;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    pub(super) fn serialize<S: Serializer>(list: &[Until], to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(list.iter().map(Until::to_string))
+    pub(super) fn serialize<S: Serializer>(list: &[WaitCondition], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(list.iter().map(WaitCondition::to_string))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Until>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<WaitCondition>, D::Error> {
         let list: Vec<String> = Vec::deserialize(from)?;
         list.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
     }

@@ -9,15 +9,15 @@ pub enum Exit {
     /// A wrong flag or argument.
     Usage = 64,
     /// The condition can never be met.
-    Never = 69,
+    NeverMet = 69,
     /// It was not met in time.
     TimedOut = 75,
     /// The set-up is wrong: no source to read from, no such container, a place that can't be written.
-    SetUp = 78,
+    BadSetup = 78,
     /// The command was found, but can't be executed (as in a shell).
     CannotExecute = 126,
     /// The command was not found (as in a shell).
-    NotFound = 127,
+    CommandNotFound = 127,
     /// TERM, or the pod's deletion, while waiting.
     Terminated = 143,
 }

@@ -10,12 +10,12 @@
 //! | [`sources`] | which source counts |
 //! | [`until`] | `CONTAINER[=STATE]`: what a gate waits for |
 //! | [`gate`] | a gate's decision, with its reason |
-//! | [`stop`] | a preStop hook's decision |
+//! | [`pre_stop`] | a preStop hook's decision |
 //! | [`report`] | what a container's agent says of its own container |
 //! | [`container`] | what is declared of a container: probes, ports, mode |
-//! | [`containers`] | the list of all containers, and whether they can start in their order |
+//! | [`container_list`] | the list of all containers, and whether they can start in their order |
 //! | [`probe`] | probe semantics: intervals, thresholds, delays |
-//! | [`authority`] | which evidence decides a container's state |
+//! | [`evidence`] | which evidence decides a container's state |
 //! | [`argv`] | commands and check URLs as users write them |
 //! | [`command`] | the agent's command line, as it stands in a container's spec |
 //! | [`pod`] | the Pod as the API shows it |
@@ -26,21 +26,21 @@
 
 pub mod annotations;
 pub mod argv;
-pub mod authority;
 pub mod command;
 pub mod container;
-pub mod containers;
+pub mod container_list;
+pub mod evidence;
 pub mod exit;
 pub mod gate;
 pub mod names;
 pub mod pod;
+pub mod pre_stop;
 pub mod probe;
 pub mod report;
 pub mod sandbox;
 pub mod snapshot;
 pub mod sources;
 pub mod state;
-pub mod stop;
 pub mod text;
 pub mod times;
 pub mod until;

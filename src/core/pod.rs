@@ -2,7 +2,7 @@
 //! of their client's.
 
 use crate::core::argv::Check;
-use crate::core::command::{self, Gate, Line};
+use crate::core::command::{self, AgentCommand, Gate};
 use crate::core::container::{self, Exec, Handler, HttpGet, Port, PortRef, Probe, TcpSocket};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
@@ -44,7 +44,7 @@ model! {
         "name" name: String,
         "command" command: Vec<String>,
         "args" args: Vec<String>,
-        "env" env: Vec<Variable>,
+        "env" env: Vec<EnvVar>,
         "ports" ports: Vec<Port>,
         "startupProbe" startup_probe: Option<Probe>,
         "readinessProbe" readiness_probe: Option<Probe>,
@@ -53,7 +53,7 @@ model! {
         "lifecycle" lifecycle: Lifecycle,
     }
     /// An environment variable; its value is empty if it comes from elsewhere.
-    Variable { "name" name: String, "value" value: String, }
+    EnvVar { "name" name: String, "value" value: String, }
     /// The hooks of a container.
     Lifecycle { "postStart" post_start: Hook, "preStop" pre_stop: Hook, }
     /// One hook.
@@ -65,12 +65,12 @@ model! {
     /// `status` of a Pod.
     PodStatus {
         "phase" phase: Option<String>,
-        "conditions" conditions: Vec<Condition>,
+        "conditions" conditions: Vec<PodCondition>,
         "containerStatuses" container_statuses: Vec<ContainerStatus>,
         "initContainerStatuses" init_container_statuses: Vec<ContainerStatus>,
     }
     /// One condition of a status.
-    Condition {
+    PodCondition {
         "type" kind: String,
         "status" status: String,
         "lastTransitionTime" last_transition_time: Option<String>,
@@ -104,31 +104,32 @@ model! {
 
 impl Container {
     /// The variable `name`, if its value stands in the spec.
-    pub fn variable(&self, name: &str) -> Option<String> {
+    pub fn env_value(&self, name: &str) -> Option<String> {
         let set = self.env.iter().rfind(|variable| variable.name == name && !variable.value.is_empty());
         set.map(|variable| variable.value.clone())
     }
 
     /// The values of `flag` in `line`, which is one of this container's, or in its environment.
-    pub fn values(&self, line: &Line, flag: &str) -> Vec<String> {
-        line.values_or(flag, &|name| self.variable(name))
+    pub fn flag_values(&self, line: &AgentCommand, flag: &str) -> Vec<String> {
+        line.values_or_env(flag, &|name| self.env_value(name))
     }
 
     /// The line of podgate's hook or gate that it waits in, if any.
-    pub fn gate_line(&self) -> Option<Line> {
-        let hook = Line::read(&self.lifecycle.post_start.exec.command).filter(|line| line.runs("post-start"));
-        let whole = || Line::read(&[self.command.as_slice(), &self.args].concat());
-        hook.or_else(|| whole().filter(|line| line.runs("entrypoint")))
+    pub fn gate_command(&self) -> Option<AgentCommand> {
+        let hook = AgentCommand::parse(&self.lifecycle.post_start.exec.command)
+            .filter(|line| line.has_subcommand("post-start"));
+        let whole = || AgentCommand::parse(&[self.command.as_slice(), &self.args].concat());
+        hook.or_else(|| whole().filter(|line| line.has_subcommand("entrypoint")))
     }
 
     /// The hook or gate of podgate's that it waits in, if any.
     pub fn gate(&self) -> Option<Gate> {
-        Gate::of(&self.gate_line()?, &|name| self.variable(name))
+        Gate::from_command(&self.gate_command()?, &|name| self.env_value(name))
     }
 
     /// The line of podgate's preStop hook, if it has one.
-    pub fn pre_stop(&self) -> Option<Line> {
-        Line::read(&self.lifecycle.pre_stop.exec.command).filter(|line| line.runs("pre-stop"))
+    pub fn pre_stop_command(&self) -> Option<AgentCommand> {
+        AgentCommand::parse(&self.lifecycle.pre_stop.exec.command).filter(|line| line.has_subcommand("pre-stop"))
     }
 
     /// Returns true for podgate's own sidecar.
@@ -146,20 +147,20 @@ impl Container {
         container::Container {
             name: self.name.clone(),
             ports: self.ports.clone(),
-            startup_probe: self.startup_probe.as_ref().and_then(|probe| self.originally(probe)),
+            startup_probe: self.startup_probe.as_ref().and_then(|probe| self.original_probe(probe)),
             readiness_probe: self.readiness_probe.clone(),
             restart_policy: self.restart_policy.clone(),
             mode,
-            pre_stop: self.pre_stop().is_some(),
+            pre_stop: self.pre_stop_command().is_some(),
             until,
         }
     }
 
     /// The startupProbe without podgate's part in it: of `podgate opened --check URL` the check is left, of `podgate opened` nothing.
     /// Neither could tell more from outside, where it can't be run.
-    fn originally(&self, probe: &Probe) -> Option<Probe> {
-        let Some(line) = probe.opened() else { return Some(probe.clone()) };
-        let checks = self.values(&line, "--check");
+    fn original_probe(&self, probe: &Probe) -> Option<Probe> {
+        let Some(line) = probe.opened_command() else { return Some(probe.clone()) };
+        let checks = self.flag_values(&line, "--check");
         let handler = match checks.iter().find_map(|url| url.parse().ok())? {
             Check::Tcp { host, port } => {
                 Handler::TcpSocket(TcpSocket { port: PortRef::Number(port), host: Some(host) })
@@ -180,9 +181,9 @@ impl Container {
 
 impl Probe {
     /// The line of `podgate opened`, if this probe runs it: it tells the kubelet of the gate, and nothing of the application.
-    pub fn opened(&self) -> Option<Line> {
+    pub fn opened_command(&self) -> Option<AgentCommand> {
         let Handler::Exec(exec) = &self.handler else { return None };
-        Line::read(&exec.command).filter(|line| line.runs("opened"))
+        AgentCommand::parse(&exec.command).filter(|line| line.has_subcommand("opened"))
     }
 }
 

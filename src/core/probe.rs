@@ -1,6 +1,6 @@
 //! Probe semantics: the kubelet's thresholds and delays, at intervals of our own.
 //!
-//! The kubelet probes on a grid of whole seconds, and not at all while a postStart hook runs. [`Course`] asks sooner: from
+//! The kubelet probes on a grid of whole seconds, and not at all while a postStart hook runs. [`ProbeProgress`] asks sooner: from
 //! 10 ms at 0.8 % of the time since the container started, never further apart than the probe's own period. Time is an
 //! argument everywhere: how long ago the container started.
 
@@ -8,16 +8,16 @@ use crate::core::container::Probe;
 use std::time::Duration;
 
 /// Shortest interval between two attempts.
-pub const FIRST_INTERVAL: Duration = Duration::from_millis(10);
+pub const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long to leave between two attempts, `elapsed` after the container's start; `floor` is the shortest that the user wants.
+/// How long to leave between two attempts, `elapsed` after the container's start; `min_interval` is the shortest that the user wants.
 pub fn interval(elapsed: Duration, period: Duration, floor: Duration) -> Duration {
-    (elapsed / 125).max(FIRST_INTERVAL).max(floor).min(period.max(FIRST_INTERVAL))
+    (elapsed / 125).max(MIN_INTERVAL).max(floor).min(period.max(MIN_INTERVAL))
 }
 
 /// What probing says of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Word {
+pub enum ProbeVerdict {
     /// It has not passed yet.
     NotYet,
     /// All its probes have passed.
@@ -28,16 +28,16 @@ pub enum Word {
 
 /// The probing of one container, from its start: its startup probe, then its readiness probe.
 #[derive(Debug, Clone)]
-pub struct Course {
+pub struct ProbeProgress {
     stages: Vec<Stage>,
-    current: usize,
-    floor: Duration,
-    word: Word,
+    stage_index: usize,
+    min_interval: Duration,
+    verdict: ProbeVerdict,
     successes: u32,
     failures: u32,
     counted_at: Option<Duration>,
     attempted_at: Option<Duration>,
-    resumed: bool,
+    is_resumed: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -46,84 +46,84 @@ struct Stage {
     is_startup: bool,
 }
 
-impl Course {
+impl ProbeProgress {
     /// The course of those probes that can be run from outside the container; `None` if there is none such.
-    pub fn new(startup: Option<&Probe>, readiness: Option<&Probe>, floor: Duration) -> Option<Course> {
+    pub fn new(startup: Option<&Probe>, readiness: Option<&Probe>, floor: Duration) -> Option<ProbeProgress> {
         let stage = |probe: Option<&Probe>, is_startup| {
             probe.filter(|p| !p.is_exec()).map(|probe| Stage { probe: probe.clone(), is_startup })
         };
         let stages: Vec<Stage> = [stage(startup, true), stage(readiness, false)].into_iter().flatten().collect();
-        (!stages.is_empty()).then_some(Course {
+        (!stages.is_empty()).then_some(ProbeProgress {
             stages,
-            current: 0,
-            floor,
-            word: Word::NotYet,
+            stage_index: 0,
+            min_interval: floor,
+            verdict: ProbeVerdict::NotYet,
             successes: 0,
             failures: 0,
             counted_at: None,
             attempted_at: None,
-            resumed: false,
+            is_resumed: false,
         })
     }
 
     /// The same course of a container that has passed it before, in this incarnation: it begins where that left off, with no
     /// initial delay.
-    pub fn resumed(mut self) -> Course {
-        self.current = self.stages.len() - 1;
-        (self.word, self.resumed) = (Word::Passed, true);
+    pub fn resumed(mut self) -> ProbeProgress {
+        self.stage_index = self.stages.len() - 1;
+        (self.verdict, self.is_resumed) = (ProbeVerdict::Passed, true);
         self
     }
 
     /// What is known.
-    pub fn word(&self) -> Word {
-        self.word
+    pub fn verdict(&self) -> ProbeVerdict {
+        self.verdict
     }
 
     /// The probe to run next.
     pub fn probe(&self) -> &Probe {
-        &self.stages[self.current].probe
+        &self.stages[self.stage_index].probe
     }
 
     /// When the next attempt is due, as time since the container's start.
-    pub fn due(&self) -> Duration {
+    pub fn next_due(&self) -> Duration {
         let probe = self.probe();
-        let earliest = self.earliest();
+        let earliest = self.earliest_attempt();
         let Some(last) = self.attempted_at else { return earliest };
         let period = seconds(probe.period_seconds);
         // Past the first success, successes and failures alike are counted in the kubelet's periods.
-        let counting = self.word == Word::Passed || self.successes > 0;
-        let wait = if counting { period.max(FIRST_INTERVAL) } else { interval(last, period, self.floor) };
+        let counting = self.verdict == ProbeVerdict::Passed || self.successes > 0;
+        let wait = if counting { period.max(MIN_INTERVAL) } else { interval(last, period, self.min_interval) };
         earliest.max(last + wait)
     }
 
     /// When an attempt may be made because something has begun to listen: not before the initial delay.
-    pub fn earliest(&self) -> Duration {
-        if self.resumed { Duration::ZERO } else { seconds(self.probe().initial_delay_seconds) }
+    pub fn earliest_attempt(&self) -> Duration {
+        if self.is_resumed { Duration::ZERO } else { seconds(self.probe().initial_delay_seconds) }
     }
 
     /// Takes in the outcome of an attempt that ended at `now`.
     pub fn record(&mut self, now: Duration, success: bool) {
         self.attempted_at = Some(now);
-        let Stage { probe, is_startup } = &self.stages[self.current];
+        let Stage { probe, is_startup } = &self.stages[self.stage_index];
         let (needed, allowed) = (probe.success_threshold.max(1), probe.failure_threshold.max(1));
         let period = seconds(probe.period_seconds);
         // An attempt that was hastened counts no second time within a period.
         let hastened = self.counted_at.is_some_and(|at| now < at + period.mul_f32(0.9));
         if !success {
             self.successes = 0;
-            if self.word != Word::Passed {
+            if self.verdict != ProbeVerdict::Passed {
                 self.counted_at = None;
             } else if !hastened {
                 self.failures += 1;
                 self.counted_at = Some(now);
                 if self.failures >= allowed {
-                    (self.word, self.failures, self.counted_at) = (Word::Failing, 0, None);
+                    (self.verdict, self.failures, self.counted_at) = (ProbeVerdict::Failing, 0, None);
                 }
             }
             return;
         }
         self.failures = 0;
-        if self.word == Word::Passed {
+        if self.verdict == ProbeVerdict::Passed {
             self.counted_at = Some(now);
             return;
         }
@@ -134,18 +134,18 @@ impl Course {
         self.counted_at = Some(now);
         if *is_startup || self.successes >= needed {
             self.successes = 0;
-            if self.current + 1 < self.stages.len() {
-                self.current += 1;
+            if self.stage_index + 1 < self.stages.len() {
+                self.stage_index += 1;
                 (self.attempted_at, self.counted_at) = (None, None);
             } else {
-                self.word = Word::Passed;
+                self.verdict = ProbeVerdict::Passed;
             }
         }
     }
 
     /// Whether nothing is left to ask: the startup probe has passed, and there is no readiness probe.
-    pub fn is_over(&self) -> bool {
-        self.word == Word::Passed && self.stages[self.current].is_startup
+    pub fn is_finished(&self) -> bool {
+        self.verdict == ProbeVerdict::Passed && self.stages[self.stage_index].is_startup
     }
 }
 
@@ -173,15 +173,15 @@ mod tests {
         Duration::from_millis(number)
     }
 
-    fn readiness(probe: Probe) -> Course {
-        Course::new(None, Some(&probe), Duration::ZERO).unwrap()
+    fn readiness(probe: Probe) -> ProbeProgress {
+        ProbeProgress::new(None, Some(&probe), Duration::ZERO).unwrap()
     }
 
     /// Records each outcome at its time in milliseconds, and asserts what is known after it.
-    fn record(course: &mut Course, outcomes: &[(u64, bool, Word)]) {
+    fn record(course: &mut ProbeProgress, outcomes: &[(u64, bool, ProbeVerdict)]) {
         for (at, success, word) in outcomes {
             course.record(ms(*at), *success);
-            assert_eq!(course.word(), *word, "after {at} ms");
+            assert_eq!(course.verdict(), *word, "after {at} ms");
         }
     }
 
@@ -198,60 +198,70 @@ mod tests {
     #[test]
     fn one_success_passes_and_the_next_is_due_a_period_later() {
         let mut course = readiness(probe());
-        assert_eq!(course.due(), ms(0));
+        assert_eq!(course.next_due(), ms(0));
         course.record(ms(1), false);
-        assert_eq!(course.due(), ms(11));
+        assert_eq!(course.next_due(), ms(11));
         course.record(ms(12), true);
-        assert_eq!(course.word(), Word::Passed);
-        assert_eq!(course.due(), ms(10_012));
+        assert_eq!(course.verdict(), ProbeVerdict::Passed);
+        assert_eq!(course.next_due(), ms(10_012));
     }
 
     #[test]
     fn the_initial_delay_is_kept_though_something_listens() {
         let course = readiness(Probe { initial_delay_seconds: 2, ..probe() });
-        assert_eq!((course.due(), course.earliest()), (ms(2_000), ms(2_000)));
+        assert_eq!((course.next_due(), course.earliest_attempt()), (ms(2_000), ms(2_000)));
     }
 
     #[test]
     fn a_success_threshold_is_counted_in_periods() {
         let mut course = readiness(Probe { success_threshold: 2, period_seconds: 1, ..probe() });
-        record(&mut course, &[(100, true, Word::NotYet)]);
-        assert_eq!(course.due(), ms(1_100));
+        record(&mut course, &[(100, true, ProbeVerdict::NotYet)]);
+        assert_eq!(course.next_due(), ms(1_100));
         // The second is hastened.
-        record(&mut course, &[(200, true, Word::NotYet), (1_100, true, Word::Passed)]);
+        record(&mut course, &[(200, true, ProbeVerdict::NotYet), (1_100, true, ProbeVerdict::Passed)]);
     }
 
     #[test]
     fn a_failure_between_starts_the_count_anew() {
         let mut course = readiness(Probe { success_threshold: 2, period_seconds: 1, ..probe() });
-        record(&mut course, &[(100, true, Word::NotYet), (1_100, false, Word::NotYet)]);
-        record(&mut course, &[(1_200, true, Word::NotYet), (2_200, true, Word::Passed)]);
+        record(&mut course, &[(100, true, ProbeVerdict::NotYet), (1_100, false, ProbeVerdict::NotYet)]);
+        record(&mut course, &[(1_200, true, ProbeVerdict::NotYet), (2_200, true, ProbeVerdict::Passed)]);
     }
 
     #[test]
     fn a_ready_container_fails_after_its_threshold_and_comes_back_by_one_success() {
         let mut course = readiness(Probe { period_seconds: 1, ..probe() });
-        record(&mut course, &[(0, true, Word::Passed), (1_000, false, Word::Passed), (2_000, false, Word::Passed)]);
-        record(&mut course, &[(3_000, false, Word::Failing), (3_100, true, Word::Passed)]);
+        record(
+            &mut course,
+            &[
+                (0, true, ProbeVerdict::Passed),
+                (1_000, false, ProbeVerdict::Passed),
+                (2_000, false, ProbeVerdict::Passed),
+            ],
+        );
+        record(&mut course, &[(3_000, false, ProbeVerdict::Failing), (3_100, true, ProbeVerdict::Passed)]);
     }
 
     #[test]
     fn the_startup_probe_comes_first_and_is_not_asked_again() {
         let mut course =
-            Course::new(Some(&probe()), Some(&Probe { period_seconds: 3, ..probe() }), Duration::ZERO).unwrap();
+            ProbeProgress::new(Some(&probe()), Some(&Probe { period_seconds: 3, ..probe() }), Duration::ZERO).unwrap();
         course.record(ms(50), true);
-        assert_eq!((course.word(), course.probe().period_seconds, course.due()), (Word::NotYet, 3, ms(0)));
+        assert_eq!(
+            (course.verdict(), course.probe().period_seconds, course.next_due()),
+            (ProbeVerdict::NotYet, 3, ms(0))
+        );
         course.record(ms(51), true);
-        assert_eq!(course.word(), Word::Passed);
-        let mut alone = Course::new(Some(&probe()), None, Duration::ZERO).unwrap();
+        assert_eq!(course.verdict(), ProbeVerdict::Passed);
+        let mut alone = ProbeProgress::new(Some(&probe()), None, Duration::ZERO).unwrap();
         alone.record(ms(1), true);
-        assert!(alone.is_over());
+        assert!(alone.is_finished());
     }
 
     #[test]
     fn what_only_the_container_can_run_is_no_course() {
         let exec = Probe { handler: Handler::Exec(Default::default()), ..probe() };
-        assert!(Course::new(Some(&exec), None, Duration::ZERO).is_none());
-        assert!(Course::new(Some(&exec), Some(&probe()), Duration::ZERO).is_some());
+        assert!(ProbeProgress::new(Some(&exec), None, Duration::ZERO).is_none());
+        assert!(ProbeProgress::new(Some(&exec), Some(&probe()), Duration::ZERO).is_some());
     }
 }

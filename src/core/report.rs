@@ -6,8 +6,8 @@
 use crate::core::annotations::{self, Torn};
 use crate::core::names::is_container_name;
 use crate::core::sandbox::SandboxId;
-use crate::core::snapshot::is_word;
-use crate::core::until::Until;
+use crate::core::snapshot::is_plain_word;
+use crate::core::until::WaitCondition;
 use crate::core::words::words;
 
 const SANDBOX: &str = "sandbox";
@@ -23,14 +23,14 @@ const TICKET: &str = "ticket";
 const PROCESS: &str = "process";
 const WATCHING: &str = "watching";
 /// Sorts after all others; read by nobody.
-const FILLING: &str = "~";
+const PADDING: &str = "~";
 
 /// Size of the file that the controller puts into each folder before anybody can fill the volume, in bytes: one page of memory.
-pub const RESERVED: usize = 4096;
+pub const RESERVED_SIZE: usize = 4096;
 
 words! {
     /// Where an entrypoint gate stands.
-    Gate {
+    GateState {
         /// The container's command has not been started.
         Waiting = "waiting",
         /// It has.
@@ -40,14 +40,14 @@ words! {
 
 /// Where a container's preStop hook stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Stopping {
+pub enum PreStopState {
     /// It has not begun.
     #[default]
-    No,
+    NotBegun,
     /// It runs, and may wait for others.
     Begun,
     /// It is over: the container is about to be told to end.
-    Over,
+    Finished,
 }
 
 /// A process, told from others of the same number by when it started.
@@ -56,7 +56,7 @@ pub struct Process {
     /// Its number, in the namespace of the container.
     pub pid: u32,
     /// When it started, in clock ticks since the node booted (field 22 of `/proc/PID/stat`).
-    pub start: u64,
+    pub start_ticks: u64,
 }
 
 /// One container's report.
@@ -67,11 +67,11 @@ pub struct Report {
     /// The epoch that it read from the board.
     pub epoch: String,
     /// The agent's version.
-    pub agent: String,
+    pub agent_version: String,
     /// Its gate, where it has one.
-    pub gate: Option<Gate>,
+    pub gate: Option<GateState>,
     /// What it waits for.
-    pub waiting_for: Vec<Until>,
+    pub waiting_for: Vec<WaitCondition>,
     /// The container's own process runs.
     pub started: bool,
     /// All its `--check`s have passed.
@@ -79,49 +79,49 @@ pub struct Report {
     /// What its command exited with, if the agent stayed as the parent.
     pub exit_code: Option<i32>,
     /// Where its preStop hook stands.
-    pub stopping: Stopping,
+    pub stopping: PreStopState,
     /// Drawn anew at each start of a gate: tells this one from those before it.
     pub ticket: Option<String>,
     /// The gate's process, and after `execve` the container's own.
     pub process: Option<Process>,
     /// The containers that the agent goes on watching after its gate has opened.
-    pub watching: Vec<String>,
+    pub watched_containers: Vec<String>,
 }
 
 impl Report {
     /// The file's text.
-    pub fn write(&self) -> String {
+    pub fn to_text(&self) -> String {
         let list = |items: Vec<String>| (!items.is_empty()).then(|| items.join(","));
         let lines = [
             (SANDBOX, self.sandbox.as_ref().map(SandboxId::to_string)),
             (EPOCH, Some(self.epoch.clone())),
-            (AGENT, Some(self.agent.clone())),
+            (AGENT, Some(self.agent_version.clone())),
             (GATE, self.gate.map(|gate| gate.to_string())),
-            (WAITING_FOR, list(self.waiting_for.iter().map(Until::to_string).collect())),
+            (WAITING_FOR, list(self.waiting_for.iter().map(WaitCondition::to_string).collect())),
             (STARTED, self.started.then(|| "true".to_owned())),
             (CHECK, self.check_passed.then(|| "passed".to_owned())),
             (EXIT_CODE, self.exit_code.map(|code| code.to_string())),
             (
                 STOPPING,
                 match self.stopping {
-                    Stopping::No => None,
-                    Stopping::Begun => Some("true".to_owned()),
-                    Stopping::Over => Some("over".to_owned()),
+                    PreStopState::NotBegun => None,
+                    PreStopState::Begun => Some("true".to_owned()),
+                    PreStopState::Finished => Some("over".to_owned()),
                 },
             ),
             (TICKET, self.ticket.clone()),
-            (PROCESS, self.process.map(|process| format!("{}:{}", process.pid, process.start))),
-            (WATCHING, list(self.watching.clone())),
+            (PROCESS, self.process.map(|process| format!("{}:{}", process.pid, process.start_ticks))),
+            (WATCHING, list(self.watched_containers.clone())),
         ];
         annotations::write(&lines.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
     }
 
-    /// The file's text, filled up to [`RESERVED`] bytes: it takes the place of a file of that size without needing any room.
-    pub fn write_filled(&self) -> String {
-        let mut text = self.write();
-        let frame = "\n=\"\"".len() + FILLING.len();
-        if let Some(room) = RESERVED.checked_sub(text.len() + frame) {
-            text.push_str(&format!("\n{FILLING}=\"{}\"", "-".repeat(room)));
+    /// The file's text, filled up to [`RESERVED_SIZE`] bytes: it takes the place of a file of that size without needing any room.
+    pub fn to_padded_text(&self) -> String {
+        let mut text = self.to_text();
+        let frame = "\n=\"\"".len() + PADDING.len();
+        if let Some(room) = RESERVED_SIZE.checked_sub(text.len() + frame) {
+            text.push_str(&format!("\n{PADDING}=\"{}\"", "-".repeat(room)));
         }
         text
     }
@@ -130,30 +130,30 @@ impl Report {
     ///
     /// # Errors
     /// [`Torn`] when the file is not whole.
-    pub fn read(bytes: &[u8]) -> Result<Report, Torn> {
+    pub fn parse(bytes: &[u8]) -> Result<Report, Torn> {
         let found = annotations::read(bytes, |_| true)?;
         let get = |key: &str| found.get(key).map(String::as_str);
         let is = |key: &str, value: &str| get(key) == Some(value);
         Ok(Report {
             sandbox: get(SANDBOX).and_then(|v| v.parse().ok()),
             epoch: get(EPOCH).unwrap_or_default().to_owned(),
-            agent: get(AGENT).unwrap_or_default().to_owned(),
+            agent_version: get(AGENT).unwrap_or_default().to_owned(),
             gate: get(GATE).and_then(|v| v.parse().ok()),
             waiting_for: get(WAITING_FOR).unwrap_or_default().split(',').filter_map(|item| item.parse().ok()).collect(),
             started: is(STARTED, "true"),
             check_passed: is(CHECK, "passed"),
             exit_code: get(EXIT_CODE).and_then(|v| v.parse().ok()),
             stopping: match get(STOPPING) {
-                Some("true") => Stopping::Begun,
-                Some("over") => Stopping::Over,
-                _ => Stopping::No,
+                Some("true") => PreStopState::Begun,
+                Some("over") => PreStopState::Finished,
+                _ => PreStopState::NotBegun,
             },
-            ticket: get(TICKET).filter(|ticket| is_word(ticket)).map(str::to_owned),
+            ticket: get(TICKET).filter(|ticket| is_plain_word(ticket)).map(str::to_owned),
             process: get(PROCESS).and_then(|text| {
                 let (pid, start) = text.split_once(':')?;
-                Some(Process { pid: pid.parse().ok()?, start: start.parse().ok()? })
+                Some(Process { pid: pid.parse().ok()?, start_ticks: start.parse().ok()? })
             }),
-            watching: {
+            watched_containers: {
                 let names = get(WATCHING).unwrap_or_default().split(',');
                 names.filter(|name| is_container_name(name)).map(str::to_owned).collect()
             },
@@ -161,13 +161,13 @@ impl Report {
     }
 
     /// Whether it speaks of this sandbox.
-    pub fn is_of(&self, sandbox: &SandboxId) -> bool {
+    pub fn is_from_sandbox(&self, sandbox: &SandboxId) -> bool {
         self.sandbox.as_ref().is_some_and(|own| own.matches(sandbox))
     }
 
     /// Whether it says that its gate has opened.
-    pub fn has_opened(&self) -> bool {
-        self.gate == Some(Gate::Opened)
+    pub fn has_gate_opened(&self) -> bool {
+        self.gate == Some(GateState::Opened)
     }
 }
 
@@ -180,41 +180,42 @@ mod tests {
         let full = Report {
             sandbox: Some("3f2a9c1e-4097-1a0c5f3b".parse().unwrap()),
             epoch: "e1".to_owned(),
-            agent: "0.1.0".to_owned(),
-            gate: Some(Gate::Waiting),
+            agent_version: "0.1.0".to_owned(),
+            gate: Some(GateState::Waiting),
             waiting_for: vec!["db=Ready".parse().unwrap(), "migrate=Completed".parse().unwrap()],
             started: true,
             check_passed: true,
             exit_code: Some(-1),
-            stopping: Stopping::Over,
+            stopping: PreStopState::Finished,
             ticket: Some("3f2a9c1e".to_owned()),
-            process: Some(Process { pid: 1, start: 4711 }),
-            watching: vec!["app".to_owned()],
+            process: Some(Process { pid: 1, start_ticks: 4711 }),
+            watched_containers: vec!["app".to_owned()],
         };
-        assert_eq!(Report::read(full.write().as_bytes()), Ok(full));
-        assert_eq!(Report::read(Report::default().write().as_bytes()), Ok(Report::default()));
+        assert_eq!(Report::parse(full.to_text().as_bytes()), Ok(full));
+        assert_eq!(Report::parse(Report::default().to_text().as_bytes()), Ok(Report::default()));
     }
 
     #[test]
     fn a_filled_report_has_the_reserved_size_and_says_the_same() {
         let report = Report { epoch: "e1".to_owned(), started: true, ..Report::default() };
-        assert_eq!(report.write_filled().len(), RESERVED);
-        assert_eq!(Report::read(report.write_filled().as_bytes()), Ok(report));
+        assert_eq!(report.to_padded_text().len(), RESERVED_SIZE);
+        assert_eq!(Report::parse(report.to_padded_text().as_bytes()), Ok(report));
     }
 
     #[test]
     fn is_of_the_sandbox_that_it_names() {
         let here: SandboxId = "3f2a9c1e-4097-1a0c5f3b".parse().unwrap();
         let report = Report { sandbox: Some(here.clone()), ..Report::default() };
-        assert!(report.is_of(&here) && !Report::default().is_of(&here));
-        assert!(!report.is_of(&"3f2a9c1e-4098-1a0c5f3b".parse().unwrap()));
+        assert!(report.is_from_sandbox(&here) && !Report::default().is_from_sandbox(&here));
+        assert!(!report.is_from_sandbox(&"3f2a9c1e-4098-1a0c5f3b".parse().unwrap()));
     }
 
     #[test]
     fn garbage_is_left_out() {
         let report =
-            Report::read(b"check=\"yes\"\nexit-code=\"x\"\ngate=\"open\"\nstarted=\"1\"\nwaiting-for=\"A,b\"").unwrap();
+            Report::parse(b"check=\"yes\"\nexit-code=\"x\"\ngate=\"open\"\nstarted=\"1\"\nwaiting-for=\"A,b\"")
+                .unwrap();
         assert_eq!(report, Report { waiting_for: vec!["b".parse().unwrap()], ..Report::default() });
-        assert!(Report::read(b"started").is_err());
+        assert!(Report::parse(b"started").is_err());
     }
 }

@@ -18,7 +18,7 @@ pub struct SandboxId {
 /// The text is no sandbox id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a sandbox id (BOOT-COOKIE-ROOT)")]
-pub struct NoSandboxId;
+pub struct InvalidSandboxId;
 
 impl SandboxId {
     /// Puts the id together from what the kernel says; `None` is a part that can't be had.
@@ -32,7 +32,7 @@ impl SandboxId {
         shm_fsid: Option<u64>,
     ) -> SandboxId {
         let boot = boot_id.map(|id| id.chars().take(8).collect::<String>());
-        let boot = boot.filter(|b| is_boot(b)).unwrap_or_else(|| "0".to_owned());
+        let boot = boot.filter(|b| is_boot_prefix(b)).unwrap_or_else(|| "0".to_owned());
         let cookie = cookie.unwrap_or(0);
         let mut root = mount_root.map_or(0, |root| u64::from(fnv1a(root)));
         if cookie == 0 && root == 0 {
@@ -49,7 +49,7 @@ impl SandboxId {
     }
 }
 
-fn is_boot(text: &str) -> bool {
+fn is_boot_prefix(text: &str) -> bool {
     text.len() == 8 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
@@ -79,17 +79,17 @@ impl fmt::Display for SandboxId {
 }
 
 impl FromStr for SandboxId {
-    type Err = NoSandboxId;
+    type Err = InvalidSandboxId;
 
-    fn from_str(text: &str) -> Result<Self, NoSandboxId> {
+    fn from_str(text: &str) -> Result<Self, InvalidSandboxId> {
         let parts: Vec<&str> = text.split('-').collect();
-        let [boot, cookie, root] = parts[..] else { return Err(NoSandboxId) };
+        let [boot, cookie, root] = parts[..] else { return Err(InvalidSandboxId) };
         // std reads numbers with a sign.
-        if !(boot == "0" || is_boot(boot)) || text.contains('+') {
-            return Err(NoSandboxId);
+        if !(boot == "0" || is_boot_prefix(boot)) || text.contains('+') {
+            return Err(InvalidSandboxId);
         }
-        let cookie = cookie.parse().map_err(|_| NoSandboxId)?;
-        let root = u64::from_str_radix(root, 16).map_err(|_| NoSandboxId)?;
+        let cookie = cookie.parse().map_err(|_| InvalidSandboxId)?;
+        let root = u64::from_str_radix(root, 16).map_err(|_| InvalidSandboxId)?;
         Ok(SandboxId { boot: boot.to_owned(), cookie, root })
     }
 }
@@ -143,9 +143,9 @@ mod tests {
             "3f2a9c1e-+1-1",
             "zzzzzzzz-1-1",
         ] {
-            assert_eq!(bad.parse::<SandboxId>(), Err(NoSandboxId), "{bad}");
+            assert_eq!(bad.parse::<SandboxId>(), Err(InvalidSandboxId), "{bad}");
         }
-        assert_eq!("3f2a9c1e-99999999999999999999-1".parse::<SandboxId>(), Err(NoSandboxId));
+        assert_eq!("3f2a9c1e-99999999999999999999-1".parse::<SandboxId>(), Err(InvalidSandboxId));
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub struct Snapshot {
     /// Containers that can't go on by themselves, and why.
     pub stuck: BTreeMap<String, String>,
     /// The gates that the controller has heard, by container, with the ticket of each.
-    pub heard: BTreeMap<String, String>,
+    pub heard_tickets: BTreeMap<String, String>,
     /// Containers whose preStop hook has begun.
     pub stopping: BTreeSet<String>,
     /// How often each container was started again, where it was.
@@ -36,36 +36,36 @@ pub struct Snapshot {
 
 /// Why a source gives no snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoWord {
+pub enum Unreadable {
     /// The folder or the file is not there.
     #[error("is not there")]
     Missing,
     /// It is there and can't be read; the text says why.
     #[error("can't be read ({0})")]
-    Unreadable(String),
+    ReadFailed(String),
     /// It is not in the downward-API format, or not whole.
     #[error("is not whole ({0})")]
     Torn(String),
     /// It holds nothing of podgate's.
     #[error("holds nothing of podgate's")]
-    Nothing,
+    Empty,
     /// It holds something of podgate's that is not complete or not valid.
     #[error("has no valid {0}")]
-    Garbage(&'static str),
+    Invalid(&'static str),
 }
 
 /// Which annotations a snapshot is read from.
-pub fn is_ours(key: &str) -> bool {
+pub fn is_podgate_key(key: &str) -> bool {
     key.starts_with(names::STATUS_PREFIX) || key.starts_with(names::SANDBOX_PREFIX)
 }
 
 /// Returns true for a short word that needs no quoting, as epochs, tickets and the kubelet's reasons are.
-pub fn is_word(text: &str) -> bool {
+pub fn is_plain_word(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
 /// Reason in `stuck` of a container that has ended and that the kubelet will not start again.
-pub const ENDED: &str = "Ended";
+pub const REASON_ENDED: &str = "Ended";
 
 impl Snapshot {
     /// Says that these containers, in start order, are in these states while the pod starts, and no more.
@@ -78,7 +78,7 @@ impl Snapshot {
             states: states.iter().map(|(name, state)| ((*name).to_owned(), *state)).collect(),
             order: states.iter().map(|(name, _)| (*name).to_owned()).collect(),
             stuck: BTreeMap::new(),
-            heard: BTreeMap::new(),
+            heard_tickets: BTreeMap::new(),
             stopping: BTreeSet::new(),
             restarts: BTreeMap::new(),
         }
@@ -87,22 +87,24 @@ impl Snapshot {
     /// Reads a snapshot. A container whose state is not one of ours is left out: it is unknown, never ready.
     ///
     /// # Errors
-    /// [`NoWord::Nothing`] where none of our keys is there, [`NoWord::Garbage`] where the sandbox, epoch, revision or phase is
+    /// [`Unreadable::Empty`] where none of our keys is there, [`Unreadable::Invalid`] where the sandbox, epoch, revision or phase is
     /// missing or not valid.
-    pub fn from_annotations(annotations: &Annotations) -> Result<Snapshot, NoWord> {
-        if !annotations.keys().any(|key| is_ours(key)) {
-            return Err(NoWord::Nothing);
+    pub fn from_annotations(annotations: &Annotations) -> Result<Snapshot, Unreadable> {
+        if !annotations.keys().any(|key| is_podgate_key(key)) {
+            return Err(Unreadable::Empty);
         }
         let get = |key: &str| annotations.get(key).map(String::as_str);
-        let sandbox = get(names::SANDBOX_ID).and_then(|v| v.parse().ok()).ok_or(NoWord::Garbage(names::SANDBOX_ID))?;
-        let epoch = get(names::SANDBOX_EPOCH).filter(|v| is_word(v)).ok_or(NoWord::Garbage(names::SANDBOX_EPOCH))?;
+        let sandbox =
+            get(names::SANDBOX_ID).and_then(|v| v.parse().ok()).ok_or(Unreadable::Invalid(names::SANDBOX_ID))?;
+        let epoch =
+            get(names::SANDBOX_EPOCH).filter(|v| is_plain_word(v)).ok_or(Unreadable::Invalid(names::SANDBOX_EPOCH))?;
         let revision = get(names::SANDBOX_REVISION)
             .filter(|v| v.bytes().all(|b| b.is_ascii_digit()))
             .and_then(|v| v.parse().ok())
             .filter(|v| *v <= REVISION_MAX)
-            .ok_or(NoWord::Garbage(names::SANDBOX_REVISION))?;
+            .ok_or(Unreadable::Invalid(names::SANDBOX_REVISION))?;
         let phase =
-            get(names::SANDBOX_PHASE).and_then(|v| v.parse().ok()).ok_or(NoWord::Garbage(names::SANDBOX_PHASE))?;
+            get(names::SANDBOX_PHASE).and_then(|v| v.parse().ok()).ok_or(Unreadable::Invalid(names::SANDBOX_PHASE))?;
         let states = annotations.iter().filter_map(|(key, value)| {
             let name = key.strip_prefix(names::STATUS_PREFIX)?;
             Some((name.to_owned(), value.parse().ok()?))
@@ -110,7 +112,7 @@ impl Snapshot {
         let list = |key| get(key).unwrap_or("").split(',').filter(|item| !item.is_empty());
         let pairs = |key| list(key).filter_map(|item| item.split_once('='));
         let words = |key| {
-            let valid = pairs(key).filter(|(_, word)| is_word(word));
+            let valid = pairs(key).filter(|(_, word)| is_plain_word(word));
             valid.map(|(name, word)| (name.to_owned(), word.to_owned())).collect()
         };
         Ok(Snapshot {
@@ -121,7 +123,7 @@ impl Snapshot {
             states: states.collect(),
             order: list(names::SANDBOX_ORDER).map(str::to_owned).collect(),
             stuck: words(names::SANDBOX_STUCK),
-            heard: words(names::SANDBOX_HEARD),
+            heard_tickets: words(names::SANDBOX_HEARD),
             stopping: list(names::SANDBOX_STOPPING).map(str::to_owned).collect(),
             restarts: pairs(names::SANDBOX_RESTARTS)
                 .filter_map(|(name, count)| Some((name.to_owned(), count.parse().ok()?)))
@@ -131,7 +133,18 @@ impl Snapshot {
 
     /// The annotations that say the same.
     pub fn to_annotations(&self) -> Annotations {
-        let Snapshot { sandbox, epoch, revision, phase, states, order, stuck, heard, stopping, restarts } = self;
+        let Snapshot {
+            sandbox,
+            epoch,
+            revision,
+            phase,
+            states,
+            order,
+            stuck,
+            heard_tickets: heard,
+            stopping,
+            restarts,
+        } = self;
         let mut out = Annotations::from([
             (names::SANDBOX_ID.to_owned(), sandbox.to_string()),
             (names::SANDBOX_EPOCH.to_owned(), epoch.clone()),
@@ -153,13 +166,13 @@ impl Snapshot {
     }
 
     /// Whether the controller has heard the gate with this ticket, and has judged anew since what it waits for.
-    pub fn has_heard(&self, ticket: &str) -> bool {
-        self.heard.values().any(|heard| heard == ticket)
+    pub fn has_heard_ticket(&self, ticket: &str) -> bool {
+        self.heard_tickets.values().any(|heard| heard == ticket)
     }
 
     /// Whether the kubelet will not start this container again.
-    pub fn ended_for_good(&self, container: &str) -> bool {
-        self.stuck.get(container).is_some_and(|reason| reason == ENDED)
+    pub fn has_ended_for_good(&self, container: &str) -> bool {
+        self.stuck.get(container).is_some_and(|reason| reason == REASON_ENDED)
     }
 }
 
@@ -172,7 +185,7 @@ mod tests {
         Snapshot {
             revision: 7,
             stuck: BTreeMap::from([("api".to_owned(), "ImagePullBackOff".to_owned())]),
-            heard: BTreeMap::from([("web".to_owned(), "00d1f6c2".to_owned())]),
+            heard_tickets: BTreeMap::from([("web".to_owned(), "00d1f6c2".to_owned())]),
             stopping: BTreeSet::from(["db".to_owned()]),
             restarts: BTreeMap::from([("db".to_owned(), 2)]),
             ..Snapshot::new("3f2a9c1e-4097-1a0c5f3b".parse().unwrap(), "e1", &states)
@@ -202,15 +215,15 @@ mod tests {
         ] {
             let mut annotations = sample().to_annotations();
             annotations.insert(key.to_owned(), bad.to_owned());
-            assert_eq!(Snapshot::from_annotations(&annotations), Err(NoWord::Garbage(key)));
+            assert_eq!(Snapshot::from_annotations(&annotations), Err(Unreadable::Invalid(key)));
             annotations.remove(key);
-            assert_eq!(Snapshot::from_annotations(&annotations), Err(NoWord::Garbage(key)));
+            assert_eq!(Snapshot::from_annotations(&annotations), Err(Unreadable::Invalid(key)));
         }
     }
 
     #[test]
     fn foreign_annotations_alone_are_nothing() {
         let foreign = Annotations::from([("example.com/a".to_owned(), "1".to_owned())]);
-        assert_eq!(Snapshot::from_annotations(&foreign), Err(NoWord::Nothing));
+        assert_eq!(Snapshot::from_annotations(&foreign), Err(Unreadable::Empty));
     }
 }

@@ -2,10 +2,10 @@
 //! there is no such board, since an operator with the right to patch pods can write there, and never onto the board.
 
 use crate::core::sandbox::SandboxId;
-use crate::core::snapshot::{NoWord, Snapshot};
+use crate::core::snapshot::{Snapshot, Unreadable};
 
 /// What a source gave when it was read.
-pub type Reading = Result<Snapshot, NoWord>;
+pub type SnapshotResult = Result<Snapshot, Unreadable>;
 
 /// Where a snapshot came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,41 +18,41 @@ pub enum Source {
 
 /// What is believed of the pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum View {
+pub enum PodView {
     /// A snapshot of this sandbox.
-    Word(Snapshot, Source),
+    Snapshot(Snapshot, Source),
     /// None; what each source gave instead.
-    None {
+    NoSnapshot {
         /// The board's reading.
-        board: Absence,
+        board: SourceError,
         /// The volume's reading.
-        volume: Absence,
+        volume: SourceError,
     },
 }
 
 /// Why a source gives nothing to believe.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Absence {
+pub enum SourceError {
     /// It gave no snapshot.
     #[error(transparent)]
-    NoWord(#[from] NoWord),
+    Unreadable(#[from] Unreadable),
     /// It speaks of another sandbox: left from before a reboot or a recreation, or copied into a template.
     #[error("speaks of another sandbox")]
     OtherSandbox,
 }
 
 /// Chooses between the two sources, for an agent in the sandbox `here`. The volume is read only where the board does not count.
-pub fn choose(here: &SandboxId, board: Reading, volume: impl FnOnce() -> Reading) -> View {
-    let believe = |reading: Reading| match reading {
+pub fn choose_source(here: &SandboxId, board: SnapshotResult, volume: impl FnOnce() -> SnapshotResult) -> PodView {
+    let believe = |reading: SnapshotResult| match reading {
         Ok(snapshot) if snapshot.sandbox.matches(here) => Ok(snapshot),
-        Ok(_) => Err(Absence::OtherSandbox),
+        Ok(_) => Err(SourceError::OtherSandbox),
         Err(no_word) => Err(no_word.into()),
     };
     match believe(board) {
-        Ok(snapshot) => View::Word(snapshot, Source::Board),
+        Ok(snapshot) => PodView::Snapshot(snapshot, Source::Board),
         Err(board) => match believe(volume()) {
-            Ok(snapshot) => View::Word(snapshot, Source::Volume),
-            Err(volume) => View::None { board, volume },
+            Ok(snapshot) => PodView::Snapshot(snapshot, Source::Volume),
+            Err(volume) => PodView::NoSnapshot { board, volume },
         },
     }
 }
@@ -70,21 +70,21 @@ mod tests {
 
     #[test]
     fn a_board_of_this_sandbox_wins_over_a_newer_volume() {
-        let view = choose(&HERE.parse().unwrap(), Ok(snapshot(HERE, 1)), || Ok(snapshot(HERE, 9)));
-        assert_eq!(view, View::Word(snapshot(HERE, 1), Source::Board));
+        let view = choose_source(&HERE.parse().unwrap(), Ok(snapshot(HERE, 1)), || Ok(snapshot(HERE, 9)));
+        assert_eq!(view, PodView::Snapshot(snapshot(HERE, 1), Source::Board));
     }
 
     #[test]
     fn the_volume_counts_where_no_board_of_this_sandbox_is() {
-        for board in [Ok(snapshot(THERE, 5)), Err(NoWord::Missing), Err(NoWord::Torn("x".to_owned()))] {
-            let view = choose(&HERE.parse().unwrap(), board, || Ok(snapshot(HERE, 2)));
-            assert_eq!(view, View::Word(snapshot(HERE, 2), Source::Volume));
+        for board in [Ok(snapshot(THERE, 5)), Err(Unreadable::Missing), Err(Unreadable::Torn("x".to_owned()))] {
+            let view = choose_source(&HERE.parse().unwrap(), board, || Ok(snapshot(HERE, 2)));
+            assert_eq!(view, PodView::Snapshot(snapshot(HERE, 2), Source::Volume));
         }
     }
 
     #[test]
     fn another_sandbox_is_never_believed() {
-        let view = choose(&HERE.parse().unwrap(), Ok(snapshot(THERE, 1)), || Ok(snapshot(THERE, 1)));
-        assert_eq!(view, View::None { board: Absence::OtherSandbox, volume: Absence::OtherSandbox });
+        let view = choose_source(&HERE.parse().unwrap(), Ok(snapshot(THERE, 1)), || Ok(snapshot(THERE, 1)));
+        assert_eq!(view, PodView::NoSnapshot { board: SourceError::OtherSandbox, volume: SourceError::OtherSandbox });
     }
 }

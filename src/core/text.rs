@@ -3,13 +3,13 @@
 use std::error::Error;
 
 /// `text` with a blank in place of each character that could steer a terminal, turn the direction of writing or end a line.
-pub fn harmless(text: &str) -> String {
-    text.chars().map(|c| if steers(c) { ' ' } else { c }).collect()
+pub fn sanitize(text: &str) -> String {
+    text.chars().map(|c| if is_unsafe(c) { ' ' } else { c }).collect()
 }
 
 /// `text` as one line of at most `max` bytes, with single blanks.
 pub fn one_line(text: &str, max: usize) -> String {
-    let words = text.split(|c: char| c.is_whitespace() || steers(c)).filter(|word| !word.is_empty());
+    let words = text.split(|c: char| c.is_whitespace() || is_unsafe(c)).filter(|word| !word.is_empty());
     let mut line = words.collect::<Vec<_>>().join(" ");
     if line.len() > max {
         line.truncate(line.floor_char_boundary(max.saturating_sub(" …".len())));
@@ -34,7 +34,7 @@ pub fn error_chain(error: &dyn Error) -> String {
     chain
 }
 
-fn steers(c: char) -> bool {
+fn is_unsafe(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn nothing_in_it_steers_the_terminal() {
-        assert_eq!(harmless("a\u{1b}[31mb\nc\u{9b}2J\u{202e}d"), "a [31mb c 2J d");
+        assert_eq!(sanitize("a\u{1b}[31mb\nc\u{9b}2J\u{202e}d"), "a [31mb c 2J d");
     }
 
     #[test]

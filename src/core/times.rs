@@ -9,16 +9,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// Most that is written, in bytes: what the admission policy in `manifests/policy.yaml` lets through.
-pub const MAX: usize = 4096;
+pub const MAX_BYTES: usize = 4096;
 
 words! {
     /// What a container can come to; the first time in a sandbox counts.
     #[derive(PartialOrd, Ord)]
-    Came {
+    Milestone {
         /// Its entrypoint gate waits, and has said so.
-        Gate = "gate",
+        GateWaiting = "gate",
         /// Its gate has opened.
-        Opened = "opened",
+        GateOpened = "opened",
         /// Its own process was seen to run.
         Started = "started",
         /// It was Ready.
@@ -26,24 +26,24 @@ words! {
         /// It has ended.
         Ended = "ended",
         /// To its present state; the last time counts.
-        Since = "since",
+        StateChanged = "since",
     }
 }
 
 /// When each container came to what, in milliseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Times(BTreeMap<String, BTreeMap<Came, u64>>);
+pub struct Times(BTreeMap<String, BTreeMap<Milestone, u64>>);
 
 impl Times {
     /// When `container` came to `what`.
-    pub fn get(&self, container: &str, what: Came) -> Option<u64> {
+    pub fn get(&self, container: &str, what: Milestone) -> Option<u64> {
         self.0.get(container)?.get(&what).copied()
     }
 
-    /// Writes down that `container` came to `what` at `ms`; the first time counts, but for [`Came::Since`].
-    pub fn note(&mut self, container: &str, what: Came, ms: u64) {
+    /// Writes down that `container` came to `what` at `ms`; the first time counts, but for [`Milestone::StateChanged`].
+    pub fn record(&mut self, container: &str, what: Milestone, ms: u64) {
         let of = self.0.entry(container.to_owned()).or_default();
-        if what == Came::Since {
+        if what == Milestone::StateChanged {
             of.insert(what, ms);
         } else {
             of.entry(what).or_insert(ms);
@@ -56,7 +56,7 @@ impl Times {
     }
 
     /// Reads what [`Display`](fmt::Display) writes. What is not valid is left out.
-    pub fn read(text: &str) -> Times {
+    pub fn parse(text: &str) -> Times {
         let mut items = text.split(',');
         let mut times = Times::default();
         let Some(zero) = items.next().and_then(|zero| zero.parse::<u64>().ok()) else { return times };
@@ -64,7 +64,7 @@ impl Times {
             for (word, after) in list.split(';').filter_map(|one| one.split_once('+')) {
                 let at = after.parse::<u64>().ok().and_then(|after| zero.checked_add(after));
                 if let (Ok(what), Some(at)) = (word.parse(), at) {
-                    times.note(name, what, at);
+                    times.record(name, what, at);
                 }
             }
         }
@@ -73,14 +73,14 @@ impl Times {
 }
 
 impl fmt::Display for Times {
-    /// At most [`MAX`] bytes: containers that find no room are left out.
+    /// At most [`MAX_BYTES`] bytes: containers that find no room are left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let zero = self.0.values().flat_map(BTreeMap::values).min().copied().unwrap_or_default();
         let mut text = zero.to_string();
         for (name, of) in self.0.iter().filter(|(_, of)| !of.is_empty()) {
             let list: Vec<String> = of.iter().map(|(what, at)| format!("{what}+{}", at - zero)).collect();
             let item = format!(",{name}={}", list.join(";"));
-            if text.len() + item.len() <= MAX {
+            if text.len() + item.len() <= MAX_BYTES {
                 text.push_str(&item);
             }
         }
@@ -95,13 +95,13 @@ mod tests {
     fn sample() -> Times {
         let mut times = Times::default();
         for (name, what, ms) in [
-            ("db", Came::Started, 1_763_733_605_123),
-            ("db", Came::Ready, 1_763_733_606_700),
-            ("api", Came::Gate, 1_763_733_605_200),
-            ("api", Came::Opened, 1_763_733_606_703),
-            ("api", Came::Since, 1_763_733_606_710),
+            ("db", Milestone::Started, 1_763_733_605_123),
+            ("db", Milestone::Ready, 1_763_733_606_700),
+            ("api", Milestone::GateWaiting, 1_763_733_605_200),
+            ("api", Milestone::GateOpened, 1_763_733_606_703),
+            ("api", Milestone::StateChanged, 1_763_733_606_710),
         ] {
-            times.note(name, what, ms);
+            times.record(name, what, ms);
         }
         times
     }
@@ -110,17 +110,17 @@ mod tests {
     fn reads_back_what_it_wrote() {
         let text = sample().to_string();
         assert_eq!(text, "1763733605123,api=gate+77;opened+1580;since+1587,db=started+0;ready+1577");
-        assert_eq!(Times::read(&text), sample());
-        assert!(Times::read(&Times::default().to_string()).is_empty());
+        assert_eq!(Times::parse(&text), sample());
+        assert!(Times::parse(&Times::default().to_string()).is_empty());
     }
 
     #[test]
     fn the_first_time_counts_and_of_the_present_state_the_last() {
         let mut times = sample();
-        times.note("db", Came::Started, 9);
-        times.note("api", Came::Since, 1_763_733_609_000);
-        assert_eq!(times.get("db", Came::Started), Some(1_763_733_605_123));
-        assert_eq!(times.get("api", Came::Since), Some(1_763_733_609_000));
+        times.record("db", Milestone::Started, 9);
+        times.record("api", Milestone::StateChanged, 1_763_733_609_000);
+        assert_eq!(times.get("db", Milestone::Started), Some(1_763_733_605_123));
+        assert_eq!(times.get("api", Milestone::StateChanged), Some(1_763_733_609_000));
     }
 
     #[test]
@@ -132,7 +132,7 @@ mod tests {
             ("5,db=started+x;ready+2,api,=,web=never+3;ready", 1),
             ("18446744073709551615,db=started+1;ready+0", 1),
         ] {
-            let times = Times::read(text);
+            let times = Times::parse(text);
             assert_eq!(times.0.values().map(BTreeMap::len).sum::<usize>(), left, "{text}");
         }
     }
@@ -141,12 +141,12 @@ mod tests {
     fn never_grows_over_what_the_policy_lets_through() {
         let mut times = sample();
         for number in 0..200 {
-            for what in Came::ALL {
-                times.note(&format!("{}-{number}", "x".repeat(50)), what, 1_763_733_605_123 + 86_400_000);
+            for what in Milestone::ALL {
+                times.record(&format!("{}-{number}", "x".repeat(50)), what, 1_763_733_605_123 + 86_400_000);
             }
         }
         let text = times.to_string();
-        assert!(text.len() <= MAX && text.len() > MAX - 200, "{}", text.len());
-        assert_eq!(Times::read(&text).get("db", Came::Ready), times.get("db", Came::Ready));
+        assert!(text.len() <= MAX_BYTES && text.len() > MAX_BYTES - 200, "{}", text.len());
+        assert_eq!(Times::parse(&text).get("db", Milestone::Ready), times.get("db", Milestone::Ready));
     }
 }

@@ -10,7 +10,7 @@ use std::str::FromStr;
 words! {
     /// The state that is waited for.
     #[derive(Default)]
-    Want {
+    WantedState {
         /// Its process has been started, whatever became of it.
         Started = "Started",
         /// Its probes have passed.
@@ -25,16 +25,16 @@ words! {
 
 /// One condition of a gate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Until {
+pub struct WaitCondition {
     /// The container waited for.
     pub container: String,
     /// The state waited for.
-    pub want: Want,
+    pub want: WantedState,
 }
 
 /// Where a condition stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum ConditionStatus {
     /// It holds.
     Met,
     /// It may still come to hold.
@@ -43,52 +43,52 @@ pub enum Standing {
     Never,
 }
 
-impl Until {
+impl WaitCondition {
     /// Where this condition stands, by what `snapshot` says.
-    pub fn judge(&self, snapshot: &Snapshot) -> Standing {
-        let Some(state) = snapshot.states.get(&self.container).copied() else { return Standing::NotYet };
+    pub fn status(&self, snapshot: &Snapshot) -> ConditionStatus {
+        let Some(state) = snapshot.states.get(&self.container).copied() else { return ConditionStatus::NotYet };
         let met = match self.want {
-            Want::Started => state != State::Waiting,
-            Want::Ready => state == State::Ready,
-            Want::Completed => state == State::Completed,
-            Want::Exited => state.has_ended(),
+            WantedState::Started => state != State::Waiting,
+            WantedState::Ready => state == State::Ready,
+            WantedState::Completed => state == State::Completed,
+            WantedState::Exited => state.has_ended(),
         };
         if met {
-            return Standing::Met;
+            return ConditionStatus::Met;
         }
-        let over = state.has_ended() && snapshot.ended_for_good(&self.container);
-        if over { Standing::Never } else { Standing::NotYet }
+        let over = state.has_ended() && snapshot.has_ended_for_good(&self.container);
+        if over { ConditionStatus::Never } else { ConditionStatus::NotYet }
     }
 }
 
 /// The text is no condition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadUntil {
+pub enum InvalidCondition {
     /// The part before `=` is no container name.
     #[error("{0:?} is no container name; write CONTAINER or CONTAINER=STATE")]
     Name(String),
     /// The part after `=` is no state that can be waited for.
     #[error("{0:?} is no state to wait for; it is one of Started, Ready, Completed, Exited")]
-    Want(String),
+    State(String),
 }
 
-impl FromStr for Until {
-    type Err = BadUntil;
+impl FromStr for WaitCondition {
+    type Err = InvalidCondition;
 
-    fn from_str(text: &str) -> Result<Self, BadUntil> {
+    fn from_str(text: &str) -> Result<Self, InvalidCondition> {
         let (name, want) = text.split_once('=').map_or((text, None), |(name, want)| (name, Some(want)));
         if !names::is_container_name(name) {
-            return Err(BadUntil::Name(name.to_owned()));
+            return Err(InvalidCondition::Name(name.to_owned()));
         }
         let want = match want {
-            None => Want::default(),
-            Some(text) => text.parse().map_err(|_| BadUntil::Want(text.to_owned()))?,
+            None => WantedState::default(),
+            Some(text) => text.parse().map_err(|_| InvalidCondition::State(text.to_owned()))?,
         };
-        Ok(Until { container: name.to_owned(), want })
+        Ok(WaitCondition { container: name.to_owned(), want })
     }
 }
 
-impl fmt::Display for Until {
+impl fmt::Display for WaitCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.container, self.want)
     }
@@ -97,29 +97,29 @@ impl fmt::Display for Until {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::snapshot::ENDED;
+    use crate::core::snapshot::REASON_ENDED;
 
     fn db(state: Option<State>, stuck: bool) -> Snapshot {
         let states = state.map(|state| ("db", state));
         Snapshot {
-            stuck: stuck.then(|| ("db".to_owned(), ENDED.to_owned())).into_iter().collect(),
+            stuck: stuck.then(|| ("db".to_owned(), REASON_ENDED.to_owned())).into_iter().collect(),
             ..Snapshot::new("0-0-0".parse().unwrap(), "e", states.as_slice())
         }
     }
 
     #[test]
     fn every_condition_reads_back() {
-        for want in Want::ALL {
-            let until = Until { container: "db".to_owned(), want };
+        for want in WantedState::ALL {
+            let until = WaitCondition { container: "db".to_owned(), want };
             assert_eq!(until.to_string().parse(), Ok(until));
         }
-        assert_eq!("db".parse(), Ok(Until { container: "db".to_owned(), want: Want::Ready }));
+        assert_eq!("db".parse(), Ok(WaitCondition { container: "db".to_owned(), want: WantedState::Ready }));
     }
 
     #[test]
     fn garbage_is_refused_with_what_is_wrong() {
         for bad in ["", "=Ready", "DB", "a/b", "db=ready", "db=", "db=Failed"] {
-            assert!(bad.parse::<Until>().is_err(), "{bad}");
+            assert!(bad.parse::<WaitCondition>().is_err(), "{bad}");
         }
     }
 
@@ -132,22 +132,22 @@ mod tests {
             ("db=Completed", &[Completed]),
             ("db=Exited", &[Completed, Failed]),
         ] {
-            let until: Until = want.parse().unwrap();
+            let until: WaitCondition = want.parse().unwrap();
             for state in State::ALL {
-                let is_met = until.judge(&db(Some(state), false)) == Standing::Met;
+                let is_met = until.status(&db(Some(state), false)) == ConditionStatus::Met;
                 assert_eq!(is_met, met.contains(&state), "{want} {state}");
             }
-            assert_eq!(until.judge(&db(None, false)), Standing::NotYet);
+            assert_eq!(until.status(&db(None, false)), ConditionStatus::NotYet);
         }
     }
 
     #[test]
     fn what_ended_for_good_is_never_ready() {
-        let ready: Until = "db".parse().unwrap();
-        assert_eq!(ready.judge(&db(Some(State::Failed), false)), Standing::NotYet);
-        assert_eq!(ready.judge(&db(Some(State::Failed), true)), Standing::Never);
-        let completed: Until = "db=Completed".parse().unwrap();
-        assert_eq!(completed.judge(&db(Some(State::Failed), true)), Standing::Never);
-        assert_eq!(completed.judge(&db(Some(State::Completed), true)), Standing::Met);
+        let ready: WaitCondition = "db".parse().unwrap();
+        assert_eq!(ready.status(&db(Some(State::Failed), false)), ConditionStatus::NotYet);
+        assert_eq!(ready.status(&db(Some(State::Failed), true)), ConditionStatus::Never);
+        let completed: WaitCondition = "db=Completed".parse().unwrap();
+        assert_eq!(completed.status(&db(Some(State::Failed), true)), ConditionStatus::Never);
+        assert_eq!(completed.status(&db(Some(State::Completed), true)), ConditionStatus::Met);
     }
 }

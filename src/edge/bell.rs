@@ -15,7 +15,7 @@ pub struct Bell {
     path: PathBuf,
     fifo: OwnedFd,
     inode: (u64, u64),
-    live: bool,
+    is_live: bool,
 }
 
 impl Bell {
@@ -29,12 +29,12 @@ impl Bell {
         }
         // End of file: nobody holds the write end. A byte is somebody's who tampers; it says nothing.
         let live = !matches!(rustix::io::read(&fifo, &mut [0u8; 64]), Ok(0));
-        Some(Bell { path: path.to_owned(), fifo, inode: (status.st_dev, status.st_ino), live })
+        Some(Bell { path: path.to_owned(), fifo, inode: (status.st_dev, status.st_ino), is_live: live })
     }
 
     /// Whether somebody held the write end when it was opened.
     pub fn is_live(&self) -> bool {
-        self.live
+        self.is_live
     }
 
     /// Whether the path still names this FIFO. To be asked after reading the annotations: if not, they may have been replaced
@@ -56,13 +56,13 @@ impl AsFd for Bell {
 pub struct Ringer {
     folder: PathBuf,
     name: &'static str,
-    held: Option<OwnedFd>,
+    write_end: Option<OwnedFd>,
 }
 
 impl Ringer {
     /// A ringer of the bell `name` in `folder`, which [`ring`](Ringer::ring) first puts there.
     pub fn new(folder: &Path, name: &'static str) -> Ringer {
-        Ringer { folder: folder.to_owned(), name, held: None }
+        Ringer { folder: folder.to_owned(), name, write_end: None }
     }
 
     /// Wakes everybody who holds the present bell, and puts a new one into its place.
@@ -70,15 +70,15 @@ impl Ringer {
     /// # Errors
     /// When the folder can't be written. Waiters of the present bell are woken all the same.
     pub fn ring(&mut self) -> io::Result<()> {
-        let fresh = self.fresh();
+        let fresh = self.replace_fifo();
         // Only now, so that a waiter which wakes finds the new one in place. Dropped on error too: better a dead bell, which
         // sends waiters to the next rung, than one that stays silent.
-        self.held = None;
-        self.held = Some(fresh?);
+        self.write_end = None;
+        self.write_end = Some(fresh?);
         Ok(())
     }
 
-    fn fresh(&self) -> io::Result<OwnedFd> {
+    fn replace_fifo(&self) -> io::Result<OwnedFd> {
         let temporary = self.folder.join(format!(".{}.tmp", self.name));
         match rustix::fs::unlink(&temporary) {
             Ok(()) | Err(rustix::io::Errno::NOENT) => {}
@@ -144,7 +144,7 @@ mod tests {
     fn a_byte_that_somebody_writes_does_not_ring() {
         let (_folder, path, ringer) = bell();
         let bell = Bell::open(&path).unwrap();
-        rustix::io::write(ringer.held.as_ref().unwrap(), b"x").unwrap();
+        rustix::io::write(ringer.write_end.as_ref().unwrap(), b"x").unwrap();
         assert!(!rings(&bell));
         assert!(Bell::open(&path).unwrap().is_live());
     }

@@ -98,14 +98,14 @@ fn read_capped(file: File, max: usize) -> io::Result<Vec<u8>> {
 /// # Errors
 /// When the folder can't be written; no half-written file is left under `name`.
 pub fn replace(folder: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
-    replace_by(folder, &format!(".{name}.tmp"), name, content, mode)
+    replace_via(folder, &format!(".{name}.tmp"), name, content, mode)
 }
 
 /// The same under a temporary name of the caller's: for a file that has two writers.
 ///
 /// # Errors
 /// When the folder can't be written; no half-written file is left under `name`.
-pub fn replace_by(folder: &Path, temporary: &str, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
+pub fn replace_via(folder: &Path, temporary: &str, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
     let folder = open_folder(folder)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let create = || rustix::fs::openat(folder.as_fd(), temporary, flags, Mode::from_raw_mode(0o600));

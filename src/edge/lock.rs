@@ -10,7 +10,7 @@ use std::path::Path;
 /// A held lock; dropping it lets go.
 #[derive(Debug)]
 #[must_use = "the lock is let go when this is dropped"]
-pub struct Held {
+pub struct HeldLock {
     _file: File,
 }
 
@@ -18,11 +18,11 @@ pub struct Held {
 ///
 /// # Errors
 /// When the file can't be made or opened.
-pub fn take(path: &Path) -> io::Result<Option<Held>> {
+pub fn take(path: &Path) -> io::Result<Option<HeldLock>> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = File::from(rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?);
     let taken = ofd_lock(file.as_fd(), OfdLock::TakeWrite)?;
-    Ok(taken.then_some(Held { _file: file }))
+    Ok(taken.then_some(HeldLock { _file: file }))
 }
 
 /// Whether anybody holds the write lock on `path`. A file that is missing is held by nobody.
@@ -32,7 +32,7 @@ pub fn take(path: &Path) -> io::Result<Option<Held>> {
 pub fn is_held(path: &Path) -> io::Result<bool> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     match rustix::fs::open(path, flags, Mode::empty()) {
-        Ok(file) => ofd_lock(file.as_fd(), OfdLock::AskWrite),
+        Ok(file) => ofd_lock(file.as_fd(), OfdLock::QueryWrite),
         Err(rustix::io::Errno::NOENT) => Ok(false),
         Err(error) => Err(error.into()),
     }

@@ -41,17 +41,20 @@ pub enum Target {
 
 /// Sends all events of `level` and graver to `target`. To be called once, from `main`; later calls do nothing.
 pub fn init(format: Format, level: Level, target: Target) {
-    let _ =
-        tracing::subscriber::set_global_default(tracing_subscriber::registry().with(Lines { format, level, target }));
+    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(LineLayer {
+        format,
+        level,
+        target,
+    }));
 }
 
-struct Lines {
+struct LineLayer {
     format: Format,
     level: Level,
     target: Target,
 }
 
-impl<S: Subscriber> Layer<S> for Lines {
+impl<S: Subscriber> Layer<S> for LineLayer {
     fn enabled(&self, metadata: &tracing::Metadata<'_>, _: Context<'_, S>) -> bool {
         // What libraries log about themselves is of no use to who reads a pod's log.
         metadata.level() <= &self.level && metadata.target().starts_with("podgate")

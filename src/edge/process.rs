@@ -23,18 +23,18 @@ pub fn random_id(bytes: usize) -> io::Result<String> {
 }
 
 /// This process; `None` without `/proc`.
-pub fn own() -> Option<Process> {
+pub fn current_process() -> Option<Process> {
     let pid = std::process::id();
-    Some(Process { pid, start: start_of(pid)? })
+    Some(Process { pid, start_ticks: start_ticks(pid)? })
 }
 
 /// Whether `process` lives, as whatever program by now.
-pub fn lives(process: Process) -> bool {
-    start_of(process.pid) == Some(process.start)
+pub fn is_alive(process: Process) -> bool {
+    start_ticks(process.pid) == Some(process.start_ticks)
 }
 
 /// Field 22 of `/proc/PID/stat` (proc(5)), unless the process is dead and only not waited for yet.
-fn start_of(pid: u32) -> Option<u64> {
+fn start_ticks(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold anything; the third field follows its last one.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
@@ -49,17 +49,17 @@ mod tests {
 
     #[test]
     fn a_process_lives_until_it_ends_and_no_other_passes_for_it() {
-        let own = own().unwrap();
-        assert!(lives(own));
-        assert!(!lives(Process { start: own.start + 1, ..own }));
+        let own = current_process().unwrap();
+        assert!(is_alive(own));
+        assert!(!is_alive(Process { start_ticks: own.start_ticks + 1, ..own }));
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let other = Process { pid: child.id(), start: start_of(child.id()).unwrap() };
-        assert!(lives(other));
+        let other = Process { pid: child.id(), start_ticks: start_ticks(child.id()).unwrap() };
+        assert!(is_alive(other));
         child.kill().unwrap();
-        while lives(other) {
+        while is_alive(other) {
             std::thread::yield_now();
         }
         child.wait().unwrap();
-        assert!(!lives(other));
+        assert!(!is_alive(other));
     }
 }

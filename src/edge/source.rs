@@ -2,42 +2,42 @@
 
 use crate::core::annotations::{self, Annotations};
 use crate::core::names;
-use crate::core::snapshot::{NoWord, Snapshot, is_ours};
-use crate::core::sources::Reading;
+use crate::core::snapshot::{Snapshot, Unreadable, is_podgate_key};
+use crate::core::sources::SnapshotResult;
 use crate::edge::files;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
 /// Reads the snapshot on the board at `folder`.
-pub fn board(folder: &Path) -> Reading {
-    snapshot(board_bytes(folder).map_err(no_word)?.as_slice())
+pub fn read_board(folder: &Path) -> SnapshotResult {
+    parse_snapshot(read_board_bytes(folder).map_err(unreadable)?.as_slice())
 }
 
 /// Reads one annotation on the board at `folder`, if it is there.
-pub fn board_annotation(folder: &Path, key: &str) -> Option<String> {
-    annotations::read(&board_bytes(folder).ok()?, |found| found == key).ok()?.remove(key)
+pub fn read_board_annotation(folder: &Path, key: &str) -> Option<String> {
+    annotations::read(&read_board_bytes(folder).ok()?, |found| found == key).ok()?.remove(key)
 }
 
-fn board_bytes(folder: &Path) -> io::Result<Vec<u8>> {
+fn read_board_bytes(folder: &Path) -> io::Result<Vec<u8>> {
     let folder = files::open_folder(folder)?;
     files::read_beneath(folder.as_fd(), Path::new(names::ANNOTATIONS_FILE), names::BOARD_FILE_MAX)
 }
 
 /// Reads the snapshot in the downward-API volume at `folder`.
-pub fn volume(folder: &Path) -> Reading {
-    snapshot(volume_bytes(folder).map_err(no_word)?.as_slice())
+pub fn read_volume(folder: &Path) -> SnapshotResult {
+    parse_snapshot(read_volume_bytes(folder).map_err(unreadable)?.as_slice())
 }
 
 /// Reads those annotations in the downward-API volume at `folder` that `wanted` accepts.
 ///
 /// # Errors
-/// [`NoWord`] when the file is missing, can't be read or is not whole.
-pub fn volume_annotations(folder: &Path, wanted: impl FnMut(&str) -> bool) -> Result<Annotations, NoWord> {
-    read(&volume_bytes(folder).map_err(no_word)?, wanted)
+/// [`Unreadable`] when the file is missing, can't be read or is not whole.
+pub fn read_volume_annotations(folder: &Path, wanted: impl FnMut(&str) -> bool) -> Result<Annotations, Unreadable> {
+    parse_annotations(&read_volume_bytes(folder).map_err(unreadable)?, wanted)
 }
 
-fn volume_bytes(folder: &Path) -> io::Result<Vec<u8>> {
+fn read_volume_bytes(folder: &Path) -> io::Result<Vec<u8>> {
     let path = folder.join(names::ANNOTATIONS_FILE);
     let read = || files::read_trusted(&path, names::PODINFO_FILE_MAX);
     // The kubelet deletes the old folder right after it has swapped `..data`: a path walk that straddles the swap finds nothing.
@@ -47,17 +47,17 @@ fn volume_bytes(folder: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-fn snapshot(bytes: &[u8]) -> Reading {
-    Snapshot::from_annotations(&read(bytes, is_ours)?)
+fn parse_snapshot(bytes: &[u8]) -> SnapshotResult {
+    Snapshot::from_annotations(&parse_annotations(bytes, is_podgate_key)?)
 }
 
-fn read(bytes: &[u8], wanted: impl FnMut(&str) -> bool) -> Result<Annotations, NoWord> {
-    annotations::read(bytes, wanted).map_err(|torn| NoWord::Torn(torn.to_string()))
+fn parse_annotations(bytes: &[u8], wanted: impl FnMut(&str) -> bool) -> Result<Annotations, Unreadable> {
+    annotations::read(bytes, wanted).map_err(|torn| Unreadable::Torn(torn.to_string()))
 }
 
-fn no_word(error: io::Error) -> NoWord {
+fn unreadable(error: io::Error) -> Unreadable {
     match error.kind() {
-        io::ErrorKind::NotFound => NoWord::Missing,
-        _ => NoWord::Unreadable(error.to_string()),
+        io::ErrorKind::NotFound => Unreadable::Missing,
+        _ => Unreadable::ReadFailed(error.to_string()),
     }
 }

@@ -32,7 +32,7 @@ pub enum OfdLock {
     /// Take the write lock of the whole file, without waiting.
     TakeWrite,
     /// Ask whether somebody else holds the write lock.
-    AskWrite,
+    QueryWrite,
 }
 
 /// An open-file-description lock on the whole of `file` (`fcntl(2)`, Linux 3.15 and later). It lives until the last copy of the
@@ -46,7 +46,7 @@ pub fn ofd_lock(file: BorrowedFd<'_>, what: OfdLock) -> io::Result<bool> {
     let (command, kind) = match what {
         OfdLock::TakeWrite => (libc::F_OFD_SETLK, libc::F_WRLCK),
         // A read lock is asked for, since only a write lock of another stands in its way: a neighbour can take a read lock.
-        OfdLock::AskWrite => (libc::F_OFD_GETLK, libc::F_RDLCK),
+        OfdLock::QueryWrite => (libc::F_OFD_GETLK, libc::F_RDLCK),
     };
     // SAFETY: `flock` is plain old data, for which all zeros is valid (whole file, l_pid 0 as OFD locks demand); rustix and std
     // offer process-owned locks alone. The kernel reads and writes the one struct, which outlives the call.
@@ -66,19 +66,19 @@ pub fn ofd_lock(file: BorrowedFd<'_>, what: OfdLock) -> io::Result<bool> {
 }
 
 /// Signals that this process takes off a descriptor instead of being interrupted by them. A program that it becomes inherits that
-/// they are blocked, unless they are [let go](Signals::let_go) before; one that it starts, unless [`die_with_parent`] prepares it.
+/// they are blocked, unless they are [let go](SignalFd::unblock) before; one that it starts, unless [`die_with_parent`] prepares it.
 #[derive(Debug)]
-pub struct Signals {
+pub struct SignalFd {
     descriptor: OwnedFd,
 }
 
-impl Signals {
+impl SignalFd {
     /// Blocks `signals` in this, the only, thread, and takes them off the returned descriptor from now on. The first process of a
     /// PID namespace gets none of those that it has not asked for.
     ///
     /// # Errors
     /// When no descriptor is to be had.
-    pub fn block(signals: &[i32]) -> io::Result<Signals> {
+    pub fn block(signals: &[i32]) -> io::Result<SignalFd> {
         // SAFETY: rustix and std offer neither signal masks nor signalfd. `set` is plain old data that sigemptyset initializes;
         // all pointers outlive the calls; the descriptor is new and nobody else's.
         unsafe {
@@ -92,18 +92,18 @@ impl Signals {
             }
             match libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
                 -1 => Err(io::Error::last_os_error()),
-                descriptor => Ok(Signals { descriptor: OwnedFd::from_raw_fd(descriptor) }),
+                descriptor => Ok(SignalFd { descriptor: OwnedFd::from_raw_fd(descriptor) }),
             }
         }
     }
 
     /// Blocks no signal any more.
-    pub fn let_go(&self) {
+    pub fn unblock(&self) {
         unblock_all();
     }
 
     /// The next signal that has come, by its number; `None` if none has.
-    pub fn next(&self) -> Option<i32> {
+    pub fn next_signal(&self) -> Option<i32> {
         let mut info = [0; size_of::<libc::signalfd_siginfo>()];
         match rustix::io::read(&self.descriptor, &mut info) {
             // The number is the first field, ssi_signo.
@@ -113,7 +113,7 @@ impl Signals {
     }
 }
 
-impl AsFd for Signals {
+impl AsFd for SignalFd {
     /// Readable when a signal has come.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
@@ -121,7 +121,7 @@ impl AsFd for Signals {
 }
 
 fn unblock_all() {
-    // SAFETY: as in `Signals::block`; both calls are async-signal-safe.
+    // SAFETY: as in `SignalFd::block`; both calls are async-signal-safe.
     unsafe {
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
@@ -131,7 +131,7 @@ fn unblock_all() {
 
 /// What this process starts from now on inherits standard input, output and error, `kept`, and nothing else, not even what this
 /// process was given by others (`close_range(2)`). On a kernel before 5.11 nothing changes.
-pub fn hand_on_only(kept: BorrowedFd<'_>) {
+pub fn inherit_only(kept: BorrowedFd<'_>) {
     let kept = kept.as_raw_fd().unsigned_abs();
     let others = [(libc::STDERR_FILENO.unsigned_abs() + 1, kept.saturating_sub(1)), (kept.saturating_add(1), u32::MAX)];
     for (first, last) in others.into_iter().filter(|(first, last)| first <= last) {
@@ -160,7 +160,7 @@ pub fn die_with_parent(command: &mut Command) {
 
 /// Gives `command`, which must be started in a process group of its own, the terminal on its standard input before it can read
 /// from there. Where that is no terminal of ours, nothing changes.
-pub fn in_the_foreground(command: &mut Command) {
+pub fn start_in_foreground(command: &mut Command) {
     // SAFETY: between fork and exec only async-signal-safe calls are allowed; all of these are. `set` is plain old data that
     // sigemptyset initializes. Who takes the terminal from the background is stopped by TTOU unless that is blocked.
     unsafe {

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// Lowest number of the descriptor that a program inherits: out of the way of those that it may expect at fixed places.
-const LOWEST: i32 = 400;
+const MIN_DESCRIPTOR: i32 = 400;
 
 /// A tether that this process holds.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Tether {
     /// When the folder can't be written, or the lock can't be had.
     pub fn take(folder: &Path) -> io::Result<Tether> {
         let handle = files::open_folder(folder)?;
-        match fresh(&handle) {
+        match create_locked(&handle) {
             Ok(file) => Ok(Tether { file }),
             // A neighbour has filled the volume, or the file system has no unnamed files: the file that the controller made.
             Err(_) => {
@@ -47,14 +47,14 @@ impl Tether {
     ///
     /// # Errors
     /// When no descriptor is to be had.
-    pub fn hand_on(&self) -> io::Result<OwnedFd> {
-        let copy = rustix::io::fcntl_dupfd_cloexec(&self.file, LOWEST).or_else(|_| self.file.try_clone())?;
+    pub fn inheritable_copy(&self) -> io::Result<OwnedFd> {
+        let copy = rustix::io::fcntl_dupfd_cloexec(&self.file, MIN_DESCRIPTOR).or_else(|_| self.file.try_clone())?;
         rustix::io::fcntl_setfd(&copy, FdFlags::empty())?;
         Ok(copy)
     }
 }
 
-fn fresh(folder: &OwnedFd) -> io::Result<OwnedFd> {
+fn create_locked(folder: &OwnedFd) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
     let file = rustix::fs::openat(folder, ".", flags, Mode::from_raw_mode(0o644))?;
     // The umask does not count: whoever's folder it is, the controller must be able to ask.
@@ -83,7 +83,7 @@ pub fn is_held(root: &Path, name: &str) -> bool {
     let asked = || -> io::Result<bool> {
         let root = files::open_folder(root)?;
         let file = files::open_file_beneath(root.as_fd(), &Path::new(name).join(TETHER_FILE), OFlags::RDONLY)?;
-        ofd_lock(file.as_fd(), OfdLock::AskWrite)
+        ofd_lock(file.as_fd(), OfdLock::QueryWrite)
     };
     asked().unwrap_or(false)
 }
@@ -118,7 +118,7 @@ mod tests {
     fn a_program_inherits_it() {
         let root = folder();
         let tether = Tether::take(&root.path().join("db")).unwrap();
-        let copy = tether.hand_on().unwrap();
+        let copy = tether.inheritable_copy().unwrap();
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         drop((copy, tether));
         assert!(is_held(root.path(), "db"));

@@ -8,7 +8,7 @@
 //! Events are wake-ups and never data: after each, everything is read again. Behind all three stands a slow re-read.
 
 use crate::core::names;
-use crate::core::sources::{Source, View};
+use crate::core::sources::{PodView, Source};
 use crate::core::words::words;
 use crate::edge::bell::Bell;
 use inotify::{EventMask, Inotify, WatchMask};
@@ -27,7 +27,7 @@ const REREADS_MAX: u32 = 3;
 
 words! {
     /// By which means a waiter waits.
-    Rung {
+    WatchMethod {
         /// A live bell.
         Bell = "bell",
         /// Watches on the folders.
@@ -39,13 +39,13 @@ words! {
 
 /// What ended a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Woken {
+pub enum WakeReason {
     /// A source may have changed.
     Source,
     /// Another descriptor is ready.
     Other,
     /// Time is up.
-    Time,
+    Timeout,
 }
 
 /// One waiter's watch over the board and the downward-API volume.
@@ -56,9 +56,9 @@ pub struct Watch {
     poll_interval: Duration,
     bell: Option<Bell>,
     inotify: Option<Inotify>,
-    rung: Rung,
+    method: WatchMethod,
     /// Whether the last read was of a board that speaks of this sandbox: then nothing but the board matters, and a bell suffices.
-    board_speaks: bool,
+    board_has_snapshot: bool,
 }
 
 #[derive(Debug)]
@@ -72,23 +72,31 @@ impl Watch {
     pub fn new(board: PathBuf, volume: Option<PathBuf>, poll_interval: Duration) -> Watch {
         let paths = [board.clone()].into_iter().chain(volume);
         let folders = paths.map(|path| Folder { path, watch: None }).collect();
-        Watch { board, folders, poll_interval, bell: None, inotify: None, rung: Rung::Polling, board_speaks: true }
+        Watch {
+            board,
+            folders,
+            poll_interval,
+            bell: None,
+            inotify: None,
+            method: WatchMethod::Polling,
+            board_has_snapshot: true,
+        }
     }
 
     /// Reads the pod's state by `read`, such that [`wait`](Watch::wait) returns when it changes: arms before each read, and reads
     /// again when the read shows that something else has to be armed.
-    pub fn read(&mut self, mut read: impl FnMut() -> View) -> View {
+    pub fn read(&mut self, mut read: impl FnMut() -> PodView) -> PodView {
         let mut rereads = 0;
         loop {
             self.arm();
             let view = read();
-            let from_board = matches!(view, View::Word(_, Source::Board));
-            let spoke = std::mem::replace(&mut self.board_speaks, from_board);
-            let is_armed = match self.rung {
+            let from_board = matches!(view, PodView::Snapshot(_, Source::Board));
+            let spoke = std::mem::replace(&mut self.board_has_snapshot, from_board);
+            let is_armed = match self.method {
                 // The bell rings for the board alone, and one that was replaced before the read has rung already.
-                Rung::Bell => from_board && self.bell.as_ref().is_some_and(Bell::is_current),
+                WatchMethod::Bell => from_board && self.bell.as_ref().is_some_and(Bell::is_current),
                 // The folders cover both sources. A board that speaks only now may have a live bell, which is cheaper to leave.
-                Rung::Inotify | Rung::Polling => spoke || !from_board,
+                WatchMethod::Inotify | WatchMethod::Polling => spoke || !from_board,
             };
             if is_armed || rereads == REREADS_MAX {
                 return view;
@@ -98,24 +106,22 @@ impl Watch {
     }
 
     /// What the last read was armed by.
-    pub fn rung(&self) -> Rung {
-        self.rung
+    pub fn method(&self) -> WatchMethod {
+        self.method
     }
 
     fn arm(&mut self) {
-        if !self
-            .bell
-            .as_ref()
-            .is_some_and(|bell| bell.is_live() && bell.is_current() && !ready(bell, PollFlags::empty(), Duration::ZERO))
-        {
+        if !self.bell.as_ref().is_some_and(|bell| {
+            bell.is_live() && bell.is_current() && !wait_until_ready(bell, PollFlags::empty(), Duration::ZERO)
+        }) {
             self.bell = self.open_bell();
         }
-        self.rung = if self.controller_lives() && self.board_speaks {
-            Rung::Bell
+        self.method = if self.is_controller_alive() && self.board_has_snapshot {
+            WatchMethod::Bell
         } else if self.watch_folders() {
-            Rung::Inotify
+            WatchMethod::Inotify
         } else {
-            Rung::Polling
+            WatchMethod::Polling
         };
     }
 
@@ -133,7 +139,7 @@ impl Watch {
     }
 
     /// Whether the bell is there and somebody holds its write end.
-    pub fn controller_lives(&self) -> bool {
+    pub fn is_controller_alive(&self) -> bool {
         self.bell.as_ref().is_some_and(Bell::is_live)
     }
 
@@ -146,12 +152,12 @@ impl Watch {
     ///
     /// # Errors
     /// When the kernel refuses to wait, which it has no reason to.
-    pub fn wait(&mut self, limit: Duration, others: Vec<PollFd<'_>>) -> io::Result<Woken> {
-        if self.rung == Rung::Bell {
+    pub fn wait(&mut self, limit: Duration, others: Vec<PollFd<'_>>) -> io::Result<WakeReason> {
+        if self.method == WatchMethod::Bell {
             // Back from inotify. To close it takes milliseconds: rather now than when the wait is over.
-            self.let_go_of_inotify();
+            self.close_inotify();
         }
-        let most = if self.rung == Rung::Polling { self.poll_interval.min(SLOW_REREAD) } else { SLOW_REREAD };
+        let most = if self.method == WatchMethod::Polling { self.poll_interval.min(SLOW_REREAD) } else { SLOW_REREAD };
         let timeout = Timespec::try_from(limit.min(most)).map_err(|_| io::ErrorKind::InvalidInput)?;
         let count = others.len();
         let mut set = others;
@@ -159,22 +165,22 @@ impl Watch {
         if let Some(bell) = self.bell.as_ref().filter(|bell| bell.is_live()) {
             set.push(PollFd::new(bell, PollFlags::empty()));
         }
-        if self.rung == Rung::Inotify
+        if self.method == WatchMethod::Inotify
             && let Some(inotify) = &self.inotify
         {
             set.push(PollFd::new(inotify, PollFlags::IN));
         }
         let woken = match poll(&mut set, Some(&timeout)) {
-            Ok(0) => Woken::Time,
-            Ok(_) if set[count..].iter().any(|source| !source.revents().is_empty()) => Woken::Source,
-            Ok(_) => Woken::Other,
-            Err(rustix::io::Errno::INTR) => Woken::Time,
+            Ok(0) => WakeReason::Timeout,
+            Ok(_) if set[count..].iter().any(|source| !source.revents().is_empty()) => WakeReason::Source,
+            Ok(_) => WakeReason::Other,
+            Err(rustix::io::Errno::INTR) => WakeReason::Timeout,
             Err(error) => return Err(error.into()),
         };
         drop(set);
         // What came since the poll is taken off the queue too, so it must not be passed over.
-        let came = self.rung == Rung::Inotify && self.drain();
-        Ok(if came { Woken::Source } else { woken })
+        let came = self.method == WatchMethod::Inotify && self.drain_events();
+        Ok(if came { WakeReason::Source } else { woken })
     }
 
     /// Puts a watch on each folder that is there; `false` if none could be put.
@@ -196,7 +202,7 @@ impl Watch {
 
     /// Takes all events off the queue. An overflow needs nothing more: everything is read again anyway. A watch whose folder is
     /// gone (deleted, unmounted) is put anew by the next arming. Whether there was any.
-    fn drain(&mut self) -> bool {
+    fn drain_events(&mut self) -> bool {
         let gone = EventMask::IGNORED | EventMask::DELETE_SELF | EventMask::MOVE_SELF | EventMask::UNMOUNT;
         let mut came = false;
         let mut buffer = [0; 4096];
@@ -205,7 +211,7 @@ impl Watch {
                 Ok(events) => events,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => {
-                    self.let_go_of_inotify();
+                    self.close_inotify();
                     return true;
                 }
             };
@@ -219,14 +225,14 @@ impl Watch {
         came
     }
 
-    fn let_go_of_inotify(&mut self) {
+    fn close_inotify(&mut self) {
         self.inotify = None;
         self.folders.iter_mut().for_each(|folder| folder.watch = None);
     }
 }
 
 /// Waits until `descriptor` is ready for one of `flags`, or has hung up, for at most `limit`; returns whether it is.
-pub fn ready(descriptor: &impl AsFd, flags: PollFlags, limit: Duration) -> bool {
+pub fn wait_until_ready(descriptor: &impl AsFd, flags: PollFlags, limit: Duration) -> bool {
     let timeout = Timespec::try_from(limit).ok();
     let mut set = [PollFd::new(descriptor, flags)];
     matches!(rustix::io::retry_on_intr(|| poll(&mut set, timeout.as_ref())), Ok(1))
@@ -240,7 +246,7 @@ mod tests {
 
     use crate::core::names::ANNOTATIONS_FILE;
     use crate::core::snapshot::Snapshot;
-    use crate::core::sources::Absence;
+    use crate::core::sources::SourceError;
     use std::path::Path;
 
     fn watch(board: &Path) -> Watch {
@@ -248,20 +254,20 @@ mod tests {
     }
 
     /// Reads once more, what the board says of this sandbox.
-    fn arm(watch: &mut Watch) -> Rung {
+    fn arm(watch: &mut Watch) -> WatchMethod {
         watch.read(word);
-        watch.rung()
+        watch.method()
     }
 
-    fn word() -> View {
-        View::Word(Snapshot::new("0-0-0".parse().unwrap(), "e", &[]), Source::Board)
+    fn word() -> PodView {
+        PodView::Snapshot(Snapshot::new("0-0-0".parse().unwrap(), "e", &[]), Source::Board)
     }
 
-    fn no_word() -> View {
-        View::None { board: Absence::OtherSandbox, volume: Absence::OtherSandbox }
+    fn no_word() -> PodView {
+        PodView::NoSnapshot { board: SourceError::OtherSandbox, volume: SourceError::OtherSandbox }
     }
 
-    fn wait(watch: &mut Watch, limit: Duration) -> Woken {
+    fn wait(watch: &mut Watch, limit: Duration) -> WakeReason {
         watch.wait(limit, Vec::new()).unwrap()
     }
 
@@ -278,24 +284,24 @@ mod tests {
         let board = tempfile::tempdir().unwrap();
         let ringer = rung_bell(board.path());
         let mut watch = watch(board.path());
-        assert_eq!(arm(&mut watch), Rung::Bell);
+        assert_eq!(arm(&mut watch), WatchMethod::Bell);
         drop(ringer);
-        assert_eq!(wait(&mut watch, LONG), Woken::Source);
-        assert_eq!(arm(&mut watch), Rung::Inotify);
-        assert!(watch.has_bell() && !watch.controller_lives());
+        assert_eq!(wait(&mut watch, LONG), WakeReason::Source);
+        assert_eq!(arm(&mut watch), WatchMethod::Inotify);
+        assert!(watch.has_bell() && !watch.is_controller_alive());
         let _ringer = rung_bell(board.path());
-        assert_eq!(wait(&mut watch, LONG), Woken::Source);
-        assert_eq!(arm(&mut watch), Rung::Bell);
+        assert_eq!(wait(&mut watch, LONG), WakeReason::Source);
+        assert_eq!(arm(&mut watch), WatchMethod::Bell);
     }
 
     #[test]
     fn inotify_wakes_when_the_annotations_are_replaced() {
         let board = tempfile::tempdir().unwrap();
         let mut watch = watch(board.path());
-        assert_eq!(arm(&mut watch), Rung::Inotify);
+        assert_eq!(arm(&mut watch), WatchMethod::Inotify);
         replace(board.path(), ANNOTATIONS_FILE, b"", 0o644).unwrap();
-        assert_eq!(wait(&mut watch, LONG), Woken::Source);
-        assert_eq!(wait(&mut watch, Duration::ZERO), Woken::Time);
+        assert_eq!(wait(&mut watch, LONG), WakeReason::Source);
+        assert_eq!(wait(&mut watch, Duration::ZERO), WakeReason::Timeout);
     }
 
     #[test]
@@ -305,13 +311,13 @@ mod tests {
         // One folder under two names has one watch, and is lost under both.
         for volume in [board.join("no-volume"), board.clone()] {
             let mut watch = Watch::new(board.clone(), Some(volume), Duration::from_millis(1));
-            assert_eq!(arm(&mut watch), Rung::Polling);
-            assert_eq!(wait(&mut watch, LONG), Woken::Time);
+            assert_eq!(arm(&mut watch), WatchMethod::Polling);
+            assert_eq!(wait(&mut watch, LONG), WakeReason::Timeout);
             std::fs::create_dir(&board).unwrap();
-            assert_eq!(arm(&mut watch), Rung::Inotify);
+            assert_eq!(arm(&mut watch), WatchMethod::Inotify);
             std::fs::remove_dir(&board).unwrap();
-            assert_eq!(wait(&mut watch, LONG), Woken::Source);
-            assert_eq!(arm(&mut watch), Rung::Polling);
+            assert_eq!(wait(&mut watch, LONG), WakeReason::Source);
+            assert_eq!(arm(&mut watch), WatchMethod::Polling);
         }
     }
 
@@ -321,26 +327,26 @@ mod tests {
         let mut ringer = rung_bell(board.path());
         let mut watch = watch(board.path());
         // Reads what `view` gives, while the bell is replaced at the first `rings` reads; returns how many reads it took.
-        let mut reads = |view: fn() -> View, rings: usize| {
+        let mut reads = |view: fn() -> PodView, rings: usize| {
             let mut count = 0;
             watch.read(|| {
                 count += 1;
                 (count <= rings).then(|| ringer.ring().unwrap());
                 view()
             });
-            (count, watch.rung(), wait(&mut watch, Duration::ZERO))
+            (count, watch.method(), wait(&mut watch, Duration::ZERO))
         };
-        assert_eq!(reads(word, 0), (1, Rung::Bell, Woken::Time));
+        assert_eq!(reads(word, 0), (1, WatchMethod::Bell, WakeReason::Timeout));
         // A bell that is replaced between arming and reading would not ring for the next publication.
-        assert_eq!(reads(word, 1), (2, Rung::Bell, Woken::Time));
+        assert_eq!(reads(word, 1), (2, WatchMethod::Bell, WakeReason::Timeout));
         // A bell does not ring for the volume.
-        assert_eq!(reads(no_word, 0), (2, Rung::Inotify, Woken::Time));
-        assert_eq!(reads(no_word, 0), (1, Rung::Inotify, Woken::Time));
+        assert_eq!(reads(no_word, 0), (2, WatchMethod::Inotify, WakeReason::Timeout));
+        assert_eq!(reads(no_word, 0), (1, WatchMethod::Inotify, WakeReason::Timeout));
         // A board that begins to speak has a bell.
-        assert_eq!(reads(word, 0), (2, Rung::Bell, Woken::Time));
+        assert_eq!(reads(word, 0), (2, WatchMethod::Bell, WakeReason::Timeout));
         // A board that changes at every read does not hold up the waiter, which wakes at once by the bell that has rung.
-        assert_eq!(reads(word, usize::MAX), (4, Rung::Bell, Woken::Source));
+        assert_eq!(reads(word, usize::MAX), (4, WatchMethod::Bell, WakeReason::Source));
         drop(ringer);
-        assert_eq!(arm(&mut watch), Rung::Inotify);
+        assert_eq!(arm(&mut watch), WatchMethod::Inotify);
     }
 }

@@ -5,28 +5,28 @@ use std::fmt;
 
 /// One step into a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Step {
+pub enum PathSegment {
     /// A field of an object.
     Key(String),
     /// An item of a list, from 0.
     Index(usize),
 }
 
-impl From<&str> for Step {
-    fn from(key: &str) -> Step {
-        Step::Key(key.to_owned())
+impl From<&str> for PathSegment {
+    fn from(key: &str) -> PathSegment {
+        PathSegment::Key(key.to_owned())
     }
 }
 
-impl From<usize> for Step {
-    fn from(index: usize) -> Step {
-        Step::Index(index)
+impl From<usize> for PathSegment {
+    fn from(index: usize) -> PathSegment {
+        PathSegment::Index(index)
     }
 }
 
 /// A place in a manifest, from its root; displayed as `spec.containers[0].lifecycle`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place(pub Vec<Step>);
+pub struct Place(pub Vec<PathSegment>);
 
 impl Place {
     /// The root.
@@ -37,7 +37,7 @@ impl Place {
 
     /// One step further.
     #[must_use]
-    pub fn to(&self, step: impl Into<Step>) -> Place {
+    pub fn to(&self, step: impl Into<PathSegment>) -> Place {
         let mut steps = self.0.clone();
         steps.push(step.into());
         Place(steps)
@@ -53,17 +53,17 @@ impl Place {
     #[must_use]
     pub fn of<'a>(&self, value: &'a Value) -> Option<&'a Value> {
         self.0.iter().try_fold(value, |value, step| match step {
-            Step::Key(key) => value.get(key),
-            Step::Index(index) => value.get(*index),
+            PathSegment::Key(key) => value.get(key),
+            PathSegment::Index(index) => value.get(*index),
         })
     }
 
     /// The place as a JSON pointer (RFC 6901).
     #[must_use]
     pub fn pointer(&self) -> String {
-        let token = |step: &Step| match step {
-            Step::Index(index) => format!("/{index}"),
-            Step::Key(key) => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
+        let token = |step: &PathSegment| match step {
+            PathSegment::Index(index) => format!("/{index}"),
+            PathSegment::Key(key) => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
         };
         self.0.iter().map(token).collect()
     }
@@ -73,10 +73,10 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, step) in self.0.iter().enumerate() {
             match step {
-                Step::Index(index) => write!(f, "[{index}]")?,
-                Step::Key(key) if key.contains(['.', '/', '[']) => write!(f, "[{key:?}]")?,
-                Step::Key(key) if n == 0 => write!(f, "{key}")?,
-                Step::Key(key) => write!(f, ".{key}")?,
+                PathSegment::Index(index) => write!(f, "[{index}]")?,
+                PathSegment::Key(key) if key.contains(['.', '/', '[']) => write!(f, "[{key:?}]")?,
+                PathSegment::Key(key) if n == 0 => write!(f, "{key}")?,
+                PathSegment::Key(key) => write!(f, ".{key}")?,
             }
         }
         Ok(())
@@ -107,22 +107,22 @@ pub struct Edit {
 
 /// An edit that does not fit the value: a place that is not there, or is of another kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Misfit(pub Place);
+pub struct EditError(pub Place);
 
-impl fmt::Display for Misfit {
+impl fmt::Display for EditError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} can't be edited: it is not there, or is of another kind", self.0)
     }
 }
 
-impl std::error::Error for Misfit {}
+impl std::error::Error for EditError {}
 
 /// Makes one change.
 ///
 /// # Errors
-/// [`Misfit`], with nothing changed.
-pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), Misfit> {
-    let misfit = || Misfit(edit.at.clone());
+/// [`EditError`], with nothing changed.
+pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), EditError> {
+    let misfit = || EditError(edit.at.clone());
     let Some((last, parents)) = edit.at.0.split_last() else {
         return match &edit.op {
             Op::Set(new) => {
@@ -133,26 +133,28 @@ pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), Misfit> {
         };
     };
     let parent = parents.iter().try_fold(value, |value, step| match step {
-        Step::Key(key) => value.get_mut(key),
-        Step::Index(index) => value.get_mut(*index),
+        PathSegment::Key(key) => value.get_mut(key),
+        PathSegment::Index(index) => value.get_mut(*index),
     });
     let parent = parent.ok_or_else(misfit)?;
     match (parent, last, &edit.op) {
-        (Value::Object(fields), Step::Key(key), Op::Set(new)) => {
+        (Value::Object(fields), PathSegment::Key(key), Op::Set(new)) => {
             fields.insert(key.clone(), new.clone());
         }
         // Keeps the order of the other fields, which `Map::remove` does not.
-        (Value::Object(fields), Step::Key(key), Op::Remove) if fields.contains_key(key) => {
+        (Value::Object(fields), PathSegment::Key(key), Op::Remove) if fields.contains_key(key) => {
             fields.retain(|name, _| name != key);
         }
-        (Value::Array(items), Step::Index(index), Op::Set(new)) if *index < items.len() => items[*index] = new.clone(),
-        (Value::Array(items), Step::Index(index), Op::Insert(new)) if *index <= items.len() => {
+        (Value::Array(items), PathSegment::Index(index), Op::Set(new)) if *index < items.len() => {
+            items[*index] = new.clone()
+        }
+        (Value::Array(items), PathSegment::Index(index), Op::Insert(new)) if *index <= items.len() => {
             items.insert(*index, new.clone())
         }
-        (Value::Array(items), Step::Index(index), Op::Remove) if *index < items.len() => {
+        (Value::Array(items), PathSegment::Index(index), Op::Remove) if *index < items.len() => {
             items.remove(*index);
         }
-        (Value::Array(items), Step::Index(index), Op::Move(to)) if *index < items.len() && *to < items.len() => {
+        (Value::Array(items), PathSegment::Index(index), Op::Move(to)) if *index < items.len() && *to < items.len() => {
             let item = items.remove(*index);
             items.insert(*to, item);
         }
@@ -184,8 +186,8 @@ impl Editor {
     /// Makes one change.
     ///
     /// # Errors
-    /// [`Misfit`], with nothing changed.
-    pub fn edit(&mut self, at: Place, op: Op) -> Result<(), Misfit> {
+    /// [`EditError`], with nothing changed.
+    pub fn edit(&mut self, at: Place, op: Op) -> Result<(), EditError> {
         let edit = Edit { at, op };
         apply(&mut self.value, &edit)?;
         self.edits.push(edit);
@@ -205,7 +207,7 @@ mod tests {
     use serde_json::json;
 
     fn at(steps: &[&str]) -> Place {
-        Place(steps.iter().map(|s| s.parse().map_or_else(|_| Step::from(*s), Step::Index)).collect())
+        Place(steps.iter().map(|s| s.parse().map_or_else(|_| PathSegment::from(*s), PathSegment::Index)).collect())
     }
 
     #[test]
@@ -241,7 +243,7 @@ mod tests {
             (Place::root(), Op::Remove),
         ] {
             let mut value = before.clone();
-            assert_eq!(apply(&mut value, &Edit { at: place.clone(), op }), Err(Misfit(place)));
+            assert_eq!(apply(&mut value, &Edit { at: place.clone(), op }), Err(EditError(place)));
             assert_eq!(value, before);
         }
     }

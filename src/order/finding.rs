@@ -1,6 +1,6 @@
 //! What there is to say about a manifest: the same words from `check`, `inject` and the webhook.
 
-use crate::order::edit::{Misfit, Place};
+use crate::order::edit::{EditError, Place};
 use std::fmt;
 use std::ops::Range;
 
@@ -27,7 +27,7 @@ impl Level {
     }
 }
 
-/// One thing to say, with its place and how to mend it.
+/// One thing to say, with its place and how to fix it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// The rule, in words joined by hyphens; stays the same between versions: `unknown-container`.
@@ -37,16 +37,16 @@ pub struct Finding {
     /// Where: from the root of the Pod or pod template, that is of what holds `metadata` and `spec`.
     pub at: Place,
     /// What is wrong, without a full stop.
-    pub what: String,
-    /// How to mend it, without a full stop; empty where nothing is to be done.
-    pub mend: String,
+    pub message: String,
+    /// How to fix it, without a full stop; empty where nothing is to be done.
+    pub fix: String,
     /// Where within the text at that place, in bytes: the word of an annotation.
-    pub word: Option<Range<usize>>,
+    pub span: Option<Range<usize>>,
 }
 
 impl Finding {
     fn new(level: Level, rule: &'static str, at: Place, what: impl Into<String>) -> Finding {
-        Finding { rule, level, at, what: what.into(), mend: String::new(), word: None }
+        Finding { rule, level, at, message: what.into(), fix: String::new(), span: None }
     }
 
     /// It can't work.
@@ -67,17 +67,17 @@ impl Finding {
         Finding::new(Level::Note, rule, at, what)
     }
 
-    /// How to mend it.
+    /// How to fix it.
     #[must_use]
-    pub fn mend(mut self, how: impl Into<String>) -> Finding {
-        self.mend = how.into();
+    pub fn fix(mut self, how: impl Into<String>) -> Finding {
+        self.fix = how.into();
         self
     }
 
     /// Where within the text at its place.
     #[must_use]
-    pub fn word(mut self, range: Range<usize>) -> Finding {
-        self.word = Some(range);
+    pub fn span(mut self, range: Range<usize>) -> Finding {
+        self.span = Some(range);
         self
     }
 }
@@ -94,17 +94,17 @@ impl From<Finding> for Vec<Finding> {
     }
 }
 
-impl From<Misfit> for Vec<Finding> {
-    fn from(misfit: Misfit) -> Vec<Finding> {
+impl From<EditError> for Vec<Finding> {
+    fn from(misfit: EditError) -> Vec<Finding> {
         vec![Finding::error("strange-type", misfit.0.clone(), misfit.to_string())]
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.at, self.what)?;
-        if !self.mend.is_empty() {
-            write!(f, "; {}", self.mend)?;
+        write!(f, "{}: {}", self.at, self.message)?;
+        if !self.fix.is_empty() {
+            write!(f, "; {}", self.fix)?;
         }
         Ok(())
     }

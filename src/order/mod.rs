@@ -3,7 +3,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`kinds`] | the places of Pod templates in a document of any kind |
+//! | [`pod_templates`] | the places of Pod templates in a document of any kind |
 //! | [`edit`] | changes to a manifest, as values |
 //! | [`finding`] | one problem or note about a manifest, with its place and its fix |
 //! | [`declare`] | the annotations of a template, read |
@@ -19,8 +19,8 @@ pub mod declare;
 pub mod edit;
 pub mod finding;
 pub mod inject;
-pub mod kinds;
 pub mod lint;
 pub mod migrate;
 pub mod plan;
+pub mod pod_templates;
 pub mod release;

@@ -2,9 +2,9 @@
 //! repository of your own.
 
 /// Registry and path of the images. Build with `PODGATE_IMAGE_REGISTRY` to change it.
-pub const IMAGE_REGISTRY: &str = set_or(option_env!("PODGATE_IMAGE_REGISTRY"), "ghcr.io/podgate");
+pub const IMAGE_REGISTRY: &str = non_empty_or(option_env!("PODGATE_IMAGE_REGISTRY"), "ghcr.io/podgate");
 /// URL of the source repository. Build with `PODGATE_REPOSITORY` to change it.
-pub const REPOSITORY: &str = set_or(option_env!("PODGATE_REPOSITORY"), env!("CARGO_PKG_REPOSITORY"));
+pub const REPOSITORY: &str = non_empty_or(option_env!("PODGATE_REPOSITORY"), env!("CARGO_PKG_REPOSITORY"));
 
 /// Image of the sidecar and the agent, of this version.
 pub fn sidecar_image() -> String {
@@ -16,7 +16,7 @@ pub fn image(name: &str) -> String {
     format!("{IMAGE_REGISTRY}/{name}:{}", env!("CARGO_PKG_VERSION"))
 }
 
-const fn set_or(set: Option<&'static str>, default: &'static str) -> &'static str {
+const fn non_empty_or(set: Option<&'static str>, default: &'static str) -> &'static str {
     match set {
         Some(set) if !set.is_empty() => set,
         _ => default,

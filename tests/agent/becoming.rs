@@ -1,6 +1,6 @@
 //! What the gate becomes: the command, and nothing else of podgate's but the tether.
 
-use crate::support::{Agent, Ended, Scene, signal, until};
+use crate::support::{Agent, AgentOutput, Scene, signal, wait_until};
 use podgate::core::state::State;
 use rustix::process::Signal;
 use std::collections::BTreeSet;
@@ -11,13 +11,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 /// Runs `command` behind a gate that has waited for `db` and has run a check.
-fn behind_a_gate(command: &[&str], change: impl FnOnce(Agent) -> Agent) -> (u32, Ended, Scene) {
+fn behind_a_gate(command: &[&str], change: impl FnOnce(Agent) -> Agent) -> (u32, AgentOutput, Scene) {
     let mut scene = Scene::with_controller();
     let gate = scene.gate().flag("until", "db").flag("check", r#"exec:["true"]"#);
-    let gate = change(gate).becomes(command).waiting();
+    let gate = change(gate).with_command(command).spawn_waiting();
     let pid = gate.id();
-    scene.hear(|s| _ = s.states.insert("db".to_owned(), State::Ready));
-    (pid, gate.end(), scene)
+    scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
+    (pid, gate.wait(), scene)
 }
 
 fn output(command: &[&str]) -> String {
@@ -75,7 +75,7 @@ const PIPE: i32 = Signal::PIPE.as_raw();
 fn a_command_of_a_check_can_be_ended_by_signals_too() {
     let scene = Scene::new();
     let check = r#"exec:["sh","-c","grep -q 'SigBlk:.0000000000000000' /proc/self/status"]"#;
-    let run = scene.gate().flag("check", check).flag("timeout", "2s").becomes(&["true"]).run();
+    let run = scene.gate().flag("check", check).flag("timeout", "2s").with_command(&["true"]).run();
     assert_eq!(run.code, 0, "{run:?}");
 }
 
@@ -105,35 +105,35 @@ fn of_descriptors_it_inherits_the_tether_alone() {
 #[test]
 fn the_tether_is_held_until_the_process_is_gone_however_it_ends() {
     let mut scene = Scene::with_controller();
-    let gate = || scene.gate().flag("until", "db").becomes(&["sleep", "600"]);
-    let killed = gate().waiting();
+    let gate = || scene.gate().flag("until", "db").with_command(&["sleep", "600"]);
+    let killed = gate().spawn_waiting();
     assert!(scene.is_tethered());
     killed.signal(Signal::KILL);
-    assert_eq!(killed.end().code, 137);
+    assert_eq!(killed.wait().code, 137);
     assert!(!scene.is_tethered());
     fs::write(&scene.termination, "").unwrap();
-    let gate = gate().waiting();
-    scene.hear(|s| _ = s.states.insert("db".to_owned(), State::Ready));
+    let gate = gate().spawn_waiting();
+    scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     let name = || fs::read_to_string(format!("/proc/{}/comm", gate.id())).unwrap();
-    until("it has become the command", || name() == "sleep\n");
+    wait_until("it has become the command", || name() == "sleep\n");
     assert!(scene.is_tethered());
-    assert!(podgate::edge::process::lives(scene.report().unwrap().process.unwrap()));
+    assert!(podgate::edge::process::is_alive(scene.report().unwrap().process.unwrap()));
     signal(gate.id(), Signal::KILL);
-    assert_eq!(gate.end().code, 137);
+    assert_eq!(gate.wait().code, 137);
     assert!(!scene.is_tethered());
 }
 
 #[test]
 fn few_descriptors_are_enough() {
     let mut scene = Scene::with_controller();
-    let mut gate = scene.gate().flag("until", "db").flag("check", r#"exec:["true"]"#).becomes(&["echo", "ran"]);
+    let mut gate = scene.gate().flag("until", "db").flag("check", r#"exec:["true"]"#).with_command(&["echo", "ran"]);
     let script = r#"ulimit -n 64; exec "$@""#;
     gate.arguments.splice(0..0, ["-c", script, "sh", crate::support::PROGRAM].map(Into::into));
     gate.program = "/bin/sh".into();
-    let gate = gate.waiting();
+    let gate = gate.spawn_waiting();
     assert!(scene.is_tethered());
-    scene.hear(|s| _ = s.states.insert("db".to_owned(), State::Ready));
-    assert_eq!(gate.end().stdout, "ran\n");
+    scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
+    assert_eq!(gate.wait().stdout, "ran\n");
 }
 
 #[test]
@@ -157,17 +157,17 @@ fn a_command_that_cannot_be_run_is_named_with_what_to_mend() {
         ("nothing-of-this-name", 127, "nothing-of-this-name: command not found; looked for in PATH=/usr/bin:/bin"),
         ("", 127, "command not found"),
     ] {
-        let run = scene.gate().becomes(&[command]).run();
-        run.failed(code, says);
-        assert_eq!(scene.message(), run.stderr.trim_end());
+        let run = scene.gate().with_command(&[command]).run();
+        run.assert_failed(code, says);
+        assert_eq!(scene.termination_message(), run.stderr.trim_end());
         assert!(!scene.is_tethered());
     }
-    scene.gate().becomes(&[&"x".repeat(100_000)]).run().failed(126, "xxx …");
+    scene.gate().with_command(&[&"x".repeat(100_000)]).run().assert_failed(126, "xxx …");
     // The libc of a development build hands it to a shell.
     let text = write("text", b"echo ran\n", 0o755);
-    let run = scene.gate().becomes(&[&text]).run();
+    let run = scene.gate().with_command(&[&text]).run();
     if cfg!(target_env = "musl") {
-        run.failed(126, "text is no program for this machine; a script needs a first line such as #!/bin/sh");
+        run.assert_failed(126, "text is no program for this machine; a script needs a first line such as #!/bin/sh");
     } else {
         assert_eq!((run.code, run.stdout.as_str()), (0, "ran\n"));
     }

@@ -1,13 +1,13 @@
 //! `--check` by every scheme, `--fallback-check`, and `podgate check`.
 
-use crate::support::{Agent, Scene, until};
+use crate::support::{Agent, Scene, wait_until};
 use podgate::core::state::State;
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, TcpListener};
 use std::path::Path;
 use std::time::Duration;
 
-fn look(url: &str) -> crate::support::Ended {
+fn look(url: &str) -> crate::support::AgentOutput {
     Agent::new(&["check", url, "--check-timeout", "300ms"], Path::new("/nonexistent")).run()
 }
 
@@ -35,12 +35,12 @@ fn tcp() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     for host in ["127.0.0.1", "localhost"] {
-        look(&format!("tcp://{host}:{port}")).released();
+        look(&format!("tcp://{host}:{port}")).assert_released();
     }
     drop(listener);
-    look(&format!("tcp://127.0.0.1:{port}")).failed(69, "refused");
+    look(&format!("tcp://127.0.0.1:{port}")).assert_failed(69, "refused");
     if let Ok(listener) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) {
-        look(&format!("tcp://[::1]:{}", listener.local_addr().unwrap().port())).released();
+        look(&format!("tcp://[::1]:{}", listener.local_addr().unwrap().port())).assert_released();
     }
 }
 
@@ -59,12 +59,13 @@ fn http() {
     ] {
         let run = look(&format!("http://127.0.0.1:{}/ready?x=1", serve(answer, at_once)));
         match says {
-            None => run.released(),
-            Some(says) => run.failed(69, says),
+            None => run.assert_released(),
+            Some(says) => run.assert_failed(69, says),
         }
     }
     // Endless first line; a server that says nothing; one that drips.
-    look(&format!("http://127.0.0.1:{}", serve(Box::leak("x".repeat(1 << 20).into()), at_once))).failed(69, "no HTTP");
+    look(&format!("http://127.0.0.1:{}", serve(Box::leak("x".repeat(1 << 20).into()), at_once)))
+        .assert_failed(69, "no HTTP");
     for drip in [serve("HTTP/1.1 200 OK\r\n", Duration::from_millis(100)), {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = silent.local_addr().unwrap().port();
@@ -72,19 +73,19 @@ fn http() {
         port
     }] {
         let run = look(&format!("http://127.0.0.1:{drip}"));
-        run.failed(69, "no answer in time");
+        run.assert_failed(69, "no answer in time");
         assert!(run.took < Duration::from_secs(5), "{run:?}");
     }
 }
 
 #[test]
 fn exec() {
-    look(r#"exec:["true"]"#).released();
-    look(r#"exec:["sh","-c","echo noise; echo noise >&2; exit 3"]"#).failed(69, "exited with 3");
-    look(r#"exec:["sh","-c","kill -15 $$"]"#).failed(69, "died of signal 15");
-    look(r#"exec:["sleep","60"]"#).failed(69, "took too long");
-    look(r#"exec:["/nonexistent"]"#).failed(69, "the command is not there");
-    look(r#"exec:["/etc/passwd"]"#).failed(69, "denied");
+    look(r#"exec:["true"]"#).assert_released();
+    look(r#"exec:["sh","-c","echo noise; echo noise >&2; exit 3"]"#).assert_failed(69, "exited with 3");
+    look(r#"exec:["sh","-c","kill -15 $$"]"#).assert_failed(69, "died of signal 15");
+    look(r#"exec:["sleep","60"]"#).assert_failed(69, "took too long");
+    look(r#"exec:["/nonexistent"]"#).assert_failed(69, "the command is not there");
+    look(r#"exec:["/etc/passwd"]"#).assert_failed(69, "denied");
 }
 
 #[test]
@@ -92,12 +93,12 @@ fn file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ready");
     let (bare, full) = (format!("file://{}", path.display()), format!("file://{}+content", path.display()));
-    look(&bare).failed(69, "not there");
+    look(&bare).assert_failed(69, "not there");
     std::fs::write(&path, "").unwrap();
-    look(&bare).released();
-    look(&full).failed(69, "empty");
+    look(&bare).assert_released();
+    look(&full).assert_failed(69, "empty");
     std::fs::write(&path, "x").unwrap();
-    look(&full).released();
+    look(&full).assert_released();
 }
 
 #[test]
@@ -108,7 +109,7 @@ fn a_name_is_looked_up_without_holding_up_the_hook() {
         .flag("check-timeout", "100ms")
         .flag("timeout", "300ms")
         .run();
-    run.failed(75, "tcp://nobody.invalid:1 (no");
+    run.assert_failed(75, "tcp://nobody.invalid:1 (no");
     assert!(run.took < Duration::from_secs(5), "{run:?}");
 }
 
@@ -120,22 +121,22 @@ fn checks_alone_need_no_sidecar() {
         .flag("check", format!("file://{}", flag.display()))
         .flag("check", r#"exec:["true"]"#)
         .flag("termination-log", &scene.termination)
-        .waiting();
-    until("the one that passed is named no more", || scene.message().ends_with("(not there)"));
+        .spawn_waiting();
+    wait_until("the one that passed is named no more", || scene.termination_message().ends_with("(not there)"));
     std::fs::write(&flag, "").unwrap();
-    hook.end().released();
+    hook.wait().assert_released();
 }
 
 #[test]
 fn checks_and_states_must_all_hold_and_the_controller_is_told() {
     let mut scene = Scene::with_controller();
     let flag = scene.root.join("up");
-    let hook = scene.hook().flag("check", format!("file://{}", flag.display())).waiting();
+    let hook = scene.hook().flag("check", format!("file://{}", flag.display())).spawn_waiting();
     assert!(!scene.report().unwrap().check_passed);
     std::fs::write(&flag, "").unwrap();
-    until("it reports", || scene.report().unwrap().check_passed);
-    scene.set("db", State::Ready);
-    hook.end().released();
+    wait_until("it reports", || scene.report().unwrap().check_passed);
+    scene.set_state("db", State::Ready);
+    hook.wait().assert_released();
 }
 
 #[test]
@@ -148,7 +149,7 @@ fn no_process_that_a_check_started_outlives_it() {
         pids.display()
     );
     let check = format!("exec:{}", serde_json::to_string(&["sh", "-c", &script]).unwrap());
-    scene.hook().flag("check", check).flag("timeout", "600ms").run().failed(75, "exited with 1");
+    scene.hook().flag("check", check).flag("timeout", "600ms").run().assert_failed(75, "exited with 1");
     let pids = std::fs::read_to_string(pids).unwrap();
     assert!(pids.lines().count() >= 4, "it was made more than once: {pids}");
     for pid in pids.lines() {
@@ -166,7 +167,7 @@ fn checks_that_take_long_do_not_hold_up_the_time_limit() {
         hook.flag("check", format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port()))
     });
     let run = hook.run();
-    run.failed(75, "no answer in time");
+    run.assert_failed(75, "no answer in time");
     assert!(run.took < Duration::from_secs(1), "{run:?}");
 }
 
@@ -179,30 +180,32 @@ fn the_fallback_check_judges_once_the_controller_has_died() {
             "file" => format!("file://{}", flag.display()),
             _ => format!("exec:{}", serde_json::to_string(&["test", "-e", flag.to_str().unwrap()]).unwrap()),
         };
-        let mut hook = scene.hook().flag("fallback-check", &url).waiting();
+        let mut hook = scene.hook().flag("fallback-check", &url).spawn_waiting();
         std::fs::write(&flag, "").unwrap();
         std::thread::sleep(Duration::from_millis(50));
         assert!(hook.is_running(), "it does not count while the controller lives");
         std::fs::remove_file(&flag).unwrap();
-        scene.die();
-        until("the death is noticed", || scene.message().contains("the controller is dead; fallback check"));
+        scene.kill_controller();
+        wait_until("the death is noticed", || {
+            scene.termination_message().contains("the controller is dead; fallback check")
+        });
         std::fs::write(&flag, "").unwrap();
-        hook.end().released();
+        hook.wait().assert_released();
     }
 }
 
 #[test]
 fn without_one_the_reason_says_that_the_controller_is_dead() {
     let mut scene = Scene::with_controller();
-    let hook = scene.hook().waiting();
-    scene.die();
+    let hook = scene.hook().spawn_waiting();
+    scene.kill_controller();
     let says = "the controller is dead and can't come back under this hook; give --fallback-check";
-    until("the death is noticed", || scene.message().contains(says));
+    wait_until("the death is noticed", || scene.termination_message().contains(says));
     // A controller in a container of its own kind can come back all the same.
-    scene.revive();
-    until("so is its return", || !scene.message().contains("dead"));
-    scene.set("db", State::Ready);
-    hook.end().released();
+    scene.start_controller();
+    wait_until("so is its return", || !scene.termination_message().contains("dead"));
+    scene.set_state("db", State::Ready);
+    hook.wait().assert_released();
 }
 
 /// A fallback check that runs when the controller returns is ended, and its end does not make the hook spin.
@@ -212,15 +215,15 @@ fn a_fallback_check_that_nobody_asks_any_more_is_ended() {
     let pid = scene.root.join("pid");
     let script = format!("echo $$ > {}; exec sleep 600", pid.display());
     let url = format!("exec:{}", serde_json::to_string(&["sh", "-c", &script]).unwrap());
-    let hook = scene.hook().flag("fallback-check", &url).flag("check-timeout", "1h").waiting();
-    scene.die();
-    until("it runs", || std::fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n')));
-    scene.revive();
+    let hook = scene.hook().flag("fallback-check", &url).flag("check-timeout", "1h").spawn_waiting();
+    scene.kill_controller();
+    wait_until("it runs", || std::fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n')));
+    scene.start_controller();
     let pid = std::fs::read_to_string(pid).unwrap();
-    until("it is ended", || !Path::new(&format!("/proc/{}", pid.trim())).exists());
-    let before = hook.sleeps();
+    wait_until("it is ended", || !Path::new(&format!("/proc/{}", pid.trim())).exists());
+    let before = hook.sleep_count();
     std::thread::sleep(Duration::from_millis(300));
-    assert!(hook.sleeps() - before <= 3, "{} wake-ups", hook.sleeps() - before);
-    scene.set("db", State::Ready);
-    hook.end().released();
+    assert!(hook.sleep_count() - before <= 3, "{} wake-ups", hook.sleep_count() - before);
+    scene.set_state("db", State::Ready);
+    hook.wait().assert_released();
 }

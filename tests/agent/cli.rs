@@ -1,7 +1,7 @@
 //! The agent's command line: every flag and its environment twin, every exit code, help, garbage, `install`.
 
-use crate::support::{Agent, Ended, PROGRAM, Scene, put};
-use podgate::core::snapshot::ENDED;
+use crate::support::{Agent, AgentOutput, PROGRAM, Scene, write_annotations};
+use podgate::core::snapshot::REASON_ENDED;
 use podgate::core::state::{Phase, State};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-fn podgate(arguments: &[&str]) -> Ended {
+fn podgate(arguments: &[&str]) -> AgentOutput {
     Agent::new(arguments, Path::new("/nonexistent")).run()
 }
 
@@ -18,7 +18,7 @@ fn podgate(arguments: &[&str]) -> Ended {
 fn by_flag_and_by_env(hook: impl Fn() -> Agent, flag: &str, value: impl AsRef<OsStr>, code: i32, says: &str) {
     let twin = format!("PODGATE_{}", flag.to_uppercase().replace('-', "_"));
     for run in [hook().flag(flag, &value).run(), hook().env(&twin, &value).run()] {
-        if code == 0 { run.released() } else { run.failed(code, says) }
+        if code == 0 { run.assert_released() } else { run.assert_failed(code, says) }
     }
 }
 
@@ -50,26 +50,26 @@ fn each_flag_and_its_twin_do_the_same() {
     by_flag_and_by_env(at_once, "poll-interval", "0s", 64, "an interval can't be zero");
     by_flag_and_by_env(|| scene.hook(), "then", r#"["false"]"#, 1, "postStart command [\"false\"] exited with 1");
     let mut dead = Scene::with_controller();
-    dead.die();
+    dead.kill_controller();
     let says = "the controller is dead; fallback check file:///nonexistent (not there)";
     by_flag_and_by_env(|| dead.hook().flag("timeout", "0s"), "fallback-check", "file:///nonexistent", 75, says);
 
-    let without = |name: &'static str| move || at_once().without(name);
+    let without = |name: &'static str| move || at_once().without_flag(name);
     by_flag_and_by_env(without("board"), "board", &scene.board, 75, "db=Ready (now Started)");
     by_flag_and_by_env(without("board"), "board", "/nonexistent", 75, "the board is not there");
     by_flag_and_by_env(without("self"), "self", "/nonexistent", 75, "can't report to the controller (/nonexistent:");
     let volume = Scene::new();
-    put(&volume.podinfo, &scene.snapshot);
-    let frozen = || at_once().flag("board", "/nonexistent").without("podinfo");
+    write_annotations(&volume.podinfo, &scene.snapshot);
+    let frozen = || at_once().flag("board", "/nonexistent").without_flag("podinfo");
     let says = "the downward-API volume shows only what was published before";
     by_flag_and_by_env(frozen, "podinfo", &volume.podinfo, 75, says);
 
     for value in ["true", "1", "yes"] {
         let run = scene.hook().flag("until", "api").env("PODGATE_FAIL_FAST", value).run();
-        run.failed(69, "can never be met: api=Ready: it is stuck in ImagePullBackOff");
+        run.assert_failed(69, "can never be met: api=Ready: it is stuck in ImagePullBackOff");
     }
-    scene.hook().flag("until", "api").arg("--fail-fast").run().failed(69, "stuck in ImagePullBackOff");
-    scene.hook().flag("timeout", "0s").env("PODGATE_FAIL_FAST", "no").run().failed(75, "timed out");
+    scene.hook().flag("until", "api").arg("--fail-fast").run().assert_failed(69, "stuck in ImagePullBackOff");
+    scene.hook().flag("timeout", "0s").env("PODGATE_FAIL_FAST", "no").run().assert_failed(75, "timed out");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_log_is_written_where_and_how_flag_or_twin_say() {
         let scene = Scene::with_controller();
         let hook = Agent::new(&["post-start", "--container", "db", "--timeout", "0s"], Path::new("/nonexistent"))
             .flag("board", &scene.board)
-            .flag("self", &scene.own);
+            .flag("self", &scene.self_folder);
         let message = scene.root.join("message");
         std::fs::write(&message, "").unwrap();
         let hook = match by_env {
@@ -88,9 +88,9 @@ fn a_log_is_written_where_and_how_flag_or_twin_say() {
                 .env("PODGATE_TERMINATION_LOG", &message),
             false => hook.flag("log-format", "json").flag("log-to", &scene.log).flag("termination-log", &message),
         };
-        hook.run().failed(75, "timed out");
+        hook.run().assert_failed(75, "timed out");
         let lines: Vec<serde_json::Value> =
-            scene.logged().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            scene.log_text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(lines[0]["msg"], "waits");
         assert_eq!((&lines[0]["by"], &lines[0]["level"]), (&"bell".into(), &"info".into()));
         assert_eq!(lines.last().unwrap()["level"], "error");
@@ -189,51 +189,63 @@ fn what_is_wrong_with_the_command_line_is_said_in_one_line() {
         (vec!["check"], "<URL>"),
         (vec!["check", "ftp://h:1"], "not a check"),
     ] {
-        podgate(&arguments).failed(64, says);
+        podgate(&arguments).assert_failed(64, says);
     }
     let long = "x".repeat(100_000);
-    podgate(&["post-start", "--container", &long]).failed(64, "invalid value 'xxxx");
+    podgate(&["post-start", "--container", &long]).assert_failed(64, "invalid value 'xxxx");
 }
 
 #[test]
 fn arguments_that_are_no_text_are_refused_and_paths_that_are_none_are_taken() {
     let scene = Scene::new();
     let no_text = OsString::from_vec(b"d\xffb".to_vec());
-    scene.bare_hook().flag("container", &no_text).run().failed(64, "invalid UTF-8");
-    scene.bare_hook().env("PODGATE_CONTAINER", &no_text).run().failed(64, "invalid UTF-8");
-    assert!(scene.message().contains("invalid UTF-8"), "a wrong flag is said in the termination message too");
+    scene.bare_hook().flag("container", &no_text).run().assert_failed(64, "invalid UTF-8");
+    scene.bare_hook().env("PODGATE_CONTAINER", &no_text).run().assert_failed(64, "invalid UTF-8");
+    assert!(
+        scene.termination_message().contains("invalid UTF-8"),
+        "a wrong flag is said in the termination message too"
+    );
     let board = Scene::with_controller();
     let odd = board.root.join(&no_text);
     std::os::unix::fs::symlink(&board.board, &odd).unwrap();
     let hook = Agent::new(&["post-start", "--container", "db", "--timeout", "0s"], &board.termination);
-    hook.flag("board", &odd).flag("self", &board.own).run().failed(75, "db=Ready (now Started)");
+    hook.flag("board", &odd).flag("self", &board.self_folder).run().assert_failed(75, "db=Ready (now Started)");
 }
 
 #[test]
 fn the_longest_time_limit_is_a_hundred_years() {
     let mut scene = Scene::with_controller();
-    scene.set("db", State::Ready);
-    scene.bare_hook().flag("container", "db").flag("timeout", "99y").flag("poll-interval", "99y").run().released();
+    scene.set_state("db", State::Ready);
+    scene
+        .bare_hook()
+        .flag("container", "db")
+        .flag("timeout", "99y")
+        .flag("poll-interval", "99y")
+        .run()
+        .assert_released();
 }
 
 #[test]
 fn each_exit_code_has_its_cause() {
     let mut scene = Scene::with_controller();
-    scene.hook().flag("timeout", "1ms").run().failed(75, "timed out after 1ms, still waiting for db=Ready");
-    assert!(scene.message().starts_with("podgate post-start: db: timed out") && scene.message().len() < 1024);
+    scene.hook().flag("timeout", "1ms").run().assert_failed(75, "timed out after 1ms, still waiting for db=Ready");
+    assert!(
+        scene.termination_message().starts_with("podgate post-start: db: timed out")
+            && scene.termination_message().len() < 1024
+    );
     let nothing = Agent::new(&["post-start", "--container", "db"], &scene.termination);
-    nothing.run().failed(78, "neither the board /podgate nor the downward-API volume /podgate-info is there");
-    scene.set("db", State::Failed);
-    scene.publish(|s| _ = s.stuck.insert("db".to_owned(), ENDED.to_owned()));
-    scene.hook().arg("--fail-fast").run().failed(69, "db=Ready: it is Failed for good");
-    scene.hook().arg("--fail-fast").flag("on-timeout", "continue").run().released();
-    scene.set("db", State::Ready);
-    scene.hook().run().released();
-    assert_eq!(scene.message(), "", "emptied on release");
+    nothing.run().assert_failed(78, "neither the board /podgate nor the downward-API volume /podgate-info is there");
+    scene.set_state("db", State::Failed);
+    scene.publish(|s| _ = s.stuck.insert("db".to_owned(), REASON_ENDED.to_owned()));
+    scene.hook().arg("--fail-fast").run().assert_failed(69, "db=Ready: it is Failed for good");
+    scene.hook().arg("--fail-fast").flag("on-timeout", "continue").run().assert_released();
+    scene.set_state("db", State::Ready);
+    scene.hook().run().assert_released();
+    assert_eq!(scene.termination_message(), "", "emptied on release");
     for phase in [Phase::Started, Phase::Terminating] {
         let mut scene = Scene::with_controller();
         scene.publish(|s| s.phase = phase);
-        scene.hook().run().released();
+        scene.hook().run().assert_released();
         assert!(scene.report().is_none(), "who waits for nobody wakes no settled controller");
     }
 }
@@ -256,9 +268,9 @@ fn nobody_at_the_other_end_is_no_reason_to_panic() {
 #[test]
 fn sleeps_for_as_long_as_it_is_told() {
     let since = Instant::now();
-    Agent::new(&["sleep", "300ms"], Path::new("/nonexistent")).run().released();
+    Agent::new(&["sleep", "300ms"], Path::new("/nonexistent")).run().assert_released();
     assert!(since.elapsed() >= Duration::from_millis(300));
-    Agent::new(&["sleep", "5"], Path::new("/nonexistent")).run().failed(64, "write 90s");
+    Agent::new(&["sleep", "5"], Path::new("/nonexistent")).run().assert_failed(64, "write 90s");
 }
 
 #[test]
@@ -267,14 +279,14 @@ fn installs_in_one_step_over_a_running_binary() {
     let bin = folder.path().join("deep/bin");
     let target = bin.join("podgate");
     let install = |at: &Path| Agent::new(&["install"], Path::new("/nonexistent")).arg(at).run();
-    install(&bin).released();
+    install(&bin).assert_released();
     assert_eq!(std::fs::metadata(&target).unwrap().permissions().mode() & 0o7777, 0o555);
     assert_eq!(std::fs::read(&target).unwrap(), std::fs::read(PROGRAM).unwrap());
     let scene = Scene::with_controller();
     let mut hook = scene.hook();
     hook.program.clone_from(&target);
-    let mut running = hook.waiting();
-    install(&bin).released();
+    let mut running = hook.spawn_waiting();
+    install(&bin).assert_released();
     assert!(running.is_running());
     let again = std::process::Command::new(&target).arg("install").arg(&bin).status().unwrap();
     assert!(again.success(), "a binary installs itself over itself");
@@ -288,7 +300,7 @@ fn a_folder_that_cannot_be_written_is_said() {
     std::fs::write(&file, "").unwrap();
     for bad in [file.clone(), file.join("x"), "/proc/podgate".into(), "/sys".into()] {
         let run = Agent::new(&["install"], Path::new("/nonexistent")).arg(&bad).run();
-        run.failed(78, "give a folder that this user can write");
+        run.assert_failed(78, "give a folder that this user can write");
         assert!(run.stderr.contains(bad.to_str().unwrap()));
     }
 }

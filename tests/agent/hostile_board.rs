@@ -1,6 +1,6 @@
 //! Whatever lies where the board's files should be: *unknown*, never *ready*, never a hang beyond the time limit, never a panic.
 
-use crate::support::{Ended, Scene, folder, snapshot, text, until};
+use crate::support::{AgentOutput, Scene, annotations_text, snapshot, temp_folder, wait_until};
 use podgate::core::names::{ANNOTATIONS_FILE, BELL_FILE, BOARD_FILE_MAX, CONTROLLER_FILE};
 use podgate::core::state::State;
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// What a file says that would open the gate if it were believed.
 fn ready() -> String {
-    text(&snapshot(&[("db", State::Ready)]))
+    annotations_text(&snapshot(&[("db", State::Ready)]))
 }
 
 fn fifo(at: &Path) {
@@ -53,7 +53,7 @@ fn clear(at: &Path) {
 
 /// Timed out with one line that says `says`, and not much later than it should.
 #[track_caller]
-fn stays_shut(run: &Ended, what: &str, says: &str) {
+fn stays_shut(run: &AgentOutput, what: &str, says: &str) {
     assert!(run.code == 75 && run.stderr.contains(says), "{what}: {run:?}");
     assert!(run.stderr.lines().count() == 1 && run.stderr.len() < 1024, "{what}: {run:?}");
     assert!(run.took < Duration::from_secs(3), "{what}: {run:?}");
@@ -107,14 +107,14 @@ fn whatever_the_bell_is_the_wait_goes_on() {
         let bell = scene.board.join(BELL_FILE);
         clear(&bell);
         plant(&bell);
-        let hook = scene.hook().waiting();
+        let hook = scene.hook().spawn_waiting();
         assert_eq!(scene.rungs(), ["inotify"], "{what}");
         // The annotations alone: with such a bell in its place, nobody rings.
-        crate::support::put(&scene.board, {
+        crate::support::write_annotations(&scene.board, {
             scene.snapshot.states.insert("db".to_owned(), State::Ready);
             &scene.snapshot
         });
-        hook.end().released();
+        hook.wait().assert_released();
     }
 }
 
@@ -122,7 +122,7 @@ fn whatever_the_bell_is_the_wait_goes_on() {
 fn whatever_the_controllers_file_is_nobody_hangs() {
     for (what, plant) in PLANTS {
         let mut scene = Scene::with_controller();
-        scene.die();
+        scene.kill_controller();
         let lock = scene.board.join(CONTROLLER_FILE);
         clear(&lock);
         plant(&lock);
@@ -140,29 +140,29 @@ fn tamper(scene: &Scene) -> OwnedFd {
 #[test]
 fn a_byte_in_the_bell_wakes_nobody() {
     let mut scene = Scene::with_controller();
-    let hook = scene.hook().waiting();
+    let hook = scene.hook().spawn_waiting();
     let bell = tamper(&scene);
     std::thread::sleep(Duration::from_millis(50));
-    let before = hook.sleeps();
+    let before = hook.sleep_count();
     for _ in 0..100 {
         rustix::io::write(&bell, b"x").unwrap();
         std::thread::sleep(Duration::from_millis(2));
     }
-    let woken = hook.sleeps() - before;
+    let woken = hook.sleep_count() - before;
     assert!(woken <= 3, "{woken} wake-ups by 100 bytes");
     drop(bell);
-    scene.set("db", State::Ready);
-    hook.end().released();
+    scene.set_state("db", State::Ready);
+    hook.wait().assert_released();
 }
 
 #[test]
 fn who_holds_the_bell_open_delays_a_waiter_until_the_slow_re_read_alone() {
     let mut scene = Scene::with_controller();
-    let hook = scene.hook().waiting();
+    let hook = scene.hook().spawn_waiting();
     let bell = tamper(&scene);
-    scene.set("db", State::Ready);
-    let run = hook.end();
-    run.released();
+    scene.set_state("db", State::Ready);
+    let run = hook.wait();
+    run.assert_released();
     assert!(run.took < Duration::from_secs(5), "{run:?}");
     drop(bell);
 }
@@ -170,17 +170,17 @@ fn who_holds_the_bell_open_delays_a_waiter_until_the_slow_re_read_alone() {
 #[test]
 fn a_dead_controller_is_noticed_though_somebody_holds_the_bell_open() {
     let mut scene = Scene::with_controller();
-    let hook = scene.hook().waiting();
+    let hook = scene.hook().spawn_waiting();
     let bell = tamper(&scene);
-    scene.die();
-    until("the death is noticed", || scene.message().contains("the controller is dead"));
+    scene.kill_controller();
+    wait_until("the death is noticed", || scene.termination_message().contains("the controller is dead"));
     drop((hook, bell));
 }
 
 #[test]
 fn a_bell_that_is_torn_down_and_put_back_all_the_time_loses_nothing() {
     let mut scene = Scene::with_controller();
-    let hook = scene.hook().waiting();
+    let hook = scene.hook().spawn_waiting();
     for round in 0..500 {
         clear(&scene.board.join(BELL_FILE));
         if round % 3 == 0 {
@@ -188,8 +188,8 @@ fn a_bell_that_is_torn_down_and_put_back_all_the_time_loses_nothing() {
         }
         scene.publish(|_| {});
     }
-    scene.set("db", State::Ready);
-    hook.end().released();
+    scene.set_state("db", State::Ready);
+    hook.wait().assert_released();
 }
 
 proptest! {
@@ -202,16 +202,16 @@ proptest! {
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         cut in any::<prop::sample::Index>(),
     ) {
-        let mut bytes = text(&snapshot(&[("db", State::Started)])).into_bytes();
+        let mut bytes = annotations_text(&snapshot(&[("db", State::Started)])).into_bytes();
         for (at, byte) in damage {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }
         let length = bytes.len();
         bytes.truncate(length - cut.index(length));
-        let folder = folder();
+        let folder = temp_folder();
         fs::write(folder.path().join(ANNOTATIONS_FILE), &bytes).unwrap();
-        if let Ok(read) = podgate::edge::source::board(folder.path()) {
+        if let Ok(read) = podgate::edge::source::read_board(folder.path()) {
             prop_assert_ne!(read.states.get("db"), Some(&State::Ready));
         }
     }

@@ -1,7 +1,7 @@
 //! `podgate entrypoint` as the command's parent: how the command is started, told, copied, ended and waited for.
 
-use crate::support::{Agent, Ended, Scene, Shell, Waiting, until};
-use podgate::core::report::Gate;
+use crate::support::{Agent, AgentOutput, RunningAgent, Scene, Shell, wait_until};
+use podgate::core::report::GateState;
 use podgate::core::state::State;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -16,14 +16,14 @@ pub(crate) fn parent(scene: &Scene, flags: &[&str], script: &str) -> Agent {
     gate.arg("--").arg("sh").arg("-c").arg(script)
 }
 
-fn run(flags: &[&str], script: &str) -> Ended {
+fn run(flags: &[&str], script: &str) -> AgentOutput {
     parent(&Scene::new(), flags, script).run()
 }
 
 /// Returns when the command has written the file `name`.
 fn until_written(scene: &Scene, name: &str) -> String {
     let path = scene.root.join(name);
-    until(name, || fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n')));
+    wait_until(name, || fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n')));
     fs::read_to_string(path).unwrap().trim().to_owned()
 }
 
@@ -35,7 +35,7 @@ fn kill(pid: &str) {
     kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
 }
 
-fn send(agent: &Waiting, signal: i32) {
+fn send(agent: &RunningAgent, signal: i32) {
     let sent = Command::new("kill").arg(format!("-{signal}")).arg(agent.id().to_string()).status();
     assert!(sent.unwrap().success());
 }
@@ -47,9 +47,9 @@ fn it_ends_as_the_command_ends_and_reports_that() {
         let run = parent(&scene, &[], script).run();
         assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (code, "", ""), "{script}");
         let report = scene.report().unwrap();
-        assert_eq!((report.exit_code, report.gate), (Some(code), Some(Gate::Opened)), "{script}");
+        assert_eq!((report.exit_code, report.gate), (Some(code), Some(GateState::Opened)), "{script}");
         assert!(report.started && scene.is_current(&report));
-        assert_eq!(scene.message(), "");
+        assert_eq!(scene.termination_message(), "");
     }
 }
 
@@ -57,10 +57,10 @@ fn it_ends_as_the_command_ends_and_reports_that() {
 fn what_cannot_be_started_is_said() {
     let scene = Scene::new();
     let run = |command: &str| scene.gate().flag("tether", "parent").arg("--").arg(command).run();
-    run("/nonexistent").failed(127, "/nonexistent: command not found");
+    run("/nonexistent").assert_failed(127, "/nonexistent: command not found");
     assert_eq!(scene.report().unwrap().exit_code, Some(127));
-    run("/etc/passwd").failed(126, "permission denied");
-    run("/").failed(126, "/ is a directory");
+    run("/etc/passwd").assert_failed(126, "permission denied");
+    run("/").assert_failed(126, "/ is a directory");
 }
 
 #[test]
@@ -105,9 +105,9 @@ fn every_signal_reaches_the_command_and_its_group() {
     until_written(&scene, "got");
     for (index, number) in numbers.iter().enumerate() {
         send(&agent, *number);
-        until("it has come", || fs::read_to_string(&out).unwrap().lines().count() == index + 2);
+        wait_until("it has come", || fs::read_to_string(&out).unwrap().lines().count() == index + 2);
     }
-    assert_eq!(agent.end().code, 3);
+    assert_eq!(agent.wait().code, 3);
     let got: Vec<String> = fs::read_to_string(&out).unwrap().lines().skip(1).map(str::to_owned).collect();
     assert_eq!(got, numbers.iter().map(i32::to_string).collect::<Vec<_>>());
 }
@@ -125,11 +125,11 @@ fn term_reaches_the_grandchildren_and_podgate_kills_nobody_by_itself() {
     let pid = until_written(&scene, "pid");
     agent.signal(Signal::TERM);
     until_written(&scene, "told");
-    until("the grandchild is gone", || !lives(&pid));
+    wait_until("the grandchild is gone", || !lives(&pid));
     std::thread::sleep(Duration::from_millis(100));
     assert!(agent.is_running(), "the kubelet has a grace period of its own");
     fs::write(scene.root.join("told.2"), "").unwrap();
-    assert_eq!(agent.end().code, 9);
+    assert_eq!(agent.wait().code, 9);
 }
 
 #[test]
@@ -145,18 +145,18 @@ fn orphans_are_reaped_and_nothing_spins() {
         }
     );
     let agent = parent(&scene, &[], &script).spawn();
-    until("they run", || {
+    wait_until("they run", || {
         fs::read_to_string(scene.root.join("orphans")).is_ok_and(|text| text.lines().count() == 3)
             && scene.root.join("orphans.up").exists()
     });
     let orphans = fs::read_to_string(scene.root.join("orphans")).unwrap();
-    until("all are reaped", || orphans.lines().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()));
-    assert_eq!(agent.threads(), 1);
-    let before = agent.sleeps();
+    wait_until("all are reaped", || orphans.lines().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()));
+    assert_eq!(agent.thread_count(), 1);
+    let before = agent.sleep_count();
     std::thread::sleep(Duration::from_millis(1200));
-    assert_eq!(agent.sleeps(), before, "nothing is to be done");
+    assert_eq!(agent.sleep_count(), before, "nothing is to be done");
     fs::write(scene.root.join("fifo"), "x\n").unwrap();
-    assert_eq!(agent.end().code, 0);
+    assert_eq!(agent.wait().code, 0);
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn the_tether_is_the_parents_own() {
     let left = until_written(&scene, "left");
     assert!(held());
     agent.signal(Signal::TERM);
-    assert_eq!(agent.end().code, 143);
+    assert_eq!(agent.wait().code, 143);
     assert!(lives(&left), "what left the group is not podgate's to end");
     assert!(!held(), "no child inherits it");
     kill(&left);
@@ -203,8 +203,8 @@ fn the_command_does_not_outlive_a_parent_that_is_killed() {
     let agent = parent(&scene, &[], &script).spawn();
     let pid = until_written(&scene, "pid");
     agent.signal(Signal::KILL);
-    until("it dies too", || !lives(&pid));
-    assert_eq!(agent.end().code, 137);
+    wait_until("it dies too", || !lives(&pid));
+    assert_eq!(agent.wait().code, 137);
 }
 
 #[test]
@@ -245,20 +245,24 @@ fn a_command_that_takes_too_long_is_ended_with_its_group() {
     let pid = scene.root.join("pid");
     let polite = format!("sleep 600 & echo $! > {}; wait", pid.display());
     let run = parent(&scene, &["--command-timeout", "200ms"], &polite).run();
-    run.failed(75, "the command was still running after 200ms, and was ended");
-    assert!(scene.message().ends_with("was still running after 200ms, and was ended"), "{}", scene.message());
+    run.assert_failed(75, "the command was still running after 200ms, and was ended");
+    assert!(
+        scene.termination_message().ends_with("was still running after 200ms, and was ended"),
+        "{}",
+        scene.termination_message()
+    );
     assert_eq!(scene.report().unwrap().exit_code, Some(75));
     assert!(!lives(fs::read_to_string(&pid).unwrap().trim()));
     // Itself polite, with a child that is not.
     let torn = format!("(trap '' TERM; exec sleep 600) & echo $! > {}; wait", pid.display());
     assert_eq!(parent(&scene, &["--command-timeout", "200ms"], &torn).run().code, 75);
-    until("what was left of the group is gone", || !lives(fs::read_to_string(&pid).unwrap().trim()));
+    wait_until("what was left of the group is gone", || !lives(fs::read_to_string(&pid).unwrap().trim()));
     // Deaf to TERM, with a child that is deaf too.
     let deaf = format!("trap '' TERM; sleep 600 & echo $! > {}; wait", pid.display());
     let run = parent(&scene, &["--command-timeout", "100ms", "--grace", "200ms"], &deaf).run();
     assert_eq!(run.code, 75);
     assert!(run.took >= Duration::from_millis(300) && run.took < Duration::from_secs(10), "{run:?}");
-    assert!(scene.logged().contains("has not ended by TERM in time, and is killed"));
+    assert!(scene.log_text().contains("has not ended by TERM in time, and is killed"));
     assert!(!lives(fs::read_to_string(&pid).unwrap().trim()));
 }
 
@@ -268,24 +272,24 @@ fn on_error_continue_makes_every_end_a_good_one() {
         let flags: Vec<&str> = ["--on-error", "continue"].iter().chain(flags).copied().collect();
         run(&flags, script)
     };
-    go_on(&[], "exit 3").released();
-    go_on(&[], "kill -9 $$").released();
-    go_on(&["--command-timeout", "50ms"], "sleep 600").released();
+    go_on(&[], "exit 3").assert_released();
+    go_on(&[], "kill -9 $$").assert_released();
+    go_on(&["--command-timeout", "50ms"], "sleep 600").assert_released();
     // What never ran has not failed.
     let scene = Scene::new();
     let run = scene.gate().flag("on-error", "continue").arg("--").arg("/nonexistent").run();
-    run.failed(127, "not found");
+    run.assert_failed(127, "not found");
 }
 
 #[test]
 fn a_command_that_has_failed_is_held_until_it_is_let_go() {
     let mut scene = Scene::with_controller();
-    scene.set("db", State::Ready);
+    scene.set_state("db", State::Ready);
     let (go, post) = (scene.root.join("go"), scene.root.join("post"));
     let flags = ["--breakpoint", go.to_str().unwrap(), "--post-file", post.to_str().unwrap()];
     let hold = |script: &str| {
         let agent = parent(&scene, &flags, script).spawn();
-        until("it is held", || scene.logged().contains("the container is held until this file is there: touch"));
+        wait_until("it is held", || scene.log_text().contains("the container is held until this file is there: touch"));
         std::thread::sleep(Duration::from_millis(30));
         agent
     };
@@ -293,7 +297,7 @@ fn a_command_that_has_failed_is_held_until_it_is_let_go() {
     assert!(agent.is_running() && !scene.root.join("post.err").exists());
     assert_eq!(scene.report().unwrap().exit_code, None);
     fs::write(&go, "").unwrap();
-    assert_eq!(agent.end().code, 6);
+    assert_eq!(agent.wait().code, 6);
     assert_eq!(fs::read_to_string(scene.root.join("post.err")).unwrap(), "6\n");
     assert_eq!(scene.report().unwrap().exit_code, Some(6));
     // TERM lets go too; what has been told to end is not held at all, nor what is well.
@@ -302,7 +306,7 @@ fn a_command_that_has_failed_is_held_until_it_is_let_go() {
     for signal in [Signal::TERM, Signal::INT, Signal::QUIT] {
         let agent = hold("exit 6");
         agent.signal(signal);
-        assert_eq!(agent.end().code, 6);
+        assert_eq!(agent.wait().code, 6);
         fs::remove_file(&scene.log).unwrap();
     }
     assert_eq!(parent(&scene, &flags, "exit 0").run().code, 0);
@@ -310,5 +314,5 @@ fn a_command_that_has_failed_is_held_until_it_is_let_go() {
     let agent = parent(&scene, &flags, &format!("echo x > {}; exec sleep 600", up.display())).spawn();
     until_written(&scene, "up");
     agent.signal(Signal::TERM);
-    assert_eq!(agent.end().code, 143);
+    assert_eq!(agent.wait().code, 143);
 }

@@ -1,6 +1,6 @@
 //! What `podgate entrypoint` goes on watching while its command runs: those whose exit or restart ends it, and its own checks.
 
-use crate::support::{Agent, Scene, Waiting, until};
+use crate::support::{Agent, RunningAgent, Scene, wait_until};
 use podgate::core::report::Report;
 use podgate::core::snapshot::Snapshot;
 use podgate::core::state::{Phase, State};
@@ -18,7 +18,7 @@ fn command(scene: &Scene, gate: Agent, script: &str) -> Agent {
 }
 
 fn until_up(scene: &Scene) {
-    until("the command runs", || fs::read_to_string(scene.root.join("up")).is_ok_and(|text| text.ends_with('\n')));
+    wait_until("the command runs", || fs::read_to_string(scene.root.join("up")).is_ok_and(|text| text.ends_with('\n')));
 }
 
 /// `envoy`, which is there for `app` and `job`.
@@ -28,12 +28,12 @@ fn stop_after(scene: &Scene) -> Agent {
 
 fn with_app_and_job() -> Scene {
     let mut scene = Scene::with_controller();
-    scene.set("app", State::Ready);
-    scene.set("job", State::Started);
+    scene.set_state("app", State::Ready);
+    scene.set_state("job", State::Started);
     scene
 }
 
-fn still_runs(agent: &mut Waiting) {
+fn still_runs(agent: &mut RunningAgent) {
     std::thread::sleep(Duration::from_millis(100));
     assert!(agent.is_running());
 }
@@ -46,14 +46,14 @@ fn it_ends_when_all_of_those_have_exited() {
         let mut agent = command(&scene, gate, LONG).spawn();
         until_up(&scene);
         let report = scene.report().unwrap();
-        assert_eq!(report.watching, ["app", "job"]);
-        scene.set("job", State::Failed);
+        assert_eq!(report.watched_containers, ["app", "job"]);
+        scene.set_state("job", State::Failed);
         still_runs(&mut agent);
-        scene.set("app", State::Completed);
-        let ended = agent.end();
+        scene.set_state("app", State::Completed);
+        let ended = agent.wait();
         assert_eq!((ended.code, ended.stderr.as_str()), (expected, ""));
         assert_eq!(scene.report().unwrap().exit_code, Some(expected));
-        assert!(scene.logged().contains("app, job has exited, so the command is ended"));
+        assert!(scene.log_text().contains("app, job has exited, so the command is ended"));
     }
 }
 
@@ -64,8 +64,8 @@ fn one_that_does_not_end_is_killed_after_its_grace() {
     let agent = command(&scene, gate, "trap '' TERM; echo up > UP; while :; do sleep 0.01; done").spawn();
     until_up(&scene);
     scene.publish(|s| s.states.extend([("app".to_owned(), State::Failed), ("job".to_owned(), State::Failed)]));
-    assert_eq!(agent.end().code, 0);
-    assert!(scene.logged().contains("is killed"));
+    assert_eq!(agent.wait().code, 0);
+    assert!(scene.log_text().contains("is killed"));
 }
 
 #[test]
@@ -79,11 +79,11 @@ fn when_all_had_exited_before_it_is_not_started() {
     let mut scene = with_app_and_job();
     scene.publish(|s| s.states.extend([("app".to_owned(), State::Completed), ("job".to_owned(), State::Completed)]));
     let post = scene.root.join("post");
-    command(&scene, stop_after(&scene).flag("post-file", &post), "echo up > UP").run().released();
+    command(&scene, stop_after(&scene).flag("post-file", &post), "echo up > UP").run().assert_released();
     assert!(!scene.root.join("up").exists());
     let report = scene.report().unwrap();
-    assert!(report.has_opened() && report.exit_code == Some(0));
-    assert!(scene.logged().contains("app, job had exited before; the command is not run"));
+    assert!(report.has_gate_opened() && report.exit_code == Some(0));
+    assert!(scene.log_text().contains("app, job had exited before; the command is not run"));
     assert_eq!(fs::read_to_string(post).unwrap(), "0\n");
 }
 
@@ -100,15 +100,15 @@ fn neither_a_dead_controller_nor_deletion_nor_another_sandbox_ends_it() {
         s.states.extend([("app".to_owned(), State::Completed), ("job".to_owned(), State::Completed)]);
     });
     still_runs(&mut agent);
-    scene.die();
+    scene.kill_controller();
     fs::remove_file(scene.board.join("annotations")).unwrap();
     still_runs(&mut agent);
     // The next controller says so, and that counts.
     scene.snapshot = Snapshot { epoch: "e2".to_owned(), revision: 100, phase: Phase::Started, ..here };
-    scene.revive();
+    scene.start_controller();
     still_runs(&mut agent);
     scene.publish(|s| s.states.extend([("app".to_owned(), State::Completed), ("job".to_owned(), State::Completed)]));
-    assert_eq!(agent.end().code, 0);
+    assert_eq!(agent.wait().code, 0);
     assert_eq!(scene.report().unwrap().epoch, "e2");
 }
 
@@ -117,16 +117,16 @@ fn a_name_that_the_pod_does_not_have_is_told() {
     let scene = Scene::with_controller();
     let gate = scene.gate().arg("--stop-after").arg("ghost");
     let agent = command(&scene, gate, LONG).spawn();
-    until("it is told", || scene.logged().contains("--stop-after ghost: the pod has no such container"));
+    wait_until("it is told", || scene.log_text().contains("--stop-after ghost: the pod has no such container"));
     agent.signal(Signal::TERM);
-    assert_eq!(agent.end().code, 143);
+    assert_eq!(agent.wait().code, 143);
 }
 
 #[test]
 fn with_nothing_to_read_from_the_set_up_is_wrong() {
     let scene = Scene::new();
     let gate = stop_after(&scene).flag("board", "/nonexistent").flag("podinfo", "/nonexistent");
-    command(&scene, gate, "true").run().failed(78, "nothing says when --stop-after's container has exited");
+    command(&scene, gate, "true").run().assert_failed(78, "nothing says when --stop-after's container has exited");
 }
 
 #[test]
@@ -136,17 +136,17 @@ fn at_rest_it_wakes_for_the_slow_re_read_alone_by_whatever_it_waits() {
     until_up(&scene);
     let rest = |what: &str| {
         std::thread::sleep(Duration::from_millis(50));
-        let before = agent.sleeps();
+        let before = agent.sleep_count();
         std::thread::sleep(Duration::from_millis(2200));
-        let woken = agent.sleeps() - before;
+        let woken = agent.sleep_count() - before;
         assert!((1..=3).contains(&woken), "{what}: {woken} wake-ups in 2.2 s");
     };
     rest("bell");
-    scene.die();
+    scene.kill_controller();
     rest("inotify");
-    scene.revive();
+    scene.start_controller();
     scene.publish(|s| s.states.extend([("app".to_owned(), State::Completed), ("job".to_owned(), State::Completed)]));
-    assert_eq!(agent.end().code, 0);
+    assert_eq!(agent.wait().code, 0);
 }
 
 #[test]
@@ -157,17 +157,17 @@ fn a_command_that_writes_without_end_does_not_hide_the_board() {
     let mut child = child.stdout(std::process::Stdio::from(fs::File::create("/dev/null").unwrap())).spawn().unwrap();
     until_up(&scene);
     scene.publish(|s| s.states.extend([("app".to_owned(), State::Completed), ("job".to_owned(), State::Completed)]));
-    until("it ends", || child.try_wait().unwrap().is_some());
+    wait_until("it ends", || child.try_wait().unwrap().is_some());
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 /// A gate behind `until` that is to follow restarts, open, its command running.
-fn follower(scene: &mut Scene, until: &str, script: &str) -> Waiting {
+fn follower(scene: &mut Scene, until: &str, script: &str) -> RunningAgent {
     let gate = scene.gate().flag("until", until).flag("on-provider-restart", "restart").flag("grace", "5s");
-    let agent = command(scene, gate, script).waiting();
-    scene.set("db", if until.ends_with("Completed") { State::Completed } else { State::Ready });
+    let agent = command(scene, gate, script).spawn_waiting();
+    scene.set_state("db", if until.ends_with("Completed") { State::Completed } else { State::Ready });
     let ticket = scene.report().unwrap().ticket.unwrap();
-    scene.publish(|s| _ = s.heard.insert("api".to_owned(), ticket));
+    scene.publish(|s| _ = s.heard_tickets.insert("api".to_owned(), ticket));
     until_up(scene);
     agent
 }
@@ -183,10 +183,10 @@ fn it_ends_when_its_provider_was_restarted() {
     for change in changes {
         let mut scene = Scene::with_controller();
         let agent = follower(&mut scene, "db", LONG);
-        assert_eq!(scene.report().unwrap().watching, ["db"]);
+        assert_eq!(scene.report().unwrap().watched_containers, ["db"]);
         scene.publish(change);
-        agent.end().failed(69, "db was restarted; ended, so that this container starts again after it");
-        assert!(scene.message().contains("db was restarted"));
+        agent.wait().assert_failed(69, "db was restarted; ended, so that this container starts again after it");
+        assert!(scene.termination_message().contains("db was restarted"));
         assert_eq!(scene.report().unwrap().exit_code, Some(69));
     }
 }
@@ -197,7 +197,7 @@ fn it_stays_when_its_provider_is_not_ready_or_the_pod_is_deleted() {
     scene.publish(|s| _ = s.restarts.insert("db".to_owned(), 7));
     let mut agent = follower(&mut scene, "db", LONG);
     for state in [State::NotReady, State::Started, State::Ready] {
-        scene.set("db", state);
+        scene.set_state("db", state);
         still_runs(&mut agent);
     }
     scene.publish(|s| {
@@ -206,7 +206,7 @@ fn it_stays_when_its_provider_is_not_ready_or_the_pod_is_deleted() {
     });
     still_runs(&mut agent);
     agent.signal(Signal::TERM);
-    assert_eq!(agent.end().code, 143);
+    assert_eq!(agent.wait().code, 143);
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn a_provider_that_had_to_complete_may_have_ended() {
         s.restarts.insert("db".to_owned(), 1);
         s.states.insert("db".to_owned(), State::Started);
     });
-    assert_eq!(agent.end().code, 69);
+    assert_eq!(agent.wait().code, 69);
 }
 
 #[test]
@@ -226,35 +226,35 @@ fn a_new_controller_that_has_not_looked_yet_proves_no_restart() {
     let mut scene = Scene::with_controller();
     scene.publish(|s| _ = s.restarts.insert("db".to_owned(), 2));
     let mut agent = follower(&mut scene, "db", LONG);
-    scene.die();
+    scene.kill_controller();
     scene.snapshot.epoch = "e2".to_owned();
     scene.snapshot.restarts.clear();
     scene.snapshot.states.insert("db".to_owned(), State::Waiting);
-    scene.revive();
-    until("it tells the new one", || scene.report().unwrap().epoch == "e2");
+    scene.start_controller();
+    wait_until("it tells the new one", || scene.report().unwrap().epoch == "e2");
     for state in [State::Started, State::Ready] {
         still_runs(&mut agent);
-        scene.set("db", state);
+        scene.set_state("db", state);
     }
     still_runs(&mut agent);
     scene.publish(|s| _ = s.restarts.insert("db".to_owned(), 1));
-    assert_eq!(agent.end().code, 69);
+    assert_eq!(agent.wait().code, 69);
 }
 
 #[test]
 fn without_it_a_restart_is_ignored() {
     let mut scene = Scene::with_controller();
-    scene.set("db", State::Ready);
+    scene.set_state("db", State::Ready);
     let gate = scene.gate().flag("until", "db").flag("tether", "parent");
-    let agent = command(&scene, gate, LONG).waiting();
+    let agent = command(&scene, gate, LONG).spawn_waiting();
     let ticket = scene.report().unwrap().ticket.unwrap();
-    scene.publish(|s| _ = s.heard.insert("api".to_owned(), ticket));
+    scene.publish(|s| _ = s.heard_tickets.insert("api".to_owned(), ticket));
     until_up(&scene);
-    assert_eq!(scene.report().unwrap().watching, Vec::<String>::new());
-    scene.set("db", State::Failed);
+    assert_eq!(scene.report().unwrap().watched_containers, Vec::<String>::new());
+    scene.set_state("db", State::Failed);
     std::thread::sleep(Duration::from_millis(100));
     agent.signal(Signal::TERM);
-    assert_eq!(agent.end().code, 143);
+    assert_eq!(agent.wait().code, 143);
 }
 
 /// A gate with `--tether parent` and this check of its own.
@@ -274,17 +274,17 @@ fn its_own_checks_run_once_the_command_does_and_are_told_to_each_controller() {
     let script = "echo up > UP; while [ ! -e ROOT/ready ]; do sleep 0.01; done; echo x > ROOT/passes; exec sleep 600";
     let gate = checked(&scene, "echo look >> ROOT/looks; test -e ROOT/passes");
     let agent = command(&scene, gate, script).spawn();
-    until("it looks", || fs::read_to_string(scene.root.join("looks")).is_ok_and(|text| text.lines().count() > 2));
-    assert!(!has_passed(&scene) && scene.report().unwrap().has_opened());
+    wait_until("it looks", || fs::read_to_string(scene.root.join("looks")).is_ok_and(|text| text.lines().count() > 2));
+    assert!(!has_passed(&scene) && scene.report().unwrap().has_gate_opened());
     fs::write(scene.root.join("ready"), "").unwrap();
-    until("it is told", || has_passed(&scene));
+    wait_until("it is told", || has_passed(&scene));
     let looks = fs::read_to_string(scene.root.join("looks")).unwrap();
     scene.publish(|s| s.epoch = "e2".to_owned());
-    until("it is told again", || scene.report().unwrap().epoch == "e2");
+    wait_until("it is told again", || scene.report().unwrap().epoch == "e2");
     assert!(has_passed(&scene));
     assert_eq!(fs::read_to_string(scene.root.join("looks")).unwrap(), looks, "once is enough");
     agent.signal(Signal::TERM);
-    assert_eq!(agent.end().code, 143);
+    assert_eq!(agent.wait().code, 143);
 }
 
 #[test]
@@ -296,14 +296,14 @@ fn a_check_leaves_the_command_and_its_orphans_alone_and_nothing_of_its_own_behin
     let check = check.replace("UP", &scene.root.join("up").display().to_string());
     let agent = command(&scene, checked(&scene, &check), script).spawn();
     let strays = || fs::read_to_string(scene.root.join("strays")).unwrap_or_default();
-    until("checks were made", || strays().lines().count() > 3);
+    wait_until("checks were made", || strays().lines().count() > 3);
     let lives = |pid: &str| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z"));
     let orphan = fs::read_to_string(scene.root.join("orphan")).unwrap();
     assert!(lives(orphan.trim()));
     let first: Vec<String> = strays().lines().take(2).map(str::to_owned).collect();
-    until("they are gone", || first.iter().all(|pid| !lives(pid)));
+    wait_until("they are gone", || first.iter().all(|pid| !lives(pid)));
     agent.signal(Signal::TERM);
-    assert_eq!(agent.end().code, 143);
+    assert_eq!(agent.wait().code, 143);
     let pid = rustix::process::Pid::from_raw(orphan.trim().parse().unwrap()).unwrap();
     rustix::process::kill_process(pid, Signal::KILL).unwrap();
 }
@@ -314,11 +314,11 @@ fn a_check_that_hangs_is_ended_and_holds_up_neither_signals_nor_the_end() {
     let check = "echo $$ >> ROOT/hangs; exec sleep 600";
     let agent = command(&scene, checked(&scene, check).flag("check-timeout", "200ms"), LONG).spawn();
     let hangs = || fs::read_to_string(scene.root.join("hangs")).unwrap_or_default();
-    until("it is made again", || hangs().lines().count() > 2);
+    wait_until("it is made again", || hangs().lines().count() > 2);
     let first = hangs().lines().next().unwrap().to_owned();
     assert!(!std::path::Path::new(&format!("/proc/{first}")).exists());
     let hanging = command(&scene, checked(&scene, check), "while [ ! -e ROOT/hangs ]; do :; done; exit 4");
     assert_eq!(hanging.run().code, 4);
     agent.signal(Signal::TERM);
-    assert_eq!(agent.end().code, 143);
+    assert_eq!(agent.wait().code, 143);
 }

@@ -1,7 +1,7 @@
 //! `--stdout` and `--stderr`: the command's output on its way to the container's own and into a file.
 
 use crate::parent::parent;
-use crate::support::{Scene, until};
+use crate::support::{Scene, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::Read;
@@ -48,8 +48,8 @@ fn a_full_disk_ends_the_copy_and_nothing_else() {
     let run = parent(&scene, &["--stdout", "/dev/full"], "seq 1 50000; exit 4").run();
     assert_eq!(run.code, 4);
     assert!(run.stdout.ends_with("50000\n") && run.stdout.starts_with("1\n"));
-    let warned = scene.logged().matches("can't copy the command's output there any more").count();
-    assert_eq!(warned, 1, "{}", scene.logged());
+    let warned = scene.log_text().matches("can't copy the command's output there any more").count();
+    assert_eq!(warned, 1, "{}", scene.log_text());
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_copy_that_cannot_be_opened_is_a_wrong_set_up() {
     let touched = scene.root.join("touched");
     for path in ["/nonexistent/out", "/", fifo.to_str().unwrap()] {
         let run = parent(&scene, &["--stdout", path], &format!("touch {}", touched.display())).run();
-        run.failed(78, &format!("can't copy the command's output to {path}: "));
+        run.assert_failed(78, &format!("can't copy the command's output to {path}: "));
         assert!(!touched.exists());
     }
 }
@@ -75,7 +75,7 @@ fn a_slow_reader_of_the_containers_output_loses_nothing_and_signals_come_through
     let mut reader = child.stdout.take().unwrap();
     // Nobody reads: the pipes fill up, and podgate must still hear.
     let pending = || rustix::io::ioctl_fionread(reader.as_fd()).unwrap();
-    until("the pipe is full", || pending() >= 60_000);
+    wait_until("the pipe is full", || pending() >= 60_000);
     std::thread::sleep(Duration::from_millis(50));
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let mut text = String::new();

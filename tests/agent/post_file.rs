@@ -1,6 +1,6 @@
 //! `--post-file`, and the chains that are made of it.
 
-use crate::support::{Agent, Scene, until};
+use crate::support::{Agent, Scene, wait_until};
 use std::fs;
 use std::path::Path;
 
@@ -19,7 +19,7 @@ fn one_of_two_files_has_the_exit_code() {
 
     assert_eq!(step(&scene, &post, "exit 3").run().code, 3);
     assert_eq!((read(&post), read(&failed).as_deref()), (None, Some("3\n")));
-    step(&scene, &post, "exit 0").run().released();
+    step(&scene, &post, "exit 0").run().assert_released();
     assert_eq!((read(&post).as_deref(), read(&failed)), (Some("0\n"), None));
     // It never ran: 127, and the gate's own exit codes.
     assert_eq!(scene.gate().flag("post-file", &post).arg("--").arg("/nonexistent").run().code, 127);
@@ -41,9 +41,9 @@ fn one_of_two_files_has_the_exit_code() {
 fn term_while_it_waits_is_an_end_too() {
     let scene = Scene::with_controller();
     let post = scene.root.join("1");
-    let agent = scene.gate().flag("post-file", &post).flag("until", "db").arg("--").arg("true").waiting();
+    let agent = scene.gate().flag("post-file", &post).flag("until", "db").arg("--").arg("true").spawn_waiting();
     agent.signal(rustix::process::Signal::TERM);
-    assert_eq!(agent.end().code, 143);
+    assert_eq!(agent.wait().code, 143);
     assert_eq!(fs::read_to_string(scene.root.join("1.err")).unwrap(), "143\n");
 }
 
@@ -52,17 +52,17 @@ fn one_that_cannot_be_written_is_said() {
     let scene = Scene::new();
     let post = scene.root.join("missing/1");
     let run = step(&scene, &post, "true").run();
-    run.failed(78, &format!("can't write the post file {}: No such file", post.display()));
-    assert!(scene.message().contains("can't write the post file"));
+    run.assert_failed(78, &format!("can't write the post file {}: No such file", post.display()));
+    assert!(scene.termination_message().contains("can't write the post file"));
     assert_eq!(scene.report().unwrap().exit_code, Some(78), "the report says how the container ends");
     assert_eq!(step(&scene, &post, "exit 3").run().code, 3, "a failure stays what it is");
     let folder = scene.root.join("steps");
     fs::create_dir(&folder).unwrap();
     for bad in ["", ".."] {
-        step(&scene, &folder.join(bad), "true").run().failed(78, "that is no file name");
+        step(&scene, &folder.join(bad), "true").run().assert_failed(78, "that is no file name");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "nothing is written beside it");
     }
-    step(&scene, Path::new("/"), "true").run().failed(78, "that is no file name");
+    step(&scene, Path::new("/"), "true").run().assert_failed(78, "that is no file name");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_failure_skips_what_comes_after_it() {
     assert_eq!(codes, [0, 4, 69]);
     assert!(scene.root.join("1").exists());
     // By a time-out as well: not only codes skip.
-    assert!(scene.message().contains("the step before has failed"), "{}", scene.message());
+    assert!(scene.termination_message().contains("the step before has failed"), "{}", scene.termination_message());
 }
 
 /// Three steps at once, each after the one before; what they ended with. Started last to first.
@@ -96,9 +96,9 @@ fn chain(first: &str, second: &str) -> (Scene, [i32; 3]) {
     let third = step(&scene, &at("3"), "");
     let third = follow(third, &after("2"), &script(3, "true")).spawn();
     let second = follow(step(&scene, &at("2"), ""), &after("1"), &script(2, second)).spawn();
-    until("they wait", || scene.logged().matches("waits for").count() >= 2);
+    wait_until("they wait", || scene.log_text().matches("waits for").count() >= 2);
     let first = step(&scene, &at("1"), &script(1, first)).spawn();
-    (scene, [first.end().code, second.end().code, third.end().code])
+    (scene, [first.wait().code, second.wait().code, third.wait().code])
 }
 
 /// The same step, behind `check` and with another script.

@@ -1,17 +1,17 @@
 //! `--then`: the container's own postStart command, in every way that it can end, and where the log goes.
 
-use crate::support::{Ended, Scene, until};
+use crate::support::{AgentOutput, Scene, wait_until};
 use podgate::core::state::State;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::time::Duration;
 
 fn ready() -> Scene {
     let mut scene = Scene::with_controller();
-    scene.set("db", State::Ready);
+    scene.set_state("db", State::Ready);
     scene
 }
 
-fn run(argv: &str) -> Ended {
+fn run(argv: &str) -> AgentOutput {
     ready().hook().flag("then", argv).run()
 }
 
@@ -25,30 +25,30 @@ fn it_runs_first_and_its_success_is_silent() {
     let done = scene.root.join("done");
     let script = shell(&format!("echo out; echo err >&2; touch {}", done.display()));
     let mut hook = scene.hook().flag("then", script).spawn();
-    hook.until_it_waits();
+    hook.wait_until_waiting();
     assert!(done.exists(), "before the wait begins");
     assert!(scene.report().unwrap().started);
     let mut scene = scene;
-    scene.set("db", State::Ready);
-    hook.end().released();
+    scene.set_state("db", State::Ready);
+    hook.wait().assert_released();
 }
 
 #[test]
 fn its_failure_is_the_hooks() {
     let scene = ready();
     let run = scene.hook().flag("then", shell("echo no such database >&2; exit 7")).run();
-    run.failed(7, "exited with 7: no such database");
-    assert_eq!(scene.message(), run.stderr.trim_end());
-    self::run(&shell("kill -9 $$")).failed(137, "exited with 137");
-    self::run(r#"["/nonexistent/command"]"#).failed(127, "was not found");
-    self::run(r#"["/etc/passwd"]"#).failed(126, "can't be executed");
-    self::run(r#"["/"]"#).failed(126, "can't be executed");
-    self::run(&shell("exit 255")).failed(255, "exited with 255");
+    run.assert_failed(7, "exited with 7: no such database");
+    assert_eq!(scene.termination_message(), run.stderr.trim_end());
+    self::run(&shell("kill -9 $$")).assert_failed(137, "exited with 137");
+    self::run(r#"["/nonexistent/command"]"#).assert_failed(127, "was not found");
+    self::run(r#"["/etc/passwd"]"#).assert_failed(126, "can't be executed");
+    self::run(r#"["/"]"#).assert_failed(126, "can't be executed");
+    self::run(&shell("exit 255")).assert_failed(255, "exited with 255");
 }
 
 #[test]
 fn on_timeout_continue_does_not_forgive_it() {
-    ready().hook().flag("then", shell("exit 3")).flag("on-timeout", "continue").run().failed(3, "exited with 3");
+    ready().hook().flag("then", shell("exit 3")).flag("on-timeout", "continue").run().assert_failed(3, "exited with 3");
 }
 
 #[test]
@@ -57,22 +57,22 @@ fn it_is_ended_at_the_time_limit_with_its_group() {
     let pid = scene.root.join("pid");
     let script = shell(&format!("sleep 600 & echo $! > {}; wait", pid.display()));
     let run = scene.hook().flag("then", script).flag("timeout", "200ms").run();
-    run.failed(75, "was still running at the time limit");
+    run.assert_failed(75, "was still running at the time limit");
     let pid = std::fs::read_to_string(pid).unwrap();
-    until("its child is gone", || !lives(pid.trim()));
+    wait_until("its child is gone", || !lives(pid.trim()));
 }
 
 #[test]
 fn its_flood_neither_blocks_it_nor_comes_out() {
     let flood = run(&shell("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo the end >&2; exit 9"));
-    flood.failed(9, "the end");
-    run(&shell("head -c 3000000 /dev/zero; exit 0")).released();
+    flood.assert_failed(9, "the end");
+    run(&shell("head -c 3000000 /dev/zero; exit 0")).assert_released();
     let endless = ready().hook().flag("then", r#"["yes"]"#).flag("timeout", "200ms").run();
-    endless.failed(75, "was still running");
+    endless.assert_failed(75, "was still running");
     assert!(endless.took < Duration::from_secs(10));
     // Neither line breaks nor what steers a terminal, nor what is no text.
     let odd = run(&shell(r"printf 'a\033[2Jb\r\nc\377d\001\n'; exit 9"));
-    odd.failed(9, "a [2Jb c\u{fffd}d");
+    odd.assert_failed(9, "a [2Jb c\u{fffd}d");
     assert!(!odd.stderr.trim_end().contains(|c: char| c.is_control()), "{odd:?}");
 }
 
@@ -82,7 +82,7 @@ fn a_child_that_it_leaves_behind_lives_on_and_holds_nothing_open() {
     let pid = scene.root.join("pid");
     // It inherits standard output and error; the hook must return, and its own output must end.
     let script = shell(&format!("sleep 600 & echo $! > {}", pid.display()));
-    scene.hook().flag("then", script).run().released();
+    scene.hook().flag("then", script).run().assert_released();
     let pid = std::fs::read_to_string(pid).unwrap();
     assert!(lives(pid.trim()));
     let id = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
@@ -104,17 +104,17 @@ fn a_log_that_cannot_be_written_is_named_only_where_the_hook_fails() {
         ("/nonexistent/log", "No such file or directory"),
         ("/", "Is a directory"),
     ] {
-        hook(log).run().released();
+        hook(log).run().assert_released();
         let run = hook(log).flag("until", "api").flag("timeout", "0s").run();
-        run.failed(75, "(no log: ");
+        run.assert_failed(75, "(no log: ");
         assert!(run.stderr.contains(says), "{run:?}");
     }
     // Full, it loses lines and holds nobody up.
     let reader =
         rustix::fs::open(&fifo, rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NONBLOCK, Mode::empty()).unwrap();
     while rustix::io::write(&reader, &[b'x'; 4096]).is_ok() {}
-    hook(fifo.to_str().unwrap()).run().released();
-    hook("/dev/full").run().released();
+    hook(fifo.to_str().unwrap()).run().assert_released();
+    hook("/dev/full").run().assert_released();
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What a waiting hook says, reports, and costs; what ends its wait.
 
-use crate::support::{Scene, until};
+use crate::support::{Scene, wait_until};
 use podgate::core::state::{Phase, State};
 use rustix::process::Signal;
 use std::time::Duration;
@@ -8,28 +8,28 @@ use std::time::Duration;
 #[test]
 fn a_hook_waits_in_one_thread_says_why_and_goes_when_its_container_is_ready() {
     let mut scene = Scene::with_controller();
-    let hook = scene.hook().waiting();
-    assert_eq!(scene.message(), "podgate post-start: db: waits for db=Ready (now Started)");
+    let hook = scene.hook().spawn_waiting();
+    assert_eq!(scene.termination_message(), "podgate post-start: db: waits for db=Ready (now Started)");
     let report = scene.report().unwrap();
     assert!(report.started && scene.is_current(&report));
     assert_eq!((report.waiting_for[0].to_string().as_str(), report.gate), ("db=Ready", None));
-    assert_eq!(hook.threads(), 1);
-    scene.set("db", State::NotReady);
-    until("the reason follows", || scene.message().contains("now NotReady"));
-    scene.set("db", State::Ready);
-    hook.end().released();
-    assert_eq!(scene.message(), "");
-    assert!(scene.logged().contains("released: all conditions hold"));
+    assert_eq!(hook.thread_count(), 1);
+    scene.set_state("db", State::NotReady);
+    wait_until("the reason follows", || scene.termination_message().contains("now NotReady"));
+    scene.set_state("db", State::Ready);
+    hook.wait().assert_released();
+    assert_eq!(scene.termination_message(), "");
+    assert!(scene.log_text().contains("released: all conditions hold"));
 }
 
 #[test]
 fn between_events_it_wakes_for_the_slow_re_read_alone() {
     let scene = Scene::with_controller();
-    let hook = scene.hook().waiting();
+    let hook = scene.hook().spawn_waiting();
     std::thread::sleep(Duration::from_millis(50));
-    let before = hook.sleeps();
+    let before = hook.sleep_count();
     std::thread::sleep(Duration::from_millis(2200));
-    let woken = hook.sleeps() - before;
+    let woken = hook.sleep_count() - before;
     assert!((1..=3).contains(&woken), "{woken} wake-ups in 2.2 s");
 }
 
@@ -37,27 +37,27 @@ fn between_events_it_wakes_for_the_slow_re_read_alone() {
 fn a_phase_that_waits_for_nobody_ends_a_wait_under_way() {
     for (phase, says) in [(Phase::Terminating, "being deleted"), (Phase::Started, "has started before")] {
         let mut scene = Scene::with_controller();
-        let hook = scene.hook().waiting();
+        let hook = scene.hook().spawn_waiting();
         scene.publish(|s| s.phase = phase);
-        hook.end().released();
-        assert!(scene.logged().contains(says));
+        hook.wait().assert_released();
+        assert!(scene.log_text().contains(says));
     }
 }
 
 #[test]
 fn a_predecessor_that_has_ended_ends_it() {
     let mut scene = Scene::with_controller();
-    let hook = scene.bare_hook().flag("container", "api").flag("timeout", "20s").waiting();
-    scene.set("db", State::Failed);
-    hook.end().failed(69, "db is Failed, and the kubelet restarts it only when this hook returns");
-    scene.bare_hook().flag("container", "db").flag("timeout", "1ms").run().failed(75, "db=Ready (now Failed)");
+    let hook = scene.bare_hook().flag("container", "api").flag("timeout", "20s").spawn_waiting();
+    scene.set_state("db", State::Failed);
+    hook.wait().assert_failed(69, "db is Failed, and the kubelet restarts it only when this hook returns");
+    scene.bare_hook().flag("container", "db").flag("timeout", "1ms").run().assert_failed(75, "db=Ready (now Failed)");
 }
 
 #[test]
 fn an_unknown_container_is_a_wrong_set_up_after_two_seconds() {
     let scene = Scene::with_controller();
     let run = scene.bare_hook().flag("container", "ghost").flag("timeout", "20s").run();
-    run.failed(78, "no such container: ghost; the pod has api, db");
+    run.assert_failed(78, "no such container: ghost; the pod has api, db");
     assert!(run.took >= Duration::from_secs(2), "{run:?}");
 }
 
@@ -70,62 +70,62 @@ fn a_board_of_another_sandbox_is_not_believed_and_named() {
         s.states.insert("db".to_owned(), State::Ready);
     });
     let run = scene.hook().flag("timeout", "100ms").run();
-    run.failed(75, "the board speaks of another sandbox, the downward-API volume is not there");
-    let hook = scene.hook().waiting();
+    run.assert_failed(75, "the board speaks of another sandbox, the downward-API volume is not there");
+    let hook = scene.hook().spawn_waiting();
     assert!(scene.report().is_none(), "nothing is told to another sandbox's controller");
     let here = crate::support::snapshot(&[("db", State::Ready)]);
     scene.publish(|s| *s = here);
-    hook.end().released();
+    hook.wait().assert_released();
 }
 
 #[test]
 fn a_new_epoch_is_told_anew_and_so_is_a_board_that_says_it_has_ended() {
     let mut scene = Scene::with_controller();
-    let hook = scene.hook().waiting();
+    let hook = scene.hook().spawn_waiting();
     scene.publish(|s| s.epoch = "e2".to_owned());
-    until("it reports anew", || scene.report().unwrap().epoch == "e2");
-    let report = scene.own.join("report");
+    wait_until("it reports anew", || scene.report().unwrap().epoch == "e2");
+    let report = scene.self_folder.join("report");
     let inode = || std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&report).unwrap());
     let first = inode();
     scene.publish(|s| s.order.reverse());
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(inode(), first, "what says the same is not written again");
-    scene.set("db", State::Failed);
-    until("it contradicts", || inode() != first);
+    scene.set_state("db", State::Failed);
+    wait_until("it contradicts", || inode() != first);
     assert!(scene.report().unwrap().started);
-    scene.set("db", State::Ready);
-    hook.end().released();
+    scene.set_state("db", State::Ready);
+    hook.wait().assert_released();
 }
 
 #[test]
 fn a_report_that_cannot_be_written_is_part_of_the_reason_until_it_can() {
     let mut scene = Scene::with_controller();
-    std::fs::remove_dir(&scene.own).unwrap();
-    let hook = scene.hook().waiting();
-    assert!(scene.message().contains("can't report to the controller"), "{}", scene.message());
-    std::fs::create_dir(&scene.own).unwrap();
-    until("it reports", || scene.report().is_some());
-    until("the reason follows", || !scene.message().contains("can't report"));
-    scene.set("db", State::Ready);
-    hook.end().released();
+    std::fs::remove_dir(&scene.self_folder).unwrap();
+    let hook = scene.hook().spawn_waiting();
+    assert!(scene.termination_message().contains("can't report to the controller"), "{}", scene.termination_message());
+    std::fs::create_dir(&scene.self_folder).unwrap();
+    wait_until("it reports", || scene.report().is_some());
+    wait_until("the reason follows", || !scene.termination_message().contains("can't report"));
+    scene.set_state("db", State::Ready);
+    hook.wait().assert_released();
 }
 
 #[test]
 fn another_containers_state_can_be_waited_for() {
     let mut scene = Scene::with_controller();
-    let hook = scene.hook().flag("until", "db=Started").flag("until", "api=Completed").waiting();
-    assert!(scene.logged().contains("WARN waits for another container"));
-    scene.set("api", State::Completed);
-    hook.end().released();
+    let hook = scene.hook().flag("until", "db=Started").flag("until", "api=Completed").spawn_waiting();
+    assert!(scene.log_text().contains("WARN waits for another container"));
+    scene.set_state("api", State::Completed);
+    hook.wait().assert_released();
 }
 
 #[test]
 fn what_the_container_itself_has_written_there_stays() {
     let mut scene = Scene::with_controller();
-    scene.set("db", State::Ready);
+    scene.set_state("db", State::Ready);
     std::fs::write(&scene.termination, "the program's own last words").unwrap();
-    scene.hook().run().released();
-    assert_eq!(scene.message(), "the program's own last words");
+    scene.hook().run().assert_released();
+    assert_eq!(scene.termination_message(), "the program's own last words");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_termination_log_that_is_none_changes_nothing() {
     let scene = Scene::with_controller();
     for path in ["/nonexistent/x", "/", "/dev/full"] {
         let hook = scene.hook().flag("timeout", "0s").flag("termination-log", path);
-        hook.run().failed(75, "timed out");
+        hook.run().assert_failed(75, "timed out");
     }
 }
 
@@ -147,14 +147,18 @@ fn a_long_reason_is_cut_to_what_a_hook_may_write() {
     });
     let all: Vec<String> = (0..200).map(|index| format!("container-{index}")).collect();
     let run = scene.hook().flag("until", all.join(",")).flag("timeout", "20ms").run();
-    run.failed(75, "container-5");
-    assert!(scene.message().len() < 1024 && scene.message().ends_with('…'), "{}", scene.message());
+    run.assert_failed(75, "container-5");
+    assert!(
+        scene.termination_message().len() < 1024 && scene.termination_message().ends_with('…'),
+        "{}",
+        scene.termination_message()
+    );
 }
 
 #[test]
 fn a_signal_ends_it() {
     let scene = Scene::with_controller();
-    let hook = scene.hook().waiting();
+    let hook = scene.hook().spawn_waiting();
     hook.signal(Signal::TERM);
-    assert_eq!(hook.end().code, 143);
+    assert_eq!(hook.wait().code, 143);
 }

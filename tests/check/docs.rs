@@ -20,7 +20,7 @@ fn help_is_what_the_docs_say() {
 
 #[test]
 fn the_table_of_rules_is_that_of_the_program() {
-    let lines: Vec<String> = RULES.iter().map(|rule| format!("| `{}` | {} |", rule.name, rule.says)).collect();
+    let lines: Vec<String> = RULES.iter().map(|rule| format!("| `{}` | {} |", rule.name, rule.summary)).collect();
     let table = lines.join("\n");
     assert!(read("docs/check.md").contains(&table), "docs/check.md should hold\n{table}");
 }
@@ -60,9 +60,10 @@ fn every_rule_that_the_program_names_is_in_the_table() {
 #[test]
 fn every_annotation_that_is_read_is_explained() {
     let text = read("docs/declaring.md");
-    let keys = keys::WHOLE.iter().map(|key| (*key).to_owned());
-    for key in
-        keys.chain(keys::PREFIXES.iter().map(|prefix| format!("{prefix}CONTAINER"))).chain([keys::INJECT.to_owned()])
+    let keys = keys::POD_KEYS.iter().map(|key| (*key).to_owned());
+    for key in keys
+        .chain(keys::CONTAINER_PREFIXES.iter().map(|prefix| format!("{prefix}CONTAINER")))
+        .chain([keys::INJECT.to_owned()])
     {
         assert!(text.contains(&format!("`{key}`")), "docs/declaring.md says nothing of {key}");
     }

@@ -1,6 +1,6 @@
 //! What the cluster is asked with `--server`, answered by a server of the test's own.
 
-use crate::api_server::{Answer, Request, Server, kubeconfig, refuse};
+use crate::api_server::{Answer, FakeApiServer, Request, error_status, kubeconfig};
 use crate::{check, file, program};
 use serde_json::{Value, json};
 use std::fs;
@@ -24,7 +24,7 @@ fn serve_with(minor: &'static str, allowed: &'static [&'static str], refuses: bo
             );
         }
         if refuses {
-            return refuse(403, "Forbidden", "you may not ask");
+            return error_status(403, "Forbidden", "you may not ask");
         }
         if of("GET", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations") {
             return Answer::Json(200, list.clone());
@@ -40,7 +40,7 @@ fn serve_with(minor: &'static str, allowed: &'static [&'static str], refuses: bo
                    "status": {"allowed": is_allowed}}),
         )
     };
-    Server::new(answer).address
+    FakeApiServer::new(answer).address
 }
 
 const POD: &str = "\

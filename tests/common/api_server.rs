@@ -25,10 +25,10 @@ pub(crate) enum Answer {
     /// A watch: each text is sent as it comes, until the sender is dropped.
     Watch(Receiver<String>),
     /// The connection is closed without a word.
-    Nothing,
+    Disconnect,
 }
 
-pub(crate) fn refuse(code: u16, reason: &str, message: &str) -> Answer {
+pub(crate) fn error_status(code: u16, reason: &str, message: &str) -> Answer {
     Answer::Json(
         code,
         json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message, "code": code}),
@@ -36,7 +36,7 @@ pub(crate) fn refuse(code: u16, reason: &str, message: &str) -> Answer {
 }
 
 /// One event of a watch.
-pub(crate) fn event(kind: &str, object: &Value) -> String {
+pub(crate) fn watch_event(kind: &str, object: &Value) -> String {
     format!("{}\n", json!({"type": kind, "object": object}))
 }
 
@@ -53,16 +53,16 @@ pub(crate) fn kubeconfig(home: &Path, server: &str) -> PathBuf {
     path
 }
 
-pub(crate) struct Server {
+pub(crate) struct FakeApiServer {
     /// `http://127.0.0.1:PORT`
     pub(crate) address: String,
-    asked: Arc<Mutex<Vec<Request>>>,
+    requests: Arc<Mutex<Vec<Request>>>,
     home: tempfile::TempDir,
 }
 
-impl Server {
+impl FakeApiServer {
     /// Answers every request by `answer`.
-    pub(crate) fn new(answer: impl FnMut(&Request) -> Answer + Send + 'static) -> Server {
+    pub(crate) fn new(answer: impl FnMut(&Request) -> Answer + Send + 'static) -> FakeApiServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -72,20 +72,20 @@ impl Server {
                 let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
                 std::thread::spawn(move || {
                     let mut stream = stream.unwrap();
-                    let Some(request) = read(&stream) else { return };
+                    let Some(request) = read_request(&stream) else { return };
                     seen.lock().unwrap().push(request.clone());
                     let answer = (answer.lock().unwrap())(&request);
                     // A client that has seen enough may be gone.
-                    let _ = send(&mut stream, answer);
+                    let _ = send_answer(&mut stream, answer);
                 });
             }
         });
-        Server { address, asked, home: tempfile::tempdir().unwrap() }
+        FakeApiServer { address, requests: asked, home: tempfile::tempdir().unwrap() }
     }
 
     /// What it was asked, oldest first.
-    pub(crate) fn asked(&self) -> Vec<Request> {
-        self.asked.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<Request> {
+        self.requests.lock().unwrap().clone()
     }
 
     /// A kubeconfig for it, with the namespace `shop`.
@@ -108,7 +108,7 @@ impl Server {
     }
 }
 
-fn read(stream: &TcpStream) -> Option<Request> {
+fn read_request(stream: &TcpStream) -> Option<Request> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;
@@ -130,10 +130,10 @@ fn read(stream: &TcpStream) -> Option<Request> {
     Some(Request { method, path, body: String::from_utf8(body).ok()? })
 }
 
-fn send(stream: &mut TcpStream, answer: Answer) -> std::io::Result<()> {
+fn send_answer(stream: &mut TcpStream, answer: Answer) -> std::io::Result<()> {
     let head = "Content-Type: application/json\r\nConnection: close\r\n";
     match answer {
-        Answer::Json(code, value) => send(stream, Answer::Text(code, value.to_string())),
+        Answer::Json(code, value) => send_answer(stream, Answer::Text(code, value.to_string())),
         Answer::Text(code, body) => {
             write!(stream, "HTTP/1.1 {code} X\r\n{head}Content-Length: {}\r\n\r\n{body}", body.len())
         }
@@ -141,6 +141,6 @@ fn send(stream: &mut TcpStream, answer: Answer) -> std::io::Result<()> {
             write!(stream, "HTTP/1.1 200 OK\r\n{head}\r\n")?;
             lines.into_iter().try_for_each(|line| stream.write_all(line.as_bytes()))
         }
-        Answer::Nothing => Ok(()),
+        Answer::Disconnect => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! The sidecar's real binary with the agent's: entrypoint gates, and the tethers of what runs behind them.
 
 use super::*;
-use podgate::core::report::Gate;
+use podgate::core::report::GateState;
 use podgate::edge::tether;
 use std::fs;
 
@@ -39,11 +39,11 @@ impl Pod {
     }
 
     fn read_report(&self, name: &str) -> Option<Report> {
-        Report::read(&fs::read(self.path("self").join(name).join(names::REPORT_FILE)).ok()?).ok()
+        Report::parse(&fs::read(self.path("self").join(name).join(names::REPORT_FILE)).ok()?).ok()
     }
 
     fn has_opened(&self, name: &str) -> bool {
-        self.read_report(name).is_some_and(|report| report.has_opened())
+        self.read_report(name).is_some_and(|report| report.has_gate_opened())
     }
 }
 
@@ -55,12 +55,12 @@ fn a_dependent_runs_when_the_gate_before_it_has_opened_and_its_container_lives()
     let pod = Pod::new();
     let _sidecar = pod.sidecar(TWO, &[]);
     let api = pod.gate("api", &["--until", "db"], SLEEP);
-    until("api waits and is heard", || pod.board().heard.contains_key("api"));
-    assert_eq!(pod.read_report("api").unwrap().gate, Some(Gate::Waiting));
+    until("api waits and is heard", || pod.board().heard_tickets.contains_key("api"));
+    assert_eq!(pod.read_report("api").unwrap().gate, Some(GateState::Waiting));
     let db = pod.gate("db", &[], SLEEP);
     until("both run", || pod.has_opened("db") && pod.has_opened("api"));
     until("both are Ready", || (pod.state("db"), pod.state("api")) == (State::Ready, State::Ready));
-    assert_eq!((pod.board().phase, pod.board().heard.is_empty()), (Phase::Started, true));
+    assert_eq!((pod.board().phase, pod.board().heard_tickets.is_empty()), (Phase::Started, true));
     drop((api, db));
 }
 
@@ -111,7 +111,7 @@ fn after_a_restart_of_the_sidecar_who_runs_counts_by_its_tether_and_a_dead_one_d
     let _sidecar = pod.sidecar(TWO, &[]);
     assert_eq!(pod.state("db"), State::Waiting, "what lies there is a dead one's");
     let _api = pod.gate("api", &["--until", "db"], SLEEP);
-    until("api is heard", || pod.board().heard.contains_key("api"));
+    until("api is heard", || pod.board().heard_tickets.contains_key("api"));
     assert!(!pod.has_opened("api"));
 }
 
@@ -133,7 +133,7 @@ fn a_gate_that_arrives_later_opens_only_on_a_new_look() {
     drop(listener);
     api.kill();
     let api = pod.gate("api", &["--until", "db"], SLEEP);
-    until("api waits", || pod.read_report("api").is_some_and(|report| report.gate == Some(Gate::Waiting)));
+    until("api waits", || pod.read_report("api").is_some_and(|report| report.gate == Some(GateState::Waiting)));
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(pod.state("db"), State::Ready, "one that fails has not failed often enough to count");
     assert!(!pod.has_opened("api"), "and yet nobody may start on it");

@@ -65,7 +65,7 @@ impl Pod {
     }
 
     fn board(&self) -> Snapshot {
-        source::board(&self.path("board")).unwrap()
+        source::read_board(&self.path("board")).unwrap()
     }
 
     fn state(&self, container: &str) -> State {
@@ -75,7 +75,7 @@ impl Pod {
     /// What the agent of `container` would say.
     fn report(&self, container: &str, report: Report) {
         let report = Report { sandbox: Some(sandbox_id()), epoch: self.board().epoch, started: true, ..report };
-        files::replace(&self.path("self").join(container), names::REPORT_FILE, report.write().as_bytes(), 0o644)
+        files::replace(&self.path("self").join(container), names::REPORT_FILE, report.to_text().as_bytes(), 0o644)
             .unwrap();
     }
 }

@@ -3,9 +3,9 @@
 //! `corpus/` is read by the tests of the text layer too. What is to become of a file, if not that it is injected, stands here.
 
 use crate::{holds, lines, options};
-use podgate::order::inject::{inject, is_declared};
-use podgate::order::kinds;
-use podgate::order::plan::Known;
+use podgate::order::inject::{inject, is_requested};
+use podgate::order::plan::KnownImages;
+use podgate::order::pod_templates;
 use serde_json::Value;
 use std::fs;
 
@@ -34,7 +34,7 @@ pub(crate) fn documents(file: &str) -> Vec<Value> {
 /// The Pod templates of a file.
 pub(crate) fn templates(file: &str) -> Vec<Value> {
     let of = |document: &Value| {
-        let found = kinds::templates(document).into_iter().map(|template| template.place);
+        let found = pod_templates::templates(document).into_iter().map(|template| template.place);
         found.map(|place| place.of(document).unwrap_or_else(|| panic!("{file}: {place}")).clone()).collect::<Vec<_>>()
     };
     documents(file).iter().flat_map(of).collect()
@@ -53,7 +53,7 @@ pub(crate) fn files() -> Vec<String> {
 pub(crate) fn each_injected(mut with: impl FnMut(&str, &Value, &Value)) {
     for file in files() {
         for template in templates(&file) {
-            if let Ok(done) = inject(&template, &options(), &Known::default())
+            if let Ok(done) = inject(&template, &options(), &KnownImages::default())
                 && !done.edits.is_empty()
             {
                 with(&file, &template, &done.value);
@@ -69,15 +69,15 @@ fn every_manifest_comes_through() {
         let refused = REFUSED.iter().find(|(name, _)| *name == file);
         let mut touched = 0;
         for template in templates(&file) {
-            match (inject(&template, &options(), &Known::default()), refused) {
+            match (inject(&template, &options(), &KnownImages::default()), refused) {
                 (Err(found), Some((_, rule))) => {
                     assert!(found.iter().any(|f| f.rule == *rule), "{file}: {}", lines(&found))
                 }
                 (Ok(_), Some(_)) => panic!("{file} can be injected"),
                 (Err(found), None) => panic!("{file}: {}", lines(&found)),
                 (Ok(done), None) => {
-                    holds(&template, &options(), &Known::default()).expect("it can be injected");
-                    assert_eq!(!done.edits.is_empty(), is_declared(&template), "{file}");
+                    holds(&template, &options(), &KnownImages::default()).expect("it can be injected");
+                    assert_eq!(!done.edits.is_empty(), is_requested(&template), "{file}");
                     touched += usize::from(!done.edits.is_empty());
                 }
             }

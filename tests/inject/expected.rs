@@ -3,7 +3,7 @@
 use crate::corpus::templates;
 use crate::{lines, options};
 use podgate::order::inject::inject;
-use podgate::order::plan::Known;
+use podgate::order::plan::KnownImages;
 use std::fs;
 
 const SHOWN: [&str; 6] = [
@@ -20,7 +20,7 @@ fn the_output_is_as_expected() {
     let regenerate = std::env::var_os("PODGATE_REGENERATE").is_some();
     for file in SHOWN {
         let template = templates(file).remove(0);
-        let done = inject(&template, &options(), &Known::default())
+        let done = inject(&template, &options(), &KnownImages::default())
             .unwrap_or_else(|found| panic!("{file}: {}", lines(&found)));
         // The version stands in the record, and nowhere else.
         let version = format!("\\\"version\\\":\\\"{}\\\"", env!("CARGO_PKG_VERSION"));

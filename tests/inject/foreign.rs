@@ -4,15 +4,15 @@ use crate::corpus::{each_injected, templates};
 use crate::{injected, lines, options};
 use podgate::order::edit::apply;
 use podgate::order::inject::{Injected, Options, inject, uninject};
-use podgate::order::plan::Known;
+use podgate::order::plan::KnownImages;
 use serde_json::{Value, json};
 
 fn from_api() -> Options {
-    Options { from_api: true, ..options() }
+    Options { is_from_api: true, ..options() }
 }
 
 fn again(template: &Value) -> Injected {
-    let done = inject(template, &from_api(), &Known::default());
+    let done = inject(template, &from_api(), &KnownImages::default());
     let done = done.unwrap_or_else(|found| panic!("{}\n{template:#}", lines(&found)));
     let mut applied = template.clone();
     done.edits.iter().for_each(|edit| apply(&mut applied, edit).expect("an edit that fits"));

@@ -2,10 +2,10 @@
 
 use crate::pods::{anything, template};
 use crate::{holds, lines, options};
-use podgate::order::edit::{Place, Step};
+use podgate::order::edit::{PathSegment, Place};
 use podgate::order::finding::Level;
-use podgate::order::inject::{Options, inject, is_declared, uninject};
-use podgate::order::plan::{ImageCommand, Known};
+use podgate::order::inject::{Options, inject, is_requested, uninject};
+use podgate::order::plan::{ImageCommand, KnownImages};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
@@ -30,8 +30,8 @@ fn put(value: &mut Value, at: &Place, new: Value) {
     let mut here = value;
     for step in &at.0 {
         here = match step {
-            Step::Key(key) => &mut here[key.as_str()],
-            Step::Index(index) => &mut here[*index],
+            PathSegment::Key(key) => &mut here[key.as_str()],
+            PathSegment::Index(index) => &mut here[*index],
         };
     }
     *here = new;
@@ -42,9 +42,9 @@ fn inject_twice_is_inject_once_and_uninject_gives_back_what_was() {
     let (injected, reasons) = (Cell::new(0), RefCell::new(BTreeMap::<&str, u32>::new()));
     TestRunner::new(cases())
         .run(&template(), |template| {
-            if holds(&template, &options(), &Known::default()).is_some_and(|done| !done.edits.is_empty()) {
+            if holds(&template, &options(), &KnownImages::default()).is_some_and(|done| !done.edits.is_empty()) {
                 injected.set(injected.get() + 1);
-            } else if let Err(found) = inject(&template, &options(), &Known::default()) {
+            } else if let Err(found) = inject(&template, &options(), &KnownImages::default()) {
                 assert!(found.iter().any(|finding| finding.level == Level::Error), "{}", lines(&found));
                 assert!(found.iter().all(|finding| finding.rule != "not-reversible"), "{template:#}");
                 found.iter().for_each(|finding| *reasons.borrow_mut().entry(finding.rule).or_default() += 1);
@@ -61,12 +61,12 @@ fn what_an_image_says_is_written_out_and_kept() {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         (name.to_owned(), ImageCommand { entrypoint: words(&["/entry", "$(X)", "$$"]), cmd: words(&["serve"]) })
     });
-    let known = Known { images: images.into() };
+    let known = KnownImages { images: images.into() };
     TestRunner::new(ProptestConfig { cases: 200, ..cases() })
         .run(&template(), |template| {
             if let Some(done) = holds(&template, &options(), &known) {
-                let later =
-                    inject(&done.value, &options(), &Known::default()).expect("what was looked up is still known");
+                let later = inject(&done.value, &options(), &KnownImages::default())
+                    .expect("what was looked up is still known");
                 assert!(later.edits.is_empty(), "{:?}", later.edits);
             }
             Ok(())
@@ -76,20 +76,21 @@ fn what_an_image_says_is_written_out_and_kept() {
 
 #[test]
 fn other_options_and_another_declaration_are_taken_over() {
-    let other = Options { fixed_user: false, image_pull_policy: Some("Always".to_owned()), ..Options::new("other:2") };
+    let other =
+        Options { has_fixed_user: false, image_pull_policy: Some("Always".to_owned()), ..Options::new("other:2") };
     TestRunner::new(ProptestConfig { cases: 200, ..cases() })
         .run(&(template(), template()), |(mut template, another)| {
-            let Ok(first) = inject(&template, &options(), &Known::default()) else { return Ok(()) };
+            let Ok(first) = inject(&template, &options(), &KnownImages::default()) else { return Ok(()) };
             let mut changed = first.value.clone();
             template["metadata"]["annotations"]["podgate.io/timeout"] = json!("17m");
             changed["metadata"]["annotations"]["podgate.io/timeout"] = json!("17m");
             template["metadata"]["labels"] = another["metadata"]["labels"].clone();
             changed["metadata"]["labels"] = another["metadata"]["labels"].clone();
-            if !is_declared(&template) {
+            if !is_requested(&template) {
                 return Ok(());
             }
-            let anew = inject(&template, &other, &Known::default()).map_err(|found| lines(&found));
-            let renewed = inject(&changed, &other, &Known::default());
+            let anew = inject(&template, &other, &KnownImages::default()).map_err(|found| lines(&found));
+            let renewed = inject(&changed, &other, &KnownImages::default());
             let renewed = renewed.inspect(|renewed| {
                 let mut applied = changed.clone();
                 renewed
@@ -116,7 +117,7 @@ fn nothing_makes_it_panic() {
         .run(&(odd, any::<bool>()), |((template, changes), after)| {
             // Broken before it is injected, or after.
             let mut broken = if after {
-                inject(&template, &options(), &Known::default()).map_or(template, |done| done.value)
+                inject(&template, &options(), &KnownImages::default()).map_or(template, |done| done.value)
             } else {
                 template
             };
@@ -126,13 +127,13 @@ fn nothing_makes_it_panic() {
                 let at = all[index.index(all.len())].clone();
                 put(&mut broken, &at, new);
             }
-            let outcome = inject(&broken, &options(), &Known::default());
+            let outcome = inject(&broken, &options(), &KnownImages::default());
             if let Err(found) = &outcome {
                 assert!(found.iter().any(|finding| finding.level == Level::Error));
                 told.set(told.get() + 1);
             }
             if !after {
-                holds(&broken, &options(), &Known::default());
+                holds(&broken, &options(), &KnownImages::default());
             }
             let _ = uninject(&broken);
             Ok(())

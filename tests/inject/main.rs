@@ -10,7 +10,7 @@ mod written;
 
 use podgate::order::edit::{Editor, apply};
 use podgate::order::inject::{Injected, Options, inject, uninject};
-use podgate::order::plan::Known;
+use podgate::order::plan::KnownImages;
 use serde_json::Value;
 
 const IMAGE: &str = "ghcr.io/podgate/podgate:test";
@@ -25,11 +25,12 @@ fn lines(findings: &[podgate::order::finding::Finding]) -> String {
 
 /// Injects what must be possible.
 fn injected(template: &Value) -> Injected {
-    inject(template, &options(), &Known::default()).unwrap_or_else(|found| panic!("{}\n{template:#}", lines(&found)))
+    inject(template, &options(), &KnownImages::default())
+        .unwrap_or_else(|found| panic!("{}\n{template:#}", lines(&found)))
 }
 
 /// What holds of every template that can be injected.
-fn holds(template: &Value, options: &Options, known: &Known) -> Option<Injected> {
+fn holds(template: &Value, options: &Options, known: &KnownImages) -> Option<Injected> {
     let once = inject(template, options, known).ok()?;
     let mut applied = template.clone();
     for edit in &once.edits {

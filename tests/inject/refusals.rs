@@ -4,7 +4,7 @@ use crate::corpus::templates;
 use crate::{injected, lines, options};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{inject, uninject};
-use podgate::order::plan::Known;
+use podgate::order::plan::KnownImages;
 use serde_json::{Value, json};
 
 /// Two containers in order, by gates.
@@ -30,10 +30,13 @@ fn with(pointer: &str, new: Value) -> Value {
 }
 
 fn refused(template: &Value) -> Vec<Finding> {
-    let found = inject(template, &options(), &Known::default()).expect_err("it is refused");
+    let found = inject(template, &options(), &KnownImages::default()).expect_err("it is refused");
     assert!(found.iter().any(|finding| finding.level == Level::Error));
     for finding in &found {
-        assert!(!finding.what.is_empty() && !finding.what.ends_with('.') && !finding.mend.ends_with('.'), "{finding}");
+        assert!(
+            !finding.message.is_empty() && !finding.message.ends_with('.') && !finding.fix.ends_with('.'),
+            "{finding}"
+        );
     }
     found
 }
@@ -92,7 +95,7 @@ fn each_refusal_says_where_and_how_to_mend_it() {
         let finding =
             found.iter().find(|finding| finding.rule == rule).unwrap_or_else(|| panic!("{pointer}: {}", lines(&found)));
         assert_eq!(finding.at.to_string(), place, "{finding}");
-        assert!(!finding.mend.is_empty(), "{finding}");
+        assert!(!finding.fix.is_empty(), "{finding}");
     }
 }
 
@@ -129,7 +132,7 @@ fn changed(by: impl Fn(&mut Value)) -> Vec<String> {
     let mut done = injected(&template).value;
     by(&mut done);
     let found = uninject(&done).expect_err("the original can't be told");
-    assert_eq!(inject(&done, &options(), &Known::default()).expect_err("nor can it be renewed"), found);
+    assert_eq!(inject(&done, &options(), &KnownImages::default()).expect_err("nor can it be renewed"), found);
     assert!(found.iter().all(|finding| finding.rule == "injected-changed" && finding.level == Level::Error));
     found.iter().map(|finding| finding.at.to_string()).collect()
 }

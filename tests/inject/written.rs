@@ -1,9 +1,9 @@
 //! What is written is what agent and sidecar read: their own parsers are the judges.
 
 use crate::corpus::each_injected;
-use podgate::core::command::Line;
+use podgate::core::command::AgentCommand;
 use podgate::core::container::{Container, Mode};
-use podgate::core::containers::parse_list;
+use podgate::core::container_list::parse_list;
 use serde_json::Value;
 use std::process::Command;
 
@@ -46,8 +46,8 @@ fn hook(container: &Value, which: &str) -> Vec<String> {
 }
 
 /// The line that runs the agent's `subcommand`, if it does.
-fn line(words: &[String], subcommand: &str) -> Option<Line> {
-    Line::read(words).filter(|line| line.runs(subcommand))
+fn line(words: &[String], subcommand: &str) -> Option<AgentCommand> {
+    AgentCommand::parse(words).filter(|line| line.has_subcommand(subcommand))
 }
 
 /// The agent's own words of a container: its command lines, up to `--`.
@@ -115,7 +115,7 @@ fn the_sidecar_is_told_what_the_containers_do() {
             } else if let Some(gate) = line(&gate, "entrypoint") {
                 (Mode::Entrypoint, gate)
             } else {
-                (Mode::None, Line::new("none"))
+                (Mode::None, AgentCommand::new("none"))
             };
             assert_eq!(told.mode, mode, "{file}: {name}");
             let untils: Vec<_> = read.values("--until").iter().map(|one| one.parse().expect("a condition")).collect();
@@ -213,7 +213,7 @@ fn a_users_sleep_goes_on_sleeping() {
     let template = crate::corpus::templates("hooks-sleep.yaml").remove(0);
     let done = crate::injected(&template).value;
     let (db, app) = (&done["spec"]["containers"][0], &done["spec"]["containers"][1]);
-    let line = |which: &str| Line::read(&hook(db, which)).expect("a line of the agent's");
+    let line = |which: &str| AgentCommand::parse(&hook(db, which)).expect("a line of the agent's");
     let then = |which: &str| line(which).values("--then").concat();
     assert_eq!(then("postStart"), r#"["/podgate/bin/podgate","sleep","2s"]"#);
     assert_eq!(then("preStop"), r#"["/podgate/bin/podgate","sleep","10s"]"#);

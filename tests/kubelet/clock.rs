@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Milliseconds since 1970, as the programs in the containers say them.
 #[allow(clippy::disallowed_methods, reason = "the one place that reads this clock")]
-pub(crate) fn wall() -> f64 {
+pub(crate) fn wall_ms() -> f64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock after 1970").as_micros() as f64 / 1000.0
 }
 

@@ -8,19 +8,19 @@ use std::sync::{Once, OnceLock};
 
 pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 pub(crate) const IMAGE: &str = "docker.io/podgate/podgate:dev";
-pub(crate) const WEBHOOK: &str = "docker.io/podgate/podgate-webhook:dev";
-pub(crate) const TESTSERVER: &str = "docker.io/podgate/testserver:dev";
+pub(crate) const WEBHOOK_IMAGE: &str = "docker.io/podgate/podgate-webhook:dev";
+pub(crate) const TESTSERVER_IMAGE: &str = "docker.io/podgate/testserver:dev";
 /// Both in one, for a clock that steps.
-pub(crate) const CLOCK: &str = "docker.io/podgate/clock:dev";
-pub(crate) const BUSYBOX: &str = "docker.io/library/busybox:podgate-test";
+pub(crate) const CLOCK_IMAGE: &str = "docker.io/podgate/clock:dev";
+pub(crate) const BUSYBOX_IMAGE: &str = "docker.io/library/busybox:podgate-test";
 
-pub(crate) fn script() -> Command {
+pub(crate) fn script_command() -> Command {
     Command::new(format!("{ROOT}/tests/cluster/cluster"))
 }
 
 /// Runs `tests/cluster/cluster ARGUMENTS`, with `input` on its standard input; its output, or what it said went wrong.
-pub(crate) fn attempt(arguments: &[&str], input: &str) -> Result<String, String> {
-    let mut command = script();
+pub(crate) fn try_script(arguments: &[&str], input: &str) -> Result<String, String> {
+    let mut command = script_command();
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("tests/cluster/cluster: {error}"))?;
     if let Some(mut stdin) = child.stdin.take() {
@@ -35,12 +35,12 @@ pub(crate) fn attempt(arguments: &[&str], input: &str) -> Result<String, String>
 }
 
 /// The same for what must succeed.
-pub(crate) fn cluster(arguments: &[&str]) -> String {
-    attempt(arguments, "").unwrap_or_else(|error| panic!("cluster {}: {error}", arguments.join(" ")))
+pub(crate) fn run_script(arguments: &[&str]) -> String {
+    try_script(arguments, "").unwrap_or_else(|error| panic!("cluster {}: {error}", arguments.join(" ")))
 }
 
 pub(crate) fn try_kubectl(arguments: &[&str]) -> Result<String, String> {
-    attempt(&[&["kubectl"], arguments].concat(), "")
+    try_script(&[&["kubectl"], arguments].concat(), "")
 }
 
 pub(crate) fn kubectl(arguments: &[&str]) -> String {
@@ -54,7 +54,7 @@ pub(crate) fn kubectl_json(arguments: &[&str]) -> Value {
 
 /// Creates what `manifest`, JSON or YAML, describes.
 pub(crate) fn create(namespace: &str, manifest: &str) {
-    attempt(&["kubectl", "-n", namespace, "create", "-f", "-"], manifest)
+    try_script(&["kubectl", "-n", namespace, "create", "-f", "-"], manifest)
         .unwrap_or_else(|error| panic!("kubectl create: {error}\n{manifest}"));
 }
 
@@ -67,13 +67,13 @@ pub(crate) fn install_manifests() {
 }
 
 /// Whether it is a cluster that `tests/cluster/cluster up` started: only there can faults be made.
-pub(crate) fn is_ours() -> bool {
+pub(crate) fn is_test_cluster() -> bool {
     static OURS: OnceLock<bool> = OnceLock::new();
-    *OURS.get_or_init(|| attempt(&["audit-log"], "").is_ok())
+    *OURS.get_or_init(|| try_script(&["audit-log"], "").is_ok())
 }
 
 /// The minor version of its Kubernetes.
-pub(crate) fn minor() -> u32 {
+pub(crate) fn minor_version() -> u32 {
     let version = kubectl_json(&["version"]);
     let minor = version["serverVersion"]["minor"].as_str().expect("a minor version").trim_end_matches('+');
     minor.parse().expect("a number")
@@ -83,23 +83,23 @@ pub(crate) fn minor() -> u32 {
 pub(crate) struct ApiServerStopped;
 
 impl ApiServerStopped {
-    pub(crate) fn now() -> ApiServerStopped {
-        cluster(&["stop-apiserver"]);
+    pub(crate) fn stop() -> ApiServerStopped {
+        run_script(&["stop-apiserver"]);
         ApiServerStopped
     }
 }
 
 impl Drop for ApiServerStopped {
     fn drop(&mut self) {
-        if let Err(error) = attempt(&["start-apiserver"], "") {
-            crate::scene::say(&format!("the API server does not start again: {error}"));
+        if let Err(error) = try_script(&["start-apiserver"], "") {
+            crate::scene::print_line(&format!("the API server does not start again: {error}"));
         }
     }
 }
 
 /// Restarts the kubelet, and waits until it is heard of again.
 pub(crate) fn restart_kubelet() {
-    cluster(&["restart-kubelet", "--kill"]);
+    run_script(&["restart-kubelet", "--kill"]);
 }
 
 /// One container, as containerd knows it; times in milliseconds since 1970.
@@ -113,7 +113,7 @@ pub(crate) struct Incarnation {
 
 /// All incarnations of all containers of a pod, in the order of their making; known without the API server.
 pub(crate) fn incarnations(namespace: &str, pod: &str) -> Vec<Incarnation> {
-    let lines = cluster(&["container-times", namespace, pod]);
+    let lines = run_script(&["container-times", namespace, pod]);
     let ms = |value: &Value| value.as_f64().map(|ns| ns / 1e6);
     let read = |line| -> Incarnation {
         let value: Value =
@@ -135,20 +135,20 @@ pub(crate) fn wait_for_start(namespace: &str, pod: &str, container: &str, count:
 
 /// The container's first process, by its number on this machine.
 pub(crate) fn pid(namespace: &str, pod: &str, container: &str) -> Option<u32> {
-    attempt(&["container-pid", namespace, pod, container], "").ok()?.trim().parse().ok()
+    try_script(&["container-pid", namespace, pod, container], "").ok()?.trim().parse().ok()
 }
 
 /// A request about pods, from the API server's audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Request {
+pub(crate) struct AuditedRequest {
     pub(crate) verb: String,
     pub(crate) uri: String,
     pub(crate) code: u64,
 }
 
 /// The requests about pods that the sidecars of `namespace` made.
-pub(crate) fn requests_of(namespace: &str) -> Vec<Request> {
-    let path = cluster(&["audit-log"]);
+pub(crate) fn requests_of(namespace: &str) -> Vec<AuditedRequest> {
+    let path = run_script(&["audit-log"]);
     let log = std::fs::read_to_string(path.trim()).unwrap_or_else(|error| panic!("{path}: {error}"));
     let user = format!("system:serviceaccount:{namespace}:default");
     let mut requests = std::collections::BTreeMap::new();
@@ -158,7 +158,7 @@ pub(crate) fn requests_of(namespace: &str) -> Vec<Request> {
             let text = |key: &str| event[key].as_str().unwrap_or("").to_owned();
             let code = event["responseStatus"]["code"].as_u64().unwrap_or(0);
             // A watch is there twice, once at its start and once at its end.
-            let request = Request { verb: text("verb"), uri: text("requestURI"), code };
+            let request = AuditedRequest { verb: text("verb"), uri: text("requestURI"), code };
             requests.insert(text("auditID"), (text("requestReceivedTimestamp"), request));
         }
     }

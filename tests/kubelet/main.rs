@@ -13,13 +13,13 @@
 mod clock;
 mod cluster;
 mod guarantees;
+mod incarnation_log;
 mod injected;
-mod logs;
+mod node_logs;
 mod orders;
 mod pages;
 mod pod;
 mod scene;
-mod timeline;
 mod watch;
 mod webhook;
 

@@ -1,6 +1,6 @@
 //! Pods for the scenarios. Sidecar and volumes are those of `manifests/pod.yaml`: what users copy is what is tested.
 
-use crate::cluster::{CLOCK, IMAGE, ROOT, TESTSERVER};
+use crate::cluster::{CLOCK_IMAGE, IMAGE, ROOT, TESTSERVER_IMAGE};
 use serde_json::{Map, Value, json};
 
 /// A file of `manifests/`, parsed.
@@ -31,14 +31,14 @@ pub(crate) fn merge(target: &mut Value, patch: Value) {
 
 /// How a container takes part in the order.
 #[derive(Debug, Clone)]
-enum Place {
-    Nowhere,
+enum OrderMode {
+    Unordered,
     /// podgate's postStart hook, with these flags.
     Hook(Vec<String>),
-    /// podgate's gate in front of its command, with these flags; `opened`: with the startupProbe `podgate opened`.
+    /// podgate's gate in front of its command, with these flags; `has_startup_probe`: with the startupProbe `podgate opened`.
     Gate {
         flags: Vec<String>,
-        opened: bool,
+        has_startup_probe: bool,
     },
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Container {
     pub(crate) name: String,
     arguments: Vec<String>,
     probe: Option<Value>,
-    place: Place,
+    mode: OrderMode,
     pre_stop: Option<Vec<String>>,
     patch: Value,
 }
@@ -56,21 +56,21 @@ pub(crate) struct Container {
 /// A test server without any port, ready at once, behind no hook.
 pub(crate) fn server(name: &str) -> Container {
     let (arguments, patch) = (Vec::new(), json!({}));
-    Container { name: name.to_owned(), arguments, probe: None, place: Place::Nowhere, pre_stop: None, patch }
+    Container { name: name.to_owned(), arguments, probe: None, mode: OrderMode::Unordered, pre_stop: None, patch }
 }
 
-fn into_containers_log() -> impl Iterator<Item = String> {
-    words(&["--log-to", "/proc/1/fd/2", "--log-format", "json"])
+fn log_flags() -> impl Iterator<Item = String> {
+    to_strings(&["--log-to", "/proc/1/fd/2", "--log-format", "json"])
 }
 
-fn words(words: &[&str]) -> impl Iterator<Item = String> {
+fn to_strings(words: &[&str]) -> impl Iterator<Item = String> {
     words.iter().map(|word| (*word).to_owned())
 }
 
 impl Container {
     /// Arguments of the test server.
     pub(crate) fn args(mut self, arguments: &[&str]) -> Self {
-        self.arguments.extend(words(arguments));
+        self.arguments.extend(to_strings(arguments));
         self
     }
 
@@ -100,19 +100,19 @@ impl Container {
 
     /// podgate's postStart hook, with further flags; it logs into the container's log.
     pub(crate) fn hook(mut self, flags: &[&str]) -> Self {
-        self.place = Place::Hook(words(flags).chain(into_containers_log()).collect());
+        self.mode = OrderMode::Hook(to_strings(flags).chain(log_flags()).collect());
         self
     }
 
     /// podgate's gate in front of the test server, with further flags, and the startupProbe that goes with it.
     pub(crate) fn gate(mut self, flags: &[&str]) -> Self {
-        self.place = Place::Gate { flags: words(flags).collect(), opened: true };
+        self.mode = OrderMode::Gate { flags: to_strings(flags).collect(), has_startup_probe: true };
         self
     }
 
     /// Without that startupProbe: the kubelet then calls a container that waits started.
-    pub(crate) fn without_opened(mut self) -> Self {
-        if let Place::Gate { opened, .. } = &mut self.place {
+    pub(crate) fn without_startup_probe(mut self) -> Self {
+        if let OrderMode::Gate { has_startup_probe: opened, .. } = &mut self.mode {
             *opened = false;
         }
         self
@@ -120,7 +120,7 @@ impl Container {
 
     /// podgate's preStop hook, with further flags.
     pub(crate) fn pre_stop(mut self, flags: &[&str]) -> Self {
-        self.pre_stop = Some(words(flags).chain(into_containers_log()).collect());
+        self.pre_stop = Some(to_strings(flags).chain(log_flags()).collect());
         self
     }
 
@@ -130,7 +130,7 @@ impl Container {
         self
     }
 
-    pub(crate) fn root(self) -> Self {
+    pub(crate) fn running_as_root(self) -> Self {
         self.with(json!({"securityContext": {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": false,
             "capabilities": {"drop": []}}}))
     }
@@ -138,7 +138,7 @@ impl Container {
     fn spec(&self) -> Value {
         let mut spec = json!({
             "name": self.name,
-            "image": TESTSERVER,
+            "image": TESTSERVER_IMAGE,
             "args": self.arguments,
             "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
             "volumeMounts": [
@@ -152,17 +152,17 @@ impl Container {
         }
         let mut patch = self.patch.clone();
         let podgate = |command: &[&str], flags: &[String]| -> Vec<String> {
-            words(&["/podgate/bin/podgate"]).chain(words(command)).chain(flags.iter().cloned()).collect()
+            to_strings(&["/podgate/bin/podgate"]).chain(to_strings(command)).chain(flags.iter().cloned()).collect()
         };
         let hook = |what, flags| json!({"exec": {"command": podgate(&[what, "--container", &self.name], flags)}});
-        match &self.place {
-            Place::Nowhere => {}
-            Place::Hook(flags) => spec["lifecycle"]["postStart"] = hook("post-start", flags),
-            Place::Gate { flags, opened } => {
+        match &self.mode {
+            OrderMode::Unordered => {}
+            OrderMode::Hook(flags) => spec["lifecycle"]["postStart"] = hook("post-start", flags),
+            OrderMode::Gate { flags, has_startup_probe: opened } => {
                 let gate = ["entrypoint", "--container", &self.name, "--log-format", "json"];
                 let separator = ["--".to_owned()];
                 spec["command"] = json!(podgate(&gate, &[&flags[..], &separator].concat()));
-                spec["args"] = words(&["/testserver"]).chain(self.arguments.iter().cloned()).collect();
+                spec["args"] = to_strings(&["/testserver"]).chain(self.arguments.iter().cloned()).collect();
                 if *opened {
                     // The container's own, if it has one, stands in the list alone.
                     patch.as_object_mut().expect("an object").remove("startupProbe");
@@ -179,12 +179,12 @@ impl Container {
     }
 
     /// What `--containers` says of it.
-    fn listed(&self) -> Value {
+    fn declaration(&self) -> Value {
         let mut listed = json!({"name": self.name});
-        match &self.place {
-            Place::Nowhere => {}
-            Place::Hook(_) => listed["mode"] = "post-start".into(),
-            Place::Gate { flags, .. } => {
+        match &self.mode {
+            OrderMode::Unordered => {}
+            OrderMode::Hook(_) => listed["mode"] = "post-start".into(),
+            OrderMode::Gate { flags, .. } => {
                 listed["mode"] = "entrypoint".into();
                 let untils = flags.windows(2).filter(|pair| pair[0] == "--until").map(|pair| pair[1].clone());
                 listed["until"] = untils.collect();
@@ -206,19 +206,20 @@ impl Container {
 }
 
 /// Lets the programs of this container see a clock that can be stepped.
-fn step(container: &mut Value, seconds: i64) {
-    container["image"] = CLOCK.into();
+fn add_stepping_clock(container: &mut Value, seconds: i64) {
+    container["image"] = CLOCK_IMAGE.into();
     if container["env"].is_null() {
         container["env"] = json!([]);
     }
-    let variables = [("LD_PRELOAD", "/step_clock.so"), ("STEP_WHEN", STEP), ("STEP_SECONDS", &seconds.to_string())];
+    let variables =
+        [("LD_PRELOAD", "/step_clock.so"), ("STEP_WHEN", STEP_FILE), ("STEP_SECONDS", &seconds.to_string())];
     let variables = variables.map(|(name, value)| json!({"name": name, "value": value}));
     container["env"].as_array_mut().expect("a list").extend(variables);
 }
 
 /// Where the sidecar stands in the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sidecar {
+pub(crate) enum SidecarPlacement {
     Native,
     FirstContainer,
 }
@@ -228,51 +229,51 @@ pub(crate) enum Sidecar {
 pub(crate) struct Pod {
     pub(crate) name: String,
     containers: Vec<Container>,
-    sidecar: Sidecar,
+    sidecar: SidecarPlacement,
     sidecar_args: Vec<String>,
-    token: bool,
+    has_token: bool,
     /// How far the programs' clock can be stepped, in seconds.
-    steps: Option<i64>,
+    clock_step_seconds: Option<i64>,
     patch: Value,
 }
 
 /// While this file is on the board, podgate's programs of a pod [with a stepping clock](Pod::with_stepping_clock) see the
 /// wall clock stepped.
-pub(crate) const STEP: &str = "/podgate/step";
+pub(crate) const STEP_FILE: &str = "/podgate/step";
 
 impl Pod {
     pub(crate) fn new(name: &str, containers: impl IntoIterator<Item = Container>) -> Pod {
         Pod {
             name: name.to_owned(),
             containers: containers.into_iter().collect(),
-            sidecar: Sidecar::Native,
+            sidecar: SidecarPlacement::Native,
             sidecar_args: Vec::new(),
-            token: true,
-            steps: None,
+            has_token: true,
+            clock_step_seconds: None,
             patch: json!({}),
         }
     }
 
-    pub(crate) fn sidecar(mut self, sidecar: Sidecar) -> Self {
+    pub(crate) fn sidecar(mut self, sidecar: SidecarPlacement) -> Self {
         self.sidecar = sidecar;
         self
     }
 
     /// Arguments of the controller.
     pub(crate) fn sidecar_args(mut self, arguments: &[&str]) -> Self {
-        self.sidecar_args.extend(words(arguments));
+        self.sidecar_args.extend(to_strings(arguments));
         self
     }
 
     /// Takes the volume with the API token away.
     pub(crate) fn without_token(mut self) -> Self {
-        self.token = false;
+        self.has_token = false;
         self
     }
 
-    /// Sidecar, hooks and gates see a wall clock that is `seconds` ahead while [`STEP`] is there; the test servers don't.
+    /// Sidecar, hooks and gates see a wall clock that is `seconds` ahead while [`STEP_FILE`] is there; the test servers don't.
     pub(crate) fn with_stepping_clock(mut self, seconds: i64) -> Self {
-        self.steps = Some(seconds);
+        self.clock_step_seconds = Some(seconds);
         self
     }
 
@@ -292,26 +293,26 @@ impl Pod {
         let mut sidecar = pod["spec"]["initContainers"][0].take();
         sidecar["image"] = IMAGE.into();
         sidecar["args"] = json!(self.sidecar_args);
-        let listed: Vec<Value> = self.containers.iter().map(Container::listed).collect();
+        let listed: Vec<Value> = self.containers.iter().map(Container::declaration).collect();
         for entry in sidecar["env"].as_array_mut().expect("the sidecar's environment") {
             if entry["name"] == "PODGATE_CONTAINERS" {
                 entry["value"] = json!(listed).to_string().into();
             }
         }
         let api = |item: &Value| item["name"] != "podgate-api";
-        if !self.token {
+        if !self.has_token {
             sidecar["volumeMounts"].as_array_mut().expect("mounts").retain(api);
             pod["spec"]["volumes"].as_array_mut().expect("volumes").retain(api);
         }
         let mut containers: Vec<Value> = self.containers.iter().map(Container::spec).collect();
-        if let Some(seconds) = self.steps {
+        if let Some(seconds) = self.clock_step_seconds {
             for container in containers.iter_mut().chain([&mut sidecar]) {
-                step(container, seconds);
+                add_stepping_clock(container, seconds);
             }
         }
         match self.sidecar {
-            Sidecar::Native => pod["spec"]["initContainers"] = json!([sidecar]),
-            Sidecar::FirstContainer => {
+            SidecarPlacement::Native => pod["spec"]["initContainers"] = json!([sidecar]),
+            SidecarPlacement::FirstContainer => {
                 sidecar.as_object_mut().expect("an object").remove("restartPolicy");
                 pod["spec"].as_object_mut().expect("an object").remove("initContainers");
                 containers.insert(0, sidecar);

@@ -3,7 +3,7 @@
 use crate::clock::eventually;
 use crate::cluster::requests_of;
 use crate::orders::{chain, chain_containers};
-use crate::pod::{Pod, Sidecar, server};
+use crate::pod::{Pod, SidecarPlacement, server};
 use crate::scene::Scene;
 use std::thread::sleep;
 use std::time::Duration;
@@ -14,16 +14,16 @@ const MET: &str = "released: all conditions hold";
 #[ignore = "needs a cluster: make e2e"]
 fn chain_of_three() {
     let scene = Scene::shared("chain");
-    scene.grant();
+    scene.grant_pod_access();
     let run = scene.create(&chain("chain", "1500ms"));
-    let up = run.up();
-    let lives = run.in_order(&["db", "api", "web"]);
+    let up = run.wait_until_up();
+    let lives = run.assert_order(&["db", "api", "web"]);
     for gated in &lives[..2] {
-        assert_eq!(gated.reason(), MET, "{}", gated.name);
+        assert_eq!(gated.last_message(), MET, "{}", gated.name);
     }
     for name in ["db", "api", "web"] {
-        assert_eq!(up.status(name)["restartCount"], 0, "{name}");
-        assert_eq!(up.state(name), Some("Ready"), "{name}");
+        assert_eq!(up.kubelet_status(name)["restartCount"], 0, "{name}");
+        assert_eq!(up.podgate_state(name), Some("Ready"), "{name}");
     }
     assert_eq!(up.annotation("sandbox.podgate.io/order"), Some("db,api,web"));
 }
@@ -32,12 +32,12 @@ fn chain_of_three() {
 #[ignore = "needs a cluster: make e2e"]
 fn chain_behind_a_first_container() {
     let scene = Scene::shared("first-container");
-    scene.grant();
-    let run = scene.create(&chain("first-container", "1500ms").sidecar(Sidecar::FirstContainer));
-    run.up();
-    let lives = run.in_order(&["db", "api", "web"]);
+    scene.grant_pod_access();
+    let run = scene.create(&chain("first-container", "1500ms").sidecar(SidecarPlacement::FirstContainer));
+    run.wait_until_up();
+    let lives = run.assert_order(&["db", "api", "web"]);
     for gated in &lives[..2] {
-        assert_eq!(gated.reason(), MET, "{}", gated.name);
+        assert_eq!(gated.last_message(), MET, "{}", gated.name);
     }
 }
 
@@ -46,19 +46,19 @@ fn chain_behind_a_first_container() {
 #[ignore = "needs a cluster: make e2e"]
 fn slow_db() {
     let scene = Scene::shared("slow-db");
-    scene.grant();
+    scene.grant_pod_access();
     let [db, api, web] = chain_containers("14s", &[]);
     let run = scene.create(&Pod::new("slow-db", [db.args(&["--listen-after", "11s"]), api, web]));
-    if crate::cluster::is_ours() {
+    if crate::cluster::is_test_cluster() {
         // While the hook waits, the reason stands where `kubectl describe` would show it; then it is taken back.
         let why = "podgate post-start: db: waits for db=Ready (now Started)";
-        eventually("the reason", 60, || run.last_words("db").filter(|words| words == why));
-        run.up();
-        assert_eq!(run.last_words("db").as_deref(), Some(""));
+        eventually("the reason", 60, || run.termination_message("db").filter(|words| words == why));
+        run.wait_until_up();
+        assert_eq!(run.termination_message("db").as_deref(), Some(""));
     }
-    run.up();
-    let lives = run.in_order(&["db", "api", "web"]);
-    assert_eq!(lives[0].reason(), MET);
+    run.wait_until_up();
+    let lives = run.assert_order(&["db", "api", "web"]);
+    assert_eq!(lives[0].last_message(), MET);
     let waited = lives[0].waited_ms().expect("how long the hook waited");
     assert!(waited >= 10_000, "the hook waited {waited} ms");
 }
@@ -67,13 +67,13 @@ fn slow_db() {
 #[ignore = "needs a cluster: make e2e"]
 fn container_without_a_probe() {
     let scene = Scene::shared("no-probe");
-    scene.grant();
+    scene.grant_pod_access();
     let containers = [server("db").hook(&[]), server("api").hook(&[]), server("web").http(8003)];
     let run = scene.create(&Pod::new("no-probe", containers));
-    let up = run.up();
-    let lives = run.in_order(&["db", "api", "web"]);
+    let up = run.wait_until_up();
+    let lives = run.assert_order(&["db", "api", "web"]);
     for gated in &lives[..2] {
-        assert_eq!((gated.reason(), up.state(&gated.name)), (MET, Some("Ready")), "{}", gated.name);
+        assert_eq!((gated.last_message(), up.podgate_state(&gated.name)), (MET, Some("Ready")), "{}", gated.name);
     }
 }
 
@@ -82,19 +82,19 @@ fn container_without_a_probe() {
 #[ignore = "needs a cluster: make e2e"]
 fn few_api_requests() {
     let scene = Scene::shared("requests");
-    if !Scene::needs_faults("requests") {
+    if !Scene::can_inject_faults("requests") {
         return;
     }
-    scene.grant();
+    scene.grant_pod_access();
     let run = scene.create(&chain("requests", "1500ms"));
-    run.up();
-    run.in_order(&["db", "api", "web"]);
+    run.wait_until_up();
+    run.assert_order(&["db", "api", "web"]);
     // The controller has settled: nothing follows.
     sleep(Duration::from_secs(3));
     let requests = requests_of(&scene.namespace);
     let count = |verb: &str| requests.iter().filter(|request| request.verb == verb).count();
     let (patches, watches, gets) = (count("patch"), count("watch"), count("get"));
-    scene.tell(&format!("{patches} patches, {watches} watches, {gets} gets"));
+    scene.report(&format!("{patches} patches, {watches} watches, {gets} gets"));
     assert!((2..=4).contains(&patches), "{requests:?}");
     assert!(watches <= 1 && gets <= 1 && requests.len() == patches + watches + gets, "{requests:?}");
     assert!(requests.iter().all(|request| (200..300).contains(&request.code)), "{requests:?}");

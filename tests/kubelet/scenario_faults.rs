@@ -1,12 +1,12 @@
 //! What goes wrong around the pod while it starts.
 
-use crate::clock::{eventually, wall};
+use crate::clock::{eventually, wall_ms};
 use crate::cluster::{ApiServerStopped, restart_kubelet};
+use crate::incarnation_log::IncarnationLog;
 use crate::orders::{chain, chain_containers};
 use crate::pod::{Pod, server};
 use crate::scene::Scene;
-use crate::timeline::Life;
-use crate::watch::Seen;
+use crate::watch::ObservedPod;
 use serde_json::json;
 
 const NAMES: [&str; 3] = ["db", "api", "web"];
@@ -15,60 +15,63 @@ const NAMES: [&str; 3] = ["db", "api", "web"];
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn api_server_away_for_the_whole_start() {
-    let Some(scene) = Scene::alone("api-away") else { return };
-    scene.grant();
+    let Some(scene) = Scene::exclusive("api-away") else { return };
+    scene.grant_pod_access();
     let run = scene.create(&chain("api-away", "4s"));
-    run.started("podgate", 1);
-    let stopped = wall();
-    let away = ApiServerStopped::now();
-    let last = run.started("web", 1);
+    run.wait_for_start("podgate", 1);
+    let stopped = wall_ms();
+    let away = ApiServerStopped::stop();
+    let last = run.wait_for_start("web", 1);
     drop(away);
-    run.up();
-    let lives = run.in_order(&NAMES);
-    assert!(stopped < lives[0].ready(), "the API server was stopped too late to show anything");
+    run.wait_until_up();
+    let lives = run.assert_order(&NAMES);
+    assert!(stopped < lives[0].ready_time(), "the API server was stopped too late to show anything");
     assert!(last > stopped);
     for gated in &lives[..2] {
-        assert_eq!(gated.reason(), "released: all conditions hold", "{}", gated.name);
+        assert_eq!(gated.last_message(), "released: all conditions hold", "{}", gated.name);
     }
-    let all_ready = |s: &Seen| NAMES.iter().all(|name| s.state(name) == Some("Ready"));
-    run.watch.until("the annotations follow", 90, all_ready);
-    scene.tell(&format!("API server away from {:+.2} to web's start", (stopped - lives[0].start()) / 1000.0));
+    let all_ready = |s: &ObservedPod| NAMES.iter().all(|name| s.podgate_state(name) == Some("Ready"));
+    run.watch.wait_until("the annotations follow", 90, all_ready);
+    scene.report(&format!("API server away from {:+.2} to web's start", (stopped - lives[0].start_time()) / 1000.0));
 }
 
 /// A kubelet that restarts kills the hook and starts the next container: that is the limit of this mode. For seconds it also
 /// calls ready what never was. What podgate decides must not fall for it: api's hook waits for db too.
 fn kubelet_restarts(name: &str, db: crate::pod::Container) {
-    let Some(scene) = Scene::alone(name) else { return };
-    scene.grant();
+    let Some(scene) = Scene::exclusive(name) else { return };
+    scene.grant_pod_access();
     let api = server("api").http(8002).ready_after("500ms").hook(&["--until", "db", "--until", "api"]);
     let run = scene.create(&Pod::new(name, [db.ready_after("14s").hook(&[]), api, server("web").http(8003)]));
-    run.started("db", 1);
-    eventually("db's hook runs", 30, || run.hook_of("db"));
+    run.wait_for_start("db", 1);
+    eventually("db's hook runs", 30, || run.hook_pid("db"));
     restart_kubelet();
-    let up = run.up();
-    let lives: Vec<Life> = NAMES.iter().map(|name| run.life(name)).collect();
-    scene.tell(&crate::timeline::summary(&lives));
+    let up = run.wait_until_up();
+    let lives: Vec<IncarnationLog> = NAMES.iter().map(|name| run.log(name)).collect();
+    scene.report(&crate::incarnation_log::summary(&lives));
     let (db, api, web) = (&lives[0], &lives[1], &lives[2]);
-    let seen = run.watch.all();
-    let lies: Vec<f64> =
-        seen.iter().filter(|s| s.at < db.ready() && s.status("db")["ready"] == true).map(|s| s.at).collect();
+    let seen = run.watch.history();
+    let lies: Vec<f64> = seen
+        .iter()
+        .filter(|s| s.at < db.ready_time() && s.kubelet_status("db")["ready"] == true)
+        .map(|s| s.at)
+        .collect();
     let span = lies.first().map_or(0.0, |from| lies.last().unwrap_or(from) - from);
-    scene.tell(&format!("the kubelet called db ready {} times too early, over {span:.0} ms", lies.len()));
-    if let Some(early) = seen.iter().find(|s| s.at < db.ready() && s.state("db") == Some("Ready")) {
-        panic!("podgate published db as Ready {:.0} ms before it was", db.ready() - early.at);
+    scene.report(&format!("the kubelet called db ready {} times too early, over {span:.0} ms", lies.len()));
+    if let Some(early) = seen.iter().find(|s| s.at < db.ready_time() && s.podgate_state("db") == Some("Ready")) {
+        panic!("podgate published db as Ready {:.0} ms before it was", db.ready_time() - early.at);
     }
     assert!(
-        web.start() >= db.ready(),
+        web.start_time() >= db.ready_time(),
         "order broken: web started {:.0} ms before db was ready",
-        db.ready() - web.start()
+        db.ready_time() - web.start_time()
     );
     assert!(
-        web.start() >= api.ready(),
+        web.start_time() >= api.ready_time(),
         "order broken: web started {:.0} ms before api was ready",
-        api.ready() - web.start()
+        api.ready_time() - web.start_time()
     );
-    assert_eq!(api.reason(), "released: all conditions hold");
-    assert_eq!(up.status("db")["restartCount"], 0);
+    assert_eq!(api.last_message(), "released: all conditions hold");
+    assert_eq!(up.kubelet_status("db")["restartCount"], 0);
 }
 
 #[test]
@@ -90,39 +93,40 @@ fn kubelet_restarts_while_only_it_can_judge_db() {
 #[ignore = "needs a cluster: make e2e"]
 fn sidecar_killed_with_a_fallback() {
     let scene = Scene::shared("fallback");
-    if !Scene::needs_faults("fallback") {
+    if !Scene::can_inject_faults("fallback") {
         return;
     }
-    scene.grant();
+    scene.grant_pod_access();
     let [db, api, web] = chain_containers("6s", &[]);
     let db = db.hook(&["--fallback-check", "http://127.0.0.1:8001/"]);
     let api = api.hook(&["--fallback-check", "http://127.0.0.1:8002/"]);
     let run = scene.create(&Pod::new("fallback", [db, api, web]));
-    run.started("db", 1);
-    eventually("db's hook runs", 30, || run.hook_of("db"));
+    run.wait_for_start("db", 1);
+    eventually("db's hook runs", 30, || run.hook_pid("db"));
     run.signal("podgate", "KILL");
-    run.up();
-    let lives = run.in_order(&NAMES);
-    assert_eq!(lives[0].reason(), "released: the controller is dead, and the fallback check has passed");
-    scene.tell(&format!("api: {}", lives[1].reason()));
+    run.wait_until_up();
+    let lives = run.assert_order(&NAMES);
+    assert_eq!(lives[0].last_message(), "released: the controller is dead, and the fallback check has passed");
+    scene.report(&format!("api: {}", lives[1].last_message()));
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn sidecar_killed_without_a_fallback() {
     let scene = Scene::shared("no-fallback");
-    if !Scene::needs_faults("no-fallback") {
+    if !Scene::can_inject_faults("no-fallback") {
         return;
     }
-    scene.grant();
+    scene.grant_pod_access();
     let [db, api, web] = chain_containers("10m", &["--timeout", "5s"]);
     let run = scene.create(&Pod::new("no-fallback", [db, api, web]));
-    run.started("db", 1);
-    eventually("db's hook runs", 30, || run.hook_of("db"));
+    run.wait_for_start("db", 1);
+    eventually("db's hook runs", 30, || run.hook_pid("db"));
     run.signal("podgate", "KILL");
-    let words = |s: &Seen| s.status("db")["lastState"]["terminated"]["message"].as_str().map(str::to_owned);
-    let seen = run.watch.until("db's last words", 60, |s| words(s).is_some());
+    let words =
+        |s: &ObservedPod| s.kubelet_status("db")["lastState"]["terminated"]["message"].as_str().map(str::to_owned);
+    let seen = run.watch.wait_until("db's last words", 60, |s| words(s).is_some());
     let words = words(&seen).unwrap_or_default();
     assert!(words.contains("timed out after 5s") && words.contains("the controller is dead"), "{words}");
-    scene.tell(&words);
+    scene.report(&words);
 }

@@ -4,13 +4,13 @@ use crate::cluster::kubectl;
 use crate::orders::chain_containers;
 use crate::pod::{Pod, server};
 use crate::scene::Scene;
-use crate::watch::Seen;
+use crate::watch::ObservedPod;
 
 const NEVER: &str = "10m";
 
 /// What the kubelet shows of why a hook failed: its own message, and the container's last words.
-fn failure(seen: &Seen, container: &str) -> Option<(String, String)> {
-    let status = seen.status(container);
+fn failure(seen: &ObservedPod, container: &str) -> Option<(String, String)> {
+    let status = seen.kubelet_status(container);
     let waiting = status["state"]["waiting"]["message"]
         .as_str()
         .filter(|_| status["state"]["waiting"]["reason"] == "PostStartHookError")?;
@@ -22,69 +22,79 @@ fn failure(seen: &Seen, container: &str) -> Option<(String, String)> {
 #[ignore = "needs a cluster: make e2e"]
 fn timeout_with_fail() {
     let scene = Scene::shared("timeout-fail");
-    scene.grant();
+    scene.grant_pod_access();
     let [db, api, web] = chain_containers(NEVER, &[]);
     let run = scene.create(&Pod::new("timeout-fail", [db.hook(&["--timeout", "3s"]), api, web]));
-    let seen = run.watch.until("the kubelet shows why the hook failed", 60, |seen| failure(seen, "db").is_some());
+    let seen = run.watch.wait_until("the kubelet shows why the hook failed", 60, |seen| failure(seen, "db").is_some());
     let (message, words) = failure(&seen, "db").expect("it was there");
     let why = "timed out after 3s, still waiting for db=Ready (now Started)";
     assert!(message.contains("exited with 75") && message.contains(why), "{message}");
     assert!(words.contains(why) && words.len() < 1024, "{words}");
     // In this mode the kubelet starts the next one all the same, and no sooner.
-    let api = run.life("api").start();
-    let first = crate::timeline::Life::read(&scene.namespace, &run.pod, "db", true);
-    assert!(api - first.start() >= 3000.0, "api started {} ms after db", api - first.start());
-    scene.tell(&format!("api {:+.2} s after db; {words}", (api - first.start()) / 1000.0));
+    let api = run.log("api").start_time();
+    let first = crate::incarnation_log::IncarnationLog::fetch(&scene.namespace, &run.pod, "db", true);
+    assert!(api - first.start_time() >= 3000.0, "api started {} ms after db", api - first.start_time());
+    scene.report(&format!("api {:+.2} s after db; {words}", (api - first.start_time()) / 1000.0));
     // A restart of db freezes nobody.
-    run.watch.until("api and web are up", 60, |s| s.status("api")["ready"] == true && s.status("web")["ready"] == true);
+    run.watch.wait_until("api and web are up", 60, |s| {
+        s.kubelet_status("api")["ready"] == true && s.kubelet_status("web")["ready"] == true
+    });
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn timeout_with_continue() {
     let scene = Scene::shared("timeout-continue");
-    scene.grant();
+    scene.grant_pod_access();
     let [db, api, web] = chain_containers(NEVER, &[]);
     let db = db.hook(&["--timeout", "3s", "--on-timeout", "continue"]);
     let run = scene.create(&Pod::new("timeout-continue", [db, api, web]));
-    let seen = run.watch.until("web is ready", 60, |s| s.status("web")["ready"] == true);
-    let (db, api, web) = (run.life("db"), run.life("api"), run.life("web"));
-    assert!(api.start() - db.start() >= 3000.0, "{}", api.start() - db.start());
-    assert!(web.start() >= api.ready());
-    assert!(db.reason().contains("timed out after 3s") && db.reason().ends_with("continue says"), "{}", db.reason());
-    assert_eq!(seen.status("db")["restartCount"], 0);
-    assert_eq!(seen.status("db")["ready"], false);
-    scene.tell(&format!("api {:+.2} s after db; {}", (api.start() - db.start()) / 1000.0, db.reason()));
+    let seen = run.watch.wait_until("web is ready", 60, |s| s.kubelet_status("web")["ready"] == true);
+    let (db, api, web) = (run.log("db"), run.log("api"), run.log("web"));
+    assert!(api.start_time() - db.start_time() >= 3000.0, "{}", api.start_time() - db.start_time());
+    assert!(web.start_time() >= api.ready_time());
+    assert!(
+        db.last_message().contains("timed out after 3s") && db.last_message().ends_with("continue says"),
+        "{}",
+        db.last_message()
+    );
+    assert_eq!(seen.kubelet_status("db")["restartCount"], 0);
+    assert_eq!(seen.kubelet_status("db")["ready"], false);
+    scene.report(&format!(
+        "api {:+.2} s after db; {}",
+        (api.start_time() - db.start_time()) / 1000.0,
+        db.last_message()
+    ));
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn users_own_hook_runs_first() {
     let scene = Scene::shared("then");
-    scene.grant();
+    scene.grant_pod_access();
     let [db, api, web] = chain_containers("1500ms", &[]);
     let db = db.hook(&["--then", r#"["/testserver","say","then"]"#]);
     let run = scene.create(&Pod::new("then", [db, api, web]));
-    run.up();
-    let lives = run.in_order(&["db", "api", "web"]);
-    let said = lives[0].events.iter().filter(|e| e.event == "then").count();
+    run.wait_until_up();
+    let lives = run.assert_order(&["db", "api", "web"]);
+    let said = lives[0].events.iter().filter(|e| e.name == "then").count();
     assert_eq!(said, 1, "{:?}", lives[0]);
-    assert!(lives[0].at("then") < lives[0].ready(), "it ran while db was not ready yet");
-    assert_eq!(lives[0].reason(), "released: all conditions hold");
+    assert!(lives[0].expect_time_of("then") < lives[0].ready_time(), "it ran while db was not ready yet");
+    assert_eq!(lives[0].last_message(), "released: all conditions hold");
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn users_own_hook_fails() {
     let scene = Scene::shared("then-fails");
-    scene.grant();
+    scene.grant_pod_access();
     let containers =
         [server("db").hook(&["--then", r#"["/testserver","say","then","--exit-code","7"]"#]), server("web")];
     let run = scene.create(&Pod::new("then-fails", containers));
-    let seen = run.watch.until("the kubelet shows why the hook failed", 60, |seen| failure(seen, "db").is_some());
+    let seen = run.watch.wait_until("the kubelet shows why the hook failed", 60, |seen| failure(seen, "db").is_some());
     let (message, words) = failure(&seen, "db").expect("it was there");
     assert!(message.contains("exited with 7") && words.contains("own postStart command"), "{message}: {words}");
-    scene.tell(&words);
+    scene.report(&words);
 }
 
 /// `kubectl podgate override` writes this annotation.
@@ -92,9 +102,9 @@ fn users_own_hook_fails() {
 #[ignore = "needs a cluster: make e2e"]
 fn opened_by_hand() {
     let scene = Scene::shared("override");
-    scene.grant();
+    scene.grant_pod_access();
     let run = scene.create(&Pod::new("override", chain_containers(NEVER, &[])));
-    let seen = run.watch.until("the sandbox is known", 60, |s| s.state("db") == Some("Started"));
+    let seen = run.watch.wait_until("the sandbox is known", 60, |s| s.podgate_state("db") == Some("Started"));
     let sandbox = seen.annotation("sandbox.podgate.io/id").expect("the sandbox").to_owned();
     let annotate = |value: &str| {
         kubectl(&["-n", &scene.namespace, "annotate", "--overwrite", "pod", "override", value]);
@@ -102,10 +112,10 @@ fn opened_by_hand() {
     // Another sandbox's word opens nothing, nor does one that would fit any.
     annotate("override.podgate.io/db=Ready@3f2a9c1e-1-1a0c5f3b");
     annotate("override.podgate.io/db=Ready@0-0-0");
-    let at = crate::clock::wall();
+    let at = crate::clock::wall_ms();
     annotate(&format!("override.podgate.io/db=Ready@{sandbox}"));
-    run.watch.until("web is ready", 60, |s| s.status("web")["ready"] == true);
-    let (api, web) = (run.life("api"), run.life("web"));
-    assert!(api.start() >= at && web.start() >= api.ready());
-    scene.tell(&format!("api {:+.2} s after the override", (api.start() - at) / 1000.0));
+    run.watch.wait_until("web is ready", 60, |s| s.kubelet_status("web")["ready"] == true);
+    let (api, web) = (run.log("api"), run.log("web"));
+    assert!(api.start_time() >= at && web.start_time() >= api.ready_time());
+    scene.report(&format!("api {:+.2} s after the override", (api.start_time() - at) / 1000.0));
 }

@@ -21,43 +21,44 @@ fn cpu(pid: u32) -> Option<f64> {
 /// dies, and no secret of the sidecar's gets out.
 fn root_neighbour(name: &str, what: &[&str]) {
     let scene = Scene::shared(name);
-    if !Scene::needs_faults(name) {
+    if !Scene::can_inject_faults(name) {
         return;
     }
-    scene.grant();
-    let mallory = what.iter().fold(server("mallory").root(), |mallory, what| mallory.args(&["--hostile", what]));
+    scene.grant_pod_access();
+    let mallory =
+        what.iter().fold(server("mallory").running_as_root(), |mallory, what| mallory.args(&["--hostile", what]));
     let [db, api, web] = chain_containers("12s", &[]);
     let run = scene.create(&Pod::new(name, [mallory, db, api, web]));
-    run.started("db", 1);
-    let (hook, sidecar) = eventually("db's hook runs", 30, || run.hook_of("db").zip(run.pid("podgate")));
+    run.wait_for_start("db", 1);
+    let (hook, sidecar) = eventually("db's hook runs", 30, || run.hook_pid("db").zip(run.pid("podgate")));
     let used = |pid| cpu(pid).unwrap_or_else(|| panic!("process {pid} has ended"));
     let before = (used(hook), used(sidecar));
     sleep(Duration::from_secs(3));
     let (hook, sidecar) = (used(hook) - before.0, used(sidecar) - before.1);
-    scene.tell(&format!("in 3 s, the hook used {hook:.2} s of CPU and the sidecar {sidecar:.2} s"));
+    scene.report(&format!("in 3 s, the hook used {hook:.2} s of CPU and the sidecar {sidecar:.2} s"));
     assert!(hook < 0.3, "the hook spins: {hook} s");
     assert!(sidecar < 1.0, "the sidecar spins: {sidecar} s");
 
-    let up = run.up();
-    let lives = run.in_order(&["db", "api", "web"]);
-    let late = lives[1].start() - lives[0].ready();
+    let up = run.wait_until_up();
+    let lives = run.assert_order(&["db", "api", "web"]);
+    let late = lives[1].start_time() - lives[0].ready_time();
     assert!(late < 5000.0, "the slow re-read helps after 1 s, and api started {late:.0} ms after db was ready");
-    let harm = run.life("mallory");
+    let harm = run.log("mallory");
     for what in what {
-        let did = harm.events.iter().filter(|event| event.event == format!("hostile {what}"));
+        let did = harm.events.iter().filter(|event| event.name == format!("hostile {what}"));
         let did: Vec<&str> = did.map(|event| event.detail.as_str()).collect();
         assert!(!did.is_empty(), "mallory did nothing: {harm:?}");
-        scene.tell(&format!("{what}: {} deeds, such as: {}", did.len(), did[0]));
+        scene.report(&format!("{what}: {} deeds, such as: {}", did.len(), did[0]));
     }
     for name in ["podgate", "db", "api", "web"] {
-        assert_eq!(up.status(name)["restartCount"], 0, "{name}");
+        assert_eq!(up.kubelet_status(name)["restartCount"], 0, "{name}");
     }
     // With all up, it is left alone by the rest of the world too.
     let requests = || requests_of(&scene.namespace).len();
     let before = requests();
     sleep(Duration::from_secs(5));
     let further = requests() - before;
-    scene.tell(&format!("{further} requests to the API in 5 s after the start"));
+    scene.report(&format!("{further} requests to the API in 5 s after the start"));
     assert!(further <= 5, "a neighbour makes the sidecar ask the API {further} times in 5 s");
     // A JSON web token begins so.
     let said = format!("{}{}", up.pod["metadata"]["annotations"], run.sidecar_log());

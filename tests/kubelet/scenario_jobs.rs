@@ -2,7 +2,7 @@
 
 use crate::clock::eventually;
 use crate::cluster::{kubectl, kubectl_json};
-use crate::pod::{Container, Pod, Sidecar, server};
+use crate::pod::{Container, Pod, SidecarPlacement, server};
 use crate::scene::Scene;
 use serde_json::{Value, json};
 
@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 #[ignore = "needs a cluster: make e2e"]
 fn a_pod_that_completes() {
     let scene = Scene::shared("completes");
-    scene.grant();
-    for (name, sidecar) in [("first", Sidecar::FirstContainer), ("native", Sidecar::Native)] {
+    scene.grant_pod_access();
+    for (name, sidecar) in [("first", SidecarPlacement::FirstContainer), ("native", SidecarPlacement::Native)] {
         let db = server("db").http(8001).hook(&[]).args(&["--exit-after", "6s"]);
         let app = server("app").args(&["--exit-after", "2s"]);
         let pod = Pod::new(name, [db, app]).sidecar(sidecar).with(json!({"spec": {"restartPolicy": "Never"}}));
@@ -23,7 +23,7 @@ fn a_pod_that_completes() {
             ["Succeeded", "Failed"].contains(&phase.as_str()).then_some(phase)
         });
         assert_eq!(phase, "Succeeded", "{name}");
-        run.in_order(&["db", "app"]);
+        run.assert_order(&["db", "app"]);
     }
 }
 
@@ -59,7 +59,7 @@ fn outcome(scene: &Scene, name: &str) -> (String, Value) {
 #[ignore = "needs a cluster: make e2e"]
 fn a_job_with_an_ordinary_sidecar_completes() {
     let scene = Scene::shared("job");
-    scene.grant();
+    scene.grant_pod_access();
     let app = |code: &str| server("app").args(&["--exit-after", "2s", "--exit-code", code]);
     let no_such_command = json!({"command": ["/no/such/command"]});
     let jobs = [
@@ -81,7 +81,7 @@ fn a_job_with_an_ordinary_sidecar_completes() {
     }
     for (name, _, _, expected, code) in jobs {
         let (outcome, proxy) = outcome(&scene, name);
-        scene.tell(&format!("{name}: {outcome}; the proxy exited with {}", proxy["exitCode"]));
+        scene.report(&format!("{name}: {outcome}; the proxy exited with {}", proxy["exitCode"]));
         assert_eq!((outcome.as_str(), &proxy["exitCode"]), (expected, &json!(code)), "{name}: {proxy}");
     }
 }

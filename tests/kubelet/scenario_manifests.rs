@@ -1,19 +1,19 @@
 //! The examples that users copy, as they are written: only the images are those of the tests.
 
-use crate::clock::{eventually, wall};
-use crate::cluster::{BUSYBOX, IMAGE, ROOT, create, incarnations, is_ours, kubectl, kubectl_json};
-use crate::scene::{Run, Scene};
+use crate::clock::{eventually, wall_ms};
+use crate::cluster::{BUSYBOX_IMAGE, IMAGE, ROOT, create, incarnations, is_test_cluster, kubectl, kubectl_json};
+use crate::scene::{FollowedPod, Scene};
 use podgate::order::release;
 use std::time::UNIX_EPOCH;
 
 /// A namespace in which nothing but "restricted" pods may be, and the example's text.
 fn stage(file: &str) -> (Scene, String) {
     let scene = Scene::shared(file.trim_end_matches(".yaml"));
-    scene.grant();
+    scene.grant_pod_access();
     kubectl(&["label", "namespace", &scene.namespace, "pod-security.kubernetes.io/enforce=restricted"]);
     let path = format!("{ROOT}/manifests/{file}");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let text = text.replace(&release::sidecar_image(), IMAGE).replace("docker.io/library/busybox:1.37", BUSYBOX);
+    let text = text.replace(&release::sidecar_image(), IMAGE).replace("docker.io/library/busybox:1.37", BUSYBOX_IMAGE);
     (scene, text)
 }
 
@@ -21,11 +21,11 @@ fn as_written(file: &str, pod: &str) {
     let (scene, text) = stage(file);
     let run = scene.follow(pod);
     create(&scene.namespace, &text);
-    let up = run.up();
+    let up = run.wait_until_up();
     for name in ["podgate", "db", "api", "web"] {
-        assert_eq!(up.status(name)["restartCount"], 0, "{name}");
+        assert_eq!(up.kubelet_status(name)["restartCount"], 0, "{name}");
     }
-    if !is_ours() {
+    if !is_test_cluster() {
         return;
     }
     let all = incarnations(&scene.namespace, pod);
@@ -38,7 +38,7 @@ fn as_written(file: &str, pod: &str) {
     assert!(api - db > 3950.0, "api started {:.0} ms after db", api - db);
     assert!(web - api > 1950.0, "web started {:.0} ms after api", web - api);
     let from = |at: f64| (at - start("podgate")) / 1000.0;
-    scene.tell(&format!("podgate +0.00 | db {:+.2} | api {:+.2} | web {:+.2}", from(db), from(api), from(web)));
+    scene.report(&format!("podgate +0.00 | db {:+.2} | api {:+.2} | web {:+.2}", from(db), from(api), from(web)));
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn example_pod_with_a_first_container() {
 
 /// When the program behind the container's gate made its first folder, in milliseconds since 1970: the container itself has been
 /// running for as long as its gate has waited.
-fn first_act(run: &Run<'_>, container: &str) -> f64 {
+fn first_act(run: &FollowedPod<'_>, container: &str) -> f64 {
     let pid = run.pid(container).unwrap_or_else(|| panic!("{container} does not run"));
     let path = format!("/proc/{pid}/root/tmp/www");
     let made = std::fs::metadata(&path).and_then(|found| found.modified());
@@ -70,22 +70,22 @@ fn example_pod_entrypoint() {
     let pod = "ordered-entrypoint";
     let run = scene.follow(pod);
     create(&scene.namespace, &text);
-    let up = run.up();
+    let up = run.wait_until_up();
     let names = ["db", "api", "web"];
     for name in ["podgate"].iter().chain(&names) {
-        assert_eq!(up.status(name)["restartCount"], 0, "{name}");
+        assert_eq!(up.kubelet_status(name)["restartCount"], 0, "{name}");
     }
-    if is_ours() {
+    if is_test_cluster() {
         let [db, api, web] = names.map(|name| first_act(&run, name));
         // db listens 4 s after its start, api 2 s; a folder's time is that of the kernel's last tick.
         assert!(api - db > 3950.0, "api started {:.0} ms after db", api - db);
         assert!(web - api > 1950.0, "web started {:.0} ms after api", web - api);
-        scene.tell(&format!("api {:+.2} and web {:+.2} s after db", (api - db) / 1000.0, (web - db) / 1000.0));
+        scene.report(&format!("api {:+.2} and web {:+.2} s after db", (api - db) / 1000.0, (web - db) / 1000.0));
     }
-    let begin = wall();
+    let begin = wall_ms();
     kubectl(&["-n", &scene.namespace, "delete", "pod", pod, "--wait=true", "--timeout=60s"]);
-    let took = wall() - begin;
-    scene.tell(&format!("gone {:.2} s after its deletion", took / 1000.0));
+    let took = wall_ms() - begin;
+    scene.report(&format!("gone {:.2} s after its deletion", took / 1000.0));
     // Well within the 20 s after which api would have given up staying for web.
     assert!(took < 15_000.0, "it took {took:.0} ms: somebody stayed for one that was gone, or did not end by TERM");
 }
@@ -111,5 +111,5 @@ fn example_job() {
     for name in ["app", "proxy"] {
         assert_eq!(end(name)["exitCode"], 0, "{name}: {:#}", end(name));
     }
-    scene.tell(&format!("app ended at {}, proxy at {}", end("app")["finishedAt"], end("proxy")["finishedAt"]));
+    scene.report(&format!("app ended at {}, proxy at {}", end("app")["finishedAt"], end("proxy")["finishedAt"]));
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 #[ignore = "needs a cluster: make e2e"]
 fn every_kind_of_probe() {
     let scene = Scene::shared("probes");
-    scene.grant();
+    scene.grant_pod_access();
     let look = ["/testserver", "check", "/tmp/ready"];
     let check = format!("exec:{}", json!(look));
     let exec = server("exec").args(&["--touch", "/tmp/ready"]).ready_after("1200ms");
@@ -34,16 +34,20 @@ fn every_kind_of_probe() {
     ];
     let pod = Pod::new("probes", containers);
     let run = scene.create(&pod);
-    let up = run.up();
-    let lives = run.in_order(&pod.names());
+    let up = run.wait_until_up();
+    let lives = run.assert_order(&pod.names());
     for gated in &lives[..lives.len() - 1] {
-        assert_eq!(gated.reason(), "released: all conditions hold", "{}", gated.name);
+        assert_eq!(gated.last_message(), "released: all conditions hold", "{}", gated.name);
     }
     for name in pod.names() {
-        assert_eq!((up.state(name), &up.status(name)["restartCount"]), (Some("Ready"), &json!(0)), "{name}");
+        assert_eq!(
+            (up.podgate_state(name), &up.kubelet_status(name)["restartCount"]),
+            (Some("Ready"), &json!(0)),
+            "{name}"
+        );
     }
     let (named, next) = (&lives[4], &lives[5]);
-    let later = next.start() - named.ready();
+    let later = next.start_time() - named.ready_time();
     assert!(later >= 990.0, "two successes are a second apart, and the next container started after {later:.0} ms");
 }
 
@@ -52,7 +56,7 @@ fn every_kind_of_probe() {
 #[ignore = "needs a cluster: make e2e"]
 fn exec_probe_behind_a_gate() {
     let scene = Scene::shared("exec-gate");
-    scene.grant();
+    scene.grant_pod_access();
     let look = ["/testserver", "check", "/tmp/ready"];
     let check = format!("exec:{}", json!(look));
     let db = server("db").args(&["--touch", "/tmp/ready"]).ready_after("1500ms");
@@ -60,8 +64,8 @@ fn exec_probe_behind_a_gate() {
     let containers =
         [db.gate(&["--tether", "parent", "--check", &check]), server("api").http(8002).gate(&["--until", "db"])];
     let run = scene.create(&Pod::new("exec-gate", containers));
-    let up = run.up();
-    let lives = run.in_order(&["db", "api"]);
-    assert_eq!(up.status("db")["restartCount"], 0);
-    scene.tell(&format!("api started {:.0} ms after db was ready", lives[1].start() - lives[0].ready()));
+    let up = run.wait_until_up();
+    let lives = run.assert_order(&["db", "api"]);
+    assert_eq!(up.kubelet_status("db")["restartCount"], 0);
+    scene.report(&format!("api started {:.0} ms after db was ready", lives[1].start_time() - lives[0].ready_time()));
 }

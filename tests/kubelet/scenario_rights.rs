@@ -5,7 +5,7 @@ use crate::cluster::{kubectl, requests_of, try_kubectl};
 use crate::orders::chain;
 use crate::pod::{Pod, server};
 use crate::scene::Scene;
-use crate::watch::Seen;
+use crate::watch::ObservedPod;
 use serde_json::{Value, json};
 
 const NAMES: [&str; 3] = ["db", "api", "web"];
@@ -20,14 +20,14 @@ fn ours(pod: &Value) -> Vec<&String> {
 fn without_any_right() {
     let scene = Scene::shared("no-rights");
     let run = scene.create(&chain("no-rights", "1500ms"));
-    let up = run.watch.until("the pod is ready", 120, Seen::is_ready);
-    run.in_order(&NAMES);
+    let up = run.watch.wait_until("the pod is ready", 120, ObservedPod::is_ready);
+    run.assert_order(&NAMES);
     assert_eq!(ours(&up.pod), [""; 0]);
     let log = run.sidecar_log();
     let warnings: Vec<&str> = log.lines().filter(|line| line.contains(" WARN ") || line.contains(" ERROR ")).collect();
     assert_eq!(warnings.len(), 1, "{log}");
     assert!(warnings[0].contains("forbidden") || warnings[0].contains("403"), "{log}");
-    scene.tell(warnings[0]);
+    scene.report(warnings[0]);
 }
 
 #[test]
@@ -36,12 +36,12 @@ fn by_the_board_alone() {
     let scene = Scene::shared("board-alone");
     let pod = chain("board-alone", "1500ms").sidecar_args(&["--publish", "board"]).without_token();
     let run = scene.create(&pod);
-    let up = run.watch.until("the pod is ready", 120, Seen::is_ready);
-    run.in_order(&NAMES);
+    let up = run.watch.wait_until("the pod is ready", 120, ObservedPod::is_ready);
+    run.assert_order(&NAMES);
     assert_eq!(ours(&up.pod), [""; 0]);
     let log = run.sidecar_log();
     assert!(!log.contains(" WARN ") && !log.contains(" ERROR "), "{log}");
-    if crate::cluster::is_ours() {
+    if crate::cluster::is_test_cluster() {
         assert_eq!(requests_of(&scene.namespace), []);
     }
 }
@@ -49,7 +49,7 @@ fn by_the_board_alone() {
 /// Annotations that come with the pod, from a template or an old manifest, open nothing, and are taken back.
 fn forged(name: &str, sandbox: &str) {
     let scene = Scene::shared(name);
-    scene.grant();
+    scene.grant_pod_access();
     let annotations = json!({
         "status.podgate.io/db": "Ready", "status.podgate.io/api": "Ready", "status.podgate.io/web": "Ready",
         "status.podgate.io/ghost": "Ready",
@@ -62,12 +62,12 @@ fn forged(name: &str, sandbox: &str) {
     let run = scene.create(&chain(name, "2s").with(json!({"metadata": {"annotations": annotations}})));
     let up = run
         .watch
-        .until("the pod is up", 120, |s| s.is_up() && s.annotation("sandbox.podgate.io/epoch") != Some("forged"));
-    let lives = run.in_order(&NAMES);
+        .wait_until("the pod is up", 120, |s| s.is_up() && s.annotation("sandbox.podgate.io/epoch") != Some("forged"));
+    let lives = run.assert_order(&NAMES);
     for gated in &lives[..2] {
-        assert_eq!(gated.reason(), "released: all conditions hold", "{}", gated.name);
+        assert_eq!(gated.last_message(), "released: all conditions hold", "{}", gated.name);
     }
-    assert_eq!(up.state("ghost"), None);
+    assert_eq!(up.podgate_state("ghost"), None);
     assert_eq!(up.annotation("sandbox.podgate.io/stuck"), None);
     assert_ne!(up.annotation("sandbox.podgate.io/id"), Some(sandbox));
     assert_eq!(up.annotation("example.com/users-own"), Some("stays"));
@@ -91,12 +91,12 @@ fn forged_annotations_of_any_sandbox() {
 #[ignore = "needs a cluster: make e2e"]
 fn policy_refuses_what_it_must() {
     let scene = Scene::shared("policy");
-    scene.grant();
+    scene.grant_pod_access();
     let namespace = scene.namespace.as_str();
     let pods = ["one", "two"].map(|name| {
         let pod = Pod::new(name, [server("app")]).with(json!({"metadata": {"annotations": {"example.com/a": "1"}}}));
         let run = scene.create(&pod);
-        run.watch.until("the pod is there", 60, |s| s.pod["metadata"]["uid"].is_string()).pod
+        run.watch.wait_until("the pod is there", 60, |s| s.pod["metadata"]["uid"].is_string()).pod
     });
     let uid = pods[0]["metadata"]["uid"].as_str().expect("a uid");
     let bound = ["--bound-object-kind", "Pod", "--bound-object-name", "one", "--bound-object-uid", uid];
@@ -161,5 +161,5 @@ fn policy_refuses_what_it_must() {
         let error = try_kubectl(&[&["-n", namespace, &token], refused].concat()).expect_err("beyond the role");
         assert!(error.contains("orbidden"), "{refused:?}: {error}");
     }
-    scene.tell(&format!("{} allowed, {} refused", allowed.len(), refused.len() + 4));
+    scene.report(&format!("{} allowed, {} refused", allowed.len(), refused.len() + 4));
 }

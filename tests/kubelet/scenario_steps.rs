@@ -1,9 +1,9 @@
 //! Steps that hand on by files, as Tekton's do, with no sidecar's help in it.
 
 use crate::clock::eventually;
-use crate::cluster::{BUSYBOX, create};
+use crate::cluster::{BUSYBOX_IMAGE, create};
 use crate::pod::{Container, Pod, server};
-use crate::scene::{Run, Scene};
+use crate::scene::{FollowedPod, Scene};
 use serde_json::{Value, json};
 
 /// Step `n`, which runs `script`, waits for the one before it, and says by a file how it ended.
@@ -15,10 +15,10 @@ fn step(n: u32, script: &str, more: &[&str]) -> Container {
     }
     flags.extend(more);
     let name = format!("step-{n}");
-    server(&name).gate(&flags).with(json!({"image": BUSYBOX, "args": ["sh", "-c", script]}))
+    server(&name).gate(&flags).with(json!({"image": BUSYBOX_IMAGE, "args": ["sh", "-c", script]}))
 }
 
-fn start<'a>(scene: &'a Scene, name: &str, steps: Vec<Container>) -> Run<'a> {
+fn start<'a>(scene: &'a Scene, name: &str, steps: Vec<Container>) -> FollowedPod<'a> {
     let mut pod = Pod::new(name, steps).with(json!({"spec": {"restartPolicy": "Never"}})).json();
     let add = |list: &mut Value, item: Value| list.as_array_mut().expect("a list").push(item);
     add(&mut pod["spec"]["volumes"], json!({"name": "steps", "emptyDir": {}}));
@@ -31,12 +31,12 @@ fn start<'a>(scene: &'a Scene, name: &str, steps: Vec<Container>) -> Run<'a> {
 }
 
 /// Each step's exit code and message, once the pod has come to its end.
-fn ends(run: &Run<'_>, count: u32) -> Vec<(i64, String)> {
-    let seen = run.watch.until("all steps have ended", 90, |seen| {
-        (1..=count).all(|n| seen.status(&format!("step-{n}"))["state"]["terminated"].is_object())
+fn ends(run: &FollowedPod<'_>, count: u32) -> Vec<(i64, String)> {
+    let seen = run.watch.wait_until("all steps have ended", 90, |seen| {
+        (1..=count).all(|n| seen.kubelet_status(&format!("step-{n}"))["state"]["terminated"].is_object())
     });
     let end = |n| {
-        let end = &seen.status(&format!("step-{n}"))["state"]["terminated"];
+        let end = &seen.kubelet_status(&format!("step-{n}"))["state"]["terminated"];
         (end["exitCode"].as_i64().unwrap_or(-1), end["message"].as_str().unwrap_or("").to_owned())
     };
     (1..=count).map(end).collect()
@@ -46,7 +46,7 @@ fn ends(run: &Run<'_>, count: u32) -> Vec<(i64, String)> {
 #[ignore = "needs a cluster: make e2e"]
 fn steps_one_after_the_other() {
     let scene = Scene::shared("steps");
-    scene.grant();
+    scene.grant_pod_access();
     let write = |n: u32| format!("echo {n} >>/steps/log; sleep 0.5");
     let last = "echo 3 >>/steps/log; [ \"$(tr -d '\\n' </steps/log)\" = 123 ]";
     let run = start(&scene, "steps", vec![step(1, &write(1), &[]), step(2, &write(2), &[]), step(3, last, &[])]);
@@ -59,7 +59,7 @@ fn steps_one_after_the_other() {
 #[ignore = "needs a cluster: make e2e"]
 fn steps_are_skipped_after_a_failure() {
     let scene = Scene::shared("steps-fail");
-    scene.grant();
+    scene.grant_pod_access();
     let steps = vec![
         step(1, "exit 5", &["--on-error", "continue"]),
         step(2, "sleep 1000", &["--command-timeout", "1s", "--grace", "2s"]),
@@ -68,7 +68,7 @@ fn steps_are_skipped_after_a_failure() {
     ];
     let run = start(&scene, "steps-fail", steps);
     let ends = ends(&run, 4);
-    scene.tell(&format!("{ends:?}"));
+    scene.report(&format!("{ends:?}"));
     let codes: Vec<i64> = ends.iter().map(|(code, _)| *code).collect();
     assert_eq!(codes, [0, 75, 69, 69]);
     assert!(ends[1].1.contains("1s"), "{:?}", ends[1]);
@@ -80,13 +80,13 @@ fn steps_are_skipped_after_a_failure() {
 #[ignore = "needs a cluster: make e2e"]
 fn a_breakpoint_holds_a_failed_step() {
     let scene = Scene::shared("steps-break");
-    if !Scene::needs_faults("steps-break") {
+    if !Scene::can_inject_faults("steps-break") {
         return;
     }
-    scene.grant();
+    scene.grant_pod_access();
     let run = start(&scene, "steps-break", vec![step(1, "exit 7", &["--breakpoint", "/steps/go"])]);
     let pid = eventually("the step runs", 60, || run.pid("step-1"));
-    eventually("it is held", 30, || run.life("step-1").said().any(|line| line.contains("/steps/go")).then_some(()));
+    eventually("it is held", 30, || run.log("step-1").messages().any(|line| line.contains("/steps/go")).then_some(()));
     assert_eq!(run.pid("step-1"), Some(pid), "it has not ended");
     std::fs::write(format!("/proc/{pid}/root/steps/go"), "").expect("a file");
     assert_eq!(ends(&run, 1)[0].0, 7);

@@ -1,9 +1,9 @@
 //! That a container's process is gone, however it ended, is on the board at once: with no API, and with no help of the kubelet.
 
-use crate::clock::{eventually, wall};
-use crate::cluster::BUSYBOX;
+use crate::clock::{eventually, wall_ms};
+use crate::cluster::BUSYBOX_IMAGE;
 use crate::pod::{Container, Pod, server};
-use crate::scene::{Run, Scene};
+use crate::scene::{FollowedPod, Scene};
 use podgate::core::annotations;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -20,27 +20,27 @@ fn has_ended(sidecar: u32, container: &str) -> bool {
 }
 
 /// Milliseconds from `end` to the board saying so.
-fn until_the_board_says_so(run: &Run<'_>, container: &str, end: impl FnOnce(Pid)) -> f64 {
+fn until_the_board_says_so(run: &FollowedPod<'_>, container: &str, end: impl FnOnce(Pid)) -> f64 {
     let sidecar = run.pid("podgate").expect("the sidecar runs");
     let pid = run.pid(container).and_then(|pid| Pid::from_raw(pid.try_into().ok()?)).expect("it runs");
     assert!(!has_ended(sidecar, container));
-    let begin = wall();
+    let begin = wall_ms();
     end(pid);
     while !has_ended(sidecar, container) {
-        assert!(wall() - begin < 10_000.0, "{container} is gone, and the board does not say so");
+        assert!(wall_ms() - begin < 10_000.0, "{container} is gone, and the board does not say so");
         std::thread::sleep(Duration::from_micros(200));
     }
-    wall() - begin
+    wall_ms() - begin
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn an_end_shows_on_the_board_at_once() {
     let scene = Scene::shared("tethers");
-    if !Scene::needs_faults("tethers") {
+    if !Scene::can_inject_faults("tethers") {
         return;
     }
-    scene.grant();
+    scene.grant_pod_access();
     type Placed = fn(Container) -> Container;
     let kinds: [(&str, Placed); 3] = [
         ("exec", |container| container.gate(&[])),
@@ -52,12 +52,12 @@ fn an_end_shows_on_the_board_at_once() {
             let name = format!("{kind}-{how}");
             let containers = [placed(server("db").http(8001)), server("web").http(8002)];
             let run = scene.create(&Pod::new(&name, containers));
-            run.up();
+            run.wait_until_up();
             // Within 2 s of the gate's opening a drop may be that of a program which closes what it inherits.
-            let life = run.life("db");
-            eventually("db has run for a while", 10, || (wall() - life.start() > 2500.0).then_some(()));
+            let life = run.log("db");
+            eventually("db has run for a while", 10, || (wall_ms() - life.start_time() > 2500.0).then_some(()));
             let took = until_the_board_says_so(&run, "db", |pid| kill_process(pid, signal).expect("a signal"));
-            scene.tell(&format!("{kind}, {how}: {took:.1} ms"));
+            scene.report(&format!("{kind}, {how}: {took:.1} ms"));
             // 10 ms on a machine that is not busy with other tests.
             assert!(took < 500.0, "{name}: {took:.0} ms");
             crate::cluster::kubectl(&[
@@ -77,21 +77,24 @@ fn an_end_shows_on_the_board_at_once() {
 #[ignore = "needs a cluster: make e2e"]
 fn one_that_is_out_of_memory_is_gone_at_once() {
     let scene = Scene::shared("oom");
-    if !Scene::needs_faults("oom") {
+    if !Scene::can_inject_faults("oom") {
         return;
     }
-    scene.grant();
+    scene.grant_pod_access();
     let script = "sleep 4; exec tail /dev/zero";
-    let eater = server("eater").gate(&[]).with(json!({"image": BUSYBOX, "args": ["sh", "-c", script],
+    let eater = server("eater").gate(&[]).with(json!({"image": BUSYBOX_IMAGE, "args": ["sh", "-c", script],
         "resources": {"limits": {"memory": "24Mi"}}}));
     let containers = [eater, server("after").gate(&["--until", "eater=Exited"])];
     let run = scene.create(&Pod::new("oom", containers).with(json!({"spec": {"restartPolicy": "Never"}})));
-    let seen = run.watch.until("the kubelet says so too", 60, |seen| {
-        seen.status("eater")["state"]["terminated"]["reason"] == "OOMKilled"
+    let seen = run.watch.wait_until("the kubelet says so too", 60, |seen| {
+        seen.kubelet_status("eater")["state"]["terminated"]["reason"] == "OOMKilled"
     });
-    let start = eventually("after starts", 30, || run.life("after").has("start"));
-    scene.tell(&format!("after started {:.0} ms before the kubelet's word came", seen.at - start));
-    assert_eq!(run.watch.last().and_then(|seen| seen.state("eater").map(str::to_owned)).as_deref(), Some("Failed"));
+    let start = eventually("after starts", 30, || run.log("after").time_of("start"));
+    scene.report(&format!("after started {:.0} ms before the kubelet's word came", seen.at - start));
+    assert_eq!(
+        run.watch.last().and_then(|seen| seen.podgate_state("eater").map(str::to_owned)).as_deref(),
+        Some("Failed")
+    );
 }
 
 /// A program that closes what it inherits holds no tether, and is not taken for dead.
@@ -99,17 +102,19 @@ fn one_that_is_out_of_memory_is_gone_at_once() {
 #[ignore = "needs a cluster: make e2e"]
 fn one_that_closes_what_it_inherits_lives() {
     let scene = Scene::shared("untethered");
-    if !Scene::needs_faults("untethered") {
+    if !Scene::can_inject_faults("untethered") {
         return;
     }
-    scene.grant();
+    scene.grant_pod_access();
     let db = server("db").http(8001).args(&["--close-inherited"]).gate(&[]);
     let run = scene.create(&Pod::new("untethered", [db, server("web").http(8002).gate(&["--until", "db"])]));
-    run.up();
+    run.wait_until_up();
     let sidecar = run.pid("podgate").expect("the sidecar runs");
     assert_eq!(on_the_board(sidecar, "db").as_deref(), Some("Ready"));
     assert!(!podgate::edge::tether::is_held(std::path::Path::new(&format!("/proc/{sidecar}/root/podgate-self")), "db"));
     run.signal("db", "KILL");
-    run.watch.until("its end is known by the kubelet's word", 30, |seen| seen.status("db")["restartCount"] == 1);
-    run.watch.until("all is up again", 60, |seen| seen.is_up() && seen.status("db")["restartCount"] == 1);
+    run.watch.wait_until("its end is known by the kubelet's word", 30, |seen| {
+        seen.kubelet_status("db")["restartCount"] == 1
+    });
+    run.watch.wait_until("all is up again", 60, |seen| seen.is_up() && seen.kubelet_status("db")["restartCount"] == 1);
 }

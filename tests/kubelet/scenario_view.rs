@@ -1,27 +1,27 @@
 //! `kubectl podgate status`, `override` and `timeline`, on pods that start, are stuck, or have started.
 
-use crate::cluster::{self, cluster, kubectl};
+use crate::cluster::{self, kubectl, run_script};
+use crate::incarnation_log::IncarnationLog;
 use crate::orders::{chain, gated_chain_containers};
 use crate::pod::{Pod, server};
-use crate::scene::{Run, Scene};
-use crate::timeline::Life;
+use crate::scene::{FollowedPod, Scene};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 /// `kubectl podgate COMMAND POD`, for the pod of `run`.
-fn podgate(run: &Run, arguments: &[&str]) -> Command {
+fn podgate(run: &FollowedPod, arguments: &[&str]) -> Command {
     let program = option_env!("CARGO_BIN_EXE_kubectl-podgate").unwrap_or("kubectl-podgate");
     let mut command = Command::new(program);
-    if cluster::is_ours() {
-        command.env("KUBECONFIG", cluster(&["kubeconfig"]).trim());
+    if cluster::is_test_cluster() {
+        command.env("KUBECONFIG", run_script(&["kubeconfig"]).trim());
     }
     command.args(&arguments[..1]).args([&run.pod, "-n", &run.scene.namespace]).args(&arguments[1..]);
     command
 }
 
 /// Runs it: exit code, and all that it said.
-fn said(run: &Run, arguments: &[&str]) -> (i32, String) {
+fn said(run: &FollowedPod, arguments: &[&str]) -> (i32, String) {
     let output = podgate(run, arguments).output().expect("it can be started");
     let text = [output.stdout, output.stderr].concat();
     (output.status.code().expect("an exit code"), String::from_utf8(text).expect("text"))
@@ -37,7 +37,7 @@ fn row<'a>(view: &'a Value, name: &str) -> &'a Value {
 #[ignore = "needs a cluster: make e2e"]
 fn status_is_followed_while_a_hook_freezes_the_pod() {
     let scene = Scene::shared("view-frozen");
-    scene.grant();
+    scene.grant_pod_access();
     // That a container has merely started is published up to 5 s late.
     let run = scene.create(&chain("view-frozen", "9s"));
     let mut child = podgate(&run, &["status", "--until-started", "--timeout", "2m", "-o", "json"])
@@ -61,9 +61,9 @@ fn status_is_followed_while_a_hook_freezes_the_pod() {
     assert_eq!(takes, "db must pass its readinessProbe (httpGet :8001/)");
     let last = views.last().expect("a view");
     assert_eq!((&last["started"], &row(last, "db")["state"]), (&true.into(), &"Ready".into()));
-    run.up();
-    run.in_order(&["db", "api", "web"]);
-    scene.tell(&format!("{} changes followed", views.len()));
+    run.wait_until_up();
+    run.assert_order(&["db", "api", "web"]);
+    scene.report(&format!("{} changes followed", views.len()));
 }
 
 /// A moment of the picture, in milliseconds since 1970.
@@ -74,7 +74,7 @@ fn moment(row: &Value, what: &str) -> f64 {
 }
 
 /// Asserts that the picture has each of `names` come up in turn, at the times that the containers themselves tell.
-fn assert_picture(run: &Run, lives: &[Life]) {
+fn assert_picture(run: &FollowedPod, lives: &[IncarnationLog]) {
     let (code, text) = said(run, &["timeline", "-o", "json"]);
     assert_eq!(code, 0, "{text}");
     let timeline: Value = serde_json::from_str(&text).expect("JSON");
@@ -85,7 +85,7 @@ fn assert_picture(run: &Run, lives: &[Life]) {
         // A time in whole seconds is that much later at most.
         let at_latest = started + if row["started"]["exact"] == true { 0.0 } else { 1000.0 };
         assert!(before <= at_latest && started <= ready, "{} out of turn: {text}", life.name);
-        for (what, drawn, own) in [("started", started, life.start()), ("ready", ready, life.ready())] {
+        for (what, drawn, own) in [("started", started, life.start_time()), ("ready", ready, life.ready_time())] {
             // A time in whole seconds is up to one second early; nobody sees a thing before it is so, but by rounding.
             assert!((-1001.0..1500.0).contains(&(drawn - own)), "{} {what}: {drawn} {own}: {text}", life.name);
         }
@@ -94,27 +94,27 @@ fn assert_picture(run: &Run, lives: &[Life]) {
     }
     let (code, picture) = said(run, &["timeline"]);
     assert!(code == 0 && lives.iter().all(|life| picture.contains(&life.name)), "{picture}");
-    run.scene.tell(picture.lines().next().unwrap_or_default());
+    run.scene.report(picture.lines().next().unwrap_or_default());
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn timeline_of_a_pod_with_hooks() {
     let scene = Scene::shared("view-hooks");
-    scene.grant();
+    scene.grant_pod_access();
     let run = scene.create(&chain("view-hooks", "2s"));
-    run.up();
-    assert_picture(&run, &run.in_order(&["db", "api", "web"]));
+    run.wait_until_up();
+    assert_picture(&run, &run.assert_order(&["db", "api", "web"]));
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn timeline_of_a_pod_with_gates() {
     let scene = Scene::shared("view-gates");
-    scene.grant();
+    scene.grant_pod_access();
     let run = scene.create(&Pod::new("view-gates", gated_chain_containers("2s", &[])));
-    run.up();
-    assert_picture(&run, &run.in_order(&["db", "api", "web"]));
+    run.wait_until_up();
+    assert_picture(&run, &run.assert_order(&["db", "api", "web"]));
     let (_, text) = said(&run, &["timeline", "-o", "json"]);
     let timeline: Value = serde_json::from_str(&text).expect("JSON");
     let (api, web) = (row(&timeline, "api"), row(&timeline, "web"));
@@ -128,10 +128,10 @@ fn timeline_of_a_pod_with_gates() {
 #[ignore = "needs a cluster: make e2e"]
 fn override_opens_a_hook_under_its_freeze() {
     let scene = Scene::shared("view-override");
-    scene.grant();
+    scene.grant_pod_access();
     let db = server("db").http(8001).ready_after("1h").hook(&[]);
     let run = scene.create(&Pod::new("view-override", [db, server("api").http(8002)]));
-    run.watch.until("db's hook waits", 60, |seen| seen.state("db") == Some("Started"));
+    run.watch.wait_until("db's hook waits", 60, |seen| seen.podgate_state("db") == Some("Started"));
     let (code, text) = said(&run, &["status"]);
     assert!(code == 3 && text.contains("db holds back api until db=Ready"), "{text}");
     let (code, text) = said(&run, &["override", "nobody=Ready"]);
@@ -142,13 +142,13 @@ fn override_opens_a_hook_under_its_freeze() {
     assert!(cluster::incarnations(&scene.namespace, &run.pod).iter().all(|i| i.container != "api"));
 
     let (code, text) = said(&run, &["override", "db=Ready"]);
-    let at = crate::clock::wall();
+    let at = crate::clock::wall_ms();
     assert!(code == 0 && text.contains("opens the hook of db (db=Ready); the kubelet starts api next"), "{text}");
-    let started = run.started("api", 1);
+    let started = run.wait_for_start("api", 1);
     assert!(started > at - 2000.0, "it was started before: {started} {at}");
-    scene.tell(&format!("api was started {:+.0} ms after the override was written", started - at));
-    run.watch.until("the pod has started", 60, |seen| {
-        seen.annotation("sandbox.podgate.io/phase") == Some("started") && seen.state("db") == Some("Ready")
+    scene.report(&format!("api was started {:+.0} ms after the override was written", started - at));
+    run.watch.wait_until("the pod has started", 60, |seen| {
+        seen.annotation("sandbox.podgate.io/phase") == Some("started") && seen.podgate_state("db") == Some("Ready")
     });
     let (_, text) = said(&run, &["status"]);
     assert!(text.contains("An operator has set db to Ready by hand"), "{text}");
@@ -160,25 +160,27 @@ fn override_opens_a_hook_under_its_freeze() {
     let from = run.watch.len();
     let (code, text) = said(&run, &["override", "--remove", "db"]);
     assert!(code == 0 && text.contains("override.podgate.io/db removed"), "{text}");
-    run.watch.from(from, "db is what it is again", 60, |seen| matches!(seen.state("db"), Some("Started" | "NotReady")));
+    run.watch.wait_from(from, "db is what it is again", 60, |seen| {
+        matches!(seen.podgate_state("db"), Some("Started" | "NotReady"))
+    });
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn override_opens_a_gate() {
     let scene = Scene::shared("view-gate");
-    scene.grant();
+    scene.grant_pod_access();
     let db = server("db").http(8001).ready_after("1h").gate(&[]);
     let api = server("api").http(8002).gate(&["--until", "db"]);
     let run = scene.create(&Pod::new("view-gate", [db, api]));
-    let waits = |life: &Life| life.said().any(|line| line.contains("waits for"));
-    crate::clock::eventually("api's gate waits", 60, || waits(&run.life("api")).then_some(()));
-    run.watch.until("db runs", 60, |seen| seen.state("db") == Some("Started"));
-    assert!(run.life("api").has("start").is_none());
+    let waits = |life: &IncarnationLog| life.messages().any(|line| line.contains("waits for"));
+    crate::clock::eventually("api's gate waits", 60, || waits(&run.log("api")).then_some(()));
+    run.watch.wait_until("db runs", 60, |seen| seen.podgate_state("db") == Some("Started"));
+    assert!(run.log("api").time_of("start").is_none());
     let (code, text) = said(&run, &["override", "db=Ready"]);
     assert!(code == 0 && text.contains("opens the gate of api (db=Ready)"), "{text}");
-    let start = crate::clock::eventually("api runs", 10, || run.life("api").has("start"));
+    let start = crate::clock::eventually("api runs", 10, || run.log("api").time_of("start"));
     let (_, text) = said(&run, &["status"]);
     assert!(text.contains("An operator has set db to Ready by hand"), "{text}");
-    scene.tell(&format!("api's own program ran {:.0} ms before this was seen", crate::clock::wall() - start));
+    scene.report(&format!("api's own program ran {:.0} ms before this was seen", crate::clock::wall_ms() - start));
 }

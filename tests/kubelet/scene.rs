@@ -1,9 +1,9 @@
 //! One scenario's stage: a namespace of its own, the pods in it, and, when it fails, all that helps to see why.
 
-use crate::cluster::{self, attempt, kubectl, pid, try_kubectl};
+use crate::cluster::{self, kubectl, pid, try_kubectl, try_script};
+use crate::incarnation_log::{IncarnationLog, assert_order, summary};
 use crate::pod::Pod;
-use crate::timeline::{Life, assert_order, summary};
-use crate::watch::{Seen, Watch};
+use crate::watch::{ObservedPod, PodWatch};
 use podgate::core::annotations::{self, Annotations};
 use podgate::core::names;
 use serde_json::Value;
@@ -15,16 +15,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Who breaks the node or the API server has them for himself.
-static STAGE: RwLock<()> = RwLock::new(());
+static NODE_LOCK: RwLock<()> = RwLock::new(());
 
 #[allow(dead_code, reason = "held for its drop")]
-enum Turn {
+enum NodeGuard {
     Shared(RwLockReadGuard<'static, ()>),
-    Alone(RwLockWriteGuard<'static, ()>),
+    Exclusive(RwLockWriteGuard<'static, ()>),
 }
 
 /// Writes a line past the capture of the test harness, so that it shows for scenarios that pass too.
-pub(crate) fn say(line: &str) {
+pub(crate) fn print_line(line: &str) {
     let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
@@ -32,39 +32,41 @@ pub(crate) fn say(line: &str) {
 pub(crate) struct Scene {
     name: String,
     pub(crate) namespace: String,
-    _turn: Turn,
+    _node_guard: NodeGuard,
 }
 
 impl Scene {
     /// Beside others.
     pub(crate) fn shared(name: &str) -> Scene {
-        Scene::new(name, Turn::Shared(STAGE.read().unwrap_or_else(PoisonError::into_inner)))
+        Scene::new(name, NodeGuard::Shared(NODE_LOCK.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// With nobody else on the node, to break something that all share. `None`, and a word on it, on a cluster of the user's.
-    pub(crate) fn alone(name: &str) -> Option<Scene> {
-        let turn = Turn::Alone(STAGE.write().unwrap_or_else(PoisonError::into_inner));
-        Scene::needs_faults(name).then(|| Scene::new(name, turn))
+    pub(crate) fn exclusive(name: &str) -> Option<Scene> {
+        let turn = NodeGuard::Exclusive(NODE_LOCK.write().unwrap_or_else(PoisonError::into_inner));
+        Scene::can_inject_faults(name).then(|| Scene::new(name, turn))
     }
 
     /// Whether faults can be made here; says so if not.
-    pub(crate) fn needs_faults(name: &str) -> bool {
-        if !cluster::is_ours() {
-            say(&format!("{name}: left out, for it breaks what only a cluster of tests/cluster/cluster may break"));
+    pub(crate) fn can_inject_faults(name: &str) -> bool {
+        if !cluster::is_test_cluster() {
+            print_line(&format!(
+                "{name}: left out, for it breaks what only a cluster of tests/cluster/cluster may break"
+            ));
         }
-        cluster::is_ours()
+        cluster::is_test_cluster()
     }
 
-    fn new(name: &str, turn: Turn) -> Scene {
+    fn new(name: &str, turn: NodeGuard) -> Scene {
         cluster::install_manifests();
-        let nonce = crate::clock::wall() as u64 % 0x100_0000;
+        let nonce = crate::clock::wall_ms() as u64 % 0x100_0000;
         let namespace = format!("e2e-{name}-{nonce:06x}");
-        cluster::cluster(&["namespace", &namespace]);
-        Scene { name: name.to_owned(), namespace, _turn: turn }
+        cluster::run_script(&["namespace", &namespace]);
+        Scene { name: name.to_owned(), namespace, _node_guard: turn }
     }
 
     /// Lets the sidecars of this namespace watch and patch pods.
-    pub(crate) fn grant(&self) {
+    pub(crate) fn grant_pod_access(&self) {
         let group = format!("--group=system:serviceaccounts:{}", self.namespace);
         kubectl(&[
             "-n",
@@ -78,22 +80,22 @@ impl Scene {
     }
 
     /// Creates `pod`, and follows it from before its creation.
-    pub(crate) fn create(&self, pod: &Pod) -> Run<'_> {
+    pub(crate) fn create(&self, pod: &Pod) -> FollowedPod<'_> {
         let run = self.follow(&pod.name);
         cluster::create(&self.namespace, &pod.json().to_string());
         run
     }
 
-    pub(crate) fn follow(&self, pod: &str) -> Run<'_> {
-        Run { scene: self, pod: pod.to_owned(), watch: Watch::new(&self.namespace, pod) }
+    pub(crate) fn follow(&self, pod: &str) -> FollowedPod<'_> {
+        FollowedPod { scene: self, pod: pod.to_owned(), watch: PodWatch::new(&self.namespace, pod) }
     }
 
     /// One line of what was seen.
-    pub(crate) fn tell(&self, seen: &str) {
-        say(&format!("  {}: {seen}", self.name));
+    pub(crate) fn report(&self, seen: &str) {
+        print_line(&format!("  {}: {seen}", self.name));
     }
 
-    fn dump(&self) -> String {
+    fn failure_dump(&self) -> String {
         let mut out = format!("\n==== {} failed; what is there in {}:\n", self.name, self.namespace);
         let show = |arguments: &[&str]| {
             let all = [&["-n", &self.namespace], arguments].concat();
@@ -127,7 +129,7 @@ impl Scene {
                 for file in
                     [PathBuf::from(names::BOARD_DIR).join(names::ANNOTATIONS_FILE), folder.join(names::REPORT_FILE)]
                 {
-                    if let Some(text) = self.read(name, "podgate", &file).filter(|_| cluster::is_ours()) {
+                    if let Some(text) = self.read_file(name, "podgate", &file).filter(|_| cluster::is_test_cluster()) {
                         let _ = writeln!(out, "-- {}\n{text}", file.display());
                     }
                 }
@@ -135,14 +137,14 @@ impl Scene {
             let _ = writeln!(
                 out,
                 "-- containerd's times\n{}",
-                attempt(&["container-times", &self.namespace, name], "").unwrap_or_default()
+                try_script(&["container-times", &self.namespace, name], "").unwrap_or_default()
             );
         }
         out
     }
 
     /// A file as `container` sees it, read from outside; at most 64 KiB of it.
-    fn read(&self, pod: &str, container: &str, path: &Path) -> Option<String> {
+    fn read_file(&self, pod: &str, container: &str, path: &Path) -> Option<String> {
         let pid = pid(&self.namespace, pod, container)?;
         let path = format!("/proc/{pid}/root{}", path.display());
         fs::symlink_metadata(&path).ok().filter(|found| found.is_file() && found.len() < 1 << 16)?;
@@ -153,10 +155,10 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            say(&self.dump());
+            print_line(&self.failure_dump());
         }
         if std::env::var_os("PODGATE_KEEP").is_some() {
-            say(&format!("  {}: kept in namespace {}", self.name, self.namespace));
+            print_line(&format!("  {}: kept in namespace {}", self.name, self.namespace));
         } else {
             let _ = try_kubectl(&["delete", "namespace", &self.namespace, "--wait=false"]);
         }
@@ -164,37 +166,37 @@ impl Drop for Scene {
 }
 
 /// A pod of a scene, followed.
-pub(crate) struct Run<'a> {
+pub(crate) struct FollowedPod<'a> {
     pub(crate) scene: &'a Scene,
     pub(crate) pod: String,
-    pub(crate) watch: Watch,
+    pub(crate) watch: PodWatch,
 }
 
-impl Run<'_> {
+impl FollowedPod<'_> {
     /// Waits until the pod is up, by podgate's word and by the kubelet's.
-    pub(crate) fn up(&self) -> Seen {
-        self.watch.until("the pod is up", 120, Seen::is_up)
+    pub(crate) fn wait_until_up(&self) -> ObservedPod {
+        self.watch.wait_until("the pod is up", 120, ObservedPod::is_up)
     }
 
     /// What `container` said in its current incarnation.
-    pub(crate) fn life(&self, container: &str) -> Life {
-        Life::read(&self.scene.namespace, &self.pod, container, false)
+    pub(crate) fn log(&self, container: &str) -> IncarnationLog {
+        IncarnationLog::fetch(&self.scene.namespace, &self.pod, container, false)
     }
 
     /// Asserts the order of `names`, and tells of it.
-    pub(crate) fn in_order(&self, names: &[&str]) -> Vec<Life> {
+    pub(crate) fn assert_order(&self, names: &[&str]) -> Vec<IncarnationLog> {
         let lives = assert_order(self, names);
-        self.scene.tell(&summary(&lives));
+        self.scene.report(&summary(&lives));
         lives
     }
 
     /// Waits until `container` has started for the `count`th time, by containerd's word.
-    pub(crate) fn started(&self, container: &str, count: usize) -> f64 {
+    pub(crate) fn wait_for_start(&self, container: &str, count: usize) -> f64 {
         cluster::wait_for_start(&self.scene.namespace, &self.pod, container, count)
     }
 
     pub(crate) fn signal(&self, container: &str, signal: &str) {
-        cluster::cluster(&["kill-container", &self.scene.namespace, &self.pod, container, signal]);
+        cluster::run_script(&["kill-container", &self.scene.namespace, &self.pod, container, signal]);
     }
 
     pub(crate) fn pid(&self, container: &str) -> Option<u32> {
@@ -202,18 +204,18 @@ impl Run<'_> {
     }
 
     /// The board's annotations, read as `container` sees them.
-    pub(crate) fn board(&self, container: &str) -> Option<Annotations> {
+    pub(crate) fn board_annotations(&self, container: &str) -> Option<Annotations> {
         let file = PathBuf::from(names::BOARD_DIR).join(names::ANNOTATIONS_FILE);
-        annotations::read(self.scene.read(&self.pod, container, &file)?.as_bytes(), |_| true).ok()
+        annotations::read(self.scene.read_file(&self.pod, container, &file)?.as_bytes(), |_| true).ok()
     }
 
     /// The container's last words so far: its termination message.
-    pub(crate) fn last_words(&self, container: &str) -> Option<String> {
-        self.scene.read(&self.pod, container, Path::new(names::TERMINATION_LOG))
+    pub(crate) fn termination_message(&self, container: &str) -> Option<String> {
+        self.scene.read_file(&self.pod, container, Path::new(names::TERMINATION_LOG))
     }
 
     /// The hook that runs in `container` now, by its process's number on this machine.
-    pub(crate) fn hook_of(&self, container: &str) -> Option<u32> {
+    pub(crate) fn hook_pid(&self, container: &str) -> Option<u32> {
         let space = |pid: u32| fs::metadata(format!("/proc/{pid}/ns/pid")).ok().map(|found| (found.dev(), found.ino()));
         let own = space(self.pid(container)?)?;
         let processes = fs::read_dir("/proc").ok()?.flatten();

@@ -1,7 +1,7 @@
 //! A pod as it changed, each state with the time at which it arrived here: never before it was so.
 
-use crate::clock::{eventually, wall};
-use crate::cluster::script;
+use crate::clock::{eventually, wall_ms};
+use crate::cluster::script_command;
 use podgate::core::names;
 use podgate::core::state::State;
 use serde_json::Value;
@@ -14,23 +14,23 @@ use std::time::Duration;
 
 /// The pod at one moment.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct ObservedPod {
     pub(crate) at: f64,
     pub(crate) pod: Value,
 }
 
-impl Seen {
+impl ObservedPod {
     pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
         self.pod["metadata"]["annotations"][key].as_str()
     }
 
     /// What podgate says of `container`.
-    pub(crate) fn state(&self, container: &str) -> Option<&str> {
+    pub(crate) fn podgate_state(&self, container: &str) -> Option<&str> {
         self.annotation(&format!("status.podgate.io/{container}"))
     }
 
     /// What the kubelet says of `container`; null while it says nothing.
-    pub(crate) fn status(&self, container: &str) -> &Value {
+    pub(crate) fn kubelet_status(&self, container: &str) -> &Value {
         let lists = ["containerStatuses", "initContainerStatuses"].map(|list| &self.pod["status"][list]);
         let mut all = lists.into_iter().filter_map(Value::as_array).flatten();
         all.find(|status| status["name"] == container).unwrap_or(&Value::Null)
@@ -54,17 +54,17 @@ impl Seen {
 
 /// Follows one pod until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Watch {
-    seen: Arc<Mutex<Vec<Seen>>>,
+pub(crate) struct PodWatch {
+    observed: Arc<Mutex<Vec<ObservedPod>>>,
     child: Arc<Mutex<Option<Child>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Watch {
-    pub(crate) fn new(namespace: &str, pod: &str) -> Watch {
+impl PodWatch {
+    pub(crate) fn new(namespace: &str, pod: &str) -> PodWatch {
         let (seen, child, stop) =
-            (Arc::<Mutex<Vec<Seen>>>::default(), Arc::<Mutex<Option<Child>>>::default(), Arc::default());
+            (Arc::<Mutex<Vec<ObservedPod>>>::default(), Arc::<Mutex<Option<Child>>>::default(), Arc::default());
         let arguments = [
             "kubectl",
             "-n",
@@ -83,39 +83,45 @@ impl Watch {
             let (seen, child, stop) = (Arc::clone(&seen), Arc::clone(&child), Arc::clone(&stop));
             spawn(move || follow(&arguments, &seen, &child, &stop))
         };
-        Watch { seen, child, stop, thread: Some(thread) }
+        PodWatch { observed: seen, child, stop, thread: Some(thread) }
     }
 
     /// All that was seen so far.
-    pub(crate) fn all(&self) -> Vec<Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn history(&self) -> Vec<ObservedPod> {
+        self.observed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The first moment, from the `from`th on, at which `test` held; waits for it.
-    pub(crate) fn from(&self, from: usize, what: &str, seconds: u64, test: impl Fn(&Seen) -> bool) -> Seen {
+    /// The first moment, from the `wait_from`th on, at which `test` held; waits for it.
+    pub(crate) fn wait_from(
+        &self,
+        from: usize,
+        what: &str,
+        seconds: u64,
+        test: impl Fn(&ObservedPod) -> bool,
+    ) -> ObservedPod {
         let mut next = from;
         eventually(what, seconds, || {
-            let all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let all = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
             let found = all.iter().skip(next).find(|seen| test(seen)).cloned();
             next = all.len().max(from);
             found
         })
     }
 
-    pub(crate) fn until(&self, what: &str, seconds: u64, test: impl Fn(&Seen) -> bool) -> Seen {
-        self.from(0, what, seconds, test)
+    pub(crate) fn wait_until(&self, what: &str, seconds: u64, test: impl Fn(&ObservedPod) -> bool) -> ObservedPod {
+        self.wait_from(0, what, seconds, test)
     }
 
-    pub(crate) fn last(&self) -> Option<Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).last().cloned()
+    pub(crate) fn last(&self) -> Option<ObservedPod> {
+        self.observed.lock().unwrap_or_else(PoisonError::into_inner).last().cloned()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.observed.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }
 
-impl Drop for Watch {
+impl Drop for PodWatch {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(child) = self.child.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
@@ -128,10 +134,11 @@ impl Drop for Watch {
 }
 
 /// Watches again whenever a watch ends, as it does with the API server.
-fn follow(arguments: &[String], seen: &Mutex<Vec<Seen>>, slot: &Mutex<Option<Child>>, stop: &AtomicBool) {
+fn follow(arguments: &[String], seen: &Mutex<Vec<ObservedPod>>, slot: &Mutex<Option<Child>>, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         // The script becomes kubectl, so killing the child ends it.
-        let child = script().args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let child =
+            script_command().args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut child = child.expect("kubectl can be started");
         let output = child.stdout.take().expect("its output is a pipe");
         *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(child);
@@ -144,7 +151,7 @@ fn follow(arguments: &[String], seen: &Mutex<Vec<Seen>>, slot: &Mutex<Option<Chi
         for event in serde_json::Deserializer::from_reader(BufReader::new(output)).into_iter::<Value>() {
             let Ok(mut event) = event else { break };
             if event["type"] != "ERROR" {
-                let moment = Seen { at: wall(), pod: event["object"].take() };
+                let moment = ObservedPod { at: wall_ms(), pod: event["object"].take() };
                 seen.lock().unwrap_or_else(PoisonError::into_inner).push(moment);
             }
         }

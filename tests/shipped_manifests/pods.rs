@@ -5,7 +5,7 @@ use crate::{
 };
 use podgate::core::argv::Check;
 use podgate::core::container::{Container, Mode};
-use podgate::core::containers::parse_list;
+use podgate::core::container_list::parse_list;
 use podgate::core::names;
 use serde_json::Value;
 

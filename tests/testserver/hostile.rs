@@ -1,7 +1,7 @@
 //! A neighbour that means harm: what a container, even one that runs as root, can do through the volumes that it shares.
 
 use crate::event::say;
-use podgate::core::report::{Gate, Report, Stopping};
+use podgate::core::report::{GateState, PreStopState, Report};
 use podgate::core::snapshot::Snapshot;
 use podgate::core::{annotations, names};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
@@ -150,17 +150,17 @@ fn lies() {
             let report = Report {
                 sandbox: Some(snapshot.sandbox),
                 epoch: snapshot.epoch,
-                agent: "0.1.0".to_owned(),
-                gate: Some(if round % 2 == 0 { Gate::Waiting } else { Gate::Opened }),
+                agent_version: "0.1.0".to_owned(),
+                gate: Some(if round % 2 == 0 { GateState::Waiting } else { GateState::Opened }),
                 started: round % 2 == 0,
                 check_passed: round % 3 == 0,
                 exit_code: (round % 4 == 0).then_some(1),
-                stopping: if round % 5 == 0 { Stopping::Begun } else { Stopping::No },
+                stopping: if round % 5 == 0 { PreStopState::Begun } else { PreStopState::NotBegun },
                 ..Report::default()
             };
             let seed = folder.join("lie");
             let done =
-                fs::write(&seed, report.write()).and_then(|()| fs::rename(&seed, folder.join(names::REPORT_FILE)));
+                fs::write(&seed, report.to_text()).and_then(|()| fs::rename(&seed, folder.join(names::REPORT_FILE)));
             let outcome = done.map_or_else(|error| error.to_string(), |()| "reported".to_owned());
             if outcome != told {
                 say("hostile lies", &outcome);

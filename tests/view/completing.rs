@@ -1,11 +1,11 @@
 //! Completion scripts and the manual.
 
-use crate::server::{Server, refuse};
+use crate::server::{FakeApiServer, error_status};
 use std::fs;
 
 #[test]
 fn each_shell_gets_a_script_that_names_the_commands() {
-    let server = Server::new(|_| refuse(404, "NotFound", "x"));
+    let server = FakeApiServer::new(|_| error_status(404, "NotFound", "x"));
     for shell in ["bash", "zsh", "fish", "powershell"] {
         let (code, out, err) = server.run(&["completion", shell]);
         assert_eq!((code, err.as_str()), (0, ""));
@@ -13,12 +13,12 @@ fn each_shell_gets_a_script_that_names_the_commands() {
     }
     let (code, _, err) = server.run(&["completion", "tcsh"]);
     assert!(code == 64 && err.contains("possible values: bash, zsh, fish, powershell"), "{err}");
-    assert!(server.asked().is_empty());
+    assert!(server.requests().is_empty());
 }
 
 #[test]
 fn the_manual_has_a_page_for_each_command() {
-    let server = Server::new(|_| refuse(404, "NotFound", "x"));
+    let server = FakeApiServer::new(|_| error_status(404, "NotFound", "x"));
     let folder = tempfile::tempdir().unwrap();
     let (code, _, err) = server.run(&["man", folder.path().to_str().unwrap()]);
     assert_eq!((code, err.as_str()), (0, ""));

@@ -1,14 +1,14 @@
 //! `override`: what it asks of the API server, and what it refuses.
 
-use crate::server::{Answer, Request, Server, refuse};
+use crate::server::{Answer, FakeApiServer, Request, error_status};
 use crate::{SANDBOX, pod};
 use serde_json::{Value, json};
 
 /// What the server makes of a patch.
 type Patch = fn() -> Answer;
 
-fn serve(pod: Value, patch: Patch) -> Server {
-    Server::new(move |request: &Request| match request.method.as_str() {
+fn serve(pod: Value, patch: Patch) -> FakeApiServer {
+    FakeApiServer::new(move |request: &Request| match request.method.as_str() {
         "GET" => Answer::Json(200, pod.clone()),
         "PATCH" => patch(),
         "POST" => Answer::Json(201, json!({"status": {"userInfo": {"username": "alice"}}})),
@@ -40,7 +40,7 @@ fn writes_one_annotation_for_this_sandbox_and_says_what_it_opens() {
     ] {
         assert!(out.contains(says), "{says}: {out}");
     }
-    let asked = server.asked();
+    let asked = server.requests();
     let patch = asked.iter().find(|request| request.method == "PATCH").expect("a patch");
     assert_eq!(patch.path, "/api/v1/namespaces/shop/pods/ordered?&fieldManager=kubectl-podgate");
     let body: Value = serde_json::from_str(&patch.body).unwrap();
@@ -57,14 +57,14 @@ fn takes_it_back() {
         let server = serve(set.clone(), done);
         let (code, out, _) = server.run(arguments);
         assert!(code == 0 && out.contains("override.podgate.io/db removed (was Ready@3f2a"), "{out}");
-        let asked = server.asked();
+        let asked = server.requests();
         let patch = asked.iter().find(|request| request.method == "PATCH").expect("a patch");
         let body: Value = serde_json::from_str(&patch.body).unwrap();
         assert_eq!(body["metadata"]["annotations"], json!({"override.podgate.io/db": null}));
     }
     let server = serve(starting(), done);
     let (code, out, _) = server.run(&["override", "ordered", "--remove"]);
-    assert_eq!((code, out.as_str(), server.asked().len()), (0, "Nothing was set by hand.\n", 1));
+    assert_eq!((code, out.as_str(), server.requests().len()), (0, "Nothing was set by hand.\n", 1));
     let (code, _, err) = server.run(&["override", "ordered", "--remove", "db"]);
     assert!(code == 1 && err.contains("nothing was set by hand of db"), "{err}");
 }
@@ -76,7 +76,7 @@ fn a_dry_run_changes_nothing() {
     let json: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((code, &json["dryRun"], &json["by"]), (0, &json!(true), &json!("alice")));
     assert_eq!(json["changes"][0]["opens"][0]["thenStarts"], "api");
-    assert!(server.asked().iter().all(|request| request.method != "PATCH"));
+    assert!(server.requests().iter().all(|request| request.method != "PATCH"));
 }
 
 #[test]
@@ -92,17 +92,17 @@ fn what_can_not_be_is_one_line_and_1_and_changes_nothing() {
         let (code, out, err) = server.run(&["override", "ordered", wish]);
         assert_eq!((code, out.as_str()), (1, ""), "{err}");
         assert!(err.starts_with("kubectl podgate: ") && err.contains(says) && err.matches('\n').count() == 1, "{err}");
-        assert!(server.asked().iter().all(|request| request.method == "GET"));
+        assert!(server.requests().iter().all(|request| request.method == "GET"));
     }
 }
 
 #[test]
 fn what_the_server_refuses_is_said_in_clear_words() {
     let table: [(Patch, &str); 4] = [
-        (|| refuse(403, "Forbidden", "user u can't"), "not allowed to patch the Pod \"ordered\": user u can't"),
-        (|| refuse(409, "Conflict", "uid"), "has been replaced by another one meanwhile; nothing was changed"),
-        (|| refuse(404, "NotFound", "x"), "no Pod \"ordered\" in the namespace \"shop\""),
-        (|| Answer::Nothing, "can't ask http://127.0.0.1:"),
+        (|| error_status(403, "Forbidden", "user u can't"), "not allowed to patch the Pod \"ordered\": user u can't"),
+        (|| error_status(409, "Conflict", "uid"), "has been replaced by another one meanwhile; nothing was changed"),
+        (|| error_status(404, "NotFound", "x"), "no Pod \"ordered\" in the namespace \"shop\""),
+        (|| Answer::Disconnect, "can't ask http://127.0.0.1:"),
     ];
     for (patch, says) in table {
         let server = serve(starting(), patch);
@@ -128,5 +128,5 @@ fn a_wrong_command_line_is_64_and_asks_nothing() {
         assert_eq!((code, out.as_str()), (64, ""), "{arguments:?}: {err}");
         assert!(err.contains(says), "{arguments:?}: {err}");
     }
-    assert!(server.asked().is_empty());
+    assert!(server.requests().is_empty());
 }

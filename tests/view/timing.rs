@@ -1,15 +1,15 @@
 //! `timeline`: what it asks, and that each format is whole.
 
 use crate::pod;
-use crate::server::{Answer, Request, Server, refuse};
+use crate::server::{Answer, FakeApiServer, Request, error_status};
 use serde_json::{Value, json};
 
-fn serve(events: fn() -> Answer) -> Server {
+fn serve(events: fn() -> Answer) -> FakeApiServer {
     let mut pod = pod(7, "started", "Ready", "Ready");
     pod["metadata"]["creationTimestamp"] = json!("2026-11-21T14:00:00Z");
     pod["metadata"]["annotations"]["sandbox.podgate.io/times"] =
         json!("1795269601000,db=started+0;ready+1500,api=started+1600;ready+2000");
-    Server::new(move |request: &Request| match request.path.contains("/events") {
+    FakeApiServer::new(move |request: &Request| match request.path.contains("/events") {
         true => events(),
         false => Answer::Json(200, pod.clone()),
     })
@@ -38,7 +38,7 @@ fn draws_a_pod_and_makes_two_requests() {
     assert!(at(&db, '▒') < at(&db, '█') && at(&db, '█') <= at(&api, '▒') && at(&api, '▒') < at(&api, '█'), "{out}");
     assert!(out.lines().skip(2).take(3).all(|line| line.chars().count() <= 60), "{out}");
     assert!(out.contains("in 0.50 s") && !out.contains('\u{1b}'), "{out}");
-    let paths: Vec<String> = server.asked().into_iter().map(|request| request.path).collect();
+    let paths: Vec<String> = server.requests().into_iter().map(|request| request.path).collect();
     assert_eq!(paths.len(), 2, "{paths:?}");
     assert!(paths[1].starts_with("/api/v1/namespaces/shop/events?fieldSelector=involvedObject.uid%3Du1"), "{paths:?}");
 }
@@ -64,7 +64,7 @@ fn each_format_is_what_it_says() {
 #[test]
 fn events_are_of_use_but_not_needed() {
     let table: [fn() -> Answer; 3] =
-        [|| refuse(403, "Forbidden", "no events"), || Answer::Nothing, || Answer::Json(200, json!("no list"))];
+        [|| error_status(403, "Forbidden", "no events"), || Answer::Disconnect, || Answer::Json(200, json!("no list"))];
     for events in table {
         let (code, out, err) = serve(events).run(&["timeline", "ordered"]);
         assert_eq!((code, err.as_str()), (0, ""), "{out}");

@@ -1,7 +1,7 @@
 //! `status -w` and `--until-started`.
 
 use crate::pod;
-use crate::server::{Answer, Request, Server, event, refuse};
+use crate::server::{Answer, FakeApiServer, Request, error_status, watch_event};
 use serde_json::Value;
 use std::sync::mpsc::{Receiver, channel};
 
@@ -28,14 +28,14 @@ fn first() -> Value {
 
 fn rest() -> [String; 2] {
     [
-        event("MODIFIED", &pod(2, "starting", "Ready", "Waiting")),
-        event("MODIFIED", &pod(3, "started", "Ready", "Ready")),
+        watch_event("MODIFIED", &pod(2, "starting", "Ready", "Waiting")),
+        watch_event("MODIFIED", &pod(3, "started", "Ready", "Ready")),
     ]
 }
 
 #[test]
 fn a_line_for_each_change_until_all_have_started() {
-    let server = Server::new(|request: &Request| match is_watch(request) {
+    let server = FakeApiServer::new(|request: &Request| match is_watch(request) {
         true => watch(&rest(), true),
         false => Answer::Json(200, first()),
     });
@@ -54,7 +54,7 @@ fn a_line_for_each_change_until_all_have_started() {
     ];
     assert_eq!(lines, expected);
     assert!(!out.contains('\u{1b}'), "{out:?}");
-    let asked = server.asked();
+    let asked = server.requests();
     assert!(
         asked[1].path.contains("fieldSelector=metadata.name%3Dordered") && asked[1].path.contains("resourceVersion=1")
     );
@@ -63,8 +63,8 @@ fn a_line_for_each_change_until_all_have_started() {
 
 #[test]
 fn as_json_it_is_one_object_a_line_and_only_for_changes() {
-    let server = Server::new(|request: &Request| match is_watch(request) {
-        true => watch(&[vec![event("MODIFIED", &first())], rest().to_vec()].concat(), true),
+    let server = FakeApiServer::new(|request: &Request| match is_watch(request) {
+        true => watch(&[vec![watch_event("MODIFIED", &first())], rest().to_vec()].concat(), true),
         false => Answer::Json(200, first()),
     });
     let (code, out, _) = server.run(&["status", "ordered", "--until-started", "-o", "json"]);
@@ -76,17 +76,17 @@ fn as_json_it_is_one_object_a_line_and_only_for_changes() {
 #[test]
 fn survives_a_server_that_breaks_off_and_does_not_answer() {
     let mut asked = 0;
-    let server = Server::new(move |request: &Request| {
+    let server = FakeApiServer::new(move |request: &Request| {
         asked += 1;
         match (asked, is_watch(request)) {
             (1, _) => Answer::Json(200, first()),
             (2, true) => watch(&rest()[..1], false),
-            (3..=4, _) => Answer::Nothing,
-            (5, _) => refuse(503, "ServiceUnavailable", "down"),
+            (3..=4, _) => Answer::Disconnect,
+            (5, _) => error_status(503, "ServiceUnavailable", "down"),
             // Too old a version: read anew.
             (6, false) => Answer::Json(200, pod(2, "starting", "Ready", "Waiting")),
             (7, true) => watch(
-                &[event(
+                &[watch_event(
                     "ERROR",
                     &serde_json::json!({"code": 410, "reason": "Expired", "message": "old",
                 "status": "Failure", "kind": "Status", "apiVersion": "v1"}),
@@ -108,22 +108,22 @@ fn survives_a_server_that_breaks_off_and_does_not_answer() {
 #[test]
 fn reads_again_and_again_where_watching_is_not_allowed() {
     let mut reads = 0;
-    let server = Server::new(move |request: &Request| {
+    let server = FakeApiServer::new(move |request: &Request| {
         if is_watch(request) {
-            return refuse(403, "Forbidden", "no watch");
+            return error_status(403, "Forbidden", "no watch");
         }
         reads += 1;
         Answer::Json(200, if reads < 3 { first() } else { pod(3, "started", "Ready", "Ready") })
     });
     let (code, _, err) = server.run(&["status", "ordered", "--until-started"]);
     assert_eq!((code, err.as_str()), (0, ""));
-    assert_eq!(server.asked().iter().filter(|request| is_watch(request)).count(), 1);
+    assert_eq!(server.requests().iter().filter(|request| is_watch(request)).count(), 1);
 }
 
 #[test]
 fn what_will_not_start_any_more_or_not_in_time_is_3() {
     let with = |events: Vec<String>| {
-        Server::new(move |request: &Request| match is_watch(request) {
+        FakeApiServer::new(move |request: &Request| match is_watch(request) {
             true => watch(&events, true),
             false => Answer::Json(200, first()),
         })
@@ -133,10 +133,10 @@ fn what_will_not_start_any_more_or_not_in_time_is_3() {
     let mut failed = first();
     failed["status"]["phase"] = "Failed".into();
     for (events, flags, says) in [
-        (vec![event("DELETED", &first())], &["-w"][..], "the Pod \"ordered\" is gone"),
-        (vec![event("DELETED", &first())], &["--until-started"], "the Pod \"ordered\" is gone"),
-        (vec![event("MODIFIED", &deleting)], &["--until-started"], ""),
-        (vec![event("MODIFIED", &failed)], &["--until-started"], ""),
+        (vec![watch_event("DELETED", &first())], &["-w"][..], "the Pod \"ordered\" is gone"),
+        (vec![watch_event("DELETED", &first())], &["--until-started"], "the Pod \"ordered\" is gone"),
+        (vec![watch_event("MODIFIED", &deleting)], &["--until-started"], ""),
+        (vec![watch_event("MODIFIED", &failed)], &["--until-started"], ""),
         (vec![], &["--until-started", "--timeout", "500ms"], "not started within 500ms"),
     ] {
         let server = with(events);
@@ -151,7 +151,7 @@ fn ends_when_nobody_reads_any_more() {
     use std::process::Stdio;
     let (sender, receiver) = channel();
     let mut lines = Some(receiver);
-    let server = Server::new(move |request: &Request| match is_watch(request) {
+    let server = FakeApiServer::new(move |request: &Request| match is_watch(request) {
         true => Answer::Watch(lines.take().expect("one watch")),
         false => Answer::Json(200, first()),
     });

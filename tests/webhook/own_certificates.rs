@@ -116,7 +116,7 @@ fn what_is_missing_is_said_once_and_waited_for() {
         "{error}"
     );
     assert_eq!(webhook.page("/readyz").body, "no certificate yet\n");
-    assert_eq!(webhook.page("/healthz").status, 200, "a restart would mend nothing");
+    assert_eq!(webhook.page("/healthz").status, 200, "a restart would fix nothing");
     assert!(webhook.client(b"").connect().is_err());
     eventually("it tries again", || {
         (webhook.metric("podgate_webhook_certificate_checks_total{result=\"failed\"}") >= 2.0).then_some(())

@@ -43,7 +43,7 @@ pub(crate) enum Command {
 }
 
 /// Says what is wrong with the command line; help and version are no mistakes.
-pub(crate) fn refuse(error: &clap::Error) -> Exit {
+pub(crate) fn report_parse_error(error: &clap::Error) -> Exit {
     let _ = error.print();
     if error.use_stderr() { Exit::Usage } else { Exit::Released }
 }

@@ -3,12 +3,12 @@
 use std::time::{Instant, SystemTime};
 
 #[allow(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
-pub(crate) fn wall() -> SystemTime {
+pub(crate) fn wall_time() -> SystemTime {
     SystemTime::now()
 }
 
 /// For how long something lasts.
 #[allow(clippy::disallowed_methods, reason = "the one place that reads this clock")]
-pub(crate) fn now() -> Instant {
+pub(crate) fn monotonic_time() -> Instant {
     Instant::now()
 }

@@ -5,6 +5,7 @@ mod check;
 mod cli;
 mod clock;
 mod cluster;
+mod common_args;
 mod completion;
 mod inject;
 mod output;
@@ -15,7 +16,6 @@ mod runtime;
 mod status;
 mod terminal;
 mod timeline;
-mod values;
 mod yaml;
 
 use clap::{CommandFactory, Parser};
@@ -29,13 +29,13 @@ static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 fn main() -> ExitCode {
     let command = match cli::Args::try_parse() {
         Ok(args) => args.command,
-        Err(error) => return cli::refuse(&error).into(),
+        Err(error) => return cli::report_parse_error(&error).into(),
     };
     match command {
         cli::Command::Check(args) => check::run(&args),
-        cli::Command::Completion(args) => completion::script(cli::Args::command(), &args),
+        cli::Command::Completion(args) => completion::print_script(cli::Args::command(), &args),
         cli::Command::Inject(args) => inject::inject(&args),
-        cli::Command::Man(args) => completion::man(cli::Args::command(), &args),
+        cli::Command::Man(args) => completion::write_man_pages(cli::Args::command(), &args),
         cli::Command::Override(args) => overrides::run(&args),
         cli::Command::Status(args) => status::run(&args),
         cli::Command::Timeline(args) => timeline::run(&args),

@@ -13,25 +13,25 @@ pub(crate) fn size() -> Option<(usize, usize)> {
 }
 
 /// How many columns `text` takes.
-pub(crate) fn width(text: &str) -> usize {
+pub(crate) fn display_width(text: &str) -> usize {
     text.width()
 }
 
 /// The columns that a table takes for each of its own: as many as the widest cell does, or the head.
-pub(crate) fn widths<const N: usize>(heads: [&str; N], rows: &[[String; N]]) -> [usize; N] {
-    std::array::from_fn(|at| rows.iter().map(|row| width(&row[at])).fold(heads[at].len(), usize::max))
+pub(crate) fn column_widths<const N: usize>(heads: [&str; N], rows: &[[String; N]]) -> [usize; N] {
+    std::array::from_fn(|at| rows.iter().map(|row| display_width(&row[at])).fold(heads[at].len(), usize::max))
 }
 
 /// `text` in exactly `columns`, blanks behind it; what is too long is cut, and shows that.
 pub(crate) fn fit(text: &str, columns: usize) -> String {
-    let cut = cut(text, columns);
-    let pad = columns.saturating_sub(width(&cut));
+    let cut = truncate(text, columns);
+    let pad = columns.saturating_sub(display_width(&cut));
     format!("{cut}{:pad$}", "")
 }
 
 /// At most `columns` of `text`.
-pub(crate) fn cut(text: &str, columns: usize) -> String {
-    if width(text) <= columns {
+pub(crate) fn truncate(text: &str, columns: usize) -> String {
+    if display_width(text) <= columns {
         return text.to_owned();
     }
     let (mut out, mut used) = (String::new(), 0);
@@ -64,7 +64,7 @@ mod tests {
             ("ab", 0, ""),
         ] {
             assert_eq!(fit(text, columns), fits, "{text} {columns}");
-            assert_eq!(width(&fit(text, columns)), columns);
+            assert_eq!(display_width(&fit(text, columns)), columns);
         }
         assert_eq!(fit("日本語", 4), "日… ");
     }

@@ -2,7 +2,7 @@
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use podgate::core::container::Container;
-use podgate::core::containers::parse_list;
+use podgate::core::container_list::parse_list;
 use podgate::core::names;
 use podgate::edge::log::Format;
 use std::net::{IpAddr, SocketAddr};
@@ -27,24 +27,24 @@ pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
     #[command(flatten)]
-    pub(crate) run: Run,
+    pub(crate) run: RunArgs,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// The sidecar's own postStart hook: returns when the controller has reset and raised the board
-    Ready(Ready),
+    Ready(ReadyArgs),
 }
 
 #[derive(Debug, Clone, ClapArgs)]
-pub(crate) struct Run {
+pub(crate) struct RunArgs {
     /// The Pod's containers, as a JSON list of objects with the Pod API's fields name, ports, startupProbe,
     /// readinessProbe, restartPolicy, and podgate's mode (post-start, entrypoint, none) and until
     #[arg(long, value_name = "JSON", env = "PODGATE_CONTAINERS", value_parser = parse_list)]
-    pub(crate) containers: Option<Declared>,
+    pub(crate) containers: Option<ContainerList>,
     /// Where states are published: api (the board, then annotations) or board (no API at all; needs --containers)
     #[arg(long, value_name = "WHERE", env = "PODGATE_PUBLISH", default_value = "api")]
-    pub(crate) publish: Publish,
+    pub(crate) publish: PublishTarget,
     /// This container's own name
     #[arg(long, value_name = "NAME", env = "PODGATE_NAME", default_value = "podgate")]
     pub(crate) name: String,
@@ -53,7 +53,7 @@ pub(crate) struct Run {
     pub(crate) board: PathBuf,
     /// The volume of all containers' own folders
     #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
-    pub(crate) own: PathBuf,
+    pub(crate) self_dir: PathBuf,
     /// The downward-API volume with the Pod's annotations
     #[arg(long, value_name = "DIR", env = "PODGATE_PODINFO", default_value = names::PODINFO_DIR)]
     pub(crate) podinfo: PathBuf,
@@ -83,11 +83,11 @@ pub(crate) struct Run {
     pub(crate) pod_uid: Option<String>,
     /// This Pod's addresses, separated by commas (status.podIPs); probes go to the first
     #[arg(long, value_name = "IP,…", env = "POD_IPS", value_parser = first_address)]
-    pub(crate) pod_ips: Option<Address>,
+    pub(crate) pod_ips: Option<FirstPodIp>,
 }
 
 #[derive(Debug, ClapArgs)]
-pub(crate) struct Ready {
+pub(crate) struct ReadyArgs {
     /// How long to wait for the controller
     #[arg(long, value_name = "DURATION", env = "PODGATE_READY_TIMEOUT", default_value = "1m", value_parser = duration)]
     pub(crate) timeout: Duration,
@@ -97,29 +97,29 @@ pub(crate) struct Ready {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Publish {
+pub(crate) enum PublishTarget {
     Api,
     Board,
 }
 
-impl std::str::FromStr for Publish {
+impl std::str::FromStr for PublishTarget {
     type Err = &'static str;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
-            "api" => Ok(Publish::Api),
-            "board" => Ok(Publish::Board),
+            "api" => Ok(PublishTarget::Api),
+            "board" => Ok(PublishTarget::Board),
             _ => Err("it is api or board"),
         }
     }
 }
 
 /// Value of `--containers`. Named, because clap takes a `Vec` for a repeated flag.
-pub(crate) type Declared = Vec<Container>;
+pub(crate) type ContainerList = Vec<Container>;
 
 /// Value of `--pod-ips`: none while the kubelet has none to give.
-pub(crate) type Address = Option<IpAddr>;
+pub(crate) type FirstPodIp = Option<IpAddr>;
 
-fn first_address(text: &str) -> Result<Address, String> {
+fn first_address(text: &str) -> Result<FirstPodIp, String> {
     match text.split(',').next().map(str::trim).filter(|first| !first.is_empty()) {
         None => Ok(None),
         Some(first) => first.parse().map(Some).map_err(|_| format!("{first:?} is no address")),

@@ -8,6 +8,6 @@ pub(crate) fn now() -> Instant {
 }
 
 #[allow(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
-pub(crate) fn wall() -> SystemTime {
+pub(crate) fn wall_clock() -> SystemTime {
     SystemTime::now()
 }

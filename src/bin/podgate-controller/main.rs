@@ -6,7 +6,7 @@ mod api;
 mod args;
 mod clock;
 mod input;
-mod judge;
+mod model;
 mod output;
 mod probe;
 mod ready;

@@ -1,17 +1,17 @@
 //! `podgate-controller ready`: the sidecar's own postStart hook. It waits for the lock of a controller that has reset and
 //! published, not for files, which survive restarts.
 
-use crate::args::Ready;
+use crate::args::ReadyArgs;
 use crate::clock::now;
 use podgate::core::exit::Exit;
 use podgate::core::names;
 use podgate::edge::{files, lock, source};
 use std::time::Duration;
 
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+const MIN_PAUSE: Duration = Duration::from_millis(1);
+const MAX_PAUSE: Duration = Duration::from_millis(50);
 
-pub(crate) fn run(args: &Ready) -> Exit {
+pub(crate) fn run(args: &ReadyArgs) -> Exit {
     let since = now();
     let path = args.board.join(names::CONTROLLER_FILE);
     let mut last = String::from("no controller holds it");
@@ -27,10 +27,10 @@ pub(crate) fn run(args: &Ready) -> Exit {
             eprintln!("podgate-controller ready: {} after {limit}: {last}; see the sidecar's log", path.display());
             return Exit::TimedOut;
         }
-        std::thread::sleep((waited / 50).clamp(FIRST_PAUSE, LONGEST_PAUSE).min(args.timeout - waited));
+        std::thread::sleep((waited / 50).clamp(MIN_PAUSE, MAX_PAUSE).min(args.timeout - waited));
     }
     // So that the controller knows at its end that nobody still waits for it. Without it the sidecar ends with 143, no worse.
-    if let Ok(snapshot) = source::board(&args.board) {
+    if let Ok(snapshot) = source::read_board(&args.board) {
         let _ = files::replace(&args.board, names::HOOKED_FILE, snapshot.epoch.as_bytes(), 0o644);
     }
     Exit::Released

@@ -1,21 +1,21 @@
 //! What the controller begins with: which pod is its own, where the agent lies, what is declared.
 
-use crate::api::Identity;
-use crate::args::{Publish, Run};
+use crate::api::PodIdentity;
+use crate::args::{PublishTarget, RunArgs};
 use podgate::core::container::{Container, Mode};
 use podgate::core::names;
 use std::path::{Path, PathBuf};
 
 /// Which pod is ours; `None` if no API is to be used.
-pub(crate) fn identity(args: &Run) -> Result<Option<Identity>, String> {
-    if args.publish == Publish::Board {
+pub(crate) fn pod_identity(args: &RunArgs) -> Result<Option<PodIdentity>, String> {
+    if args.publish == PublishTarget::Board {
         return match args.containers {
             Some(_) => Ok(None),
             None => Err("--publish board needs --containers: nothing else says which containers there are".to_owned()),
         };
     }
     match (&args.pod_name, &args.pod_namespace) {
-        (Some(name), Some(namespace)) => Ok(Some(Identity {
+        (Some(name), Some(namespace)) => Ok(Some(PodIdentity {
             name: name.clone(),
             namespace: namespace.clone(),
             uid: args.pod_uid.clone(),
@@ -28,13 +28,13 @@ pub(crate) fn identity(args: &Run) -> Result<Option<Identity>, String> {
 }
 
 /// The agent that came with this program.
-pub(crate) fn beside_us() -> std::io::Result<PathBuf> {
+pub(crate) fn default_agent_path() -> std::io::Result<PathBuf> {
     let own = std::fs::read_link("/proc/self/exe")?;
     Ok(own.parent().unwrap_or(Path::new("/")).join(names::AGENT_FILE))
 }
 
 /// What `--containers` says holds, since it has the originals of what an injection changed; the spec fills in the rest.
-pub(crate) fn merge(declared: &[Container], spec: &[Container]) -> Vec<Container> {
+pub(crate) fn merge_containers(declared: &[Container], spec: &[Container]) -> Vec<Container> {
     let merged = |spec: &Container| {
         let Some(own) = declared.iter().find(|own| own.name == spec.name) else { return spec.clone() };
         let has_probes = own.probes().next().is_some();

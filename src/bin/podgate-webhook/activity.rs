@@ -10,11 +10,11 @@ use tokio::sync::watch;
 use tokio::time::timeout_at;
 
 /// Time limit for the TLS handshake.
-const HANDSHAKE: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for the head of a request, from its first byte to its last.
-const HEAD: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit before the first request and between two: longer than the API server's 90 s.
-const IDLE: Duration = Duration::from_secs(150);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(150);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -28,9 +28,9 @@ pub(crate) enum Phase {
 impl Phase {
     fn limit(self) -> Option<Duration> {
         match self {
-            Phase::Handshake => Some(HANDSHAKE),
-            Phase::Idle => Some(IDLE),
-            Phase::Head => Some(HEAD),
+            Phase::Handshake => Some(HANDSHAKE_TIMEOUT),
+            Phase::Idle => Some(IDLE_TIMEOUT),
+            Phase::Head => Some(HEAD_TIMEOUT),
             Phase::Busy => None,
         }
     }
@@ -61,13 +61,13 @@ impl Activity {
     }
 
     /// The time since when the connection has been of no use; `None` while a request is answered.
-    pub(crate) fn useless_since(&self) -> Option<Instant> {
+    pub(crate) fn evictable_since(&self) -> Option<Instant> {
         let (phase, since) = *self.0.borrow();
         (phase != Phase::Busy).then_some(since)
     }
 
     /// Waits until a phase exceeds its limit; returns that phase.
-    pub(crate) async fn too_slow(&self) -> Phase {
+    pub(crate) async fn wait_for_timeout(&self) -> Phase {
         let mut changes = self.0.subscribe();
         loop {
             let (phase, since) = *changes.borrow_and_update();
@@ -94,8 +94,10 @@ mod tests {
         let begun = |phase, ago| {
             let _ = activity.0.send_replace((phase, now().checked_sub(ago).unwrap()));
         };
-        let late = async |limit| timeout(Duration::from_millis(limit), activity.too_slow()).await.ok();
-        for (phase, limit) in [(Phase::Handshake, HANDSHAKE), (Phase::Head, HEAD), (Phase::Idle, IDLE)] {
+        let late = async |limit| timeout(Duration::from_millis(limit), activity.wait_for_timeout()).await.ok();
+        for (phase, limit) in
+            [(Phase::Handshake, HANDSHAKE_TIMEOUT), (Phase::Head, HEAD_TIMEOUT), (Phase::Idle, IDLE_TIMEOUT)]
+        {
             begun(phase, limit);
             assert_eq!(late(1000).await, Some(phase));
             begun(phase, limit - Duration::from_secs(2));
@@ -103,12 +105,12 @@ mod tests {
             activity.on_bytes();
             assert_eq!(activity.phase(), if phase == Phase::Idle { Phase::Head } else { phase });
         }
-        begun(Phase::Busy, IDLE * 2);
+        begun(Phase::Busy, IDLE_TIMEOUT * 2);
         activity.on_bytes();
-        assert_eq!((late(10).await, activity.useless_since()), (None, None));
+        assert_eq!((late(10).await, activity.evictable_since()), (None, None));
         // The deadline of a request head is shorter than that of the idle connection before it.
         activity.set(Phase::Idle);
-        let (phase, ()) = tokio::join!(late(1000), async { begun(Phase::Head, HEAD) });
+        let (phase, ()) = tokio::join!(late(1000), async { begun(Phase::Head, HEAD_TIMEOUT) });
         assert_eq!(phase, Some(Phase::Head));
     }
 }

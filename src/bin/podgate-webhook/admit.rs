@@ -9,7 +9,7 @@ use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, StatusCode};
 use podgate::order::admission::{self, Answer, Outcome};
 use podgate::order::inject;
-use podgate::order::plan::Known;
+use podgate::order::plan::KnownImages;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -18,81 +18,81 @@ use tracing::{info, warn};
 /// Largest body, in bytes: the API server itself takes objects of 3 MiB.
 const BODY_MAX: usize = 8 << 20;
 /// For a body to arrive whole.
-const BODY_LIMIT: Duration = Duration::from_secs(5);
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a request came to, for the metrics, and its answer.
-type Answered = (&'static str, Reply);
+type OutcomeReply = (&'static str, Reply);
 
-fn error(outcome: &'static str, status: StatusCode, what: impl Display) -> Answered {
+fn error_reply(outcome: &'static str, status: StatusCode, what: impl Display) -> OutcomeReply {
     (outcome, reply(status, TEXT, format!("{what}\n")))
 }
 
 pub(crate) async fn answer(state: &State, request: Request<Incoming>) -> Reply {
     let since = now();
     state.metrics.in_flight.inc();
-    let (outcome, mut reply) = answered(state, request).await;
+    let (outcome, mut reply) = handle(state, request).await;
     state.metrics.in_flight.dec();
-    state.metrics.answered(outcome, since.elapsed());
+    state.metrics.record_request(outcome, since.elapsed());
     if state.is_draining() {
         reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     reply
 }
 
-async fn answered(state: &State, request: Request<Incoming>) -> Answered {
+async fn handle(state: &State, request: Request<Incoming>) -> OutcomeReply {
     if request.uri().path() != "/inject" {
-        return error("bad-request", StatusCode::NOT_FOUND, "reviews go to /inject");
+        return error_reply("bad-request", StatusCode::NOT_FOUND, "reviews go to /inject");
     }
     if request.method() != Method::POST {
-        let mut refused = error("bad-request", StatusCode::METHOD_NOT_ALLOWED, "POST only");
+        let mut refused = error_reply("bad-request", StatusCode::METHOD_NOT_ALLOWED, "POST only");
         refused.1.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
         return refused;
     }
     let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
-        return error("bad-request", StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json");
+        return error_reply("bad-request", StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json");
     }
     let too_large =
-        || error("too-large", StatusCode::PAYLOAD_TOO_LARGE, format_args!("a body may have {BODY_MAX} bytes"));
+        || error_reply("too-large", StatusCode::PAYLOAD_TOO_LARGE, format_args!("a body may have {BODY_MAX} bytes"));
     let size = request.body().size_hint();
     // One that does not say how long it is may be as long as any.
     let size = size.exact().or(size.upper()).unwrap_or(BODY_MAX as u64);
     let Some(size) = usize::try_from(size).ok().filter(|size| *size <= BODY_MAX) else { return too_large() };
     let whole = async {
-        let room = state.lanes.room(size).await;
+        let room = state.body_budget.reserve(size).await;
         (Limited::new(request.into_body(), BODY_MAX).collect().await, room)
     };
-    match tokio::time::timeout(BODY_LIMIT, whole).await {
+    match tokio::time::timeout(BODY_TIMEOUT, whole).await {
         Ok((Ok(body), _room)) => review(state, &body.to_bytes()),
         Ok((Err(error), _)) if error.is::<LengthLimitError>() => too_large(),
         Ok((Err(why), _)) => {
-            error("bad-request", StatusCode::BAD_REQUEST, format_args!("the body can't be read: {why}"))
+            error_reply("bad-request", StatusCode::BAD_REQUEST, format_args!("the body can't be read: {why}"))
         }
         Err(_) => {
             let what = "no room, or no whole body, in time";
-            let mut busy = error("timeout", StatusCode::SERVICE_UNAVAILABLE, what);
+            let mut busy = error_reply("timeout", StatusCode::SERVICE_UNAVAILABLE, what);
             busy.1.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
             busy
         }
     }
 }
 
-fn review(state: &State, body: &[u8]) -> Answered {
-    let inject = |pod: &_| inject::inject(pod, &state.options, &Known::default());
+fn review(state: &State, body: &[u8]) -> OutcomeReply {
+    let inject = |pod: &_| inject::inject(pod, &state.options, &KnownImages::default());
     match catch_unwind(AssertUnwindSafe(|| admission::answer(body, &inject))) {
         Ok(Ok(answer)) => {
-            tell(&answer);
+            log_outcome(&answer);
             (answer.outcome.as_str(), reply(StatusCode::OK, "application/json", answer.body.to_string()))
         }
         Ok(Err(bad)) => {
             warn!(error = %bad, "bad request");
-            error("bad-request", StatusCode::BAD_REQUEST, bad)
+            error_reply("bad-request", StatusCode::BAD_REQUEST, bad)
         }
-        Err(_) => error("failed", StatusCode::INTERNAL_SERVER_ERROR, "a fault of podgate; its log has more"),
+        Err(_) => error_reply("failed", StatusCode::INTERNAL_SERVER_ERROR, "a fault of podgate; its log has more"),
     }
 }
 
-fn tell(answer: &Answer) {
+fn log_outcome(answer: &Answer) {
     let Answer { namespace, name, .. } = answer;
     match answer.outcome {
         Outcome::Injected => info!(namespace, name, "injected"),

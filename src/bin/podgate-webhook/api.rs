@@ -9,7 +9,7 @@ use podgate::core::text::error_chain;
 ///
 /// # Errors
 /// One line: no service account, or an unusable kubeconfig.
-pub(crate) async fn connect(args: &Args) -> Result<(Client, String), String> {
+pub(crate) async fn make_client(args: &Args) -> Result<(Client, String), String> {
     let wrong = |error: &dyn std::error::Error| format!("can't use the kubeconfig: {}", error_chain(error));
     let mut config = match &args.kubeconfig {
         Some(path) => {

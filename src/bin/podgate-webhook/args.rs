@@ -34,14 +34,14 @@ Exit codes:
 #[command(version, after_help = HELP)]
 pub(crate) struct Args {
     /// HTTPS address for the API server, which calls /inject; `:PORT` for all addresses
-    #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_LISTEN", default_value = ":8443", value_parser = listen)]
+    #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_LISTEN", default_value = ":8443", value_parser = listen_address)]
     pub(crate) listen: SocketAddr,
     /// HTTP address of /healthz, /readyz and /metrics; `:PORT` for all addresses
-    #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_STATUS_LISTEN", default_value = ":8080", value_parser = listen)]
+    #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_STATUS_LISTEN", default_value = ":8080", value_parser = listen_address)]
     pub(crate) status_listen: SocketAddr,
     /// Source of the certificate: self (made here, kept in a Secret) or files
     #[arg(long, value_name = "SOURCE", env = "PODGATE_TLS", default_value = "self")]
-    pub(crate) tls: Tls,
+    pub(crate) tls: TlsSource,
     /// Certificate chain in PEM, with --tls files
     #[arg(long, value_name = "FILE", required_if_eq("tls", "files"))]
     pub(crate) cert: Option<PathBuf>,
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", required_if_eq("tls", "files"))]
     pub(crate) key: Option<PathBuf>,
     /// Lifetime of certificates made here; renewed when a third of it is left
-    #[arg(long, value_name = "DURATION", env = "PODGATE_CERTIFICATE_LIFE", default_value = "7days", value_parser = life)]
+    #[arg(long, value_name = "DURATION", env = "PODGATE_CERTIFICATE_LIFE", default_value = "7days", value_parser = cert_life)]
     pub(crate) certificate_life: Duration,
     /// Service that the API server calls: the certificate's name
     #[arg(long, value_name = "NAME", default_value = "podgate-webhook")]
@@ -90,15 +90,15 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Tls {
+pub(crate) enum TlsSource {
     // Made here.
     #[value(name = "self")]
-    Own,
+    SelfSigned,
     // By cert-manager, or by hand.
     Files,
 }
 
-fn listen(text: &str) -> Result<SocketAddr, String> {
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let parsed = match text.strip_prefix(':') {
         Some(port) => port.parse().ok().map(|port: u16| (Ipv6Addr::UNSPECIFIED, port).into()),
         None => text.parse().ok(),
@@ -106,7 +106,7 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
     parsed.ok_or_else(|| format!("{text:?} is neither ADDRESS:PORT nor :PORT"))
 }
 
-fn life(text: &str) -> Result<Duration, String> {
+fn cert_life(text: &str) -> Result<Duration, String> {
     let life = humantime::parse_duration(text).map_err(|error| format!("{error}; write 12h or 7days"))?;
     let range = Duration::from_secs(60)..=Duration::from_secs(366 * 24 * 60 * 60);
     range.contains(&life).then_some(life).ok_or_else(|| "must be between 1min and 366days".to_owned())
@@ -130,18 +130,18 @@ mod tests {
     #[test]
     fn a_place_to_listen_at() {
         for (text, address) in [(":8443", "[::]:8443"), ("[::1]:0", "[::1]:0"), ("127.0.0.1:1", "127.0.0.1:1")] {
-            assert_eq!(listen(text), Ok(address.parse().unwrap()));
+            assert_eq!(listen_address(text), Ok(address.parse().unwrap()));
         }
         for text in ["", ":", "8443", ":70000", "host:1", "::1", "127.0.0.1"] {
-            assert!(listen(text).is_err(), "{text:?}");
+            assert!(listen_address(text).is_err(), "{text:?}");
         }
     }
 
     #[test]
     fn a_certificate_lives_long_enough_to_be_renewed() {
-        assert_eq!(life("60s"), Ok(Duration::from_secs(60)));
+        assert_eq!(cert_life("60s"), Ok(Duration::from_secs(60)));
         for text in ["59s", "0s", "367days", "soon", "99999999999999years"] {
-            assert!(life(text).is_err(), "{text:?}");
+            assert!(cert_life(text).is_err(), "{text:?}");
         }
     }
 }

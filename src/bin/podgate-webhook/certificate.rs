@@ -8,22 +8,22 @@ use std::time::SystemTime;
 
 /// From when to when a certificate is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Life {
+pub(crate) struct Validity {
     pub(crate) from: SystemTime,
     pub(crate) until: SystemTime,
 }
 
 /// What is shown to who connects.
 #[derive(Debug, Default)]
-pub(crate) struct Shown {
-    current: RwLock<Option<(Arc<CertifiedKey>, Life)>>,
+pub(crate) struct ServedCert {
+    current: RwLock<Option<(Arc<CertifiedKey>, Validity)>>,
     /// Who calls has been told to trust it; by files, that is somebody else's affair.
     is_trusted: AtomicBool,
 }
 
-impl Shown {
+impl ServedCert {
     /// From the next handshake on; whether it is another one than before.
-    pub(crate) fn show(&self, key: CertifiedKey, life: Life) -> bool {
+    pub(crate) fn replace(&self, key: CertifiedKey, life: Validity) -> bool {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref().is_some_and(|(now, _)| now.cert == key.cert) {
             return false;
@@ -37,7 +37,7 @@ impl Shown {
     }
 
     /// Why the API server could not use it at `now`.
-    pub(crate) fn trouble(&self, now: SystemTime) -> Option<&'static str> {
+    pub(crate) fn unusable_reason(&self, now: SystemTime) -> Option<&'static str> {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         let Some((_, life)) = &*current else { return Some("no certificate yet") };
         if now >= life.until {
@@ -50,7 +50,7 @@ impl Shown {
     }
 }
 
-impl ResolvesServerCert for Shown {
+impl ResolvesServerCert for ServedCert {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         current.as_ref().map(|(key, _)| Arc::clone(key))

@@ -3,7 +3,7 @@
 use std::time::{Instant, SystemTime};
 
 #[allow(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
-pub(crate) fn wall() -> SystemTime {
+pub(crate) fn wall_time() -> SystemTime {
     SystemTime::now()
 }
 

@@ -15,19 +15,19 @@ type Labels = [(&'static str, &'static str); 1];
 const OUTCOMES: [&str; 8] =
     ["injected", "unchanged", "passed", "refused", "bad-request", "too-large", "timeout", "failed"];
 /// Why a connection may come to nothing.
-const REASONS: [&str; 5] = ["handshake", "handshake-timeout", "crowded-out", "bad-request", "broken-off"];
+const CONNECTION_ERRORS: [&str; 5] = ["handshake", "handshake-timeout", "crowded-out", "bad-request", "broken-off"];
 /// What may come of a look at the certificates.
-const RESULTS: [&str; 2] = ["ok", "failed"];
+const CHECK_RESULTS: [&str; 2] = ["ok", "failed"];
 
 pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<Labels, Counter>,
-    seconds: Histogram,
+    request_seconds: Histogram,
     pub(crate) in_flight: Gauge,
     pub(crate) connections: Gauge,
-    rejected: Family<Labels, Counter>,
+    failed_connections: Family<Labels, Counter>,
     expiry: Gauge,
-    certificates: Family<Labels, Counter>,
+    certificate_checks: Family<Labels, Counter>,
 }
 
 impl Default for Metrics {
@@ -43,18 +43,27 @@ impl Default for Metrics {
         registry.register("requests_in_flight", "Requests that are worked on now", in_flight.clone());
         let connections = Gauge::default();
         registry.register("connections", "Connections that are open now", connections.clone());
-        let rejected = counters("reason", &REASONS);
+        let rejected = counters("reason", &CONNECTION_ERRORS);
         registry.register("connections_failed", "Connections that came to nothing, by why", rejected.clone());
         let expiry = Gauge::default();
         let help = "When the certificate that is served ends, in seconds since 1970; 0 while there is none";
         registry.register("certificate_expiry_timestamp", help, expiry.clone());
-        let certificates = counters("result", &RESULTS);
+        let certificates = counters("result", &CHECK_RESULTS);
         registry.register(
             "certificate_checks",
             "Looks at the certificates, by what came of them",
             certificates.clone(),
         );
-        Metrics { registry, requests, seconds, in_flight, connections, rejected, expiry, certificates }
+        Metrics {
+            registry,
+            requests,
+            request_seconds: seconds,
+            in_flight,
+            connections,
+            failed_connections: rejected,
+            expiry,
+            certificate_checks: certificates,
+        }
     }
 }
 
@@ -66,28 +75,28 @@ fn counters(label: &'static str, values: &[&'static str]) -> Family<Labels, Coun
 }
 
 impl Metrics {
-    pub(crate) fn answered(&self, outcome: &'static str, took: Duration) {
+    pub(crate) fn record_request(&self, outcome: &'static str, took: Duration) {
         debug_assert!(OUTCOMES.contains(&outcome), "{outcome}");
         self.requests.get_or_create(&[("outcome", outcome)]).inc();
-        self.seconds.observe(took.as_secs_f64());
+        self.request_seconds.observe(took.as_secs_f64());
     }
 
     /// A connection was given up before it had a request.
     pub(crate) fn connection_failed(&self, why: &'static str) {
-        debug_assert!(REASONS.contains(&why), "{why}");
-        self.rejected.get_or_create(&[("reason", why)]).inc();
+        debug_assert!(CONNECTION_ERRORS.contains(&why), "{why}");
+        self.failed_connections.get_or_create(&[("reason", why)]).inc();
     }
 
-    pub(crate) fn serving_until(&self, until: SystemTime) {
+    pub(crate) fn set_expiry(&self, until: SystemTime) {
         let seconds = until.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         self.expiry.set(i64::try_from(seconds).unwrap_or(i64::MAX));
     }
 
-    pub(crate) fn checked(&self, result: &'static str) {
-        self.certificates.get_or_create(&[("result", result)]).inc();
+    pub(crate) fn record_check(&self, result: &'static str) {
+        self.certificate_checks.get_or_create(&[("result", result)]).inc();
     }
 
-    pub(crate) fn page(&self) -> String {
+    pub(crate) fn render(&self) -> String {
         let mut page = String::new();
         // Writing to a string can't fail.
         let _ = encode(&mut page, &self.registry);
@@ -102,11 +111,11 @@ mod tests {
     #[test]
     fn counts_what_happens() {
         let metrics = Metrics::default();
-        metrics.answered("injected", Duration::from_millis(2));
+        metrics.record_request("injected", Duration::from_millis(2));
         metrics.connection_failed("handshake");
-        metrics.serving_until(UNIX_EPOCH + Duration::from_secs(5));
-        metrics.checked("ok");
-        let page = metrics.page();
+        metrics.set_expiry(UNIX_EPOCH + Duration::from_secs(5));
+        metrics.record_check("ok");
+        let page = metrics.render();
         for line in [
             "podgate_webhook_build_info{version=",
             "podgate_webhook_requests_total{outcome=\"injected\"} 1",

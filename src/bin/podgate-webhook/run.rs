@@ -2,7 +2,7 @@
 
 use crate::args::Args;
 use crate::state::State;
-use crate::{page, serve, tls};
+use crate::{status_server, tls, tls_server};
 use podgate::edge::log;
 use podgate::order::inject::Options;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -19,7 +19,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     std::panic::set_hook(Box::new(|panic| error!(%panic, "a fault of podgate: please report it")));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("can't start: {error}"));
-    match runtime.and_then(|runtime| runtime.block_on(work(args))) {
+    match runtime.and_then(|runtime| runtime.block_on(serve_until_signal(args))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(what) => {
             eprintln!("podgate-webhook: {what}");
@@ -28,16 +28,16 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
-async fn work(args: &Args) -> Result<(), String> {
+async fn serve_until_signal(args: &Args) -> Result<(), String> {
     let signals = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
     let [Ok(mut term), Ok(mut interrupt)] = signals else { return Err("can't handle signals".to_owned()) };
     let mut options = Options::new(args.image.clone());
     options.image_pull_policy.clone_from(&args.image_pull_policy);
-    options.fixed_user = !args.no_fixed_user;
-    options.from_api = true;
+    options.has_fixed_user = !args.no_fixed_user;
+    options.is_from_api = true;
     let state = Arc::new(State::new(options));
-    let config = tls::config(&state.shown)?;
-    let source = tls::Source::open(args, &state).await?;
+    let config = tls::server_config(&state.served_cert)?;
+    let source = tls::CertSource::open(args, &state).await?;
     let status = bind(args.status_listen).await?;
     let listener = bind(args.listen).await?;
     let at = |listener: &TcpListener| listener.local_addr().map(|at| at.to_string()).unwrap_or_default();
@@ -49,10 +49,10 @@ async fn work(args: &Args) -> Result<(), String> {
         "listening"
     );
 
-    tokio::spawn(page::serve(Arc::clone(&state), status));
-    tokio::spawn(source.keep(Arc::clone(&state)));
+    tokio::spawn(status_server::serve(Arc::clone(&state), status));
+    tokio::spawn(source.keep_valid(Arc::clone(&state)));
     let (stop, stopped) = watch::channel(false);
-    let server = tokio::spawn(serve::serve(Arc::clone(&state), config, listener, stopped));
+    let server = tokio::spawn(tls_server::serve(Arc::clone(&state), config, listener, stopped));
 
     let name = tokio::select! {
         _ = term.recv() => "TERM",

@@ -1,8 +1,8 @@
 //! State that all connections share.
 
-use crate::certificate::{Life, Shown};
-use crate::clock::wall;
-use crate::lanes::Lanes;
+use crate::body_budget::BodyBudget;
+use crate::certificate::{ServedCert, Validity};
+use crate::clock::wall_time;
 use crate::metrics::Metrics;
 use podgate::order::inject::Options;
 use rustls::sign::CertifiedKey;
@@ -13,9 +13,9 @@ use tracing::info;
 pub(crate) struct State {
     pub(crate) options: Options,
     pub(crate) metrics: Metrics,
-    pub(crate) shown: Arc<Shown>,
-    pub(crate) lanes: Lanes,
-    draining: AtomicBool,
+    pub(crate) served_cert: Arc<ServedCert>,
+    pub(crate) body_budget: BodyBudget,
+    is_draining: AtomicBool,
 }
 
 impl State {
@@ -23,31 +23,31 @@ impl State {
         State {
             options,
             metrics: Metrics::default(),
-            shown: Arc::default(),
-            lanes: Lanes::default(),
-            draining: AtomicBool::new(false),
+            served_cert: Arc::default(),
+            body_budget: BodyBudget::default(),
+            is_draining: AtomicBool::new(false),
         }
     }
 
     /// Shows this certificate from the next handshake on.
-    pub(crate) fn show(&self, key: CertifiedKey, life: Life) {
-        self.metrics.serving_until(life.until);
-        if self.shown.show(key, life) {
+    pub(crate) fn serve_cert(&self, key: CertifiedKey, life: Validity) {
+        self.metrics.set_expiry(life.until);
+        if self.served_cert.replace(key, life) {
             info!(until = %humantime::format_rfc3339_seconds(life.until), "serves another certificate");
         }
     }
 
     /// Asks clients to leave: readiness fails, and each answer closes its connection.
     pub(crate) fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
+        self.is_draining.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        self.is_draining.load(Ordering::Relaxed)
     }
 
     /// The reason why requests should not be sent here.
-    pub(crate) fn not_ready(&self) -> Option<&'static str> {
-        if self.is_draining() { Some("told to end") } else { self.shown.trouble(wall()) }
+    pub(crate) fn unready_reason(&self) -> Option<&'static str> {
+        if self.is_draining() { Some("told to end") } else { self.served_cert.unusable_reason(wall_time()) }
     }
 }

@@ -5,15 +5,15 @@ mod args;
 mod check;
 mod clock;
 mod entrypoint;
-mod failed;
+mod failure;
 mod gate;
 mod opened;
 mod post_start;
-mod stop;
+mod pre_stop;
 mod tether_process;
 
-use failed::Failed;
-use gate::explain;
+use failure::Failure;
+use gate::output;
 use podgate::core::exit::Exit;
 use podgate::core::names;
 use podgate::edge::install;
@@ -24,12 +24,12 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let command = match args::parse() {
         Ok(args) => args.command,
-        Err(error) => return args::refuse(&error).into(),
+        Err(error) => return args::print_error(&error).into(),
     };
     let (name, outcome) = match command {
         args::Command::PostStart(args) => return post_start::run(*args),
         args::Command::Entrypoint(args) => return entrypoint::run(*args),
-        args::Command::PreStop(args) => return stop::run(*args),
+        args::Command::PreStop(args) => return pre_stop::run(*args),
         args::Command::Hold => return tether_process::run(),
         args::Command::Opened(args) => ("opened", opened::run(&args)),
         args::Command::Install { dir } => ("install", install_into(&dir)),
@@ -46,16 +46,16 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         // Where this is a probe, the kubelet shows it in the probe's event.
-        Err(Failed(code, why)) => {
-            explain::say(&explain::one_line(&format!("podgate {name}: {why}")));
+        Err(Failure(code, why)) => {
+            output::print_stderr(&output::one_line(&format!("podgate {name}: {why}")));
             code.into()
         }
     }
 }
 
-fn install_into(folder: &Path) -> Result<(), Failed> {
+fn install_into(folder: &Path) -> Result<(), Failure> {
     install::install(Path::new("/proc/self/exe"), folder, names::AGENT_FILE).map_err(|error| {
         let why = format!("{}: {error}; give a folder that this user can write", folder.display());
-        Failed::new(Exit::SetUp, why)
+        Failure::new(Exit::BadSetup, why)
     })
 }

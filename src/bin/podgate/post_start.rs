@@ -1,64 +1,64 @@
 //! `podgate post-start`: a container's postStart hook, which returns when the container is Ready.
 
-use crate::args::{Messages, PostStart};
+use crate::args::{MessageArgs, PostStart};
 use crate::check::Checks;
 use crate::clock::now;
-use crate::failed::Failed;
-use crate::gate::place::Place;
+use crate::failure::Failure;
+use crate::gate::hook_command;
+use crate::gate::messenger::Messenger;
+use crate::gate::pod_sources::PodSources;
 use crate::gate::report::Reporter;
-use crate::gate::then;
-use crate::gate::voice::Voice;
 use crate::gate::wait::Wait;
 use crate::tether_process;
-use podgate::core::gate::{Kind, Terms};
-use podgate::core::sources::View;
-use podgate::core::until::{Until, Want};
+use podgate::core::gate::{GateKind, GateSpec};
+use podgate::core::sources::PodView;
+use podgate::core::until::{WaitCondition, WantedState};
 use std::process::ExitCode;
 use tracing::warn;
 
 pub(crate) fn run(args: PostStart) -> ExitCode {
-    let Messages { logs, termination_log } = &args.messages;
-    let voice = Voice::new("post-start", Some(&args.container), logs, Some(termination_log.clone()), None);
-    match hook(args, &voice) {
+    let MessageArgs { logs, termination_log } = &args.messages;
+    let voice = Messenger::new("post-start", Some(&args.container), logs, Some(termination_log.clone()), None);
+    match run_hook(args, &voice) {
         Ok(()) => {
-            voice.is_done();
+            voice.clear_message();
             ExitCode::SUCCESS
         }
-        Err(failed) => voice.fails(failed),
+        Err(failed) => voice.report_failure(failed),
     }
 }
 
-fn hook(args: PostStart, voice: &Voice) -> Result<(), Failed> {
+fn run_hook(args: PostStart, voice: &Messenger) -> Result<(), Failure> {
     let PostStart { container, waits, fallback_check, then, tether, messages: _ } = args;
     let since = now();
-    let place = Place::new(waits.board, Some(waits.podinfo), waits.poll_interval);
+    let place = PodSources::new(waits.board, Some(waits.podinfo), waits.poll_interval);
     // By default the container itself, unless checks alone are to decide.
     let untils = match waits.until {
         given if given.is_empty() && (waits.check.is_empty() || place.has_source()) => {
-            vec![Until { container: container.clone(), want: Want::Ready }]
+            vec![WaitCondition { container: container.clone(), want: WantedState::Ready }]
         }
         given => given,
     };
-    place.must_serve_conditions(&untils)?;
+    place.require_source_for(&untils)?;
     for other in untils.iter().filter(|until| until.container != container) {
         warn!(until = %other, "waits for another container, though this one runs already: its hook holds back only what comes after it");
     }
-    if tether && let Err(error) = tether_process::leave_behind(&waits.own) {
+    if tether && let Err(error) = tether_process::spawn(&waits.self_dir) {
         // The sidecar then goes by what the kubelet says, as without.
         warn!(%error, "can't leave a tether behind");
     }
 
-    let mut reporter = Reporter::of_hook(waits.own, &container, place.sandbox.clone(), &untils);
+    let mut reporter = Reporter::for_hook(waits.self_dir, &container, place.sandbox.clone(), &untils);
     if let Some(command) = &then {
         // The container runs, whatever time its own command takes.
-        if let View::Word(snapshot, _) = place.view() {
-            reporter.tell(&snapshot, false);
+        if let PodView::Snapshot(snapshot, _) = place.view() {
+            reporter.report_waiting(&snapshot, false);
         }
-        then::run("postStart", command, since + waits.timeout)?;
+        hook_command::run("postStart", command, since + waits.timeout)?;
     }
     let wait = Wait {
-        terms: Terms { kind: Kind::Hook(&container), untils: &untils, fail_fast: waits.fail_fast },
-        place: &place,
+        terms: GateSpec { kind: GateKind::Hook(&container), conditions: &untils, fail_fast: waits.fail_fast },
+        sources: &place,
         signals: None,
         since,
         timeout: waits.timeout,

@@ -1,6 +1,6 @@
 //! `post-start --tether`: a tiny process that stays in the container, and holds its tether.
 
-use podgate::edge::sys::{Signals, hand_on_only};
+use podgate::edge::sys::{SignalFd, inherit_only};
 use podgate::edge::tether::Tether;
 use std::io;
 use std::os::fd::AsFd;
@@ -9,11 +9,11 @@ use std::process::{Command, ExitCode, Stdio};
 
 /// Starts it, with the tether in the folder `own`. It outlives the hook, and ends with the container: with its first process all
 /// others of its PID namespace end, and where that is shared the runtime ends them.
-pub(crate) fn leave_behind(own: &Path) -> io::Result<()> {
+pub(crate) fn spawn(own: &Path) -> io::Result<()> {
     let tether = Tether::take(own)?;
-    let inherited = tether.hand_on()?;
+    let inherited = tether.inheritable_copy()?;
     // Whoever started the hook may wait for its other descriptors to be closed, too.
-    hand_on_only(inherited.as_fd());
+    inherit_only(inherited.as_fd());
     // A hook is over when nobody holds its output any more.
     let mut command = Command::new("/proc/self/exe");
     command.arg("hold").env_clear().current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -23,7 +23,7 @@ pub(crate) fn leave_behind(own: &Path) -> io::Result<()> {
 /// What that process does.
 pub(crate) fn run() -> ExitCode {
     // TERM to a whole group or session is for the program; the container's end comes by itself.
-    let _signals = Signals::block(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT]);
+    let _signals = SignalFd::block(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT]);
     loop {
         let _ = rustix::event::poll(&mut [], None);
     }

@@ -4,14 +4,14 @@
 pub mod patch;
 
 use crate::order::finding::{Finding, Level};
-use crate::order::inject::{Injected, is_declared};
+use crate::order::inject::{Injected, is_requested};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use patch::Operation;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// What is injected into a Pod, or why nothing can be.
-pub type Inject<'a> = &'a dyn Fn(&Value) -> Result<Injected, Vec<Finding>>;
+pub type Injector<'a> = &'a dyn Fn(&Value) -> Result<Injected, Vec<Finding>>;
 
 /// Most values (objects, lists and what is in them) that a review may hold: a real Pod has a few thousand. In memory each takes
 /// many times the two bytes that it may take in the text.
@@ -85,7 +85,7 @@ struct Review {
 #[serde(rename_all = "camelCase", default)]
 struct Request {
     uid: String,
-    kind: Option<Kind>,
+    kind: Option<GroupVersionKind>,
     sub_resource: Option<String>,
     operation: Option<String>,
     namespace: Option<String>,
@@ -95,7 +95,7 @@ struct Request {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Kind {
+struct GroupVersionKind {
     group: String,
     version: String,
     kind: String,
@@ -105,24 +105,24 @@ struct Kind {
 ///
 /// # Errors
 /// [`BadReview`]: there is no uid that could be answered to.
-pub fn answer(body: &[u8], inject: Inject<'_>) -> Result<Answer, BadReview> {
-    if values(body) > VALUES_MAX {
+pub fn answer(body: &[u8], inject: Injector<'_>) -> Result<Answer, BadReview> {
+    if count_values(body) > VALUES_MAX {
         return Err(BadReview(format!("more than {VALUES_MAX} values in it")));
     }
     let review: Review = serde_json::from_slice(body).map_err(|error| BadReview(error.to_string()))?;
     if review.kind != "AdmissionReview" || review.api_version != "admission.k8s.io/v1" {
-        let what = format!("kind {:?} of {:?}", cut(&review.kind, 64), cut(&review.api_version, 64));
+        let what = format!("kind {:?} of {:?}", truncate(&review.kind, 64), truncate(&review.api_version, 64));
         return Err(BadReview(what));
     }
     let request = review.request.ok_or_else(|| BadReview("no request in it".to_owned()))?;
     if request.uid.is_empty() || request.uid.len() > UID_MAX {
         return Err(BadReview(format!("its request.uid must have 1 to {UID_MAX} bytes")));
     }
-    Ok(Asked::of(request).answer(inject))
+    Ok(PodRequest::from_request(request).answer(inject))
 }
 
 /// How many values the JSON text `body` holds at most: strings are stepped over, nothing is built.
-fn values(body: &[u8]) -> usize {
+fn count_values(body: &[u8]) -> usize {
     let (mut count, mut in_string, mut escaped) = (1, false, false);
     for byte in body {
         match byte {
@@ -137,7 +137,7 @@ fn values(body: &[u8]) -> usize {
 }
 
 /// A request, as far as it is looked at.
-struct Asked {
+struct PodRequest {
     uid: String,
     namespace: String,
     name: String,
@@ -145,8 +145,8 @@ struct Asked {
     pod: Option<Value>,
 }
 
-impl Asked {
-    fn of(request: Request) -> Asked {
+impl PodRequest {
+    fn from_request(request: Request) -> PodRequest {
         let is_pod = request.kind.is_some_and(|k| k.group.is_empty() && k.version == "v1" && k.kind == "Pod")
             && request.sub_resource.unwrap_or_default().is_empty()
             && request.operation.as_deref() == Some("CREATE");
@@ -155,41 +155,41 @@ impl Asked {
         let given = |text: Option<String>| text.filter(|text| !text.is_empty());
         let namespace = given(request.namespace).unwrap_or_else(|| text("namespace"));
         let name = given(request.name).or(given(Some(text("name")))).unwrap_or_else(|| text("generateName"));
-        Asked {
+        PodRequest {
             uid: request.uid,
-            namespace: cut(&namespace, NAME_MAX).to_owned(),
-            name: cut(&name, NAME_MAX).to_owned(),
+            namespace: truncate(&namespace, NAME_MAX).to_owned(),
+            name: truncate(&name, NAME_MAX).to_owned(),
             pod: (is_pod && object.is_object()).then_some(object),
         }
     }
 
-    fn answer(self, inject: Inject<'_>) -> Answer {
-        let Some(pod) = &self.pod else { return self.allowed(Outcome::Passed, &[], None) };
+    fn answer(self, inject: Injector<'_>) -> Answer {
+        let Some(pod) = &self.pod else { return self.allow(Outcome::Passed, &[], None) };
         let metadata = &pod["metadata"];
         let label = metadata["labels"]["podgate.io/inject"].as_str();
         // The API's image of a Pod that the kubelet has from a file: it can't be another one than that.
         let is_mirror = metadata["annotations"].get("kubernetes.io/config.mirror").is_some();
         if label == Some("disabled") || is_mirror {
-            return self.allowed(Outcome::Passed, &[], None);
+            return self.allow(Outcome::Passed, &[], None);
         }
-        if !is_declared(pod) {
-            return self.allowed(Outcome::Passed, &[], None);
+        if !is_requested(pod) {
+            return self.allow(Outcome::Passed, &[], None);
         }
         match inject(pod) {
-            Err(findings) => self.refused(&findings),
+            Err(findings) => self.refuse(&findings),
             Ok(injected) => {
                 let told = injected.findings.iter().filter(|finding| finding.level >= Level::Warning);
                 let warnings: Vec<String> = told.map(Finding::to_string).collect();
                 if injected.edits.is_empty() {
-                    return self.allowed(Outcome::Unchanged, &warnings, None);
+                    return self.allow(Outcome::Unchanged, &warnings, None);
                 }
                 let patch = patch::json_patch(pod, &injected.edits);
-                self.allowed(Outcome::Injected, &warnings, Some(&patch))
+                self.allow(Outcome::Injected, &warnings, Some(&patch))
             }
         }
     }
 
-    fn allowed(&self, outcome: Outcome, warnings: &[String], patch: Option<&[Operation<'_>]>) -> Answer {
+    fn allow(&self, outcome: Outcome, warnings: &[String], patch: Option<&[Operation<'_>]>) -> Answer {
         let mut response = json!({"uid": self.uid, "allowed": true});
         if let Some(patch) = patch {
             response["patchType"] = "JSONPatch".into();
@@ -199,28 +199,28 @@ impl Asked {
             response["auditAnnotations"] = json!({"outcome": outcome.as_str()});
         }
         if !warnings.is_empty() {
-            response["warnings"] = lines(warnings).into();
+            response["warnings"] = warning_lines(warnings).into();
         }
-        self.with(response, outcome, String::new())
+        self.build_answer(response, outcome, String::new())
     }
 
-    fn refused(&self, findings: &[Finding]) -> Answer {
+    fn refuse(&self, findings: &[Finding]) -> Answer {
         let is_error = |finding: &&Finding| finding.level == Level::Error;
         let mut errors: Vec<String> = findings.iter().filter(is_error).map(Finding::to_string).collect();
         if errors.is_empty() {
             errors.push("podgate can't inject, and does not say why: this is a fault of podgate".to_owned());
         }
-        let message = cut(&errors.join("\n"), MESSAGE_MAX).to_owned();
+        let message = truncate(&errors.join("\n"), MESSAGE_MAX).to_owned();
         let response = json!({
             "uid": self.uid,
             "allowed": false,
             "status": {"status": "Failure", "code": 422, "reason": "Invalid", "message": message},
             "auditAnnotations": {"outcome": Outcome::Refused.as_str()},
         });
-        self.with(response, Outcome::Refused, message)
+        self.build_answer(response, Outcome::Refused, message)
     }
 
-    fn with(&self, response: Value, outcome: Outcome, message: String) -> Answer {
+    fn build_answer(&self, response: Value, outcome: Outcome, message: String) -> Answer {
         Answer {
             body: json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}),
             outcome,
@@ -232,10 +232,10 @@ impl Asked {
 }
 
 /// The warnings as lines of kubectl's, which prints `Warning: ` and then each.
-fn lines(warnings: &[String]) -> Vec<String> {
+fn warning_lines(warnings: &[String]) -> Vec<String> {
     let line = |text: &String| {
         let line = format!("podgate: {}", text.replace(char::is_control, " "));
-        if line.len() > WARNING_MAX { format!("{}…", cut(&line, WARNING_MAX - "…".len())) } else { line }
+        if line.len() > WARNING_MAX { format!("{}…", truncate(&line, WARNING_MAX - "…".len())) } else { line }
     };
     let mut lines: Vec<String> = warnings.iter().take(WARNINGS_MAX).map(line).collect();
     if warnings.len() > WARNINGS_MAX {
@@ -246,7 +246,7 @@ fn lines(warnings: &[String]) -> Vec<String> {
 }
 
 /// At most `max` bytes of `text`.
-fn cut(text: &str, max: usize) -> &str {
+fn truncate(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
 }
 

@@ -1,6 +1,6 @@
 //! Edits as a JSON Patch (RFC 6902), the one kind of patch that an admission webhook may answer with.
 
-use crate::order::edit::{Edit, Op, Place, Step};
+use crate::order::edit::{Edit, Op, PathSegment, Place};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -20,14 +20,14 @@ pub enum Operation<'a> {
 /// name of every container in the lists that are edited: a patch that meets another Pod than it was made for must fail.
 #[must_use]
 pub fn json_patch<'a>(before: &'a Value, edits: &'a [Edit]) -> Vec<Operation<'a>> {
-    let mut operations = names(before, edits);
-    operations.extend(edits.iter().map(operation));
+    let mut operations = name_tests(before, edits);
+    operations.extend(edits.iter().map(to_operation));
     operations
 }
 
-fn operation(edit: &Edit) -> Operation<'_> {
+fn to_operation(edit: &Edit) -> Operation<'_> {
     let path = edit.at.pointer();
-    let in_list = matches!(edit.at.0.last(), Some(Step::Index(_)));
+    let in_list = matches!(edit.at.0.last(), Some(PathSegment::Index(_)));
     match &edit.op {
         // In an object `add` replaces what is there; in a list it would insert.
         Op::Set(value) if in_list || path.is_empty() => Operation::Replace { path, value },
@@ -41,7 +41,7 @@ fn operation(edit: &Edit) -> Operation<'_> {
     }
 }
 
-fn names<'a>(before: &'a Value, edits: &[Edit]) -> Vec<Operation<'a>> {
+fn name_tests<'a>(before: &'a Value, edits: &[Edit]) -> Vec<Operation<'a>> {
     let mut tests = Vec::new();
     for list in ["initContainers", "containers"] {
         let list = Place::root().to("spec").to(list);
@@ -67,11 +67,11 @@ mod tests {
     use serde_json::json;
 
     fn at(steps: &[&str]) -> Place {
-        Place(steps.iter().map(|s| s.parse().map_or_else(|_| Step::from(*s), Step::Index)).collect())
+        Place(steps.iter().map(|s| s.parse().map_or_else(|_| PathSegment::from(*s), PathSegment::Index)).collect())
     }
 
     /// What an RFC 6902 implementation that is not ours makes of it.
-    fn patched(before: &Value, operations: &[Operation<'_>]) -> Result<Value, String> {
+    fn apply_patch(before: &Value, operations: &[Operation<'_>]) -> Result<Value, String> {
         let patch: json_patch::Patch = serde_json::from_value(json!(operations)).map_err(|error| error.to_string())?;
         let mut value = before.clone();
         json_patch::patch(&mut value, &patch).map_err(|error| error.to_string())?;
@@ -106,10 +106,10 @@ mod tests {
                 {"op": "remove", "path": "/metadata/annotations/podgate.io~1order"},
             ])
         );
-        assert_eq!(patched(&before, &operations), Ok(after));
+        assert_eq!(apply_patch(&before, &operations), Ok(after));
         let mut other = before.clone();
         other["spec"]["containers"][0]["name"] = json!("c");
-        let error = patched(&other, &operations).unwrap_err();
+        let error = apply_patch(&other, &operations).unwrap_err();
         assert!(error.contains("operation '/0' failed"), "another Pod is left alone: {error}");
     }
 
@@ -141,10 +141,10 @@ mod tests {
         for step in way {
             let step = usize::from(*step);
             let next = match here {
-                Value::Array(items) => Step::Index(step % (items.len() + 1)),
-                Value::Object(fields) => {
-                    Step::Key(fields.keys().nth(step % (fields.len() + 1)).cloned().unwrap_or_else(|| "new".to_owned()))
-                }
+                Value::Array(items) => PathSegment::Index(step % (items.len() + 1)),
+                Value::Object(fields) => PathSegment::Key(
+                    fields.keys().nth(step % (fields.len() + 1)).cloned().unwrap_or_else(|| "new".to_owned()),
+                ),
                 _ => break,
             };
             place = Place(place.0.into_iter().chain([next]).collect());
@@ -178,7 +178,7 @@ mod tests {
                     edits.push(edit);
                 }
             }
-            prop_assert_eq!(patched(&before, &json_patch(&before, &edits)), Ok(value));
+            prop_assert_eq!(apply_patch(&before, &json_patch(&before, &edits)), Ok(value));
         }
     }
 }

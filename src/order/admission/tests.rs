@@ -21,7 +21,7 @@ fn edit() -> Edit {
 }
 
 /// Injects `edit()`, with `findings`.
-fn ask(review: &Value, findings: &[Finding]) -> Answer {
+fn answer_review(review: &Value, findings: &[Finding]) -> Answer {
     let inject = |pod: &Value| {
         Ok(Injected { value: pod.clone(), edits: vec![edit()], findings: findings.to_vec(), ..Injected::default() })
     };
@@ -29,14 +29,14 @@ fn ask(review: &Value, findings: &[Finding]) -> Answer {
 }
 
 /// Injects nothing, for what must not get that far.
-fn bad(body: &[u8]) -> String {
+fn review_error(body: &[u8]) -> String {
     let never = |_: &Value| -> Result<Injected, Vec<Finding>> { panic!("injected") };
     answer(body, &never).unwrap_err().to_string()
 }
 
 #[test]
 fn a_pod_is_injected_under_its_uid() {
-    let answer = ask(&review(&pod()), &[]);
+    let answer = answer_review(&review(&pod()), &[]);
     let patch = json!([
         {"op": "test", "path": "/spec/containers/0/name", "value": "a"},
         {"op": "add", "path": "/spec/containers/0/command", "value": ["gate"]},
@@ -56,14 +56,14 @@ fn a_pod_is_injected_under_its_uid() {
 fn warnings_are_short_and_single_lines() {
     let warning = |what: &str| Finding::warning("rule", Place::root().to("spec"), what);
     let notes = [Finding::note("rule", Place::root(), "a note"), warning("one\ntwo"), warning(&"ü".repeat(300))];
-    let answer = ask(&review(&pod()), &notes);
+    let answer = answer_review(&review(&pod()), &notes);
     let warnings = answer.body["response"]["warnings"].as_array().unwrap();
     assert_eq!(warnings.len(), 2);
     assert_eq!(warnings[0], "podgate: spec: one two");
     let long = warnings[1].as_str().unwrap();
     assert!(long.ends_with("ü…") && (250..=256).contains(&long.len()), "{}", long.len());
     let many = vec![warning("x"); 30];
-    let answer = ask(&review(&pod()), &many);
+    let answer = answer_review(&review(&pod()), &many);
     let warnings = answer.body["response"]["warnings"].as_array().unwrap();
     assert_eq!(warnings.len(), 13);
     assert_eq!(warnings[12], "podgate: and 18 more; `kubectl podgate check` shows them");
@@ -78,7 +78,7 @@ fn errors_are_refused_in_their_own_words() {
             Place::root().to("metadata").to("annotations").to("podgate.io/order"),
             "no container \"dbb\"",
         )
-        .mend("say db"),
+        .fix("say db"),
         Finding::error("e", Place::root(), "two"),
     ];
     let inject = |_: &Value| Err(findings.to_vec());
@@ -124,7 +124,7 @@ fn what_is_not_ours_passes_unchanged() {
         review(&disabled),
         review(&mirror),
     ] {
-        let answer = ask(&review, &[]);
+        let answer = answer_review(&review, &[]);
         assert_eq!(answer.body["response"], json!({"uid": "705ab4f5", "allowed": true}), "{review}");
         assert_eq!(answer.outcome, Outcome::Passed);
     }
@@ -163,14 +163,14 @@ fn what_is_no_review_is_said_to_be_none() {
         (beta.to_string(), "v1beta1"),
         (answered.to_string(), "no request"),
     ] {
-        let said = bad(body.as_bytes());
+        let said = review_error(body.as_bytes());
         assert!(said.contains(says), "{said}");
     }
-    assert!(bad(b"{\"kind\": \"\xff\"}").contains("not an AdmissionReview"));
+    assert!(review_error(b"{\"kind\": \"\xff\"}").contains("not an AdmissionReview"));
 }
 
 #[test]
 fn values_in_strings_are_none() {
-    assert_eq!(values(br#"{"a": "[,,{\",\\"}"#), 2);
-    assert_eq!(values(br#"{"a": [1, 2, {"b": 3}]}"#), 6);
+    assert_eq!(count_values(br#"{"a": "[,,{\",\\"}"#), 2);
+    assert_eq!(count_values(br#"{"a": [1, 2, {"b": 3}]}"#), 6);
 }

@@ -1,7 +1,7 @@
 //! The grammar of an order: steps by `,`, side by side by `&`, each `CONTAINER[=STATE]`, blanks free.
 
 use crate::core::names;
-use crate::core::until::{Until, Want};
+use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::nearest::nearest;
 use std::ops::Range;
 
@@ -9,59 +9,61 @@ use std::ops::Range;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
     /// The container, and the state that those after it wait for.
-    pub until: Until,
+    pub until: WaitCondition,
     /// The state is written out.
-    pub is_stated: bool,
+    pub has_explicit_state: bool,
     /// Where it stands in the text, in bytes.
-    pub word: Range<usize>,
+    pub span: Range<usize>,
 }
 
 /// A text that is not of the grammar.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct SyntaxError {
     /// Where, in bytes.
-    pub word: Range<usize>,
+    pub span: Range<usize>,
     /// What is wrong.
-    pub what: String,
-    /// How to mend it.
-    pub mend: String,
+    pub message: String,
+    /// How to fix it.
+    pub fix: String,
 }
 
 /// What a list may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grammar {
     /// Containers side by side, by `&`.
-    pub side_by_side: bool,
+    pub may_be_parallel: bool,
     /// The states that may be written.
-    pub states: &'static [Want],
+    pub states: &'static [WantedState],
     /// A text that is right, for whoever has written another.
     pub example: &'static str,
 }
 
 /// Value of `podgate.io/order`.
 pub const ORDER: Grammar =
-    Grammar { side_by_side: true, states: &Want::ALL, example: "migrate=Completed, db & cache, api" };
+    Grammar { may_be_parallel: true, states: &WantedState::ALL, example: "migrate=Completed, db & cache, api" };
 /// Value of `after.podgate.io/CONTAINER`.
-pub const AFTER: Grammar = Grammar { side_by_side: false, states: &Want::ALL, example: "db, migrate=Completed" };
+pub const AFTER: Grammar =
+    Grammar { may_be_parallel: false, states: &WantedState::ALL, example: "db, migrate=Completed" };
 /// Value of `podgate.io/stop-order`.
-pub const STOP: Grammar = Grammar { side_by_side: true, states: &[Want::Exited], example: "web, api & worker, db" };
+pub const STOP: Grammar =
+    Grammar { may_be_parallel: true, states: &[WantedState::Exited], example: "web, api & worker, db" };
 /// Value of `podgate.io/sidecars`.
-pub const SIDECARS: Grammar = Grammar { side_by_side: false, states: &[], example: "proxy, log-shipper" };
+pub const SIDECARS: Grammar = Grammar { may_be_parallel: false, states: &[], example: "proxy, log-shipper" };
 
 /// Reads `text`: its steps, each of one container or more; and every fault, with its place. What is not at fault is read all the same.
 #[must_use]
-pub fn read(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<Fault>) {
+pub fn parse(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxError>) {
     let mut faults = Vec::new();
     let mut steps = Vec::new();
     if text.trim().is_empty() {
-        let mend = format!("write {}, or leave the annotation out", grammar.example);
-        return (steps, vec![Fault { word: 0..text.len(), what: "it is empty".to_owned(), mend }]);
+        let fix = format!("write {}, or leave the annotation out", grammar.example);
+        return (steps, vec![SyntaxError { span: 0..text.len(), message: "it is empty".to_owned(), fix }]);
     }
-    for step in split(text, 0..text.len(), ',') {
+    for step in split_range(text, 0..text.len(), ',') {
         let mut items = Vec::new();
-        let words = if grammar.side_by_side { split(text, step, '&') } else { vec![step] };
+        let words = if grammar.may_be_parallel { split_range(text, step, '&') } else { vec![step] };
         for word in words {
-            match item(text, word, grammar) {
+            match parse_item(text, word, grammar) {
                 Ok(item) => items.push(item),
                 Err(fault) => faults.push(fault),
             }
@@ -72,7 +74,7 @@ pub fn read(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<Fault>) {
 }
 
 /// The parts of `range` between separators.
-fn split(text: &str, range: Range<usize>, by: char) -> Vec<Range<usize>> {
+fn split_range(text: &str, range: Range<usize>, by: char) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let mut start = range.start;
     for (at, _) in text[range.clone()].match_indices(by) {
@@ -84,65 +86,72 @@ fn split(text: &str, range: Range<usize>, by: char) -> Vec<Range<usize>> {
 }
 
 /// `range` without blanks at its ends.
-fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
+fn trim_range(text: &str, range: Range<usize>) -> Range<usize> {
     let part = &text[range.clone()];
     let start = range.start + (part.len() - part.trim_start().len());
     start..start.max(range.start + part.trim_end().len())
 }
 
-fn item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Item, Fault> {
-    let word = trimmed(text, range.clone());
-    let fault = |word: Range<usize>, what: String, mend: String| Err(Fault { word, what, mend });
+fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Item, SyntaxError> {
+    let word = trim_range(text, range.clone());
+    let fault = |word: Range<usize>, what: String, fix: String| Err(SyntaxError { span: word, message: what, fix });
     if word.is_empty() {
-        let what = format!("a container's name is missing at character {}", character(text, range.start));
+        let what = format!("a container's name is missing at character {}", character_number(text, range.start));
         return fault(range.start.saturating_sub(1)..range.end, what, format!("write {}", grammar.example));
     }
     let written = &text[word.clone()];
     let (name, state) = match written.find('=') {
         None => (word.clone(), None),
-        Some(at) => (trimmed(text, word.start..word.start + at), Some(trimmed(text, word.start + at + 1..word.end))),
+        Some(at) => {
+            (trim_range(text, word.start..word.start + at), Some(trim_range(text, word.start + at + 1..word.end)))
+        }
     };
     if !names::is_container_name(&text[name.clone()]) {
-        let what = format!("{} is no container's name (character {})", quoted(written), character(text, word.start));
-        let mend = format!("write {}", grammar.example);
-        return fault(word, what, mend);
+        let what =
+            format!("{} is no container's name (character {})", quoted(written), character_number(text, word.start));
+        let fix = format!("write {}", grammar.example);
+        return fault(word, what, fix);
     }
     let (want, is_stated) = match state {
-        None => (Want::default(), false),
-        Some(at) => (want(text, at, &text[name.clone()], grammar)?, true),
+        None => (WantedState::default(), false),
+        Some(at) => (parse_state(text, at, &text[name.clone()], grammar)?, true),
     };
-    Ok(Item { until: Until { container: text[name].to_owned(), want }, is_stated, word })
+    Ok(Item {
+        until: WaitCondition { container: text[name].to_owned(), want },
+        has_explicit_state: is_stated,
+        span: word,
+    })
 }
 
-fn want(text: &str, at: Range<usize>, name: &str, grammar: Grammar) -> Result<Want, Fault> {
+fn parse_state(text: &str, at: Range<usize>, name: &str, grammar: Grammar) -> Result<WantedState, SyntaxError> {
     let written = &text[at.clone()];
-    let found = Want::ALL.into_iter().find(|want| want.as_str() == written);
-    let place = character(text, at.start);
-    let (what, mend) = match found {
+    let found = WantedState::ALL.into_iter().find(|want| want.as_str() == written);
+    let place = character_number(text, at.start);
+    let (what, fix) = match found {
         Some(want) if grammar.states.contains(&want) => return Ok(want),
         _ if grammar.states.is_empty() => {
             (format!("a state has no place here (character {place})"), format!("write {name}"))
         }
         Some(_) => {
-            let mend = format!("write {name}: a container stops when those before it have exited");
-            (format!("{} is no state that a stop order knows (character {place})", quoted(written)), mend)
+            let fix = format!("write {name}: a container stops when those before it have exited");
+            (format!("{} is no state that a stop order knows (character {place})", quoted(written)), fix)
         }
         None => {
-            let known = Want::ALL.map(Want::as_str);
-            let mend = match nearest(written, known) {
+            let known = WantedState::ALL.map(WantedState::as_str);
+            let fix = match nearest(written, known) {
                 Some(near) => format!("did you mean {near}?"),
                 None => format!("write one of {}", known.join(", ")),
             };
-            (format!("{} is no state to wait for (character {place})", quoted(written)), mend)
+            (format!("{} is no state to wait for (character {place})", quoted(written)), fix)
         }
     };
     let word = if at.is_empty() { at.start.saturating_sub(1)..at.end } else { at };
-    Err(Fault { word, what, mend })
+    Err(SyntaxError { span: word, message: what, fix })
 }
 
 /// The number of the character at byte `at`, from 1.
 #[must_use]
-pub fn character(text: &str, at: usize) -> usize {
+pub fn character_number(text: &str, at: usize) -> usize {
     text[..at].chars().count() + 1
 }
 
@@ -159,8 +168,8 @@ pub fn quoted(word: &str) -> String {
 mod tests {
     use super::*;
 
-    fn written(text: &str) -> Vec<Vec<String>> {
-        let (steps, faults) = read(text, ORDER);
+    fn parsed_steps(text: &str) -> Vec<Vec<String>> {
+        let (steps, faults) = parse(text, ORDER);
         assert_eq!(faults, []);
         steps.iter().map(|step| step.iter().map(|item| item.until.to_string()).collect()).collect()
     }
@@ -168,17 +177,17 @@ mod tests {
     #[test]
     fn reads_steps_and_what_is_side_by_side() {
         assert_eq!(
-            written("migrate=Completed, db & cache ,api,\n web = Started"),
+            parsed_steps("migrate=Completed, db & cache ,api,\n web = Started"),
             [&["migrate=Completed"][..], &["db=Ready", "cache=Ready"], &["api=Ready"], &["web=Started"]]
         );
-        let (steps, _) = read(" db & cache", ORDER);
-        assert_eq!((steps[0][0].word.clone(), steps[0][1].word.clone()), (1..3, 6..11));
-        assert!(!steps[0][0].is_stated);
+        let (steps, _) = parse(" db & cache", ORDER);
+        assert_eq!((steps[0][0].span.clone(), steps[0][1].span.clone()), (1..3, 6..11));
+        assert!(!steps[0][0].has_explicit_state);
     }
 
     #[test]
     fn says_what_is_wrong_and_where() {
-        for (text, grammar, word, what, mend) in [
+        for (text, grammar, word, what, fix) in [
             ("", ORDER, 0..0, "it is empty", "write migrate"),
             ("db,,api", ORDER, 2..3, "missing at character 4", "write migrate"),
             ("db,", ORDER, 2..3, "missing at character 4", "write"),
@@ -192,9 +201,9 @@ mod tests {
             ("db=Ready", STOP, 3..8, "a stop order knows", "write db:"),
             ("db=Ready", SIDECARS, 3..8, "no place here", "write db"),
         ] {
-            let (_, faults) = read(text, grammar);
-            assert_eq!(faults[0].word, word, "{text}: {faults:?}");
-            assert!(faults[0].what.contains(what) && faults[0].mend.contains(mend), "{text}: {faults:?}");
+            let (_, faults) = parse(text, grammar);
+            assert_eq!(faults[0].span, word, "{text}: {faults:?}");
+            assert!(faults[0].message.contains(what) && faults[0].fix.contains(fix), "{text}: {faults:?}");
         }
     }
 

@@ -36,26 +36,26 @@ pub const TIMEOUT_PREFIX: &str = "timeout.podgate.io/";
 pub const COMMAND_PREFIX: &str = "command.podgate.io/";
 
 /// Every key that speaks of the whole Pod.
-pub const WHOLE: [&str; 10] =
+pub const POD_KEYS: [&str; 10] =
     [ORDER, MODE, TIMEOUT, ON_TIMEOUT, FAIL_FAST, STOP_ORDER, SIDECARS, SIDECAR, PUBLISH, INJECTED];
 /// Every prefix whose rest is a container's name.
-pub const PREFIXES: [&str; 4] = [AFTER_PREFIX, MODE_PREFIX, TIMEOUT_PREFIX, COMMAND_PREFIX];
+pub const CONTAINER_PREFIXES: [&str; 4] = [AFTER_PREFIX, MODE_PREFIX, TIMEOUT_PREFIX, COMMAND_PREFIX];
 /// The keys of which one is enough to declare something.
-pub(crate) const DECLARING: [&str; 3] = [ORDER, STOP_ORDER, SIDECARS];
+pub(crate) const DECLARING_KEYS: [&str; 3] = [ORDER, STOP_ORDER, SIDECARS];
 
 /// The domain of all of them.
 pub(crate) const DOMAIN: &str = "podgate.io";
 
 /// The place of a template's annotation.
 #[must_use]
-pub fn annotation(key: &str) -> Place {
+pub fn annotation_place(key: &str) -> Place {
     Place::root().to("metadata").to("annotations").to(key)
 }
 
 /// The place of a template's annotation that speaks of one container.
 #[must_use]
-pub fn annotation_of(prefix: &str, container: &str) -> Place {
-    annotation(&format!("{prefix}{container}"))
+pub fn container_annotation_place(prefix: &str, container: &str) -> Place {
+    annotation_place(&format!("{prefix}{container}"))
 }
 
 /// Whether a template declares an order, a stop order or the sidecars of a Job, rightly or wrongly.
@@ -63,5 +63,5 @@ pub fn annotation_of(prefix: &str, container: &str) -> Place {
 pub fn is_declared(template: &Value) -> bool {
     let annotations = template.get("metadata").and_then(|metadata| metadata.get("annotations"));
     let Some(annotations) = annotations.and_then(Value::as_object) else { return false };
-    annotations.keys().any(|key| DECLARING.contains(&key.as_str()) || key.starts_with(AFTER_PREFIX))
+    annotations.keys().any(|key| DECLARING_KEYS.contains(&key.as_str()) || key.starts_with(AFTER_PREFIX))
 }

@@ -12,10 +12,10 @@ use std::ops::Range;
 
 /// The most regular containers that are put into an order: far more than any Pod has, and few enough that whoever writes a manifest
 /// can't keep the webhook busy.
-pub const MOST_CONTAINERS: usize = 200;
+pub const MAX_CONTAINERS: usize = 200;
 
 /// The name of podgate's own sidecar.
-pub const OWN_SIDECAR: &str = "podgate";
+pub const SIDECAR_NAME: &str = "podgate";
 
 /// What a template's `spec` holds.
 #[derive(Debug, Clone)]
@@ -23,14 +23,14 @@ pub struct Spec<'a> {
     /// The whole `spec`.
     pub value: &'a Value,
     /// Regular containers, in the order of the list.
-    pub containers: Vec<Own<'a>>,
+    pub containers: Vec<ContainerRef<'a>>,
     /// Their indices in `containers`; of two that share a name, that of the first.
     by_name: BTreeMap<&'a str, usize>,
 }
 
 /// One container of a template.
 #[derive(Debug, Clone, Copy)]
-pub struct Own<'a> {
+pub struct ContainerRef<'a> {
     /// Its name.
     pub name: &'a str,
     /// Its index in its list.
@@ -39,11 +39,11 @@ pub struct Own<'a> {
     pub value: &'a Value,
 }
 
-impl<'a> Own<'a> {
+impl<'a> ContainerRef<'a> {
     /// A list of strings: `command`, `args`. `None` where it is left out or of another kind.
     #[must_use]
-    pub fn strings(&self, field: &str) -> Option<Vec<String>> {
-        strings(self.value.get(field))
+    pub fn string_list(&self, field: &str) -> Option<Vec<String>> {
+        string_list(self.value.get(field))
     }
 
     /// One of its probes, if it can be read.
@@ -56,7 +56,7 @@ impl<'a> Own<'a> {
     /// Where it stands in the template.
     #[must_use]
     pub fn place(&self) -> Place {
-        containers_place("containers").to(self.index)
+        list_place("containers").to(self.index)
     }
 
     /// The policy by which it is started again: its own (Kubernetes 1.35), or the Pod's.
@@ -68,19 +68,19 @@ impl<'a> Own<'a> {
 }
 
 /// A list of strings; `None` if it is anything else.
-pub(crate) fn strings(value: Option<&Value>) -> Option<Vec<String>> {
+pub(crate) fn string_list(value: Option<&Value>) -> Option<Vec<String>> {
     value?.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
 }
 
-fn containers_place(list: &str) -> Place {
+fn list_place(list: &str) -> Place {
     Place::root().to("spec").to(list)
 }
 
 /// The named containers of one list of a `spec`.
-fn list<'a>(spec: &'a Value, field: &str) -> Vec<Own<'a>> {
+fn named_containers<'a>(spec: &'a Value, field: &str) -> Vec<ContainerRef<'a>> {
     let items = spec.get(field).and_then(Value::as_array).into_iter().flatten();
     let named = |(index, value): (usize, &'a Value)| {
-        value.get("name").and_then(Value::as_str).map(|name| Own { name, index, value })
+        value.get("name").and_then(Value::as_str).map(|name| ContainerRef { name, index, value })
     };
     items.enumerate().filter_map(named).collect()
 }
@@ -90,24 +90,24 @@ impl<'a> Spec<'a> {
     #[must_use]
     pub fn read(template: &'a Value, findings: &mut Vec<Finding>) -> Spec<'a> {
         let value = template.get("spec").unwrap_or(&Value::Null);
-        let containers = list(value, "containers");
+        let containers = named_containers(value, "containers");
         let by_name = containers.iter().enumerate().rev().map(|(at, own)| (own.name, at)).collect();
         let spec = Spec { value, containers, by_name };
-        let at = containers_place("containers");
+        let at = list_place("containers");
         let written = value.get("containers").and_then(Value::as_array).map_or(0, Vec::len);
         if written == 0 {
             findings.push(
                 Finding::error("no-containers", at, "there are no containers to be ordered")
-                    .mend("write spec.containers, or take the annotations away"),
+                    .fix("write spec.containers, or take the annotations away"),
             );
-        } else if written > MOST_CONTAINERS {
-            let what = format!("{written} containers are more than podgate puts into an order ({MOST_CONTAINERS})");
+        } else if written > MAX_CONTAINERS {
+            let what = format!("{written} containers are more than podgate puts into an order ({MAX_CONTAINERS})");
             findings.push(Finding::error("too-many-containers", at, what));
         } else if spec.containers.len() < written {
             // The first whose number is missing.
             let missing = spec.containers.iter().enumerate().find(|(index, own)| own.index != *index);
             let at = at.to(missing.map_or(spec.containers.len(), |(index, _)| index));
-            findings.push(Finding::error("bad-container", at, "a container has no name").mend("name each of them"));
+            findings.push(Finding::error("bad-container", at, "a container has no name").fix("name each of them"));
         }
         let mut seen = BTreeSet::new();
         for own in &spec.containers {
@@ -116,11 +116,11 @@ impl<'a> Spec<'a> {
                 let what = format!("{} is no container's name", quoted(own.name));
                 findings.push(
                     Finding::error("bad-container", at, what)
-                        .mend("use at most 63 small letters, digits and hyphens, a letter or digit first and last"),
+                        .fix("use at most 63 small letters, digits and hyphens, a letter or digit first and last"),
                 );
             } else if !seen.insert(own.name) {
                 let what = format!("two containers are named {}", own.name);
-                findings.push(Finding::error("doubled-container", at, what).mend("give each a name of its own"));
+                findings.push(Finding::error("doubled-container", at, what).fix("give each a name of its own"));
             }
         }
         spec
@@ -128,27 +128,27 @@ impl<'a> Spec<'a> {
 
     /// The regular container of that name.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&Own<'a>> {
+    pub fn get(&self, name: &str) -> Option<&ContainerRef<'a>> {
         self.by_name.get(name).map(|at| &self.containers[*at])
     }
 
     /// What is wrong with `name` in an annotation: nothing, if a regular container has it.
     #[must_use]
-    pub fn refuse(&self, name: &str, at: &Place, word: Option<Range<usize>>) -> Option<Finding> {
+    pub fn check_name(&self, name: &str, at: &Place, word: Option<Range<usize>>) -> Option<Finding> {
         if self.get(name).is_some() {
             return None;
         }
-        let init = list(self.value, "initContainers").into_iter().find(|own| own.name == name);
-        let finding = |rule, what: String| Finding { word, ..Finding::error(rule, at.clone(), what) };
-        if name == OWN_SIDECAR {
+        let init = named_containers(self.value, "initContainers").into_iter().find(|own| own.name == name);
+        let finding = |rule, what: String| Finding { span: word, ..Finding::error(rule, at.clone(), what) };
+        if name == SIDECAR_NAME {
             let what = format!("{name} is podgate's own sidecar, which is always first");
-            return Some(finding("unknown-container", what).mend("take it out"));
+            return Some(finding("unknown-container", what).fix("take it out"));
         }
         if let Some(init) = init {
             let is_native = init.value.get("restartPolicy").and_then(Value::as_str) == Some("Always");
             return Some(if is_native {
                 finding("init-container", format!("{name} is a native sidecar: it is started before all regular containers"))
-                    .mend("take it out (with a startupProbe, what comes after it waits for that), or move it to spec.containers")
+                    .fix("take it out (with a startupProbe, what comes after it waits for that), or move it to spec.containers")
             } else {
                 finding(
                     "init-container",
@@ -156,19 +156,19 @@ impl<'a> Spec<'a> {
                         "{name} is an init container: it has ended with success before any regular container is started"
                     ),
                 )
-                .mend("take it out, since all others wait for it anyway, or move it to spec.containers")
+                .fix("take it out, since all others wait for it anyway, or move it to spec.containers")
             });
         }
-        if list(self.value, "ephemeralContainers").iter().any(|own| own.name == name) {
+        if named_containers(self.value, "ephemeralContainers").iter().any(|own| own.name == name) {
             let what = format!("{name} is an ephemeral container, which somebody starts later by hand");
-            return Some(finding("ephemeral-container", what).mend("take it out"));
+            return Some(finding("ephemeral-container", what).fix("take it out"));
         }
         let known = self.containers.iter().map(|own| own.name);
-        let mend = did_you_mean(name, known).unwrap_or_else(|| {
+        let fix = did_you_mean(name, known).unwrap_or_else(|| {
             let some: Vec<&str> = self.containers.iter().map(|own| own.name).take(12).collect();
             let more = if self.containers.len() > some.len() { ", …" } else { "" };
             format!("the containers are {}{more}", some.join(", "))
         });
-        Some(finding("unknown-container", format!("there is no container {name}")).mend(mend))
+        Some(finding("unknown-container", format!("there is no container {name}")).fix(fix))
     }
 }

@@ -13,23 +13,23 @@ fn template(annotations: &[(&str, &str)]) -> Value {
     }})
 }
 
-fn said(template: &Value) -> (Declared, Vec<Finding>) {
+fn read_template(template: &Value) -> (Declaration, Vec<Finding>) {
     let mut findings = Vec::new();
     let spec = Spec::read(template, &mut findings);
-    let declared = read(template, &spec, &mut findings);
+    let declared = read_annotations(template, &spec, &mut findings);
     (declared, findings)
 }
 
 /// The one finding of a template with this annotation alone.
-fn finding(key: &str, value: &str) -> Finding {
-    let (_, findings) = said(&template(&[(key, value)]));
+fn only_finding(key: &str, value: &str) -> Finding {
+    let (_, findings) = read_template(&template(&[(key, value)]));
     assert_eq!(findings.len(), 1, "{key}: {value}: {findings:#?}");
     findings.into_iter().next().unwrap()
 }
 
 #[test]
 fn reads_all_that_can_be_declared() {
-    let (declared, findings) = said(&template(&[
+    let (declared, findings) = read_template(&template(&[
         ("podgate.io/order", "db & cache=Started, api"),
         ("after.podgate.io/web", "api, db=Started"),
         ("podgate.io/mode", "entrypoint"),
@@ -48,21 +48,21 @@ fn reads_all_that_can_be_declared() {
         ("plain", "x"),
     ]));
     assert_eq!(findings, []);
-    let edges: Vec<String> = declared.edges.iter().map(|e| format!("{} after {}", e.waiter, e.needs)).collect();
+    let edges: Vec<String> = declared.edges.iter().map(|e| format!("{} after {}", e.waiter, e.until)).collect();
     assert_eq!(edges, ["web after api=Ready", "web after db=Started", "api after db=Ready", "api after cache=Started"]);
-    assert_eq!(declared.mode, Wish::Entrypoint);
-    assert_eq!(declared.modes["db"], Wish::PostStart);
+    assert_eq!(declared.mode, RequestedMode::Entrypoint);
+    assert_eq!(declared.modes["db"], RequestedMode::PostStart);
     assert_eq!((declared.timeout.as_secs(), declared.timeouts["web"].as_secs()), (120, 5400));
     assert!(declared.continue_on_timeout && declared.fail_fast);
     assert_eq!(declared.commands["web"], ["/usr/bin/web", "-v"]);
-    assert!(matches!(&declared.stop, Stop::Steps(steps) if steps.len() == 2));
+    assert!(matches!(&declared.stop_order, StopOrder::Steps(steps) if steps.len() == 2));
     assert_eq!(declared.sidecars[0].until.container, "cache");
-    assert_eq!((declared.sidecar, declared.publish), (Sidecar::First, Publish::Board));
+    assert_eq!((declared.sidecar_placement, declared.publish), (SidecarPlacement::First, Publish::Board));
 }
 
 #[test]
 fn nothing_said_is_nothing_declared() {
-    let (declared, findings) = said(&template(&[]));
+    let (declared, findings) = read_template(&template(&[]));
     assert!(findings.is_empty() && declared.edges.is_empty());
     assert!(!is_declared(&json!({})) && !is_declared(&json!({"metadata": {"annotations": null}})));
     assert!(!is_declared(&template(&[("podgate.io/timeout", "1m")])));
@@ -71,7 +71,7 @@ fn nothing_said_is_nothing_declared() {
 
 #[test]
 fn a_name_that_is_no_regular_container_is_refused_with_what_to_do() {
-    for (text, rule, what, mend) in [
+    for (text, rule, what, fix) in [
         ("db, apii", "unknown-container", "there is no container apii", "did you mean api?"),
         ("db, queue", "unknown-container", "there is no container queue", "the containers are db, cache, api, web"),
         ("setup=Completed, db", "init-container", "setup is an init container", "all others wait for it anyway"),
@@ -81,20 +81,20 @@ fn a_name_that_is_no_regular_container_is_refused_with_what_to_do() {
         ("db, api, db", "doubled-container", "db stands here twice (the second time at character 10)", "once"),
         ("db, api=ready, web", "bad-order", "(character 9)", "did you mean Ready?"),
     ] {
-        let found = finding("podgate.io/order", text);
+        let found = only_finding("podgate.io/order", text);
         assert_eq!((found.rule, found.level), (rule, Level::Error), "{text}");
-        assert!(found.what.contains(what) && found.mend.contains(mend), "{text}: {found}");
-        assert_eq!(found.at, annotation("podgate.io/order"));
+        assert!(found.message.contains(what) && found.fix.contains(fix), "{text}: {found}");
+        assert_eq!(found.at, annotation_place("podgate.io/order"));
     }
-    assert_eq!(finding("podgate.io/order", "db, apii").word, Some(4..8));
-    let of_one = finding("timeout.podgate.io/apii", "1m");
+    assert_eq!(only_finding("podgate.io/order", "db, apii").span, Some(4..8));
+    let of_one = only_finding("timeout.podgate.io/apii", "1m");
     assert_eq!(of_one.rule, "unknown-container");
-    assert!(of_one.what.starts_with("timeout.podgate.io/apii: ") && of_one.mend.contains("api"), "{of_one}");
+    assert!(of_one.message.starts_with("timeout.podgate.io/apii: ") && of_one.fix.contains("api"), "{of_one}");
 }
 
 #[test]
 fn bad_values_are_refused_with_what_to_write() {
-    for (key, value, what, mend) in [
+    for (key, value, what, fix) in [
         ("podgate.io/mode", "poststart", "\"poststart\" is none of auto, post-start", "did you mean post-start?"),
         ("mode.podgate.io/db", "", "none of", "write one of"),
         ("podgate.io/timeout", "5", "is no time", "write 90s"),
@@ -109,15 +109,15 @@ fn bad_values_are_refused_with_what_to_write() {
         ("podgate.io/sidecar", "last", "none of native, first", "write one of"),
         ("podgate.io/publish", "API", "none of api, board", "did you mean api?"),
     ] {
-        let found = finding(key, value);
-        assert_eq!((found.level, &found.at), (Level::Error, &annotation(key)), "{key}");
-        assert!(found.what.contains(what) && found.mend.contains(mend), "{key}={value}: {found}");
+        let found = only_finding(key, value);
+        assert_eq!((found.level, &found.at), (Level::Error, &annotation_place(key)), "{key}");
+        assert!(found.message.contains(what) && found.fix.contains(fix), "{key}={value}: {found}");
     }
 }
 
 #[test]
 fn keys_that_are_mistyped_or_misplaced_are_named() {
-    for (key, rule, level, mend) in [
+    for (key, rule, level, fix) in [
         ("podgate.io/ordr", "unknown-annotation", Level::Error, "did you mean podgate.io/order?"),
         ("podgate.io/after", "unknown-annotation", Level::Error, "write after.podgate.io/CONTAINER"),
         ("podgate.io/colour", "unknown-annotation", Level::Error, "docs/declaring.md"),
@@ -128,13 +128,13 @@ fn keys_that_are_mistyped_or_misplaced_are_named() {
         ("sandbox.podgate.io/id", "copied-state", Level::Warning, "take it out"),
         ("override.podgate.io/db", "copied-state", Level::Warning, "take it out"),
     ] {
-        let found = finding(key, "db");
+        let found = only_finding(key, "db");
         assert_eq!((found.rule, found.level), (rule, level), "{key}: {found}");
-        assert!(found.mend.contains(mend), "{key}: {found}");
+        assert!(found.fix.contains(fix), "{key}: {found}");
     }
     let mut labelled = template(&[]);
     labelled["metadata"]["labels"] = json!({"podgate.io/order": "db", "podgate.io/inject": true, "app": "x"});
-    let (_, findings) = said(&labelled);
+    let (_, findings) = read_template(&labelled);
     let rules: Vec<&str> = findings.iter().map(|finding| finding.rule).collect();
     assert_eq!(rules, ["bad-value", "not-a-label"]);
 }
@@ -158,16 +158,16 @@ fn templates_of_an_odd_shape_are_findings_and_no_panic() {
         (json!({"spec": {"containers": [{"name": "a"}, {"name": "a"}]}}), "doubled-container"),
         (json!({"spec": {"containers": vec![json!({"name": "a"}); 201]}}), "too-many-containers"),
     ] {
-        let (_, findings) = said(&odd);
+        let (_, findings) = read_template(&odd);
         assert_eq!(findings.first().map(|finding| finding.rule), Some(rule), "{odd}");
     }
 }
 
 #[test]
 fn what_is_waited_for_twice_is_waited_for_in_both_states() {
-    use crate::core::until::Want::{self, *};
-    let both = |a, b| (super::both(a, b), super::both(b, a));
-    let twice = |want: Option<Want>| (want, want);
+    use crate::core::until::WantedState::{self, *};
+    let both = |a, b| (super::combine_states(a, b), super::combine_states(b, a));
+    let twice = |want: Option<WantedState>| (want, want);
     assert_eq!(both(Started, Ready), twice(Some(Ready)));
     assert_eq!(both(Started, Exited), twice(Some(Exited)));
     assert_eq!(both(Completed, Exited), twice(Some(Completed)));

@@ -4,65 +4,67 @@ use crate::core::argv::{Argv, Check};
 use crate::core::container::{Container, Handler, HttpGet, Probe};
 
 /// Where a container is reached from within.
-const LOCAL: &str = "127.0.0.1";
+const LOCALHOST: &str = "127.0.0.1";
 
 /// What the agent can make of a probe.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Asked {
+pub(super) enum AgentCheck {
     /// The same question.
-    Same(Check),
+    Exact(Check),
     /// Whether anything listens on its port, since the question itself is beyond the agent: why.
-    Port(u16, &'static str),
+    PortOnly(u16, &'static str),
     /// Nothing: why.
-    Nothing(&'static str),
+    Unsupported(&'static str),
 }
 
-impl Asked {
+impl AgentCheck {
     /// The check, as a flag's value; a port in place of the question if `weaker` will do.
     pub(super) fn url(&self, weaker: bool) -> Option<String> {
         match self {
-            Asked::Same(check) => Some(check.to_string()),
-            Asked::Port(port, _) if weaker => Some(Check::Tcp { host: LOCAL.to_owned(), port: *port }.to_string()),
-            Asked::Port(..) | Asked::Nothing(_) => None,
+            AgentCheck::Exact(check) => Some(check.to_string()),
+            AgentCheck::PortOnly(port, _) if weaker => {
+                Some(Check::Tcp { host: LOCALHOST.to_owned(), port: *port }.to_string())
+            }
+            AgentCheck::PortOnly(..) | AgentCheck::Unsupported(_) => None,
         }
     }
 }
 
 /// What the agent can make of a probe of `container`.
-pub(super) fn of(container: &Container, probe: &Probe) -> Asked {
+pub(super) fn agent_check(container: &Container, probe: &Probe) -> AgentCheck {
     let port = container.probe_port(probe).filter(|port| *port != 0);
     match (&probe.handler, port) {
         (Handler::Exec(exec), _) => match argv(&exec.command) {
-            Some(argv) => Asked::Same(Check::Exec(argv)),
-            None => Asked::Nothing("its command is empty"),
+            Some(argv) => AgentCheck::Exact(Check::Exec(argv)),
+            None => AgentCheck::Unsupported("its command is empty"),
         },
-        (_, None) => Asked::Nothing("its port is not known"),
-        (Handler::HttpGet(get), Some(port)) => http(get, port),
+        (_, None) => AgentCheck::Unsupported("its port is not known"),
+        (Handler::HttpGet(get), Some(port)) => http_check(get, port),
         (Handler::TcpSocket(tcp), Some(port)) => {
-            let url = format!("tcp://{}:{port}", bracketed(tcp.host.as_deref()));
-            url.parse().map_or(Asked::Nothing("its host is none"), Asked::Same)
+            let url = format!("tcp://{}:{port}", url_host(tcp.host.as_deref()));
+            url.parse().map_or(AgentCheck::Unsupported("its host is none"), AgentCheck::Exact)
         }
-        (Handler::Grpc(_), Some(port)) => Asked::Port(port, "it is a gRPC probe"),
+        (Handler::Grpc(_), Some(port)) => AgentCheck::PortOnly(port, "it is a gRPC probe"),
     }
 }
 
 /// An `httpGet`, of a probe or of a hook.
-pub(super) fn http(get: &HttpGet, port: u16) -> Asked {
+pub(super) fn http_check(get: &HttpGet, port: u16) -> AgentCheck {
     if get.scheme.as_deref().is_some_and(|scheme| scheme != "HTTP") {
-        return Asked::Port(port, "it asks by HTTPS, and the agent carries no TLS");
+        return AgentCheck::PortOnly(port, "it asks by HTTPS, and the agent carries no TLS");
     }
     if !get.http_headers.is_empty() {
-        return Asked::Port(port, "it sends headers of its own");
+        return AgentCheck::PortOnly(port, "it sends headers of its own");
     }
     let path = get.path.as_deref().unwrap_or_default();
     let slash = if path.starts_with('/') { "" } else { "/" };
-    let url = format!("http://{}:{port}{slash}{path}", bracketed(get.host.as_deref()));
-    url.parse().map_or(Asked::Port(port, "its path or host can't be written as a URL"), Asked::Same)
+    let url = format!("http://{}:{port}{slash}{path}", url_host(get.host.as_deref()));
+    url.parse().map_or(AgentCheck::PortOnly(port, "its path or host can't be written as a URL"), AgentCheck::Exact)
 }
 
-fn bracketed(host: Option<&str>) -> String {
+fn url_host(host: Option<&str>) -> String {
     match host.filter(|host| !host.is_empty()) {
-        None => LOCAL.to_owned(),
+        None => LOCALHOST.to_owned(),
         Some(host) if host.contains(':') && !host.starts_with('[') => format!("[{host}]"),
         Some(host) => host.to_owned(),
     }
@@ -78,11 +80,11 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn asked(probe: Value) -> Asked {
+    fn check_for(probe: Value) -> AgentCheck {
         let container =
             json!({"name": "a", "ports": [{"name": "web", "containerPort": 8080}], "readinessProbe": probe});
         let container: Container = serde_json::from_value(container).unwrap();
-        of(&container, container.readiness_probe.as_ref().unwrap())
+        agent_check(&container, container.readiness_probe.as_ref().unwrap())
     }
 
     #[test]
@@ -94,7 +96,7 @@ mod tests {
             (json!({"tcpSocket": {"port": "5432", "host": "localhost"}}), "tcp://localhost:5432"),
             (json!({"exec": {"command": ["pg_isready", "-q"]}}), r#"exec:["pg_isready","-q"]"#),
         ] {
-            assert_eq!(asked(probe).url(false).as_deref(), Some(url));
+            assert_eq!(check_for(probe).url(false).as_deref(), Some(url));
         }
     }
 
@@ -106,10 +108,10 @@ mod tests {
             json!({"httpGet": {"port": "web", "path": "/ä b"}}),
             json!({"grpc": {"port": 8080}}),
         ] {
-            let asked = asked(probe);
+            let asked = check_for(probe);
             assert_eq!((asked.url(false), asked.url(true).as_deref()), (None, Some("tcp://127.0.0.1:8080")));
         }
-        assert_eq!(asked(json!({"tcpSocket": {"port": "nameless"}})).url(true), None);
-        assert_eq!(asked(json!({"exec": {"command": []}})).url(true), None);
+        assert_eq!(check_for(json!({"tcpSocket": {"port": "nameless"}})).url(true), None);
+        assert_eq!(check_for(json!({"exec": {"command": []}})).url(true), None);
     }
 }

@@ -4,44 +4,44 @@
 //! |---|---|
 //! | `outcome` | what an injection is told, and what comes of it |
 //! | `parts` | names, volumes, mounts, the sidecar |
-//! | `lines` | the agent's command lines: gate, hooks, startupProbe |
+//! | `command_lines` | the agent's command lines: gate, hooks, startupProbe |
 //! | `checks` | a probe as a check of the agent's |
 //! | `hooks` | the user's own hooks, within podgate's |
-//! | `told` | what the sidecar is told of the containers |
-//! | `refuse` | what can't be injected into |
+//! | `container_list` | what the sidecar is told of the containers |
+//! | `preconditions` | what can't be injected into |
 //! | `write` | a plan, written into a template |
 //! | `reorder` | the items of a list, put into another order |
 //! | `record` | the annotation by which it can be undone |
 //! | `undo` | that |
-//! | `foreign` | what the API server and other webhooks have made of injected parts |
+//! | `merge` | what the API server and other webhooks have made of injected parts |
 
 mod checks;
-mod foreign;
+mod command_lines;
+mod container_list;
 mod hooks;
-mod lines;
+mod merge;
 mod outcome;
 mod parts;
+mod preconditions;
 mod record;
-mod refuse;
 mod reorder;
-mod told;
 mod undo;
 mod write;
 
 pub use outcome::{Injected, Options};
 
 use crate::order::declare::{self, keys};
-use crate::order::edit::{Edit, Op, Place, Step, apply};
+use crate::order::edit::{Edit, Op, PathSegment, Place, apply};
 use crate::order::finding::Finding;
-use crate::order::plan::{ImageCommand, Known, plan};
+use crate::order::plan::{ImageCommand, KnownImages, plan};
 use record::{Record, VERSION};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Whether a template declares an order at all; whatever else it holds is none of podgate's business.
 #[must_use]
-pub fn is_declared(template: &Value) -> bool {
-    match label(template) {
+pub fn is_requested(template: &Value) -> bool {
+    match inject_label(template) {
         Some("disabled") => false,
         Some("enabled") => true,
         _ => declare::is_declared(template),
@@ -50,14 +50,14 @@ pub fn is_declared(template: &Value) -> bool {
 
 /// The value of the label `podgate.io/inject`.
 #[must_use]
-pub fn label(template: &Value) -> Option<&str> {
+pub fn inject_label(template: &Value) -> Option<&str> {
     template.get("metadata")?.get("labels")?.get(keys::INJECT)?.as_str()
 }
 
 /// Whether podgate has been injected into a template, by its own annotation.
 #[must_use]
 pub fn is_injected(template: &Value) -> bool {
-    parts::annotation(keys::INJECTED).of(template).is_some()
+    parts::annotation_place(keys::INJECTED).of(template).is_some()
 }
 
 /// Injects into `template`, an object with `metadata` and `spec`. What has been injected before is renewed; if nothing is declared any
@@ -65,28 +65,33 @@ pub fn is_injected(template: &Value) -> bool {
 ///
 /// # Errors
 /// All findings, at least one of them an error: nothing is to be changed.
-pub fn inject(template: &Value, options: &Options, known: &Known) -> Result<Injected, Vec<Finding>> {
-    if label(template) == Some("disabled") {
+pub fn inject(template: &Value, options: &Options, known: &KnownImages) -> Result<Injected, Vec<Finding>> {
+    if inject_label(template) == Some("disabled") {
         return Ok(Injected::unchanged(template));
     }
     let Some(before) = undo::undo(template)? else {
-        return if is_declared(template) { fresh(template, options, known) } else { Ok(Injected::unchanged(template)) };
+        return if is_requested(template) {
+            inject_plain(template, options, known)
+        } else {
+            Ok(Injected::unchanged(template))
+        };
     };
-    let (known, options) = (kept(template, known), rewritten(template, options));
+    let (known, options) = (keep_image_commands(template, known), keep_sidecar_image(template, options));
     let (plain, mut edits) = before.finish();
-    if !is_declared(&plain) {
+    if !is_requested(&plain) {
         return Ok(Injected { value: plain.clone(), edits, plain: Some(plain), ..Injected::default() });
     }
-    let mut after = fresh(&plain, &options, &known).map_err(|findings| in_place(findings, &plain, template))?;
-    after.findings = in_place(after.findings, &plain, template);
+    let mut after =
+        inject_plain(&plain, &options, &known).map_err(|findings| relocate_findings(findings, &plain, template))?;
+    after.findings = relocate_findings(after.findings, &plain, template);
     after.plain = Some(plain);
-    if after.value == *template || options.from_api && foreign::covers(template, &after.value) {
+    if after.value == *template || options.is_from_api && merge::covers(template, &after.value) {
         return Ok(Injected { value: template.clone(), edits: Vec::new(), ..after });
     }
-    if options.from_api
-        && let (Some((_, found)), Some((at, new))) = (undo::sidecar(template), undo::sidecar(&after.value))
+    if options.is_from_api
+        && let (Some((_, found)), Some((at, new))) = (undo::find_sidecar(template), undo::find_sidecar(&after.value))
     {
-        let edit = Edit { op: Op::Set(foreign::kept(found, new)), at };
+        let edit = Edit { op: Op::Set(merge::merge_sidecar(found, new)), at };
         apply(&mut after.value, &edit)?;
         after.edits.push(edit);
     }
@@ -95,7 +100,7 @@ pub fn inject(template: &Value, options: &Options, known: &Known) -> Result<Inje
 }
 
 /// Plans and writes, into a template with nothing of podgate's in it.
-fn fresh(template: &Value, options: &Options, known: &Known) -> Result<Injected, Vec<Finding>> {
+fn inject_plain(template: &Value, options: &Options, known: &KnownImages) -> Result<Injected, Vec<Finding>> {
     let mut plan = plan(template, known)?;
     let mut findings = std::mem::take(&mut plan.findings);
     match write::write(template, &plan, options) {
@@ -133,17 +138,17 @@ pub fn uninject(template: &Value) -> Result<Injected, Vec<Finding>> {
 
 /// What was known of images at an earlier injection goes on being known while the image's name is the same: so what the command line
 /// has looked up, the webhook need not.
-fn kept(template: &Value, known: &Known) -> Known {
+fn keep_image_commands(template: &Value, known: &KnownImages) -> KnownImages {
     let mut known = known.clone();
     let Ok(Some(record)) = Record::read(template) else { return known };
-    for item in parts::items(template, &parts::spec("containers")) {
-        let Some(name) = parts::name(item) else { continue };
+    for item in parts::items(template, &parts::spec_place("containers")) {
+        let Some(name) = parts::item_name(item) else { continue };
         let Some(image) = record.containers.get(name).and_then(|of| of.image.as_deref()) else { continue };
-        let words = parts::strings(item.get("command")).unwrap_or_default();
+        let words = parts::string_list(item.get("command")).unwrap_or_default();
         if item.get("image").and_then(Value::as_str) == Some(image)
             && let Some(end) = words.iter().position(|word| word == "--")
         {
-            let entrypoint = words[end + 1..].iter().map(|word| parts::unescaped(word)).collect();
+            let entrypoint = words[end + 1..].iter().map(|word| parts::unescape_dollars(word)).collect();
             known.images.entry(name.to_owned()).or_insert(ImageCommand { entrypoint, cmd: Vec::new() });
         }
     }
@@ -152,12 +157,12 @@ fn kept(template: &Value, known: &Known) -> Known {
 
 /// Where the sidecar of this very podgate stands already, and comes from the API server, its image is the one that was asked for, or
 /// what another webhook has made of that: a mirror, say.
-fn rewritten(template: &Value, options: &Options) -> Options {
+fn keep_sidecar_image(template: &Value, options: &Options) -> Options {
     let mut options = options.clone();
     let is_own = || matches!(Record::read(template), Ok(Some(record)) if record.version == VERSION);
-    if options.from_api
+    if options.is_from_api
         && is_own()
-        && let Some(image) = undo::sidecar(template).and_then(|(_, sidecar)| sidecar.get("image")?.as_str())
+        && let Some(image) = undo::find_sidecar(template).and_then(|(_, sidecar)| sidecar.get("image")?.as_str())
     {
         image.clone_into(&mut options.image);
     }
@@ -166,18 +171,19 @@ fn rewritten(template: &Value, options: &Options) -> Options {
 
 /// Findings whose places count the items of lists in `plain`, with their places in `template`: items go by their names.
 #[must_use]
-pub fn in_place(mut findings: Vec<Finding>, plain: &Value, template: &Value) -> Vec<Finding> {
+pub fn relocate_findings(mut findings: Vec<Finding>, plain: &Value, template: &Value) -> Vec<Finding> {
     let mut there = BTreeMap::new();
     for field in ["initContainers", "containers", "ephemeralContainers", "volumes"] {
         // The first of a name counts.
-        for (at, item) in parts::items(template, &parts::spec(field)).iter().enumerate().rev() {
-            there.insert((field, parts::name(item)), at);
+        for (at, item) in parts::items(template, &parts::spec_place(field)).iter().enumerate().rev() {
+            there.insert((field, parts::item_name(item)), at);
         }
     }
     for finding in &mut findings {
-        if let [Step::Key(spec), Step::Key(list), Step::Index(at), ..] = finding.at.0.as_mut_slice()
+        if let [PathSegment::Key(spec), PathSegment::Key(list), PathSegment::Index(at), ..] =
+            finding.at.0.as_mut_slice()
             && spec == "spec"
-            && let Some(name) = parts::items(plain, &parts::spec(list)).get(*at).and_then(parts::name)
+            && let Some(name) = parts::items(plain, &parts::spec_place(list)).get(*at).and_then(parts::item_name)
             && let Some(found) = there.get(&(list.as_str(), Some(name)))
         {
             *at = *found;

@@ -13,17 +13,17 @@ pub struct Options {
     /// Its `imagePullPolicy`; left out if `None`.
     pub image_pull_policy: Option<String>,
     /// Give the sidecar its own numeric user. OpenShift gives each namespace its own range: not there.
-    pub fixed_user: bool,
+    pub has_fixed_user: bool,
     /// The template comes from the API server. What that, or other webhooks, have filled into what was injected before stays, and is
     /// no reason to inject anew.
-    pub from_api: bool,
+    pub is_from_api: bool,
 }
 
 impl Options {
     /// With this image, and all else as it is by default.
     #[must_use]
     pub fn new(image: impl Into<String>) -> Options {
-        Options { image: image.into(), image_pull_policy: None, fixed_user: true, from_api: false }
+        Options { image: image.into(), image_pull_policy: None, has_fixed_user: true, is_from_api: false }
     }
 }
 

@@ -1,8 +1,8 @@
 //! What is podgate's own in a template: names, and the parts that do not depend on any container of the user's.
 
-use crate::core::command::agent;
+use crate::core::command::agent_path;
 use crate::core::names;
-use crate::order::declare::{Publish, Sidecar};
+use crate::order::declare::{Publish, SidecarPlacement};
 use crate::order::edit::Place;
 use crate::order::inject::outcome::Options;
 use serde_json::{Value, json};
@@ -10,27 +10,27 @@ use serde_json::{Value, json};
 /// Which container kubectl takes when none is named.
 pub(super) const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
-pub(super) use crate::order::declare::annotation;
+pub(super) use crate::order::declare::annotation_place;
 /// The sidecar's name.
-pub(super) use crate::order::declare::spec::OWN_SIDECAR as SIDECAR;
-pub(super) use crate::order::declare::spec::strings;
+pub(super) use crate::order::declare::spec::SIDECAR_NAME as SIDECAR;
+pub(super) use crate::order::declare::spec::string_list;
 /// The variable that tells the sidecar of the containers.
-pub(super) const TOLD: &str = "PODGATE_CONTAINERS";
-const CONTROLLER: &str = "/usr/bin/podgate-controller";
+pub(super) const CONTAINERS_VARIABLE: &str = "PODGATE_CONTAINERS";
+const CONTROLLER_PATH: &str = "/usr/bin/podgate-controller";
 /// Where Kubernetes clients look for the token.
 const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-const BOARD: &str = "podgate";
-const OWN: &str = "podgate-self";
-const INFO: &str = "podgate-info";
-const API: &str = "podgate-api";
+const BOARD_VOLUME: &str = "podgate";
+const SELF_VOLUME: &str = "podgate-self";
+const INFO_VOLUME: &str = "podgate-info";
+const API_VOLUME: &str = "podgate-api";
 /// Every volume of podgate's.
-pub(super) const VOLUMES: [&str; 4] = [BOARD, OWN, INFO, API];
+pub(super) const VOLUMES: [&str; 4] = [BOARD_VOLUME, SELF_VOLUME, INFO_VOLUME, API_VOLUME];
 /// Where they are mounted in the user's containers.
-pub(super) const PATHS: [&str; 3] = [names::BOARD_DIR, names::SELF_DIR, names::PODINFO_DIR];
+pub(super) const MOUNT_PATHS: [&str; 3] = [names::BOARD_DIR, names::SELF_DIR, names::PODINFO_DIR];
 
 /// A field of `container` by its short name; the hooks are in `lifecycle`.
-pub(super) fn field(container: &Place, short: &str) -> Place {
+pub(super) fn field_place(container: &Place, short: &str) -> Place {
     match short {
         "postStart" | "preStop" => container.to("lifecycle").to(short),
         _ => container.to(short),
@@ -38,29 +38,29 @@ pub(super) fn field(container: &Place, short: &str) -> Place {
 }
 
 /// The fields of a container that hold a command line of the agent's, each with the subcommand.
-pub(super) const LINES: [(&str, &str); 4] =
+pub(super) const AGENT_FIELDS: [(&str, &str); 4] =
     [("command", "entrypoint"), ("startupProbe", "opened"), ("postStart", "post-start"), ("preStop", "pre-stop")];
 
-/// The command line in the field `short` of [`LINES`], if it is the agent's as injected: its subcommand, run from the board.
-pub(super) fn line(container: &Value, short: &str) -> Option<Vec<String>> {
-    let (_, subcommand) = LINES.iter().find(|(field, _)| *field == short)?;
-    let found = field(&Place::root(), short).of(container);
-    let words = if short == "command" { strings(found) } else { exec_words(found) }?;
-    matches!(words.as_slice(), [program, first, ..] if *program == agent() && first == subcommand).then_some(words)
+/// The command line in the field `short` of [`AGENT_FIELDS`], if it is the agent's as injected: its subcommand, run from the board.
+pub(super) fn agent_line(container: &Value, short: &str) -> Option<Vec<String>> {
+    let (_, subcommand) = AGENT_FIELDS.iter().find(|(field, _)| *field == short)?;
+    let found = field_place(&Place::root(), short).of(container);
+    let words = if short == "command" { string_list(found) } else { exec_words(found) }?;
+    matches!(words.as_slice(), [program, first, ..] if *program == agent_path() && first == subcommand).then_some(words)
 }
 
 /// Returns true for a volume, or a mount of a volume, that is podgate's.
-pub(super) fn is_volume(item: &Value) -> bool {
-    name(item).is_some_and(|name| VOLUMES.contains(&name))
+pub(super) fn is_own_volume(item: &Value) -> bool {
+    item_name(item).is_some_and(|name| VOLUMES.contains(&name))
 }
 
 /// The words of an `exec` in a hook or a probe.
 pub(super) fn exec_words(handler: Option<&Value>) -> Option<Vec<String>> {
-    strings(handler?.get("exec")?.get("command"))
+    string_list(handler?.get("exec")?.get("command"))
 }
 
 /// The place of a field of the Pod's spec.
-pub(super) fn spec(field: &str) -> Place {
+pub(super) fn spec_place(field: &str) -> Place {
     Place::root().to("spec").to(field)
 }
 
@@ -70,13 +70,13 @@ pub(super) fn items<'a>(value: &'a Value, place: &Place) -> &'a [Value] {
 }
 
 /// An item's `name`.
-pub(super) fn name(item: &Value) -> Option<&str> {
+pub(super) fn item_name(item: &Value) -> Option<&str> {
     item.get("name")?.as_str()
 }
 
 /// `text` as it has to be written where Kubernetes expands `$(VARIABLE)`, for it to stay as it is: of two `$` it leaves one
 /// (<https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/>).
-pub(super) fn escaped(text: &str) -> String {
+pub(super) fn escape_dollars(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
     while let Some(c) = rest.next() {
@@ -89,7 +89,7 @@ pub(super) fn escaped(text: &str) -> String {
 }
 
 /// The other way round, for text in which nothing is left to be expanded.
-pub(super) fn unescaped(text: &str) -> String {
+pub(super) fn unescape_dollars(text: &str) -> String {
     text.replace("$$", "$")
 }
 
@@ -97,12 +97,12 @@ pub(super) fn unescaped(text: &str) -> String {
 pub(super) fn volumes(publish: Publish) -> Vec<Value> {
     let field = |path: &str, field: &str| json!({"path": path, "fieldRef": {"fieldPath": field}});
     let mut volumes = vec![
-        json!({"name": BOARD, "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}),
-        json!({"name": OWN, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}),
-        json!({"name": INFO, "downwardAPI": {"items": [field(names::ANNOTATIONS_FILE, "metadata.annotations")]}}),
+        json!({"name": BOARD_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}),
+        json!({"name": SELF_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}),
+        json!({"name": INFO_VOLUME, "downwardAPI": {"items": [field(names::ANNOTATIONS_FILE, "metadata.annotations")]}}),
     ];
     if publish == Publish::Api {
-        volumes.push(json!({"name": API, "projected": {"defaultMode": 0o444, "sources": [
+        volumes.push(json!({"name": API_VOLUME, "projected": {"defaultMode": 0o444, "sources": [
             {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
             {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
             {"downwardAPI": {"items": [field("namespace", "metadata.namespace")]}},
@@ -114,35 +114,35 @@ pub(super) fn volumes(publish: Publish) -> Vec<Value> {
 /// What a container of the user's mounts.
 pub(super) fn mounts(container: &str) -> [Value; 3] {
     [
-        json!({"name": BOARD, "mountPath": names::BOARD_DIR, "readOnly": true}),
-        json!({"name": INFO, "mountPath": names::PODINFO_DIR, "readOnly": true}),
-        json!({"name": OWN, "mountPath": names::SELF_DIR, "subPath": container}),
+        json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR, "readOnly": true}),
+        json!({"name": INFO_VOLUME, "mountPath": names::PODINFO_DIR, "readOnly": true}),
+        json!({"name": SELF_VOLUME, "mountPath": names::SELF_DIR, "subPath": container}),
     ]
 }
 
 /// The sidecar; `told` is the value of `PODGATE_CONTAINERS`, escaped.
-pub(super) fn sidecar(place: Sidecar, publish: Publish, told: &str, options: &Options) -> Value {
+pub(super) fn sidecar(place: SidecarPlacement, publish: Publish, told: &str, options: &Options) -> Value {
     let variable = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
     let share = json!({"cpu": "200m", "memory": "32Mi"});
-    let user = options.fixed_user.then_some(65532);
+    let user = options.has_fixed_user.then_some(65532);
     let mut mounts = vec![
-        json!({"name": BOARD, "mountPath": names::BOARD_DIR}),
-        json!({"name": OWN, "mountPath": names::SELF_DIR}),
-        json!({"name": INFO, "mountPath": names::PODINFO_DIR, "readOnly": true}),
+        json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR}),
+        json!({"name": SELF_VOLUME, "mountPath": names::SELF_DIR}),
+        json!({"name": INFO_VOLUME, "mountPath": names::PODINFO_DIR, "readOnly": true}),
     ];
     if publish == Publish::Api {
-        mounts.push(json!({"name": API, "mountPath": TOKEN_DIR, "readOnly": true}));
+        mounts.push(json!({"name": API_VOLUME, "mountPath": TOKEN_DIR, "readOnly": true}));
     }
     without_nulls(&json!({
         "name": SIDECAR,
         "image": options.image,
         "imagePullPolicy": options.image_pull_policy,
-        "restartPolicy": (place == Sidecar::Native).then_some("Always"),
-        "command": [CONTROLLER],
+        "restartPolicy": (place == SidecarPlacement::Native).then_some("Always"),
+        "command": [CONTROLLER_PATH],
         "args": (publish == Publish::Board).then_some(["--publish", "board"]),
-        "lifecycle": {"postStart": {"exec": {"command": [CONTROLLER, "ready", "--timeout", "60s"]}}},
+        "lifecycle": {"postStart": {"exec": {"command": [CONTROLLER_PATH, "ready", "--timeout", "60s"]}}},
         "env": [
-            {"name": TOLD, "value": told},
+            {"name": CONTAINERS_VARIABLE, "value": told},
             variable("POD_NAME", "metadata.name"),
             variable("POD_NAMESPACE", "metadata.namespace"),
             variable("POD_UID", "metadata.uid"),
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     /// As Kubernetes does (`third_party/forked/golang/expansion`), with no variable known.
-    fn expanded(text: &str) -> String {
+    fn expand_dollars(text: &str) -> String {
         let mut out = String::new();
         let mut rest = text.chars().peekable();
         while let Some(c) = rest.next() {
@@ -194,10 +194,10 @@ mod tests {
     #[test]
     fn what_is_escaped_comes_out_as_it_was() {
         for text in ["", "$", "$$", "$$$", "$x", "$(X)", "$$(X)", "a$$b$(C)$", "sh -c echo $HOME"] {
-            assert_eq!(expanded(&escaped(text)), text, "{text}");
-            assert_eq!(unescaped(&escaped(text)), text, "{text}");
-            assert!(!escaped(text).replace("$$", "").contains("$("), "{text}");
+            assert_eq!(expand_dollars(&escape_dollars(text)), text, "{text}");
+            assert_eq!(unescape_dollars(&escape_dollars(text)), text, "{text}");
+            assert!(!escape_dollars(text).replace("$$", "").contains("$("), "{text}");
         }
-        assert_eq!(escaped("$x $(X)"), "$x $$(X)");
+        assert_eq!(escape_dollars("$x $(X)"), "$x $$(X)");
     }
 }

@@ -27,13 +27,13 @@ pub(super) struct Record {
     pub(super) was: BTreeMap<String, Value>,
     /// What can't be told of a container.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) containers: BTreeMap<String, Of>,
+    pub(super) containers: BTreeMap<String, ContainerRecord>,
 }
 
 /// What can't be told of one container.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Of {
+pub(super) struct ContainerRecord {
     /// What stood in a field.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) was: BTreeMap<String, Value>,
@@ -48,19 +48,19 @@ pub(super) struct Of {
 impl Record {
     /// The record of `template`, if it was injected.
     pub(super) fn read(template: &Value) -> Result<Option<Record>, Finding> {
-        let at = parts::annotation(keys::INJECTED);
+        let at = parts::annotation_place(keys::INJECTED);
         let Some(found) = at.of(template) else { return Ok(None) };
         let broken = |why: String| {
             let what = format!("what podgate has written here can't be read: {why}");
             Finding::error("injected-unreadable", at.clone(), what)
-                .mend("take the template as it was before it was injected")
+                .fix("take the template as it was before it was injected")
         };
         let text = found.as_str().ok_or_else(|| broken("no text".to_owned()))?;
         serde_json::from_str(text).map(Some).map_err(|error| broken(error.to_string()))
     }
 
     /// As it is written.
-    pub(super) fn text(&self) -> String {
+    pub(super) fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 }

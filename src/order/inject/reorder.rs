@@ -1,10 +1,10 @@
 //! The items of a list, put into another order.
 
-use crate::order::edit::{Editor, Misfit, Op, Place};
+use crate::order::edit::{EditError, Editor, Op, Place};
 
 /// Puts the items of a list into the order `wanted` (indices as they are now), with as few moves as can be.
-pub(super) fn reorder(editor: &mut Editor, list: &Place, wanted: &[usize]) -> Result<(), Misfit> {
-    let stay = longest_rising(wanted);
+pub(super) fn reorder(editor: &mut Editor, list: &Place, wanted: &[usize]) -> Result<(), EditError> {
+    let stay = longest_increasing(wanted);
     let mut now: Vec<usize> = (0..wanted.len()).collect();
     for (n, item) in wanted.iter().enumerate() {
         if stay[*item] {
@@ -24,7 +24,7 @@ pub(super) fn reorder(editor: &mut Editor, list: &Place, wanted: &[usize]) -> Re
 }
 
 /// Whether each item of a permutation is in its longest rising part: those need not move.
-fn longest_rising(sequence: &[usize]) -> Vec<bool> {
+fn longest_increasing(sequence: &[usize]) -> Vec<bool> {
     // The end of the best rising part of each length (the lowest there is), and before each item the one that it follows.
     let (mut ends, mut before): (Vec<usize>, Vec<Option<usize>>) = (Vec::new(), vec![None; sequence.len()]);
     for item in sequence {

@@ -3,7 +3,7 @@ use super::*;
 use crate::order::edit::Editor;
 use serde_json::json;
 
-fn moved(wanted: &[usize]) -> (Value, usize) {
+fn reordered(wanted: &[usize]) -> (Value, usize) {
     let mut editor = Editor::new((0..wanted.len()).collect());
     reorder(&mut editor, &Place::root(), wanted).unwrap();
     let (value, edits) = editor.finish();
@@ -15,7 +15,7 @@ fn a_list_is_put_in_order_with_as_few_moves_as_can_be() {
     for (wanted, moves) in
         [(&[0, 1, 2][..], 0), (&[1, 2, 0], 1), (&[2, 0, 1], 1), (&[2, 1, 0], 2), (&[3, 0, 2, 1, 4], 2), (&[], 0)]
     {
-        assert_eq!(moved(wanted), (json!(wanted), moves));
+        assert_eq!(reordered(wanted), (json!(wanted), moves));
     }
 }
 
@@ -31,12 +31,12 @@ fn only_what_declares_something_is_touched() {
         (json!({"annotations": {"podgate.io/timeout": "5m"}}), false),
         (json!({"annotations": 7, "labels": []}), false),
     ] {
-        assert_eq!(is_declared(&with(metadata.clone())), declared, "{metadata}");
+        assert_eq!(is_requested(&with(metadata.clone())), declared, "{metadata}");
     }
     // The second is marked and declares nothing: a finding says so.
     for (metadata, is_marked) in [(json!({}), false), (json!({"labels": {"podgate.io/inject": "enabled"}}), true)] {
         let template = with(metadata);
-        let done = inject(&template, &Options::new("i"), &Known::default()).unwrap();
+        let done = inject(&template, &Options::new("i"), &KnownImages::default()).unwrap();
         assert_eq!((done.value, done.edits, !done.findings.is_empty()), (template, vec![], is_marked));
     }
 }

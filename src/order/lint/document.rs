@@ -3,13 +3,13 @@
 use crate::order::declare::{is_declared, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use crate::order::kinds::Template;
+use crate::order::pod_templates::Template;
 use serde_json::Value;
 
 /// Annotations of podgate's on an object that holds a template, and not on the template: they say nothing there. The findings' places
 /// are counted from the document's root.
 #[must_use]
-pub fn misplaced(document: &Value, template: &Template) -> Vec<Finding> {
+pub fn misplaced_keys(document: &Value, template: &Template) -> Vec<Finding> {
     let Template { object, place: template } = template;
     if object == template {
         return Vec::new();
@@ -23,14 +23,14 @@ pub fn misplaced(document: &Value, template: &Template) -> Vec<Finding> {
         let mut keys: Vec<&String> = map.keys().collect();
         keys.sort();
         for key in keys {
-            let is_ours = keys::WHOLE.contains(&key.as_str())
-                || keys::PREFIXES.iter().any(|prefix| key.starts_with(prefix))
+            let is_ours = keys::POD_KEYS.contains(&key.as_str())
+                || keys::CONTAINER_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
                 || key == keys::INJECT;
             // The same on the template is what counts, and a copy of it does no harm.
             if is_ours && there.to(field).to(key.as_str()).of(document).is_none() {
                 let what = format!("the {word} {key} says nothing here: it counts on the Pod's template alone");
                 let finding = Finding::error("misplaced", place.to(key.as_str()), what);
-                findings.push(finding.mend(format!("move it to {}", there.to(field))));
+                findings.push(finding.fix(format!("move it to {}", there.to(field))));
             }
         }
     }
@@ -45,6 +45,6 @@ pub(super) fn nothing_declared(template: &Value) -> Option<Finding> {
     let what = "the template is marked for podgate, and declares no order: nothing is done";
     (is_marked && !is_declared(template)).then(|| {
         Finding::warning("nothing-declared", label, what)
-            .mend("annotate it with podgate.io/order, or take the label out")
+            .fix("annotate it with podgate.io/order, or take the label out")
     })
 }

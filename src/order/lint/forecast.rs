@@ -1,8 +1,8 @@
 //! In which order a plan starts and stops, what goes side by side, and how long it may wait.
 
 use crate::core::container::Mode;
-use crate::core::until::Want;
-use crate::order::plan::{Plan, Planned};
+use crate::core::until::WantedState;
+use crate::order::plan::{ContainerPlan, Plan};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ use std::time::Duration;
 pub struct Forecast {
     /// The containers by steps: those of one step may start side by side, those of the next not before all that they wait for, or
     /// are held back by, are there.
-    pub starts: Vec<Vec<String>>,
+    pub start_steps: Vec<Vec<String>>,
     /// The same for the end, of those who stay for others or for whom others stay: those of the first stop at once.
-    pub stops: Vec<Vec<String>>,
+    pub stop_steps: Vec<Vec<String>>,
     /// The longest wait until the last container starts, or the first gives up.
-    pub longest: Duration,
+    pub longest_wait: Duration,
 }
 
 impl Forecast {
     /// What `plan` comes to.
     #[must_use]
     pub fn of(plan: &Plan) -> Forecast {
-        let starts = by_step(plan, &start_steps(plan));
-        let stops = by_step(plan, &stop_steps(plan));
-        Forecast { starts, stops, longest: longest(plan) }
+        let starts = group_by_step(plan, &start_steps(plan));
+        let stops = group_by_step(plan, &stop_steps(plan));
+        Forecast { start_steps: starts, stop_steps: stops, longest_wait: longest_wait(plan) }
     }
 }
 
-fn by_step(plan: &Plan, steps: &BTreeMap<&str, usize>) -> Vec<Vec<String>> {
+fn group_by_step(plan: &Plan, steps: &BTreeMap<&str, usize>) -> Vec<Vec<String>> {
     let mut found: Vec<Vec<String>> = Vec::new();
     for planned in &plan.containers {
         let Some(step) = steps.get(planned.name.as_str()).copied() else { continue };
@@ -47,26 +47,29 @@ fn start_steps(plan: &Plan) -> BTreeMap<&str, usize> {
     let mut step = 0;
     for planned in &plan.containers {
         first.insert(&planned.name, step);
-        step += usize::from(blocks(planned));
+        step += usize::from(is_blocking(planned));
     }
     // Gates come after all that they wait for.
     let gates = plan.containers.iter().filter(|planned| planned.mode == Mode::Entrypoint);
     let before = gates
         .map(|planned| (planned.name.as_str(), planned.until.iter().map(|until| until.container.as_str()).collect()));
-    behind(&first, &before.collect())
+    assign_steps(&first, &before.collect())
 }
 
 fn stop_steps(plan: &Plan) -> BTreeMap<&str, usize> {
-    let staying = || plan.containers.iter().filter(|planned| !planned.stays_for.is_empty());
-    let names = staying().flat_map(|planned| planned.stays_for.iter().chain([&planned.name]));
+    let staying = || plan.containers.iter().filter(|planned| !planned.outlives.is_empty());
+    let names = staying().flat_map(|planned| planned.outlives.iter().chain([&planned.name]));
     let first = names.map(|name| (name.as_str(), 0)).collect();
     let before =
-        staying().map(|planned| (planned.name.as_str(), planned.stays_for.iter().map(String::as_str).collect()));
-    behind(&first, &before.collect())
+        staying().map(|planned| (planned.name.as_str(), planned.outlives.iter().map(String::as_str).collect()));
+    assign_steps(&first, &before.collect())
 }
 
 /// The step of each container: its own `first`, or the one behind all that `before` names for it. There is no cycle among those.
-fn behind<'a>(first: &BTreeMap<&'a str, usize>, before: &BTreeMap<&'a str, Vec<&'a str>>) -> BTreeMap<&'a str, usize> {
+fn assign_steps<'a>(
+    first: &BTreeMap<&'a str, usize>,
+    before: &BTreeMap<&'a str, Vec<&'a str>>,
+) -> BTreeMap<&'a str, usize> {
     fn step<'a>(
         name: &'a str,
         first: &BTreeMap<&'a str, usize>,
@@ -89,14 +92,14 @@ fn behind<'a>(first: &BTreeMap<&'a str, usize>, before: &BTreeMap<&'a str, Vec<&
 }
 
 /// Hooks wait one after the other, gates side by side when the last hook has returned.
-fn longest(plan: &Plan) -> Duration {
-    let hooks = plan.containers.iter().filter(|planned| blocks(planned)).map(|planned| planned.timeout);
-    let waits = |planned: &&Planned| planned.mode == Mode::Entrypoint && !planned.until.is_empty();
+fn longest_wait(plan: &Plan) -> Duration {
+    let hooks = plan.containers.iter().filter(|planned| is_blocking(planned)).map(|planned| planned.timeout);
+    let waits = |planned: &&ContainerPlan| planned.mode == Mode::Entrypoint && !planned.until.is_empty();
     let gates = plan.containers.iter().filter(waits).map(|planned| planned.timeout);
     hooks.sum::<Duration>() + gates.max().unwrap_or_default()
 }
 
 /// Whether its hook waits for something that takes its time.
-pub(super) fn blocks(planned: &Planned) -> bool {
-    planned.mode == Mode::PostStart && planned.until.iter().any(|until| until.want != Want::Started)
+pub(super) fn is_blocking(planned: &ContainerPlan) -> bool {
+    planned.mode == Mode::PostStart && planned.until.iter().any(|until| until.want != WantedState::Started)
 }

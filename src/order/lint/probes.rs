@@ -1,52 +1,54 @@
 //! Probes that are missing, that need a container which starts later, or that kill a container while it waits.
 
 use crate::core::container::{Handler, Port, PortRef};
-use crate::core::until::Want;
-use crate::order::declare::spec::{Own, Spec};
+use crate::core::until::WantedState;
+use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::finding::Finding;
-use crate::order::plan::{Plan, Planned};
+use crate::order::plan::{ContainerPlan, Plan};
 use humantime::format_duration;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
-    let (after, owners, shortest) = (After::of(plan), owners(spec), shortest(plan));
-    let planned: BTreeMap<&str, &Planned> = plan.containers.iter().map(|own| (own.name.as_str(), own)).collect();
+    let (after, owners, shortest) = (Waiters::of(plan), port_owners(spec), shortest_limits(plan));
+    let planned: BTreeMap<&str, &ContainerPlan> = plan.containers.iter().map(|own| (own.name.as_str(), own)).collect();
     for own in &spec.containers {
         let Some(planned) = planned.get(own.name) else { continue };
-        missing(own, spec, planned, &after, findings);
+        report_missing_probe(own, spec, planned, &after, findings);
         for field in ["startupProbe", "readinessProbe"] {
             // A container that waits for the start alone does not wait for the probe.
-            if let Some((other, port)) =
-                asked(own, field, &owners, || after.names(own.name, |want| want == Want::Ready))
-            {
-                needs(own, field, other, port, findings);
+            if let Some((other, port)) = later_port_owner(own, field, &owners, || {
+                after.transitive_waiters(own.name, |want| want == WantedState::Ready)
+            }) {
+                report_late_port(own, field, other, port, findings);
             }
         }
-        if let Some((other, port)) = asked(own, "livenessProbe", &owners, || after.names(own.name, |_| true)) {
-            liveness(own, other, port, findings);
+        if let Some((other, port)) =
+            later_port_owner(own, "livenessProbe", &owners, || after.transitive_waiters(own.name, |_| true))
+        {
+            report_liveness_kill(own, other, port, findings);
         }
-        pre_stop(own, planned, shortest.get(own.name).copied(), plan, findings);
+        check_pre_stop(own, planned, shortest.get(own.name).copied(), plan, findings);
     }
 }
 
 /// Who waits for each container, and for which state.
-struct After<'a>(BTreeMap<&'a str, Vec<(&'a str, Want)>>);
+struct Waiters<'a>(BTreeMap<&'a str, Vec<(&'a str, WantedState)>>);
 
-impl<'a> After<'a> {
-    fn of(plan: &'a Plan) -> After<'a> {
-        let mut after: BTreeMap<&str, Vec<(&str, Want)>> = BTreeMap::new();
+impl<'a> Waiters<'a> {
+    fn of(plan: &'a Plan) -> Waiters<'a> {
+        let mut after: BTreeMap<&str, Vec<(&str, WantedState)>> = BTreeMap::new();
         for planned in &plan.containers {
             for need in &planned.after {
                 after.entry(&need.container).or_default().push((&planned.name, need.want));
             }
         }
-        After(after)
+        Waiters(after)
     }
 
     /// All that wait for `name` in a state that `counts`, and that wait for those, and so on.
-    fn names(&self, name: &str, counts: impl Fn(Want) -> bool) -> BTreeSet<&'a str> {
+    fn transitive_waiters(&self, name: &str, counts: impl Fn(WantedState) -> bool) -> BTreeSet<&'a str> {
         let waiters = |name: &str| self.0.get(name).map_or(&[][..], Vec::as_slice);
         let mut left: Vec<&str> =
             waiters(name).iter().filter(|(_, want)| counts(*want)).map(|(waiter, _)| *waiter).collect();
@@ -61,10 +63,10 @@ impl<'a> After<'a> {
 }
 
 /// For each port the containers that declare it: the index of the container, that of the port there, and the container's name.
-type Owners<'a> = BTreeMap<u16, Vec<(usize, usize, &'a str)>>;
+type PortOwners<'a> = BTreeMap<u16, Vec<(usize, usize, &'a str)>>;
 
-fn owners<'a>(spec: &Spec<'a>) -> Owners<'a> {
-    let mut owners = Owners::new();
+fn port_owners<'a>(spec: &Spec<'a>) -> PortOwners<'a> {
+    let mut owners = PortOwners::new();
     for (number, own) in spec.containers.iter().enumerate() {
         let list = own.value.get("ports").and_then(Value::as_array).into_iter().flatten();
         let list = list.filter_map(|port| serde_json::from_value::<Port>(port.clone()).ok());
@@ -76,9 +78,15 @@ fn owners<'a>(spec: &Spec<'a>) -> Owners<'a> {
 }
 
 /// Somebody waits for it to be Ready, and nothing says when it is.
-fn missing(own: &Own<'_>, spec: &Spec<'_>, planned: &Planned, after: &After<'_>, findings: &mut Vec<Finding>) {
+fn report_missing_probe(
+    own: &ContainerRef<'_>,
+    spec: &Spec<'_>,
+    planned: &ContainerPlan,
+    after: &Waiters<'_>,
+    findings: &mut Vec<Finding>,
+) {
     let mut waiters = after.0.get(own.name).into_iter().flatten();
-    let Some((first, _)) = waiters.find(|(_, want)| *want == Want::Ready) else { return };
+    let Some((first, _)) = waiters.find(|(_, want)| *want == WantedState::Ready) else { return };
     let is_there = |field: &str| own.value.get(field).is_some_and(|value| !value.is_null());
     if is_there("readinessProbe") || is_there("startupProbe") {
         return;
@@ -88,28 +96,28 @@ fn missing(own: &Own<'_>, spec: &Spec<'_>, planned: &Planned, after: &After<'_>,
         own.name
     );
     let ends = matches!(own.restart_policy(spec.value), "Never" | "OnFailure") && planned.stop_after.is_empty();
-    let mut mend = "give it a readinessProbe".to_owned();
+    let mut fix = "give it a readinessProbe".to_owned();
     if ends {
-        mend += &format!("; if its end is meant, write {}=Completed", own.name);
+        fix += &format!("; if its end is meant, write {}=Completed", own.name);
     }
-    findings.push(Finding::warning("no-readiness-probe", own.place(), what).mend(mend));
+    findings.push(Finding::warning("no-readiness-probe", own.place(), what).fix(fix));
 }
 
 /// A probe that asks a port of a container that waits for this one.
-fn needs(own: &Own<'_>, field: &str, other: &str, port: u16, findings: &mut Vec<Finding>) {
+fn report_late_port(own: &ContainerRef<'_>, field: &str, other: &str, port: u16, findings: &mut Vec<Finding>) {
     let name = own.name;
     let what = format!(
         "the {field} of {name} asks port {port}, which is {other}'s, but {other} starts only when {name} is Ready: neither may ever be"
     );
-    let mend = format!("let the probe ask {name} alone, or let {other} wait for {name}=Started");
-    findings.push(Finding::warning("readiness-needs-later", own.place().to(field), what).mend(mend));
+    let fix = format!("let the probe ask {name} alone, or let {other} wait for {name}=Started");
+    findings.push(Finding::warning("readiness-needs-later", own.place().to(field), what).fix(fix));
 }
 
 /// Whose port among those of `later` a probe asks; a guess, by declared ports and the words of a command.
-fn asked<'a>(
-    own: &Own<'_>,
+fn later_port_owner<'a>(
+    own: &ContainerRef<'_>,
     field: &str,
-    owners: &Owners<'a>,
+    owners: &PortOwners<'a>,
     later: impl Fn() -> BTreeSet<&'a str>,
 ) -> Option<(&'a str, u16)> {
     let inside = |host: &Option<String>| matches!(host.as_deref(), None | Some("" | "localhost" | "127.0.0.1" | "::1"));
@@ -142,7 +150,7 @@ fn named_ports(word: &str) -> impl Iterator<Item = u16> {
 }
 
 /// A liveness probe that kills a container before what it needs has started.
-fn liveness(own: &Own<'_>, other: &str, port: u16, findings: &mut Vec<Finding>) {
+fn report_liveness_kill(own: &ContainerRef<'_>, other: &str, port: u16, findings: &mut Vec<Finding>) {
     let Some(probe) = own.probe("livenessProbe") else { return };
     let name = own.name;
     let failures = u64::from(probe.failure_threshold.max(1));
@@ -151,17 +159,17 @@ fn liveness(own: &Own<'_>, other: &str, port: u16, findings: &mut Vec<Finding>) 
         "the livenessProbe of {name} asks port {port}, which is {other}'s, and {other} starts only after {name}: the kubelet kills {name} \
          after {seconds}s"
     );
-    let mend = format!("let the probe ask {name} alone");
-    findings.push(Finding::warning("liveness-kills", own.place().to("livenessProbe"), what).mend(mend));
+    let fix = format!("let the probe ask {name} alone");
+    findings.push(Finding::warning("liveness-kills", own.place().to("livenessProbe"), what).fix(fix));
 }
 
 /// For each container the one that stays for it for the shortest time.
-fn shortest(plan: &Plan) -> BTreeMap<&str, &Planned> {
-    let mut shortest: BTreeMap<&str, &Planned> = BTreeMap::new();
+fn shortest_limits(plan: &Plan) -> BTreeMap<&str, &ContainerPlan> {
+    let mut shortest: BTreeMap<&str, &ContainerPlan> = BTreeMap::new();
     for other in &plan.containers {
-        for name in &other.stays_for {
+        for name in &other.outlives {
             let found = shortest.entry(name).or_insert(other);
-            if other.stop_grace < found.stop_grace {
+            if other.pre_stop_limit < found.pre_stop_limit {
                 *found = other;
             }
         }
@@ -170,25 +178,31 @@ fn shortest(plan: &Plan) -> BTreeMap<&str, &Planned> {
 }
 
 /// A preStop hook of the container's own that takes longer than others stay for it, or than it may.
-fn pre_stop(own: &Own<'_>, planned: &Planned, stays: Option<&Planned>, plan: &Plan, findings: &mut Vec<Finding>) {
-    let Some(seconds) = own_pre_stop(own) else { return };
+fn check_pre_stop(
+    own: &ContainerRef<'_>,
+    planned: &ContainerPlan,
+    stays: Option<&ContainerPlan>,
+    plan: &Plan,
+    findings: &mut Vec<Finding>,
+) {
+    let Some(seconds) = pre_stop_seconds(own) else { return };
     let at = own.place().to("lifecycle").to("preStop");
-    let own_limit = if planned.stays_for.is_empty() { plan.grace } else { planned.stop_grace };
+    let own_limit = if planned.outlives.is_empty() { plan.grace } else { planned.pre_stop_limit };
     let sleep = Duration::from_secs(seconds);
     let limit = if sleep >= own_limit {
         format!("has at most {}", format_duration(own_limit))
-    } else if let Some(other) = stays.filter(|other| sleep >= other.stop_grace) {
-        format!("{} stays for it no longer than {}", other.name, format_duration(other.stop_grace))
+    } else if let Some(other) = stays.filter(|other| sleep >= other.pre_stop_limit) {
+        format!("{} stays for it no longer than {}", other.name, format_duration(other.pre_stop_limit))
     } else {
         return;
     };
     let what = format!("the preStop hook of {} takes {seconds}s, and {limit}", own.name);
-    let mend = "shorten it, or give the Pod more terminationGracePeriodSeconds";
-    findings.push(Finding::warning("pre-stop-too-long", at, what).mend(mend));
+    let fix = "shorten it, or give the Pod more terminationGracePeriodSeconds";
+    findings.push(Finding::warning("pre-stop-too-long", at, what).fix(fix));
 }
 
 /// How long a container's own preStop hook sleeps, as far as it can be seen: `sleep`, or a command `sleep N`.
-fn own_pre_stop(own: &Own<'_>) -> Option<u64> {
+fn pre_stop_seconds(own: &ContainerRef<'_>) -> Option<u64> {
     let hook = own.value.get("lifecycle")?.get("preStop")?;
     if let Some(seconds) = hook.get("sleep").and_then(|sleep| sleep.get("seconds")).and_then(Value::as_u64) {
         return Some(seconds);

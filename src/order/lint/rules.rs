@@ -6,7 +6,7 @@ pub struct Rule {
     /// Its name.
     pub name: &'static str,
     /// What it is about, in a sentence without a full stop.
-    pub says: &'static str,
+    pub summary: &'static str,
 }
 
 /// All rules, by their names.
@@ -79,5 +79,5 @@ pub const RULES: &[Rule] = &[
 ];
 
 const fn rule(name: &'static str, says: &'static str) -> Rule {
-    Rule { name, says }
+    Rule { name, summary: says }
 }

@@ -2,8 +2,8 @@ use super::forecast::Forecast;
 use super::*;
 use crate::order::edit::Place;
 use crate::order::finding::Level;
-use crate::order::kinds::Template;
-use crate::order::plan::{Known, plan};
+use crate::order::plan::{KnownImages, plan};
+use crate::order::pod_templates::Template;
 use serde_json::json;
 
 /// Containers with a command, each with further fields.
@@ -21,49 +21,49 @@ fn pod(order: &str, containers: &[(&str, Value)]) -> Value {
     json!({"metadata": {"annotations": {"podgate.io/order": order}}, "spec": {"containers": list}})
 }
 
-fn three() -> Value {
+fn three_containers() -> Value {
     pod("db, api, web", &[("db", json!({})), ("api", json!({})), ("web", json!({}))])
 }
 
-fn found(pod: &Value, context: Context<'_>) -> Vec<Finding> {
-    let plan = plan(pod, &Known::default()).unwrap_or_else(|findings| panic!("{findings:#?}"));
+fn findings_of(pod: &Value, context: Context<'_>) -> Vec<Finding> {
+    let plan = plan(pod, &KnownImages::default()).unwrap_or_else(|findings| panic!("{findings:#?}"));
     let mut findings = plan.findings.clone();
-    findings.extend(template(pod, &plan, context).findings);
+    findings.extend(check_template(pod, &plan, context).findings);
     findings.retain(|finding| finding.rule != "native-would-do");
     findings
 }
 
-fn rules(pod: &Value) -> Vec<&'static str> {
-    found(pod, Context::default()).iter().map(|finding| finding.rule).collect()
+fn rule_names(pod: &Value) -> Vec<&'static str> {
+    findings_of(pod, Context::default()).iter().map(|finding| finding.rule).collect()
 }
 
-fn one(pod: &Value, context: Context<'_>) -> Finding {
-    let findings = found(pod, context);
+fn only_finding(pod: &Value, context: Context<'_>) -> Finding {
+    let findings = findings_of(pod, context);
     assert_eq!(findings.len(), 1, "{findings:#?}");
     findings.into_iter().next().unwrap()
 }
 
 #[test]
 fn what_is_right_has_no_findings() {
-    assert_eq!(rules(&three()), [] as [&str; 0]);
+    assert_eq!(rule_names(&three_containers()), [] as [&str; 0]);
     let nothing = json!({"spec": {"containers": [{"name": "a"}], "hostNetwork": true}});
-    assert_eq!(rules(&nothing), [] as [&str; 0]);
+    assert_eq!(rule_names(&nothing), [] as [&str; 0]);
 }
 
 #[test]
 fn an_order_through_a_container_without_a_probe() {
-    let mut pod = three();
+    let mut pod = three_containers();
     pod["spec"]["containers"][0]["readinessProbe"] = Value::Null;
-    let finding = one(&pod, Context::default());
+    let finding = only_finding(&pod, Context::default());
     assert_eq!((finding.rule, finding.level), ("no-readiness-probe", Level::Warning));
     assert!(
-        finding.what.starts_with("api waits until db is Ready") && !finding.mend.contains("Completed"),
+        finding.message.starts_with("api waits until db is Ready") && !finding.fix.contains("Completed"),
         "{finding}"
     );
     pod["spec"]["restartPolicy"] = json!("Never");
-    assert!(one(&pod, Context::default()).mend.contains("write db=Completed"));
+    assert!(only_finding(&pod, Context::default()).fix.contains("write db=Completed"));
     pod["metadata"]["annotations"]["podgate.io/order"] = json!("db=Started, api, web");
-    assert!(rules(&pod).is_empty());
+    assert!(rule_names(&pod).is_empty());
 }
 
 #[test]
@@ -83,13 +83,13 @@ fn a_probe_that_asks_a_container_which_starts_later() {
         json!({"grpc": {"port": 8080}}),
         json!({"exec": {"command": ["sh", "-c", "curl -f http://localhost:8080/x"]}}),
     ] {
-        let finding = one(&with(probe.clone(), "db, api"), Context::default());
+        let finding = only_finding(&with(probe.clone(), "db, api"), Context::default());
         assert_eq!(finding.rule, "readiness-needs-later", "{probe}");
         assert_eq!(finding.at.to_string(), "spec.containers[0].readinessProbe");
-        assert!(finding.what.contains("port 8080, which is api's"), "{finding}");
+        assert!(finding.message.contains("port 8080, which is api's"), "{finding}");
         // The other way round, and where api does not wait for the probe.
         for order in ["api, db", "db=Started, api"] {
-            assert_eq!(rules(&with(probe.clone(), order)), [] as [&str; 0], "{order}");
+            assert_eq!(rule_names(&with(probe.clone(), order)), [] as [&str; 0], "{order}");
         }
     }
     for probe in [
@@ -98,7 +98,7 @@ fn a_probe_that_asks_a_container_which_starts_later() {
         json!({"exec": {"command": ["curl", "http://localhost:80801"]}}),
         json!({"newKind": {}}),
     ] {
-        assert_eq!(rules(&with(probe.clone(), "db, api")), [] as [&str; 0], "{probe}");
+        assert_eq!(rule_names(&with(probe.clone(), "db, api")), [] as [&str; 0], "{probe}");
     }
 }
 
@@ -109,14 +109,14 @@ fn a_liveness_probe_that_asks_a_container_which_starts_later() {
         "db, api",
         &[("db", json!({"livenessProbe": liveness})), ("api", json!({"ports": [{"containerPort": 8080}]}))],
     );
-    let finding = one(&pod, Context::default());
-    assert!(finding.rule == "liveness-kills" && finding.what.ends_with("kills db after 35s"), "{finding}");
+    let finding = only_finding(&pod, Context::default());
+    assert!(finding.rule == "liveness-kills" && finding.message.ends_with("kills db after 35s"), "{finding}");
 }
 
 #[test]
 fn pre_stop_hooks_that_take_too_long() {
     let with = |at: usize, hook: Value| {
-        let mut pod = three();
+        let mut pod = three_containers();
         pod["spec"]["containers"][at]["lifecycle"] = json!({"preStop": hook});
         pod
     };
@@ -131,9 +131,9 @@ fn pre_stop_hooks_that_take_too_long() {
         ),
         (2, json!({"exec": {"command": ["sh", "-c", "drain"]}}), None),
     ] {
-        let findings = found(&with(at, hook.clone()), Context::default());
+        let findings = findings_of(&with(at, hook.clone()), Context::default());
         let said =
-            findings.iter().find(|finding| finding.rule == "pre-stop-too-long").map(|finding| finding.what.as_str());
+            findings.iter().find(|finding| finding.rule == "pre-stop-too-long").map(|finding| finding.message.as_str());
         assert!(
             said.is_some() == says.is_some() && said.unwrap_or_default().contains(says.unwrap_or_default()),
             "{said:?}"
@@ -144,9 +144,9 @@ fn pre_stop_hooks_that_take_too_long() {
 #[test]
 fn what_is_around_the_containers() {
     let with = |edit: &dyn Fn(&mut Value)| {
-        let mut pod = three();
+        let mut pod = three_containers();
         edit(&mut pod);
-        rules(&pod)
+        rule_names(&pod)
     };
     assert_eq!(with(&|pod| pod["spec"]["hostNetwork"] = json!(true)), ["host-network"]);
     let init = |pod: &mut Value| pod["spec"]["containers"][1]["command"] = json!(["/init"]);
@@ -175,11 +175,11 @@ fn what_is_around_the_containers() {
 
 #[test]
 fn a_rollout_that_gives_up_before_the_start_may_have() {
-    let mut pod = three();
+    let mut pod = three_containers();
     pod["metadata"]["annotations"]["podgate.io/timeout"] = json!("10m");
-    let with = |workload: Value| found(&pod, Context { workload: Some(&workload), ..Context::default() });
+    let with = |workload: Value| findings_of(&pod, Context { workload: Some(&workload), ..Context::default() });
     let findings = with(json!({"strategy": {}}));
-    assert!(findings[0].rule == "deadline-too-short" && findings[0].what.contains("after 10m"), "{findings:#?}");
+    assert!(findings[0].rule == "deadline-too-short" && findings[0].message.contains("after 10m"), "{findings:#?}");
     assert!(findings.len() == 1 && with(json!({"strategy": {}, "progressDeadlineSeconds": 601})).is_empty());
     assert!(with(json!({"serviceName": "x"})).is_empty());
 }
@@ -187,11 +187,11 @@ fn a_rollout_that_gives_up_before_the_start_may_have() {
 #[test]
 fn versions_that_are_too_old() {
     let at = |version: &str| Context { kubernetes: Some(version.parse().unwrap()), ..Context::default() };
-    assert!(found(&three(), at("v1.30.4-gke.1")).is_empty());
-    let mut pod = three();
+    assert!(findings_of(&three_containers(), at("v1.30.4-gke.1")).is_empty());
+    let mut pod = three_containers();
     pod["spec"]["containers"][0]["restartPolicy"] = json!("OnFailure");
-    assert!(one(&pod, at("1.34+")).what.contains("restartPolicy of its own"));
-    assert!(found(&pod, at("1.35")).is_empty());
+    assert!(only_finding(&pod, at("1.34+")).message.contains("restartPolicy of its own"));
+    assert!(findings_of(&pod, at("1.35")).is_empty());
     for bad in ["", "one", "1", "1.x", "latest", "1.29", "0.40"] {
         assert!(bad.parse::<Version>().is_err(), "{bad}");
     }
@@ -199,40 +199,44 @@ fn versions_that_are_too_old() {
 
 #[test]
 fn the_forecast_says_what_goes_side_by_side_and_how_long_it_may_take() {
-    let of = |template: &Value| Forecast::of(&plan(template, &Known::default()).unwrap());
+    let of = |template: &Value| Forecast::of(&plan(template, &KnownImages::default()).unwrap());
     let mut diamond =
         pod("db, api & cache, web", &[("web", json!({})), ("cache", json!({})), ("api", json!({})), ("db", json!({}))]);
     let forecast = of(&diamond);
-    assert_eq!(forecast.starts, [vec!["db"], vec!["cache", "api"], vec!["web"]]);
-    assert_eq!(forecast.stops, [vec!["web"], vec!["cache", "api"], vec!["db"]]);
-    assert_eq!(forecast.longest.as_secs(), 300, "gates wait side by side");
+    assert_eq!(forecast.start_steps, [vec!["db"], vec!["cache", "api"], vec!["web"]]);
+    assert_eq!(forecast.stop_steps, [vec!["web"], vec!["cache", "api"], vec!["db"]]);
+    assert_eq!(forecast.longest_wait.as_secs(), 300, "gates wait side by side");
     diamond["metadata"]["annotations"]["podgate.io/mode"] = json!("post-start");
     diamond["metadata"]["annotations"]["podgate.io/timeout"] = json!("1m");
     let forecast = of(&diamond);
-    assert_eq!(forecast.starts, [["db"], ["cache"], ["api"], ["web"]], "hooks do not");
-    assert_eq!(forecast.longest.as_secs(), 180);
+    assert_eq!(forecast.start_steps, [["db"], ["cache"], ["api"], ["web"]], "hooks do not");
+    assert_eq!(forecast.longest_wait.as_secs(), 180);
     let nothing = json!({"spec": {"containers": [{"name": "a"}, {"name": "b"}]}});
     assert_eq!(
         of(&nothing),
-        Forecast { starts: vec![vec!["a".into(), "b".into()]], stops: vec![], longest: Default::default() }
+        Forecast {
+            start_steps: vec![vec!["a".into(), "b".into()]],
+            stop_steps: vec![],
+            longest_wait: Default::default()
+        }
     );
 }
 
 #[test]
 fn native_sidecars_are_named_where_they_would_do() {
     let advice = |pod: &Value| {
-        let plan = plan(pod, &Known::default()).unwrap();
-        super::native::advice(&Spec::read(pod, &mut Vec::new()), &plan)
+        let plan = plan(pod, &KnownImages::default()).unwrap();
+        super::native::native_advice(&Spec::read(pod, &mut Vec::new()), &plan)
     };
     let mut proxied = pod("proxy, app", &[("app", json!({})), ("proxy", json!({})), ("log", json!({}))]);
     let found = advice(&proxied).unwrap();
     assert_eq!(found.regular, ["log", "app"]);
-    assert!(found.finding().what.contains("a startupProbe for proxy, under initContainers"));
+    assert!(found.to_finding().message.contains("a startupProbe for proxy, under initContainers"));
     let manifest = found.manifest();
     assert!(manifest.contains("  - name: proxy\n    restartPolicy: Always\n    startupProbe: {"), "{manifest}");
     assert!(manifest.contains("\"periodSeconds\":1"), "{manifest}");
 
-    assert_eq!(advice(&three()).map(|found| found.sidecars.len()), Some(2));
+    assert_eq!(advice(&three_containers()).map(|found| found.sidecars.len()), Some(2));
     proxied["spec"]["containers"][1]["readinessProbe"] = Value::Null;
     assert_eq!(advice(&proxied), None, "nothing to be its startupProbe");
     for order in ["proxy & log, app", "proxy=Started, app", "proxy, app & log"] {
@@ -252,20 +256,20 @@ fn what_stands_on_the_workload_instead_of_its_template_is_named() {
         "labels": {"podgate.io/inject": "enabled"}}, "spec": {"template": {"metadata": {}, "spec": {}}}});
     let place = Place::root().to("spec").to("template");
     let template = Template { place: place.clone(), object: Place::root() };
-    let findings = misplaced(&document, &template);
+    let findings = misplaced_keys(&document, &template);
     let said: Vec<String> = findings.iter().map(|finding| finding.at.to_string()).collect();
     assert_eq!(said, ["metadata.annotations[\"podgate.io/order\"]", "metadata.labels[\"podgate.io/inject\"]"]);
-    assert_eq!(findings[0].mend, "move it to spec.template.metadata.annotations");
+    assert_eq!(findings[0].fix, "move it to spec.template.metadata.annotations");
     document["spec"]["template"]["metadata"] = document["metadata"].clone();
-    assert!(misplaced(&document, &template).is_empty(), "a copy does no harm");
-    assert!(misplaced(&document, &Template { object: place.clone(), place }).is_empty(), "a bare Pod");
+    assert!(misplaced_keys(&document, &template).is_empty(), "a copy does no harm");
+    assert!(misplaced_keys(&document, &Template { object: place.clone(), place }).is_empty(), "a bare Pod");
 }
 
 #[test]
 fn commands_that_are_written_by_hand_are_looked_at() {
     let pod = |db: Value, api: Value| json!({"spec": {"terminationGracePeriodSeconds": 25, "containers": [db, api]}});
     let gate = |name: &str, until: &str| json!({"name": name, "command": ["/podgate/bin/podgate", "entrypoint", "--until", until, "--"], "args": ["x"]});
-    let names = |pod: &Value| by_hand(pod).iter().map(|finding| finding.rule).collect::<Vec<_>>();
+    let names = |pod: &Value| check_handwritten(pod).iter().map(|finding| finding.rule).collect::<Vec<_>>();
     assert!(names(&pod(json!({"name": "db"}), gate("api", "db"))).is_empty());
     assert_eq!(names(&pod(json!({"name": "db"}), gate("api", "bd"))), ["unknown-container"]);
     assert_eq!(names(&pod(gate("db", "api"), gate("api", "db"))), ["order-broken"]);
@@ -273,8 +277,8 @@ fn commands_that_are_written_by_hand_are_looked_at() {
     killed["livenessProbe"] = json!({"tcpSocket": {"port": 1}});
     assert_eq!(names(&pod(json!({"name": "db"}), killed)), ["liveness-kills"]);
     let stays = json!({"name": "db", "lifecycle": {"preStop": {"exec": {"command": ["/podgate/bin/podgate", "pre-stop", "--until", "api"]}}}});
-    let findings = by_hand(&pod(stays, json!({"name": "api"})));
-    assert!(findings[0].rule == "pre-stop-too-long" && findings[0].what.contains("up to 25s"), "{findings:#?}");
+    let findings = check_handwritten(&pod(stays, json!({"name": "api"})));
+    assert!(findings[0].rule == "pre-stop-too-long" && findings[0].message.contains("up to 25s"), "{findings:#?}");
     let hook = json!({"name": "api", "lifecycle": {"postStart": {"exec": {"command": ["podgate", "post-start", "--container", "db"]}}}});
     assert_eq!(names(&pod(gate("db", "api"), hook)), ["unknown-container", "order-broken"]);
     let marked =
@@ -313,18 +317,20 @@ mod odd {
     }
 
     /// Every place of a value.
-    fn places(value: &Value, at: &Place, found: &mut Vec<Place>) {
+    fn collect_places(value: &Value, at: &Place, found: &mut Vec<Place>) {
         found.push(at.clone());
         match value {
-            Value::Object(map) => map.iter().for_each(|(key, value)| places(value, &at.to(key.as_str()), found)),
+            Value::Object(map) => {
+                map.iter().for_each(|(key, value)| collect_places(value, &at.to(key.as_str()), found))
+            }
             Value::Array(list) => {
-                list.iter().enumerate().for_each(|(index, value)| places(value, &at.to(index), found))
+                list.iter().enumerate().for_each(|(index, value)| collect_places(value, &at.to(index), found))
             }
             _ => {}
         }
     }
 
-    fn whole() -> Value {
+    fn full_pod() -> Value {
         let probe = json!({"httpGet": {"port": 1, "path": "/x"}, "periodSeconds": 5});
         let hook =
             json!({"exec": {"command": ["/podgate/bin/podgate", "pre-stop", "--until", "api", "--grace", "9s"]}});
@@ -347,19 +353,19 @@ mod odd {
 
         #[test]
         fn whatever_stands_in_a_template_is_no_panic(changes in prop::collection::vec((any::<prop::sample::Index>(), value()), 1..4)) {
-            let mut pod = whole();
+            let mut pod = full_pod();
             for (at, value) in changes {
                 let mut found = Vec::new();
-                places(&pod, &Place::root(), &mut found);
+                collect_places(&pod, &Place::root(), &mut found);
                 let place = found[at.index(found.len())].clone();
                 let _ = apply(&mut pod, &Edit { at: place, op: Op::Set(value) });
             }
-            let _ = by_hand(&pod);
+            let _ = check_handwritten(&pod);
             let context = Context { kubernetes: Some(Version { major: 1, minor: 30 }), workload: Some(&pod["spec"]) };
-            if let Ok(plan) = plan(&pod, &Known::default()) {
-                let _ = template(&pod, &plan, context);
+            if let Ok(plan) = plan(&pod, &KnownImages::default()) {
+                let _ = check_template(&pod, &plan, context);
             }
-            for from in [migrate::From::Kruise, migrate::From::Compose(pod.clone()), migrate::From::Tekton(Some(pod.clone())), migrate::From::Tekton(None)] {
+            for from in [migrate::MigrationSource::Kruise, migrate::MigrationSource::Compose(pod.clone()), migrate::MigrationSource::Tekton(Some(pod.clone())), migrate::MigrationSource::Tekton(None)] {
                 let _ = migrate::migrate(&pod, &from);
             }
         }

@@ -2,28 +2,29 @@
 //! `Ordered` is the order of the list; else `KRUISE_CONTAINER_PRIORITY` in a container's environment, the higher the earlier, 0 if
 //! left out. The annotation outweighs the variables.
 
-use super::sheet::Sheet;
-use crate::order::declare::annotation;
+use super::migration::Migration;
+use crate::order::declare::annotation_place;
 use crate::order::declare::grammar::quoted;
 use crate::order::edit::{Op, Place};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-const ANNOTATION: &str = "apps.kruise.io/container-launch-priority";
-const VARIABLE: &str = "KRUISE_CONTAINER_PRIORITY";
+const PRIORITY_ANNOTATION: &str = "apps.kruise.io/container-launch-priority";
+const PRIORITY_VARIABLE: &str = "KRUISE_CONTAINER_PRIORITY";
 
-pub(super) fn read(template: &Value, sheet: &mut Sheet<'_>) {
-    let said = annotation(ANNOTATION);
+pub(super) fn migrate(template: &Value, sheet: &mut Migration<'_>) {
+    let said = annotation_place(PRIORITY_ANNOTATION);
     let launch = said.of(template).map(|value| value.as_str().unwrap_or_default());
     if let Some(other) = launch.filter(|launch| *launch != "Ordered") {
         let what = format!("{} is no launch priority that OpenKruise knows, and it would not be kept", quoted(other));
-        return sheet.error(said, what, "write Ordered, or take it out");
+        return sheet.add_error(said, what, "write Ordered, or take it out");
     }
     let is_ordered = launch.is_some();
     let Some(priorities) = priorities(sheet) else { return };
     if !is_ordered && priorities.is_empty() {
-        let what = format!("there is no order of OpenKruise's here: neither {ANNOTATION} nor {VARIABLE}");
-        return sheet.error(Place::root().to("metadata"), what, "leave --from kruise away");
+        let what =
+            format!("there is no order of OpenKruise's here: neither {PRIORITY_ANNOTATION} nor {PRIORITY_VARIABLE}");
+        return sheet.add_error(Place::root().to("metadata"), what, "leave --from kruise away");
     }
     let names = sheet.spec.containers.iter().map(|own| own.name.to_owned());
     let steps: Vec<Vec<String>> = if is_ordered {
@@ -36,7 +37,7 @@ pub(super) fn read(template: &Value, sheet: &mut Sheet<'_>) {
         }
         by_priority.into_values().rev().collect()
     };
-    sheet.order(&steps);
+    sheet.write_order(&steps);
     // Both would hold the containers back, each in its own way.
     if is_ordered {
         sheet.edit(said, Op::Remove);
@@ -45,26 +46,26 @@ pub(super) fn read(template: &Value, sheet: &mut Sheet<'_>) {
     for (.., place) in priorities.iter().rev() {
         sheet.edit(place.clone(), Op::Remove);
     }
-    sheet.understood(if is_ordered {
-        format!("{ANNOTATION}: Ordered is the order of the list; the annotation and each {VARIABLE} are taken out")
+    sheet.note_migrated(if is_ordered {
+        format!("{PRIORITY_ANNOTATION}: Ordered is the order of the list; the annotation and each {PRIORITY_VARIABLE} are taken out")
     } else {
         format!(
-            "each {VARIABLE}, the higher the earlier and 0 where there is none, has become a step; they are taken out"
+            "each {PRIORITY_VARIABLE}, the higher the earlier and 0 where there is none, has become a step; they are taken out"
         )
     });
-    sheet.understood(
+    sheet.note_migrated(
         "OpenKruise creates a container when all with a higher priority are ready, and restarts hold nobody back; a gate of podgate's \
          waits at a restart too",
     );
 }
 
 /// Each container that has one, with its priority and the variable's place.
-fn priorities(sheet: &mut Sheet<'_>) -> Option<Vec<(String, i64, Place)>> {
+fn priorities(sheet: &mut Migration<'_>) -> Option<Vec<(String, i64, Place)>> {
     let mut found = Vec::new();
     for own in &sheet.spec.containers {
         let list = own.value.get("env").and_then(Value::as_array);
         for (index, variable) in list.into_iter().flatten().enumerate() {
-            if variable.get("name").and_then(Value::as_str) != Some(VARIABLE) {
+            if variable.get("name").and_then(Value::as_str) != Some(PRIORITY_VARIABLE) {
                 continue;
             }
             let at = own.place().to("env").to(index);
@@ -76,7 +77,7 @@ fn priorities(sheet: &mut Sheet<'_>) -> Option<Vec<(String, i64, Place)>> {
                 }
                 _ => {
                     let what = format!("{} is no priority", quoted(text));
-                    sheet.error(at, what, "write a whole number between -2147483647 and 2147483647, in quotes");
+                    sheet.add_error(at, what, "write a whole number between -2147483647 and 2147483647, in quotes");
                     return None;
                 }
             }

@@ -3,7 +3,7 @@
 
 mod compose;
 mod kruise;
-mod sheet;
+mod migration;
 mod tekton;
 #[cfg(test)]
 mod tests;
@@ -12,12 +12,12 @@ use crate::order::declare::spec::Spec;
 use crate::order::edit::{Editor, Place};
 use crate::order::finding::{Finding, has_errors};
 use crate::order::inject::Injected;
+use migration::Migration;
 use serde_json::Value;
-use sheet::Sheet;
 
 /// What the order was written for.
 #[derive(Debug, Clone, PartialEq)]
-pub enum From {
+pub enum MigrationSource {
     /// OpenKruise: the order stands in the template itself.
     Kruise,
     /// A Compose file, whole, whose services have the names of the template's containers.
@@ -31,7 +31,7 @@ pub enum From {
 ///
 /// # Errors
 /// All findings, at least one of them an error: nothing is to be changed.
-pub fn migrate(template: &Value, from: &From) -> Result<Injected, Vec<Finding>> {
+pub fn migrate(template: &Value, from: &MigrationSource) -> Result<Injected, Vec<Finding>> {
     let mut findings = Vec::new();
     let spec = Spec::read(template, &mut findings);
     let is_declared = crate::order::declare::is_declared(template);
@@ -39,17 +39,17 @@ pub fn migrate(template: &Value, from: &From) -> Result<Injected, Vec<Finding>> 
         let what = "the template declares an order for podgate already";
         let at = Place::root().to("metadata").to("annotations");
         findings.push(
-            Finding::error("declared-already", at, what).mend("take those annotations out first, or leave --from away"),
+            Finding::error("declared-already", at, what).fix("take those annotations out first, or leave --from away"),
         );
     }
     if has_errors(&findings) {
         return Err(findings);
     }
-    let mut sheet = Sheet { spec: &spec, editor: Editor::new(template.clone()), findings };
+    let mut sheet = Migration { spec: &spec, editor: Editor::new(template.clone()), findings };
     match from {
-        From::Kruise => kruise::read(template, &mut sheet),
-        From::Compose(file) => compose::read(file, &mut sheet),
-        From::Tekton(steps) => tekton::read(steps.as_ref(), &mut sheet),
+        MigrationSource::Kruise => kruise::migrate(template, &mut sheet),
+        MigrationSource::Compose(file) => compose::migrate(file, &mut sheet),
+        MigrationSource::Tekton(steps) => tekton::migrate(steps.as_ref(), &mut sheet),
     }
     if has_errors(&sheet.findings) {
         return Err(sheet.findings);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::order::edit::apply;
-use crate::order::plan::{Known, plan};
+use crate::order::plan::{KnownImages, plan};
 use serde_json::json;
 
 fn pod(names: &[&str]) -> Value {
@@ -9,18 +9,18 @@ fn pod(names: &[&str]) -> Value {
 }
 
 /// What was migrated: its annotations; the edits make it, and podgate understands it.
-fn migrated(template: &Value, from: &From) -> (Value, Injected) {
+fn migrated(template: &Value, from: &MigrationSource) -> (Value, Injected) {
     let done = migrate(template, from).unwrap_or_else(|findings| panic!("{findings:#?}"));
     let mut by_edits = template.clone();
     for edit in &done.edits {
         apply(&mut by_edits, edit).unwrap();
     }
     assert_eq!(by_edits, done.value);
-    assert!(plan(&done.value, &Known::default()).is_ok());
+    assert!(plan(&done.value, &KnownImages::default()).is_ok());
     (done.value["metadata"]["annotations"].clone(), done)
 }
 
-fn said(findings: &[Finding], rule: &str) -> String {
+fn rule_messages(findings: &[Finding], rule: &str) -> String {
     let of_rule = findings.iter().filter(|finding| finding.rule == rule);
     of_rule.map(Finding::to_string).collect::<Vec<_>>().join("\n")
 }
@@ -31,7 +31,7 @@ fn kruises_ordered_is_the_order_of_the_list() {
     template["metadata"] = json!({"annotations": {"apps.kruise.io/container-launch-priority": "Ordered", "x": "y"}});
     template["spec"]["containers"][1]["env"] =
         json!([{"name": "A", "value": "1"}, {"name": "KRUISE_CONTAINER_PRIORITY", "value": "5"}]);
-    let (annotations, done) = migrated(&template, &From::Kruise);
+    let (annotations, done) = migrated(&template, &MigrationSource::Kruise);
     assert_eq!(annotations, json!({"x": "y", "podgate.io/order": "a, b, c"}));
     assert_eq!(done.value["spec"]["containers"][1]["env"], json!([{"name": "A", "value": "1"}]));
 }
@@ -42,20 +42,22 @@ fn kruises_priorities_are_steps_the_higher_the_earlier() {
     for (at, priority) in [(1, "10"), (3, "-1")] {
         template["spec"]["containers"][at]["env"] = json!([{"name": "KRUISE_CONTAINER_PRIORITY", "value": priority}]);
     }
-    let (annotations, done) = migrated(&template, &From::Kruise);
+    let (annotations, done) = migrated(&template, &MigrationSource::Kruise);
     assert_eq!(annotations, json!({"podgate.io/order": "sidecar, main & log, last"}));
-    assert!(said(&done.findings, "migrated").contains("the higher the earlier"));
+    assert!(rule_messages(&done.findings, "migrated").contains("the higher the earlier"));
 }
 
 #[test]
 fn what_is_not_kruises_is_refused() {
-    let refused = |template: &Value| said(&migrate(template, &From::Kruise).unwrap_err(), "nothing-to-migrate");
+    let refused = |template: &Value| {
+        rule_messages(&migrate(template, &MigrationSource::Kruise).unwrap_err(), "nothing-to-migrate")
+    };
     assert!(refused(&pod(&["a"])).contains("no order of OpenKruise's"));
     let mut template = pod(&["a", "b"]);
     template["spec"]["containers"][0]["env"] = json!([{"name": "KRUISE_CONTAINER_PRIORITY", "value": "high"}]);
     assert!(refused(&template).contains("\"high\" is no priority"));
     template["metadata"] = json!({"annotations": {"podgate.io/order": "a, b"}});
-    assert_eq!(migrate(&template, &From::Kruise).unwrap_err()[0].rule, "declared-already");
+    assert_eq!(migrate(&template, &MigrationSource::Kruise).unwrap_err()[0].rule, "declared-already");
 }
 
 #[test]
@@ -67,13 +69,13 @@ fn composes_conditions_are_states() {
         "migrate": {"depends_on": ["db"]},
         "mailer": {"depends_on": ["db"]},
     }});
-    let (annotations, done) = migrated(&pod(&["web", "api-server", "migrate", "db"]), &From::Compose(file));
+    let (annotations, done) = migrated(&pod(&["web", "api-server", "migrate", "db"]), &MigrationSource::Compose(file));
     assert_eq!(
         annotations,
         json!({"after.podgate.io/web": "api-server", "after.podgate.io/api-server": "db=Started, migrate=Completed",
                "after.podgate.io/migrate": "db=Started"})
     );
-    let lost = said(&done.findings, "not-migrated");
+    let lost = rule_messages(&done.findings, "not-migrated");
     for says in [
         "api-server depends on \"queue\", which is no container of this Pod",
         "the service \"mailer\" is no container of this Pod",
@@ -98,8 +100,8 @@ fn a_compose_file_that_does_not_fit_is_refused() {
         (json!({"services": {"a": {"depends_on": "b"}}}), "neither a list nor a map"),
         (json!(7), "no services"),
     ] {
-        let findings = migrate(&pod(&["a", "b"]), &From::Compose(file)).unwrap_err();
-        assert!(said(&findings, "nothing-to-migrate").contains(says), "{says}: {findings:#?}");
+        let findings = migrate(&pod(&["a", "b"]), &MigrationSource::Compose(file)).unwrap_err();
+        assert!(rule_messages(&findings, "nothing-to-migrate").contains(says), "{says}: {findings:#?}");
     }
 }
 
@@ -107,13 +109,13 @@ fn a_compose_file_that_does_not_fit_is_refused() {
 fn tektons_steps_come_one_after_the_other() {
     let task = json!({"kind": "Task", "spec": {"steps": [
         {"name": "fetch"}, {"name": "lint", "onError": "continue", "timeout": "5m"}, {"name": "build"}]}});
-    let (annotations, done) = migrated(&pod(&["step-fetch", "build", "lint"]), &From::Tekton(Some(task)));
+    let (annotations, done) = migrated(&pod(&["step-fetch", "build", "lint"]), &MigrationSource::Tekton(Some(task)));
     assert_eq!(
         annotations,
         json!({"podgate.io/order": "step-fetch=Completed, lint=Exited, build", "podgate.io/fail-fast": "true"})
     );
-    assert!(said(&done.findings, "not-migrated").contains("timeout of the step \"lint\""));
-    let (annotations, _) = migrated(&pod(&["a", "b"]), &From::Tekton(None));
+    assert!(rule_messages(&done.findings, "not-migrated").contains("timeout of the step \"lint\""));
+    let (annotations, _) = migrated(&pod(&["a", "b"]), &MigrationSource::Tekton(None));
     assert_eq!(annotations, json!({"podgate.io/order": "a=Completed, b", "podgate.io/fail-fast": "true"}));
     for (file, says) in [
         (json!({}), "no list of steps"),
@@ -121,7 +123,7 @@ fn tektons_steps_come_one_after_the_other() {
         (json!([{"name": "a"}, {"name": "a"}]), "two steps are the container a"),
         (json!(["a"]), "one step alone"),
     ] {
-        let findings = migrate(&pod(&["a", "b"]), &From::Tekton(Some(file))).unwrap_err();
-        assert!(said(&findings, "nothing-to-migrate").contains(says), "{says}: {findings:#?}");
+        let findings = migrate(&pod(&["a", "b"]), &MigrationSource::Tekton(Some(file))).unwrap_err();
+        assert!(rule_messages(&findings, "nothing-to-migrate").contains(says), "{says}: {findings:#?}");
     }
 }

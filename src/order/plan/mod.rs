@@ -4,21 +4,21 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `planned` | a plan, as types |
-//! | `build` | from what is declared to a plan |
+//! | `types` | a plan, as types |
+//! | `planner` | from what is declared to a plan |
 //! | `graph` | who waits for whom, and cycles |
 //! | `modes` | who waits by a gate and who is held back by hooks |
-//! | `placing` | the order of the list |
-//! | `stopping` | who stays for whom, and how long |
+//! | `list_order` | the order of the list |
+//! | `stop_order` | who stays for whom, and how long |
 
-mod build;
 mod graph;
+mod list_order;
 mod modes;
-mod placing;
-mod planned;
-mod stopping;
+mod planner;
+mod stop_order;
 #[cfg(test)]
 mod tests;
+mod types;
 
-pub use build::plan;
-pub use planned::{ImageCommand, Known, Plan, Planned};
+pub use planner::plan;
+pub use types::{ContainerPlan, ImageCommand, KnownImages, Plan};

@@ -2,7 +2,7 @@ mod properties;
 
 use super::*;
 use crate::core::container::Mode;
-use crate::order::declare::{Publish, Sidecar, annotation};
+use crate::order::declare::{Publish, SidecarPlacement, annotation_place};
 use crate::order::finding::{Finding, Level};
 use serde_json::{Value, json};
 
@@ -20,13 +20,13 @@ fn template(containers: &[&str], annotations: &[(&str, &str)]) -> Value {
     json!({"metadata": {"annotations": map}, "spec": {"containers": list}})
 }
 
-fn planned(template: &Value) -> Plan {
-    plan(template, &Known::default()).unwrap_or_else(|findings| panic!("{findings:#?}"))
+fn plan_of(template: &Value) -> Plan {
+    plan(template, &KnownImages::default()).unwrap_or_else(|findings| panic!("{findings:#?}"))
 }
 
 /// `name mode until`, in the order of the plan.
-fn shown(plan: &Plan) -> Vec<String> {
-    let one = |p: &Planned| {
+fn plan_summary(plan: &Plan) -> Vec<String> {
+    let one = |p: &ContainerPlan| {
         let mode = match p.mode {
             Mode::None => "none",
             Mode::PostStart => "hook",
@@ -38,74 +38,81 @@ fn shown(plan: &Plan) -> Vec<String> {
     plan.containers.iter().map(one).collect()
 }
 
-fn order(containers: &[&str], order: &str) -> Plan {
-    planned(&template(containers, &[("podgate.io/order", order)]))
+fn plan_order(containers: &[&str], order: &str) -> Plan {
+    plan_of(&template(containers, &[("podgate.io/order", order)]))
 }
 
-fn refused(template: &Value) -> Vec<Finding> {
-    plan(template, &Known::default()).unwrap_err()
+fn plan_errors(template: &Value) -> Vec<Finding> {
+    plan(template, &KnownImages::default()).unwrap_err()
 }
 
 #[test]
 fn known_commands_wait_in_gates_wherever_they_stand() {
-    let plan = order(&["web", "api", "db"], "db, api, web");
-    assert_eq!(shown(&plan), ["web gate api=Ready", "api gate db=Ready", "db gate"]);
+    let plan = plan_order(&["web", "api", "db"], "db, api, web");
+    assert_eq!(plan_summary(&plan), ["web gate api=Ready", "api gate db=Ready", "db gate"]);
     assert_eq!(plan.containers[0].command.as_deref(), Some(&["/bin/run".to_owned(), "web".to_owned()][..]));
-    assert_eq!(plan.containers[0].because, "its command is known");
+    assert_eq!(plan.containers[0].mode_reason, "its command is known");
     assert!(plan.findings.is_empty(), "{:?}", plan.findings);
 }
 
 #[test]
 fn the_hand_written_manifests_are_what_comes_out() {
-    let plan = order(&["db", "api", "web"], "db, api, web");
-    let stays: Vec<_> = plan.containers.iter().map(|p| (p.stays_for.join(","), p.stop_grace.as_secs())).collect();
+    let plan = plan_order(&["db", "api", "web"], "db, api, web");
+    let stays: Vec<_> = plan.containers.iter().map(|p| (p.outlives.join(","), p.pre_stop_limit.as_secs())).collect();
     assert_eq!(stays, [("api".to_owned(), 25), ("web".to_owned(), 20), (String::new(), 0)]);
-    let parents: Vec<bool> = plan.containers.iter().map(|p| p.parent).collect();
+    let parents: Vec<bool> = plan.containers.iter().map(|p| p.needs_parent).collect();
     assert_eq!(parents, [false; 3], "the lock that each leaves behind tells of its end");
     assert!(plan.containers.iter().all(|p| p.timeout.as_secs() == 300 && !p.continue_on_timeout));
-    assert_eq!((plan.grace.as_secs(), plan.sidecar, plan.publish), (30, Sidecar::Native, Publish::Api));
+    assert_eq!(
+        (plan.grace.as_secs(), plan.sidecar_placement, plan.publish),
+        (30, SidecarPlacement::Native, Publish::Api)
+    );
 }
 
 #[test]
 fn unknown_commands_are_held_back_by_hooks_in_those_before() {
-    let plan = order(&["db!", "api!", "web!"], "db, api, web");
-    assert_eq!(shown(&plan), ["db hook db=Ready", "api hook api=Ready", "web hook web=Started"]);
-    let tethers: Vec<bool> = plan.containers.iter().map(|p| p.tether).collect();
+    let plan = plan_order(&["db!", "api!", "web!"], "db, api, web");
+    assert_eq!(plan_summary(&plan), ["db hook db=Ready", "api hook api=Ready", "web hook web=Started"]);
+    let tethers: Vec<bool> = plan.containers.iter().map(|p| p.needs_tether).collect();
     assert_eq!(tethers, [false, true, true]);
     let template =
         template(&["db!", "api!", "web!"], &[("podgate.io/order", "db, api, web"), ("podgate.io/stop-order", "none")]);
-    let plan = planned(&template);
-    assert_eq!(shown(&plan), ["db hook db=Ready", "api hook api=Ready", "web none"], "as manifests/pod.yaml has it");
-    assert!(plan.containers.iter().all(|p| !p.tether && p.stays_for.is_empty()));
+    let plan = plan_of(&template);
+    assert_eq!(
+        plan_summary(&plan),
+        ["db hook db=Ready", "api hook api=Ready", "web none"],
+        "as manifests/pod.yaml has it"
+    );
+    assert!(plan.containers.iter().all(|p| !p.needs_tether && p.outlives.is_empty()));
 }
 
 #[test]
 fn one_that_hooks_must_hold_back_makes_all_before_it_take_hooks() {
-    let plan = order(&["web!", "api", "db"], "db, api, web");
-    assert_eq!(shown(&plan), ["db hook db=Ready", "api hook api=Ready", "web hook web=Started"]);
-    assert_eq!(plan.get("db").unwrap().because, "the command of web after it is not known");
+    let plan = plan_order(&["web!", "api", "db"], "db, api, web");
+    assert_eq!(plan_summary(&plan), ["db hook db=Ready", "api hook api=Ready", "web hook web=Started"]);
+    assert_eq!(plan.get("db").unwrap().mode_reason, "the command of web after it is not known");
     let moved = plan.findings.iter().find(|finding| finding.rule == "moved").unwrap();
-    assert!(moved.what.ends_with("db, api, web"), "{moved}");
+    assert!(moved.message.ends_with("db, api, web"), "{moved}");
 }
 
 #[test]
 fn one_that_only_gates_wait_for_holds_nobody_up() {
-    let plan = order(&["api", "db!"], "db, api");
-    assert_eq!(shown(&plan), ["db hook db=Started", "api gate db=Ready"], "and hooks come before gates");
+    let plan = plan_order(&["api", "db!"], "db, api");
+    assert_eq!(plan_summary(&plan), ["db hook db=Started", "api gate db=Ready"], "and hooks come before gates");
     let mut template = template(&["db!", "api"], &[("podgate.io/order", "db, api")]);
     template["spec"]["containers"][0]["readinessProbe"] = json!({"exec": {"command": ["pg_isready"]}});
-    let plan = planned(&template);
-    assert_eq!(shown(&plan), ["db hook db=Ready", "api gate db=Ready"], "its check must run inside");
+    let plan = plan_of(&template);
+    assert_eq!(plan_summary(&plan), ["db hook db=Ready", "api gate db=Ready"], "its check must run inside");
 }
 
 #[test]
 fn side_by_side_is_so_with_gates_and_said_with_hooks() {
-    let plan = order(&["db", "cache", "api"], "db & cache, api");
-    assert_eq!(shown(&plan), ["db gate", "cache gate", "api gate db=Ready,cache=Ready"]);
-    let plan = order(&["db!", "log", "cache!", "api!"], "db & cache, api");
-    assert_eq!(shown(&plan), ["db hook db=Ready", "log none", "cache hook cache=Ready", "api hook api=Started"]);
+    let plan = plan_order(&["db", "cache", "api"], "db & cache, api");
+    assert_eq!(plan_summary(&plan), ["db gate", "cache gate", "api gate db=Ready,cache=Ready"]);
+    let plan = plan_order(&["db!", "log", "cache!", "api!"], "db & cache, api");
+    assert_eq!(plan_summary(&plan), ["db hook db=Ready", "log none", "cache hook cache=Ready", "api hook api=Started"]);
     let note = plan.findings.iter().find(|finding| finding.rule == "not-side-by-side").unwrap();
-    assert!(note.what.contains("holds back log, cache too"), "{note}");
+    assert!(note.message.contains("holds back log, cache too"), "{note}");
 }
 
 #[test]
@@ -115,17 +122,17 @@ fn the_end_of_a_container_takes_gates_on_both_sides() {
         template["spec"]["restartPolicy"] = json!(policy);
         template
     };
-    let plan = planned(&template("OnFailure", &["migrate", "api"]));
-    assert_eq!(shown(&plan), ["migrate gate", "api gate migrate=Completed"]);
-    assert!(plan.containers[0].parent && plan.containers[0].stays_for.is_empty() && plan.findings.is_empty());
+    let plan = plan_of(&template("OnFailure", &["migrate", "api"]));
+    assert_eq!(plan_summary(&plan), ["migrate gate", "api gate migrate=Completed"]);
+    assert!(plan.containers[0].needs_parent && plan.containers[0].outlives.is_empty() && plan.findings.is_empty());
 
-    let always = planned(&template("Always", &["migrate", "api"]));
+    let always = plan_of(&template("Always", &["migrate", "api"]));
     assert_eq!((always.findings[0].rule, always.findings[0].level), ("end-does-not-last", Level::Warning));
     for containers in [["migrate!", "api"], ["migrate", "api!"]] {
-        let findings = refused(&template("OnFailure", &containers));
+        let findings = plan_errors(&template("OnFailure", &containers));
         assert_eq!(findings[0].rule, "unknown-command", "{findings:#?}");
         let name = containers.iter().find_map(|name| name.strip_suffix('!')).unwrap();
-        assert!(findings[0].mend.contains(&format!("command.podgate.io/{name}")), "{findings:#?}");
+        assert!(findings[0].fix.contains(&format!("command.podgate.io/{name}")), "{findings:#?}");
     }
 }
 
@@ -136,9 +143,9 @@ fn a_mode_that_breaks_the_order_is_refused_with_the_reason() {
         all.extend(more);
         let mut template = template(containers, &all);
         template["spec"]["restartPolicy"] = json!("OnFailure");
-        refused(&template)
+        plan_errors(&template)
     };
-    for (containers, more, rule, what, mend) in [
+    for (containers, more, rule, what, fix) in [
         (
             ["migrate", "api", "web!"],
             &[][..],
@@ -169,18 +176,18 @@ fn a_mode_that_breaks_the_order_is_refused_with_the_reason() {
         ),
     ] {
         let findings = with(&containers, more);
-        let found = findings.iter().find(|finding| finding.what.contains(what));
+        let found = findings.iter().find(|finding| finding.message.contains(what));
         let found = found.unwrap_or_else(|| panic!("{what}: {findings:#?}"));
-        assert!(found.rule == rule && found.mend.contains(mend), "{found:#?}");
+        assert!(found.rule == rule && found.fix.contains(fix), "{found:#?}");
     }
     let explicit = template(
         &["db", "api", "web!"],
         &[("podgate.io/order", "db, api, web"), ("mode.podgate.io/api", "entrypoint")],
     );
-    let findings = refused(&explicit);
+    let findings = plan_errors(&explicit);
     assert_eq!(findings.len(), 1, "{findings:#?}");
-    assert!(findings[0].what.starts_with("api is in entrypoint mode, but web"), "{}", findings[0]);
-    assert_eq!(findings[0].at, annotation("mode.podgate.io/api"));
+    assert!(findings[0].message.starts_with("api is in entrypoint mode, but web"), "{}", findings[0]);
+    assert_eq!(findings[0].at, annotation_place("mode.podgate.io/api"));
 }
 
 #[test]
@@ -189,7 +196,7 @@ fn auto_for_one_outweighs_what_is_said_for_all() {
         &["db", "api"],
         &[("podgate.io/order", "db, api"), ("podgate.io/mode", "post-start"), ("mode.podgate.io/api", "auto")],
     );
-    assert_eq!(shown(&planned(&template)), ["db hook db=Started", "api gate db=Ready"]);
+    assert_eq!(plan_summary(&plan_of(&template)), ["db hook db=Started", "api gate db=Ready"]);
 }
 
 #[test]
@@ -205,10 +212,10 @@ fn cycles_are_shown_with_the_annotation_that_closes_them() {
     ] {
         let mut all = vec![("podgate.io/order", order)];
         all.extend(more);
-        let findings = refused(&template(&["db", "api", "web"], &all));
+        let findings = plan_errors(&template(&["db", "api", "web"], &all));
         assert_eq!((findings.len(), findings[0].rule), (1, "cycle"), "{findings:#?}");
-        assert_eq!(findings[0].what, says);
-        assert_eq!(findings[0].at, annotation(more[0].0));
+        assert_eq!(findings[0].message, says);
+        assert_eq!(findings[0].at, annotation_place(more[0].0));
     }
 }
 
@@ -216,10 +223,10 @@ fn cycles_are_shown_with_the_annotation_that_closes_them() {
 fn edges_add_up_and_what_excludes_each_other_is_refused() {
     let both =
         |after: &str| template(&["db", "api"], &[("podgate.io/order", "db, api"), ("after.podgate.io/api", after)]);
-    assert_eq!(shown(&planned(&both("db=Started")))[1], "api gate db=Ready");
-    let findings = refused(&both("db=Exited"));
+    assert_eq!(plan_summary(&plan_of(&both("db=Started")))[1], "api gate db=Ready");
+    let findings = plan_errors(&both("db=Exited"));
     assert_eq!(findings[0].rule, "can-never-hold");
-    assert!(findings[0].what.contains("never hold at the same moment"), "{}", findings[0]);
+    assert!(findings[0].message.contains("never hold at the same moment"), "{}", findings[0]);
 }
 
 #[test]
@@ -227,28 +234,32 @@ fn sidecars_of_a_job_are_ended_when_the_others_have() {
     let mut template =
         template(&["proxy", "app", "logs!"], &[("podgate.io/order", "proxy, app"), ("podgate.io/sidecars", "proxy")]);
     template["spec"]["restartPolicy"] = json!("Never");
-    let plan = planned(&template);
-    assert_eq!(shown(&plan), ["proxy gate", "app gate proxy=Ready", "logs none"], "as manifests/job.yaml has it");
+    let plan = plan_of(&template);
+    assert_eq!(
+        plan_summary(&plan),
+        ["proxy gate", "app gate proxy=Ready", "logs none"],
+        "as manifests/job.yaml has it"
+    );
     assert_eq!(plan.get("proxy").unwrap().stop_after, ["app", "logs"]);
-    assert!(plan.containers[..2].iter().all(|p| p.parent && p.stays_for.is_empty()), "nobody stays in a Job");
+    assert!(plan.containers[..2].iter().all(|p| p.needs_parent && p.outlives.is_empty()), "nobody stays in a Job");
 
     template["spec"]["restartPolicy"] = json!("Always");
-    assert_eq!(refused(&template)[0].rule, "can-never-hold");
+    assert_eq!(plan_errors(&template)[0].rule, "can-never-hold");
     template["spec"]["restartPolicy"] = json!("Never");
     template["metadata"]["annotations"]["podgate.io/sidecars"] = json!("proxy, app, logs");
-    assert!(refused(&template).iter().any(|finding| finding.what.starts_with("all containers are sidecars")));
+    assert!(plan_errors(&template).iter().any(|finding| finding.message.starts_with("all containers are sidecars")));
     template["metadata"]["annotations"] =
         json!({"podgate.io/order": "proxy=Completed, app", "podgate.io/sidecars": "proxy"});
-    assert!(refused(&template).iter().any(|finding| finding.what.contains("is ended when app has")));
+    assert!(plan_errors(&template).iter().any(|finding| finding.message.contains("is ended when app has")));
 }
 
 #[test]
 fn a_stop_order_of_its_own() {
     let template = template(&["db!", "api", "log"], &[("podgate.io/stop-order", "api & log, db")]);
-    let plan = planned(&template);
-    assert_eq!(shown(&plan), ["db none", "api gate", "log gate"], "tethers for those that are stayed for");
-    assert_eq!(plan.containers[0].stays_for, ["api", "log"]);
-    assert!(plan.containers[0].is_touched() && !plan.containers[1].parent);
+    let plan = plan_of(&template);
+    assert_eq!(plan_summary(&plan), ["db none", "api gate", "log gate"], "tethers for those that are stayed for");
+    assert_eq!(plan.containers[0].outlives, ["api", "log"]);
+    assert!(plan.containers[0].is_modified() && !plan.containers[1].needs_parent);
 }
 
 #[test]
@@ -262,21 +273,21 @@ fn graces_go_down_along_the_chain_and_stay_within_the_pods() {
     ] {
         let mut template = template(&["db", "api", "web"], &[("podgate.io/order", "db, api, web")]);
         template["spec"]["terminationGracePeriodSeconds"] = json!(seconds);
-        let plan = planned(&template);
-        let found: Vec<u128> = plan.containers[..2].iter().map(|p| p.stop_grace.as_millis()).collect();
+        let plan = plan_of(&template);
+        let found: Vec<u128> = plan.containers[..2].iter().map(|p| p.pre_stop_limit.as_millis()).collect();
         assert_eq!(found, graces, "{seconds}");
         assert_eq!(plan.findings.iter().any(|f| f.rule == "short-grace"), seconds == 2);
     }
     let mut template = template(&["db", "api"], &[("podgate.io/order", "db, api")]);
     template["spec"]["terminationGracePeriodSeconds"] = json!(0);
-    let plan = planned(&template);
-    assert!(plan.findings[0].rule == "no-grace" && plan.containers.iter().all(|p| p.stays_for.is_empty()));
+    let plan = plan_of(&template);
+    assert!(plan.findings[0].rule == "no-grace" && plan.containers.iter().all(|p| p.outlives.is_empty()));
 }
 
 #[test]
 fn commands_come_from_the_spec_then_the_annotation_then_the_image() {
     let image = ImageCommand { entrypoint: vec!["/entry".into(), "$(X)".into()], cmd: vec!["serve".into()] };
-    let known = Known { images: [("api".to_owned(), image)].into() };
+    let known = KnownImages { images: [("api".to_owned(), image)].into() };
     let command = |container: Value, annotations: Value| {
         let template =
             json!({"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": "db"}, container]}});
@@ -301,13 +312,13 @@ fn settings_that_say_nothing_are_named() {
             ("command.podgate.io/db", "[\"x\"]"),
         ],
     );
-    let plan = planned(&template);
+    let plan = plan_of(&template);
     let rules: Vec<&str> = plan.findings.iter().map(|finding| finding.rule).collect();
     assert_eq!(rules, ["state-unused", "unused-annotation", "unused-annotation"]);
 }
 
 #[test]
 fn nothing_declared_is_nothing_to_do() {
-    let plan = planned(&template(&["a", "b!"], &[]));
-    assert!(plan.findings.is_empty() && plan.containers.iter().all(|p| !p.is_touched()));
+    let plan = plan_of(&template(&["a", "b!"], &[]));
+    assert!(plan.findings.is_empty() && plan.containers.iter().all(|p| !p.is_modified()));
 }

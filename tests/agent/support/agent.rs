@@ -1,6 +1,6 @@
 //! The agent's binary as a child: run to its end, or watched while it waits.
 
-use super::{PATIENCE, until};
+use super::{WAIT_LIMIT, wait_until};
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -19,7 +19,7 @@ pub(crate) struct Agent {
 }
 
 /// The agent, while it runs. Killed when dropped.
-pub(crate) struct Waiting {
+pub(crate) struct RunningAgent {
     child: Child,
     started: Instant,
     termination: PathBuf,
@@ -27,7 +27,7 @@ pub(crate) struct Waiting {
 
 /// What became of it.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct AgentOutput {
     /// Exit code, or 128 + N for signal N.
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -53,11 +53,11 @@ impl Agent {
 
     /// Adds `--name value`, in the place of an earlier one unless the flag is repeatable.
     pub(crate) fn flag(self, name: &str, value: impl AsRef<OsStr>) -> Agent {
-        let this = if ["until", "check", "check-closed"].contains(&name) { self } else { self.without(name) };
+        let this = if ["until", "check", "check-closed"].contains(&name) { self } else { self.without_flag(name) };
         this.arg(format!("--{name}")).arg(value)
     }
 
-    pub(crate) fn without(mut self, name: &str) -> Agent {
+    pub(crate) fn without_flag(mut self, name: &str) -> Agent {
         let flag: OsString = format!("--{name}").into();
         if let Some(at) = self.arguments.iter().position(|argument| *argument == flag) {
             self.arguments.drain(at..at + 2);
@@ -71,12 +71,12 @@ impl Agent {
     }
 
     /// What the gate stands in front of.
-    pub(crate) fn becomes(self, command: &[&str]) -> Agent {
+    pub(crate) fn with_command(self, command: &[&str]) -> Agent {
         command.iter().fold(self.arg("--"), Agent::arg)
     }
 
     /// With a further descriptor, open on `file`, which is not closed at `execve`.
-    pub(crate) fn given(mut self, file: &Path) -> Agent {
+    pub(crate) fn with_open_file(mut self, file: &Path) -> Agent {
         let script = format!("exec 9<{}; exec \"$0\" \"$@\"", file.display());
         let words = ["-c".into(), script.into(), self.program.clone().into_os_string()];
         self.arguments.splice(0..0, words);
@@ -99,38 +99,38 @@ impl Agent {
         command
     }
 
-    pub(crate) fn spawn(self) -> Waiting {
+    pub(crate) fn spawn(self) -> RunningAgent {
         let started = Instant::now();
         let child = self.command().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        Waiting { child, started, termination: self.termination }
+        RunningAgent { child, started, termination: self.termination }
     }
 
     /// Runs it to its end.
-    pub(crate) fn run(self) -> Ended {
-        self.spawn().end()
+    pub(crate) fn run(self) -> AgentOutput {
+        self.spawn().wait()
     }
 
     /// Starts it, and returns when it waits.
-    pub(crate) fn waiting(self) -> Waiting {
+    pub(crate) fn spawn_waiting(self) -> RunningAgent {
         let mut waiting = self.spawn();
-        waiting.until_it_waits();
+        waiting.wait_until_waiting();
         waiting
     }
 }
 
-impl Waiting {
+impl RunningAgent {
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// How long it has run.
-    pub(crate) fn age(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
     /// Returns once it has said for what it waits.
-    pub(crate) fn until_it_waits(&mut self) {
-        until("the agent says for what it waits", || {
+    pub(crate) fn wait_until_waiting(&mut self) {
+        wait_until("the agent says for what it waits", || {
             let message = std::fs::read_to_string(&self.termination).unwrap();
             assert!(self.child.try_wait().unwrap().is_none(), "ended before it waited: {message}");
             message.contains("waits for")
@@ -142,7 +142,7 @@ impl Waiting {
     }
 
     /// Waits for its end, and for the end of its output. Fails the test if that does not come.
-    pub(crate) fn end(mut self) -> Ended {
+    pub(crate) fn wait(mut self) -> AgentOutput {
         let (mut stdout, mut stderr) = (self.child.stdout.take().unwrap(), self.child.stderr.take().unwrap());
         let reader = std::thread::spawn(move || {
             let mut text = Vec::new();
@@ -154,12 +154,12 @@ impl Waiting {
             stderr.read_to_end(&mut text).unwrap();
             text
         });
-        until("the agent ends", || self.child.try_wait().unwrap().is_some());
+        wait_until("the agent ends", || self.child.try_wait().unwrap().is_some());
         let took = self.started.elapsed();
-        until("the agent's output ends", || reader.is_finished() && errors.is_finished());
+        wait_until("the agent's output ends", || reader.is_finished() && errors.is_finished());
         let status = self.child.wait().unwrap();
         let text = |bytes| String::from_utf8(bytes).expect("output is UTF-8");
-        Ended {
+        AgentOutput {
             code: status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap(),
             stdout: text(reader.join().unwrap()),
             stderr: text(errors.join().unwrap()),
@@ -178,26 +178,26 @@ impl Waiting {
     }
 
     /// How often it has gone to sleep so far.
-    pub(crate) fn sleeps(&self) -> u64 {
+    pub(crate) fn sleep_count(&self) -> u64 {
         status_field(self.id(), "voluntary_ctxt_switches:").unwrap()
     }
 
-    pub(crate) fn threads(&self) -> u64 {
+    pub(crate) fn thread_count(&self) -> u64 {
         status_field(self.id(), "Threads:").unwrap()
     }
 }
 
-impl Drop for Waiting {
+impl Drop for RunningAgent {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Ended {
+impl AgentOutput {
     /// Ended with `code`, and said so in one short line that holds `says`.
     #[track_caller]
-    pub(crate) fn failed(&self, code: i32, says: &str) {
+    pub(crate) fn assert_failed(&self, code: i32, says: &str) {
         assert_eq!(self.code, code, "{self:?}");
         assert!(self.stderr.contains(says), "{says:?} is not in {self:?}");
         assert!(self.stderr.ends_with('\n') && self.stderr.lines().count() == 1, "not one line: {self:?}");
@@ -207,7 +207,7 @@ impl Ended {
 
     /// Ended with 0, silently.
     #[track_caller]
-    pub(crate) fn released(&self) {
+    pub(crate) fn assert_released(&self) {
         assert_eq!((self.code, self.stdout.as_str(), self.stderr.as_str()), (0, "", ""), "{self:?}");
     }
 }
@@ -256,8 +256,8 @@ impl Shell {
         answer.trim().parse().ok()
     }
 
-    /// Starts `agent` in the background, its standard error going to `errors`; [`join`](Self::join) waits for it.
-    pub(crate) fn start(&mut self, agent: &Agent, errors: &Path) {
+    /// Starts `agent` in the background, its standard error going to `errors`; [`wait`](Self::join) waits for it.
+    pub(crate) fn start_agent(&mut self, agent: &Agent, errors: &Path) {
         let quoted = |word: &OsStr| format!("'{}'", word.to_str().unwrap().replace('\'', r"'\''"));
         let words: Vec<String> = agent.arguments.iter().map(|word| quoted(word)).collect();
         let line = format!("{PROGRAM} {} </dev/null >/dev/null 2>{} &", words.join(" "), quoted(errors.as_os_str()));
@@ -265,7 +265,7 @@ impl Shell {
     }
 
     /// The exit code of what was started.
-    pub(crate) fn join(&mut self) -> i32 {
+    pub(crate) fn wait_for_agent(&mut self) -> i32 {
         self.run("wait $!")
     }
 }
@@ -276,7 +276,7 @@ impl Drop for Shell {
         let _ = self.try_run("kill $(jobs -p) 2>/dev/null");
         drop(self.input.take());
         let start = Instant::now();
-        while start.elapsed() < PATIENCE && matches!(self.child.try_wait(), Ok(None)) {
+        while start.elapsed() < WAIT_LIMIT && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(1));
         }
         let _ = self.child.kill();

@@ -3,7 +3,7 @@
 mod agent;
 mod volume;
 
-pub(crate) use agent::{Agent, Ended, PROGRAM, Shell, Waiting, signal};
+pub(crate) use agent::{Agent, AgentOutput, PROGRAM, RunningAgent, Shell, signal};
 pub(crate) use volume::Volume;
 
 use podgate::core::names;
@@ -12,13 +12,13 @@ use podgate::core::snapshot::Snapshot;
 use podgate::core::state::State;
 use podgate::edge::bell::Ringer;
 use podgate::edge::files::replace;
-use podgate::edge::lock::{self, Held};
+use podgate::edge::lock::{self, HeldLock};
 use podgate::edge::sandbox::sandbox_id;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long anything may take that should take milliseconds, on a machine that is busy with other things.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(20);
 
 /// One container's view of a pod: the board, the downward-API volume, its own folder, its termination message.
 pub(crate) struct Scene {
@@ -26,23 +26,23 @@ pub(crate) struct Scene {
     pub(crate) root: PathBuf,
     pub(crate) board: PathBuf,
     pub(crate) podinfo: PathBuf,
-    pub(crate) own: PathBuf,
+    pub(crate) self_folder: PathBuf,
     pub(crate) termination: PathBuf,
     pub(crate) log: PathBuf,
     pub(crate) snapshot: Snapshot,
     ringer: Option<Ringer>,
-    lock: Option<Held>,
+    lock: Option<HeldLock>,
 }
 
 impl Scene {
     /// Whether a report is of this sandbox and of the controller's present start.
     pub(crate) fn is_current(&self, report: &Report) -> bool {
-        report.is_of(&self.snapshot.sandbox) && report.epoch == "e1"
+        report.is_from_sandbox(&self.snapshot.sandbox) && report.epoch == "e1"
     }
 
     /// Empty folders, and no controller.
     pub(crate) fn new() -> Scene {
-        let directory = folder();
+        let directory = temp_folder();
         let root = directory.path().to_owned();
         let at = |name: &str| root.join(name);
         for name in ["board", "podinfo", "self"] {
@@ -53,7 +53,7 @@ impl Scene {
             _root: directory,
             board: at("board"),
             podinfo: at("podinfo"),
-            own: at("self"),
+            self_folder: at("self"),
             termination: at("termination-log"),
             log: at("log"),
             root,
@@ -66,12 +66,12 @@ impl Scene {
     /// With a controller that has published `db=Started, api=Waiting` and holds its lock.
     pub(crate) fn with_controller() -> Scene {
         let mut scene = Scene::new();
-        scene.revive();
+        scene.start_controller();
         scene
     }
 
     /// The controller starts: it publishes, raises the bell, takes the lock.
-    pub(crate) fn revive(&mut self) {
+    pub(crate) fn start_controller(&mut self) {
         self.ringer = Some(Ringer::new(&self.board, names::BELL_FILE));
         self.publish(|_| {});
         self.lock = lock::take(&self.board.join(names::CONTROLLER_FILE)).unwrap();
@@ -79,7 +79,7 @@ impl Scene {
     }
 
     /// The controller is killed: the kernel closes the bell's write end and lets go of the lock.
-    pub(crate) fn die(&mut self) {
+    pub(crate) fn kill_controller(&mut self) {
         self.lock = None;
         self.ringer = None;
     }
@@ -88,13 +88,13 @@ impl Scene {
     pub(crate) fn publish(&mut self, change: impl FnOnce(&mut Snapshot)) {
         change(&mut self.snapshot);
         self.snapshot.revision += 1;
-        put(&self.board, &self.snapshot);
+        write_annotations(&self.board, &self.snapshot);
         if let Some(ringer) = &mut self.ringer {
             ringer.ring().unwrap();
         }
     }
 
-    pub(crate) fn set(&mut self, container: &str, state: State) {
+    pub(crate) fn set_state(&mut self, container: &str, state: State) {
         self.publish(|snapshot| {
             snapshot.states.insert(container.to_owned(), state);
         });
@@ -110,7 +110,7 @@ impl Scene {
         Agent::new(&["post-start"], &self.termination)
             .flag("board", &self.board)
             .flag("podinfo", &self.podinfo)
-            .flag("self", &self.own)
+            .flag("self", &self.self_folder)
             .flag("termination-log", &self.termination)
             .flag("log-to", &self.log)
     }
@@ -120,7 +120,7 @@ impl Scene {
         Agent::new(&["pre-stop"], &self.termination)
             .flag("container", "db")
             .flag("board", &self.board)
-            .flag("self", &self.own)
+            .flag("self", &self.self_folder)
             .flag("log-to", &self.log)
     }
 
@@ -130,16 +130,16 @@ impl Scene {
             .flag("timeout", "20s")
             .flag("board", &self.board)
             .flag("podinfo", &self.podinfo)
-            .flag("self", &self.own)
+            .flag("self", &self.self_folder)
             .flag("termination-log", &self.termination)
             .flag("log-to", &self.log)
     }
 
     /// The controller takes in what the gate has reported, and publishes that together with the change.
-    pub(crate) fn hear(&mut self, change: impl FnOnce(&mut Snapshot)) {
+    pub(crate) fn acknowledge_report(&mut self, change: impl FnOnce(&mut Snapshot)) {
         let ticket = self.report().and_then(|report| report.ticket).expect("the gate has reported");
         self.publish(|snapshot| {
-            snapshot.heard.insert("api".to_owned(), ticket);
+            snapshot.heard_tickets.insert("api".to_owned(), ticket);
             change(snapshot);
         });
     }
@@ -149,30 +149,30 @@ impl Scene {
         podgate::edge::tether::is_held(&self.root, "self")
     }
 
-    pub(crate) fn message(&self) -> String {
+    pub(crate) fn termination_message(&self) -> String {
         std::fs::read_to_string(&self.termination).unwrap()
     }
 
-    pub(crate) fn logged(&self) -> String {
+    pub(crate) fn log_text(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     /// The hook's report, if it has written one.
     pub(crate) fn report(&self) -> Option<Report> {
-        let bytes = std::fs::read(self.own.join(names::REPORT_FILE)).ok()?;
-        Some(Report::read(&bytes).expect("a report is never torn"))
+        let bytes = std::fs::read(self.self_folder.join(names::REPORT_FILE)).ok()?;
+        Some(Report::parse(&bytes).expect("a report is never torn"))
     }
 
     /// By which rungs the hook has waited so far.
     pub(crate) fn rungs(&self) -> Vec<String> {
-        let log = self.logged();
+        let log = self.log_text();
         let by = |line: &str| line.split_once("waits by=").map(|(_, rung)| rung.to_owned());
         log.lines().filter_map(by).collect()
     }
 }
 
 /// A folder in memory, as the kubelet's volumes are, where the machine has such a place.
-pub(crate) fn folder() -> tempfile::TempDir {
+pub(crate) fn temp_folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
@@ -181,19 +181,19 @@ pub(crate) fn snapshot(states: &[(&str, State)]) -> Snapshot {
     Snapshot::new(sandbox_id(), "e1", states)
 }
 
-pub(crate) fn text(snapshot: &Snapshot) -> String {
+pub(crate) fn annotations_text(snapshot: &Snapshot) -> String {
     podgate::core::annotations::write(&snapshot.to_annotations())
 }
 
-pub(crate) fn put(folder: &Path, snapshot: &Snapshot) {
-    replace(folder, names::ANNOTATIONS_FILE, text(snapshot).as_bytes(), 0o644).unwrap();
+pub(crate) fn write_annotations(folder: &Path, snapshot: &Snapshot) {
+    replace(folder, names::ANNOTATIONS_FILE, annotations_text(snapshot).as_bytes(), 0o644).unwrap();
 }
 
 /// Looks each millisecond until `is` holds.
-pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        assert!(start.elapsed() < WAIT_LIMIT, "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

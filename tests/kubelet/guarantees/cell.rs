@@ -35,7 +35,7 @@ pub(super) enum Order {
 
 impl Order {
     /// As the table says it.
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn label(self) -> &'static str {
         match self {
             Order::Kept => "kept",
             Order::Lost => "**lost**",
@@ -55,7 +55,7 @@ pub(super) struct Cell {
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}; {}", self.order.word(), self.waited, self.user_sees)
+        write!(f, "{}; {}; {}", self.order.label(), self.waited, self.user_sees)
     }
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Cell {
 pub(super) const VERSIONS: [u32; 2] = [34, 36];
 
 /// Where the cells of one Kubernetes lie, until the table is written.
-fn path(minor: u32, row: &str, mode: Mode) -> PathBuf {
+fn cell_path(minor: u32, row: &str, mode: Mode) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("guarantees/1.{minor}"));
     folder.join(format!("{row}.{}.json", mode.name()))
 }
@@ -74,8 +74,8 @@ impl Cell {
     }
 
     /// Leaves it for the table.
-    pub(super) fn leave(&self, minor: u32, row: &str, mode: Mode) {
-        let path = path(minor, row, mode);
+    pub(super) fn save(&self, minor: u32, row: &str, mode: Mode) {
+        let path = cell_path(minor, row, mode);
         let folder = path.parent().expect("a folder");
         let text = serde_json::to_string(self).expect("plain text");
         std::fs::create_dir_all(folder)
@@ -84,8 +84,8 @@ impl Cell {
     }
 
     /// One that was left.
-    pub(super) fn left(minor: u32, row: &str, mode: Mode) -> Cell {
-        let path = path(minor, row, mode);
+    pub(super) fn load(minor: u32, row: &str, mode: Mode) -> Cell {
+        let path = cell_path(minor, row, mode);
         let text = std::fs::read_to_string(&path)
             .unwrap_or_else(|error| panic!("{}: {error}; 'make guarantees' measures all cells", path.display()));
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -93,7 +93,7 @@ impl Cell {
 }
 
 /// A time in words that do not change from run to run.
-pub(super) fn within(ms: f64) -> String {
+pub(super) fn rounded_time(ms: f64) -> String {
     const STEPS: [(f64, &str); 5] =
         [(1000.0, "1 s"), (5000.0, "5 s"), (10_000.0, "10 s"), (20_000.0, "20 s"), (40_000.0, "40 s")];
     let step = STEPS.iter().find(|(limit, _)| ms <= *limit);

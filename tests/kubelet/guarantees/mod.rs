@@ -3,18 +3,18 @@
 
 mod cell;
 mod clock;
-mod course;
 mod deletion;
+mod fault_run;
 mod node;
 mod rounds;
 mod sidecar;
 mod start;
 mod table;
 
-use crate::cluster::minor;
+use crate::cluster::minor_version;
 use crate::scene::Scene;
 use cell::{Cell, Mode, Order};
-use course::Stage;
+use fault_run::CellSetup;
 
 /// One fault.
 struct Row {
@@ -26,11 +26,11 @@ struct Row {
     /// What the post-start mode does; the entrypoint mode always keeps the order.
     post_start: Order,
     /// Makes the fault happen, and measures.
-    fault: fn(&Stage<'_>) -> Cell,
+    fault: fn(&CellSetup<'_>) -> Cell,
 }
 
 impl Row {
-    fn expects(&self, mode: Mode) -> Order {
+    fn expected_order(&self, mode: Mode) -> Order {
         match mode {
             Mode::PostStart => self.post_start,
             Mode::Entrypoint => Order::Kept,
@@ -42,21 +42,21 @@ impl Row {
 fn measure(id: &str, mode: Mode) {
     let row = ROWS.iter().find(|row| row.id == id).expect("a row of the table");
     let name = format!("{}-{}", id.replace('_', "-"), if mode == Mode::PostStart { "p" } else { "e" });
-    if !Scene::needs_faults(&name) {
+    if !Scene::can_inject_faults(&name) {
         return;
     }
     let scene = match row.alone {
-        true => Scene::alone(&name).expect("the cluster is ours"),
+        true => Scene::exclusive(&name).expect("the cluster is ours"),
         false => Scene::shared(&name),
     };
-    scene.grant();
-    let stage = Stage { scene: &scene, mode, expects: row.expects(mode) };
+    scene.grant_pod_access();
+    let stage = CellSetup { scene: &scene, mode, expected_order: row.expected_order(mode) };
     let cell = (row.fault)(&stage);
-    scene.tell(&format!("{mode:?}: {cell}"));
+    scene.report(&format!("{mode:?}: {cell}"));
     if cell.order != Order::NotHere {
-        assert_eq!(cell.order, stage.expects, "{id}, {mode:?}: {cell}");
+        assert_eq!(cell.order, stage.expected_order, "{id}, {mode:?}: {cell}");
     }
-    cell.leave(minor(), id, mode);
+    cell.save(minor_version(), id, mode);
 }
 
 /// The rows, and a test for each of their cells.

@@ -1,8 +1,8 @@
 //! Faults of the sidecar, and of what it writes on.
 
 use super::cell::Cell;
-use super::course::{Course, Stage, while_db_is_awaited};
-use crate::clock::{eventually, wall};
+use super::fault_run::{CellSetup, FaultRun, while_db_is_awaited};
+use crate::clock::{eventually, wall_ms};
 use crate::pod::{Pod, server};
 use podgate::core::names;
 use std::fs::{self, File};
@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Under a hook the kubelet does not start it again before the hook has returned, which judges for itself meanwhile.
-pub(super) fn killed(stage: &Stage<'_>) -> Cell {
+pub(super) fn killed(stage: &CellSetup<'_>) -> Cell {
     while_db_is_awaited(stage, &[], |course| course.run.signal("podgate", "KILL"))
 }
 
 /// The kernel kills it: something else in its cgroup takes all the memory that it may have.
-pub(super) fn out_of_memory(stage: &Stage<'_>) -> Cell {
+pub(super) fn out_of_memory(stage: &CellSetup<'_>) -> Cell {
     while_db_is_awaited(stage, &[], |course| {
         let sidecar = course.run.pid("podgate").expect("the sidecar runs");
         let procs = memory_cgroup(sidecar).join("cgroup.procs");
@@ -27,11 +27,11 @@ pub(super) fn out_of_memory(stage: &Stage<'_>) -> Cell {
         let ended = Command::new("sh").args(["-c", script, "sh"]).arg(&procs).arg(&filler).output();
         let _ = fs::remove_file(&filler);
         let ended = ended.expect("a shell");
-        eventually(&format!("the sidecar is killed ({ended:?})"), 10, || (!lives(sidecar)).then_some(()));
+        eventually(&format!("the sidecar is killed ({ended:?})"), 10, || (!is_alive(sidecar)).then_some(()));
     })
 }
 
-fn lives(pid: u32) -> bool {
+fn is_alive(pid: u32) -> bool {
     // Dead ones stay until they are waited for.
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
@@ -51,39 +51,39 @@ fn memory_cgroup(pid: u32) -> PathBuf {
 }
 
 /// Not to be done by a container: it fills the volume with the board from the node, and its own folder's volume from inside.
-pub(super) fn board_full(stage: &Stage<'_>) -> Cell {
+pub(super) fn board_full(stage: &CellSetup<'_>) -> Cell {
     let [db, api, web] = stage.chain(&[], 8000);
-    let mallory = server("mallory").root().args(&["--hostile", "fill"]);
+    let mallory = server("mallory").running_as_root().args(&["--hostile", "fill"]);
     let course = stage.begin(&Pod::new("chain", [mallory, db, api, web]));
-    course.db_is_awaited(0);
-    course.said("mallory", 0, "hostile fill");
+    course.wait_until_db_is_awaited(0);
+    course.wait_for_event("mallory", 0, "hostile fill");
     let board = format!("/proc/{}/root{}", course.run.pid("podgate").expect("the sidecar runs"), names::BOARD_DIR);
     let filler = PathBuf::from(board).join("filler");
-    let error = fill(&filler).expect_err("a volume has its end");
+    let error = fill_file(&filler).expect_err("a volume has its end");
     assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");
     course.settle();
-    let words = course.words();
-    let since = wall();
-    course.go("db");
+    let words = course.waiter_message();
+    let since = wall_ms();
+    course.make_ready("db");
     let says = eventually("the rest starts, or the sidecar says why not", 60, || {
         if course.run.sidecar_log().contains("can't write the board") {
             return Some(true);
         }
-        course.logs.of("web").iter().any(|life| life.has("start").is_some()).then_some(false)
+        course.logs.of_container("web").iter().any(|life| life.time_of("start").is_some()).then_some(false)
     });
     fs::remove_file(&filler).expect("it is there");
-    let room = wall();
+    let room = wall_ms();
     let mut cell = course.finish(since, &format!("`{words}`"));
     if says {
         // Nothing can be told to anybody before there is room again.
-        cell.waited = "until there is room again, then ".to_owned() + &course.since(room);
+        cell.waited = "until there is room again, then ".to_owned() + &course.last_start_after(room);
         cell.user_sees.push_str("; the sidecar's log: `can't write the board; tries again`");
     }
     cell
 }
 
 /// Writes until nothing more goes in.
-fn fill(file: &Path) -> io::Result<()> {
+fn fill_file(file: &Path) -> io::Result<()> {
     let mut file = File::create(file)?;
     for length in [1 << 16, 1 << 10, 1] {
         let mut outcome = Ok(());
@@ -98,25 +98,26 @@ fn fill(file: &Path) -> io::Result<()> {
 }
 
 /// A container that runs as root does all the harm that the volumes let it do.
-pub(super) fn tampered(stage: &Stage<'_>) -> Cell {
+pub(super) fn tampered(stage: &CellSetup<'_>) -> Cell {
     let [db, api, web] = stage.chain(&[], 8000);
-    let mallory = server("mallory").root().args(&["--hostile", "bell", "--hostile", "links", "--hostile", "lies"]);
+    let mallory =
+        server("mallory").running_as_root().args(&["--hostile", "bell", "--hostile", "links", "--hostile", "lies"]);
     let course = stage.begin(&Pod::new("chain", [mallory, db, api, web]));
-    course.db_is_awaited(0);
+    course.wait_until_db_is_awaited(0);
     for what in ["hostile bell", "hostile links"] {
-        course.said("mallory", 0, what);
+        course.wait_for_event("mallory", 0, what);
     }
-    let since = wall();
+    let since = wall_ms();
     course.settle();
-    let words = course.words();
-    course.go("db");
+    let words = course.waiter_message();
+    course.make_ready("db");
     course.finish(since, &format!("`{words}`"))
 }
 
-impl Course<'_> {
+impl FaultRun<'_> {
     /// How long after `moment` the last container started.
-    fn since(&self, moment: f64) -> String {
-        let last = self.said("web", 0, "start").start();
-        super::cell::within((last - moment).max(0.0))
+    fn last_start_after(&self, moment: f64) -> String {
+        let last = self.wait_for_event("web", 0, "start").start_time();
+        super::cell::rounded_time((last - moment).max(0.0))
     }
 }

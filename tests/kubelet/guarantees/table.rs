@@ -12,7 +12,7 @@ const HEAD: &str = "\
 ";
 
 /// What both versions of Kubernetes say, or, where they differ, each with its name.
-fn both(texts: [String; 2]) -> String {
+fn merge_versions(texts: [String; 2]) -> String {
     let [old, new] = texts;
     if old == new {
         return new;
@@ -21,15 +21,16 @@ fn both(texts: [String; 2]) -> String {
     format!("{}<br>{}", part(VERSIONS[0], old), part(VERSIONS[1], new))
 }
 
-fn line(row: &Row) -> String {
+fn table_line(row: &Row) -> String {
     let mut line = format!("| {} |", row.title);
     for mode in Mode::ALL {
-        let cells = VERSIONS.map(|minor| Cell::left(minor, row.id, mode));
-        let column =
-            |of: fn(&Cell) -> String| both([of(&cells[0]), of(&cells[1])]).replace('|', "\\|").replace('\n', " ");
+        let cells = VERSIONS.map(|minor| Cell::load(minor, row.id, mode));
+        let column = |of: fn(&Cell) -> String| {
+            merge_versions([of(&cells[0]), of(&cells[1])]).replace('|', "\\|").replace('\n', " ")
+        };
         line.push_str(&format!(
             " {} | {} | {} |",
-            column(|cell| cell.order.word().to_owned()),
+            column(|cell| cell.order.label().to_owned()),
             column(|cell| cell.waited.clone()),
             column(|cell| cell.user_sees.clone())
         ));
@@ -46,7 +47,7 @@ fn the_table_in_the_docs_is_full_and_green() {
     let (before, rest) = page.split_once(BEGIN).expect("the table's begin");
     let (_, after) = rest.split_once(END).expect("the table's end");
     if std::env::var_os("PODGATE_REGENERATE").is_some() {
-        let lines: String = ROWS.iter().map(line).collect();
+        let lines: String = ROWS.iter().map(table_line).collect();
         page = format!("{before}{BEGIN}\n{HEAD}{lines}\n{END}{after}");
         std::fs::write(&path, &page).unwrap_or_else(|error| panic!("{path}: {error}"));
     }
@@ -58,11 +59,11 @@ fn the_table_in_the_docs_is_full_and_green() {
         let fields: Vec<&str> = line.split(" | ").collect();
         assert_eq!(fields[0], format!("| {}", row.title));
         for (field, mode) in [(fields[1], Mode::PostStart), (fields[4], Mode::Entrypoint)] {
-            let expected = row.expects(mode);
+            let expected = row.expected_order(mode);
             let parts: Vec<&str> =
                 field.split("<br>").map(|part| part.split_once(": ").map_or(part, |(_, word)| word)).collect();
-            let fits = |word: &&str| *word == expected.word() || *word == Order::NotHere.word();
-            assert!(parts.iter().all(fits) && parts.contains(&expected.word()), "{}, {mode:?}: {field}", row.title);
+            let fits = |word: &&str| *word == expected.label() || *word == Order::NotHere.label();
+            assert!(parts.iter().all(fits) && parts.contains(&expected.label()), "{}, {mode:?}: {field}", row.title);
         }
     }
 }

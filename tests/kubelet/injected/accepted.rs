@@ -1,10 +1,10 @@
 //! The API server's own validation of what `inject` writes: every manifest of `tests/inject/corpus`, dry.
 
-use super::injected;
-use crate::cluster::{ROOT, attempt, kubectl, minor};
+use super::inject_manifest;
+use crate::cluster::{ROOT, kubectl, minor_version, try_script};
 use crate::scene::Scene;
 use podgate::order::inject::is_injected;
-use podgate::order::kinds;
+use podgate::order::pod_templates;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ fn documents(text: &str) -> Vec<Value> {
 }
 
 /// What only Kubernetes 1.35 takes.
-fn is_for_newer(template: &Value) -> bool {
+fn needs_newer_kubernetes(template: &Value) -> bool {
     // A restartPolicy of a regular container's own.
     let containers = template["spec"]["containers"].as_array().into_iter().flatten();
     containers.into_iter().any(|container| container["restartPolicy"].is_string())
@@ -27,7 +27,7 @@ fn is_for_newer(template: &Value) -> bool {
 #[ignore = "needs a cluster: make e2e"]
 fn every_injected_manifest_is_accepted_by_the_api_server() {
     let scene = Scene::shared("inj-accepted");
-    let minor = minor();
+    let minor = minor_version();
     let (mut items, mut accounts) = (Vec::new(), BTreeSet::new());
     let entries = std::fs::read_dir(format!("{ROOT}/tests/inject/corpus")).expect("the corpus");
     let mut files: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
@@ -37,11 +37,11 @@ fn every_injected_manifest_is_accepted_by_the_api_server() {
         if REFUSED.contains(&file) {
             continue;
         }
-        let text = injected(path.to_str().expect("a path"), &[]).unwrap_or_else(|error| panic!("{error}"));
+        let text = inject_manifest(path.to_str().expect("a path"), &[]).unwrap_or_else(|error| panic!("{error}"));
         for document in documents(&text).into_iter().filter(|document| !document.is_null()) {
-            for template in kinds::templates(&document) {
+            for template in pod_templates::templates(&document) {
                 let template = template.place.of(&document).expect("a template");
-                if !is_injected(template) || is_for_newer(template) && minor < 35 {
+                if !is_injected(template) || needs_newer_kubernetes(template) && minor < 35 {
                     continue;
                 }
                 if let Some(account) = template["spec"]["serviceAccountName"].as_str() {
@@ -73,7 +73,7 @@ fn every_injected_manifest_is_accepted_by_the_api_server() {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
     let arguments =
         ["kubectl", "-n", &scene.namespace, "create", "--dry-run=server", "--validate=strict", "-o", "name", "-f", "-"];
-    let accepted = attempt(&arguments, &list).unwrap_or_else(|error| panic!("refused:\n{error}"));
-    scene.tell(&format!("{} of {} accepted, {pods} of them as Pods", accepted.lines().count(), items.len()));
+    let accepted = try_script(&arguments, &list).unwrap_or_else(|error| panic!("refused:\n{error}"));
+    scene.report(&format!("{} of {} accepted, {pods} of them as Pods", accepted.lines().count(), items.len()));
     assert_eq!(accepted.lines().count(), items.len(), "{accepted}");
 }

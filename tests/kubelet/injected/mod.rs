@@ -2,16 +2,16 @@
 
 mod accepted;
 
-use crate::clock::{eventually, wall};
+use crate::clock::{eventually, wall_ms};
 use crate::cluster::{self, IMAGE, ROOT, kubectl, kubectl_json};
-use crate::logs::NodeLogs;
-use crate::scene::{Run, Scene};
-use crate::timeline::{Life, summary};
-use crate::watch::Seen;
+use crate::incarnation_log::{IncarnationLog, summary};
+use crate::node_logs::NodeLogs;
+use crate::scene::{FollowedPod, Scene};
+use crate::watch::ObservedPod;
 use std::process::Command;
 
 /// A manifest as `kubectl podgate inject` writes it.
-fn injected(path: &str, flags: &[&str]) -> Result<String, String> {
+fn inject_manifest(path: &str, flags: &[&str]) -> Result<String, String> {
     // Not there in a build without the feature kubectl, which is no reason not to compile the rest.
     let Some(plugin) = option_env!("CARGO_BIN_EXE_kubectl-podgate") else {
         panic!("built without the feature kubectl")
@@ -23,18 +23,18 @@ fn injected(path: &str, flags: &[&str]) -> Result<String, String> {
 }
 
 /// A namespace in which nothing but "restricted" Pods may be, and in it the manifest `file`, injected and applied.
-fn applied(name: &str, file: &str, flags: &[&str]) -> Scene {
+fn apply_injected(name: &str, file: &str, flags: &[&str]) -> Scene {
     let scene = Scene::shared(name);
-    scene.grant();
+    scene.grant_pod_access();
     kubectl(&["label", "namespace", &scene.namespace, "pod-security.kubernetes.io/enforce=restricted"]);
     let path = format!("{ROOT}/tests/kubelet/injected/{file}");
-    let text = injected(&path, flags).unwrap_or_else(|error| panic!("{error}"));
+    let text = inject_manifest(&path, flags).unwrap_or_else(|error| panic!("{error}"));
     cluster::create(&scene.namespace, &text);
     scene
 }
 
 /// The names of the Pods with this label, once there are so many.
-fn pods(scene: &Scene, label: &str, count: usize) -> Vec<String> {
+fn wait_for_pods(scene: &Scene, label: &str, count: usize) -> Vec<String> {
     eventually(&format!("{count} Pods {label}"), 60, || {
         let list = kubectl_json(&["-n", &scene.namespace, "get", "pods", "-l", label]);
         let names = list["items"].as_array()?.iter().filter_map(|pod| pod["metadata"]["name"].as_str());
@@ -44,67 +44,69 @@ fn pods(scene: &Scene, label: &str, count: usize) -> Vec<String> {
 }
 
 /// When each was told to end and was gone, in seconds from the deletion.
-fn stops(lives: &[Life], names: &[&str], begin: f64) -> String {
+fn stop_summary(lives: &[IncarnationLog], names: &[&str], begin: f64) -> String {
     let at = |ms: Option<f64>| ms.map_or("never".to_owned(), |ms| format!("{:+.2}", (ms - begin) / 1000.0));
-    let one = |name: &&str| format!("{name} TERM {} gone {}", at(of(lives, name).has("term")), at(of(lives, name).end));
+    let one = |name: &&str| {
+        format!("{name} TERM {} gone {}", at(log_of(lives, name).time_of("term")), at(log_of(lives, name).end))
+    };
     names.iter().map(one).collect::<Vec<_>>().join(" | ")
 }
 
-fn of<'a>(lives: &'a [Life], name: &str) -> &'a Life {
+fn log_of<'a>(lives: &'a [IncarnationLog], name: &str) -> &'a IncarnationLog {
     lives.iter().rfind(|life| life.name == name).unwrap_or_else(|| panic!("{name} said nothing"))
 }
 
 /// Each of `edges`: the second started only when the first was ready.
-fn assert_edges(run: &Run<'_>, names: &[&str], edges: &[(&str, &str)]) {
-    let lives: Vec<Life> = names.iter().map(|name| run.life(name)).collect();
+fn assert_edges(run: &FollowedPod<'_>, names: &[&str], edges: &[(&str, &str)]) {
+    let lives: Vec<IncarnationLog> = names.iter().map(|name| run.log(name)).collect();
     for (before, after) in edges {
-        let early = of(&lives, before).ready() - of(&lives, after).start();
+        let early = log_of(&lives, before).ready_time() - log_of(&lives, after).start_time();
         assert!(early <= 0.0, "order broken: {after} started {early:.1} ms before {before} was ready: {lives:?}");
     }
-    run.scene.tell(&summary(&lives));
+    run.scene.report(&summary(&lives));
 }
 
 /// Each of `names` was told to end only when the one before it was gone.
-fn assert_stops(lives: &[Life], names: &[&str]) {
+fn assert_stop_order(lives: &[IncarnationLog], names: &[&str]) {
     for pair in names.windows(2) {
-        let (user, provider) = (of(lives, pair[0]), of(lives, pair[1]));
+        let (user, provider) = (log_of(lives, pair[0]), log_of(lives, pair[1]));
         let gone = user.end.unwrap_or_else(|| panic!("{} never ended: {user:?}", user.name));
-        let early = gone - provider.at("term");
+        let early = gone - provider.expect_time_of("term");
         assert!(early <= 0.0, "{} was told to end {early:.1} ms before {} was gone", provider.name, user.name);
     }
 }
 
 /// Deletes the Pod, and gives what its containers said until the end, and how long it took, in milliseconds. `names` are told of.
-fn delete(scene: &Scene, pod: &str, logs: &NodeLogs, names: &[&str]) -> (Vec<Life>, f64) {
-    let begin = wall();
+fn delete_pod(scene: &Scene, pod: &str, logs: &NodeLogs, names: &[&str]) -> (Vec<IncarnationLog>, f64) {
+    let begin = wall_ms();
     kubectl(&["-n", &scene.namespace, "delete", "pod", pod, "--wait=true", "--timeout=60s"]);
-    let (lives, took) = (logs.lives_and_ends(), wall() - begin);
-    scene.tell(&format!("{}; Pod gone {:+.2}", stops(&lives, names, begin), took / 1000.0));
+    let (lives, took) = (logs.logs_with_ends(), wall_ms() - begin);
+    scene.report(&format!("{}; Pod gone {:+.2}", stop_summary(&lives, names, begin), took / 1000.0));
     (lives, took)
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn injected_deployment() {
-    let scene = applied("inj-deployment", "deployment.yaml", &[]);
-    let names = pods(&scene, "app=shop", 2);
-    let runs: Vec<Run<'_>> = names.iter().map(|name| scene.follow(name)).collect();
+    let scene = apply_injected("inj-deployment", "deployment.yaml", &[]);
+    let names = wait_for_pods(&scene, "app=shop", 2);
+    let runs: Vec<FollowedPod<'_>> = names.iter().map(|name| scene.follow(name)).collect();
     for run in &runs {
-        let up = run.up();
+        let up = run.wait_until_up();
         for name in ["podgate", "db", "api", "cache", "web"] {
-            assert_eq!(up.status(name)["restartCount"], 0, "{name}");
+            assert_eq!(up.kubelet_status(name)["restartCount"], 0, "{name}");
         }
         let edges = [("db", "api"), ("db", "cache"), ("api", "web"), ("cache", "web")];
         assert_edges(run, &["db", "api", "cache", "web"], &edges);
     }
-    if cluster::is_ours() {
+    if cluster::is_test_cluster() {
         // The other one goes on; a new one takes its place.
         let logs = NodeLogs::follow(&scene.namespace, &names[0]);
-        eventually("its logs are found", 20, || (logs.lives().len() > 3).then_some(()));
-        let (lives, _) = delete(&scene, &names[0], &logs, &["web", "api", "cache", "db"]);
-        assert_stops(&lives, &["web", "api", "db"]);
-        assert_stops(&lives, &["web", "cache", "db"]);
-        let slept = of(&lives, "db").at("term") - of(&lives, "api").end.unwrap_or_default();
+        eventually("its logs are found", 20, || (logs.incarnation_logs().len() > 3).then_some(()));
+        let (lives, _) = delete_pod(&scene, &names[0], &logs, &["web", "api", "cache", "db"]);
+        assert_stop_order(&lives, &["web", "api", "db"]);
+        assert_stop_order(&lives, &["web", "cache", "db"]);
+        let slept = log_of(&lives, "db").expect_time_of("term") - log_of(&lives, "api").end.unwrap_or_default();
         assert!(slept >= 1000.0, "db's own sleep was cut short: {slept:.0} ms after api's end");
     }
 }
@@ -112,24 +114,24 @@ fn injected_deployment() {
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn injected_stateful_set_behind_hooks() {
-    let scene = applied("inj-statefulset", "statefulset.yaml", &[]);
+    let scene = apply_injected("inj-statefulset", "statefulset.yaml", &[]);
     let run = scene.follow("store-0");
     let logs = NodeLogs::follow(&scene.namespace, "store-0");
-    let up = run.up();
+    let up = run.wait_until_up();
     for name in ["podgate", "mesh", "setup", "db", "api", "web"] {
-        assert_eq!(up.status(name)["restartCount"], 0, "{name}");
+        assert_eq!(up.kubelet_status(name)["restartCount"], 0, "{name}");
     }
-    run.in_order(&["db", "api", "web"]);
-    let db = run.life("db");
-    let own = db.at("own-post-start");
-    assert!(own <= run.life("api").start(), "the user's own hook runs before the next container starts");
-    if cluster::is_ours() {
-        let (lives, took) = delete(&scene, "store-0", &logs, &["web", "api", "db"]);
-        assert_stops(&lives, &["web", "api", "db"]);
-        let (db, api) = (of(&lives, "db"), of(&lives, "api"));
-        let own = db.at("own-pre-stop");
-        assert!(api.end.is_some_and(|end| end <= own) && own <= db.at("term"), "{lives:?}");
-        let said: Vec<&str> = db.said().collect();
+    run.assert_order(&["db", "api", "web"]);
+    let db = run.log("db");
+    let own = db.expect_time_of("own-post-start");
+    assert!(own <= run.log("api").start_time(), "the user's own hook runs before the next container starts");
+    if cluster::is_test_cluster() {
+        let (lives, took) = delete_pod(&scene, "store-0", &logs, &["web", "api", "db"]);
+        assert_stop_order(&lives, &["web", "api", "db"]);
+        let (db, api) = (log_of(&lives, "db"), log_of(&lives, "api"));
+        let own = db.expect_time_of("own-pre-stop");
+        assert!(api.end.is_some_and(|end| end <= own) && own <= db.expect_time_of("term"), "{lives:?}");
+        let said: Vec<&str> = db.messages().collect();
         assert!(took < 8000.0, "it took {took:.0} ms: somebody waited for its grace period: {said:?}");
     }
 }
@@ -137,8 +139,8 @@ fn injected_stateful_set_behind_hooks() {
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn injected_job() {
-    let scene = applied("inj-job", "job.yaml", &[]);
-    let name = pods(&scene, "app=report", 1).remove(0);
+    let scene = apply_injected("inj-job", "job.yaml", &[]);
+    let name = wait_for_pods(&scene, "app=report", 1).remove(0);
     let run = scene.follow(&name);
     eventually("the Job is complete", 90, || {
         let job = kubectl_json(&["-n", &scene.namespace, "get", "job", "report"]);
@@ -147,46 +149,46 @@ fn injected_job() {
         assert!(!holds("Failed"), "{:#}", job["status"]);
         holds("Complete").then_some(())
     });
-    let [proxy, fetch, send] = ["proxy", "fetch", "send"].map(|name| run.life(name));
-    assert!(proxy.ready() <= fetch.start(), "order broken: {proxy:?} {fetch:?}");
-    assert!(fetch.at("exit") <= send.start(), "order broken: {fetch:?} {send:?}");
-    assert!(send.at("exit") <= proxy.at("term"), "the proxy was ended before all was done");
-    scene.tell(&summary(&[proxy, fetch, send]));
+    let [proxy, fetch, send] = ["proxy", "fetch", "send"].map(|name| run.log(name));
+    assert!(proxy.ready_time() <= fetch.start_time(), "order broken: {proxy:?} {fetch:?}");
+    assert!(fetch.expect_time_of("exit") <= send.start_time(), "order broken: {fetch:?} {send:?}");
+    assert!(send.expect_time_of("exit") <= proxy.expect_time_of("term"), "the proxy was ended before all was done");
+    scene.report(&summary(&[proxy, fetch, send]));
 }
 
 /// Tekton's steps: one that fails lets those after it skip, at once.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn injected_steps_of_tektons() {
-    let scene = applied("inj-steps", "steps.yaml", &["--from", "tekton"]);
+    let scene = apply_injected("inj-steps", "steps.yaml", &["--from", "tekton"]);
     let run = scene.follow("steps");
-    let over = run.watch.until("the Pod is over", 60, |seen| seen.pod["status"]["phase"] == "Failed");
-    let end = |name: &str| &over.status(name)["state"]["terminated"];
+    let over = run.watch.wait_until("the Pod is over", 60, |seen| seen.pod["status"]["phase"] == "Failed");
+    let end = |name: &str| &over.kubelet_status(name)["state"]["terminated"];
     let code = |name: &str| end(name)["exitCode"].as_i64();
     assert_eq!(["fetch", "build", "publish", "tell"].map(code), [Some(0), Some(3), Some(69), Some(69)]);
     let why = |name: &str| end(name)["message"].as_str().unwrap_or_default();
     assert!(why("publish").contains("build=Completed: it is Failed for good"), "{}", why("publish"));
     assert!(why("tell").contains("publish=Completed: it is Failed for good"), "{}", why("tell"));
-    scene.tell(&format!("{} | {}", why("publish"), why("tell")));
+    scene.report(&format!("{} | {}", why("publish"), why("tell")));
 }
 
 /// With no API, with the sidecar as the first container, and with a hook before gates.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn injected_pod_by_the_board_alone() {
-    let scene = applied("inj-board", "board.yaml", &[]);
+    let scene = apply_injected("inj-board", "board.yaml", &[]);
     let run = scene.follow("board");
     let logs = NodeLogs::follow(&scene.namespace, "board");
-    let up = run.watch.until("the pod is ready", 120, Seen::is_ready);
-    assert_eq!(up.state("db"), None, "nothing is written to the API");
+    let up = run.watch.wait_until("the pod is ready", 120, ObservedPod::is_ready);
+    assert_eq!(up.podgate_state("db"), None, "nothing is written to the API");
     assert_eq!(up.annotation("kubectl.kubernetes.io/default-container"), Some("api"), "as without podgate");
-    run.in_order(&["db", "api", "web"]);
-    if cluster::is_ours() {
-        let (lives, took) = delete(&scene, "board", &logs, &["web", "api", "db"]);
-        assert_stops(&lives, &["web", "api", "db"]);
+    run.assert_order(&["db", "api", "web"]);
+    if cluster::is_test_cluster() {
+        let (lives, took) = delete_pod(&scene, "board", &logs, &["web", "api", "db"]);
+        assert_stop_order(&lives, &["web", "api", "db"]);
         // web's own hook takes 2.5 s: its sign has kept the others for longer than they look for one.
-        let (web, api) = (of(&lives, "web"), of(&lives, "api"));
-        assert!(api.at("term") >= web.at("term"), "{lives:?}");
+        let (web, api) = (log_of(&lives, "web"), log_of(&lives, "api"));
+        assert!(api.expect_time_of("term") >= web.expect_time_of("term"), "{lives:?}");
         assert!((2000.0..25_000.0).contains(&took), "it took {took:.0} ms");
     }
 }

@@ -1,7 +1,7 @@
 //! `README.md` and `docs/webhook.md`: podgate comes into a cluster, orders a Deployment that is there already, and goes again.
 
 use super::{Page, Reader};
-use crate::cluster::{self, IMAGE, ROOT, WEBHOOK, kubectl_json, try_kubectl};
+use crate::cluster::{self, IMAGE, ROOT, WEBHOOK_IMAGE, kubectl_json, try_kubectl};
 use crate::scene::Scene;
 use crate::webhook::install::{self, NAMESPACE};
 use podgate::order::release;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::fs;
 
 /// The repository's manifests, with the images of this build, and a webhook that is called for the scene's namespace alone.
-fn manifests(reader: &Reader) {
+fn copy_manifests(reader: &Reader) {
     reader.run(&format!("cp -r {ROOT}/manifests ."));
     let change = |name: &str, from: &str, to: &str| {
         let path = reader.path(&format!("manifests/injector/{name}"));
@@ -17,23 +17,23 @@ fn manifests(reader: &Reader) {
         assert_eq!(text.matches(from).count(), 1, "{from} in {name}");
         fs::write(path, text.replace(from, to)).expect("a manifest");
     };
-    change("deployment.yaml", &release::image("podgate-webhook"), WEBHOOK);
+    change("deployment.yaml", &release::image("podgate-webhook"), WEBHOOK_IMAGE);
     change("deployment.yaml", &release::sidecar_image(), IMAGE);
-    let (every, ours) = ("matchExpressions:\n", format!("matchExpressions:\n{}", install::ONLY_MARKED));
+    let (every, ours) = ("matchExpressions:\n", format!("matchExpressions:\n{}", install::NAMESPACE_SELECTOR));
     change("webhook.yaml", every, &ours);
 }
 
 /// Takes the webhook away, whatever has become of the scenario.
-struct TakenAway<'a>(&'a Reader);
+struct UninstallGuard<'a>(&'a Reader);
 
-impl Drop for TakenAway<'_> {
+impl Drop for UninstallGuard<'_> {
     fn drop(&mut self) {
-        self.0.attempt("kubectl delete --ignore-not-found -k manifests/injector");
+        self.0.try_run("kubectl delete --ignore-not-found -k manifests/injector");
     }
 }
 
 /// The Deployment's Pod is up, each of its containers found the one before it, and the picture says so.
-fn started_in_order(reader: &Reader, scene: &Scene) {
+fn assert_started_in_order(reader: &Reader, scene: &Scene) {
     reader.run("kubectl rollout status deployment/shop --timeout=3m");
     let pods = kubectl_json(&["-n", &scene.namespace, "get", "pods", "-l", "app=shop"]);
     let is_there = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_null();
@@ -42,19 +42,19 @@ fn started_in_order(reader: &Reader, scene: &Scene) {
     reader.run(&format!("kubectl podgate status {name} --until-started --timeout 2m"));
     for (container, found) in [("api", "found db"), ("web", "found api")] {
         let log = reader.run(&format!("kubectl logs {name} -c {container}"));
-        assert!(log.out.contains(found), "{container}: {}", log.all);
+        assert!(log.stdout.contains(found), "{container}: {}", log.all_output);
     }
     let picture = reader.run(&format!("kubectl podgate timeline {name}"));
-    assert!(picture.out.contains("until web, the last one, was Ready"), "{}", picture.all);
-    scene.tell(picture.out.lines().next().unwrap_or_default());
+    assert!(picture.stdout.contains("until web, the last one, was Ready"), "{}", picture.all_output);
+    scene.report(picture.stdout.lines().next().unwrap_or_default());
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn the_readme_works_as_it_is_written() {
-    let _one = install::one();
+    let _one = install::install_lock();
     let scene = Scene::shared("page-install");
-    install::mark(&scene.namespace);
+    install::label_namespace(&scene.namespace);
     let page =
         |name: &str| -> Vec<String> { Page::read(name).blocks("sh").into_iter().map(|block| block.text).collect() };
     // The first of the README's makes the demo and runs the tests. The chart is installed by `webhook::as_a_chart`.
@@ -65,16 +65,16 @@ fn the_readme_works_as_it_is_written() {
     assert!(again.starts_with("kubectl apply -k manifests "), "{again}");
 
     let mut reader = Reader::new(&scene);
-    manifests(&reader);
-    reader.types("-n shop", &format!("-n {}", scene.namespace));
-    reader.types("serviceaccounts:shop", &format!("serviceaccounts:{}", scene.namespace));
+    copy_manifests(&reader);
+    reader.substitute("-n shop", &format!("-n {}", scene.namespace));
+    reader.substitute("serviceaccounts:shop", &format!("serviceaccounts:{}", scene.namespace));
     // The role and the policy are not taken away from others that run beside this: only shown to be deletable.
-    reader.types("delete -k manifests\n", "delete --dry-run=server -k manifests\n");
+    reader.substitute("delete -k manifests\n", "delete --dry-run=server -k manifests\n");
     let shop = &Page::read("docs/tutorial.md").blocks("yaml")[0].text;
     reader.save("shop.yaml", shop);
     reader.run("kubectl apply -f shop.yaml && kubectl rollout status deployment/shop --timeout=3m");
 
-    let taken_away = TakenAway(&reader);
+    let taken_away = UninstallGuard(&reader);
     reader.run(by_webhook);
     reader.run(again);
     reader.run(bind);
@@ -86,7 +86,7 @@ fn the_readme_works_as_it_is_written() {
             assert_eq!(&deployment["spec"]["template"]["metadata"][field][key], value, "as the README has it");
         }
     }
-    started_in_order(&reader, &scene);
+    assert_started_in_order(&reader, &scene);
     reader.run("kubectl delete deployment shop");
     reader.run(uninstall);
     drop(taken_away);
@@ -94,8 +94,8 @@ fn the_readme_works_as_it_is_written() {
 
     reader.save("shop.yaml", &super::ordered_shop());
     reader.run(by_hand);
-    started_in_order(&reader, &scene);
+    assert_started_in_order(&reader, &scene);
     reader.run("kubectl delete -f shop.yaml");
     assert!(try_kubectl(&["get", "namespace", NAMESPACE]).is_err());
-    assert!(cluster::attempt(&["kubectl", "-n", &scene.namespace, "get", "deployment", "shop"], "").is_err());
+    assert!(cluster::try_script(&["kubectl", "-n", &scene.namespace, "get", "deployment", "shop"], "").is_err());
 }

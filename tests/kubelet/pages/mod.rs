@@ -8,7 +8,7 @@ mod install;
 mod pod;
 mod tutorial;
 
-use crate::cluster::{BUSYBOX, IMAGE, ROOT, cluster};
+use crate::cluster::{BUSYBOX_IMAGE, IMAGE, ROOT, run_script};
 use crate::scene::Scene;
 use page::Page;
 use serde_json::Value;
@@ -21,7 +21,7 @@ use tempfile::TempDir;
 pub(crate) struct Reader {
     folder: TempDir,
     /// What on the pages is another here: names and images.
-    instead: Vec<(String, String)>,
+    replacements: Vec<(String, String)>,
 }
 
 /// The tutorial's Deployment, with the order that it comes to.
@@ -33,11 +33,11 @@ fn ordered_shop() -> String {
 }
 
 /// What came of some commands.
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
-    pub(crate) out: String,
+    pub(crate) stdout: String,
     /// That, and what was said on standard error.
-    pub(crate) all: String,
+    pub(crate) all_output: String,
 }
 
 impl Reader {
@@ -57,7 +57,7 @@ impl Reader {
         fs::write(at("bin/kubectl"), kubectl).expect("a script");
         fs::set_permissions(at("bin/kubectl"), fs::Permissions::from_mode(0o755)).expect("a script");
 
-        let config = cluster(&["kubectl", "config", "view", "--raw", "--flatten", "--minify", "-o", "json"]);
+        let config = run_script(&["kubectl", "config", "view", "--raw", "--flatten", "--minify", "-o", "json"]);
         let mut config: Value = serde_json::from_str(&config).expect("a kubeconfig");
         config["contexts"][0]["context"]["namespace"] = scene.namespace.as_str().into();
         let mut other = config["contexts"][0].clone();
@@ -66,22 +66,22 @@ impl Reader {
         fs::write(at("kubeconfig"), config.to_string()).expect("the kubeconfig");
 
         let inject = (String::from("podgate inject "), format!("podgate inject --image {IMAGE} "));
-        let busybox = (String::from("docker.io/library/busybox:1.37"), String::from(BUSYBOX));
-        Reader { folder, instead: vec![inject, busybox] }
+        let busybox = (String::from("docker.io/library/busybox:1.37"), String::from(BUSYBOX_IMAGE));
+        Reader { folder, replacements: vec![inject, busybox] }
     }
 
     /// Where the page says `from`, the reader types `to`.
-    pub(crate) fn types(&mut self, from: &str, to: &str) {
-        self.instead.push((from.to_owned(), to.to_owned()));
+    pub(crate) fn substitute(&mut self, from: &str, to: &str) {
+        self.replacements.push((from.to_owned(), to.to_owned()));
     }
 
-    fn here(&self, text: &str) -> String {
-        self.instead.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+    fn with_replacements(&self, text: &str) -> String {
+        self.replacements.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
     }
 
     /// Saves a file.
     pub(crate) fn save(&self, name: &str, text: &str) {
-        fs::write(self.folder.path().join(name), self.here(text)).expect("a file");
+        fs::write(self.folder.path().join(name), self.with_replacements(text)).expect("a file");
     }
 
     pub(crate) fn link(&self, name: &str, to: &str) {
@@ -89,19 +89,19 @@ impl Reader {
     }
 
     /// Runs commands, of which each must succeed for the next one to be run.
-    pub(crate) fn attempt(&self, commands: &str) -> Said {
-        let script = format!("PATH={}/bin:$PATH\n{}", self.folder.path().display(), self.here(commands));
+    pub(crate) fn try_run(&self, commands: &str) -> CommandOutput {
+        let script = format!("PATH={}/bin:$PATH\n{}", self.folder.path().display(), self.with_replacements(commands));
         let mut command = Command::new("bash");
         command.args(["-euxo", "pipefail", "-c", &script]).current_dir(self.folder.path());
         let output = command.env_remove("KUBECONFIG").output().expect("bash");
         let out = String::from_utf8_lossy(&output.stdout).into_owned();
         let all = format!("{out}\n{}", String::from_utf8_lossy(&output.stderr));
-        Said { code: output.status.code(), out, all }
+        CommandOutput { code: output.status.code(), stdout: out, all_output: all }
     }
 
-    pub(crate) fn run(&self, commands: &str) -> Said {
-        let said = self.attempt(commands);
-        assert_eq!(said.code, Some(0), "{commands}\n{}", said.all);
+    pub(crate) fn run(&self, commands: &str) -> CommandOutput {
+        let said = self.try_run(commands);
+        assert_eq!(said.code, Some(0), "{commands}\n{}", said.all_output);
         said
     }
 

@@ -10,18 +10,18 @@ use std::fs;
 #[ignore = "needs a cluster: make e2e"]
 fn commands_about_a_pod_do_what_they_say() {
     let scene = Scene::shared("page-pod");
-    scene.grant();
+    scene.grant_pod_access();
     let db = server("db").http(8001).ready_after("20m").gate(&[]);
     let migrate = server("migrate").args(&["--exit-after", "20m"]).gate(&[]);
     let web = server("web").gate(&["--until", "db", "--until", "migrate=Completed"]);
     let run = scene.create(&Pod::new("ordered", [db, migrate, web]));
-    run.started("web", 1);
+    run.wait_for_start("web", 1);
 
     let mut reader = Reader::new(&scene);
     for name in ["shop-6bcbfd8758-sr5xs", "POD"] {
-        reader.types(name, "ordered");
+        reader.substitute(name, "ordered");
     }
-    reader.types("-n shop", &format!("-n {}", scene.namespace));
+    reader.substitute("-n shop", &format!("-n {}", scene.namespace));
     let help = Page::read("docs/kubectl-podgate.md").examples();
     let all = [help, Page::read("README.md").in_tables()].concat();
     let commands: Vec<&str> =
@@ -33,30 +33,30 @@ fn commands_about_a_pod_do_what_they_say() {
     assert!(status.len() >= 6 && overrides.len() >= 5 && timeline.len() >= 6, "{commands:#?}");
 
     let waiting =
-        reader.attempt(status.iter().find(|command| command.ends_with("status ordered")).expect("an example"));
-    assert_eq!(waiting.code, Some(3), "{}", waiting.all);
-    assert!(waiting.out.contains("db=Ready, migrate=Completed"), "{}", waiting.all);
+        reader.try_run(status.iter().find(|command| command.ends_with("status ordered")).expect("an example"));
+    assert_eq!(waiting.code, Some(3), "{}", waiting.all_output);
+    assert!(waiting.stdout.contains("db=Ready, migrate=Completed"), "{}", waiting.all_output);
 
     let changes: Vec<&&str> = overrides.iter().filter(|command| !command.contains("--remove")).collect();
     for command in changes {
         let said = reader.run(command);
-        assert!(said.out.contains("override.podgate.io/db = Ready@"), "{command}: {}", said.all);
+        assert!(said.stdout.contains("override.podgate.io/db = Ready@"), "{command}: {}", said.all_output);
     }
-    run.watch.until("web has been let go", 60, |seen| seen.status("web")["started"] == true);
+    run.watch.wait_until("web has been let go", 60, |seen| seen.kubelet_status("web")["started"] == true);
 
     for command in &status {
         let said = match command.contains(" -w") {
             // It goes on until somebody ends it.
-            true => reader.attempt(&format!("timeout --signal=INT 3 {command}")),
+            true => reader.try_run(&format!("timeout --signal=INT 3 {command}")),
             false => reader.run(command),
         };
-        assert!(said.out.contains("web"), "{command}: {}", said.all);
+        assert!(said.stdout.contains("web"), "{command}: {}", said.all_output);
     }
     for command in &timeline {
         let said = reader.run(command);
         let shown = match command.split_once("> ") {
             Some((_, file)) => fs::read_to_string(reader.path(file)).expect("the picture"),
-            None => said.out,
+            None => said.stdout,
         };
         assert!(shown.contains("migrate"), "{command}: {shown}");
     }
@@ -65,12 +65,12 @@ fn commands_about_a_pod_do_what_they_say() {
     let check = check.iter().find(|example| needs_a_cluster(&example.text)).expect("an example");
     reader.save("deploy.yaml", &super::ordered_shop());
     let said = reader.run(&check.text);
-    assert!(said.out.contains("starts   db"), "{}: {}", check.at, said.all);
+    assert!(said.stdout.contains("starts   db"), "{}: {}", check.at, said.all_output);
 
     for command in overrides.iter().filter(|command| command.contains("--remove")) {
         reader.run(command);
     }
     let by_hand = &Page::read("docs/annotations.md").blocks("sh")[0].text;
     reader.run(by_hand);
-    run.watch.until("the override is heard", 60, |seen| seen.state("db") == Some("Ready"));
+    run.watch.wait_until("the override is heard", 60, |seen| seen.podgate_state("db") == Some("Ready"));
 }

@@ -1,7 +1,7 @@
 //! `docs/tutorial.md`: every command on it, in order.
 
 use super::{Page, Reader};
-use crate::cluster::{ROOT, attempt};
+use crate::cluster::{ROOT, try_script};
 use crate::scene::Scene;
 
 #[test]
@@ -11,25 +11,25 @@ fn the_tutorial_works_as_it_is_written() {
     let namespace = format!("{}-reader", scene.namespace);
     let page = Page::read("docs/tutorial.md");
     let mut reader = Reader::new(&scene);
-    reader.types("podgate-tutorial", &namespace);
+    reader.substitute("podgate-tutorial", &namespace);
     // The role and the policy are not taken away from others that run beside this: only shown to be deletable.
-    reader.types("delete -k manifests", "delete --dry-run=server -k manifests");
+    reader.substitute("delete -k manifests", "delete --dry-run=server -k manifests");
     reader.link("manifests", &format!("{ROOT}/manifests"));
     reader.save("shop.yaml", &page.blocks("yaml")[0].text);
 
     let commands: String = page.blocks("sh").into_iter().map(|block| block.text).collect();
-    let said = reader.attempt(&commands);
+    let said = reader.try_run(&commands);
     if said.code != Some(0) {
-        let _ = attempt(&["kubectl", "delete", "namespace", &namespace, "--wait=false", "--ignore-not-found"], "");
-        panic!("{}", said.all);
+        let _ = try_script(&["kubectl", "delete", "namespace", &namespace, "--wait=false", "--ignore-not-found"], "");
+        panic!("{}", said.all_output);
     }
-    let at = |what: &str| said.out.find(what).unwrap_or_else(|| panic!("{what:?} is missing: {}", said.all));
+    let at = |what: &str| said.stdout.find(what).unwrap_or_else(|| panic!("{what:?} is missing: {}", said.all_output));
     assert!(
         at("missed db") < at("missed api") && at("missed api") < at("found db") && at("found db") < at("found api")
     );
-    assert!(at("found api") < at("until web, the last one, was Ready"), "{}", said.all);
-    let picture = &said.out[at("until web, the last one, was Ready")..];
-    scene.tell(picture.lines().skip(2).take(5).collect::<Vec<_>>().join("\n").as_str());
-    let gone = attempt(&["kubectl", "get", "namespace", &namespace], "");
-    assert!(gone.is_err_and(|error| error.contains("NotFound")), "{}", said.all);
+    assert!(at("found api") < at("until web, the last one, was Ready"), "{}", said.all_output);
+    let picture = &said.stdout[at("until web, the last one, was Ready")..];
+    scene.report(picture.lines().skip(2).take(5).collect::<Vec<_>>().join("\n").as_str());
+    let gone = try_script(&["kubectl", "get", "namespace", &namespace], "");
+    assert!(gone.is_err_and(|error| error.contains("NotFound")), "{}", said.all_output);
 }

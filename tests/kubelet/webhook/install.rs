@@ -1,8 +1,8 @@
 //! Installing the webhook, and taking it out again.
 
 use crate::clock::eventually;
-use crate::cluster::{self, IMAGE, ROOT, WEBHOOK, kubectl, try_kubectl};
-use crate::scene::say;
+use crate::cluster::{self, IMAGE, ROOT, WEBHOOK_IMAGE, kubectl, try_kubectl};
+use crate::scene::print_line;
 use podgate::order::release;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,10 +13,10 @@ const RELEASE: &str = "podgate";
 /// The label of the namespaces that it is called for, so that it stays out of the way of other scenarios.
 const LABEL: &str = "podgate-e2e";
 /// What says so in its configuration.
-pub(crate) const ONLY_MARKED: &str = "    - key: podgate-e2e\n      operator: Exists\n";
+pub(crate) const NAMESPACE_SELECTOR: &str = "    - key: podgate-e2e\n      operator: Exists\n";
 
 /// There is one in a cluster: whoever holds this may install it.
-pub(crate) fn one() -> MutexGuard<'static, ()> {
+pub(crate) fn install_lock() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -31,11 +31,11 @@ impl Helm {
     pub(crate) fn find() -> Option<Helm> {
         let place = Command::new(format!("{ROOT}/tests/webhook/helm")).output().expect("tests/webhook/helm");
         if !place.status.success() {
-            say(&format!("chart: left out: {}", String::from_utf8_lossy(&place.stderr).trim()));
+            print_line(&format!("chart: left out: {}", String::from_utf8_lossy(&place.stderr).trim()));
             return None;
         }
         let program = String::from_utf8_lossy(&place.stdout).trim().to_owned();
-        Some(Helm { program, kubeconfig: cluster::cluster(&["kubeconfig"]).trim().to_owned() })
+        Some(Helm { program, kubeconfig: cluster::run_script(&["kubeconfig"]).trim().to_owned() })
     }
 
     fn run(&self, arguments: &[&str]) {
@@ -46,39 +46,40 @@ impl Helm {
     }
 }
 
-enum By {
+enum InstallMethod {
     Kustomize(String),
     Helm(Helm, Vec<String>),
 }
 
 /// It is there until this is dropped.
-pub(crate) struct Installed {
-    by: Option<By>,
+pub(crate) struct InstalledWebhook {
+    method: Option<InstallMethod>,
 }
 
-impl Installed {
+impl InstalledWebhook {
     /// `kubectl apply -k manifests/injector`, with the images of this build, further `arguments`, and for `namespace` alone.
-    pub(crate) fn by_kustomize(namespace: &str, arguments: &[&str]) -> Installed {
-        mark(namespace);
+    pub(crate) fn by_kustomize(namespace: &str, arguments: &[&str]) -> InstalledWebhook {
+        label_namespace(namespace);
         let mut manifests = kubectl(&["kustomize", &format!("{ROOT}/manifests/injector")]);
         let mut put = |from: &str, to: &str| {
             assert_eq!(manifests.matches(from).count(), 1, "{from} in\n{manifests}");
             manifests = manifests.replace(from, to);
         };
-        put(&release::image("podgate-webhook"), WEBHOOK);
+        put(&release::image("podgate-webhook"), WEBHOOK_IMAGE);
         put(&release::sidecar_image(), IMAGE);
         let more: String = arguments.iter().map(|argument| format!("\n        - {argument}")).collect();
         put("- --log-format=json", &format!("- --log-format=json{more}"));
-        put("matchExpressions:\n", &format!("matchExpressions:\n{ONLY_MARKED}"));
-        let installed = Installed { by: Some(By::Kustomize(manifests.clone())) };
-        cluster::attempt(&["kubectl", "apply", "-f", "-"], &manifests).unwrap_or_else(|error| panic!("apply: {error}"));
-        installed.rolled_out();
+        put("matchExpressions:\n", &format!("matchExpressions:\n{NAMESPACE_SELECTOR}"));
+        let installed = InstalledWebhook { method: Some(InstallMethod::Kustomize(manifests.clone())) };
+        cluster::try_script(&["kubectl", "apply", "-f", "-"], &manifests)
+            .unwrap_or_else(|error| panic!("apply: {error}"));
+        installed.wait_for_rollout();
         installed
     }
 
-    pub(crate) fn by_helm(helm: Helm, namespace: &str) -> Installed {
-        mark(namespace);
-        let (webhook, image) = (WEBHOOK.rsplit_once(':').expect("a tag"), IMAGE.rsplit_once(':').expect("a tag"));
+    pub(crate) fn by_helm(helm: Helm, namespace: &str) -> InstalledWebhook {
+        label_namespace(namespace);
+        let (webhook, image) = (WEBHOOK_IMAGE.rsplit_once(':').expect("a tag"), IMAGE.rsplit_once(':').expect("a tag"));
         let values = vec![
             format!("image.repository={}", webhook.0),
             format!("image.tag={}", webhook.1),
@@ -90,14 +91,14 @@ impl Installed {
             format!("webhook.namespaceSelector[0].key={LABEL}"),
             "webhook.namespaceSelector[0].operator=Exists".to_owned(),
         ];
-        let installed = Installed { by: Some(By::Helm(helm, values)) };
+        let installed = InstalledWebhook { method: Some(InstallMethod::Helm(helm, values)) };
         installed.helm(&["install", "--create-namespace"], &[]);
-        installed.rolled_out();
+        installed.wait_for_rollout();
         installed
     }
 
     fn helm(&self, command: &[&str], more: &[&str]) {
-        let Some(By::Helm(helm, values)) = &self.by else { panic!("not by helm") };
+        let Some(InstallMethod::Helm(helm, values)) = &self.method else { panic!("not by helm") };
         let values = values.iter().map(String::as_str).chain(more.iter().copied());
         let set: Vec<&str> = values.flat_map(|value| ["--set", value]).collect();
         helm.run(&[command, &[RELEASE, "charts/podgate"], &set[..]].concat());
@@ -108,7 +109,7 @@ impl Installed {
     }
 
     /// All replicas are ready.
-    pub(crate) fn rolled_out(&self) {
+    pub(crate) fn wait_for_rollout(&self) {
         kubectl(&["-n", NAMESPACE, "rollout", "status", "deployment/podgate-webhook", "--timeout=120s"]);
     }
 
@@ -117,12 +118,12 @@ impl Installed {
     }
 
     fn remove(&mut self) {
-        match self.by.take() {
-            Some(By::Kustomize(manifests)) => {
+        match self.method.take() {
+            Some(InstallMethod::Kustomize(manifests)) => {
                 let delete = ["kubectl", "delete", "--ignore-not-found", "--wait", "-f", "-"];
-                cluster::attempt(&delete, &manifests).unwrap_or_else(|error| panic!("delete: {error}"));
+                cluster::try_script(&delete, &manifests).unwrap_or_else(|error| panic!("delete: {error}"));
             }
-            Some(By::Helm(helm, _)) => {
+            Some(InstallMethod::Helm(helm, _)) => {
                 helm.run(&["uninstall", "--wait", "--ignore-not-found", RELEASE]);
                 kubectl(&["delete", "namespace", NAMESPACE, "--wait"]);
             }
@@ -131,7 +132,7 @@ impl Installed {
     }
 }
 
-impl Drop for Installed {
+impl Drop for InstalledWebhook {
     fn drop(&mut self) {
         if std::thread::panicking() {
             for arguments in [
@@ -140,7 +141,7 @@ impl Drop for Installed {
                 &["logs", "-l", "app.kubernetes.io/name=podgate", "--prefix", "--tail=100"],
             ] {
                 let all = [&["-n", NAMESPACE], arguments].concat();
-                say(&try_kubectl(&all).unwrap_or_else(|error| error));
+                print_line(&try_kubectl(&all).unwrap_or_else(|error| error));
             }
         }
         if std::env::var_os("PODGATE_KEEP").is_none() {
@@ -150,7 +151,7 @@ impl Drop for Installed {
 }
 
 /// The webhook is called for this namespace.
-pub(crate) fn mark(namespace: &str) {
+pub(crate) fn label_namespace(namespace: &str) {
     kubectl(&["label", "namespace", namespace, &format!("{LABEL}=webhook")]);
 }
 

@@ -7,26 +7,26 @@ mod workloads;
 use crate::clock::eventually;
 use crate::cluster::{self, kubectl, kubectl_json, try_kubectl};
 use crate::scene::Scene;
-use calls::Calls;
-use install::{Helm, Installed, NAMESPACE};
+use calls::AdmissionCalls;
+use install::{Helm, InstalledWebhook, NAMESPACE};
 use serde_json::json;
 use std::collections::BTreeSet;
-use workloads::{bad, labelled, plain};
+use workloads::{labeled_pod, plain_pod, pod_with_bad_order};
 
 /// The CAs that the API server trusts now.
-fn bundle() -> String {
+fn ca_bundle() -> String {
     let configuration = kubectl_json(&["get", "mutatingwebhookconfiguration", "podgate-webhook"]);
     configuration["webhooks"][0]["clientConfig"]["caBundle"].as_str().unwrap_or_default().to_owned()
 }
 
 /// What `kubectl podgate check --server` says of a Pod that is left to the webhook.
-fn checked(namespace: &str) -> String {
+fn check_output(namespace: &str) -> String {
     let program = option_env!("CARGO_BIN_EXE_kubectl-podgate").unwrap_or("kubectl-podgate");
     let mut command = assert_cmd::Command::new(program);
-    if cluster::is_ours() {
-        command.env("KUBECONFIG", cluster::cluster(&["kubeconfig"]).trim());
+    if cluster::is_test_cluster() {
+        command.env("KUBECONFIG", cluster::run_script(&["kubeconfig"]).trim());
     }
-    command.args(["check", "--server", "-n", namespace, "-"]).write_stdin(labelled("checked").to_string());
+    command.args(["check", "--server", "-n", namespace, "-"]).write_stdin(labeled_pod("checked").to_string());
     let output = command.output().expect("it can be started");
     String::from_utf8([output.stdout, output.stderr].concat()).expect("text")
 }
@@ -35,29 +35,31 @@ fn checked(namespace: &str) -> String {
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn as_manifests() {
-    let _one = install::one();
+    let _one = install::install_lock();
     let scene = Scene::shared("webhook");
-    scene.grant();
+    scene.grant_pod_access();
     let namespace = scene.namespace.as_str();
-    let installed = Installed::by_kustomize(namespace, &["--certificate-life=60s"]);
-    let calls = Calls::begin(namespace);
-    let mut bundles = BTreeSet::from([bundle()]);
-    let before = checked(namespace);
+    let installed = InstalledWebhook::by_kustomize(namespace, &["--certificate-life=60s"]);
+    let calls = AdmissionCalls::begin(namespace);
+    let mut bundles = BTreeSet::from([ca_bundle()]);
+    let before = check_output(namespace);
     assert!(before.contains("1 template looked at: 0 errors") && !before.contains("missing-webhook"), "{before}");
 
     for workload in workloads::all() {
-        workload.starts_in_order(&scene);
+        workload.assert_starts_in_order(&scene);
     }
 
-    let refused = cluster::attempt(&["kubectl", "-n", namespace, "create", "-f", "-"], &bad().to_string()).unwrap_err();
-    let expected = workloads::complaint(&bad());
+    let refused =
+        cluster::try_script(&["kubectl", "-n", namespace, "create", "-f", "-"], &pod_with_bad_order().to_string())
+            .unwrap_err();
+    let expected = workloads::inject_errors(&pod_with_bad_order());
     assert!(refused.contains("admission webhook \"pods.podgate.io\" denied the request: "), "{refused}");
     assert!(refused.contains(&expected), "{refused}\nshould hold\n{expected}");
-    scene.tell(&refused);
+    scene.report(&refused);
 
-    let dry = cluster::attempt(
+    let dry = cluster::try_script(
         &["kubectl", "-n", namespace, "create", "--dry-run=server", "-o", "json", "-f", "-"],
-        &labelled("dry").to_string(),
+        &labeled_pod("dry").to_string(),
     );
     let dry: serde_json::Value = serde_json::from_str(&dry.unwrap()).unwrap();
     assert_eq!(dry["spec"]["initContainers"][0]["name"], "podgate");
@@ -67,19 +69,19 @@ fn as_manifests() {
     let pods = kubectl(&["-n", NAMESPACE, "get", "pods", "-o", "name"]);
     assert_eq!(pods.lines().count(), 2, "{pods}");
     kubectl(&["-n", NAMESPACE, "delete", "--wait", pods.lines().next().expect("a pod")]);
-    installed.rolled_out();
-    bundles.insert(bundle());
+    installed.wait_for_rollout();
+    bundles.insert(ca_bundle());
     // All of them, one by one.
     kubectl(&["-n", NAMESPACE, "rollout", "restart", "deployment/podgate-webhook"]);
-    installed.rolled_out();
+    installed.wait_for_rollout();
     eventually("the certificates have been renewed twice", 180, || {
-        bundles.insert(bundle());
+        bundles.insert(ca_bundle());
         // Each renewal: the new CA is added, and later the old one taken away.
         (bundles.len() >= 5).then_some(())
     });
     let done = calls.end();
     assert_eq!(done.failures, [""; 0], "of {}", done.count);
-    scene.tell(&format!("{} admissions while replicas left and certificates changed, none failed", done.count));
+    scene.report(&format!("{} admissions while replicas left and certificates changed, none failed", done.count));
 
     // Away.
     kubectl(&["-n", NAMESPACE, "scale", "deployment/podgate-webhook", "--replicas=0"]);
@@ -87,29 +89,29 @@ fn as_manifests() {
         let pods = kubectl(&["-n", NAMESPACE, "get", "pods", "-o", "name"]);
         pods.trim().is_empty().then_some(())
     });
-    cluster::create(namespace, &plain("untouched").to_string());
+    cluster::create(namespace, &plain_pod("untouched").to_string());
     let untouched = kubectl_json(&["-n", namespace, "get", "pod", "untouched"]);
     assert!(untouched["spec"].get("initContainers").is_none());
     let refused =
-        cluster::attempt(&["kubectl", "-n", namespace, "create", "-f", "-"], &labelled("refused").to_string());
+        cluster::try_script(&["kubectl", "-n", namespace, "create", "-f", "-"], &labeled_pod("refused").to_string());
     let refused = refused.unwrap_err();
     assert!(refused.contains("failed calling webhook \"pods.podgate.io\""), "{refused}");
-    scene.tell(&refused);
+    scene.report(&refused);
     kubectl(&["-n", NAMESPACE, "scale", "deployment/podgate-webhook", "--replicas=2"]);
-    installed.rolled_out();
+    installed.wait_for_rollout();
     eventually("it answers again", 30, || {
         let call = ["kubectl", "-n", namespace, "create", "--dry-run=server", "-f", "-"];
-        cluster::attempt(&call, &labelled("again").to_string()).ok()
+        cluster::try_script(&call, &labeled_pod("again").to_string()).ok()
     });
 
     // Injected Pods need it no more.
     installed.uninstall();
     install::assert_nothing_left();
-    let after = checked(namespace);
+    let after = check_output(namespace);
     assert!(after.contains("warning[missing-webhook]"), "{after}");
     let pods = kubectl_json(&["-n", namespace, "get", "pods", "-l", "app=stateful"]);
     assert_eq!(pods["items"][0]["status"]["phase"], "Running");
-    cluster::create(namespace, &labelled("without").to_string());
+    cluster::create(namespace, &labeled_pod("without").to_string());
     let without = kubectl_json(&["-n", namespace, "get", "pod", "without"]);
     assert!(without["spec"].get("initContainers").is_none(), "an ordinary Pod again");
 }
@@ -118,19 +120,19 @@ fn as_manifests() {
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn as_a_chart() {
-    let _one = install::one();
+    let _one = install::install_lock();
     let Some(helm) = Helm::find() else { return };
     let scene = Scene::shared("chart");
-    scene.grant();
-    let installed = Installed::by_helm(helm, &scene.namespace);
-    workloads::deployment().starts_in_order(&scene);
-    let before = bundle();
-    let calls = Calls::begin(&scene.namespace);
+    scene.grant_pod_access();
+    let installed = InstalledWebhook::by_helm(helm, &scene.namespace);
+    workloads::deployment().assert_starts_in_order(&scene);
+    let before = ca_bundle();
+    let calls = AdmissionCalls::begin(&scene.namespace);
     installed.upgrade(&["extraArgs={--log-level=debug}"]);
-    installed.rolled_out();
+    installed.wait_for_rollout();
     let done = calls.end();
     assert_eq!(done.failures, [""; 0], "of {}", done.count);
-    assert_eq!(bundle(), before, "an upgrade keeps the certificates");
+    assert_eq!(ca_bundle(), before, "an upgrade keeps the certificates");
     let deployment = kubectl_json(&["-n", NAMESPACE, "get", "deployment", "podgate-webhook"]);
     let arguments = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
     assert!(arguments.as_array().is_some_and(|all| all.contains(&json!("--log-level=debug"))), "{arguments}");

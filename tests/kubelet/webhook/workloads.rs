@@ -1,17 +1,17 @@
 //! Workloads with one label and one annotation, and nothing else of podgate's.
 
 use crate::clock::eventually;
-use crate::cluster::{self, IMAGE, TESTSERVER, kubectl_json};
+use crate::cluster::{self, IMAGE, TESTSERVER_IMAGE, kubectl_json};
 use crate::scene::Scene;
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{Options, inject};
-use podgate::order::plan::Known;
+use podgate::order::plan::KnownImages;
 use serde_json::{Value, json};
 
 /// The test server, ready `after`.
 fn container(name: &str, port: u16, after: &str) -> Value {
     json!({
-        "name": name, "image": TESTSERVER, "command": ["/testserver"],
+        "name": name, "image": TESTSERVER_IMAGE, "command": ["/testserver"],
         "args": ["--http", port.to_string(), "--ready-after", after],
         "readinessProbe": {"httpGet": {"path": "/", "port": port}, "periodSeconds": 1},
     })
@@ -39,25 +39,25 @@ fn pod(name: &str, template: Value) -> Value {
 }
 
 /// A Pod that asks for an order.
-pub(crate) fn labelled(name: &str) -> Value {
+pub(crate) fn labeled_pod(name: &str) -> Value {
     pod(name, template(name, "db, api, web"))
 }
 
 /// One whose order can't be.
-pub(crate) fn bad() -> Value {
+pub(crate) fn pod_with_bad_order() -> Value {
     pod("bad", template("bad", "db, apii, web"))
 }
 
 /// One that has nothing to do with podgate.
-pub(crate) fn plain(name: &str) -> Value {
-    let mut pod = labelled(name);
+pub(crate) fn plain_pod(name: &str) -> Value {
+    let mut pod = labeled_pod(name);
     pod["metadata"] = json!({"name": name});
     pod
 }
 
 /// What the function under `check`, `inject` and the webhook says of `pod`.
-pub(crate) fn complaint(pod: &Value) -> String {
-    let findings = inject(pod, &Options::new(IMAGE), &Known::default()).expect_err("it must not be possible");
+pub(crate) fn inject_errors(pod: &Value) -> String {
+    let findings = inject(pod, &Options::new(IMAGE), &KnownImages::default()).expect_err("it must not be possible");
     let errors = findings.iter().filter(|finding| finding.level == Level::Error).map(Finding::to_string);
     errors.collect::<Vec<_>>().join("\n")
 }
@@ -107,7 +107,7 @@ pub(crate) fn all() -> [Workload; 3] {
 }
 
 impl Workload {
-    pub(crate) fn starts_in_order(&self, scene: &Scene) {
+    pub(crate) fn assert_starts_in_order(&self, scene: &Scene) {
         cluster::create(&scene.namespace, &self.manifest.to_string());
         let list = ["-n", &scene.namespace, "get", "pods", "-l", &format!("app={}", self.name)];
         let pod = eventually("its pod is there", 60, || {
@@ -115,11 +115,11 @@ impl Workload {
         });
         let run = scene.follow(&pod);
         if self.is_job {
-            run.watch.until("the job's pod is done", 120, |seen| seen.pod["status"]["phase"] == "Succeeded");
+            run.watch.wait_until("the job's pod is done", 120, |seen| seen.pod["status"]["phase"] == "Succeeded");
         } else {
-            run.up();
+            run.wait_until_up();
         }
-        run.in_order(self.order);
+        run.assert_order(self.order);
         if self.is_job {
             eventually("the Job is complete", 60, || {
                 let job = kubectl_json(&["-n", &scene.namespace, "get", "job", self.name]);

@@ -1,15 +1,15 @@
 //! The arguments of `check`, and what its help teaches.
 
-use crate::cluster::Connection;
-use crate::registry::Images;
-use crate::yaml::Manifests;
+use crate::cluster::ConnectionArgs;
+use crate::registry::ImageArgs;
+use crate::yaml::ManifestArgs;
 use clap::{Args, ValueEnum};
 use podgate::order::lint::Version;
 
 const HELP: &str = "\
 Says before anything is applied in which order the containers will start and stop, what goes side by side,
 how long the start may wait, and what is wrong or will surprise: each with its place in the file and how
-to mend it. Nothing is changed. What declares no order is passed over. Manifests with podgate's parts in
+to fix it. Nothing is changed. What declares no order is passed over. Manifests with podgate's parts in
 them are looked at as they were before.
 
 Examples:
@@ -33,10 +33,10 @@ Where a container has no command, take Entrypoint and Cmd of its image from the 
 #[command(mut_arg("resolve_images", |arg| arg.help(RESOLVE)), mut_arg("no_pin", |arg| arg.hide(true)))]
 pub(crate) struct Check {
     #[command(flatten)]
-    pub(crate) manifests: Manifests,
+    pub(crate) manifests: ManifestArgs,
     /// What to print: findings and forecasts as text, all of it as one JSON object, or the findings as SARIF 2.1.0
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub(crate) output: Output,
+    pub(crate) output: ReportFormat,
     /// Fail for warnings too
     #[arg(long)]
     pub(crate) strict: bool,
@@ -50,14 +50,14 @@ pub(crate) struct Check {
     #[arg(long)]
     pub(crate) server: bool,
     #[command(flatten)]
-    pub(crate) connection: Connection,
+    pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
-    pub(crate) images: Images,
+    pub(crate) images: ImageArgs,
 }
 
 /// Value of `--output`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
+pub(crate) enum ReportFormat {
     // Findings as a compiler shows them, and forecasts.
     Text,
     // One object, as docs/check.md promises it.

@@ -1,18 +1,19 @@
 //! All of it as one JSON object, as docs/check.md promises it.
 
-use super::locate::Located;
-use super::look::{Looked, Template};
+use super::analyze::{Analysis, CheckedTemplate};
+use super::locate::LocatedFinding;
 use crate::output;
-use podgate::order::declare::{Publish, Sidecar};
+use podgate::order::declare::{Publish, SidecarPlacement};
 use podgate::order::finding::Level;
-use podgate::order::lint::Outlook;
-use podgate::order::plan::Planned;
+use podgate::order::lint::LintReport;
+use podgate::order::plan::ContainerPlan;
 use serde_json::{Value, json};
 
-pub(super) fn print(looked: &Looked<'_>, is_quiet: bool) -> Result<String, String> {
-    let templates: Vec<Value> = if is_quiet { Vec::new() } else { looked.templates.iter().map(template).collect() };
-    output::json(&json!({
-        "findings": looked.findings.iter().map(finding).collect::<Value>(),
+pub(super) fn render(looked: &Analysis<'_>, is_quiet: bool) -> Result<String, String> {
+    let templates: Vec<Value> =
+        if is_quiet { Vec::new() } else { looked.templates.iter().map(template_json).collect() };
+    output::to_json(&json!({
+        "findings": looked.findings.iter().map(finding_json).collect::<Value>(),
         "templates": templates,
         "errors": looked.count(|level| level == Level::Error),
         "warnings": looked.count(|level| level == Level::Warning),
@@ -20,7 +21,7 @@ pub(super) fn print(looked: &Looked<'_>, is_quiet: bool) -> Result<String, Strin
     }))
 }
 
-fn finding(located: &Located<'_>) -> Value {
+fn finding_json(located: &LocatedFinding<'_>) -> Value {
     let finding = &located.finding;
     json!({
         "rule": finding.rule,
@@ -31,29 +32,29 @@ fn finding(located: &Located<'_>) -> Value {
         "endLine": located.end.line,
         "endColumn": located.end.column,
         "place": located.place.to_string(),
-        "what": finding.what,
-        "mend": finding.mend,
+        "message": finding.message,
+        "fix": finding.fix,
     })
 }
 
-fn template(template: &Template<'_>) -> Value {
+fn template_json(template: &CheckedTemplate<'_>) -> Value {
     let mut value = json!({
         "name": template.name,
         "file": template.file,
-        "line": template.at.line,
+        "line": template.position.line,
         "place": template.place.to_string(),
         "injected": template.is_injected,
         "works": template.outlook.is_some(),
     });
-    if let Some((plan, Outlook { forecast, native, .. })) = &template.outlook {
-        value["containers"] = plan.containers.iter().map(container).collect();
-        value["starts"] = json!(forecast.starts);
-        value["stops"] = json!(forecast.stops);
-        value["longestWaitSeconds"] = json!(forecast.longest.as_secs_f64());
+    if let Some((plan, LintReport { forecast, native_advice: native, .. })) = &template.outlook {
+        value["containers"] = plan.containers.iter().map(container_json).collect();
+        value["starts"] = json!(forecast.start_steps);
+        value["stops"] = json!(forecast.stop_steps);
+        value["longestWaitSeconds"] = json!(forecast.longest_wait.as_secs_f64());
         value["graceSeconds"] = json!(plan.grace.as_secs());
-        value["sidecar"] = json!(match plan.sidecar {
-            Sidecar::Native => "native",
-            Sidecar::First => "first",
+        value["sidecar"] = json!(match plan.sidecar_placement {
+            SidecarPlacement::Native => "native",
+            SidecarPlacement::First => "first",
         });
         value["publish"] = json!(match plan.publish {
             Publish::Api => "api",
@@ -64,16 +65,16 @@ fn template(template: &Template<'_>) -> Value {
     value
 }
 
-fn container(planned: &Planned) -> Value {
+fn container_json(planned: &ContainerPlan) -> Value {
     json!({
         "name": planned.name,
         "mode": planned.mode,
-        "because": planned.because,
+        "because": planned.mode_reason,
         "after": planned.after.iter().map(ToString::to_string).collect::<Value>(),
         "timeoutSeconds": planned.timeout.as_secs_f64(),
         "onTimeout": if planned.continue_on_timeout { "continue" } else { "fail" },
         "failFast": planned.fail_fast,
-        "staysFor": planned.stays_for,
+        "staysFor": planned.outlives,
         "stopAfter": planned.stop_after,
     })
 }

@@ -7,61 +7,66 @@ use std::ops::Range;
 
 /// A finding, and where it is.
 #[derive(Debug, Clone)]
-pub(crate) struct Located<'a> {
+pub(crate) struct LocatedFinding<'a> {
     pub(crate) finding: Finding,
     /// Its place from the root of the document.
     pub(crate) place: Place,
     pub(crate) file: &'a str,
     pub(crate) start: Position,
     pub(crate) end: Position,
-    pub(crate) line: Line,
+    pub(crate) line: SourceLine,
 }
 
 /// The line of a finding, as far as it is shown.
 #[derive(Debug, Clone)]
-pub(crate) struct Line {
+pub(crate) struct SourceLine {
     pub(crate) text: String,
     /// What is marked in it, in bytes.
-    pub(crate) mark: Range<usize>,
+    pub(crate) highlight: Range<usize>,
     /// The line was too long, and something is left out of it.
     pub(crate) is_cut: bool,
 }
 
 /// How much of a line is shown before and behind what is marked, in bytes. A manifest may be one line of megabytes.
-const AROUND: usize = 60;
+const CONTEXT_BYTES: usize = 60;
 /// The longest line that is shown whole.
-const WHOLE: usize = 300;
+const MAX_LINE_BYTES: usize = 300;
 
 /// Places a finding whose place counts from `template` in `document`, a part of `file`.
-pub(crate) fn locate<'a>(finding: Finding, template: &Place, document: &Document, file: &'a str) -> Located<'a> {
+pub(crate) fn locate<'a>(finding: Finding, template: &Place, document: &Document, file: &'a str) -> LocatedFinding<'a> {
     let place = template.join(&finding.at);
-    let range = document.mark_word(&place, finding.word.as_ref());
-    let line = line(&document.text, &range);
+    let range = document.highlight_word(&place, finding.span.as_ref());
+    let line = source_line(&document.text, &range);
     let (start, end) = (document.position(range.start), document.position(range.end));
-    Located { finding, place, file, start, end, line }
+    LocatedFinding { finding, place, file, start, end, line }
 }
 
 /// The line on which `range` begins, cut where it is long, and what of it is marked.
-fn line(text: &str, range: &Range<usize>) -> Line {
+fn source_line(text: &str, range: &Range<usize>) -> SourceLine {
     let floor = |at: usize| text.floor_char_boundary(at);
     // Further away nothing is looked for: of a line so long only a part is shown.
-    let (first, last) = (floor(range.start.saturating_sub(2 * WHOLE)), floor(range.start + 2 * WHOLE));
+    let (first, last) =
+        (floor(range.start.saturating_sub(2 * MAX_LINE_BYTES)), floor(range.start + 2 * MAX_LINE_BYTES));
     let start = text[first..range.start].rfind('\n').map_or(first, |at| first + at + 1);
     let end = text[range.start..last].find('\n').map_or(last, |at| range.start + at);
     let end = start + text[start..end].trim_end_matches('\r').len();
     let mark = range.start.min(end)..range.end.clamp(range.start.min(end), end);
-    if end - start <= WHOLE {
-        return Line { text: text[start..end].to_owned(), mark: mark.start - start..mark.end - start, is_cut: false };
+    if end - start <= MAX_LINE_BYTES {
+        return SourceLine {
+            text: text[start..end].to_owned(),
+            highlight: mark.start - start..mark.end - start,
+            is_cut: false,
+        };
     }
-    let mark_end = floor(mark.end.min(mark.start + WHOLE));
-    let from = floor(mark.start.saturating_sub(AROUND).max(start));
-    let to = floor((mark_end + AROUND).min(end));
+    let mark_end = floor(mark.end.min(mark.start + MAX_LINE_BYTES));
+    let from = floor(mark.start.saturating_sub(CONTEXT_BYTES).max(start));
+    let to = floor((mark_end + CONTEXT_BYTES).min(end));
     let before = if from > start { "…" } else { "" };
     let behind = if to < end { "…" } else { "" };
     let shift = before.len();
-    Line {
+    SourceLine {
         text: format!("{before}{}{behind}", &text[from..to]),
-        mark: mark.start - from + shift..mark_end - from + shift,
+        highlight: mark.start - from + shift..mark_end - from + shift,
         is_cut: true,
     }
 }
@@ -70,15 +75,15 @@ fn line(text: &str, range: &Range<usize>) -> Line {
 mod tests {
     use super::*;
     use crate::yaml::Source;
-    use podgate::order::declare::annotation;
+    use podgate::order::declare::annotation_place;
 
-    fn located(text: &str, finding: Finding) -> Located<'static> {
+    fn located(text: &str, finding: Finding) -> LocatedFinding<'static> {
         let source = Source::parse("f", text.to_owned()).unwrap();
         locate(finding, &Place::root(), &source.documents[0], "f")
     }
 
-    fn order(word: Range<usize>) -> Finding {
-        Finding::error("x", annotation("podgate.io/order"), "x").word(word)
+    fn order_finding(word: Range<usize>) -> Finding {
+        Finding::error("x", annotation_place("podgate.io/order"), "x").span(word)
     }
 
     #[test]
@@ -91,9 +96,9 @@ mod tests {
             ("metadata:\n  annotations:\n    podgate.io/order: \"db, \\x61pii\"\n", 3, 5, "podgate.io/order"),
             ("{\"metadata\": {\"annotations\": {\"podgate.io/order\": \"db, apii\"}}}", 1, 56, "apii"),
         ] {
-            let found = located(text, order(4..8));
+            let found = located(text, order_finding(4..8));
             assert_eq!((found.start.line, found.start.column), (line, column), "{text}");
-            assert_eq!(&found.line.text[found.line.mark.clone()], marked, "{text}");
+            assert_eq!(&found.line.text[found.line.highlight.clone()], marked, "{text}");
         }
     }
 
@@ -104,16 +109,16 @@ mod tests {
             "ü".repeat(1_000_000),
             "x".repeat(1_000_000)
         );
-        let found = located(&text, order(4..8));
-        assert!(found.line.text.len() < 2 * WHOLE && found.line.is_cut, "{}", found.line.text);
-        assert_eq!(&found.line.text[found.line.mark.clone()], "apii");
+        let found = located(&text, order_finding(4..8));
+        assert!(found.line.text.len() < 2 * MAX_LINE_BYTES && found.line.is_cut, "{}", found.line.text);
+        assert_eq!(&found.line.text[found.line.highlight.clone()], "apii");
     }
 
     #[test]
     fn a_place_that_is_not_there_is_marked_at_the_nearest() {
         let found =
             located("metadata: {}\nspec: {}\n", Finding::error("x", Place::root().to("spec").to("containers"), "x"));
-        assert_eq!((found.start.line, &found.line.text[found.line.mark.clone()]), (2, "spec"));
+        assert_eq!((found.start.line, &found.line.text[found.line.highlight.clone()]), (2, "spec"));
         let found = located("a: 1\n", Finding::error("x", Place::root(), "x"));
         assert_eq!(found.start.line, 1);
     }

@@ -1,7 +1,7 @@
 //! The findings as SARIF 2.1.0 (<https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html>), as code scanning takes it.
 
-use super::locate::Located;
-use super::look::Looked;
+use super::analyze::Analysis;
+use super::locate::LocatedFinding;
 use crate::output;
 use podgate::order::lint::rules::RULES;
 use podgate::order::release;
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
-const HELP: &str = "Each result says how to mend it; all rules are listed in podgate's docs/check.md";
+const RULE_HELP: &str = "Each result says how to fix it; all rules are listed in podgate's docs/check.md";
 
-pub(super) fn print(looked: &Looked<'_>) -> Result<String, String> {
+pub(super) fn render(looked: &Analysis<'_>) -> Result<String, String> {
     let rules: BTreeSet<&str> = looked.findings.iter().map(|located| located.finding.rule).collect();
     let numbers: BTreeMap<&str, usize> = rules.into_iter().enumerate().map(|(number, rule)| (rule, number)).collect();
-    output::json(&json!({
+    output::to_json(&json!({
         "$schema": SCHEMA,
         "version": "2.1.0",
         "runs": [{
@@ -22,29 +22,29 @@ pub(super) fn print(looked: &Looked<'_>) -> Result<String, String> {
                 "name": "podgate",
                 "version": env!("CARGO_PKG_VERSION"),
                 "informationUri": release::REPOSITORY,
-                "rules": numbers.keys().map(|rule| describe(rule)).collect::<Value>(),
+                "rules": numbers.keys().map(|rule| rule_object(rule)).collect::<Value>(),
             }},
             "columnKind": "unicodeCodePoints",
-            "results": looked.findings.iter().map(|located| found(located, &numbers)).collect::<Value>(),
+            "results": looked.findings.iter().map(|located| result_object(located, &numbers)).collect::<Value>(),
         }],
     }))
 }
 
 /// GitHub wants both descriptions, and takes no rule without help.
-fn describe(id: &str) -> Value {
+fn rule_object(id: &str) -> Value {
     let rule = RULES.iter().find(|rule| rule.name == id);
-    let says = sentence(&rule.map_or_else(|| id.replace('-', " "), |rule| rule.says.to_owned()));
-    json!({"id": id, "shortDescription": says, "fullDescription": says, "help": sentence(HELP)})
+    let says = message_object(&rule.map_or_else(|| id.replace('-', " "), |rule| rule.summary.to_owned()));
+    json!({"id": id, "shortDescription": says, "fullDescription": says, "help": message_object(RULE_HELP)})
 }
 
-fn found(located: &Located<'_>, numbers: &BTreeMap<&str, usize>) -> Value {
+fn result_object(located: &LocatedFinding<'_>, numbers: &BTreeMap<&str, usize>) -> Value {
     let finding = &located.finding;
-    let mend = if finding.mend.is_empty() { String::new() } else { format!("; {}", finding.mend) };
+    let fix = if finding.fix.is_empty() { String::new() } else { format!("; {}", finding.fix) };
     json!({
         "ruleId": finding.rule,
         "ruleIndex": numbers.get(finding.rule),
         "level": finding.level.as_str(),
-        "message": sentence(&format!("{}{mend}", finding.what)),
+        "message": message_object(&format!("{}{fix}", finding.message)),
         "locations": [{
             "physicalLocation": {
                 "artifactLocation": {"uri": uri(located.file)},
@@ -61,7 +61,7 @@ fn found(located: &Located<'_>, numbers: &BTreeMap<&str, usize>) -> Value {
 }
 
 /// With a full stop, where it does not ask.
-fn sentence(text: &str) -> Value {
+fn message_object(text: &str) -> Value {
     let stop = if text.ends_with(['.', '?', '!']) { "" } else { "." };
     json!({"text": format!("{text}{stop}")})
 }

@@ -1,29 +1,29 @@
 //! Findings as a compiler shows them, and what will come of each template.
 
-use super::locate::Located;
-use super::look::{Looked, Template};
+use super::analyze::{Analysis, CheckedTemplate};
+use super::locate::LocatedFinding;
 use annotate_snippets::renderer::DecorStyle;
-use annotate_snippets::{AnnotationKind, Level as Shown, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Level as SnippetLevel, Renderer, Snippet};
 use humantime::format_duration;
 use podgate::core::container::Mode;
-use podgate::core::text::harmless;
-use podgate::core::until::{Until, Want};
-use podgate::order::declare::Sidecar;
+use podgate::core::text::sanitize;
+use podgate::core::until::{WaitCondition, WantedState};
+use podgate::order::declare::SidecarPlacement;
 use podgate::order::finding::Level;
-use podgate::order::lint::Outlook;
-use podgate::order::plan::Planned;
+use podgate::order::lint::LintReport;
+use podgate::order::plan::ContainerPlan;
 use std::fmt::Write as _;
 
 /// With colours, which the writer takes out where they are not wanted.
-pub(super) fn print(looked: &Looked<'_>, is_quiet: bool) -> String {
+pub(super) fn render(looked: &Analysis<'_>, is_quiet: bool) -> String {
     let mut out = String::new();
     for located in &looked.findings {
-        out.push_str(&finding(located));
+        out.push_str(&render_finding(located));
         out.push_str("\n\n");
     }
     if !is_quiet {
         for template in &looked.templates {
-            outlook(template, &mut out);
+            write_outlook(template, &mut out);
             out.push('\n');
         }
     }
@@ -33,89 +33,95 @@ pub(super) fn print(looked: &Looked<'_>, is_quiet: bool) -> String {
     out
 }
 
-fn summary(looked: &Looked<'_>) -> String {
+fn summary(looked: &Analysis<'_>) -> String {
     let some = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
     let [errors, warnings, notes] = [Level::Error, Level::Warning, Level::Note]
         .map(|level| some(looked.count(|other| other == level), level.as_str()));
     format!("{} looked at: {errors}, {warnings}, {notes}", some(looked.templates.len(), "template"))
 }
 
-fn finding(located: &Located<'_>) -> String {
+fn render_finding(located: &LocatedFinding<'_>) -> String {
     let level = match located.finding.level {
-        Level::Error => Shown::ERROR,
-        Level::Warning => Shown::WARNING,
-        Level::Note => Shown::NOTE,
+        Level::Error => SnippetLevel::ERROR,
+        Level::Warning => SnippetLevel::WARNING,
+        Level::Note => SnippetLevel::NOTE,
     };
     // A line of its own where columns can't be right: of a cut line only a part is shown.
     let path = match located.line.is_cut {
         true => format!("{}:{}:{}", located.file, located.start.line, located.start.column),
         false => located.file.to_owned(),
     };
-    let mark = located.line.mark.clone();
+    let mark = located.line.highlight.clone();
     // What is empty could not be seen.
     let mark = mark.start..mark.end.max(mark.start + 1).min(located.line.text.len().max(mark.start));
     let snippet = Snippet::source(&located.line.text)
         .line_start(located.start.line)
-        .path(harmless(&path))
+        .path(sanitize(&path))
         .annotation(AnnotationKind::Primary.span(mark));
-    let title = level.primary_title(harmless(&located.finding.what)).id(located.finding.rule);
+    let title = level.primary_title(sanitize(&located.finding.message)).id(located.finding.rule);
     let mut group = title.element(snippet);
-    if !located.finding.mend.is_empty() {
-        group = group.element(Shown::HELP.message(harmless(&located.finding.mend)));
+    if !located.finding.fix.is_empty() {
+        group = group.element(SnippetLevel::HELP.message(sanitize(&located.finding.fix)));
     }
     let group = [group];
     Renderer::styled().decor_style(DecorStyle::Ascii).term_width(120).render(&group)
 }
 
-fn outlook(template: &Template<'_>, out: &mut String) {
+fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
     let injected = if template.is_injected { ", with podgate's parts in it" } else { "" };
-    let _ = writeln!(out, "{} ({}:{}{injected})", harmless(&template.name), harmless(template.file), template.at.line);
-    let Some((plan, Outlook { forecast, native, .. })) = &template.outlook else {
+    let _ = writeln!(
+        out,
+        "{} ({}:{}{injected})",
+        sanitize(&template.name),
+        sanitize(template.file),
+        template.position.line
+    );
+    let Some((plan, LintReport { forecast, native_advice: native, .. })) = &template.outlook else {
         let _ = writeln!(out, "  no forecast: it can't work as it is");
         return;
     };
     let widest = plan.containers.iter().map(|planned| planned.name.len()).max().unwrap_or(0);
-    for (number, step) in forecast.starts.iter().enumerate() {
+    for (number, step) in forecast.start_steps.iter().enumerate() {
         for (index, name) in step.iter().enumerate() {
             let head = match (number, index) {
                 (0, 0) => "starts".to_owned(),
                 (_, 0) => "then".to_owned(),
                 _ => "with it".to_owned(),
             };
-            let how = plan.get(name).map(how).unwrap_or_default();
+            let how = plan.get(name).map(start_description).unwrap_or_default();
             let _ = writeln!(out, "  {head:<8} {name:<widest$}  {how}");
         }
     }
-    if !forecast.longest.is_zero() {
-        let longest = format_duration(forecast.longest);
+    if !forecast.longest_wait.is_zero() {
+        let longest = format_duration(forecast.longest_wait);
         let then = match plan.containers.iter().any(|planned| planned.continue_on_timeout) {
             true => "then it goes on all the same",
             false => "then a container fails, and is tried again as its restartPolicy says",
         };
         let _ = writeln!(out, "  waits    {longest} at most until the last one starts; {then}");
     }
-    if !forecast.stops.is_empty() {
-        let steps: Vec<String> = forecast.stops.iter().map(|step| step.join(" and ")).collect();
+    if !forecast.stop_steps.is_empty() {
+        let steps: Vec<String> = forecast.stop_steps.iter().map(|step| step.join(" and ")).collect();
         let grace = format_duration(plan.grace);
         let _ = writeln!(out, "  stops    {}; within {grace}", steps.join(", then "));
     }
-    let sidecar = match plan.sidecar {
-        Sidecar::Native => "native, first of the init containers",
-        Sidecar::First => "first of the containers",
+    let sidecar = match plan.sidecar_placement {
+        SidecarPlacement::Native => "native, first of the init containers",
+        SidecarPlacement::First => "first of the containers",
     };
     let _ = writeln!(out, "  sidecar  {sidecar}");
     if let Some(advice) = native {
         let _ = writeln!(out, "  without podgate, by native sidecars alone:");
         for line in advice.manifest().lines() {
-            let _ = writeln!(out, "    {}", harmless(line));
+            let _ = writeln!(out, "    {}", sanitize(line));
         }
     }
 }
 
 /// How a container starts, in words.
-fn how(planned: &Planned) -> String {
-    let list = |untils: &[Until]| untils.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let (limit, because) = (format_duration(planned.timeout), &planned.because);
+fn start_description(planned: &ContainerPlan) -> String {
+    let list = |untils: &[WaitCondition]| untils.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let (limit, because) = (format_duration(planned.timeout), &planned.mode_reason);
     let mut how = match planned.mode {
         Mode::None if planned.after.is_empty() => "as it is".to_owned(),
         Mode::None => format!("when {} is so (by the hooks before it)", list(&planned.after)),
@@ -125,7 +131,7 @@ fn how(planned: &Planned) -> String {
             let first =
                 if planned.after.is_empty() { "at once".to_owned() } else { format!("when {}", list(&planned.after)) };
             let until = list(&planned.until);
-            match planned.until.iter().any(|until| until.want != Want::Started) {
+            match planned.until.iter().any(|until| until.want != WantedState::Started) {
                 true => format!("{first}; holds the next back until {until}, for {limit} at most (hook; {because})"),
                 false => format!("{first} (hook; {because})"),
             }

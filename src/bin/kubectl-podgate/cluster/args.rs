@@ -1,13 +1,13 @@
 //! The arguments of all commands that ask a cluster.
 
-use crate::values::duration;
+use crate::common_args::duration;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Which cluster, as whom, and how patiently: the same for each command that asks one.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Connection {
+pub(crate) struct ConnectionArgs {
     /// The namespace; by default that of the kubeconfig's context
     #[arg(short, long, value_name = "NAME")]
     pub(crate) namespace: Option<String>,

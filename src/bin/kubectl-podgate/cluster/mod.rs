@@ -3,7 +3,7 @@
 mod args;
 pub(crate) mod follow;
 
-pub(crate) use args::{Connection, pod_name};
+pub(crate) use args::{ConnectionArgs, pod_name};
 
 use crate::pod::Pod;
 use k8s_openapi::api::core::v1;
@@ -21,14 +21,14 @@ pub(crate) struct Cluster {
     /// The namespace that was asked for, else that of the kubeconfig's context.
     pub(crate) namespace: String,
     /// How long one answer may take.
-    pub(crate) limit: Duration,
+    pub(crate) request_timeout: Duration,
 }
 
 impl Cluster {
     /// # Errors
     /// One line that says what is wrong with the kubeconfig.
-    pub(crate) async fn of(connection: &Connection) -> Result<Self, String> {
-        let mut config = config(connection).await?;
+    pub(crate) async fn from_args(connection: &ConnectionArgs) -> Result<Self, String> {
+        let mut config = load_config(connection).await?;
         // One question, and the answer as it is; who asks can ask again.
         config.default_retry = false;
         config.connect_timeout = Some(connection.request_timeout);
@@ -36,7 +36,7 @@ impl Cluster {
         let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let client =
             Client::try_from(config).map_err(|error| format!("can't use the kubeconfig: {}", error_chain(&error)))?;
-        Ok(Self { client, server, namespace, limit: connection.request_timeout })
+        Ok(Self { client, server, namespace, request_timeout: connection.request_timeout })
     }
 
     /// The pods of the namespace.
@@ -47,23 +47,23 @@ impl Cluster {
 
     /// # Errors
     /// One line that says what is wrong.
-    pub(crate) async fn pod(&self, name: &str) -> Result<Pod, String> {
-        self.in_time(self.pods().get(name)).await?.map_err(|error| self.explain(&error, name))
+    pub(crate) async fn get_pod(&self, name: &str) -> Result<Pod, String> {
+        self.with_timeout(self.pods().get(name)).await?.map_err(|error| self.error_message(&error, name))
     }
 
     /// Waits for one answer of the server.
     ///
     /// # Errors
     /// One line, if there is none within the limit.
-    pub(crate) async fn in_time<T>(&self, answer: impl Future<Output = T>) -> Result<T, String> {
-        tokio::time::timeout(self.limit, answer).await.map_err(|_| self.late())
+    pub(crate) async fn with_timeout<T>(&self, answer: impl Future<Output = T>) -> Result<T, String> {
+        tokio::time::timeout(self.request_timeout, answer).await.map_err(|_| self.timeout_message())
     }
 
-    pub(crate) fn late(&self) -> String {
-        format!("no answer from {} within {}", self.server, humantime::format_duration(self.limit))
+    pub(crate) fn timeout_message(&self) -> String {
+        format!("no answer from {} within {}", self.server, humantime::format_duration(self.request_timeout))
     }
 
-    pub(crate) fn explain(&self, error: &kube::Error, pod: &str) -> String {
+    pub(crate) fn error_message(&self, error: &kube::Error, pod: &str) -> String {
         let Self { server, namespace, .. } = self;
         match error {
             kube::Error::Api(status) => match status.code {
@@ -81,7 +81,7 @@ impl Cluster {
     }
 }
 
-async fn config(connection: &Connection) -> Result<Config, String> {
+async fn load_config(connection: &ConnectionArgs) -> Result<Config, String> {
     let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
     let found = match &connection.kubeconfig {
         Some(path) => Kubeconfig::read_from(path),

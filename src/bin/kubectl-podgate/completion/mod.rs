@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 const PROGRAM: &str = "kubectl-podgate";
 
-pub(crate) fn script(mut command: Command, args: &Completion) -> ExitCode {
+pub(crate) fn print_script(mut command: Command, args: &Completion) -> ExitCode {
     command.set_bin_name(PROGRAM);
     let mut out = Vec::new();
     match args.shell {
@@ -24,7 +24,7 @@ pub(crate) fn script(mut command: Command, args: &Completion) -> ExitCode {
     print(&String::from_utf8_lossy(&out))
 }
 
-pub(crate) fn man(mut command: Command, args: &Man) -> ExitCode {
+pub(crate) fn write_man_pages(mut command: Command, args: &Man) -> ExitCode {
     // The pages of subcommands are named by this.
     command.set_bin_name(PROGRAM);
     match clap_mangen::generate_to(command, &args.folder) {

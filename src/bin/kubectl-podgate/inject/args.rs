@@ -1,7 +1,7 @@
 //! The arguments of `inject` and `uninject`, and what their help teaches.
 
-use crate::registry::Images;
-use crate::yaml::Manifests;
+use crate::registry::ImageArgs;
+use crate::yaml::ManifestArgs;
 use clap::Args;
 use podgate::order::release;
 use std::path::PathBuf;
@@ -52,7 +52,7 @@ Exit codes:
 #[command(after_help = INJECT_HELP)]
 pub(crate) struct Inject {
     #[command(flatten)]
-    pub(crate) files: Files,
+    pub(crate) files: FileArgs,
     /// The image with the sidecar and the agent
     #[arg(long, value_name = "IMAGE", default_value_t = release::sidecar_image())]
     pub(crate) image: String,
@@ -64,10 +64,10 @@ pub(crate) struct Inject {
     pub(crate) no_fixed_user: bool,
     /// Read an order that was written for something else: kruise (launch priorities), compose=FILE (its
     /// depends_on), tekton or tekton=FILE (steps)
-    #[arg(long, value_name = "WHAT[=FILE]", value_parser = from)]
-    pub(crate) from: Option<From>,
+    #[arg(long, value_name = "WHAT[=FILE]", value_parser = parse_order_source)]
+    pub(crate) from: Option<OrderSource>,
     #[command(flatten)]
-    pub(crate) images: Images,
+    pub(crate) images: ImageArgs,
 }
 
 /// Take out of manifests what inject has put in
@@ -75,14 +75,14 @@ pub(crate) struct Inject {
 #[command(after_help = UNINJECT_HELP)]
 pub(crate) struct Uninject {
     #[command(flatten)]
-    pub(crate) files: Files,
+    pub(crate) files: FileArgs,
 }
 
 /// What is read, and where the result goes.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Files {
+pub(crate) struct FileArgs {
     #[command(flatten)]
-    pub(crate) manifests: Manifests,
+    pub(crate) manifests: ManifestArgs,
     /// Rewrite the files, those that change: each by a new file in the old one's place
     #[arg(short, long, conflicts_with_all = ["check", "diff"])]
     pub(crate) in_place: bool,
@@ -99,20 +99,20 @@ pub(crate) struct Files {
 
 /// Value of `--from`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum From {
+pub(crate) enum OrderSource {
     Kruise,
     Compose(PathBuf),
     Tekton(Option<PathBuf>),
 }
 
-fn from(text: &str) -> Result<From, &'static str> {
+fn parse_order_source(text: &str) -> Result<OrderSource, &'static str> {
     match text.split_once('=') {
-        None if text == "kruise" => Ok(From::Kruise),
-        None if text == "tekton" => Ok(From::Tekton(None)),
+        None if text == "kruise" => Ok(OrderSource::Kruise),
+        None if text == "tekton" => Ok(OrderSource::Tekton(None)),
         None if text == "compose" => Err("name the Compose file: compose=FILE"),
         Some((_, "")) => Err("name a file behind the ="),
-        Some(("compose", file)) => Ok(From::Compose(file.into())),
-        Some(("tekton", file)) => Ok(From::Tekton(Some(file.into()))),
+        Some(("compose", file)) => Ok(OrderSource::Compose(file.into())),
+        Some(("tekton", file)) => Ok(OrderSource::Tekton(Some(file.into()))),
         _ => Err("write kruise, compose=FILE, tekton or tekton=FILE"),
     }
 }
@@ -123,11 +123,11 @@ mod tests {
 
     #[test]
     fn reads_what_an_order_is_read_from() {
-        assert_eq!(from("kruise"), Ok(From::Kruise));
-        assert_eq!(from("compose=a=b.yaml"), Ok(From::Compose("a=b.yaml".into())));
-        assert_eq!(from("tekton"), Ok(From::Tekton(None)));
+        assert_eq!(parse_order_source("kruise"), Ok(OrderSource::Kruise));
+        assert_eq!(parse_order_source("compose=a=b.yaml"), Ok(OrderSource::Compose("a=b.yaml".into())));
+        assert_eq!(parse_order_source("tekton"), Ok(OrderSource::Tekton(None)));
         for text in ["", "compose", "compose=", "kruise=x", "helm"] {
-            assert!(from(text).is_err(), "{text:?}");
+            assert!(parse_order_source(text).is_err(), "{text:?}");
         }
     }
 }

@@ -13,7 +13,7 @@ pub(super) fn unified(name: &str, old: &str, new: &str) -> String {
         if out.is_empty() {
             let _ = write!(out, "--- {name}\n+++ {name}\n");
         }
-        let [before, after] = [DiffOp::old_range, DiffOp::new_range].map(|range| span(hunk.ops(), range));
+        let [before, after] = [DiffOp::old_range, DiffOp::new_range].map(|range| hunk_range(hunk.ops(), range));
         let _ = writeln!(out, "@@ -{before} +{after} @@");
         for change in hunk.iter_changes() {
             let end = if change.value().ends_with('\n') { "" } else { "\n\\ No newline at end of file\n" };
@@ -28,7 +28,7 @@ fn lines(text: &str) -> Vec<&str> {
 }
 
 /// `start,count` of one side of a hunk; a side without lines names the line before it.
-fn span(ops: &[DiffOp], range: fn(&DiffOp) -> Range<usize>) -> String {
+fn hunk_range(ops: &[DiffOp], range: fn(&DiffOp) -> Range<usize>) -> String {
     let (start, end) = (range(&ops[0]).start, range(&ops[ops.len() - 1]).end);
     format!("{},{}", start + usize::from(end > start), end - start)
 }

@@ -9,29 +9,29 @@ use std::path::{Path, PathBuf};
 
 /// A file and what it is to be.
 #[derive(Debug)]
-pub(super) struct Changed {
+pub(super) struct FileChange {
     pub(super) input: Input,
     pub(super) source: Source,
     /// Its whole text; the same if nothing changes.
-    pub(super) text: String,
+    pub(super) new_text: String,
 }
 
-impl Changed {
+impl FileChange {
     /// As a patch; empty if nothing changes.
     pub(super) fn diff(&self) -> String {
-        diff::unified(&self.source.name, &self.source.text, &self.text)
+        diff::unified(&self.source.name, &self.source.text, &self.new_text)
     }
 }
 
 /// All files as one stream that `kubectl apply -f -` reads: one alone as it is, several with separators between them.
-pub(super) fn joined(changed: &[Changed]) -> String {
+pub(super) fn joined_stream(changed: &[FileChange]) -> String {
     if let [one] = changed {
-        return one.text.clone();
+        return one.new_text.clone();
     }
     // A stream that begins with `{` is read as JSON from then on; behind a separator JSON is YAML.
     let mut out = String::new();
     for changed in changed.iter().filter(|changed| changed.source.documents.iter().any(|d| !d.value.is_null())) {
-        for part in parts(changed) {
+        for part in stream_parts(changed) {
             if !out.is_empty() && !out.ends_with('\n') {
                 out.push('\n');
             }
@@ -45,9 +45,9 @@ pub(super) fn joined(changed: &[Changed]) -> String {
 }
 
 /// A file's text without its byte order mark. A file of several JSON values gives one text for each.
-fn parts(changed: &Changed) -> Vec<&str> {
-    let text = changed.text.trim_start_matches('\u{feff}');
-    if !changed.source.documents.iter().any(|document| document.json) {
+fn stream_parts(changed: &FileChange) -> Vec<&str> {
+    let text = changed.new_text.trim_start_matches('\u{feff}');
+    if !changed.source.documents.iter().any(|document| document.is_json) {
         return vec![text];
     }
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde::de::IgnoredAny>();
@@ -76,11 +76,11 @@ pub(super) fn print(text: &str) -> Result<(), Vec<String>> {
 
 /// Rewrites the files that change. Each is either as it was or as it is to be, whatever happens; the first that can't be written
 /// ends it.
-pub(super) fn in_place(changed: &[Changed]) -> Result<(), Vec<String>> {
-    for changed in changed.iter().filter(|changed| changed.text != changed.source.text) {
+pub(super) fn write_in_place(changed: &[FileChange]) -> Result<(), Vec<String>> {
+    for changed in changed.iter().filter(|changed| changed.new_text != changed.source.text) {
         let Input::File(path) = &changed.input else { continue };
         let failed = |error| vec![format!("{}: can't be written: {error}", path.display())];
-        rewrite(path, &changed.text).map_err(failed)?;
+        rewrite(path, &changed.new_text).map_err(failed)?;
     }
     Ok(())
 }
@@ -92,7 +92,7 @@ fn rewrite(path: &Path, text: &str) -> io::Result<()> {
     if mode.readonly() {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is write-protected"));
     }
-    let (mut file, beside) = create_beside(&path)?;
+    let (mut file, beside) = create_temp_file(&path)?;
     let written = file
         .write_all(text.as_bytes())
         .and_then(|()| file.set_permissions(mode))
@@ -106,7 +106,7 @@ fn rewrite(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// A new file in the same folder: only within one file system does a rename replace.
-fn create_beside(path: &Path) -> io::Result<(fs::File, PathBuf)> {
+fn create_temp_file(path: &Path) -> io::Result<(fs::File, PathBuf)> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut number = 0;
     loop {
@@ -123,27 +123,27 @@ fn create_beside(path: &Path) -> io::Result<(fs::File, PathBuf)> {
 mod tests {
     use super::*;
 
-    fn changed(text: &str) -> Changed {
+    fn file_change(text: &str) -> FileChange {
         let source = Source::parse("f", text.to_owned()).unwrap();
-        Changed { input: Input::Stdin, text: text.to_owned(), source }
+        FileChange { input: Input::Stdin, new_text: text.to_owned(), source }
     }
 
     #[test]
     fn one_file_comes_out_as_it_is() {
         for text in ["", "a: 1", "{\"a\": 1}{\"b\": 2}", "\u{feff}---\na: 1\n---\n"] {
-            assert_eq!(joined(&[changed(text)]), text);
+            assert_eq!(joined_stream(&[file_change(text)]), text);
         }
     }
 
     #[test]
     fn several_files_become_one_stream() {
         let all = [
-            changed("a: 1"),
-            changed("# c\n---\nb: 1\n"),
-            changed("# nothing\n"),
-            changed("{\"c\": 1} {\"d\": 1}\n"),
-            changed("\u{feff}e: 1\n"),
+            file_change("a: 1"),
+            file_change("# c\n---\nb: 1\n"),
+            file_change("# nothing\n"),
+            file_change("{\"c\": 1} {\"d\": 1}\n"),
+            file_change("\u{feff}e: 1\n"),
         ];
-        assert_eq!(joined(&all), "---\na: 1\n# c\n---\nb: 1\n---\n{\"c\": 1}\n---\n{\"d\": 1}\n---\ne: 1\n");
+        assert_eq!(joined_stream(&all), "---\na: 1\n# c\n---\nb: 1\n---\n{\"c\": 1}\n---\n{\"d\": 1}\n---\ne: 1\n");
     }
 }

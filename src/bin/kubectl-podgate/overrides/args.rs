@@ -1,7 +1,7 @@
 //! The arguments of `override`, and what its help teaches.
 
-use crate::cluster::{Connection, pod_name};
-use crate::values::Output;
+use crate::cluster::{ConnectionArgs, pod_name};
+use crate::common_args::OutputFormat;
 use clap::Args;
 use podgate::core::names::is_container_name;
 use podgate::core::state::State;
@@ -40,8 +40,8 @@ pub(crate) struct Override {
     #[arg(value_name = "POD", value_parser = pod_name)]
     pub(crate) pod: String,
     /// A container, and the state to set it to; with --remove, the container alone
-    #[arg(value_name = "CONTAINER=STATE", value_parser = wish, required_unless_present = "remove")]
-    pub(crate) wishes: Vec<Wish>,
+    #[arg(value_name = "CONTAINER=STATE", value_parser = parse_target, required_unless_present = "remove")]
+    pub(crate) wishes: Vec<OverrideTarget>,
     /// Take what was set by hand back: of these containers, or of all
     #[arg(long)]
     pub(crate) remove: bool,
@@ -49,36 +49,41 @@ pub(crate) struct Override {
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
-    pub(crate) connection: Connection,
+    pub(crate) connection: ConnectionArgs,
     /// What to print: sentences, or one JSON object
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub(crate) output: Output,
+    pub(crate) output: OutputFormat,
 }
 
 /// `CONTAINER=STATE`, or a container alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct OverrideTarget {
     pub(crate) container: String,
     pub(crate) state: Option<State>,
 }
 
 /// The states that something can wait for.
-const STATES: [State; 4] = [State::Started, State::Ready, State::Completed, State::Failed];
+const SETTABLE_STATES: [State; 4] = [State::Started, State::Ready, State::Completed, State::Failed];
 
-fn wish(text: &str) -> Result<Wish, String> {
+fn parse_target(text: &str) -> Result<OverrideTarget, String> {
     let (name, state) = text.split_once('=').map_or((text, None), |(name, state)| (name, Some(state)));
     if !is_container_name(name) {
         return Err(format!("{name:?} is no container's name; write CONTAINER=STATE, such as db=Ready"));
     }
     let state = match state {
         None => None,
-        Some(state) => Some(STATES.into_iter().find(|known| known.as_str() == state).ok_or_else(|| unknown(state))?),
+        Some(state) => Some(
+            SETTABLE_STATES
+                .into_iter()
+                .find(|known| known.as_str() == state)
+                .ok_or_else(|| unknown_state_message(state))?,
+        ),
     };
-    Ok(Wish { container: name.to_owned(), state })
+    Ok(OverrideTarget { container: name.to_owned(), state })
 }
 
-fn unknown(state: &str) -> String {
-    let words: Vec<&str> = STATES.iter().map(|state| state.as_str()).collect();
+fn unknown_state_message(state: &str) -> String {
+    let words: Vec<&str> = SETTABLE_STATES.iter().map(|state| state.as_str()).collect();
     let words = words.join(", ");
     match state {
         "Exited" => {
@@ -91,7 +96,7 @@ fn unknown(state: &str) -> String {
 }
 
 /// What clap can't say: a state is needed but for `--remove`, which takes none; and each container once.
-pub(crate) fn check(args: &Override) -> Result<(), String> {
+pub(crate) fn validate(args: &Override) -> Result<(), String> {
     for (at, wish) in args.wishes.iter().enumerate() {
         let name = &wish.container;
         match (args.remove, wish.state) {
@@ -112,8 +117,11 @@ mod tests {
 
     #[test]
     fn takes_a_state_that_something_can_wait_for() {
-        assert_eq!(wish("db=Ready"), Ok(Wish { container: "db".to_owned(), state: Some(State::Ready) }));
-        assert_eq!(wish("db"), Ok(Wish { container: "db".to_owned(), state: None }));
+        assert_eq!(
+            parse_target("db=Ready"),
+            Ok(OverrideTarget { container: "db".to_owned(), state: Some(State::Ready) })
+        );
+        assert_eq!(parse_target("db"), Ok(OverrideTarget { container: "db".to_owned(), state: None }));
         for (text, says) in [
             ("", "no container's name"),
             ("=Ready", "no container's name"),
@@ -123,7 +131,7 @@ mod tests {
             ("db=Exited", "set Completed"),
             ("db=NotReady", "nothing waits for NotReady"),
         ] {
-            let error = wish(text).unwrap_err();
+            let error = parse_target(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");
         }
     }

@@ -1,21 +1,21 @@
 //! From the Pod and what is wanted of it to what is to be written, and what that opens. Pure.
 
-use super::args::Wish;
+use super::args::OverrideTarget;
 use crate::pod::Pod;
-use crate::pod::shape::{Found, Role};
-use crate::pod::view::{found, view};
+use crate::pod::shape::{PodContainer, Role};
+use crate::pod::view::{pod_containers, view};
 use podgate::core::container::Mode;
 use podgate::core::names;
 use podgate::core::snapshot::Snapshot;
 use podgate::core::state::{Phase, State};
-use podgate::core::until::{Standing, Until};
+use podgate::core::until::{ConditionStatus, WaitCondition};
 use serde::Serialize;
 use std::time::SystemTime;
 
 /// One annotation that is to be written or taken away. As JSON it is an interface: see docs/kubectl-podgate.md.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Change {
+pub(crate) struct AnnotationChange {
     pub(crate) container: String,
     pub(crate) annotation: String,
     /// Its value; null where it is taken away.
@@ -25,13 +25,13 @@ pub(crate) struct Change {
     /// The container's state, as published until now.
     pub(crate) state: Option<&'static str>,
     /// What it opens, and what it does not.
-    pub(crate) opens: Vec<Opens>,
+    pub(crate) opens: Vec<GateEffect>,
 }
 
 /// A hook or a gate that waits for the container, and whom the change satisfies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Opens {
+pub(crate) struct GateEffect {
     /// Whose hook or gate.
     pub(crate) gate_of: String,
     pub(crate) mode: Mode,
@@ -45,26 +45,31 @@ pub(crate) struct Opens {
 
 /// All that is to be done to a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Plan {
+pub(crate) struct OverridePlan {
     pub(crate) sandbox: Option<String>,
     #[serde(skip)]
     pub(crate) phase: Option<Phase>,
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<AnnotationChange>,
 }
 
 /// What setting `wishes` means; or why it can't be, in one line.
-pub(crate) fn set(pod: &Pod, namespace: &str, wishes: &[Wish], now: SystemTime) -> Result<Plan, String> {
+pub(crate) fn plan_set(
+    pod: &Pod,
+    namespace: &str,
+    wishes: &[OverrideTarget],
+    now: SystemTime,
+) -> Result<OverridePlan, String> {
     let name = pod.metadata.name.clone().unwrap_or_default();
     if pod.metadata.deletion_timestamp.is_some() {
         return Err(format!("the Pod {name:?} is being deleted: its hooks are let go, and its gates never open"));
     }
-    let found = found(pod);
+    let found = pod_containers(pod);
     for wish in wishes {
-        known(&found, &wish.container)?;
+        check_target(&found, &wish.container)?;
     }
     let view = view(pod, namespace, now);
     let annotations = pod.metadata.annotations.clone().unwrap_or_default();
-    let before = match (Snapshot::from_annotations(&annotations), &view.stale) {
+    let before = match (Snapshot::from_annotations(&annotations), &view.stale_reason) {
         (Ok(snapshot), None) => snapshot,
         (Ok(_), Some(why)) => {
             return Err(format!(
@@ -78,14 +83,14 @@ pub(crate) fn set(pod: &Pod, namespace: &str, wishes: &[Wish], now: SystemTime) 
     };
     let mut after = before.clone();
     let mut changes = Vec::new();
-    for Wish { container, state } in wishes {
+    for OverrideTarget { container, state } in wishes {
         let Some(state) = *state else { continue };
         let Some(was) = before.states.get(container) else {
             return Err(format!("podgate's sidecar does not follow {container}: no state of it is published"));
         };
         after.states.insert(container.clone(), state);
         let annotation = format!("{}{container}", names::OVERRIDE_PREFIX);
-        changes.push(Change {
+        changes.push(AnnotationChange {
             container: container.clone(),
             was: annotations.get(&annotation).cloned(),
             annotation,
@@ -95,19 +100,19 @@ pub(crate) fn set(pod: &Pod, namespace: &str, wishes: &[Wish], now: SystemTime) 
         });
     }
     for change in &mut changes {
-        change.opens = opens(&found, &before, &after, &change.container);
+        change.opens = gate_effects(&found, &before, &after, &change.container);
     }
-    Ok(Plan { sandbox: Some(before.sandbox.to_string()), phase: Some(before.phase), changes })
+    Ok(OverridePlan { sandbox: Some(before.sandbox.to_string()), phase: Some(before.phase), changes })
 }
 
 /// What taking back means: of `wishes`, or of all that was set.
-pub(crate) fn remove(pod: &Pod, wishes: &[Wish]) -> Result<Plan, String> {
+pub(crate) fn plan_removal(pod: &Pod, wishes: &[OverrideTarget]) -> Result<OverridePlan, String> {
     let annotations = pod.metadata.annotations.clone().unwrap_or_default();
     let snapshot = Snapshot::from_annotations(&annotations).ok();
     let state = |name: &str| snapshot.as_ref()?.states.get(name).copied().map(State::as_str);
     let there = annotations.iter().filter_map(|(key, value)| {
         let container = key.strip_prefix(names::OVERRIDE_PREFIX)?;
-        Some(Change {
+        Some(AnnotationChange {
             container: container.to_owned(),
             annotation: key.clone(),
             value: None,
@@ -116,14 +121,14 @@ pub(crate) fn remove(pod: &Pod, wishes: &[Wish]) -> Result<Plan, String> {
             opens: Vec::new(),
         })
     });
-    let mut changes: Vec<Change> = there.collect();
+    let mut changes: Vec<AnnotationChange> = there.collect();
     if let Some(wish) = wishes.iter().find(|wish| changes.iter().all(|change| change.container != wish.container)) {
         let names: Vec<&str> = changes.iter().map(|change| change.container.as_str()).collect();
         let names = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
         return Err(format!("nothing was set by hand of {}; set is: {names}", wish.container));
     }
     changes.retain(|change| wishes.is_empty() || wishes.iter().any(|wish| wish.container == change.container));
-    Ok(Plan {
+    Ok(OverridePlan {
         sandbox: snapshot.as_ref().map(|snapshot| snapshot.sandbox.to_string()),
         phase: snapshot.as_ref().map(|snapshot| snapshot.phase),
         changes,
@@ -131,7 +136,7 @@ pub(crate) fn remove(pod: &Pod, wishes: &[Wish]) -> Result<Plan, String> {
 }
 
 /// Refuses what is no container that anything could wait for.
-fn known(found: &[Found<'_>], name: &str) -> Result<(), String> {
+fn check_target(found: &[PodContainer<'_>], name: &str) -> Result<(), String> {
     let ordered = found.iter().filter(|f| f.role == Role::Container).map(|f| f.spec.name.as_str());
     let ordered = ordered.collect::<Vec<_>>().join(", ");
     Err(match found.iter().find(|found| found.spec.name == name).map(|found| found.role) {
@@ -147,8 +152,8 @@ fn known(found: &[Found<'_>], name: &str) -> Result<(), String> {
 }
 
 /// The hooks and gates that wait for `container` before, and are satisfied after.
-fn opens(found: &[Found<'_>], before: &Snapshot, after: &Snapshot, container: &str) -> Vec<Opens> {
-    let is_met = |until: &Until, snapshot: &Snapshot| until.judge(snapshot) == Standing::Met;
+fn gate_effects(found: &[PodContainer<'_>], before: &Snapshot, after: &Snapshot, container: &str) -> Vec<GateEffect> {
+    let is_met = |until: &WaitCondition, snapshot: &Snapshot| until.status(snapshot) == ConditionStatus::Met;
     let waits = |at: usize| {
         let (spec, gate) = (found[at].spec, found[at].gate.as_ref()?);
         let name = &spec.name;
@@ -158,8 +163,9 @@ fn opens(found: &[Found<'_>], before: &Snapshot, after: &Snapshot, container: &s
             // Hooks hold back nothing once all have started, or once what comes after them runs.
             Mode::PostStart if before.phase != Phase::Starting => return None,
             Mode::PostStart => {
-                let runs =
-                    |later: &Found<'_>| before.states.get(&later.spec.name).is_some_and(|s| *s != State::Waiting);
+                let runs = |later: &PodContainer<'_>| {
+                    before.states.get(&later.spec.name).is_some_and(|s| *s != State::Waiting)
+                };
                 if found[at + 1..].iter().any(runs) {
                     return None;
                 }
@@ -167,14 +173,14 @@ fn opens(found: &[Found<'_>], before: &Snapshot, after: &Snapshot, container: &s
             _ => {}
         }
         let of = gate.until.iter().filter(|until| until.container == container && !is_met(until, before));
-        let conditions: Vec<String> = of.filter(|until| is_met(until, after)).map(Until::to_string).collect();
+        let conditions: Vec<String> = of.filter(|until| is_met(until, after)).map(WaitCondition::to_string).collect();
         if conditions.is_empty() {
             return None;
         }
-        let left = gate.until.iter().filter(|until| !is_met(until, after)).map(Until::to_string);
+        let left = gate.until.iter().filter(|until| !is_met(until, after)).map(WaitCondition::to_string);
         let still_waits_for: Vec<String> = left.chain(gate.checks.iter().cloned()).collect();
         let next = found.get(at + 1).filter(|_| gate.mode == Mode::PostStart && still_waits_for.is_empty());
-        Some(Opens {
+        Some(GateEffect {
             gate_of: name.clone(),
             mode: gate.mode,
             conditions,

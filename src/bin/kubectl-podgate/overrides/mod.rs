@@ -9,10 +9,10 @@ mod text;
 pub(crate) use args::Override;
 
 use crate::cluster::Cluster;
-use crate::output::{json, say, write_out};
-use crate::values::Output;
+use crate::common_args::OutputFormat;
+use crate::output::{print_stderr, to_json, write_stdout};
 use crate::{clock, runtime};
-use change::Plan;
+use change::OverridePlan;
 use kube::api::{Patch, PatchParams};
 use podgate::core::exit::Exit;
 use serde::Serialize;
@@ -20,12 +20,12 @@ use serde_json::{Map, Value};
 use std::process::ExitCode;
 
 /// Under which name the API server writes down what this tool changes.
-const MANAGER: &str = "kubectl-podgate";
+const FIELD_MANAGER: &str = "kubectl-podgate";
 
 /// What was done, or would be. As JSON it is an interface: see docs/kubectl-podgate.md.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Done {
+pub(crate) struct OverrideOutcome {
     /// RFC 3339, UTC.
     at: String,
     server: String,
@@ -36,27 +36,27 @@ pub(crate) struct Done {
     by: Option<String>,
     dry_run: bool,
     #[serde(flatten)]
-    plan: Plan,
+    plan: OverridePlan,
 }
 
 pub(crate) fn run(args: &Override) -> ExitCode {
-    if let Err(what) = args::check(args) {
-        say(&what);
+    if let Err(what) = args::validate(args) {
+        print_stderr(&what);
         return Exit::Usage.into();
     }
-    runtime::block_on(change(args))
+    runtime::block_on(apply(args))
 }
 
-async fn change(args: &Override) -> Result<ExitCode, String> {
-    let cluster = Cluster::of(&args.connection).await?;
-    let pod = cluster.pod(&args.pod).await?;
-    let now = clock::wall();
+async fn apply(args: &Override) -> Result<ExitCode, String> {
+    let cluster = Cluster::from_args(&args.connection).await?;
+    let pod = cluster.get_pod(&args.pod).await?;
+    let now = clock::wall_time();
     let plan = match args.remove {
-        true => change::remove(&pod, &args.wishes)?,
-        false => change::set(&pod, &cluster.namespace, &args.wishes, now)?,
+        true => change::plan_removal(&pod, &args.wishes)?,
+        false => change::plan_set(&pod, &cluster.namespace, &args.wishes, now)?,
     };
     if plan.changes.is_empty() {
-        write_out("Nothing was set by hand.\n")?;
+        write_stdout("Nothing was set by hand.\n")?;
         return Ok(ExitCode::SUCCESS);
     }
     let uid = pod.metadata.uid.clone().unwrap_or_default();
@@ -65,13 +65,13 @@ async fn change(args: &Override) -> Result<ExitCode, String> {
         let annotations: Map<String, Value> = values.collect();
         // A pod of the same name that has taken its place is another one: the server refuses that.
         let patch = Patch::Merge(serde_json::json!({"metadata": {"uid": uid, "annotations": annotations}}));
-        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-        let answer = cluster.in_time(cluster.pods().patch_metadata(&args.pod, &params, &patch)).await?;
-        answer.map_err(|error| refused(&cluster, &error, &args.pod))?;
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let answer = cluster.with_timeout(cluster.pods().patch_metadata(&args.pod, &params, &patch)).await?;
+        answer.map_err(|error| patch_error(&cluster, &error, &args.pod))?;
     }
-    let done = Done {
+    let done = OverrideOutcome {
         at: humantime::format_rfc3339_seconds(now).to_string(),
-        by: who(&cluster).await,
+        by: current_user(&cluster).await,
         server: cluster.server.clone(),
         namespace: cluster.namespace.clone(),
         pod: args.pod.clone(),
@@ -80,14 +80,14 @@ async fn change(args: &Override) -> Result<ExitCode, String> {
         plan,
     };
     let text = match args.output {
-        Output::Text => text::text(&done),
-        Output::Json => json(&done)?,
+        OutputFormat::Text => text::render(&done),
+        OutputFormat::Json => to_json(&done)?,
     };
-    write_out(&text)?;
+    write_stdout(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn refused(cluster: &Cluster, error: &kube::Error, pod: &str) -> String {
+fn patch_error(cluster: &Cluster, error: &kube::Error, pod: &str) -> String {
     match error {
         kube::Error::Api(status) if status.code == 403 => {
             format!("not allowed to patch the Pod {pod:?}: {}", status.message)
@@ -95,17 +95,17 @@ fn refused(cluster: &Cluster, error: &kube::Error, pod: &str) -> String {
         kube::Error::Api(status) if status.code == 409 => {
             format!("the Pod {pod:?} has been replaced by another one meanwhile; nothing was changed")
         }
-        other => cluster.explain(other, pod),
+        other => cluster.error_message(other, pod),
     }
 }
 
 /// Who we are to the API server, where it says so.
-async fn who(cluster: &Cluster) -> Option<String> {
+async fn current_user(cluster: &Cluster) -> Option<String> {
     let review = serde_json::json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let request = hyper::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
         .header("Content-Type", "application/json")
         .body(serde_json::to_vec(&review).ok()?)
         .ok()?;
-    let answer = cluster.in_time(cluster.client.request::<Value>(request)).await.ok()?.ok()?;
+    let answer = cluster.with_timeout(cluster.client.request::<Value>(request)).await.ok()?.ok()?;
     answer.pointer("/status/userInfo/username")?.as_str().map(str::to_owned)
 }

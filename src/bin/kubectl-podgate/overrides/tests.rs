@@ -1,8 +1,8 @@
 //! Whole pods, and what an override does to them.
 
-use super::args::Wish;
-use super::change::{Opens, Plan, remove, set};
-use super::{Done, text};
+use super::args::OverrideTarget;
+use super::change::{GateEffect, OverridePlan, plan_removal, plan_set};
+use super::{OverrideOutcome, text};
 use crate::pod::Pod;
 use crate::pod::tests::{Change, gate, hook, now};
 use podgate::core::state::State;
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 const SANDBOX: &str = "3f2a9c1e-4097-1a0c5f3b";
 
-fn wish(container: &str, state: State) -> Wish {
-    Wish { container: container.to_owned(), state: Some(state) }
+fn target(container: &str, state: State) -> OverrideTarget {
+    OverrideTarget { container: container.to_owned(), state: Some(state) }
 }
 
 /// `db` and `api` with hooks, `web` and `worker` with gates; none has come further than `db`.
@@ -31,14 +31,14 @@ fn pod() -> Value {
     })
 }
 
-fn read(pod: &Value) -> Pod {
+fn parse_pod(pod: &Value) -> Pod {
     serde_json::from_value(pod.clone()).unwrap()
 }
 
 /// `MODE of GATE: CONDITIONS | LEFT | NEXT` of each.
-fn opens(plan: &Plan) -> Vec<String> {
+fn effects(plan: &OverridePlan) -> Vec<String> {
     let all = plan.changes.iter().flat_map(|change| &change.opens);
-    let say = |o: &Opens| {
+    let say = |o: &GateEffect| {
         let next = o.then_starts.as_deref().unwrap_or("-");
         format!("{}: {} | {} | {next}", o.gate_of, o.conditions.join(" "), o.still_waits_for.join(" "))
     };
@@ -47,20 +47,20 @@ fn opens(plan: &Plan) -> Vec<String> {
 
 #[test]
 fn says_what_is_written_and_what_it_opens() {
-    let pod = read(&pod());
-    let plan = set(&pod, "shop", &[wish("db", State::Ready)], now()).unwrap();
+    let pod = parse_pod(&pod());
+    let plan = plan_set(&pod, "shop", &[target("db", State::Ready)], now()).unwrap();
     assert_eq!(plan.changes[0].annotation, "override.podgate.io/db");
     assert_eq!(plan.changes[0].value.as_deref(), Some("Ready@3f2a9c1e-4097-1a0c5f3b"));
     assert_eq!(plan.changes[0].state, Some("Started"));
-    assert_eq!(opens(&plan), ["db: db=Ready |  | api", "web: db=Ready | api=Ready | -"]);
-    let both = set(&pod, "shop", &[wish("db", State::Ready), wish("api", State::Ready)], now()).unwrap();
+    assert_eq!(effects(&plan), ["db: db=Ready |  | api", "web: db=Ready | api=Ready | -"]);
+    let both = plan_set(&pod, "shop", &[target("db", State::Ready), target("api", State::Ready)], now()).unwrap();
     assert_eq!(
-        opens(&both),
+        effects(&both),
         ["db: db=Ready |  | api", "web: db=Ready |  | -", "api: api=Ready |  | web", "web: api=Ready |  | -"]
     );
-    let step = set(&pod, "shop", &[wish("db", State::Completed)], now()).unwrap();
-    assert_eq!(opens(&step), ["worker: db=Completed |  | -"]);
-    assert!(opens(&set(&pod, "shop", &[wish("worker", State::Ready)], now()).unwrap()).is_empty());
+    let step = plan_set(&pod, "shop", &[target("db", State::Completed)], now()).unwrap();
+    assert_eq!(effects(&step), ["worker: db=Completed |  | -"]);
+    assert!(effects(&plan_set(&pod, "shop", &[target("worker", State::Ready)], now()).unwrap()).is_empty());
 }
 
 #[test]
@@ -68,13 +68,13 @@ fn what_is_open_already_is_not_opened() {
     let mut started = pod();
     started["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("started");
     started["metadata"]["annotations"]["status.podgate.io/web"] = json!("Started");
-    let plan = set(&read(&started), "shop", &[wish("db", State::Ready)], now()).unwrap();
-    assert!(opens(&plan).is_empty());
+    let plan = plan_set(&parse_pod(&started), "shop", &[target("db", State::Ready)], now()).unwrap();
+    assert!(effects(&plan).is_empty());
     // api runs, so db's hook has returned.
     let mut later = pod();
     later["metadata"]["annotations"]["status.podgate.io/api"] = json!("Started");
-    let plan = set(&read(&later), "shop", &[wish("db", State::Ready)], now()).unwrap();
-    assert_eq!(opens(&plan), ["web: db=Ready | api=Ready | -"]);
+    let plan = plan_set(&parse_pod(&later), "shop", &[target("db", State::Ready)], now()).unwrap();
+    assert_eq!(effects(&plan), ["web: db=Ready | api=Ready | -"]);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn refuses_with_clear_words() {
     for (container, says, change) in table {
         let mut pod = pod();
         change(&mut pod);
-        let error = set(&read(&pod), "shop", &[wish(container, State::Ready)], now()).unwrap_err();
+        let error = plan_set(&parse_pod(&pod), "shop", &[target(container, State::Ready)], now()).unwrap_err();
         assert!(error.contains(says), "{container}: {error}");
         assert!(!error.contains('\n'), "{error}");
     }
@@ -115,10 +115,11 @@ fn takes_back_one_or_all_and_nothing_else() {
     let mut set = pod();
     set["metadata"]["annotations"]["override.podgate.io/db"] = json!("Ready@x");
     set["metadata"]["annotations"]["override.podgate.io/gone"] = json!("Ready@y");
-    let pod = read(&set);
+    let pod = parse_pod(&set);
     let of = |names: &[&str]| {
-        let wishes: Vec<Wish> = names.iter().map(|name| Wish { container: (*name).to_owned(), state: None }).collect();
-        let plan = remove(&pod, &wishes)?;
+        let wishes: Vec<OverrideTarget> =
+            names.iter().map(|name| OverrideTarget { container: (*name).to_owned(), state: None }).collect();
+        let plan = plan_removal(&pod, &wishes)?;
         assert!(plan.changes.iter().all(|change| change.value.is_none() && change.was.is_some()));
         Ok(plan.changes.iter().map(|change| change.annotation.clone()).collect::<Vec<_>>())
     };
@@ -130,7 +131,7 @@ fn takes_back_one_or_all_and_nothing_else() {
 /// What a person sees of it: the example in the docs.
 #[test]
 fn reads_well() {
-    let done = Done {
+    let done = OverrideOutcome {
         at: "2026-11-21T14:00:12Z".to_owned(),
         server: "https://10.0.0.1:6443/".to_owned(),
         namespace: "shop".to_owned(),
@@ -138,9 +139,9 @@ fn reads_well() {
         uid: "7d1f0c9a-41c5-4a7e-9e0b-1f1d2c3b4a5d".to_owned(),
         by: Some("alice".to_owned()),
         dry_run: false,
-        plan: set(&read(&pod()), "shop", &[wish("db", State::Ready)], now()).unwrap(),
+        plan: plan_set(&parse_pod(&pod()), "shop", &[target("db", State::Ready)], now()).unwrap(),
     };
-    let written = text::text(&done);
+    let written = text::render(&done);
     let docs = include_str!("../../../../docs/kubectl-podgate.md");
     assert!(docs.contains(&written), "docs/kubectl-podgate.md should show this:\n{written}");
     let json = serde_json::to_value(&done).unwrap();

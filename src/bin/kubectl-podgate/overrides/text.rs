@@ -1,14 +1,14 @@
 //! What a person reads of it.
 
-use super::Done;
-use super::change::{Change, Opens};
+use super::OverrideOutcome;
+use super::change::{AnnotationChange, GateEffect};
 use podgate::core::container::Mode;
 use podgate::core::state::Phase;
-use podgate::core::text::harmless;
+use podgate::core::text::sanitize;
 use std::fmt::Write as _;
 
 /// Who changed what, when, in which pod, and what it opens.
-pub(crate) fn text(done: &Done) -> String {
+pub(crate) fn render(done: &OverrideOutcome) -> String {
     let mut out = String::new();
     let verb = if done.dry_run { "would change" } else { "changed" };
     let by = done.by.as_ref().map(|by| format!(" as {by}")).unwrap_or_default();
@@ -26,10 +26,10 @@ pub(crate) fn text(done: &Done) -> String {
             let _ = writeln!(out, "  {line}");
         }
     }
-    out.lines().map(|line| harmless(line) + "\n").collect()
+    out.lines().map(|line| sanitize(line) + "\n").collect()
 }
 
-fn effects(change: &Change, phase: Option<Phase>) -> Vec<String> {
+fn effects(change: &AnnotationChange, phase: Option<Phase>) -> Vec<String> {
     let (name, state) = (&change.container, change.state.unwrap_or("unknown"));
     if change.value.is_none() {
         let then = match phase {
@@ -39,7 +39,7 @@ fn effects(change: &Change, phase: Option<Phase>) -> Vec<String> {
         return vec![format!("{name} was {state}; what it is by itself counts again{then}")];
     }
     let mut lines = vec![format!("{name} was {state} until now, by podgate's own word")];
-    lines.extend(change.opens.iter().map(opening));
+    lines.extend(change.opens.iter().map(describe_effect));
     if change.opens.is_empty() {
         lines.push("opens nothing now: no hook and no gate waits for this".to_owned());
         if phase == Some(Phase::Started) {
@@ -49,7 +49,7 @@ fn effects(change: &Change, phase: Option<Phase>) -> Vec<String> {
     lines
 }
 
-fn opening(opens: &Opens) -> String {
+fn describe_effect(opens: &GateEffect) -> String {
     let what = if opens.mode == Mode::PostStart { "hook" } else { "gate" };
     let (of, conditions) = (&opens.gate_of, opens.conditions.join(", "));
     if !opens.still_waits_for.is_empty() {

@@ -1,9 +1,9 @@
 //! One Pod, and what is said of it.
 
 mod notes;
+mod requirement;
 pub(crate) mod shape;
 mod since;
-mod takes;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod view;

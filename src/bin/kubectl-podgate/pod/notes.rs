@@ -1,11 +1,11 @@
 //! Sentences: all of it in one, and what is odd.
 
-use super::shape::{Found, Role, Row, View};
-use super::since::time;
+use super::shape::{PodContainer, Role, Row, View};
+use super::since::parse_time;
 use crate::pod::Pod;
 use podgate::core::container::Mode;
 use podgate::core::names;
-use podgate::core::snapshot::{ENDED, NoWord};
+use podgate::core::snapshot::{REASON_ENDED, Unreadable};
 use podgate::core::state::Phase;
 use std::time::{Duration, SystemTime};
 
@@ -14,27 +14,27 @@ pub(crate) struct Facts<'a> {
     pub(crate) view: &'a View,
     pub(crate) pod: &'a Pod,
     /// Why there is nothing published to go by.
-    pub(crate) no_word: Option<&'a NoWord>,
+    pub(crate) snapshot_error: Option<&'a Unreadable>,
     /// The published phase, if it counts.
     pub(crate) phase: Option<Phase>,
 }
 
 /// Clocks of different machines may be this far apart.
-const CLOCKS: Duration = Duration::from_secs(5);
+const CLOCK_SKEW_MAX: Duration = Duration::from_secs(5);
 
 /// Why what is published can't be of the pod as it is now. (That it is can't be told from here: the sandbox that the pod has now
 /// shows only inside of it.)
-pub(crate) fn stale(pod: &Pod, found: &[Found<'_>], seen: Option<&str>) -> Option<String> {
+pub(crate) fn stale_reason(pod: &Pod, found: &[PodContainer<'_>], seen: Option<&str>) -> Option<String> {
     if pod.spec.node_name.is_none() {
         return Some("it was there before the Pod had a node".to_owned());
     }
-    let seen = time(seen?)?;
-    let made = pod.metadata.creation_timestamp.as_ref().and_then(|at| time(&at.0.to_string()));
-    if made.is_some_and(|made| seen + CLOCKS < made) {
+    let seen = parse_time(seen?)?;
+    let made = pod.metadata.creation_timestamp.as_ref().and_then(|at| parse_time(&at.0.to_string()));
+    if made.is_some_and(|made| seen + CLOCK_SKEW_MAX < made) {
         return Some("it is older than the Pod, so it came with its template".to_owned());
     }
     let sidecar = found.iter().find(|found| found.role == Role::Sidecar)?;
-    let started: SystemTime = sidecar.kubelet.started_at.as_deref().and_then(time)?;
+    let started: SystemTime = sidecar.kubelet.started_at.as_deref().and_then(parse_time)?;
     // Both are of the node's clock, in whole seconds.
     (seen + Duration::from_secs(1) < started).then(|| "the sidecar has been started anew since".to_owned())
 }
@@ -78,27 +78,27 @@ pub(crate) fn notes(facts: &Facts<'_>) -> Vec<String> {
             "Neither a sidecar nor a hook or gate of podgate's is in its spec: the kubelet's word is all there is.";
         return vec![what.to_owned()];
     }
-    unpublished(facts, &mut notes);
-    if let Some(why) = &view.stale {
+    note_unpublished(facts, &mut notes);
+    if let Some(why) = &view.stale_reason {
         notes.push(format!("What is published is not believed here: {why}."));
     }
     if view.deleting {
-        deleting(facts, &mut notes);
+        note_deletion(facts, &mut notes);
     } else {
-        frozen(view, &mut notes);
+        note_frozen_status(view, &mut notes);
     }
     for row in &view.containers {
-        stuck(row, &mut notes);
-        disagreement(facts, row, &mut notes);
+        note_stuck(row, &mut notes);
+        note_disagreement(facts, row, &mut notes);
     }
-    overrides(facts, &mut notes);
+    note_overrides(facts, &mut notes);
     notes
 }
 
 /// Why nothing is published, as far as it can be seen from here.
-fn unpublished(facts: &Facts<'_>, notes: &mut Vec<String>) {
-    let Some(no_word) = facts.no_word else { return };
-    if let NoWord::Garbage(key) = no_word {
+fn note_unpublished(facts: &Facts<'_>, notes: &mut Vec<String>) {
+    let Some(no_word) = facts.snapshot_error else { return };
+    if let Unreadable::Invalid(key) = no_word {
         notes.push(format!(
             "What is published is not podgate's: {key} is missing or not valid. The sidecar mends that at its start."
         ));
@@ -117,12 +117,12 @@ fn unpublished(facts: &Facts<'_>, notes: &mut Vec<String>) {
              this Pod (manifests/rbac.yaml), or no way to the API server. Its log says which: kubectl logs -n {} {} -c {name}",
             view.namespace, view.pod
         ),
-        _ => format!("Nothing is published yet: the kubelet says of the sidecar {name}: {}.", sidecar.kubelet.text()),
+        _ => format!("Nothing is published yet: the kubelet says of the sidecar {name}: {}.", sidecar.kubelet.describe()),
     });
 }
 
 /// Said where the kubelet's column would mislead.
-fn frozen(view: &View, notes: &mut Vec<String>) {
+fn note_frozen_status(view: &View, notes: &mut Vec<String>) {
     let by_hook = |row: &&Row| row.mode == Mode::PostStart && row.waits_for.iter().any(|c| c.gate_of == row.name);
     let Some(row) = view.containers.iter().find(by_hook) else { return };
     let limit = row.timeout.as_deref().unwrap_or_default();
@@ -132,7 +132,7 @@ fn frozen(view: &View, notes: &mut Vec<String>) {
     ));
 }
 
-fn deleting(facts: &Facts<'_>, notes: &mut Vec<String>) {
+fn note_deletion(facts: &Facts<'_>, notes: &mut Vec<String>) {
     // The kubelet says this of a container from before its first start until its hook has returned.
     let is_creating = |reason: &str| matches!(reason, "ContainerCreating" | "PodInitializing");
     let is_frozen = |row: &&Row| {
@@ -153,7 +153,7 @@ fn deleting(facts: &Facts<'_>, notes: &mut Vec<String>) {
     });
 }
 
-fn stuck(row: &Row, notes: &mut Vec<String>) {
+fn note_stuck(row: &Row, notes: &mut Vec<String>) {
     let bad_wait = [
         "CrashLoopBackOff",
         "ImagePullBackOff",
@@ -165,7 +165,7 @@ fn stuck(row: &Row, notes: &mut Vec<String>) {
     let of_kubelet = row.kubelet.reason.as_deref().filter(|reason| bad_wait.contains(reason));
     let Some(reason) = row.stuck.as_deref().or(of_kubelet) else { return };
     let what = match reason {
-        ENDED => "has ended, and the kubelet will not start it again".to_owned(),
+        REASON_ENDED => "has ended, and the kubelet will not start it again".to_owned(),
         reason => format!("can't go on by itself: {reason}"),
     };
     let message = row.kubelet.message.as_deref().map(|message| format!(" ({})", message.trim())).unwrap_or_default();
@@ -173,7 +173,7 @@ fn stuck(row: &Row, notes: &mut Vec<String>) {
 }
 
 /// At rest, podgate's word is as of its last look.
-fn disagreement(facts: &Facts<'_>, row: &Row, notes: &mut Vec<String>) {
+fn note_disagreement(facts: &Facts<'_>, row: &Row, notes: &mut Vec<String>) {
     let view = facts.view;
     if !view.started || facts.phase.is_none() || row.kubelet.state != Some("running") {
         return;
@@ -190,7 +190,7 @@ fn disagreement(facts: &Facts<'_>, row: &Row, notes: &mut Vec<String>) {
 }
 
 /// Gates that an operator has opened by hand.
-fn overrides(facts: &Facts<'_>, notes: &mut Vec<String>) {
+fn note_overrides(facts: &Facts<'_>, notes: &mut Vec<String>) {
     for (key, value) in facts.pod.metadata.annotations.iter().flatten() {
         let Some(container) = key.strip_prefix(names::OVERRIDE_PREFIX) else { continue };
         let (state, sandbox) = value.split_once('@').unwrap_or((value, ""));

@@ -22,7 +22,7 @@ pub(crate) struct View {
     pub(crate) published: Option<Published>,
     /// Why what is published can't be of the pod as it is now.
     #[serde(skip)]
-    pub(crate) stale: Option<String>,
+    pub(crate) stale_reason: Option<String>,
     /// The ordered containers, in start order.
     pub(crate) order: Vec<String>,
     pub(crate) containers: Vec<Row>,
@@ -53,7 +53,7 @@ pub(crate) struct Row {
     pub(crate) state: Option<&'static str>,
     /// Since when it is as it is.
     pub(crate) since: Option<Since>,
-    pub(crate) kubelet: Kubelet,
+    pub(crate) kubelet: KubeletStatus,
     /// What must come about before it goes on.
     pub(crate) waits_for: Vec<Condition>,
     /// Containers that go on only after it does.
@@ -89,7 +89,7 @@ pub(crate) enum Role {
 /// The kubelet's word on one container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Kubelet {
+pub(crate) struct KubeletStatus {
     /// `waiting`, `running` or `terminated`; nothing while the kubelet has said nothing.
     pub(crate) state: Option<&'static str>,
     pub(crate) reason: Option<String>,
@@ -119,16 +119,16 @@ pub(crate) struct Condition {
 }
 
 /// One container and what the Pod says of it.
-pub(crate) struct Found<'a> {
+pub(crate) struct PodContainer<'a> {
     pub(crate) spec: &'a Container,
     pub(crate) role: Role,
     pub(crate) gate: Option<Gate>,
-    pub(crate) kubelet: Kubelet,
+    pub(crate) kubelet: KubeletStatus,
 }
 
-impl Kubelet {
+impl KubeletStatus {
     /// In a few words.
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let mut text = match self.state {
             Some("running") => if self.ready { "running, ready" } else { "running, not ready" }.to_owned(),
             Some("terminated") => {

@@ -1,14 +1,14 @@
 //! Since when a container is as it is: by the sidecar's word, to the millisecond; else by the kubelet's, to the second; else it is not
 //! known, and nothing is said.
 
-use super::shape::{Found, Since};
+use super::shape::{PodContainer, Since};
 use podgate::core::state::State;
-use podgate::core::times::{Came, Times};
+use podgate::core::times::{Milestone, Times};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// `sidecar` is when the kubelet says that podgate's sidecar started: what waits, has waited since then.
 pub(crate) fn since(
-    found: &Found<'_>,
+    found: &PodContainer<'_>,
     state: Option<State>,
     times: Option<&Times>,
     sidecar: Option<&str>,
@@ -17,28 +17,32 @@ pub(crate) fn since(
     let name = &found.spec.name;
     let by_podgate = |what| {
         let at = UNIX_EPOCH + Duration::from_millis(times?.get(name, what)?);
-        Some(Since { at: humantime::format_rfc3339_millis(at).to_string(), seconds_ago: ago(at, now), by: "podgate" })
+        Some(Since {
+            at: humantime::format_rfc3339_millis(at).to_string(),
+            seconds_ago: seconds_between(at, now),
+            by: "podgate",
+        })
     };
     let by_kubelet = |text: Option<&str>| {
-        let at = time(text?)?;
-        Some(Since { at: text?.to_owned(), seconds_ago: ago(at, now), by: "kubelet" })
+        let at = parse_time(text?)?;
+        Some(Since { at: text?.to_owned(), seconds_ago: seconds_between(at, now), by: "kubelet" })
     };
     match state {
         Some(State::Waiting) => {
-            let of_state = by_podgate(Came::Since).or_else(|| by_podgate(Came::Gate));
+            let of_state = by_podgate(Milestone::StateChanged).or_else(|| by_podgate(Milestone::GateWaiting));
             of_state.or_else(|| by_kubelet(sidecar))
         }
-        Some(_) => by_podgate(Came::Since),
+        Some(_) => by_podgate(Milestone::StateChanged),
         None => by_kubelet(found.kubelet.started_at.as_deref().or(found.kubelet.finished_at.as_deref())),
     }
 }
 
 /// Reads a time as the API writes it.
-pub(super) fn time(text: &str) -> Option<SystemTime> {
+pub(super) fn parse_time(text: &str) -> Option<SystemTime> {
     humantime::parse_rfc3339_weak(text).ok()
 }
 
 /// Whole seconds from `at` to `now`.
-pub(super) fn ago(at: SystemTime, now: SystemTime) -> u64 {
+pub(super) fn seconds_between(at: SystemTime, now: SystemTime) -> u64 {
     now.duration_since(at).unwrap_or_default().as_secs()
 }

@@ -49,7 +49,7 @@ pub(crate) fn chain() -> Value {
 }
 
 /// Adds what the sidecar publishes.
-pub(crate) fn published(mut pod: Value, phase: &str, states: [&str; 3]) -> Value {
+pub(crate) fn with_published(mut pod: Value, phase: &str, states: [&str; 3]) -> Value {
     pod["metadata"]["annotations"] = json!({
         "sandbox.podgate.io/id": "3f2a9c1e-4097-1a0c5f3b", "sandbox.podgate.io/epoch": "e1", "sandbox.podgate.io/revision": "5",
         "sandbox.podgate.io/phase": phase, "sandbox.podgate.io/order": "db,api,web",
@@ -60,7 +60,7 @@ pub(crate) fn published(mut pod: Value, phase: &str, states: [&str; 3]) -> Value
     pod
 }
 
-pub(crate) fn seen(pod: &Value) -> View {
+pub(crate) fn view_of(pod: &Value) -> View {
     view(&serde_json::from_value(pod.clone()).unwrap(), "shop", now())
 }
 
@@ -93,7 +93,7 @@ fn shows_what_waits_for_what_as_the_start_goes_on() {
         ("started", ["Failed", "Ready", "Started"], vec![]),
         ("terminating", ["Started", "Waiting", "Waiting"], vec![]),
     ] {
-        let view = seen(&published(chain(), phase, states));
+        let view = view_of(&with_published(chain(), phase, states));
         assert_eq!(waits(&view), says, "{phase} {states:?}");
         assert_eq!(view.started, phase == "started");
     }
@@ -101,30 +101,30 @@ fn shows_what_waits_for_what_as_the_start_goes_on() {
 
 #[test]
 fn what_can_never_be_is_told_from_what_is_not_yet() {
-    let mut pod = published(chain(), "starting", ["Failed", "Waiting", "Waiting"]);
+    let mut pod = with_published(chain(), "starting", ["Failed", "Waiting", "Waiting"]);
     pod["metadata"]["annotations"]["sandbox.podgate.io/stuck"] = json!("db=Ended");
-    let view = seen(&pod);
+    let view = view_of(&pod);
     assert!(waits(&view)[0].starts_with("db: db=Ready (never) |"), "{:?}", waits(&view));
     assert!(view.notes.iter().any(|note| note.starts_with("db has ended, and the kubelet will not start it again")));
 }
 
 #[test]
 fn a_gate_holds_its_own_container_alone() {
-    let mut pod = published(chain(), "starting", ["Started", "Waiting", "Waiting"]);
+    let mut pod = with_published(chain(), "starting", ["Started", "Waiting", "Waiting"]);
     pod["spec"]["containers"] = json!([{"name": "db"}, gate("api", &["db"]), gate("web", &["db=Started"])]);
-    assert_eq!(waits(&seen(&pod)), ["db:  | api", "api: db=Ready (not-yet) | "]);
+    assert_eq!(waits(&view_of(&pod)), ["db:  | api", "api: db=Ready (not-yet) | "]);
     // A gate stays shut even when the pod has started: the container came anew.
     pod["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("started");
-    assert_eq!(waits(&seen(&pod)), ["db:  | api", "api: db=Ready (not-yet) | "]);
+    assert_eq!(waits(&view_of(&pod)), ["db:  | api", "api: db=Ready (not-yet) | "]);
 }
 
 #[test]
 fn of_checks_and_of_the_unpublished_nothing_is_known() {
-    let mut pod = published(chain(), "starting", ["Ready", "Waiting", "Waiting"]);
+    let mut pod = with_published(chain(), "starting", ["Ready", "Waiting", "Waiting"]);
     pod["spec"]["containers"][0] = hook("db", &["--check", "tcp://127.0.0.1:1"]);
-    assert_eq!(waits(&seen(&pod))[0], "db: tcp://127.0.0.1:1 (unknown) | api, web");
+    assert_eq!(waits(&view_of(&pod))[0], "db: tcp://127.0.0.1:1 (unknown) | api, web");
 
-    let view = seen(&chain());
+    let view = view_of(&chain());
     let unknown = "db=Ready (unknown)";
     assert_eq!(waits(&view)[..2], [format!("db: {unknown} | api, web"), format!("api: {unknown} | web")]);
     assert!(!view.started);
@@ -135,7 +135,7 @@ fn of_checks_and_of_the_unpublished_nothing_is_known() {
 fn without_a_word_the_kubelets_counts() {
     let mut pod = chain();
     pod["status"]["containerStatuses"] = json!([running("db", true), running("api", true), running("web", false)]);
-    let view = seen(&pod);
+    let view = view_of(&pod);
     assert!(view.started && waits(&view).is_empty());
 }
 
@@ -143,10 +143,10 @@ fn without_a_word_the_kubelets_counts() {
 fn says_since_when_by_whom_and_nothing_where_it_is_not_known() {
     let since = |pod: &Value| {
         let said = |row: &Row| row.since.as_ref().map(|s| format!("{} {} {}", row.name, s.seconds_ago, s.by));
-        seen(pod).containers.iter().filter_map(said).collect::<Vec<_>>()
+        view_of(pod).containers.iter().filter_map(said).collect::<Vec<_>>()
     };
     // What waits, waits since the sidecar has been there.
-    let pod = published(chain(), "starting", ["Started", "Waiting", "Waiting"]);
+    let pod = with_published(chain(), "starting", ["Started", "Waiting", "Waiting"]);
     assert_eq!(since(&pod), ["podgate 7 kubelet", "db 5 podgate", "api 7 kubelet", "web 7 kubelet"]);
     let mut gated = pod.clone();
     gated["metadata"]["annotations"]["sandbox.podgate.io/times"] = json!("1795269602000,api=gate+1000,web=since+2000");
@@ -163,13 +163,13 @@ fn says_since_when_by_whom_and_nothing_where_it_is_not_known() {
 
 #[test]
 fn says_what_each_condition_would_take() {
-    let mut pod = published(chain(), "starting", ["Started", "Waiting", "Waiting"]);
+    let mut pod = with_published(chain(), "starting", ["Started", "Waiting", "Waiting"]);
     pod["spec"]["containers"][0]["startupProbe"] = json!({"exec": {"command": ["/podgate/bin/podgate", "opened"]}});
     pod["spec"]["containers"][0]["readinessProbe"] = json!({"httpGet": {"port": "web"}});
     pod["spec"]["containers"][2] =
         gate("web", &["db", "api=Ready", "api=Completed", "api=Exited", "api=Started", "gone=Ready"]);
     let takes = |pod: &Value| {
-        let view = seen(pod);
+        let view = view_of(pod);
         view.containers[3].waits_for.iter().map(|c| format!("{}: {}", c.condition, c.takes)).collect::<Vec<_>>()
     };
     let all = [
@@ -250,19 +250,19 @@ fn says_what_is_odd() {
         }),
     ];
     for (says, change) in table {
-        let mut pod = published(chain(), "starting", ["Started", "Waiting", "Waiting"]);
+        let mut pod = with_published(chain(), "starting", ["Started", "Waiting", "Waiting"]);
         change(&mut pod);
-        let view = seen(&pod);
+        let view = view_of(&pod);
         assert!(view.notes.iter().any(|note| note.contains(says)), "{says}: {:#?}", view.notes);
     }
 }
 
 #[test]
 fn a_pod_at_rest_is_nothing_odd() {
-    let mut pod = published(chain(), "started", ["Ready", "Ready", "Ready"]);
+    let mut pod = with_published(chain(), "started", ["Ready", "Ready", "Ready"]);
     pod["status"]["containerStatuses"] = json!([running("db", true), running("api", true), running("web", true)]);
-    let view = seen(&pod);
+    let view = view_of(&pod);
     assert_eq!((view.started, view.notes.len(), view.summary.as_str()), (true, 0, "Pod shop/ordered has started."));
     pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T14:00:11Z");
-    assert!(!seen(&pod).started);
+    assert!(!view_of(&pod).started);
 }

@@ -1,13 +1,13 @@
 //! The arguments by which images are looked up.
 
-use crate::values::duration;
+use crate::common_args::duration;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Where the words of a container without a `command` come from.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Images {
+pub(crate) struct ImageArgs {
     /// Where a container has no command, take Entrypoint and Cmd of its image from the registry, so that
     /// it can wait in a gate; the image is pinned to the digest that was looked at
     #[arg(long)]

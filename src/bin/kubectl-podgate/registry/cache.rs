@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 /// The folder; without one nothing is kept. That it can't be read or written is no error: it only saves time.
 #[derive(Debug, Clone)]
-pub(super) struct Cache(pub(super) Option<PathBuf>);
+pub(super) struct CommandCache(pub(super) Option<PathBuf>);
 
-impl Cache {
+impl CommandCache {
     fn path(&self, digest: &str, platform: &str) -> Option<PathBuf> {
         let name = |text: &str| text.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
         Some(self.0.as_ref()?.join(format!("{}-{}.json", name(digest), name(platform))))
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn keeps_what_it_was_given_and_believes_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
-        let cache = Cache(Some(folder.path().join("deep/er")));
+        let cache = CommandCache(Some(folder.path().join("deep/er")));
         let command = ImageCommand { entrypoint: vec!["/e".to_owned()], cmd: vec!["ü".to_owned()] };
         assert_eq!(cache.get("sha256:1", "linux/amd64"), None);
         cache.put("sha256:1", "linux/amd64", &command);
@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(cache.get("sha256:2", "linux/amd64"), None);
         fs::write(one, "{").unwrap();
         assert_eq!(cache.get("sha256:1", "linux/amd64"), None);
-        Cache(None).put("sha256:1", "x", &command);
-        Cache(Some("/dev/null/x".into())).put("sha256:1", "x", &command);
+        CommandCache(None).put("sha256:1", "x", &command);
+        CommandCache(Some("/dev/null/x".into())).put("sha256:1", "x", &command);
     }
 }

@@ -1,9 +1,9 @@
 //! Asks registries, with limits on time and size.
 
 use super::args::Platform;
-use super::cache::Cache;
-use super::command::{Looked, command};
+use super::cache::CommandCache;
 use super::credentials::Logins;
+use super::image_config::{ImageInfo, parse_command};
 use oci_client::client::{Certificate, CertificateEncoding, ClientConfig, ClientProtocol};
 use oci_client::errors::{OciDistributionError as Error, OciErrorCode};
 use oci_client::manifest::ImageIndexEntry;
@@ -17,70 +17,70 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The largest configuration that is taken, in bytes; real ones have a few KiB.
-const LARGEST: usize = 4 << 20;
+const MAX_CONFIG_BYTES: usize = 4 << 20;
 
 /// Longest text of an error, in bytes: registries answer with whole pages.
-const LONGEST: usize = 200;
+const MAX_ERROR_BYTES: usize = 200;
 
 /// How registries are asked.
 #[derive(Clone)]
-pub(crate) struct Settings {
+pub(crate) struct RegistrySettings {
     pub(crate) platform: Platform,
     pub(crate) logins: Logins,
     /// Certificates in PEM to trust beside the system's.
-    pub(crate) trusted: Vec<Vec<u8>>,
+    pub(crate) ca_certificates: Vec<Vec<u8>>,
     /// `HOST[:PORT]` of registries that speak plain HTTP.
-    pub(crate) insecure: Vec<String>,
+    pub(crate) insecure_hosts: Vec<String>,
     /// For one image, all in all.
     pub(crate) timeout: Duration,
     /// Where looked-up commands are kept.
-    pub(crate) cache: Option<PathBuf>,
+    pub(crate) cache_folder: Option<PathBuf>,
 }
 
 /// Registries, and how to ask them.
-pub(crate) struct Registry {
-    settings: Settings,
-    cache: Cache,
+pub(crate) struct RegistryClient {
+    settings: RegistrySettings,
+    cache: CommandCache,
     https: Client,
     http: Client,
 }
 
-impl Registry {
+impl RegistryClient {
     /// # Errors
     /// A certificate that is none.
-    pub(crate) fn new(settings: Settings) -> Result<Registry, String> {
+    pub(crate) fn new(settings: RegistrySettings) -> Result<RegistryClient, String> {
         // Another part of the program may have chosen before; it is the same.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let https = client(&settings, ClientProtocol::Https)?;
-        let http = client(&settings, ClientProtocol::Http)?;
-        Ok(Registry { cache: Cache(settings.cache.clone()), settings, https, http })
+        let https = build_client(&settings, ClientProtocol::Https)?;
+        let http = build_client(&settings, ClientProtocol::Http)?;
+        Ok(RegistryClient { cache: CommandCache(settings.cache_folder.clone()), settings, https, http })
     }
 
     /// What `image` runs by itself.
     ///
     /// # Errors
     /// One line, without the image's name.
-    pub(crate) async fn look_up(&self, image: &str) -> Result<Looked, String> {
+    pub(crate) async fn look_up(&self, image: &str) -> Result<ImageInfo, String> {
         let reference: Reference = image.parse().map_err(|error| format!("no image's name: {error}"))?;
         let limit = self.settings.timeout;
-        let asked = tokio::time::timeout(limit, self.ask(&reference)).await;
+        let asked = tokio::time::timeout(limit, self.fetch(&reference)).await;
         let registry = reference.resolve_registry();
         asked.unwrap_or_else(|_| Err(format!("no answer from {registry} within {}", humantime::format_duration(limit))))
     }
 
-    async fn ask(&self, image: &Reference) -> Result<Looked, String> {
+    async fn fetch(&self, image: &Reference) -> Result<ImageInfo, String> {
         let registry = image.resolve_registry();
         // What a digest names never changes: known is known, and nobody is asked.
-        if let Some(found) = image.digest().and_then(|digest| self.known(digest)) {
+        if let Some(found) = image.digest().and_then(|digest| self.cached(digest)) {
             return Ok(found);
         }
-        let answer = if self.settings.insecure.iter().any(|host| host == registry) {
-            self.with_logins(ClientProtocol::Http, image).await
+        let answer = if self.settings.insecure_hosts.iter().any(|host| host == registry) {
+            self.fetch_with_logins(ClientProtocol::Http, image).await
         } else {
-            match self.with_logins(ClientProtocol::Https, image).await {
+            match self.fetch_with_logins(ClientProtocol::Https, image).await {
                 // A registry on this very machine seldom has a certificate; nobody listens in between.
                 Err(Error::RequestError(error)) if is_local(registry) && error.is_connect() => {
-                    match self.with_logins(ClientProtocol::Http, image).await {
+                    match self.fetch_with_logins(ClientProtocol::Http, image).await {
                         // It does speak TLS: report what is wrong with that.
                         Err(Error::ServerError { code: 400, .. }) => Err(Error::RequestError(error)),
                         plain => plain,
@@ -92,22 +92,22 @@ impl Registry {
         answer.map_err(|error| self.explain(image, &error))
     }
 
-    fn known(&self, digest: &str) -> Option<Looked> {
+    fn cached(&self, digest: &str) -> Option<ImageInfo> {
         let command = self.cache.get(digest, &self.settings.platform.to_string())?;
-        Some(Looked { digest: digest.to_owned(), command })
+        Some(ImageInfo { digest: digest.to_owned(), command })
     }
 
     /// Tries one login after the other; without one, as anybody.
-    async fn with_logins(&self, protocol: ClientProtocol, image: &Reference) -> Result<Looked, Error> {
+    async fn fetch_with_logins(&self, protocol: ClientProtocol, image: &Reference) -> Result<ImageInfo, Error> {
         let shared = if protocol == ClientProtocol::Http { &self.http } else { &self.https };
-        let logins = self.settings.logins.of(image.resolve_registry(), image.repository());
+        let logins = self.settings.logins.for_image(image.resolve_registry(), image.repository());
         let (last, others) = match logins.as_slice() {
             [] => return self.pull(shared, image, &RegistryAuth::Anonymous).await,
             [one] => return self.pull(shared, image, one).await,
             [others @ .., last] => (last, others),
         };
         // A client keeps the first login that it is given.
-        let fresh = || client(&self.settings, protocol.clone()).unwrap_or_else(|_| shared.clone());
+        let fresh = || build_client(&self.settings, protocol.clone()).unwrap_or_else(|_| shared.clone());
         for login in others {
             match self.pull(&fresh(), image, login).await {
                 Err(error) if is_denied(&error) => {}
@@ -117,24 +117,24 @@ impl Registry {
         self.pull(&fresh(), image, last).await
     }
 
-    async fn pull(&self, client: &Client, image: &Reference, auth: &RegistryAuth) -> Result<Looked, Error> {
+    async fn pull(&self, client: &Client, image: &Reference, auth: &RegistryAuth) -> Result<ImageInfo, Error> {
         let digest = match image.digest() {
             Some(digest) => digest.to_owned(),
             None => client.fetch_manifest_digest(image, auth).await?,
         };
-        if let Some(found) = self.known(&digest) {
+        if let Some(found) = self.cached(&digest) {
             return Ok(found);
         }
         // By its digest from here on: the tag may move between two questions.
         let pinned = image.clone_with_digest(digest.clone());
         let (manifest, ..) = client.pull_image_manifest_and_list_digest(&pinned, auth).await?;
-        let mut config = Cursor::new(vec![0; LARGEST].into_boxed_slice());
+        let mut config = Cursor::new(vec![0; MAX_CONFIG_BYTES].into_boxed_slice());
         client.pull_blob(&pinned, &manifest.config, &mut config).await?;
         let config = &config.get_ref()[..config.position() as usize];
-        let command = command(&String::from_utf8_lossy(config))
+        let command = parse_command(&String::from_utf8_lossy(config))
             .ok_or_else(|| Error::SpecViolationError("its configuration is not that of an image".to_owned()))?;
         self.cache.put(&digest, &self.settings.platform.to_string(), &command);
-        Ok(Looked { digest, command })
+        Ok(ImageInfo { digest, command })
     }
 
     /// One line on what went wrong.
@@ -142,7 +142,7 @@ impl Registry {
         let registry = image.resolve_registry();
         match error {
             error if is_denied(error) => {
-                let helper = match self.settings.logins.helper {
+                let helper = match self.settings.logins.has_helper {
                     true => "; the docker configuration keeps logins with a helper program, and podgate starts none",
                     false => "",
                 };
@@ -152,15 +152,15 @@ impl Registry {
             Error::ImageManifestNotFoundError(_) => {
                 format!("there is none for {}: name another --platform", self.settings.platform)
             }
-            error if is_unknown(error) => format!("{registry} has no such image"),
+            error if is_not_found(error) => format!("{registry} has no such image"),
             Error::RequestError(error) if error.is_timeout() => format!("no answer from {registry}"),
             Error::RequestError(error) => format!("can't ask {registry}: {}", error_chain(error)),
             Error::ServerError { code, .. } => format!("{registry} answered {code}"),
             Error::IoError(error) if error.kind() == ErrorKind::WriteZero => {
-                format!("{registry}: its configuration is larger than {} MiB", LARGEST >> 20)
+                format!("{registry}: its configuration is larger than {} MiB", MAX_CONFIG_BYTES >> 20)
             }
             Error::IoError(error) => format!("{registry}: {error}"),
-            other => format!("{registry}: {}", one_line(&other.to_string(), LONGEST)),
+            other => format!("{registry}: {}", one_line(&other.to_string(), MAX_ERROR_BYTES)),
         }
     }
 }
@@ -172,9 +172,9 @@ impl std::fmt::Display for Platform {
     }
 }
 
-fn client(settings: &Settings, protocol: ClientProtocol) -> Result<Client, String> {
+fn build_client(settings: &RegistrySettings, protocol: ClientProtocol) -> Result<Client, String> {
     let mut certificates = Vec::new();
-    for pem in &settings.trusted {
+    for pem in &settings.ca_certificates {
         let before = certificates.len();
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let certificate = certificate.map_err(|error| format!("a certificate of --registry-ca: {error}"))?;
@@ -188,17 +188,18 @@ fn client(settings: &Settings, protocol: ClientProtocol) -> Result<Client, Strin
     let config = ClientConfig {
         protocol,
         extra_root_certificates: certificates,
-        platform_resolver: Some(Box::new(move |entries| resolve(&platform, entries))),
+        platform_resolver: Some(Box::new(move |entries| platform_digest(&platform, entries))),
         connect_timeout: Some(settings.timeout),
         read_timeout: Some(settings.timeout),
         user_agent: concat!("kubectl-podgate/", env!("CARGO_PKG_VERSION")),
         ..ClientConfig::default()
     };
-    Client::try_from(config).map_err(|error| format!("can't ask registries: {}", one_line(&error.to_string(), LONGEST)))
+    Client::try_from(config)
+        .map_err(|error| format!("can't ask registries: {}", one_line(&error.to_string(), MAX_ERROR_BYTES)))
 }
 
 /// The entry for a platform. Without a variant the first that fits will do, as containerd takes `linux/arm64` for `linux/arm64/v8`.
-fn resolve(platform: &Platform, entries: &[ImageIndexEntry]) -> Option<String> {
+fn platform_digest(platform: &Platform, entries: &[ImageIndexEntry]) -> Option<String> {
     let fits = |entry: &&ImageIndexEntry| {
         entry.platform.as_ref().is_some_and(|its| {
             its.os.to_string() == platform.os
@@ -220,7 +221,7 @@ fn is_denied(error: &Error) -> bool {
     }
 }
 
-fn is_unknown(error: &Error) -> bool {
+fn is_not_found(error: &Error) -> bool {
     let codes = [OciErrorCode::ManifestUnknown, OciErrorCode::NameUnknown, OciErrorCode::NotFound];
     match error {
         Error::ServerError { code, .. } => *code == 404,

@@ -10,25 +10,25 @@ use serde_json::Value;
 pub(crate) struct Logins {
     entries: Vec<(String, RegistryAuth)>,
     /// A file keeps logins with a helper program.
-    pub(crate) helper: bool,
+    pub(crate) has_helper: bool,
 }
 
-const HUB: [&str; 2] = ["docker.io", "index.docker.io"];
+const DOCKER_HUB_HOSTS: [&str; 2] = ["docker.io", "index.docker.io"];
 
 impl Logins {
     /// Adds those of a `.dockerconfigjson`, a legacy `.dockercfg`, or the Secret that holds one; those added before come first.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn add(&mut self, file: &Value) -> Result<(), String> {
+    pub(crate) fn add_file(&mut self, file: &Value) -> Result<(), String> {
         if file.get("kind").and_then(Value::as_str) == Some("Secret") {
-            return self.add(&secret(file)?);
+            return self.add_file(&secret_content(file)?);
         }
         let helper = |key: &str| file.get(key).is_some_and(|value| !value.is_null());
-        self.helper |= helper("credsStore") || helper("credHelpers");
+        self.has_helper |= helper("credsStore") || helper("credHelpers");
         let auths = match file.get("auths") {
             Some(auths) => auths,
-            None if self.helper || file.as_object().is_some_and(serde_json::Map::is_empty) => return Ok(()),
+            None if self.has_helper || file.as_object().is_some_and(serde_json::Map::is_empty) => return Ok(()),
             // Legacy: the auths are the file.
             None => file,
         };
@@ -39,8 +39,8 @@ impl Logins {
                 return Err(format!("the login for {registry:?} is no object"));
             }
             // An empty entry says that a helper has it.
-            if let Some(login) = login(entry).map_err(|what| format!("the login for {registry:?}: {what}"))? {
-                added.push((key(registry), login));
+            if let Some(login) = parse_login(entry).map_err(|what| format!("the login for {registry:?}: {what}"))? {
+                added.push((registry_pattern(registry), login));
             }
         }
         // The longest path first, as the kubelet has it.
@@ -50,19 +50,19 @@ impl Logins {
     }
 
     /// The logins for an image, the best first.
-    pub(crate) fn of(&self, registry: &str, repository: &str) -> Vec<&RegistryAuth> {
-        let hosts = if HUB.contains(&registry) { HUB.to_vec() } else { vec![registry] };
-        let fits = |pattern: &str| hosts.iter().any(|host| fits(pattern, host, repository));
+    pub(crate) fn for_image(&self, registry: &str, repository: &str) -> Vec<&RegistryAuth> {
+        let hosts = if DOCKER_HUB_HOSTS.contains(&registry) { DOCKER_HUB_HOSTS.to_vec() } else { vec![registry] };
+        let fits = |pattern: &str| hosts.iter().any(|host| matches_image(pattern, host, repository));
         self.entries.iter().filter(|(pattern, _)| fits(pattern)).map(|(_, login)| login).collect()
     }
 }
 
 /// The file within a Secret.
-fn secret(secret: &Value) -> Result<Value, String> {
+fn secret_content(secret: &Value) -> Result<Value, String> {
     for name in [".dockerconfigjson", ".dockercfg"] {
         let text = match (secret["stringData"][name].as_str(), secret["data"][name].as_str()) {
             (Some(plain), _) => plain.to_owned(),
-            (None, Some(encoded)) => decode(encoded)?,
+            (None, Some(encoded)) => decode_base64(encoded)?,
             (None, None) => continue,
         };
         return serde_json::from_str(&text).map_err(|_| format!("{name} in the Secret is no JSON"));
@@ -70,13 +70,13 @@ fn secret(secret: &Value) -> Result<Value, String> {
     Err("a Secret without .dockerconfigjson".to_owned())
 }
 
-fn decode(base64: &str) -> Result<String, String> {
+fn decode_base64(base64: &str) -> Result<String, String> {
     let text = base64.split_whitespace().collect::<String>();
     let bytes = BASE64_STANDARD.decode(text).map_err(|_| "no base64".to_owned())?;
     String::from_utf8(bytes).map_err(|_| "no UTF-8 behind the base64".to_owned())
 }
 
-fn login(entry: &Value) -> Result<Option<RegistryAuth>, String> {
+fn parse_login(entry: &Value) -> Result<Option<RegistryAuth>, String> {
     let text = |field: &str| entry[field].as_str().filter(|text| !text.is_empty());
     if let Some(token) = text("registrytoken") {
         return Ok(Some(RegistryAuth::Bearer(token.to_owned())));
@@ -85,14 +85,14 @@ fn login(entry: &Value) -> Result<Option<RegistryAuth>, String> {
         return Ok(Some(RegistryAuth::Basic(user.to_owned(), password.to_owned())));
     }
     let Some(auth) = text("auth") else { return Ok(None) };
-    let decoded = decode(auth)?;
+    let decoded = decode_base64(auth)?;
     let (user, password) = decoded.split_once(':').ok_or("no NAME:PASSWORD in auth")?;
     // Docker ends some of them with NUL bytes.
     Ok(Some(RegistryAuth::Basic(user.to_owned(), password.trim_end_matches('\0').to_owned())))
 }
 
 /// `host/path` of a key, which may be a URL.
-fn key(registry: &str) -> String {
+fn registry_pattern(registry: &str) -> String {
     let rest = registry.strip_prefix("https://").or_else(|| registry.strip_prefix("http://")).unwrap_or(registry);
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     let path = path.strip_prefix("v1/").or_else(|| path.strip_prefix("v2/")).unwrap_or(path);
@@ -101,18 +101,18 @@ fn key(registry: &str) -> String {
 }
 
 /// Each part between dots must fit, `*` standing for a part or a piece of one; the port must be the same; the path must begin so.
-fn fits(pattern: &str, registry: &str, repository: &str) -> bool {
+fn matches_image(pattern: &str, registry: &str, repository: &str) -> bool {
     let (host, path) = pattern.split_once('/').unwrap_or((pattern, ""));
     let (wanted_host, wanted_port) = host.rsplit_once(':').unwrap_or((host, ""));
     let (real_host, real_port) = registry.rsplit_once(':').unwrap_or((registry, ""));
     wanted_port == real_port
         && wanted_host.split('.').count() == real_host.split('.').count()
-        && wanted_host.split('.').zip(real_host.split('.')).all(|(wanted, part)| glob(wanted, part))
+        && wanted_host.split('.').zip(real_host.split('.')).all(|(wanted, part)| glob_matches(wanted, part))
         && repository.starts_with(path)
 }
 
 /// `*` is any number of characters, `?` is one.
-fn glob(pattern: &str, text: &str) -> bool {
+fn glob_matches(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     // Which beginnings of the pattern fit the text so far.
     let mut fit: Vec<bool> = vec![false; pattern.len() + 1];
@@ -140,12 +140,12 @@ mod tests {
     use serde_json::json;
 
     /// The users of the logins for an image.
-    fn found<'a>(logins: &'a Logins, registry: &str, repository: &str) -> Vec<&'a str> {
+    fn users<'a>(logins: &'a Logins, registry: &str, repository: &str) -> Vec<&'a str> {
         let user = |login: &'a RegistryAuth| match login {
             RegistryAuth::Basic(user, _) => user.as_str(),
             _ => panic!("{login:?}"),
         };
-        logins.of(registry, repository).into_iter().map(user).collect()
+        logins.for_image(registry, repository).into_iter().map(user).collect()
     }
 
     #[test]
@@ -157,18 +157,18 @@ mod tests {
             "r.example/team/app": named("app"), "*.example:5000": named("glob"), "https://index.docker.io/v1/": named("hub"),
             "10.0.0.?": named("one"),
         }});
-        logins.add(&auths).unwrap();
-        assert_eq!(found(&logins, "r.example", "team/app/x"), ["app", "team", "host", "u"]);
-        assert_eq!(found(&logins, "r.example", "other"), ["host", "u"]);
-        assert_eq!(found(&logins, "x.example:5000", "a"), ["glob"]);
+        logins.add_file(&auths).unwrap();
+        assert_eq!(users(&logins, "r.example", "team/app/x"), ["app", "team", "host", "u"]);
+        assert_eq!(users(&logins, "r.example", "other"), ["host", "u"]);
+        assert_eq!(users(&logins, "x.example:5000", "a"), ["glob"]);
         for (registry, repository) in
             [("x.example", "a"), ("x.y.example:5000", "a"), ("r.example:5000.b", "a"), ("example:5000", "a")]
         {
-            assert_eq!(found(&logins, registry, repository), Vec::<&str>::new(), "{registry}");
+            assert_eq!(users(&logins, registry, repository), Vec::<&str>::new(), "{registry}");
         }
-        assert_eq!(found(&logins, "docker.io", "library/nginx"), ["hub"]);
-        assert_eq!(found(&logins, "10.0.0.7", "a"), ["one"]);
-        assert!(logins.of("r.example", "x").contains(&&RegistryAuth::Basic("u".to_owned(), "p:w".to_owned())));
+        assert_eq!(users(&logins, "docker.io", "library/nginx"), ["hub"]);
+        assert_eq!(users(&logins, "10.0.0.7", "a"), ["one"]);
+        assert!(logins.for_image("r.example", "x").contains(&&RegistryAuth::Basic("u".to_owned(), "p:w".to_owned())));
     }
 
     #[test]
@@ -181,18 +181,18 @@ mod tests {
             json!({"kind": "Secret", "stringData": {".dockercfg": "{\"r.example\": {\"auth\": \"dTpw\"}}"}}),
         ] {
             let mut logins = Logins::default();
-            logins.add(&secret).unwrap();
-            assert_eq!(found(&logins, "r.example", "a"), ["u"], "{secret}");
+            logins.add_file(&secret).unwrap();
+            assert_eq!(users(&logins, "r.example", "a"), ["u"], "{secret}");
         }
-        assert!(Logins::default().add(&json!({"kind": "Secret", "data": {"x": "y"}})).is_err());
+        assert!(Logins::default().add_file(&json!({"kind": "Secret", "data": {"x": "y"}})).is_err());
     }
 
     #[test]
     fn helpers_are_seen_and_not_started() {
         let mut logins = Logins::default();
-        logins.add(&json!({"auths": {"r.example": {}}, "credsStore": "desktop"})).unwrap();
-        assert!(logins.helper && logins.of("r.example", "a").is_empty());
-        Logins::default().add(&json!({})).unwrap();
+        logins.add_file(&json!({"auths": {"r.example": {}}, "credsStore": "desktop"})).unwrap();
+        assert!(logins.has_helper && logins.for_image("r.example", "a").is_empty());
+        Logins::default().add_file(&json!({})).unwrap();
         for bad in [
             json!([]),
             json!({"auths": []}),
@@ -200,7 +200,7 @@ mod tests {
             json!({"auths": {"r": {"auth": "%"}}}),
             json!({"auths": {"r": {"auth": "dQ=="}}}),
         ] {
-            assert!(Logins::default().add(&bad).is_err(), "{bad}");
+            assert!(Logins::default().add_file(&bad).is_err(), "{bad}");
         }
     }
 
@@ -215,8 +215,8 @@ mod tests {
             ("a?", "ab", true),
             ("**b", "ab", true),
         ] {
-            assert_eq!(glob(pattern, text), expected, "{pattern} {text}");
+            assert_eq!(glob_matches(pattern, text), expected, "{pattern} {text}");
         }
-        assert!(!glob(&"*a".repeat(50), &"b".repeat(5000)));
+        assert!(!glob_matches(&"*a".repeat(50), &"b".repeat(5000)));
     }
 }

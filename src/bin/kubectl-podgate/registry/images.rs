@@ -1,35 +1,35 @@
 //! `--resolve-images`: which images have to be looked up, and what is made of the answers.
 
-use super::args::Images;
-use super::client::{Registry, Settings};
-use super::command::Looked;
+use super::args::ImageArgs;
+use super::client::{RegistryClient, RegistrySettings};
 use super::credentials::Logins;
+use super::image_config::ImageInfo;
 use crate::yaml::Source;
 use crate::yaml::files::{self, Input};
 use futures::StreamExt;
-use podgate::order::declare::{annotation, keys};
+use podgate::order::declare::{annotation_place, keys};
 use podgate::order::edit::{Edit, Op, Place};
 use podgate::order::finding::Finding;
 use podgate::order::inject;
-use podgate::order::kinds;
-use podgate::order::plan::{ImageCommand, Known, plan};
+use podgate::order::plan::{ImageCommand, KnownImages, plan};
+use podgate::order::pod_templates;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// So many images are asked for at a time.
-const AT_ONCE: usize = 4;
+const MAX_CONCURRENT: usize = 4;
 
 /// The images that have been looked up.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Found {
-    images: BTreeMap<String, Looked>,
-    pin: bool,
+pub(crate) struct ResolvedImages {
+    images: BTreeMap<String, ImageInfo>,
+    is_pinning: bool,
 }
 
 /// What the images say about a template's containers.
 #[derive(Debug, Default)]
-pub(crate) struct Resolved {
+pub(crate) struct TemplateImages {
     pub(crate) commands: BTreeMap<String, ImageCommand>,
     /// Images that get a digest.
     pub(crate) edits: Vec<Edit>,
@@ -40,15 +40,15 @@ pub(crate) struct Resolved {
 ///
 /// # Errors
 /// One line for each image that could not be looked up.
-pub(crate) fn look_up(sources: &[(Input, Source)], args: &Images) -> Result<Found, Vec<String>> {
+pub(crate) fn look_up_images(sources: &[(Input, Source)], args: &ImageArgs) -> Result<ResolvedImages, Vec<String>> {
     let settings = settings(args).map_err(|line| vec![line])?;
     let mut wanted: BTreeMap<String, String> = BTreeMap::new();
     for (_, source) in sources {
         for document in &source.documents {
-            for kinds::Template { place, .. } in kinds::templates(&document.value) {
+            for pod_templates::Template { place, .. } in pod_templates::templates(&document.value) {
                 let Some(template) = place.of(&document.value) else { continue };
-                for (container, image) in needed(template) {
-                    let at = document.position(document.mark(&place).start);
+                for (container, image) in images_to_resolve(template) {
+                    let at = document.position(document.highlight(&place).start);
                     let whose = format!("{}:{}: container {container}: image {image}", source.name, at.line);
                     wanted.entry(image).or_insert(whose);
                 }
@@ -56,9 +56,9 @@ pub(crate) fn look_up(sources: &[(Input, Source)], args: &Images) -> Result<Foun
         }
     }
     if wanted.is_empty() {
-        return Ok(Found::default());
+        return Ok(ResolvedImages::default());
     }
-    let registry = Registry::new(settings).map_err(|line| vec![line])?;
+    let registry = RegistryClient::new(settings).map_err(|line| vec![line])?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| vec![format!("can't start: {error}")])?;
     let answers = runtime.block_on(async {
@@ -66,7 +66,7 @@ pub(crate) fn look_up(sources: &[(Input, Source)], args: &Images) -> Result<Foun
             let registry = &registry;
             async move { (image, whose, registry.look_up(image).await) }
         });
-        futures::stream::iter(questions).buffered(AT_ONCE).collect::<Vec<_>>().await
+        futures::stream::iter(questions).buffered(MAX_CONCURRENT).collect::<Vec<_>>().await
     });
     let (mut images, mut wrong) = (BTreeMap::new(), Vec::new());
     for (image, whose, answer) in answers {
@@ -75,28 +75,31 @@ pub(crate) fn look_up(sources: &[(Input, Source)], args: &Images) -> Result<Foun
             Err(what) => wrong.push(format!("{whose}: {what}")),
         }
     }
-    if wrong.is_empty() { Ok(Found { images, pin: !args.no_pin }) } else { Err(wrong) }
+    if wrong.is_empty() { Ok(ResolvedImages { images, is_pinning: !args.no_pin }) } else { Err(wrong) }
 }
 
 /// Containers whose command only their image knows, with that image.
-fn needed(template: &Value) -> Vec<(String, String)> {
-    if !inject::is_declared(template) {
+fn images_to_resolve(template: &Value) -> Vec<(String, String)> {
+    if !inject::is_requested(template) {
         return Vec::new();
     }
     // As it was before podgate: an injected container has a command, the gate.
     let Ok(before) = inject::uninject(template) else { return Vec::new() };
-    let planned = plan(&before.value, &Known::default()).ok();
-    let told =
-        |key: &str| annotation(key).of(&before.value).and_then(Value::as_str).unwrap_or_default().trim().to_owned();
+    let planned = plan(&before.value, &KnownImages::default()).ok();
+    let told = |key: &str| {
+        annotation_place(key).of(&before.value).and_then(Value::as_str).unwrap_or_default().trim().to_owned()
+    };
     let mut found = Vec::new();
     for container in containers(&before.value) {
-        let (Some(name), Some(image)) = (text(container, "name"), text(container, "image")) else { continue };
+        let (Some(name), Some(image)) = (text_field(container, "name"), text_field(container, "image")) else {
+            continue;
+        };
         let given = !told(&format!("{}{name}", keys::COMMAND_PREFIX)).is_empty();
         let mode = match told(&format!("{}{name}", keys::MODE_PREFIX)) {
             mode if mode.is_empty() => told(keys::MODE),
             mode => mode,
         };
-        let concerned = planned.as_ref().is_none_or(|plan| plan.get(name).is_some_and(|own| own.is_touched()));
+        let concerned = planned.as_ref().is_none_or(|plan| plan.get(name).is_some_and(|own| own.is_modified()));
         if !has_command(container) && !given && mode != "post-start" && concerned {
             found.push((name.to_owned(), image.to_owned()));
         }
@@ -104,28 +107,30 @@ fn needed(template: &Value) -> Vec<(String, String)> {
     found
 }
 
-impl Found {
+impl ResolvedImages {
     /// What the images say about this template's containers.
-    pub(crate) fn of(&self, template: &Value) -> Resolved {
-        let mut resolved = Resolved::default();
+    pub(crate) fn for_template(&self, template: &Value) -> TemplateImages {
+        let mut resolved = TemplateImages::default();
         let Ok(before) = inject::uninject(template) else { return resolved };
         let own: BTreeSet<&str> = containers(&before.value)
             .filter(|container| !has_command(container))
-            .filter_map(|container| text(container, "name"))
+            .filter_map(|container| text_field(container, "name"))
             .collect();
         for (index, container) in containers(template).enumerate() {
-            let (Some(name), Some(image)) = (text(container, "name"), text(container, "image")) else { continue };
+            let (Some(name), Some(image)) = (text_field(container, "name"), text_field(container, "image")) else {
+                continue;
+            };
             let Some(looked) = self.images.get(image).filter(|_| own.contains(name)) else { continue };
             let at = Place::root().to("spec").to("containers").to(index).to("image");
             if looked.command.entrypoint.is_empty() && looked.command.cmd.is_empty() {
                 let what = format!("the image of {name:?} has neither Entrypoint nor Cmd");
                 resolved
                     .findings
-                    .push(Finding::warning("image-without-command", at, what).mend("give the container a command"));
+                    .push(Finding::warning("image-without-command", at, what).fix("give the container a command"));
                 continue;
             }
             resolved.commands.insert(name.to_owned(), looked.command.clone());
-            if self.pin && !image.contains('@') {
+            if self.is_pinning && !image.contains('@') {
                 let pinned = format!("{image}@{}", looked.digest);
                 let what = format!("the image of {name:?} is pinned, since its command was taken from it: {pinned}");
                 resolved.findings.push(Finding::note("image-pinned", at.clone(), what));
@@ -144,25 +149,25 @@ fn has_command(container: &Value) -> bool {
     container["command"].as_array().is_some_and(|words| !words.is_empty())
 }
 
-fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+fn text_field<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value[key].as_str().filter(|text| !text.is_empty())
 }
 
-fn settings(args: &Images) -> Result<Settings, String> {
+fn settings(args: &ImageArgs) -> Result<RegistrySettings, String> {
     let mut logins = Logins::default();
     let home = |folder: &str| std::env::home_dir().map(|home| home.join(folder));
     let docker = args.docker_config.clone().or_else(|| home(".docker")).map(|folder| folder.join("config.json"));
     for path in args.pull_secret.iter().chain(&docker.filter(|path| path.exists())) {
-        let value = files::one(path)?;
-        logins.add(&value).map_err(|what| format!("{}: {what}", path.display()))?;
+        let value = files::read_single_document(path)?;
+        logins.add_file(&value).map_err(|what| format!("{}: {what}", path.display()))?;
     }
-    let read = |path: &Path| files::text(&Input::File(path.to_owned())).map(String::into_bytes);
-    Ok(Settings {
+    let read = |path: &Path| files::read_text(&Input::File(path.to_owned())).map(String::into_bytes);
+    Ok(RegistrySettings {
         platform: args.platform.clone(),
         logins,
-        trusted: args.registry_ca.iter().map(|path| read(path)).collect::<Result<_, _>>()?,
-        insecure: args.insecure_registry.clone(),
+        ca_certificates: args.registry_ca.iter().map(|path| read(path)).collect::<Result<_, _>>()?,
+        insecure_hosts: args.insecure_registry.clone(),
         timeout: args.registry_timeout,
-        cache: args.cache_home.clone().or_else(|| home(".cache")).map(|folder| folder.join("podgate/images")),
+        cache_folder: args.cache_home.clone().or_else(|| home(".cache")).map(|folder| folder.join("podgate/images")),
     })
 }

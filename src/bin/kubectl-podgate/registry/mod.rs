@@ -3,8 +3,8 @@
 mod args;
 mod cache;
 mod client;
-mod command;
 mod credentials;
+mod image_config;
 pub(crate) mod images;
 
-pub(crate) use args::Images;
+pub(crate) use args::ImageArgs;

@@ -1,7 +1,7 @@
 //! The arguments of `status`, and what its help teaches.
 
-use crate::cluster::{Connection, pod_name};
-use crate::values::{Output, duration};
+use crate::cluster::{ConnectionArgs, pod_name};
+use crate::common_args::{OutputFormat, duration};
 use clap::Args;
 use std::time::Duration;
 
@@ -35,10 +35,10 @@ pub(crate) struct Status {
     #[arg(value_name = "POD", value_parser = pod_name)]
     pub(crate) pod: String,
     #[command(flatten)]
-    pub(crate) connection: Connection,
+    pub(crate) connection: ConnectionArgs,
     /// What to print: a table and sentences, or one JSON object; with -w, one object a line for each change
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub(crate) output: Output,
+    pub(crate) output: OutputFormat,
     /// Follow the Pod, until you end it or the Pod is gone
     #[arg(short, long)]
     pub(crate) watch: bool,

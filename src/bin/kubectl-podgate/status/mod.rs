@@ -10,9 +10,9 @@ mod watch;
 pub(crate) use args::Status;
 
 use crate::cluster::Cluster;
-use crate::output::{json, write_out};
+use crate::common_args::OutputFormat;
+use crate::output::{to_json, write_stdout};
 use crate::pod::view;
-use crate::values::Output;
 use crate::{clock, runtime};
 use std::process::ExitCode;
 
@@ -21,16 +21,16 @@ pub(crate) fn run(args: &Status) -> ExitCode {
 }
 
 async fn show(args: &Status) -> Result<ExitCode, String> {
-    let cluster = Cluster::of(&args.connection).await?;
-    let pod = cluster.pod(&args.pod).await?;
+    let cluster = Cluster::from_args(&args.connection).await?;
+    let pod = cluster.get_pod(&args.pod).await?;
     if args.watch || args.until_started {
         return watch::watch(args, cluster, pod).await;
     }
-    let view = view::view(&pod, &cluster.namespace, clock::wall());
+    let view = view::view(&pod, &cluster.namespace, clock::wall_time());
     let text = match args.output {
-        Output::Text => text::text(&view),
-        Output::Json => json(&view)?,
+        OutputFormat::Text => text::render(&view),
+        OutputFormat::Json => to_json(&view)?,
     };
-    write_out(&text)?;
-    Ok(watch::exit(&view))
+    write_stdout(&text)?;
+    Ok(watch::exit_code(&view))
 }

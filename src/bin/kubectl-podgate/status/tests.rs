@@ -1,7 +1,7 @@
 //! What is printed of a Pod.
 
-use super::text::text;
-use crate::pod::tests::{chain, published, seen};
+use super::text::render;
+use crate::pod::tests::{chain, view_of, with_published};
 use serde_json::{Value, json};
 
 #[test]
@@ -10,14 +10,14 @@ fn a_pod_of_any_shape_is_looked_at() {
         json!({"metadata": {}, "spec": {}}),
         json!({"metadata": {}, "spec": {"containers": [{}]}, "status": {"phase": 7}}),
     ] {
-        let _ = text(&seen(&pod));
+        let _ = render(&view_of(&pod));
     }
 }
 
 /// What a person sees of it: the example in the docs.
 #[test]
 fn reads_well() {
-    let written = text(&seen(&published(chain(), "starting", ["Started", "Waiting", "Waiting"])));
+    let written = render(&view_of(&with_published(chain(), "starting", ["Started", "Waiting", "Waiting"])));
     let plain = anstream::adapter::strip_str(&written).to_string();
     let docs = include_str!("../../../../docs/kubectl-podgate.md");
     assert!(docs.contains(&plain), "docs/kubectl-podgate.md should show this:\n{plain}");
@@ -26,7 +26,8 @@ fn reads_well() {
 
 #[test]
 fn as_json_it_is_what_the_docs_promise() {
-    let json = serde_json::to_value(seen(&published(chain(), "starting", ["Started", "Waiting", "Waiting"]))).unwrap();
+    let json =
+        serde_json::to_value(view_of(&with_published(chain(), "starting", ["Started", "Waiting", "Waiting"]))).unwrap();
     assert_eq!(
         json["published"],
         json!({"phase": "starting", "sandbox": "3f2a9c1e-4097-1a0c5f3b", "epoch": "e1", "revision": 5,

@@ -1,24 +1,24 @@
 //! What a person reads: a sentence, a table, when it was seen, and what is odd.
 
 use crate::pod::shape::{Condition, Role, Row, View};
-use crate::terminal::{width, widths};
+use crate::terminal::{column_widths, display_width};
 use anstyle::{AnsiColor, Style};
-use podgate::core::text::harmless;
+use podgate::core::text::sanitize;
 use std::fmt::Write as _;
 
-const HEADS: [&str; 6] = ["CONTAINER", "PODGATE", "SINCE", "KUBELET", "WAITS FOR", "HOLDS BACK"];
-const LAST: usize = HEADS.len() - 1;
+const HEADERS: [&str; 6] = ["CONTAINER", "PODGATE", "SINCE", "KUBELET", "WAITS FOR", "HOLDS BACK"];
+const LAST_COLUMN: usize = HEADERS.len() - 1;
 const BOLD: Style = Style::new().bold();
 
 /// With colours, which the writer takes out where they are not wanted.
-pub(crate) fn text(view: &View) -> String {
-    let mut out = format!("{BOLD}{}{BOLD:#}\n\n", harmless(&view.summary));
-    table(view, &mut out);
+pub(crate) fn render(view: &View) -> String {
+    let mut out = format!("{BOLD}{}{BOLD:#}\n\n", sanitize(&view.summary));
+    write_table(view, &mut out);
     out.push('\n');
     let mut line = |name: &str, value: &str| {
-        let _ = writeln!(out, "{name:<10} {}", harmless(value));
+        let _ = writeln!(out, "{name:<10} {}", sanitize(value));
     };
-    for (at, (condition, takes)) in to_go_on(view).into_iter().enumerate() {
+    for (at, (condition, takes)) in unmet_conditions(view).into_iter().enumerate() {
         line(if at == 0 { "to go on" } else { "" }, &format!("{condition}: {takes}"));
     }
     if !view.order.is_empty() {
@@ -26,7 +26,7 @@ pub(crate) fn text(view: &View) -> String {
     }
     if let Some(published) = &view.published {
         let seen = match (&published.seen, published.seen_seconds_ago) {
-            (Some(seen), Some(seconds)) => format!("{seen}, {} ago", ago(seconds)),
+            (Some(seen), Some(seconds)) => format!("{seen}, {} ago", format_age(seconds)),
             (Some(seen), None) => seen.clone(),
             (None, _) => "(no time given)".to_owned(),
         };
@@ -44,13 +44,13 @@ pub(crate) fn text(view: &View) -> String {
         out.push('\n');
     }
     for note in &view.notes {
-        let _ = writeln!(out, "- {}", harmless(note));
+        let _ = writeln!(out, "- {}", sanitize(note));
     }
     out
 }
 
 /// Each condition that does not hold yet, with what it would take.
-fn to_go_on(view: &View) -> Vec<(&str, &str)> {
+fn unmet_conditions(view: &View) -> Vec<(&str, &str)> {
     let mut all: Vec<(&str, &str)> = Vec::new();
     for condition in view.containers.iter().flat_map(|row| &row.waits_for) {
         let one = (condition.condition.as_str(), condition.takes.as_str());
@@ -61,13 +61,13 @@ fn to_go_on(view: &View) -> Vec<(&str, &str)> {
     all
 }
 
-fn table(view: &View, out: &mut String) {
+fn write_table(view: &View, out: &mut String) {
     let lines: Vec<[String; 6]> = view.containers.iter().map(cells).collect();
-    let widths = widths(HEADS, &lines);
+    let widths = column_widths(HEADERS, &lines);
     let mut line = |cells: &[&str; 6], style: Style| {
         for (column, cell) in cells.iter().enumerate() {
             // Padded by hand: the marks of a colour have no width. Nothing stands after the last column.
-            let pad = if column < LAST { widths[column] - width(cell) + 2 } else { 0 };
+            let pad = if column < LAST_COLUMN { widths[column] - display_width(cell) + 2 } else { 0 };
             let style = if column == 1 { style } else { Style::new() };
             let _ = write!(out, "{style}{cell}{style:#}{:pad$}", "");
         }
@@ -75,9 +75,9 @@ fn table(view: &View, out: &mut String) {
         out.truncate(out.trim_end_matches(' ').len());
         out.push('\n');
     };
-    line(&HEADS, Style::new());
+    line(&HEADERS, Style::new());
     for (cells, row) in lines.iter().zip(&view.containers) {
-        line(&cells.each_ref().map(String::as_str), colour(row));
+        line(&cells.each_ref().map(String::as_str), state_style(row));
     }
 }
 
@@ -98,12 +98,12 @@ pub(super) fn cells(row: &Row) -> [String; 6] {
         Some("Waiting") if conditions.is_empty() => "the kubelet".to_owned(),
         _ => conditions.join(", "),
     };
-    let since = row.since.as_ref().map(|since| format!("{} ago", ago(since.seconds_ago))).unwrap_or_default();
-    [row.name.clone(), state.to_owned(), since, row.kubelet.text(), waits_for, row.holds_back.join(", ")]
-        .map(|cell| harmless(&cell))
+    let since = row.since.as_ref().map(|since| format!("{} ago", format_age(since.seconds_ago))).unwrap_or_default();
+    [row.name.clone(), state.to_owned(), since, row.kubelet.describe(), waits_for, row.holds_back.join(", ")]
+        .map(|cell| sanitize(&cell))
 }
 
-fn colour(row: &Row) -> Style {
+fn state_style(row: &Row) -> Style {
     let colour = match row.state {
         _ if row.stuck.is_some() => AnsiColor::Red,
         Some("Ready" | "Completed") => AnsiColor::Green,
@@ -114,7 +114,7 @@ fn colour(row: &Row) -> Style {
     colour.on_default()
 }
 
-fn ago(seconds: u64) -> String {
+fn format_age(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),
         120..7200 => format!("{} min", seconds / 60),
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_time_is_as_exact_as_it_need_be() {
-        let all = [0, 119, 120, 7199, 7200, 172_799, 172_800].map(ago);
+        let all = [0, 119, 120, 7199, 7200, 172_799, 172_800].map(format_age);
         assert_eq!(all, ["0 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 days"]);
     }
 }

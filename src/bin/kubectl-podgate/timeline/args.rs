@@ -1,6 +1,6 @@
 //! The arguments of `timeline`, and what its help teaches.
 
-use crate::cluster::{Connection, pod_name};
+use crate::cluster::{ConnectionArgs, pod_name};
 use clap::{Args, ValueEnum};
 
 const HELP: &str = "\
@@ -31,7 +31,7 @@ pub(crate) struct Timeline {
     #[arg(value_name = "POD", value_parser = pod_name)]
     pub(crate) pod: String,
     #[command(flatten)]
-    pub(crate) connection: Connection,
+    pub(crate) connection: ConnectionArgs,
     /// What to print: a picture for the terminal, an SVG picture, or one JSON object
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Output,

@@ -4,18 +4,18 @@
 //! within that second, its millisecond is taken; where it saw it later, it was late, and the second stands.
 
 use super::event::Event;
-use super::shape::{Bar, Kind, Mark, Moment, Row, Source, Timeline};
-use super::words;
+use super::notes;
+use super::shape::{Bar, BarKind, Mark, Moment, Row, Source, Timeline};
 use crate::pod::Pod;
-use crate::pod::shape::{Found, Role};
-use crate::pod::view::{found, view};
+use crate::pod::shape::{PodContainer, Role};
+use crate::pod::view::{pod_containers, view};
 use podgate::core::container::Mode;
 use podgate::core::names;
-use podgate::core::times::{Came, Times};
+use podgate::core::times::{Milestone, Times};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A time in whole seconds, and how much later than that it may have been.
-const GRID: i64 = 1000;
+const SECOND_MS: i64 = 1000;
 
 struct Evidence<'a> {
     pod: &'a Pod,
@@ -28,10 +28,11 @@ struct Evidence<'a> {
 pub(crate) fn build(pod: &Pod, events: Option<&[Event]>, namespace: &str, now: SystemTime) -> Timeline {
     let view = view(pod, namespace, now);
     let annotations = pod.metadata.annotations.clone().unwrap_or_default();
-    let published = annotations.get(names::SANDBOX_TIMES).filter(|_| view.published.is_some() && view.stale.is_none());
-    let times = Times::read(published.map_or("", String::as_str));
+    let published =
+        annotations.get(names::SANDBOX_TIMES).filter(|_| view.published.is_some() && view.stale_reason.is_none());
+    let times = Times::parse(published.map_or("", String::as_str));
     let evidence = Evidence { pod, events, times };
-    let found = found(pod);
+    let found = pod_containers(pod);
     let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
 
     let marks = evidence.marks();
@@ -65,20 +66,20 @@ pub(crate) fn build(pod: &Pod, events: Option<&[Event]>, namespace: &str, now: S
         containers: rows,
         notes: Vec::new(),
     };
-    timeline.summary = words::summary(&timeline, view.deleting);
-    timeline.notes = words::notes(&timeline, &view, evidence.events, !evidence.times.is_empty());
+    timeline.summary = notes::summary(&timeline, view.deleting);
+    timeline.notes = notes::notes(&timeline, &view, evidence.events, !evidence.times.is_empty());
     timeline
 }
 
-fn ms(text: &str) -> Option<i64> {
+fn parse_millis(text: &str) -> Option<i64> {
     let at = humantime::parse_rfc3339_weak(text).ok()?;
     i64::try_from(at.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
 }
 
 /// What was seen at `exact` and is said to have come about in the second `grid`.
-fn merge(grid: Option<Moment>, exact: Option<Moment>) -> Option<Moment> {
+fn merge_moments(grid: Option<Moment>, exact: Option<Moment>) -> Option<Moment> {
     match (grid, exact) {
-        (Some(grid), Some(exact)) if !grid.exact && exact.at >= grid.at + GRID => Some(grid),
+        (Some(grid), Some(exact)) if !grid.exact && exact.at >= grid.at + SECOND_MS => Some(grid),
         (grid, exact) => exact.or(grid),
     }
 }
@@ -88,12 +89,12 @@ impl Evidence<'_> {
         let conditions = self.pod.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
         let condition = |kind: &str| {
             let found = conditions.iter().find(|condition| condition.kind == kind && condition.status == "True")?;
-            let at = ms(found.last_transition_time.as_deref()?)?;
+            let at = parse_millis(found.last_transition_time.as_deref()?)?;
             Some(Moment { at, exact: false, by: Source::Kubelet })
         };
-        let created = self.pod.metadata.creation_timestamp.as_ref().and_then(|at| ms(&at.0.to_string()));
+        let created = self.pod.metadata.creation_timestamp.as_ref().and_then(|at| parse_millis(&at.0.to_string()));
         let created = created.map(|at| Moment { at, exact: false, by: Source::Api });
-        let scheduled = self.event(None, "Scheduled").or_else(|| condition("PodScheduled"));
+        let scheduled = self.first_event(None, "Scheduled").or_else(|| condition("PodScheduled"));
         let all = [
             ("created", created),
             ("scheduled", scheduled),
@@ -104,50 +105,53 @@ impl Evidence<'_> {
     }
 
     /// The first event of this reason for a container, or for the pod.
-    fn event(&self, container: Option<&str>, reason: &str) -> Option<Moment> {
-        let events = self.events.unwrap_or_default().iter().filter(|event| event.is(container, reason));
+    fn first_event(&self, container: Option<&str>, reason: &str) -> Option<Moment> {
+        let events = self.events.unwrap_or_default().iter().filter(|event| event.is_about(container, reason));
         let moments = events.filter_map(|event| {
             let (time, exact) = event.time()?;
-            Some(Moment { at: ms(time)?, exact, by: Source::Event })
+            Some(Moment { at: parse_millis(time)?, exact, by: Source::Event })
         });
         moments.min_by_key(|moment| moment.at)
     }
 
-    fn row(&self, found: &Found<'_>) -> Row {
+    fn row(&self, found: &PodContainer<'_>) -> Row {
         let name = found.spec.name.as_str();
         let by_podgate = |what| {
             let at = i64::try_from(self.times.get(name, what)?).ok()?;
             Some(Moment { at, exact: true, by: Source::Podgate })
         };
         let by_kubelet = |text: &Option<String>| {
-            let at = ms(text.as_deref()?).filter(|at| *at > 0)?;
+            let at = parse_millis(text.as_deref()?).filter(|at| *at > 0)?;
             Some(Moment { at, exact: false, by: Source::Kubelet })
         };
         let kubelet = &found.kubelet;
         // Of one that was started again the status has its last start alone, the events its first too.
-        let first = self.event(Some(name), "Started");
+        let first = self.first_event(Some(name), "Started");
         let said = by_kubelet(&kubelet.started_at).filter(|_| kubelet.restarts == 0).or(first);
         let mode = found.gate.as_ref().map_or(Mode::None, |gate| gate.mode);
-        let (gate, opened) = (by_podgate(Came::Gate), by_podgate(Came::Opened));
-        let seen = by_podgate(Came::Started);
+        let (gate, opened) = (by_podgate(Milestone::GateWaiting), by_podgate(Milestone::GateOpened));
+        let seen = by_podgate(Milestone::Started);
         let (created, started) = match mode {
             // What the kubelet starts is the gate.
-            Mode::Entrypoint => (merge(said, gate), opened.or(seen)),
-            _ => (merge(said, seen), merge(said, seen)),
+            Mode::Entrypoint => (merge_moments(said, gate), opened.or(seen)),
+            _ => (merge_moments(said, seen), merge_moments(said, seen)),
         };
-        let ended = merge(by_kubelet(&kubelet.finished_at).filter(|_| kubelet.restarts == 0), by_podgate(Came::Ended));
-        let is_pull = |event: &&Event| event.is(Some(name), "Pulled");
+        let ended = merge_moments(
+            by_kubelet(&kubelet.finished_at).filter(|_| kubelet.restarts == 0),
+            by_podgate(Milestone::Ended),
+        );
+        let is_pull = |event: &&Event| event.is_about(Some(name), "Pulled");
         Row {
             name: name.to_owned(),
             role: found.role,
             mode,
-            pulled: self.event(Some(name), "Pulled"),
+            pulled: self.first_event(Some(name), "Pulled"),
             pull_ms: self.events.unwrap_or_default().iter().filter(is_pull).find_map(Event::pull_ms),
             created,
             gate,
             opened,
             started,
-            ready: by_podgate(Came::Ready),
+            ready: by_podgate(Milestone::Ready),
             ended,
             restarts: kubelet.restarts,
             bars: Vec::new(),
@@ -168,10 +172,10 @@ fn bars(row: &Row, begin: Option<i64>, to: i64) -> Vec<Bar> {
     if row.role == Role::Container
         && let Some(begin) = begin
     {
-        put(Kind::Wait, Moment { at: begin, exact: true, by: Source::Podgate }, first.unwrap_or(to));
+        put(BarKind::Wait, Moment { at: begin, exact: true, by: Source::Podgate }, first.unwrap_or(to));
     }
     if let Some((from, until)) = pull {
-        put(Kind::Pull, from, until.min(row.created.map_or(until, |moment| moment.at)));
+        put(BarKind::Pull, from, until.min(row.created.map_or(until, |moment| moment.at)));
     }
     let over = row.ended.map_or(to, |moment| moment.at);
     if row.mode == Mode::Entrypoint
@@ -179,17 +183,17 @@ fn bars(row: &Row, begin: Option<i64>, to: i64) -> Vec<Bar> {
     {
         // Without the sidecar's word a gate that waits and a program that runs look alike.
         let is_known = row.gate.is_some() || row.started.is_some();
-        put(if is_known { Kind::Gate } else { Kind::Run }, created, row.started.map_or(over, |moment| moment.at));
+        put(if is_known { BarKind::Gate } else { BarKind::Run }, created, row.started.map_or(over, |moment| moment.at));
     }
     if let Some(started) = row.started {
         match row.ready {
             Some(ready) => {
-                put(Kind::Start, started, ready.at.min(over));
-                put(Kind::Ready, ready, over);
+                put(BarKind::Start, started, ready.at.min(over));
+                put(BarKind::Ready, ready, over);
             }
             // The sidecar would have written down that it is Ready.
-            None if row.role == Role::Container && started.by == Source::Podgate => put(Kind::Start, started, over),
-            None => put(Kind::Run, started, over),
+            None if row.role == Role::Container && started.by == Source::Podgate => put(BarKind::Start, started, over),
+            None => put(BarKind::Run, started, over),
         }
     }
     bars

@@ -11,18 +11,18 @@ pub(crate) struct Event {
     message: Option<String>,
     first_timestamp: Option<String>,
     event_time: Option<String>,
-    involved_object: Option<Object>,
+    involved_object: Option<InvolvedObject>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Object {
+struct InvolvedObject {
     field_path: Option<String>,
 }
 
 impl Event {
     /// Returns true if it has this reason, and is about this container, or about the pod as a whole.
-    pub(crate) fn is(&self, container: Option<&str>, reason: &str) -> bool {
+    pub(crate) fn is_about(&self, container: Option<&str>, reason: &str) -> bool {
         self.container() == container && self.reason.as_deref() == Some(reason)
     }
 

@@ -3,18 +3,18 @@
 mod args;
 mod build;
 mod event;
+mod notes;
 mod scale;
 mod shape;
 mod svg;
 #[cfg(test)]
 mod tests;
 mod text;
-mod words;
 
 pub(crate) use args::Timeline;
 
 use crate::cluster::Cluster;
-use crate::output::{json, write_out};
+use crate::output::{to_json, write_stdout};
 use crate::{clock, runtime, terminal};
 use args::Output;
 use event::Event;
@@ -23,28 +23,28 @@ use serde_json::Value;
 use std::process::ExitCode;
 
 /// Columns where standard output is no terminal.
-const COLUMNS: usize = 100;
+const DEFAULT_COLUMNS: usize = 100;
 
 pub(crate) fn run(args: &Timeline) -> ExitCode {
     runtime::block_on(show(args))
 }
 
 async fn show(args: &Timeline) -> Result<ExitCode, String> {
-    let cluster = Cluster::of(&args.connection).await?;
-    let pod = cluster.pod(&args.pod).await?;
+    let cluster = Cluster::from_args(&args.connection).await?;
+    let pod = cluster.get_pod(&args.pod).await?;
     let events = events(&cluster, pod.metadata.uid.as_deref().unwrap_or_default()).await;
-    let timeline = build::build(&pod, events.as_deref(), &cluster.namespace, clock::wall());
+    let timeline = build::build(&pod, events.as_deref(), &cluster.namespace, clock::wall_time());
     let text = match args.output {
         Output::Text => {
-            let columns = args.width.map(usize::from).or_else(|| Some(terminal::size()?.0)).unwrap_or(COLUMNS);
+            let columns = args.width.map(usize::from).or_else(|| Some(terminal::size()?.0)).unwrap_or(DEFAULT_COLUMNS);
             // What is taken out of a coloured picture by a pipe would leave bars that look alike.
             let colours = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
-            text::text(&timeline, columns, colours)
+            text::render(&timeline, columns, colours)
         }
-        Output::Svg => svg::svg(&timeline),
-        Output::Json => json(&timeline)?,
+        Output::Svg => svg::render(&timeline),
+        Output::Json => to_json(&timeline)?,
     };
-    write_out(&text)?;
+    write_stdout(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -60,6 +60,6 @@ async fn events(cluster: &Cluster, uid: &str) -> Option<Vec<Event>> {
     let path =
         format!("/api/v1/namespaces/{}/events?fieldSelector=involvedObject.uid%3D{uid}&limit=500", cluster.namespace);
     let request = hyper::Request::get(path).body(Vec::new()).ok()?;
-    let list = cluster.in_time(cluster.client.request::<List>(request)).await.ok()?.ok()?;
+    let list = cluster.with_timeout(cluster.client.request::<List>(request)).await.ok()?.ok()?;
     Some(list.items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
 }

@@ -1,7 +1,7 @@
 //! The axis of time.
 
 /// Steps between two marks, in milliseconds.
-const STEPS: [i64; 17] = [
+const TICK_STEPS: [i64; 17] = [
     100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000,
     21_600_000, 86_400_000,
 ];
@@ -11,12 +11,15 @@ const STEPS: [i64; 17] = [
 pub(crate) fn ticks(length: i64, most: usize) -> Vec<(i64, String)> {
     let most = i64::try_from(most.max(1)).unwrap_or(1);
     let days = |step: &i64| *step * (length / step / most + 1);
-    let step = STEPS.into_iter().find(|step| length / step < most).unwrap_or_else(|| days(&STEPS[STEPS.len() - 1]));
+    let step = TICK_STEPS
+        .into_iter()
+        .find(|step| length / step < most)
+        .unwrap_or_else(|| days(&TICK_STEPS[TICK_STEPS.len() - 1]));
     let count = length / step;
-    (0..=count).map(|n| (n * step, text(n * step))).collect()
+    (0..=count).map(|n| (n * step, format_tick(n * step))).collect()
 }
 
-fn text(ms: i64) -> String {
+fn format_tick(ms: i64) -> String {
     let (minutes, seconds) = (ms / 60_000, ms % 60_000 / 1000);
     match ms {
         _ if ms % 1000 != 0 => format!("{:.1}s", ms as f64 / 1000.0),

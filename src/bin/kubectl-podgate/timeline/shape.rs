@@ -93,7 +93,7 @@ pub(crate) struct Row {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Bar {
-    pub(crate) kind: Kind,
+    pub(crate) kind: BarKind,
     #[serde(serialize_with = "time")]
     pub(crate) from: i64,
     #[serde(serialize_with = "time")]
@@ -105,7 +105,7 @@ pub(crate) struct Bar {
 /// What a container does for the length of a bar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
+pub(crate) enum BarKind {
     /// It has not been started: its turn has not come.
     Wait,
     /// Its image is being fetched.
@@ -130,34 +130,34 @@ impl Row {
 
 impl Timeline {
     /// The kinds of bars that there are, in the order in which they come.
-    pub(crate) fn kinds(&self) -> impl Iterator<Item = Kind> {
-        let all = [Kind::Wait, Kind::Pull, Kind::Gate, Kind::Start, Kind::Ready, Kind::Run];
+    pub(crate) fn bar_kinds(&self) -> impl Iterator<Item = BarKind> {
+        let all = [BarKind::Wait, BarKind::Pull, BarKind::Gate, BarKind::Start, BarKind::Ready, BarKind::Run];
         all.into_iter().filter(|kind| self.containers.iter().flat_map(|row| &row.bars).any(|bar| bar.kind == *kind))
     }
 }
 
 /// How a kind of bar is shown.
-pub(crate) struct Look {
+pub(crate) struct BarStyle {
     /// In the legend.
-    pub(crate) words: &'static str,
+    pub(crate) label: &'static str,
     /// In SVG.
     pub(crate) class: &'static str,
     /// On a terminal without colours.
     pub(crate) shade: char,
-    pub(crate) colour: AnsiColor,
+    pub(crate) color: AnsiColor,
 }
 
-impl Kind {
-    pub(crate) fn look(self) -> Look {
+impl BarKind {
+    pub(crate) fn style(self) -> BarStyle {
         let (words, class, shade, colour) = match self {
-            Kind::Wait => ("waits for its turn", "wait", '·', AnsiColor::BrightBlack),
-            Kind::Pull => ("image is pulled", "pull", '+', AnsiColor::Blue),
-            Kind::Gate => ("its gate waits", "gate", '░', AnsiColor::Magenta),
-            Kind::Start => ("comes up", "start", '▒', AnsiColor::Yellow),
-            Kind::Ready => ("Ready", "ready", '█', AnsiColor::Green),
-            Kind::Run => ("runs", "run", '▓', AnsiColor::Cyan),
+            BarKind::Wait => ("waits for its turn", "wait", '·', AnsiColor::BrightBlack),
+            BarKind::Pull => ("image is pulled", "pull", '+', AnsiColor::Blue),
+            BarKind::Gate => ("its gate waits", "gate", '░', AnsiColor::Magenta),
+            BarKind::Start => ("comes up", "start", '▒', AnsiColor::Yellow),
+            BarKind::Ready => ("Ready", "ready", '█', AnsiColor::Green),
+            BarKind::Run => ("runs", "run", '▓', AnsiColor::Cyan),
         };
-        Look { words, class, shade, colour }
+        BarStyle { label: words, class, shade, color: colour }
     }
 }
 
@@ -172,7 +172,7 @@ pub(crate) fn rfc3339(ms: i64) -> String {
 }
 
 /// A length of time, for people.
-pub(crate) fn seconds(ms: i64) -> String {
+pub(crate) fn format_seconds(ms: i64) -> String {
     match ms {
         ..100_000 => format!("{:.2} s", ms as f64 / 1000.0),
         _ => format!("{:.0} s", ms as f64 / 1000.0),

@@ -2,23 +2,23 @@
 //! do not see it.
 
 use super::scale::ticks;
-use super::shape::{Bar, Kind, Look, Row, Timeline, seconds};
-use super::text::at;
+use super::shape::{Bar, BarKind, BarStyle, Row, Timeline, format_seconds};
+use super::text::format_offset;
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 200.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 76.0;
-const ROW: f64 = 30.0;
-const BAR: f64 = 18.0;
+const ROW_HEIGHT: f64 = 30.0;
+const BAR_HEIGHT: f64 = 18.0;
 /// Most letters of a name that find room to the left: a fixed width each, since who draws it may have any font.
 const NAME_MAX: usize = 24;
 /// Most letters of a headline, in a wide font; and how far its lines are apart.
-const HEAD_MAX: usize = 96;
-const HEAD_LINE: f64 = 19.0;
+const HEADLINE_MAX: usize = 96;
+const HEADLINE_HEIGHT: f64 = 19.0;
 /// From one entry of the legend to the next.
-const ENTRY: f64 = 117.0;
+const LEGEND_STEP: f64 = 117.0;
 
 /// Makes any text harmless within XML, as content and as an attribute's value. The one place where foreign text comes in.
 pub(crate) fn escape(text: &str) -> String {
@@ -66,11 +66,11 @@ const STYLE: &str = "\
 .pg .run{fill:#39a0b5}
 }";
 
-pub(crate) fn svg(timeline: &Timeline) -> String {
+pub(crate) fn render(timeline: &Timeline) -> String {
     let rows = timeline.containers.len() as f64;
-    let head = lines(&timeline.summary, HEAD_MAX);
-    let shift = HEAD_LINE * head.len().saturating_sub(1) as f64;
-    let height = TOP + rows * ROW + 48.0 + shift;
+    let head = wrap(&timeline.summary, HEADLINE_MAX);
+    let shift = HEADLINE_HEIGHT * head.len().saturating_sub(1) as f64;
+    let height = TOP + rows * ROW_HEIGHT + 48.0 + shift;
     let mut out = String::new();
     let name = escape(&format!("Start of the Pod {}/{}", timeline.namespace, timeline.pod));
     let about = escape(&description(timeline));
@@ -83,26 +83,26 @@ pub(crate) fn svg(timeline: &Timeline) -> String {
 <rect class="bg" width="{WIDTH}" height="{height}"/>"#
     );
     for (index, line) in head.iter().enumerate() {
-        let y = 26.0 + HEAD_LINE * index as f64;
+        let y = 26.0 + HEADLINE_HEIGHT * index as f64;
         let _ = writeln!(out, r#"<text class="head" x="12" y="{y}">{}</text>"#, escape(line));
     }
     let _ = writeln!(out, r#"<g transform="translate(0 {shift})">"#);
-    let (above, top, bottom) = (TOP - 14.0, TOP - 8.0, TOP + rows * ROW);
+    let (above, top, bottom) = (TOP - 14.0, TOP - 8.0, TOP + rows * ROW_HEIGHT);
     for (after, text) in ticks(timeline.to - timeline.from, 12) {
-        let (x, text) = (x(timeline.from + after, timeline), escape(&text));
+        let (x, text) = (x_position(timeline.from + after, timeline), escape(&text));
         let _ = writeln!(out, r#"<line class="grid" x1="{x:.1}" y1="{top:.1}" x2="{x:.1}" y2="{bottom:.1}"/>"#);
         let _ = writeln!(out, r#"<text class="dim" x="{x:.1}" y="{above:.1}" text-anchor="middle">{text}</text>"#);
     }
     for (index, row) in timeline.containers.iter().enumerate() {
-        draw(&mut out, row, index, timeline);
+        write_row(&mut out, row, index, timeline);
     }
-    legend(&mut out, timeline, bottom + 26.0);
+    write_legend(&mut out, timeline, bottom + 26.0);
     out.push_str("</g>\n</svg>\n");
     out
 }
 
 /// Broken between words; within one only if it is longer than a line. SVG breaks nothing by itself.
-fn lines(text: &str, most: usize) -> Vec<String> {
+fn wrap(text: &str, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         let letters: Vec<char> = word.chars().collect();
@@ -120,7 +120,7 @@ fn lines(text: &str, most: usize) -> Vec<String> {
 }
 
 /// A name that is too long without its middle: many differ at the end alone.
-fn short(name: &str, most: usize) -> String {
+fn shorten(name: &str, most: usize) -> String {
     let letters: Vec<char> = name.chars().collect();
     if letters.len() <= most {
         return name.to_owned();
@@ -130,7 +130,7 @@ fn short(name: &str, most: usize) -> String {
     head.iter().chain(&['…']).chain(tail).collect()
 }
 
-fn x(ms: i64, timeline: &Timeline) -> f64 {
+fn x_position(ms: i64, timeline: &Timeline) -> f64 {
     let share = (ms - timeline.from) as f64 / (timeline.to - timeline.from).max(1) as f64;
     LEFT + share.clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT)
 }
@@ -140,7 +140,7 @@ fn description(timeline: &Timeline) -> String {
     let say = |row: &Row| {
         let mut parts = Vec::new();
         let mut part = |word: &str, moment| {
-            let at = at(moment, timeline.from);
+            let at = format_offset(moment, timeline.from);
             if !at.is_empty() {
                 parts.push(format!("{word} {at}"));
             }
@@ -158,18 +158,18 @@ fn description(timeline: &Timeline) -> String {
     format!("{} {}", timeline.summary, rows.join(" "))
 }
 
-fn draw(out: &mut String, row: &Row, index: usize, timeline: &Timeline) {
-    let top = TOP + index as f64 * ROW;
-    let (middle, bar_top) = (top + ROW / 2.0, top + (ROW - BAR) / 2.0);
-    let (end, y, name, whole) = (LEFT - 10.0, middle + 4.5, escape(&short(&row.name, NAME_MAX)), escape(&row.name));
+fn write_row(out: &mut String, row: &Row, index: usize, timeline: &Timeline) {
+    let top = TOP + index as f64 * ROW_HEIGHT;
+    let (middle, bar_top) = (top + ROW_HEIGHT / 2.0, top + (ROW_HEIGHT - BAR_HEIGHT) / 2.0);
+    let (end, y, name, whole) = (LEFT - 10.0, middle + 4.5, escape(&shorten(&row.name, NAME_MAX)), escape(&row.name));
     let _ = writeln!(
         out,
         r#"<text class="name" x="{end:.1}" y="{y:.1}" text-anchor="end">{name}<title>{whole}</title></text>"#
     );
     for bar in &row.bars {
-        let (from, to, class) = (x(bar.from, timeline), x(bar.to, timeline), bar.kind.look().class);
+        let (from, to, class) = (x_position(bar.from, timeline), x_position(bar.to, timeline), bar.kind.style().class);
         let title = escape(&tooltip(row, bar, timeline.from));
-        if bar.kind == Kind::Wait {
+        if bar.kind == BarKind::Wait {
             let _ = writeln!(
                 out,
                 r#"<line class="{class}" x1="{from:.1}" y1="{middle:.1}" x2="{to:.1}" y2="{middle:.1}"><title>{title}</title></line>"#
@@ -179,14 +179,14 @@ fn draw(out: &mut String, row: &Row, index: usize, timeline: &Timeline) {
         let width = (to - from).max(1.0);
         let _ = writeln!(
             out,
-            r#"<rect class="{class}" x="{from:.1}" y="{bar_top:.1}" width="{width:.1}" height="{BAR}" rx="2"><title>{title}</title></rect>"#
+            r#"<rect class="{class}" x="{from:.1}" y="{bar_top:.1}" width="{width:.1}" height="{BAR_HEIGHT}" rx="2"><title>{title}</title></rect>"#
         );
         if !bar.exact {
             // Somewhere in here it began.
-            let about = (x(bar.from + 1000, timeline) - from).min(width);
+            let about = (x_position(bar.from + 1000, timeline) - from).min(width);
             let _ = writeln!(
                 out,
-                r#"<rect class="about" x="{from:.1}" y="{bar_top:.1}" width="{about:.1}" height="{BAR}"/>"#
+                r#"<rect class="about" x="{from:.1}" y="{bar_top:.1}" width="{about:.1}" height="{BAR_HEIGHT}"/>"#
             );
         }
     }
@@ -194,21 +194,21 @@ fn draw(out: &mut String, row: &Row, index: usize, timeline: &Timeline) {
 
 fn tooltip(row: &Row, bar: &Bar, from: i64) -> String {
     let about = if bar.exact { "" } else { "~" };
-    let (begin, end) = (seconds(bar.from - from), seconds(bar.to - from));
+    let (begin, end) = (format_seconds(bar.from - from), format_seconds(bar.to - from));
     format!(
         "{}: {}, {about}+{begin} to +{end} ({about}{})",
         row.name,
-        bar.kind.look().words,
-        seconds(bar.to - bar.from)
+        bar.kind.style().label,
+        format_seconds(bar.to - bar.from)
     )
 }
 
-fn legend(out: &mut String, timeline: &Timeline, y: f64) {
+fn write_legend(out: &mut String, timeline: &Timeline, y: f64) {
     let (middle, top, mut x) = (y - 4.0, y - 9.0, 12.0);
-    for kind in timeline.kinds() {
-        let (Look { class, words, .. }, right, text) = (kind.look(), x + 14.0, x + 18.0);
+    for kind in timeline.bar_kinds() {
+        let (BarStyle { class, label: words, .. }, right, text) = (kind.style(), x + 14.0, x + 18.0);
         let _ = match kind {
-            Kind::Wait => {
+            BarKind::Wait => {
                 writeln!(
                     out,
                     r#"<line class="{class}" x1="{x:.1}" y1="{middle:.1}" x2="{right:.1}" y2="{middle:.1}"/>"#
@@ -217,9 +217,9 @@ fn legend(out: &mut String, timeline: &Timeline, y: f64) {
             _ => writeln!(out, r#"<rect class="{class}" x="{x:.1}" y="{top:.1}" width="12" height="10" rx="2"/>"#),
         };
         let _ = writeln!(out, r#"<text class="dim" x="{text:.1}" y="{y:.1}">{words}</text>"#);
-        x += ENTRY;
+        x += LEGEND_STEP;
     }
-    if timeline.containers.iter().flat_map(|row| &row.bars).any(|bar| !bar.exact && bar.kind != Kind::Wait) {
+    if timeline.containers.iter().flat_map(|row| &row.bars).any(|bar| !bar.exact && bar.kind != BarKind::Wait) {
         let text = x + 18.0;
         let _ = write!(out, r#"<rect class="run" x="{x:.1}" y="{top:.1}" width="12" height="10" rx="2"/>"#);
         let _ = writeln!(out, r#"<rect class="about" x="{x:.1}" y="{top:.1}" width="12" height="10"/>"#);

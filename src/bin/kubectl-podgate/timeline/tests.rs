@@ -2,17 +2,17 @@
 
 use super::build::build;
 use super::event::Event;
-use super::shape::{Kind, Row, Timeline};
+use super::shape::{BarKind, Row, Timeline};
 use super::{svg, text};
 use crate::pod::tests::{gate, hook};
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// 2026-11-21T14:00:00Z.
-const ZERO: u64 = 1_795_269_600_000;
+const START_MS: u64 = 1_795_269_600_000;
 
 fn now() -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(ZERO + 20_000)
+    UNIX_EPOCH + Duration::from_millis(START_MS + 20_000)
 }
 
 /// db with a hook, api and web with gates; all are up.
@@ -25,7 +25,7 @@ fn pod() -> Value {
             "sandbox.podgate.io/phase": "started", "sandbox.podgate.io/order": "db,api,web", "sandbox.podgate.io/seen": "2026-11-21T14:00:08Z",
             "sandbox.podgate.io/times": format!(
                 "{},db=started+0;ready+1577;since+1577,api=gate+800;opened+1580;started+1581;ready+3300;since+3300,web=gate+850;opened+3303;started+3304;ready+3390;since+3390",
-                ZERO + 4123),
+                START_MS + 4123),
             "status.podgate.io/db": "Ready", "status.podgate.io/api": "Ready", "status.podgate.io/web": "Ready"}},
         "spec": {
             "nodeName": "n",
@@ -53,7 +53,7 @@ fn events() -> Vec<Event> {
     serde_json::from_value(all).unwrap()
 }
 
-fn draw(pod: &Value) -> Timeline {
+fn build_timeline(pod: &Value) -> Timeline {
     build(&serde_json::from_value(pod.clone()).unwrap(), Some(&events()), "shop", now())
 }
 
@@ -70,8 +70,8 @@ fn bars(timeline: &Timeline, name: &str) -> Vec<String> {
 
 #[test]
 fn puts_together_what_each_party_has_written_down() {
-    let timeline = draw(&pod());
-    assert_eq!(timeline.from, ZERO as i64);
+    let timeline = build_timeline(&pod());
+    assert_eq!(timeline.from, START_MS as i64);
     assert_eq!(bars(&timeline, "db"), ["Wait 1000-1500", "Pull 1500-4000~", "Start 4123-5700", "Ready 5700-8139"]);
     assert_eq!(bars(&timeline, "api"), ["Wait 1000-4923", "Gate 4923-5703", "Start 5703-7423", "Ready 7423-8139"]);
     assert_eq!(bars(&timeline, "podgate"), ["Run 1000-8139~"], "when it was Ready nobody has written down");
@@ -88,7 +88,7 @@ fn puts_together_what_each_party_has_written_down() {
 fn a_start_that_the_sidecar_saw_late_is_shown_by_the_kubelets_second() {
     let mut pod = pod();
     pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = json!("2026-11-21T14:00:02Z");
-    let timeline = draw(&pod);
+    let timeline = build_timeline(&pod);
     assert_eq!(bars(&timeline, "db")[2], "Start 2000-5700~");
     assert!(timeline.notes.iter().any(|note| note.contains("saw the start of db later")), "{:?}", timeline.notes);
 }
@@ -97,7 +97,7 @@ fn a_start_that_the_sidecar_saw_late_is_shown_by_the_kubelets_second() {
 fn without_the_sidecars_word_it_says_what_it_does_not_know() {
     let mut bare = pod();
     bare["metadata"]["annotations"].as_object_mut().unwrap().remove("sandbox.podgate.io/times");
-    let timeline = draw(&bare);
+    let timeline = build_timeline(&bare);
     assert_eq!(bars(&timeline, "db").last().unwrap(), "Run 4000-7583~");
     assert_eq!(bars(&timeline, "api").last().unwrap(), "Run 4000-7583~", "a gate and a program look alike");
     assert!(timeline.containers.iter().all(|row| row.ready.is_none()));
@@ -106,7 +106,7 @@ fn without_the_sidecars_word_it_says_what_it_does_not_know() {
     // Times of a sandbox before are as good as none.
     let mut stale = pod();
     stale["status"]["initContainerStatuses"][0]["state"]["running"]["startedAt"] = json!("2026-11-21T14:00:10Z");
-    let timeline = draw(&stale);
+    let timeline = build_timeline(&stale);
     assert!(row(&timeline, "db").ready.is_none());
     assert!(timeline.notes.iter().any(|note| note.contains("is not believed")), "{:?}", timeline.notes);
 
@@ -124,9 +124,9 @@ fn a_pod_that_starts_is_shown_to_now() {
     let mut pod = pod();
     pod["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("starting");
     pod["metadata"]["annotations"]["sandbox.podgate.io/times"] =
-        json!(format!("{},db=started+0;since+0,api=gate+800", ZERO + 4123));
+        json!(format!("{},db=started+0;since+0,api=gate+800", START_MS + 4123));
     pod["status"]["containerStatuses"] = json!([]);
-    let timeline = draw(&pod);
+    let timeline = build_timeline(&pod);
     assert_eq!(bars(&timeline, "db").last().unwrap(), "Start 4123-20000");
     assert_eq!(bars(&timeline, "api").last().unwrap(), "Gate 4923-20000");
     assert_eq!(bars(&timeline, "web"), ["Wait 1000-20000"]);
@@ -137,11 +137,11 @@ fn a_pod_that_starts_is_shown_to_now() {
 fn a_step_ends_and_who_was_started_again_is_named() {
     let mut pod = pod();
     pod["metadata"]["annotations"]["sandbox.podgate.io/times"] =
-        json!(format!("{},db=started+0;ready+1;ended+1500,api=started+1600;ready+1700", ZERO + 4123));
+        json!(format!("{},db=started+0;ready+1;ended+1500,api=started+1600;ready+1700", START_MS + 4123));
     pod["status"]["containerStatuses"][0]["state"] = json!({"terminated": {"exitCode": 0, "startedAt": "2026-11-21T14:00:04Z", "finishedAt": "2026-11-21T14:00:05Z"}});
     pod["status"]["containerStatuses"][1]["restartCount"] = json!(2);
     pod["status"]["containerStatuses"][1]["state"]["running"]["startedAt"] = json!("2026-11-21T14:00:09Z");
-    let timeline = draw(&pod);
+    let timeline = build_timeline(&pod);
     assert_eq!(bars(&timeline, "db")[2..], ["Start 4123-4124", "Ready 4124-5623"]);
     assert!(bars(&timeline, "api").contains(&"Start 5723-5823".to_owned()), "{:?}", bars(&timeline, "api"));
     assert!(timeline.notes.iter().any(|note| note.contains("api was started again 2 times")), "{:?}", timeline.notes);
@@ -155,19 +155,19 @@ fn a_pod_of_any_shape_is_drawn() {
         json!({"metadata": {"annotations": {"sandbox.podgate.io/times": "18446744073709551615,db=ready+0"}},
                "spec": {"containers": [{"name": "db"}]}}),
     ] {
-        let timeline = draw(&pod);
+        let timeline = build_timeline(&pod);
         for colours in [false, true] {
-            text::text(&timeline, 40, colours);
+            text::render(&timeline, 40, colours);
         }
-        assert!(svg::svg(&timeline).ends_with("</svg>\n"));
+        assert!(svg::render(&timeline).ends_with("</svg>\n"));
     }
 }
 
 /// What a person sees of it: the example in the docs.
 #[test]
 fn reads_well() {
-    let timeline = draw(&pod());
-    let plain = anstream::adapter::strip_str(&text::text(&timeline, 100, false)).to_string();
+    let timeline = build_timeline(&pod());
+    let plain = anstream::adapter::strip_str(&text::render(&timeline, 100, false)).to_string();
     let docs = include_str!("../../../../docs/kubectl-podgate.md");
     assert!(docs.contains(&plain), "docs/kubectl-podgate.md should show this:\n{plain}");
     let json = serde_json::to_value(&timeline).unwrap();
@@ -189,8 +189,8 @@ fn no_text_of_the_cluster_is_markup_in_a_picture() {
     let evil = "<script>alert('x')</script>\"&";
     pod["metadata"]["name"] = json!(evil);
     pod["spec"]["containers"][1]["name"] = json!(evil);
-    let timeline = draw(&pod);
-    let picture = svg::svg(&timeline);
+    let timeline = build_timeline(&pod);
+    let picture = svg::render(&timeline);
     assert!(!picture.contains("<script") && !picture.contains("alert('x')"), "{picture}");
     assert!(picture.contains("&lt;script&gt;"));
     assert!(picture.contains("role=\"img\"") && picture.contains("<desc id=\"pg-desc\">"));
@@ -203,7 +203,7 @@ fn no_text_of_the_cluster_is_markup_in_a_picture() {
 #[test]
 fn the_picture_is_whole_xml() {
     // Every element is closed, and in order.
-    let svg = svg::svg(&draw(&pod()));
+    let svg = svg::render(&build_timeline(&pod()));
     let mut open: Vec<&str> = Vec::new();
     for tag in svg.split('<').skip(1) {
         let inside = tag.split('>').next().unwrap();
@@ -217,8 +217,8 @@ fn the_picture_is_whole_xml() {
         }
     }
     assert!(open.is_empty(), "{open:?}");
-    for kind in [Kind::Wait, Kind::Pull, Kind::Gate, Kind::Start, Kind::Ready] {
-        assert!(svg.contains(kind.look().words), "{kind:?}");
+    for kind in [BarKind::Wait, BarKind::Pull, BarKind::Gate, BarKind::Start, BarKind::Ready] {
+        assert!(svg.contains(kind.style().label), "{kind:?}");
     }
 }
 
@@ -228,8 +228,8 @@ fn long_names_find_room_in_the_picture() {
     pod["metadata"]["name"] = json!(format!("{}-x2x4z", "a".repeat(240)));
     pod["spec"]["containers"][1]["name"] = json!("metrics-exporter-of-the-shop-number-1");
     pod["spec"]["containers"][2]["name"] = json!("metrics-exporter-of-the-shop-number-2");
-    let timeline = draw(&pod);
-    let svg = svg::svg(&timeline);
+    let timeline = build_timeline(&pod);
+    let svg = svg::render(&timeline);
     let texts = |class: &str| -> Vec<String> {
         let open = format!("<text class=\"{class}\"");
         let parts = svg.split(&open).skip(1);

@@ -2,10 +2,10 @@
 //! there are none; below, the times.
 
 use super::scale::ticks;
-use super::shape::{Bar, Kind, Mark, Moment, Row, Timeline, rfc3339, seconds};
-use crate::terminal::{fit, width, widths};
+use super::shape::{Bar, BarKind, Mark, Moment, Row, Timeline, format_seconds, rfc3339};
+use crate::terminal::{column_widths, display_width, fit};
 use anstyle::Style;
-use podgate::core::text::harmless;
+use podgate::core::text::sanitize;
 use std::fmt::Write as _;
 
 /// Left to the right end of a cell, in eighths.
@@ -13,40 +13,41 @@ const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'
 /// No name takes more of the width than this.
 const NAME_MAX: usize = 24;
 
-pub(crate) fn text(timeline: &Timeline, columns: usize, colours: bool) -> String {
+pub(crate) fn render(timeline: &Timeline, columns: usize, colours: bool) -> String {
     let bold = Style::new().bold();
-    let mut out = format!("{bold}{}{bold:#}\n\n", harmless(&timeline.summary));
-    let names = timeline.containers.iter().map(|row| width(&row.name)).max().unwrap_or_default().clamp(5, NAME_MAX);
+    let mut out = format!("{bold}{}{bold:#}\n\n", sanitize(&timeline.summary));
+    let names =
+        timeline.containers.iter().map(|row| display_width(&row.name)).max().unwrap_or_default().clamp(5, NAME_MAX);
     let cells = columns.saturating_sub(names + 2).max(10);
     let length = timeline.to - timeline.from;
-    axis(&mut out, length, names, cells);
+    write_axis(&mut out, length, names, cells);
     for row in &timeline.containers {
-        let _ = write!(out, "{}  ", fit(&harmless(&row.name), names));
+        let _ = write!(out, "{}  ", fit(&sanitize(&row.name), names));
         let line = match colours {
-            true => coloured(&row.bars, timeline.from, length, cells),
-            false => shaded(&row.bars, timeline.from, length, cells),
+            true => render_colored(&row.bars, timeline.from, length, cells),
+            false => render_shaded(&row.bars, timeline.from, length, cells),
         };
         let _ = writeln!(out, "{}", line.trim_end_matches(' '));
     }
     out.push('\n');
-    legend(&mut out, timeline, colours);
+    write_legend(&mut out, timeline, colours);
     out.push('\n');
-    table(&mut out, timeline);
+    write_table(&mut out, timeline);
     let say = |mark: &Mark| match mark.what {
         "created" => format!("created {}", rfc3339(mark.moment.at).replace(".000Z", "Z")),
-        what => format!("{what} {}", at(Some(mark.moment), timeline.from)),
+        what => format!("{what} {}", format_offset(Some(mark.moment), timeline.from)),
     };
     let marks: Vec<String> = timeline.marks.iter().map(say).collect();
     if !marks.is_empty() {
         let _ = writeln!(out, "\nPod: {}", marks.join(", "));
     }
     for (index, note) in timeline.notes.iter().enumerate() {
-        let _ = writeln!(out, "{}- {}", if index == 0 { "\n" } else { "" }, harmless(note));
+        let _ = writeln!(out, "{}- {}", if index == 0 { "\n" } else { "" }, sanitize(note));
     }
     out
 }
 
-fn axis(out: &mut String, length: i64, names: usize, cells: usize) {
+fn write_axis(out: &mut String, length: i64, names: usize, cells: usize) {
     let mut line = String::new();
     for (after, text) in ticks(length, cells / 9) {
         let at = position(after, length, cells * 8) / 8;
@@ -65,7 +66,7 @@ fn position(after: i64, length: i64, places: usize) -> usize {
 }
 
 /// What lies at each of `places` places.
-fn places(bars: &[Bar], from: i64, length: i64, count: usize) -> Vec<Option<Kind>> {
+fn rasterize(bars: &[Bar], from: i64, length: i64, count: usize) -> Vec<Option<BarKind>> {
     let mut out = vec![None; count];
     for bar in bars {
         let (begin, end) = (position(bar.from - from, length, count), position(bar.to - from, length, count));
@@ -76,21 +77,21 @@ fn places(bars: &[Bar], from: i64, length: i64, count: usize) -> Vec<Option<Kind
     out
 }
 
-fn shaded(bars: &[Bar], from: i64, length: i64, cells: usize) -> String {
-    places(bars, from, length, cells).into_iter().map(|kind| kind.map_or(' ', |kind| kind.look().shade)).collect()
+fn render_shaded(bars: &[Bar], from: i64, length: i64, cells: usize) -> String {
+    rasterize(bars, from, length, cells).into_iter().map(|kind| kind.map_or(' ', |kind| kind.style().shade)).collect()
 }
 
 /// In eighths: a cell with a border in it is drawn in both colours.
-fn coloured(bars: &[Bar], from: i64, length: i64, cells: usize) -> String {
-    let places = places(bars, from, length, cells * 8);
+fn render_colored(bars: &[Bar], from: i64, length: i64, cells: usize) -> String {
+    let places = rasterize(bars, from, length, cells * 8);
     let (mut out, mut now) = (String::new(), Style::new());
     for cell in places.chunks(8) {
-        let solid = |kind: Option<Kind>| kind.filter(|kind| *kind != Kind::Wait).map(|kind| kind.look().colour);
+        let solid = |kind: Option<BarKind>| kind.filter(|kind| *kind != BarKind::Wait).map(|kind| kind.style().color);
         let (first, last) = (cell[0], cell[7]);
         let border = cell.iter().position(|kind| *kind != first).unwrap_or(8);
         let (style, c) = match (solid(first), solid(last)) {
             _ if border == 8 => match first {
-                Some(kind) => full(kind),
+                Some(kind) => full_cell(kind),
                 None => (Style::new(), ' '),
             },
             (Some(first), Some(last)) => (first.on(last), EIGHTHS[border]),
@@ -111,34 +112,34 @@ fn coloured(bars: &[Bar], from: i64, length: i64, cells: usize) -> String {
 }
 
 /// A cell that is all of one kind.
-fn full(kind: Kind) -> (Style, char) {
-    (kind.look().colour.on_default(), if kind == Kind::Wait { '·' } else { '█' })
+fn full_cell(kind: BarKind) -> (Style, char) {
+    (kind.style().color.on_default(), if kind == BarKind::Wait { '·' } else { '█' })
 }
 
-fn legend(out: &mut String, timeline: &Timeline, colours: bool) {
-    let items = timeline.kinds().map(|kind| {
-        let (style, c) = if colours { full(kind) } else { (Style::new(), kind.look().shade) };
-        format!("{style}{c}{c}{style:#} {}", kind.look().words)
+fn write_legend(out: &mut String, timeline: &Timeline, colours: bool) {
+    let items = timeline.bar_kinds().map(|kind| {
+        let (style, c) = if colours { full_cell(kind) } else { (Style::new(), kind.style().shade) };
+        format!("{style}{c}{c}{style:#} {}", kind.style().label)
     });
     let _ = writeln!(out, "{}", items.collect::<Vec<_>>().join("   "));
 }
 
 /// A moment as its distance from the beginning.
-pub(super) fn at(moment: Option<Moment>, from: i64) -> String {
+pub(super) fn format_offset(moment: Option<Moment>, from: i64) -> String {
     let Some(moment) = moment else { return String::new() };
-    format!("{}+{}", if moment.exact { "" } else { "~" }, seconds(moment.at - from))
+    format!("{}+{}", if moment.exact { "" } else { "~" }, format_seconds(moment.at - from))
 }
 
-const HEADS: [&str; 7] = ["CONTAINER", "PULLED", "GATE WAITED", "STARTED", "READY", "CAME UP IN", "ENDED"];
+const HEADERS: [&str; 7] = ["CONTAINER", "PULLED", "GATE WAITED", "STARTED", "READY", "CAME UP IN", "ENDED"];
 
 fn cells(row: &Row, from: i64) -> [String; 7] {
     let between = |a: Option<Moment>, b: Option<Moment>| {
         let (Some(a), Some(b)) = (a, b) else { return String::new() };
         let mark = if a.exact && b.exact { "" } else { "~" };
-        format!("{mark}{}", seconds((b.at - a.at).max(0)))
+        format!("{mark}{}", format_seconds((b.at - a.at).max(0)))
     };
     let pulled = match (row.pull_ms, row.pulled) {
-        (Some(took), _) => format!("in {}", seconds(took)),
+        (Some(took), _) => format!("in {}", format_seconds(took)),
         (None, Some(_)) => "there".to_owned(),
         (None, None) => String::new(),
     };
@@ -146,28 +147,28 @@ fn cells(row: &Row, from: i64) -> [String; 7] {
         row.name.clone(),
         pulled,
         between(row.gate.and(row.created), row.opened),
-        at(row.started, from),
-        at(row.ready, from),
+        format_offset(row.started, from),
+        format_offset(row.ready, from),
         between(row.started, row.ready),
-        at(row.ended, from),
+        format_offset(row.ended, from),
     ]
 }
 
-fn table(out: &mut String, timeline: &Timeline) {
+fn write_table(out: &mut String, timeline: &Timeline) {
     let rows: Vec<[String; 7]> =
-        timeline.containers.iter().map(|row| cells(row, timeline.from).map(|cell| harmless(&cell))).collect();
-    let used: Vec<usize> = (0..HEADS.len()).filter(|at| rows.iter().any(|row| !row[*at].is_empty())).collect();
-    let widths = widths(HEADS, &rows);
+        timeline.containers.iter().map(|row| cells(row, timeline.from).map(|cell| sanitize(&cell))).collect();
+    let used: Vec<usize> = (0..HEADERS.len()).filter(|at| rows.iter().any(|row| !row[*at].is_empty())).collect();
+    let widths = column_widths(HEADERS, &rows);
     let mut line = |cells: [&str; 7]| {
         let mut text = String::new();
         for at in &used {
-            let (cell, pad) = (cells[*at], " ".repeat(widths[*at] - width(cells[*at])));
+            let (cell, pad) = (cells[*at], " ".repeat(widths[*at] - display_width(cells[*at])));
             // Names to the left, numbers to the right.
             let _ = if *at == 0 { write!(text, "{cell}{pad}  ") } else { write!(text, "{pad}{cell}  ") };
         }
         let _ = writeln!(out, "{}", text.trim_end());
     };
-    line(HEADS);
+    line(HEADERS);
     rows.iter().for_each(|row| line(row.each_ref().map(String::as_str)));
 }
 
@@ -175,29 +176,33 @@ fn table(out: &mut String, timeline: &Timeline) {
 mod tests {
     use super::*;
 
-    fn bar(kind: Kind, from: i64, to: i64) -> Bar {
+    fn bar(kind: BarKind, from: i64, to: i64) -> Bar {
         Bar { kind, from, to, exact: true }
     }
 
     #[test]
     fn in_shades_each_cell_is_one_thing() {
-        let bars = [bar(Kind::Wait, 0, 200), bar(Kind::Start, 200, 600), bar(Kind::Ready, 600, 1000)];
-        assert_eq!(shaded(&bars, 0, 1000, 10), "··▒▒▒▒████");
-        assert_eq!(shaded(&[bar(Kind::Ready, 999, 1000)], 0, 1000, 10), " ".repeat(10), "at the very end is no room");
-        assert_eq!(shaded(&[bar(Kind::Ready, 500, 501)], 0, 1000, 10), "     █    ");
-        assert_eq!(shaded(&[bar(Kind::Ready, -50, 5000)], 0, 1000, 10), "██████████");
+        let bars = [bar(BarKind::Wait, 0, 200), bar(BarKind::Start, 200, 600), bar(BarKind::Ready, 600, 1000)];
+        assert_eq!(render_shaded(&bars, 0, 1000, 10), "··▒▒▒▒████");
+        assert_eq!(
+            render_shaded(&[bar(BarKind::Ready, 999, 1000)], 0, 1000, 10),
+            " ".repeat(10),
+            "at the very end is no room"
+        );
+        assert_eq!(render_shaded(&[bar(BarKind::Ready, 500, 501)], 0, 1000, 10), "     █    ");
+        assert_eq!(render_shaded(&[bar(BarKind::Ready, -50, 5000)], 0, 1000, 10), "██████████");
     }
 
     #[test]
     fn with_colours_a_border_lies_within_a_cell() {
-        let plain = |bars: &[Bar]| anstream::adapter::strip_str(&coloured(bars, 0, 1000, 5)).to_string();
-        assert_eq!(plain(&[bar(Kind::Ready, 0, 300)]), "█▌   ");
-        assert_eq!(plain(&[bar(Kind::Start, 0, 425), bar(Kind::Ready, 425, 1000)]), "██▏██");
-        let from_within = coloured(&[bar(Kind::Ready, 300, 1000)], 0, 1000, 5);
+        let plain = |bars: &[Bar]| anstream::adapter::strip_str(&render_colored(bars, 0, 1000, 5)).to_string();
+        assert_eq!(plain(&[bar(BarKind::Ready, 0, 300)]), "█▌   ");
+        assert_eq!(plain(&[bar(BarKind::Start, 0, 425), bar(BarKind::Ready, 425, 1000)]), "██▏██");
+        let from_within = render_colored(&[bar(BarKind::Ready, 300, 1000)], 0, 1000, 5);
         assert!(
-            from_within.contains("\u{1b}[7m") && plain(&[bar(Kind::Ready, 300, 1000)]) == " ▌███",
+            from_within.contains("\u{1b}[7m") && plain(&[bar(BarKind::Ready, 300, 1000)]) == " ▌███",
             "{from_within:?}"
         );
-        assert_eq!(plain(&[bar(Kind::Wait, 0, 1000)]), "·····");
+        assert_eq!(plain(&[bar(BarKind::Wait, 0, 1000)]), "·····");
     }
 }

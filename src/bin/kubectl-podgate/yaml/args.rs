@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// Which manifests are read.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Manifests {
+pub(crate) struct ManifestArgs {
     /// Files, folders (their *.yaml, *.yml and *.json), or - for standard input
     #[arg(value_name = "FILE", required_unless_present = "named")]
     files: Vec<PathBuf>,
@@ -19,14 +19,14 @@ pub(crate) struct Manifests {
     recursive: bool,
 }
 
-impl Manifests {
+impl ManifestArgs {
     /// Reads them.
     ///
     /// # Errors
     /// A line for each file that can't be read.
     pub(crate) fn read(&self) -> Result<Vec<(Input, Source)>, Vec<String>> {
         let named: Vec<PathBuf> = self.paths().cloned().collect();
-        files::read(&named, self.recursive)
+        files::read_sources(&named, self.recursive)
     }
 
     /// Whether standard input is among them.

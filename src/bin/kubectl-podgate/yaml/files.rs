@@ -1,6 +1,6 @@
 //! Finds and reads the files that a user names: files, folders, standard input.
 
-use super::{Fault, Source};
+use super::{Source, SourceError};
 use serde_json::Value;
 use std::fs;
 use std::io::{self, Read};
@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 /// Standard input, as it is called in messages.
 pub(crate) const STDIN: &str = "<stdin>";
 /// The largest file that is taken, in bytes.
-pub(crate) const LARGEST: u64 = 64 << 20;
+pub(crate) const FILE_SIZE_MAX: u64 = 64 << 20;
 /// How deep folders are walked.
-const FOLDERS: usize = 32;
+const FOLDER_DEPTH_MAX: usize = 32;
 
 /// Where a manifest comes from.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,20 +37,20 @@ impl Input {
 ///
 /// # Errors
 /// One line that says which one can't be had, and why.
-pub(crate) fn find(named: &[PathBuf], recursive: bool) -> Result<Vec<Input>, String> {
+pub(crate) fn find_inputs(named: &[PathBuf], recursive: bool) -> Result<Vec<Input>, String> {
     let mut found: Vec<Input> = Vec::new();
     for path in named {
         if path.as_os_str() == "-" {
             found.push(Input::Stdin);
             continue;
         }
-        let kind = fs::metadata(path).map_err(|error| cannot(path, &error))?;
+        let kind = fs::metadata(path).map_err(|error| read_error(path, &error))?;
         if !kind.is_dir() {
             found.push(Input::File(path.clone()));
             continue;
         }
         let before = found.len();
-        walk(path, if recursive { FOLDERS } else { 0 }, &mut found)?;
+        walk_folder(path, if recursive { FOLDER_DEPTH_MAX } else { 0 }, &mut found)?;
         if found.len() == before {
             let deeper = if recursive { "" } else { "; with -R the folders in it are looked through too" };
             return Err(format!("{}: no *.yaml, *.yml or *.json in it{deeper}", path.display()));
@@ -62,11 +62,11 @@ pub(crate) fn find(named: &[PathBuf], recursive: bool) -> Result<Vec<Input>, Str
     Ok(found)
 }
 
-fn walk(folder: &Path, depth: usize, found: &mut Vec<Input>) -> Result<(), String> {
-    let entries = fs::read_dir(folder).map_err(|error| cannot(folder, &error))?;
+fn walk_folder(folder: &Path, depth: usize, found: &mut Vec<Input>) -> Result<(), String> {
+    let entries = fs::read_dir(folder).map_err(|error| read_error(folder, &error))?;
     let mut paths = Vec::new();
     for entry in entries {
-        let entry = entry.map_err(|error| cannot(folder, &error))?;
+        let entry = entry.map_err(|error| read_error(folder, &error))?;
         if !entry.file_name().to_string_lossy().starts_with('.') {
             paths.push(entry.path());
         }
@@ -76,7 +76,7 @@ fn walk(folder: &Path, depth: usize, found: &mut Vec<Input>) -> Result<(), Strin
         let Ok(kind) = fs::metadata(&path) else { continue };
         if kind.is_dir() {
             if depth > 0 {
-                walk(&path, depth - 1, found)?;
+                walk_folder(&path, depth - 1, found)?;
             }
         } else if path.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json") {
             found.push(Input::File(path));
@@ -89,14 +89,14 @@ fn walk(folder: &Path, depth: usize, found: &mut Vec<Input>) -> Result<(), Strin
 ///
 /// # Errors
 /// One line that begins with its name.
-pub(crate) fn text(input: &Input) -> Result<String, String> {
+pub(crate) fn read_text(input: &Input) -> Result<String, String> {
     let bytes = match input {
-        Input::Stdin => limited(io::stdin().lock()),
-        Input::File(path) => fs::File::open(path).and_then(limited),
+        Input::Stdin => read_limited(io::stdin().lock()),
+        Input::File(path) => fs::File::open(path).and_then(read_limited),
     };
-    let bytes = bytes.map_err(|error| cannot(Path::new(&input.name()), &error))?;
-    if bytes.len() as u64 > LARGEST {
-        return Err(format!("{}: larger than {} MiB", input.name(), LARGEST >> 20));
+    let bytes = bytes.map_err(|error| read_error(Path::new(&input.name()), &error))?;
+    if bytes.len() as u64 > FILE_SIZE_MAX {
+        return Err(format!("{}: larger than {} MiB", input.name(), FILE_SIZE_MAX >> 20));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -108,13 +108,14 @@ pub(crate) fn text(input: &Input) -> Result<String, String> {
 ///
 /// # Errors
 /// All that is wrong, one line each.
-pub(crate) fn read(named: &[PathBuf], recursive: bool) -> Result<Vec<(Input, Source)>, Vec<String>> {
-    let inputs = find(named, recursive).map_err(|line| vec![line])?;
+pub(crate) fn read_sources(named: &[PathBuf], recursive: bool) -> Result<Vec<(Input, Source)>, Vec<String>> {
+    let inputs = find_inputs(named, recursive).map_err(|line| vec![line])?;
     let mut sources = Vec::new();
     let mut wrong = Vec::new();
     for input in inputs {
         let name = input.name();
-        let source = text(&input).and_then(|text| Source::parse(&name, text).map_err(|fault| fault.line(&name)));
+        let source =
+            read_text(&input).and_then(|text| Source::parse(&name, text).map_err(|fault| fault.located_message(&name)));
         match source {
             Ok(source) => sources.push((input, source)),
             Err(line) => wrong.push(line),
@@ -124,10 +125,10 @@ pub(crate) fn read(named: &[PathBuf], recursive: bool) -> Result<Vec<(Input, Sou
 }
 
 /// The one document of a file.
-pub(crate) fn one(path: &Path) -> Result<Value, String> {
+pub(crate) fn read_single_document(path: &Path) -> Result<Value, String> {
     let input = if path.as_os_str() == "-" { Input::Stdin } else { Input::File(path.to_owned()) };
     let name = input.name();
-    let source = Source::parse(&name, text(&input)?).map_err(|fault| fault.line(&name))?;
+    let source = Source::parse(&name, read_text(&input)?).map_err(|fault| fault.located_message(&name))?;
     let mut values = source.documents.into_iter().map(|document| document.value).filter(|value| !value.is_null());
     match (values.next(), values.next()) {
         (Some(value), None) => Ok(value),
@@ -136,24 +137,24 @@ pub(crate) fn one(path: &Path) -> Result<Value, String> {
     }
 }
 
-impl Fault {
+impl SourceError {
     /// `name:line:column: what`.
-    pub(crate) fn line(&self, name: &str) -> String {
+    pub(crate) fn located_message(&self, name: &str) -> String {
         match self.position {
-            Some(at) => format!("{name}:{}:{}: {}", at.line, at.column, self.what),
-            None => format!("{name}: {}", self.what),
+            Some(at) => format!("{name}:{}:{}: {}", at.line, at.column, self.message),
+            None => format!("{name}: {}", self.message),
         }
     }
 }
 
 /// Never more than a byte over the limit, whatever it is: a device has no end.
-fn limited(from: impl Read) -> io::Result<Vec<u8>> {
+fn read_limited(from: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    from.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    from.take(FILE_SIZE_MAX + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-fn cannot(path: &Path, error: &io::Error) -> String {
+fn read_error(path: &Path, error: &io::Error) -> String {
     format!("{}: can't be read: {error}", path.display())
 }
 
@@ -170,7 +171,7 @@ mod tests {
             fs::write(at(name), "a: 1\n").unwrap();
         }
         let names = |recursive| {
-            let found = find(&[folder.path().to_owned(), at("m.yml"), "-".into()], recursive).unwrap();
+            let found = find_inputs(&[folder.path().to_owned(), at("m.yml"), "-".into()], recursive).unwrap();
             let relative = |input: &Input| input.name().replace(&format!("{}/", folder.path().display()), "");
             found.iter().map(relative).collect::<Vec<_>>()
         };
@@ -183,11 +184,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let bad = folder.path().join("bad.yaml");
         fs::write(&bad, b"a: \xff\n").unwrap();
-        let line = &read(&[bad], false).unwrap_err()[0];
+        let line = &read_sources(&[bad], false).unwrap_err()[0];
         assert!(line.ends_with("bad.yaml: not UTF-8 (byte 3)"), "{line}");
-        let line = find(&[folder.path().join("none")], false).unwrap_err();
+        let line = find_inputs(&[folder.path().join("none")], false).unwrap_err();
         assert!(line.contains("none: can't be read: No such file"), "{line}");
         let empty = tempfile::tempdir().unwrap();
-        assert!(find(&[empty.path().to_owned()], false).unwrap_err().contains("no *.yaml"));
+        assert!(find_inputs(&[empty.path().to_owned()], false).unwrap_err().contains("no *.yaml"));
     }
 }

@@ -3,13 +3,13 @@
 //! Only [`files`] touches the world; everything else is functions of text and values.
 
 mod args;
-mod cut;
 pub(crate) mod files;
-mod read;
+mod parse;
 mod spans;
+mod split;
 mod write;
 
-pub(crate) use args::Manifests;
+pub(crate) use args::ManifestArgs;
 
 use podgate::order::edit::Place;
 use serde_json::Value;
@@ -40,7 +40,7 @@ pub(crate) struct Document {
     /// The line of its source on which it begins, from 1.
     pub(crate) line: usize,
     /// It is JSON, in a file of JSON.
-    pub(crate) json: bool,
+    pub(crate) is_json: bool,
     tree: OnceCell<Option<Tree>>,
     /// The positions of the bytes 0, [`STRIDE`], and so on.
     positions: OnceCell<Vec<Position>>,
@@ -58,9 +58,9 @@ pub(crate) struct Position {
 
 /// Why a file can't be taken: `position`, where there is one, and one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct SourceError {
     pub(crate) position: Option<Position>,
-    pub(crate) what: String,
+    pub(crate) message: String,
 }
 
 impl Source {
@@ -68,30 +68,31 @@ impl Source {
     ///
     /// # Errors
     /// The first document that Kubernetes could not read.
-    pub(crate) fn parse(name: &str, text: String) -> Result<Source, Fault> {
-        let pieces = cut::cut(&text).map_err(|bad| Fault {
+    pub(crate) fn parse(name: &str, text: String) -> Result<Source, SourceError> {
+        let pieces = split::split_documents(&text).map_err(|bad| SourceError {
             position: Some(Position { line: bad.line, column: 1 }),
-            what: "a line that begins with --- separates documents and may hold nothing else but a comment".to_owned(),
+            message: "a line that begins with --- separates documents and may hold nothing else but a comment"
+                .to_owned(),
         })?;
         let mut documents = Vec::with_capacity(pieces.len());
         let (mut line, mut counted) = (1, 0);
         for piece in pieces {
-            line += newlines(&text[counted..piece.body.start]);
+            line += count_newlines(&text[counted..piece.body.start]);
             counted = piece.body.start;
             let body = &text[piece.body.clone()];
-            let value = if piece.json { read::json(body) } else { read::yaml(body) };
-            let value = value.map_err(|error| Fault {
+            let value = if piece.is_json { parse::json(body) } else { parse::yaml(body) };
+            let value = value.map_err(|error| SourceError {
                 position: Some(
                     Position { line: 1, column: 1 }.after(&text, 0..text.len().min(piece.body.start + error.offset)),
                 ),
-                what: error.what,
+                message: error.message,
             })?;
             documents.push(Document {
                 text: body.to_owned(),
                 value,
                 offset: piece.body.start,
                 line,
-                json: piece.json,
+                is_json: piece.is_json,
                 tree: OnceCell::new(),
                 positions: OnceCell::new(),
             });
@@ -100,7 +101,7 @@ impl Source {
     }
 
     /// The whole text, with some documents' texts replaced: by their index, in their order.
-    pub(crate) fn with(&self, replaced: &[(usize, String)]) -> String {
+    pub(crate) fn with_replaced(&self, replaced: &[(usize, String)]) -> String {
         let (mut text, mut at) = (String::with_capacity(self.text.len()), 0);
         let mut replaced = replaced.iter().peekable();
         for (index, document) in self.documents.iter().enumerate() {
@@ -116,7 +117,7 @@ impl Source {
 
 impl Document {
     fn tree(&self) -> Option<&Tree> {
-        self.tree.get_or_init(|| Tree::read(&self.text)).as_ref()
+        self.tree.get_or_init(|| Tree::parse(&self.text)).as_ref()
     }
 
     /// Where the value at `place` stands in [`Document::text`]: an alias where the alias is, a value behind an alias or a merge
@@ -129,7 +130,7 @@ impl Document {
 
     /// What an editor or a compiler would mark for `place`: a field's key, an item's beginning; of what is not there, the nearest
     /// that is around it. At worst, the first word of the document.
-    pub(crate) fn mark(&self, place: &Place) -> Range<usize> {
+    pub(crate) fn highlight(&self, place: &Place) -> Range<usize> {
         let Some(tree) = self.tree() else { return 0..0 };
         let (key, value, _) = tree.nearest(place);
         let whole = tree.node(key.unwrap_or(value)).content.clone();
@@ -138,8 +139,8 @@ impl Document {
         whole.start..whole.start + first_line
     }
 
-    /// Returns the range of `word` within the string at `place`, or [`Document::mark`] where it cannot be found.
-    pub(crate) fn mark_word(&self, place: &Place, word: Option<&Range<usize>>) -> Range<usize> {
+    /// Returns the range of `word` within the string at `place`, or [`Document::highlight`] where it cannot be found.
+    pub(crate) fn highlight_word(&self, place: &Place, word: Option<&Range<usize>>) -> Range<usize> {
         let inside = || {
             let (word, span, value) = (word?, self.span(place)?, place.of(&self.value)?.as_str()?);
             let written = &self.text[span.clone()];
@@ -156,7 +157,7 @@ impl Document {
             let end = start + word.len().max(1);
             (self.text.is_char_boundary(start) && self.text.is_char_boundary(end)).then_some(start..end)
         };
-        inside().unwrap_or_else(|| self.mark(place))
+        inside().unwrap_or_else(|| self.highlight(place))
     }
 
     /// Line and column in the file of a byte of [`Document::text`].
@@ -190,17 +191,21 @@ impl Position {
     }
 }
 
-fn newlines(text: &str) -> usize {
+fn count_newlines(text: &str) -> usize {
     text.bytes().filter(|byte| *byte == b'\n').count()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use podgate::order::edit::Step;
+    use podgate::order::edit::PathSegment;
 
     fn place(path: &str) -> Place {
-        Place(path.split('/').map(|step| step.parse().map_or_else(|_| Step::from(step), Step::Index)).collect())
+        Place(
+            path.split('/')
+                .map(|step| step.parse().map_or_else(|_| PathSegment::from(step), PathSegment::Index))
+                .collect(),
+        )
     }
 
     #[test]
@@ -210,12 +215,13 @@ mod tests {
         let span = second.span(&place("ö/b/1")).unwrap();
         assert_eq!(&second.text[span.clone()], "2");
         assert_eq!(second.position(span.start), Position { line: 5, column: 18 });
-        let key = second.mark(&place("ö/b"));
+        let key = second.highlight(&place("ö/b"));
         assert_eq!((second.position(key.start), &second.text[key]), (Position { line: 5, column: 11 }, "b"));
         assert_eq!(second.span(&place("ö/c")), None);
-        assert_eq!(&second.text[second.mark(&place("ö/c/d"))], "ö");
+        assert_eq!(&second.text[second.highlight(&place("ö/c/d"))], "ö");
         let order = Source::parse("f", "o: \"a, b\"\np: 'a'' b'\n".to_owned()).unwrap();
-        let word = |path, range| &order.documents[0].text[order.documents[0].mark_word(&place(path), Some(&range))];
+        let word =
+            |path, range| &order.documents[0].text[order.documents[0].highlight_word(&place(path), Some(&range))];
         assert_eq!((word("o", 3..4), word("p", 3..4), word("q", 0..1)), ("b", "b", "o: \"a, b\""));
     }
 
@@ -225,7 +231,8 @@ mod tests {
         let text = format!("# {}\n{}a: 1\n", "aü€𝄞".repeat(2 * STRIDE / 10), "# aü€𝄞\n".repeat(STRIDE / 10));
         let source = Source::parse("f", text.clone()).unwrap();
         for (offset, _) in text.char_indices().step_by(7) {
-            let (line, start) = (newlines(&text[..offset]) + 1, text[..offset].rfind('\n').map_or(0, |at| at + 1));
+            let (line, start) =
+                (count_newlines(&text[..offset]) + 1, text[..offset].rfind('\n').map_or(0, |at| at + 1));
             let column = text[start..offset].chars().count() + 1;
             assert_eq!(source.documents[0].position(offset), Position { line, column }, "{offset}");
         }
@@ -242,7 +249,7 @@ mod tests {
             ("{\"a\": 1,\n \"a\": }\n", 2, 2),
         ] {
             let fault = Source::parse("f", text.to_owned()).unwrap_err();
-            assert_eq!(fault.position, Some(Position { line, column }), "{text:?}: {}", fault.what);
+            assert_eq!(fault.position, Some(Position { line, column }), "{text:?}: {}", fault.message);
         }
     }
 
@@ -250,8 +257,8 @@ mod tests {
     fn documents_are_replaced_and_the_rest_stays() {
         let text = "\u{feff}# x\n---\na: 1\n...\nrest\n--- # c\r\nb: 1\r\n---\n";
         let source = Source::parse("f", text.to_owned()).unwrap();
-        assert_eq!(source.with(&[]), text);
+        assert_eq!(source.with_replaced(&[]), text);
         let b = source.documents.iter().position(|document| document.value["b"] == 1).unwrap();
-        assert_eq!(source.with(&[(b, "b: 2\n".to_owned())]), text.replace("b: 1\r\n", "b: 2\n"));
+        assert_eq!(source.with_replaced(&[(b, "b: 2\n".to_owned())]), text.replace("b: 1\r\n", "b: 2\n"));
     }
 }

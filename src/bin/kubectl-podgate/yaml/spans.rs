@@ -1,6 +1,6 @@
 //! Where each value and key of a document stands in its text.
 
-use podgate::order::edit::{Place, Step};
+use podgate::order::edit::{PathSegment, Place};
 use serde_saphyr::granit_parser::{self, Event, Parser, ScalarStyle, StructureStyle};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -20,16 +20,16 @@ pub(crate) struct Node {
     /// The collection that it is a part of.
     pub(crate) parent: Option<usize>,
     /// The number after those of all nodes inside it.
-    pub(crate) until: usize,
+    pub(crate) subtree_end: usize,
     /// With its anchor and its tag.
     pub(crate) start: usize,
     /// Without them; to the end of its last word, comments and line ends not counted.
     pub(crate) content: Range<usize>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: NodeKind,
 }
 
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     /// A scalar, with its text; whether it is quoted; whether it is one of those with `|` and `>`.
     Scalar { text: String, quoted: bool, block: bool },
     /// A list; its items.
@@ -41,19 +41,25 @@ pub(crate) enum Kind {
 }
 
 /// How many aliases of aliases are followed.
-const ALIASES: usize = 16;
+const ALIAS_DEPTH_MAX: usize = 16;
 
 impl Tree {
     /// Reads the document; `None` where it can't be read, or is empty.
-    pub(crate) fn read(text: &str) -> Option<Tree> {
+    pub(crate) fn parse(text: &str) -> Option<Tree> {
         let options = granit_parser::options! { emit_anchor_events: true, emit_comments: false, simple_key_max_lookahead: 1 << 20 };
-        let mut build = Build { text, tree: Tree::default(), open: Vec::new(), root: None, anchored: HashMap::new() };
+        let mut build = TreeBuilder {
+            text,
+            tree: Tree::default(),
+            open_collections: Vec::new(),
+            root: None,
+            anchors: HashMap::new(),
+        };
         for next in Parser::new_from_str_with_options(text, options) {
             let (event, span) = next.ok()?;
-            build.take(&event, &span)?;
+            build.on_event(&event, &span)?;
         }
         // The root is the first node by construction.
-        (build.root == Some(0) && build.open.is_empty()).then_some(build.tree)
+        (build.root == Some(0) && build.open_collections.is_empty()).then_some(build.tree)
     }
 
     /// The node with this number.
@@ -79,8 +85,8 @@ impl Tree {
     /// Key and value of each field of an object, items of a list (without a key).
     pub(crate) fn children(&self, id: usize) -> Vec<(Option<usize>, usize)> {
         match &self.nodes[id].kind {
-            Kind::Object { entries, .. } => entries.iter().map(|(key, value)| (Some(*key), *value)).collect(),
-            Kind::List { items, .. } => items.iter().map(|item| (None, *item)).collect(),
+            NodeKind::Object { entries, .. } => entries.iter().map(|(key, value)| (Some(*key), *value)).collect(),
+            NodeKind::List { items, .. } => items.iter().map(|item| (None, *item)).collect(),
             _ => Vec::new(),
         }
     }
@@ -88,25 +94,25 @@ impl Tree {
     /// The value of the field, or the item, with this index.
     pub(crate) fn child(&self, id: usize, index: usize) -> Option<usize> {
         match &self.nodes[id].kind {
-            Kind::Object { entries, .. } => entries.get(index).map(|(_, value)| *value),
-            Kind::List { items, .. } => items.get(index).copied(),
+            NodeKind::Object { entries, .. } => entries.get(index).map(|(_, value)| *value),
+            NodeKind::List { items, .. } => items.get(index).copied(),
             _ => None,
         }
     }
 
     /// The text of a key.
-    pub(crate) fn key(&self, id: usize) -> Option<&str> {
-        match &self.nodes[self.target(id)?].kind {
-            Kind::Scalar { text, .. } => Some(text),
+    pub(crate) fn key_text(&self, id: usize) -> Option<&str> {
+        match &self.nodes[self.resolve_alias(id)?].kind {
+            NodeKind::Scalar { text, .. } => Some(text),
             _ => None,
         }
     }
 
     /// What an alias stands for; every other node stands for itself.
-    pub(crate) fn target(&self, mut id: usize) -> Option<usize> {
-        for _ in 0..ALIASES {
+    pub(crate) fn resolve_alias(&self, mut id: usize) -> Option<usize> {
+        for _ in 0..ALIAS_DEPTH_MAX {
             match &self.nodes[id].kind {
-                Kind::Alias(target) => id = *target,
+                NodeKind::Alias(target) => id = *target,
                 _ => return Some(id),
             }
         }
@@ -114,36 +120,36 @@ impl Tree {
     }
 
     /// Key and value of a field as it is written in this object; the last if it is doubled. Merged ones are not.
-    pub(crate) fn entry(&self, object: usize, key: &str) -> Option<(usize, usize)> {
-        let Kind::Object { entries, .. } = &self.nodes[object].kind else { return None };
-        entries.iter().rev().find(|(name, _)| self.key(*name) == Some(key)).copied()
+    pub(crate) fn find_entry(&self, object: usize, key: &str) -> Option<(usize, usize)> {
+        let NodeKind::Object { entries, .. } = &self.nodes[object].kind else { return None };
+        entries.iter().rev().find(|(name, _)| self.key_text(*name) == Some(key)).copied()
     }
 
     /// Whether this is the key `<<`.
     pub(crate) fn is_merge(&self, key: usize) -> bool {
-        matches!(&self.nodes[key].kind, Kind::Scalar { text, quoted: false, .. } if text == "<<")
+        matches!(&self.nodes[key].kind, NodeKind::Scalar { text, quoted: false, .. } if text == "<<")
     }
 
     /// Key (of a field) and value of the step from `from`, through aliases and merge keys.
-    fn step(&self, from: usize, step: &Step, depth: usize) -> Option<(Option<usize>, usize)> {
-        let from = self.target(from)?;
+    fn follow_step(&self, from: usize, step: &PathSegment, depth: usize) -> Option<(Option<usize>, usize)> {
+        let from = self.resolve_alias(from)?;
         match (step, &self.nodes[from].kind) {
-            (Step::Index(index), Kind::List { items, .. }) => items.get(*index).map(|item| (None, *item)),
-            (Step::Key(key), Kind::Object { entries, .. }) => {
-                if let Some((key, value)) = self.entry(from, key) {
+            (PathSegment::Index(index), NodeKind::List { items, .. }) => items.get(*index).map(|item| (None, *item)),
+            (PathSegment::Key(key), NodeKind::Object { entries, .. }) => {
+                if let Some((key, value)) = self.find_entry(from, key) {
                     return Some((Some(key), value));
                 }
-                let merged = entries.iter().filter(|(name, _)| depth < ALIASES && self.is_merge(*name));
-                merged.filter_map(|(_, value)| self.merged(*value, step, depth)).next()
+                let merged = entries.iter().filter(|(name, _)| depth < ALIAS_DEPTH_MAX && self.is_merge(*name));
+                merged.filter_map(|(_, value)| self.follow_merged(*value, step, depth)).next()
             }
             _ => None,
         }
     }
 
-    fn merged(&self, value: usize, step: &Step, depth: usize) -> Option<(Option<usize>, usize)> {
-        match &self.nodes[self.target(value)?].kind {
-            Kind::List { items, .. } => items.iter().find_map(|item| self.step(*item, step, depth + 1)),
-            _ => self.step(value, step, depth + 1),
+    fn follow_merged(&self, value: usize, step: &PathSegment, depth: usize) -> Option<(Option<usize>, usize)> {
+        match &self.nodes[self.resolve_alias(value)?].kind {
+            NodeKind::List { items, .. } => items.iter().find_map(|item| self.follow_step(*item, step, depth + 1)),
+            _ => self.follow_step(value, step, depth + 1),
         }
     }
 
@@ -151,7 +157,7 @@ impl Tree {
     pub(crate) fn nearest(&self, place: &Place) -> (Option<usize>, usize, usize) {
         let (mut key, mut node) = (None, self.root());
         for (taken, step) in place.0.iter().enumerate() {
-            match self.step(node, step, 0) {
+            match self.follow_step(node, step, 0) {
                 Some((next_key, next)) => (key, node) = (next_key, next),
                 None => return (key, node, taken),
             }
@@ -161,18 +167,18 @@ impl Tree {
 }
 
 /// A tree that grows from the parser's events.
-struct Build<'a> {
+struct TreeBuilder<'a> {
     text: &'a str,
     tree: Tree,
     /// The collections that are open, each with the key that waits for its value.
-    open: Vec<(usize, Option<usize>)>,
+    open_collections: Vec<(usize, Option<usize>)>,
     root: Option<usize>,
     /// The nodes that have an anchor, by the parser's number for it.
-    anchored: HashMap<usize, usize>,
+    anchors: HashMap<usize, usize>,
 }
 
-impl Build<'_> {
-    fn take(&mut self, event: &Event<'_>, span: &granit_parser::Span) -> Option<()> {
+impl TreeBuilder<'_> {
+    fn on_event(&mut self, event: &Event<'_>, span: &granit_parser::Span) -> Option<()> {
         let range = span.byte_range()?;
         let tag = span.tag_span().and_then(|span| span.byte_range()).map(|range| range.start);
         let start = tag.unwrap_or(range.start);
@@ -181,36 +187,36 @@ impl Build<'_> {
                 let block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
                 let quoted = matches!(style, ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted);
                 let content = if block { self.block_scalar(&range) } else { range };
-                let kind = Kind::Scalar { text: text.to_string(), quoted, block };
-                self.add(start.min(content.start), content, *anchor, kind);
+                let kind = NodeKind::Scalar { text: text.to_string(), quoted, block };
+                self.add_node(start.min(content.start), content, *anchor, kind);
             }
             Event::Alias(anchor) => {
-                let target = *self.anchored.get(anchor)?;
-                let alias = self.add(start, range, 0, Kind::Alias(target));
+                let target = *self.anchors.get(anchor)?;
+                let alias = self.add_node(start, range, 0, NodeKind::Alias(target));
                 self.tree.aliases.entry(target).or_default().push(alias);
             }
             Event::SequenceStart(style, anchor, _) => {
-                let kind = Kind::List { flow: *style == StructureStyle::Flow, items: Vec::new() };
-                let id = self.add(start, range, *anchor, kind);
-                self.open.push((id, None));
+                let kind = NodeKind::List { flow: *style == StructureStyle::Flow, items: Vec::new() };
+                let id = self.add_node(start, range, *anchor, kind);
+                self.open_collections.push((id, None));
             }
             Event::MappingStart(style, anchor, _) => {
-                let kind = Kind::Object { flow: *style == StructureStyle::Flow, entries: Vec::new() };
-                let id = self.add(start, range, *anchor, kind);
-                self.open.push((id, None));
+                let kind = NodeKind::Object { flow: *style == StructureStyle::Flow, entries: Vec::new() };
+                let id = self.add_node(start, range, *anchor, kind);
+                self.open_collections.push((id, None));
             }
             Event::SequenceEnd | Event::MappingEnd => {
-                let (id, _) = self.open.pop()?;
+                let (id, _) = self.open_collections.pop()?;
                 let (last, flow) = match &self.tree.nodes[id].kind {
-                    Kind::List { flow, items } => (items.last().copied(), *flow),
-                    Kind::Object { flow, entries } => (entries.last().map(|(_, value)| *value), *flow),
+                    NodeKind::List { flow, items } => (items.last().copied(), *flow),
+                    NodeKind::Object { flow, entries } => (entries.last().map(|(_, value)| *value), *flow),
                     _ => return None,
                 };
                 let last = last.map(|last| self.tree.nodes[last].content.end);
                 let end = if flow { range.end.max(last.unwrap_or_default()) } else { last? };
                 let until = self.tree.nodes.len();
                 let node = &mut self.tree.nodes[id];
-                node.until = until;
+                node.subtree_end = until;
                 node.content.end = end.max(node.content.start);
             }
             Event::Anchor(..) => {
@@ -228,7 +234,7 @@ impl Build<'_> {
         let end = self.text[..range.end].trim_end().len();
         let before = self.text[..range.start.min(end)].trim_end();
         let line = before.rfind('\n').map_or(0, |newline| newline + 1);
-        let header = before[line..].char_indices().find(|(index, _)| is_header(&before[line..], *index));
+        let header = before[line..].char_indices().find(|(index, _)| is_block_header(&before[line..], *index));
         let start = header.map_or(before.len(), |(index, _)| line + index);
         let keeps = before[start..].split('#').next().is_some_and(|header| header.contains('+'));
         let lines = self.text[..range.end].trim_end_matches(' ').trim_end_matches('\r');
@@ -236,21 +242,21 @@ impl Build<'_> {
         start..if keeps { all.len().max(end) } else { end }
     }
 
-    fn add(&mut self, start: usize, content: Range<usize>, anchor: usize, kind: Kind) -> usize {
+    fn add_node(&mut self, start: usize, content: Range<usize>, anchor: usize, kind: NodeKind) -> usize {
         let id = self.tree.nodes.len();
-        let parent = self.open.last().map(|(parent, _)| *parent);
-        self.tree.nodes.push(Node { parent, until: id + 1, start, content, kind });
+        let parent = self.open_collections.last().map(|(parent, _)| *parent);
+        self.tree.nodes.push(Node { parent, subtree_end: id + 1, start, content, kind });
         if anchor != 0 {
-            self.anchored.insert(anchor, id);
+            self.anchors.insert(anchor, id);
         }
-        match self.open.last_mut() {
+        match self.open_collections.last_mut() {
             None => self.root = Some(id),
             Some((parent, waiting)) => match &mut self.tree.nodes[*parent].kind {
-                Kind::List { items, .. } => items.push(id),
-                Kind::Object { entries, .. } => match waiting.take() {
+                NodeKind::List { items, .. } => items.push(id),
+                NodeKind::Object { entries, .. } => match waiting.take() {
                     Some(key) => {
                         entries.push((key, id));
-                        self.place_empty(key, id);
+                        self.place_empty_value(key, id);
                     }
                     None => *waiting = Some(id),
                 },
@@ -261,11 +267,11 @@ impl Build<'_> {
     }
 
     /// Puts an empty value behind the `:` of its key: the parser has it elsewhere.
-    fn place_empty(&mut self, key: usize, value: usize) {
+    fn place_empty_value(&mut self, key: usize, value: usize) {
         let end = self.tree.nodes[key].content.end;
         let rest = self.text[end..].trim_start_matches(' ');
         let node = &mut self.tree.nodes[value];
-        let empty = matches!(node.kind, Kind::Scalar { .. }) && node.content.is_empty();
+        let empty = matches!(node.kind, NodeKind::Scalar { .. }) && node.content.is_empty();
         if empty && node.start == node.content.start && rest.starts_with(':') {
             node.start = self.text.len() - rest.len() + 1;
             node.content = node.start..node.start;
@@ -274,7 +280,7 @@ impl Build<'_> {
 }
 
 /// Whether a block scalar's header, up to a comment, begins at `index` of its line.
-fn is_header(line: &str, index: usize) -> bool {
+fn is_block_header(line: &str, index: usize) -> bool {
     let (before, from) = line.split_at(index);
     let Some(rest) = from.strip_prefix(['|', '>']) else { return false };
     let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '+' || c == '-');
@@ -289,12 +295,12 @@ mod tests {
 
     fn place(path: &str) -> Place {
         let steps = path.split('/').filter(|step| !step.is_empty());
-        Place(steps.map(|step| step.parse().map_or_else(|_| Step::from(step), Step::Index)).collect())
+        Place(steps.map(|step| step.parse().map_or_else(|_| PathSegment::from(step), PathSegment::Index)).collect())
     }
 
     /// Text of the key and of the value at `path`.
     fn at<'a>(text: &'a str, path: &str) -> (&'a str, &'a str) {
-        let tree = Tree::read(text).unwrap();
+        let tree = Tree::parse(text).unwrap();
         let (key, value, taken) = tree.nearest(&place(path));
         assert_eq!(taken, place(path).0.len(), "{path} is not there");
         let slice = |id: usize| &text[tree.node(id).content.clone()];
@@ -329,7 +335,7 @@ mod tests {
         assert_eq!(at(text, "c"), ("c", "*x"));
         assert_eq!(at(text, "c/b"), ("b", "1"));
         assert_eq!(at(text, "d/b"), ("b", "1"));
-        let tree = Tree::read(text).unwrap();
+        let tree = Tree::parse(text).unwrap();
         let (_, a, _) = tree.nearest(&place("a"));
         assert_eq!(&text[tree.node(a).start..][..2], "&x");
     }
@@ -337,7 +343,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_answered_by_what_is_around_it() {
         let text = "a:\n  b: 1\n";
-        let tree = Tree::read(text).unwrap();
+        let tree = Tree::parse(text).unwrap();
         let (key, _, taken) = tree.nearest(&place("a/x/y"));
         assert_eq!((key.map(|key| &text[tree.node(key).content.clone()]), taken), (Some("a"), 1));
     }
@@ -345,7 +351,7 @@ mod tests {
     #[test]
     fn what_can_not_be_read_has_no_places() {
         for text in ["", "# c\n", "a: [", "a: *x\n", "\ta: b: c\n"] {
-            assert!(Tree::read(text).is_none(), "{text:?}");
+            assert!(Tree::parse(text).is_none(), "{text:?}");
         }
     }
 }

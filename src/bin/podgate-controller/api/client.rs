@@ -17,8 +17,8 @@ use std::time::Duration;
 use tower::ServiceBuilder;
 
 /// Where Kubernetes mounts a container's token, and renews it well before it expires.
-const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+const TOKEN_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Connects nothing yet.
 ///
@@ -37,18 +37,18 @@ pub(crate) fn in_cluster() -> Result<kube::Client, Box<dyn Error>> {
         .with_no_client_auth();
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
-    tcp.set_connect_timeout(Some(CONNECT_LIMIT));
+    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
     let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_only().enable_http1().wrap_connector(tcp);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .map_request(authorized)
+        .map_request(authorize)
         .service(Client::builder(TokioExecutor::new()).build(connector));
     Ok(kube::Client::new(service, config.default_namespace))
 }
 
 /// With the token as it is now: it is renewed in place. Without one the API says what is missing.
-fn authorized(mut request: Request<Body>) -> Request<Body> {
-    if let Ok(token) = std::fs::read_to_string(TOKEN)
+fn authorize(mut request: Request<Body>) -> Request<Body> {
+    if let Ok(token) = std::fs::read_to_string(TOKEN_FILE)
         && let Ok(mut value) = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
     {
         value.set_sensitive(true);

@@ -2,10 +2,10 @@
 //! it is complained of once, and asked again later.
 
 mod client;
-pub(crate) mod guest;
+pub(crate) mod task;
 
 use crate::clock::now;
-use crate::input::observe::{Facts, Pod, observe};
+use crate::input::pod_facts::{Pod, PodFacts, extract_facts};
 use crate::output::metrics::Metrics;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures::StreamExt;
@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1;
 use kube::api::{Api, ApiResource, Patch, PatchParams, WatchEvent, WatchParams};
 use podgate::core::annotations::Annotations;
 use podgate::core::names;
-use podgate::core::snapshot::is_ours;
+use podgate::core::snapshot::is_podgate_key;
 use podgate::core::state::State;
 use podgate::core::text::error_chain;
 use serde_json::{Value, json};
@@ -26,21 +26,21 @@ use tokio::sync::{Notify, mpsc, watch};
 use tracing::{info, warn};
 
 /// Changes of a moment go out as one patch. Between a Ready and the next container's start lie 0.1 to 0.3 s.
-const MOMENT: Duration = Duration::from_millis(400);
+const BATCH_WINDOW: Duration = Duration::from_millis(400);
 /// That a container has started tells little by itself: it waits this long for company.
-const MINOR_MOMENT: Duration = Duration::from_secs(5);
+const MINOR_BATCH_WINDOW: Duration = Duration::from_secs(5);
 /// No request takes longer; the watch aside, which the server ends.
-const PATCH_LIMIT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long one watch lasts at most, in seconds.
-const WATCH_SECONDS: u32 = 290;
+const WATCH_TIMEOUT_SECONDS: u32 = 290;
 /// Name of the watch among what can fail.
-pub(crate) const WATCH: &str = "watch";
+pub(crate) const WATCH_REQUEST: &str = "watch";
 /// A watch that lasted as long as this was a good one: the back-off begins anew.
-const GOOD_WATCH: Duration = Duration::from_secs(5);
+const STABLE_WATCH: Duration = Duration::from_secs(5);
 
 /// Which pod is ours.
 #[derive(Debug, Clone)]
-pub(crate) struct Identity {
+pub(crate) struct PodIdentity {
     pub(crate) name: String,
     pub(crate) namespace: String,
     pub(crate) uid: Option<String>,
@@ -49,64 +49,64 @@ pub(crate) struct Identity {
 }
 
 /// What both tasks share.
-pub(crate) struct Shared {
-    pub(crate) identity: Identity,
+pub(crate) struct ApiState {
+    pub(crate) identity: PodIdentity,
     pub(crate) metrics: Rc<Metrics>,
-    trouble: RefCell<BTreeSet<&'static str>>,
-    actual: RefCell<Actual>,
+    failing_requests: RefCell<BTreeSet<&'static str>>,
+    actual: RefCell<ServerAnnotations>,
     /// Told when `actual` has changed.
-    moved: Notify,
+    actual_changed: Notify,
 }
 
 /// Our annotations as the API has them.
 #[derive(Debug, Default)]
-struct Actual {
+struct ServerAnnotations {
     annotations: Option<Annotations>,
-    version: Option<u64>,
+    resource_version: Option<u64>,
 }
 
-impl Shared {
-    pub(crate) fn new(identity: Identity, metrics: Rc<Metrics>) -> Rc<Shared> {
-        Rc::new(Shared {
+impl ApiState {
+    pub(crate) fn new(identity: PodIdentity, metrics: Rc<Metrics>) -> Rc<ApiState> {
+        Rc::new(ApiState {
             identity,
             metrics,
-            trouble: RefCell::default(),
+            failing_requests: RefCell::default(),
             actual: RefCell::default(),
-            moved: Notify::new(),
+            actual_changed: Notify::new(),
         })
     }
 
     /// One warning when the first thing fails, and one line when nothing fails any more.
-    fn complain(&self, what: &'static str, error: &str) {
-        let first = self.trouble.borrow().is_empty();
-        self.trouble.borrow_mut().insert(what);
+    fn on_failure(&self, what: &'static str, error: &str) {
+        let first = self.failing_requests.borrow().is_empty();
+        self.failing_requests.borrow_mut().insert(what);
         if first {
             warn!(request = what, error, "the API does not serve us; goes on by the board alone, and asks again later");
         }
     }
 
-    fn works(&self, what: &'static str) {
-        if self.trouble.borrow_mut().remove(what) && self.trouble.borrow().is_empty() {
+    fn on_success(&self, what: &'static str) {
+        if self.failing_requests.borrow_mut().remove(what) && self.failing_requests.borrow().is_empty() {
             info!("the API serves us again");
         }
     }
 
     /// Nobody asks for this any more, so its failing is no trouble.
-    pub(crate) fn forget(&self, what: &'static str) {
-        self.trouble.borrow_mut().remove(what);
+    pub(crate) fn clear_failure(&self, what: &'static str) {
+        self.failing_requests.borrow_mut().remove(what);
     }
 
     /// Takes in what the API shows; an older version than what we know already says nothing.
-    fn learn(&self, annotations: Annotations, version: Option<u64>) {
+    fn update_actual(&self, annotations: Annotations, version: Option<u64>) {
         let mut actual = self.actual.borrow_mut();
-        if let (Some(known), Some(version)) = (actual.version, version)
+        if let (Some(known), Some(version)) = (actual.resource_version, version)
             && version < known
         {
             return;
         }
-        let ours: Annotations = annotations.into_iter().filter(|(key, _)| is_ours(key)).collect();
-        *actual = Actual { annotations: Some(ours), version };
-        self.moved.notify_one();
+        let ours: Annotations = annotations.into_iter().filter(|(key, _)| is_podgate_key(key)).collect();
+        *actual = ServerAnnotations { annotations: Some(ours), resource_version: version };
+        self.actual_changed.notify_one();
     }
 
     fn connect(&self) -> Result<Api<Pod>, String> {
@@ -116,12 +116,12 @@ impl Shared {
     }
 }
 
-fn pauses() -> impl Iterator<Item = Duration> {
+fn backoff() -> impl Iterator<Item = Duration> {
     let builder = ExponentialBuilder::default().with_min_delay(Duration::from_millis(200));
     builder.with_max_delay(Duration::from_secs(30)).without_max_times().with_jitter().build()
 }
 
-fn say(error: &kube::Error) -> String {
+fn error_message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("{} {}", status.code, status.message),
         other => error_chain(other),
@@ -132,38 +132,38 @@ fn say(error: &kube::Error) -> String {
 ///
 /// From version 0 with a field selector and without bookmarks: that needs the smallest rights, starts with the pod as it is, and
 /// is served by every API server.
-pub(crate) async fn watch_pod(shared: Rc<Shared>, heard: mpsc::Sender<Facts>) {
-    let mut pause = pauses();
+pub(crate) async fn watch_pod(shared: Rc<ApiState>, heard: mpsc::Sender<PodFacts>) {
+    let mut pause = backoff();
     loop {
         let since = now();
         if let Err(error) = watch_once(&shared, &heard).await {
-            shared.complain(WATCH, &error);
+            shared.on_failure(WATCH_REQUEST, &error);
         }
-        if since.elapsed() > GOOD_WATCH {
-            pause = pauses();
+        if since.elapsed() > STABLE_WATCH {
+            pause = backoff();
         }
-        tokio::time::sleep(pause.next().unwrap_or(GOOD_WATCH)).await;
+        tokio::time::sleep(pause.next().unwrap_or(STABLE_WATCH)).await;
     }
 }
 
-async fn watch_once(shared: &Shared, heard: &mpsc::Sender<Facts>) -> Result<(), String> {
+async fn watch_once(shared: &ApiState, heard: &mpsc::Sender<PodFacts>) -> Result<(), String> {
     let api = shared.connect()?;
     let own = &shared.identity;
     let selector = format!("metadata.name={}", own.name);
-    let params = WatchParams::default().fields(&selector).timeout(WATCH_SECONDS).disable_bookmarks();
-    let events = tokio::time::timeout(PATCH_LIMIT, api.watch(&params, "0")).await;
-    let mut events = pin!(events.map_err(|_| "no answer in time")?.map_err(|error| say(&error))?);
+    let params = WatchParams::default().fields(&selector).timeout(WATCH_TIMEOUT_SECONDS).disable_bookmarks();
+    let events = tokio::time::timeout(REQUEST_TIMEOUT, api.watch(&params, "0")).await;
+    let mut events = pin!(events.map_err(|_| "no answer in time")?.map_err(|error| error_message(&error))?);
     // A server that is gone without a word would be listened to for ever.
-    let limit = Duration::from_secs(u64::from(WATCH_SECONDS)) + PATCH_LIMIT;
+    let limit = Duration::from_secs(u64::from(WATCH_TIMEOUT_SECONDS)) + REQUEST_TIMEOUT;
     while let Some(event) = tokio::time::timeout(limit, events.next()).await.map_err(|_| "silent for long")? {
-        match event.map_err(|error| say(&error))? {
+        match event.map_err(|error| error_message(&error))? {
             WatchEvent::Added(pod) | WatchEvent::Modified(pod) => {
-                shared.works(WATCH);
-                let facts = observe(&pod, &own.container);
+                shared.on_success(WATCH_REQUEST);
+                let facts = extract_facts(&pod, &own.container);
                 if own.uid.as_ref().is_some_and(|uid| *uid != facts.uid) {
                     continue;
                 }
-                shared.learn(facts.annotations.clone(), facts.resource_version);
+                shared.update_actual(facts.annotations.clone(), facts.resource_version);
                 if heard.send(facts).await.is_err() {
                     return Ok(());
                 }
@@ -176,55 +176,55 @@ async fn watch_once(shared: &Shared, heard: &mpsc::Sender<Facts>) -> Result<(), 
 }
 
 /// Keeps our annotations at the API as `desired` says, for ever: what is missing is added, what is stale or forged is taken back.
-pub(crate) async fn keep_annotations(shared: Rc<Shared>, mut desired: watch::Receiver<Annotations>) {
-    let mut pause = pauses();
+pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::Receiver<Annotations>) {
+    let mut pause = backoff();
     let mut api = None;
     loop {
-        if difference(&shared, &desired.borrow_and_update()).is_none() {
+        if merge_patch(&shared, &desired.borrow_and_update()).is_none() {
             // Nothing to do: let go of the connection until there is.
             tokio::select! {
                 changed = desired.changed() => if changed.is_err() { return },
-                () = shared.moved.notified() => {}
-                () = tokio::time::sleep(PATCH_LIMIT), if api.is_some() => api = None,
+                () = shared.actual_changed.notified() => {}
+                () = tokio::time::sleep(REQUEST_TIMEOUT), if api.is_some() => api = None,
             }
             continue;
         }
-        let Some(patch) = gather(&shared, &mut desired).await else { continue };
+        let Some(patch) = batch_changes(&shared, &mut desired).await else { continue };
         let sent = async {
             let connected = api.take().map_or_else(|| shared.connect(), Ok)?;
-            send(&shared, &connected, patch).await.map(|()| connected)
+            send_patch(&shared, &connected, patch).await.map(|()| connected)
         };
         match sent.await {
             Ok(connected) => {
                 api = Some(connected);
-                shared.metrics.patched("ok");
-                shared.works("patch");
-                pause = pauses();
+                shared.metrics.record_patch("ok");
+                shared.on_success("patch");
+                pause = backoff();
             }
             Err(error) => {
-                shared.metrics.patched("error");
-                shared.complain("patch", &error);
-                tokio::time::sleep(pause.next().unwrap_or(PATCH_LIMIT)).await;
+                shared.metrics.record_patch("error");
+                shared.on_failure("patch", &error);
+                tokio::time::sleep(pause.next().unwrap_or(REQUEST_TIMEOUT)).await;
             }
         }
     }
 }
 
 /// Waits for the moment to pass, and gives all that has changed by then; `None` if that is nothing any more.
-async fn gather(shared: &Shared, desired: &mut watch::Receiver<Annotations>) -> Option<Value> {
+async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotations>) -> Option<Value> {
     let first = now();
-    let mut until = first + MINOR_MOMENT;
+    let mut until = first + MINOR_BATCH_WINDOW;
     loop {
-        let patch = difference(shared, &desired.borrow_and_update())?;
+        let patch = merge_patch(shared, &desired.borrow_and_update())?;
         if !is_minor(&patch) {
-            until = until.min(now() + MOMENT);
+            until = until.min(now() + BATCH_WINDOW);
         }
         let more = tokio::time::timeout_at(until.into(), desired.changed()).await;
         if more.is_err() || now() >= until {
-            return difference(shared, &desired.borrow());
+            return merge_patch(shared, &desired.borrow());
         }
         // What comes later does not put off what is due.
-        until = until.min(first + MINOR_MOMENT);
+        until = until.min(first + MINOR_BATCH_WINDOW);
     }
 }
 
@@ -238,7 +238,7 @@ fn is_minor(patch: &Value) -> bool {
     })
 }
 
-async fn send(shared: &Shared, api: &Api<Pod>, annotations: Value) -> Result<(), String> {
+async fn send_patch(shared: &ApiState, api: &Api<Pod>, annotations: Value) -> Result<(), String> {
     let mut metadata = json!({ "annotations": annotations });
     if let Some(uid) = &shared.identity.uid {
         // A pod of the same name that has taken our place is not ours to write to.
@@ -246,15 +246,15 @@ async fn send(shared: &Shared, api: &Api<Pod>, annotations: Value) -> Result<(),
     }
     let (params, patch) = (PatchParams::default(), Patch::Merge(json!({ "metadata": metadata })));
     let request = api.patch_metadata(&shared.identity.name, &params, &patch);
-    let answer = tokio::time::timeout(PATCH_LIMIT, request).await.map_err(|_| "no answer in time")?;
-    let metadata = answer.map_err(|error| say(&error))?.metadata;
+    let answer = tokio::time::timeout(REQUEST_TIMEOUT, request).await.map_err(|_| "no answer in time")?;
+    let metadata = answer.map_err(|error| error_message(&error))?.metadata;
     let version = metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
-    shared.learn(metadata.annotations.unwrap_or_default(), version);
+    shared.update_actual(metadata.annotations.unwrap_or_default(), version);
     Ok(())
 }
 
 /// What a merge patch must hold; `None` if the API has what we want.
-fn difference(shared: &Shared, desired: &Annotations) -> Option<Value> {
+fn merge_patch(shared: &ApiState, desired: &Annotations) -> Option<Value> {
     if desired.is_empty() {
         return None;
     }
@@ -275,26 +275,28 @@ fn difference(shared: &Shared, desired: &Annotations) -> Option<Value> {
 mod tests {
     use super::*;
 
-    fn shared() -> Rc<Shared> {
-        let identity = Identity { name: "p".into(), namespace: "n".into(), uid: None, container: "podgate".into() };
-        Shared::new(identity, Rc::default())
+    fn shared() -> Rc<ApiState> {
+        let identity = PodIdentity { name: "p".into(), namespace: "n".into(), uid: None, container: "podgate".into() };
+        ApiState::new(identity, Rc::default())
     }
 
-    fn map(pairs: &[(&str, &str)]) -> Annotations {
+    fn annotations(pairs: &[(&str, &str)]) -> Annotations {
         pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
     }
 
     #[test]
     fn patches_what_differs_and_takes_back_what_is_forged() {
         let shared = shared();
-        let desired = map(&[("status.podgate.io/db", "Waiting")]);
-        assert_eq!(difference(&shared, &desired), Some(json!({"status.podgate.io/db": "Waiting"})));
-        shared
-            .learn(map(&[("status.podgate.io/db", "Ready"), ("status.podgate.io/x", "Ready"), ("a/b", "c")]), Some(5));
+        let desired = annotations(&[("status.podgate.io/db", "Waiting")]);
+        assert_eq!(merge_patch(&shared, &desired), Some(json!({"status.podgate.io/db": "Waiting"})));
+        shared.update_actual(
+            annotations(&[("status.podgate.io/db", "Ready"), ("status.podgate.io/x", "Ready"), ("a/b", "c")]),
+            Some(5),
+        );
         let patch = json!({"status.podgate.io/db": "Waiting", "status.podgate.io/x": null});
-        assert_eq!(difference(&shared, &desired), Some(patch));
-        shared.learn(desired.clone(), Some(6));
-        assert_eq!(difference(&shared, &desired), None);
+        assert_eq!(merge_patch(&shared, &desired), Some(patch));
+        shared.update_actual(desired.clone(), Some(6));
+        assert_eq!(merge_patch(&shared, &desired), None);
     }
 
     #[test]
@@ -317,9 +319,9 @@ mod tests {
     #[test]
     fn an_older_view_of_the_pod_undoes_nothing() {
         let shared = shared();
-        let desired = map(&[("status.podgate.io/db", "Ready")]);
-        shared.learn(desired.clone(), Some(6));
-        shared.learn(map(&[("status.podgate.io/db", "Waiting")]), Some(5));
-        assert_eq!(difference(&shared, &desired), None);
+        let desired = annotations(&[("status.podgate.io/db", "Ready")]);
+        shared.update_actual(desired.clone(), Some(6));
+        shared.update_actual(annotations(&[("status.podgate.io/db", "Waiting")]), Some(5));
+        assert_eq!(merge_patch(&shared, &desired), None);
     }
 }

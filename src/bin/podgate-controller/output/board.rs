@@ -16,13 +16,13 @@ use tracing::{error, info};
 pub(crate) struct Board {
     folder: PathBuf,
     ringer: Ringer,
-    lock: Option<lock::Held>,
+    lock: Option<lock::HeldLock>,
     /// What could not be written, and when to try again.
     unwritten: Option<(Annotations, Instant)>,
 }
 
 /// How long to leave before a board is written again that could not be written.
-const RETRY: Duration = Duration::from_millis(100);
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 impl Board {
     pub(crate) fn new(folder: &Path) -> Board {
@@ -30,18 +30,18 @@ impl Board {
     }
 
     /// What an earlier controller left here. A board that can't be read is as good as none.
-    pub(crate) fn found(&self) -> Option<Snapshot> {
-        source::board(&self.folder).ok()
+    pub(crate) fn previous_snapshot(&self) -> Option<Snapshot> {
+        source::read_board(&self.folder).ok()
     }
 
     /// When the first controller of the sandbox that the board speaks of was started, as that has written down.
-    pub(crate) fn since(&self) -> Option<SystemTime> {
-        humantime::parse_rfc3339(&source::board_annotation(&self.folder, names::SANDBOX_SINCE)?).ok()
+    pub(crate) fn sandbox_started_at(&self) -> Option<SystemTime> {
+        humantime::parse_rfc3339(&source::read_board_annotation(&self.folder, names::SANDBOX_SINCE)?).ok()
     }
 
     /// When each container came to what, as an earlier controller of the same sandbox has written down.
-    pub(crate) fn times(&self) -> Times {
-        Times::read(&source::board_annotation(&self.folder, names::SANDBOX_TIMES).unwrap_or_default())
+    pub(crate) fn previous_times(&self) -> Times {
+        Times::parse(&source::read_board_annotation(&self.folder, names::SANDBOX_TIMES).unwrap_or_default())
     }
 
     /// Puts `annotations` into place, then rings. What can't be written now is kept, and written by [`retry`](Board::retry).
@@ -49,7 +49,7 @@ impl Board {
         let text = annotations::write(&annotations);
         let written = files::replace(&self.folder, names::ANNOTATIONS_FILE, text.as_bytes(), 0o444)
             .and_then(|()| self.ringer.ring());
-        let unwritten = written.is_err().then(|| (annotations, now() + RETRY));
+        let unwritten = written.is_err().then(|| (annotations, now() + RETRY_DELAY));
         let before = std::mem::replace(&mut self.unwritten, unwritten);
         match written {
             Err(error) if before.is_none() => {
@@ -72,7 +72,7 @@ impl Board {
     }
 
     /// Takes the lock for which the sidecar's own hook waits; `false` while an earlier controller still holds it.
-    pub(crate) fn lock(&mut self) -> io::Result<bool> {
+    pub(crate) fn try_lock(&mut self) -> io::Result<bool> {
         if self.lock.is_none() {
             self.lock = lock::take(&self.folder.join(names::CONTROLLER_FILE))?;
         }
@@ -80,7 +80,7 @@ impl Board {
     }
 
     /// Whether the sidecar's own hook has succeeded in this epoch.
-    pub(crate) fn hook_has_succeeded(&self, epoch: &str) -> bool {
+    pub(crate) fn has_hook_succeeded(&self, epoch: &str) -> bool {
         files::read_trusted(&self.folder.join(names::HOOKED_FILE), 64).is_ok_and(|found| found == epoch.as_bytes())
     }
 }
@@ -106,9 +106,9 @@ mod tests {
     fn the_hook_counts_only_for_its_own_epoch() {
         let folder = tempfile::tempdir().unwrap();
         let mut board = Board::new(folder.path());
-        assert!(board.lock().unwrap() && board.lock().unwrap());
-        assert!(!board.hook_has_succeeded("e1"));
+        assert!(board.try_lock().unwrap() && board.try_lock().unwrap());
+        assert!(!board.has_hook_succeeded("e1"));
         std::fs::write(folder.path().join("hooked"), "e1").unwrap();
-        assert!(board.hook_has_succeeded("e1") && !board.hook_has_succeeded("e2"));
+        assert!(board.has_hook_succeeded("e1") && !board.has_hook_succeeded("e2"));
     }
 }

@@ -29,9 +29,9 @@ use tracing::warn;
 type Labels = Vec<(&'static str, String)>;
 
 /// How long a client may take over its request.
-const CLIENT_LIMIT: Duration = Duration::from_secs(5);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many at a time: this is read every some seconds by one scraper.
-const CLIENTS: usize = 8;
+const MAX_CLIENTS: usize = 8;
 
 pub(crate) struct Metrics {
     registry: Registry,
@@ -39,8 +39,8 @@ pub(crate) struct Metrics {
     transitions: Family<Labels, Counter>,
     probes: Family<Labels, Histogram, fn() -> Histogram>,
     patches: Family<Labels, Counter>,
-    waited: Family<Labels, Gauge<f64, AtomicU64>>,
-    since: RefCell<BTreeMap<String, Instant>>,
+    gate_waits: Family<Labels, Gauge<f64, AtomicU64>>,
+    started_at: RefCell<BTreeMap<String, Instant>>,
 }
 
 impl Default for Metrics {
@@ -53,8 +53,8 @@ impl Default for Metrics {
                 Histogram::new([0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0])
             }),
             patches: Family::default(),
-            waited: Family::default(),
-            since: RefCell::default(),
+            gate_waits: Family::default(),
+            started_at: RefCell::default(),
         };
         let registry = &mut metrics.registry;
         registry.register("build", "The version that runs", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
@@ -63,13 +63,13 @@ impl Default for Metrics {
         registry.register_with_unit("probe", "Time that probe attempts took", Unit::Seconds, metrics.probes.clone());
         registry.register("patches", "Patches of the pod's annotations, by result", metrics.patches.clone());
         let help = "Time from a container's start until it was Ready, which is how long its gate waited";
-        registry.register_with_unit("gate_wait", help, Unit::Seconds, metrics.waited.clone());
+        registry.register_with_unit("gate_wait", help, Unit::Seconds, metrics.gate_waits.clone());
         metrics
     }
 }
 
 impl Metrics {
-    pub(crate) fn moved(&self, container: &str, from: Option<State>, to: State) {
+    pub(crate) fn record_transition(&self, container: &str, from: Option<State>, to: State) {
         let labels = |state: State| vec![("container", container.to_owned()), ("state", state.to_string())];
         if let Some(from) = from {
             self.states.get_or_create(&labels(from)).set(0);
@@ -78,28 +78,28 @@ impl Metrics {
         self.transitions.get_or_create(&labels(to)).inc();
         match to {
             State::Started => {
-                self.since.borrow_mut().entry(container.to_owned()).or_insert_with(now);
+                self.started_at.borrow_mut().entry(container.to_owned()).or_insert_with(now);
             }
             State::Ready => {
-                let since = self.since.borrow_mut().remove(container);
+                let since = self.started_at.borrow_mut().remove(container);
                 let waited = since.map_or(0.0, |since| since.elapsed().as_secs_f64());
-                self.waited.get_or_create(&vec![("container", container.to_owned())]).set(waited);
+                self.gate_waits.get_or_create(&vec![("container", container.to_owned())]).set(waited);
             }
             State::Waiting | State::NotReady | State::Completed | State::Failed => {}
         }
     }
 
-    pub(crate) fn probed(&self, container: &str, success: bool, took: Duration) {
+    pub(crate) fn record_probe(&self, container: &str, success: bool, took: Duration) {
         let outcome = if success { "success" } else { "failure" };
         let labels = vec![("container", container.to_owned()), ("outcome", outcome.to_owned())];
         self.probes.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
-    pub(crate) fn patched(&self, result: &str) {
+    pub(crate) fn record_patch(&self, result: &str) {
         self.patches.get_or_create(&vec![("result", result.to_owned())]).inc();
     }
 
-    fn page(&self) -> String {
+    fn render(&self) -> String {
         let mut page = String::new();
         // Writing to a string can't fail.
         let _ = encode(&mut page, &self.registry);
@@ -109,7 +109,7 @@ impl Metrics {
 
 /// Serves the page for ever.
 pub(crate) async fn serve(metrics: Rc<Metrics>, listener: TcpListener) {
-    let seats = Arc::new(Semaphore::new(CLIENTS));
+    let seats = Arc::new(Semaphore::new(MAX_CLIENTS));
     loop {
         let Ok(seat) = Arc::clone(&seats).acquire_owned().await else { return };
         let stream = match listener.accept().await {
@@ -122,22 +122,22 @@ pub(crate) async fn serve(metrics: Rc<Metrics>, listener: TcpListener) {
         };
         let metrics = Rc::clone(&metrics);
         let service = service_fn(move |request: Request<Incoming>| {
-            let answer = answer(&metrics, &request);
+            let answer = respond(&metrics, &request);
             async move { Ok::<_, Infallible>(answer) }
         });
         tokio::task::spawn_local(async move {
             let mut server = http1::Builder::new();
-            let server = server.timer(TokioTimer::new()).header_read_timeout(CLIENT_LIMIT).keep_alive(false);
+            let server = server.timer(TokioTimer::new()).header_read_timeout(CLIENT_TIMEOUT).keep_alive(false);
             let connection = server.serve_connection(TokioIo::new(stream), service);
-            let _ = tokio::time::timeout(CLIENT_LIMIT, connection).await;
+            let _ = tokio::time::timeout(CLIENT_TIMEOUT, connection).await;
             drop(seat);
         });
     }
 }
 
-fn answer(metrics: &Metrics, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+fn respond(metrics: &Metrics, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let (status, body) = match (request.method(), request.uri().path()) {
-        (&Method::GET, "/metrics") => (StatusCode::OK, metrics.page()),
+        (&Method::GET, "/metrics") => (StatusCode::OK, metrics.render()),
         (&Method::GET, _) => (StatusCode::NOT_FOUND, "metrics are at /metrics\n".to_owned()),
         _ => (StatusCode::METHOD_NOT_ALLOWED, String::new()),
     };
@@ -155,12 +155,12 @@ mod tests {
     #[test]
     fn counts_what_happens() {
         let metrics = Metrics::default();
-        metrics.moved("db", None, State::Waiting);
-        metrics.moved("db", Some(State::Waiting), State::Started);
-        metrics.moved("db", Some(State::Started), State::Ready);
-        metrics.probed("db", true, Duration::from_millis(2));
-        metrics.patched("ok");
-        let page = metrics.page();
+        metrics.record_transition("db", None, State::Waiting);
+        metrics.record_transition("db", Some(State::Waiting), State::Started);
+        metrics.record_transition("db", Some(State::Started), State::Ready);
+        metrics.record_probe("db", true, Duration::from_millis(2));
+        metrics.record_patch("ok");
+        let page = metrics.render();
         for line in [
             "podgate_build_info{version=",
             "podgate_container_state{container=\"db\",state=\"Started\"} 0",

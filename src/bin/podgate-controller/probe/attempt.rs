@@ -1,56 +1,56 @@
 //! One attempt, whatever its kind.
 
-use super::{Outcome, Passed, Verdict, connect, grpc, host_or, http};
+use super::{AttemptResult, Outcome, Success, connect, grpc, host_or_pod_ip, http};
 use podgate::core::container::{Container, Handler, PortRef, Probe};
 use podgate::core::text::one_line;
 use std::net::IpAddr;
 use std::time::Duration;
 
 /// Longest line of an [`Outcome`], in bytes.
-pub(super) const LINE: usize = 120;
+pub(super) const MAX_LINE_BYTES: usize = 120;
 
 /// Makes one attempt of `probe`, which is one of `container`'s; takes at most the probe's `timeoutSeconds`.
 ///
 /// Has to run inside a tokio runtime with I/O and time. May be dropped at any point.
 pub(crate) async fn attempt(container: &Container, probe: &Probe, pod_ip: IpAddr) -> Outcome {
     let limit = Duration::from_secs(u64::from(probe.timeout_seconds.max(1)));
-    let verdict = match tokio::time::timeout(limit, run(container, probe, pod_ip)).await {
+    let verdict = match tokio::time::timeout(limit, run_handler(container, probe, pod_ip)).await {
         Ok(verdict) => verdict,
         Err(_) => Err(format!("no answer within {} s", limit.as_secs())),
     };
     match verdict {
         Ok(passed) => Outcome {
             success: true,
-            detail: one_line(&passed.detail, LINE),
-            warning: passed.warning.as_deref().map(|text| one_line(text, LINE)),
+            detail: one_line(&passed.detail, MAX_LINE_BYTES),
+            warning: passed.warning.as_deref().map(|text| one_line(text, MAX_LINE_BYTES)),
         },
-        Err(detail) => Outcome { success: false, detail: one_line(&detail, LINE), warning: None },
+        Err(detail) => Outcome { success: false, detail: one_line(&detail, MAX_LINE_BYTES), warning: None },
     }
 }
 
-async fn run(container: &Container, probe: &Probe, pod_ip: IpAddr) -> Verdict {
+async fn run_handler(container: &Container, probe: &Probe, pod_ip: IpAddr) -> AttemptResult {
     match &probe.handler {
         Handler::Exec(_) => Err("an exec probe can't be run from outside its container".to_owned()),
-        Handler::HttpGet(get) => http::attempt(get, port(container, &get.port)?, pod_ip).await,
+        Handler::HttpGet(get) => http::attempt(get, resolve_port(container, &get.port)?, pod_ip).await,
         Handler::TcpSocket(socket) => {
-            let (host, port) = (host_or(socket.host.as_deref(), pod_ip), port(container, &socket.port)?);
+            let (host, port) = (host_or_pod_ip(socket.host.as_deref(), pod_ip), resolve_port(container, &socket.port)?);
             connect(&host, port).await?;
-            Ok(Passed { detail: format!("{host}:{port} accepts connections"), warning: None })
+            Ok(Success { detail: format!("{host}:{port} accepts connections"), warning: None })
         }
         Handler::Grpc(ask) => {
-            grpc::attempt(ask.service.as_deref().unwrap_or_default(), number(ask.port)?, pod_ip).await
+            grpc::attempt(ask.service.as_deref().unwrap_or_default(), check_port(ask.port)?, pod_ip).await
         }
     }
 }
 
-fn port(container: &Container, wanted: &PortRef) -> Result<u16, String> {
-    match (container.port(wanted), wanted) {
-        (Some(found), _) => number(found),
+fn resolve_port(container: &Container, wanted: &PortRef) -> Result<u16, String> {
+    match (container.resolve_port(wanted), wanted) {
+        (Some(found), _) => check_port(found),
         (None, PortRef::Name(name)) => Err(format!("container {} has no port named {name:?}", container.name)),
         (None, PortRef::Number(wrong)) => Err(format!("{wrong} is no port")),
     }
 }
 
-fn number(port: u16) -> Result<u16, String> {
+fn check_port(port: u16) -> Result<u16, String> {
     if port == 0 { Err("0 is no port to ask".to_owned()) } else { Ok(port) }
 }

@@ -8,36 +8,36 @@ use tokio::net::TcpStream;
 
 /// Bytes that are read of a peer in all: hyper's bound on a head (32 KiB), the beginning of a body and what hyper reads
 /// ahead of it, certificates.
-const BYTES: usize = 128 * 1024;
+const MAX_BYTES: usize = 128 * 1024;
 
 /// A TCP connection that fails once it has brought more than 128 KiB.
 ///
 /// The time limit alone is not enough: who floods us with what is cheap to send and is passed over (interim answers, pings,
 /// empty records) would hold the controller's one thread for a good part of it, and with it all other containers.
-pub(super) struct Bounded {
+pub(super) struct BoundedStream {
     stream: TcpStream,
-    left: usize,
+    remaining: usize,
 }
 
-impl Bounded {
-    pub(super) fn new(stream: TcpStream) -> Bounded {
-        Bounded { stream, left: BYTES }
+impl BoundedStream {
+    pub(super) fn new(stream: TcpStream) -> BoundedStream {
+        BoundedStream { stream, remaining: MAX_BYTES }
     }
 }
 
-impl AsyncRead for Bounded {
+impl AsyncRead for BoundedStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.left == 0 {
+        if self.remaining == 0 {
             return Poll::Ready(Err(io::Error::other("the answer is too long")));
         }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-        self.left = self.left.saturating_sub(buffer.filled().len() - before);
+        self.remaining = self.remaining.saturating_sub(buffer.filled().len() - before);
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for Bounded {
+impl AsyncWrite for BoundedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }

@@ -14,18 +14,18 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
 /// Bound on an answer's head, and on what is read ahead. The kubelet's is 10 MiB, which a sidecar of a few MiB can't afford.
-const HEAD: usize = 32 * 1024;
+const MAX_HEAD_BYTES: usize = 32 * 1024;
 
 /// Bound on the number of an answer's headers; hyper's own is 100, the kubelet has none.
-const HEADERS: usize = 256;
+const MAX_HEADERS: usize = 256;
 
 /// HTTP/2's smallest: no more than this can be under way to us unread.
-const WINDOW: u32 = 65_535;
+const HTTP2_WINDOW: u32 = 65_535;
 
 /// Sends `request` by HTTP/1.1 and hands the answer to `read`.
 ///
 /// As lenient as the kubelet's client where hyper can be.
-pub(super) async fn by_http1<T, R>(
+pub(super) async fn send_http1<T, R>(
     io: T,
     request: Request<Full<Bytes>>,
     read: impl AsyncFnOnce(Response<Incoming>) -> Result<R, String>,
@@ -34,8 +34,8 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
 {
     let (mut sender, connection) = http1::Builder::new()
-        .max_buf_size(HEAD)
-        .max_headers(HEADERS)
+        .max_buf_size(MAX_HEAD_BYTES)
+        .max_headers(MAX_HEADERS)
         .title_case_headers(true)
         .allow_spaces_after_header_name_in_responses(true)
         .allow_obsolete_multiline_headers_in_responses(true)
@@ -43,12 +43,14 @@ where
         .handshake(TokioIo::new(io))
         .await
         .map_err(|error| error_chain(&error))?;
-    talk(connection, async move || read(sender.send_request(request).await.map_err(|error| error_chain(&error))?).await)
-        .await
+    drive(connection, async move || {
+        read(sender.send_request(request).await.map_err(|error| error_chain(&error))?).await
+    })
+    .await
 }
 
 /// Sends `request` by HTTP/2, without asking whether the server speaks it, and hands the answer to `read`.
-pub(super) async fn by_http2<T, R>(
+pub(super) async fn send_http2<T, R>(
     io: T,
     request: Request<Full<Bytes>>,
     read: impl AsyncFnOnce(Response<Incoming>) -> Result<R, String>,
@@ -56,15 +58,15 @@ pub(super) async fn by_http2<T, R>(
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let tasks = Tasks::default();
-    let _end = EndOf(tasks.clone());
+    let tasks = HyperTasks::default();
+    let _end = AbortOnDrop(tasks.clone());
     let (mut sender, connection) = http2::Builder::new(tasks)
-        .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(WINDOW)
+        .initial_stream_window_size(HTTP2_WINDOW)
+        .initial_connection_window_size(HTTP2_WINDOW)
         .handshake(TokioIo::new(io))
         .await
         .map_err(|error| error_chain(&error))?;
-    let result = talk(connection, async move || {
+    let result = drive(connection, async move || {
         read(sender.send_request(request).await.map_err(|error| error_chain(&error))?).await
     })
     .await;
@@ -74,7 +76,7 @@ where
 }
 
 /// Runs `exchange` while `connection` moves its bytes.
-async fn talk<R, E>(
+async fn drive<R, E>(
     connection: impl Future<Output = Result<(), E>>,
     exchange: impl AsyncFnOnce() -> Result<R, String>,
 ) -> Result<R, String> {
@@ -97,18 +99,18 @@ async fn talk<R, E>(
 /// Runs what hyper starts, so that it can be ended with the attempt: a server that doesn't read could otherwise keep a
 /// connection, and its task, for as long as it likes.
 #[derive(Clone, Default)]
-struct Tasks(Arc<Mutex<JoinSet<()>>>);
+struct HyperTasks(Arc<Mutex<JoinSet<()>>>);
 
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Tasks {
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for HyperTasks {
     fn execute(&self, future: F) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).spawn(future);
     }
 }
 
-/// Ends the tasks when dropped. (They hold [`Tasks`] themselves, so that one's own end would never come.)
-struct EndOf(Tasks);
+/// Ends the tasks when dropped. (They hold [`HyperTasks`] themselves, so that one's own end would never come.)
+struct AbortOnDrop(HyperTasks);
 
-impl Drop for EndOf {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
     }

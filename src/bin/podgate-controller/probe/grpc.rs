@@ -4,7 +4,7 @@
 //! Two messages of one field each are encoded and decoded by hand: a gRPC library would weigh more than the rest of the
 //! prober.
 
-use super::{Passed, USER_AGENT, Verdict, connect, exchange};
+use super::{AttemptResult, Success, USER_AGENT, connect, exchange};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, TE, USER_AGENT as AGENT};
@@ -13,23 +13,23 @@ use podgate::core::text::error_chain;
 use std::net::{IpAddr, SocketAddr};
 
 /// Bound on the answer. The real one has 2 bytes, and 5 of framing.
-const ANSWER: usize = 4096;
+const MAX_ANSWER_BYTES: usize = 4096;
 
 /// `HealthCheckResponse.ServingStatus.SERVING`.
 const SERVING: u64 = 1;
 
-pub(super) async fn attempt(service: &str, port: u16, pod_ip: IpAddr) -> Verdict {
+pub(super) async fn attempt(service: &str, port: u16, pod_ip: IpAddr) -> AttemptResult {
     let uri = Uri::try_from(format!("http://{}/grpc.health.v1.Health/Check", SocketAddr::new(pod_ip, port)))
         .map_err(|error| error.to_string())?;
-    let mut request = Request::new(Full::from(question(service)));
+    let mut request = Request::new(Full::from(encode_request(service)));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = uri;
     for (name, value) in [(CONTENT_TYPE, "application/grpc"), (TE, "trailers"), (AGENT, USER_AGENT)] {
         request.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     let stream = connect(&pod_ip.to_string(), port).await?;
-    match exchange::by_http2(stream, request, read).await? {
-        SERVING => Ok(Passed { detail: "SERVING".to_owned(), warning: None }),
+    match exchange::send_http2(stream, request, read_answer).await? {
+        SERVING => Ok(Success { detail: "SERVING".to_owned(), warning: None }),
         0 => Err("UNKNOWN".to_owned()),
         2 => Err("NOT_SERVING".to_owned()),
         3 => Err("SERVICE_UNKNOWN".to_owned()),
@@ -38,7 +38,7 @@ pub(super) async fn attempt(service: &str, port: u16, pod_ip: IpAddr) -> Verdict
 }
 
 /// `HealthCheckRequest { service = 1 }`, framed: not compressed, length, message.
-fn question(service: &str) -> Bytes {
+fn encode_request(service: &str) -> Bytes {
     let mut message = Vec::new();
     // A field with its default value is left out.
     if !service.is_empty() {
@@ -58,7 +58,7 @@ fn question(service: &str) -> Bytes {
 }
 
 /// The serving status.
-async fn read(answer: Response<Incoming>) -> Result<u64, String> {
+async fn read_answer(answer: Response<Incoming>) -> Result<u64, String> {
     if answer.status() != StatusCode::OK {
         return Err(format!("answers HTTP status {} instead of gRPC", answer.status().as_u16()));
     }
@@ -75,7 +75,7 @@ async fn read(answer: Response<Incoming>) -> Result<u64, String> {
         if let Some(trailers) = frame.trailers_ref() {
             status = grpc_status(trailers)?.or(status);
         } else if let Some(data) = frame.data_ref() {
-            if message.len() + data.len() > ANSWER {
+            if message.len() + data.len() > MAX_ANSWER_BYTES {
                 return Err("gRPC answer is too long".to_owned());
             }
             message.extend_from_slice(data);
@@ -88,7 +88,7 @@ async fn read(answer: Response<Incoming>) -> Result<u64, String> {
         Some(other) => return Err(format!("gRPC status {other}")),
         None => return Err("gRPC answer without a status".to_owned()),
     }
-    unframed(&message).and_then(serving_status).ok_or_else(|| "gRPC answer can't be read".to_owned())
+    unframe(&message).and_then(serving_status).ok_or_else(|| "gRPC answer can't be read".to_owned())
 }
 
 fn grpc_status(headers: &HeaderMap) -> Result<Option<u32>, String> {
@@ -98,7 +98,7 @@ fn grpc_status(headers: &HeaderMap) -> Result<Option<u32>, String> {
 }
 
 /// The one message of a body; none if it is compressed, which wasn't offered.
-fn unframed(body: &[u8]) -> Option<&[u8]> {
+fn unframe(body: &[u8]) -> Option<&[u8]> {
     let (flag, rest) = body.split_first()?;
     let (length, message) = rest.split_first_chunk::<4>()?;
     (*flag == 0 && message.len() == u32::from_be_bytes(*length) as usize).then_some(message)
@@ -108,14 +108,14 @@ fn unframed(body: &[u8]) -> Option<&[u8]> {
 fn serving_status(mut message: &[u8]) -> Option<u64> {
     let mut status = 0;
     while !message.is_empty() {
-        let key = varint(&mut message)?;
+        let key = read_varint(&mut message)?;
         match (key >> 3, key & 7) {
-            (1, 0) => status = varint(&mut message)?,
+            (1, 0) => status = read_varint(&mut message)?,
             (1, _) | (0, _) => return None,
-            (_, 0) => drop(varint(&mut message)?),
+            (_, 0) => drop(read_varint(&mut message)?),
             (_, 1) => message = message.get(8..)?,
             (_, 2) => {
-                let length = usize::try_from(varint(&mut message)?).ok()?;
+                let length = usize::try_from(read_varint(&mut message)?).ok()?;
                 message = message.get(length..)?;
             }
             (_, 5) => message = message.get(4..)?,
@@ -125,7 +125,7 @@ fn serving_status(mut message: &[u8]) -> Option<u64> {
     Some(status)
 }
 
-fn varint(message: &mut &[u8]) -> Option<u64> {
+fn read_varint(message: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
         let (byte, rest) = message.split_first()?;
@@ -144,9 +144,9 @@ mod tests {
 
     #[test]
     fn questions_are_framed() {
-        assert_eq!(question("").as_ref(), [0, 0, 0, 0, 0]);
-        assert_eq!(question("db").as_ref(), [0, 0, 0, 0, 4, 0x0a, 2, b'd', b'b']);
-        assert_eq!(question(&"x".repeat(300))[..8], [0, 0, 0, 1, 47, 0x0a, 0xac, 2]);
+        assert_eq!(encode_request("").as_ref(), [0, 0, 0, 0, 0]);
+        assert_eq!(encode_request("db").as_ref(), [0, 0, 0, 0, 4, 0x0a, 2, b'd', b'b']);
+        assert_eq!(encode_request(&"x".repeat(300))[..8], [0, 0, 0, 1, 47, 0x0a, 0xac, 2]);
     }
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
             (&[0, 0, 0, 0, 12, 8, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255], None),
             (&[], None),
         ] {
-            assert_eq!(unframed(body).and_then(serving_status), status, "{body:?}");
+            assert_eq!(unframe(body).and_then(serving_status), status, "{body:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `httpGet` (`pkg/probe/http` of the kubelet, on Go's `net/http`).
 
 use super::url::Url;
-use super::{Passed, USER_AGENT, Verdict, connect, exchange, host_or, tls};
+use super::{AttemptResult, Success, USER_AGENT, connect, exchange, host_or_pod_ip, tls};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
@@ -14,24 +14,25 @@ use podgate::core::text::error_chain;
 use std::net::IpAddr;
 
 /// How much of a body is read, to be polite to servers that mind being cut off.
-const BODY: usize = 10 * 1024;
+const MAX_BODY_BYTES: usize = 10 * 1024;
 
 /// Requests in all, redirects included.
-const REQUESTS: usize = 10;
+const MAX_REQUESTS: usize = 10;
 
-pub(super) async fn attempt(get: &HttpGet, port: u16, pod_ip: IpAddr) -> Verdict {
+pub(super) async fn attempt(get: &HttpGet, port: u16, pod_ip: IpAddr) -> AttemptResult {
     let scheme = get.scheme.as_deref().filter(|scheme| !scheme.is_empty()).unwrap_or("http");
-    let first = Url::of_probe(scheme, &host_or(get.host.as_deref(), pod_ip), port, get.path.as_deref().unwrap_or(""));
-    let (mut headers, mut host) = headers(&get.http_headers)?;
+    let first =
+        Url::for_probe(scheme, &host_or_pod_ip(get.host.as_deref(), pod_ip), port, get.path.as_deref().unwrap_or(""));
+    let (mut headers, mut host) = request_headers(&get.http_headers)?;
     let own_referer = headers.contains_key(REFERER);
     let mut url = first.clone();
-    for _ in 0..REQUESTS {
-        let answer = ask(&url, host.as_ref(), &headers).await?;
-        let Some(location) = answer.location else { return judge(answer.status) };
+    for _ in 0..MAX_REQUESTS {
+        let answer = send_request(&url, host.as_ref(), &headers).await?;
+        let Some(location) = answer.location else { return status_result(answer.status) };
         let (next, is_absolute) = url.join(&location).ok_or("redirects to what is no URL")?;
         if next.host != first.host {
-            return Ok(Passed {
-                detail: line(answer.status),
+            return Ok(Success {
+                detail: status_text(answer.status),
                 warning: Some(format!("redirects to another host, not followed: {:?}", next.host)),
             });
         }
@@ -40,13 +41,13 @@ pub(super) async fn attempt(get: &HttpGet, port: u16, pod_ip: IpAddr) -> Verdict
         if !own_referer {
             headers.remove(REFERER);
             let leaks = url.scheme == "https" && next.scheme == "http";
-            if let (false, Ok(referer)) = (leaks, HeaderValue::try_from(spelled(&url))) {
+            if let (false, Ok(referer)) = (leaks, HeaderValue::try_from(url_text(&url))) {
                 headers.insert(REFERER, referer);
             }
         }
         url = next;
     }
-    Err(format!("stopped after {REQUESTS} redirects"))
+    Err(format!("stopped after {MAX_REQUESTS} redirects"))
 }
 
 /// What counts of an answer.
@@ -56,24 +57,27 @@ struct Answer {
     location: Option<String>,
 }
 
-fn judge(status: StatusCode) -> Verdict {
+fn status_result(status: StatusCode) -> AttemptResult {
     match status.as_u16() {
-        200..300 => Ok(Passed { detail: line(status), warning: None }),
-        300..400 => Ok(Passed { detail: line(status), warning: Some(format!("{}, leading nowhere", line(status))) }),
-        _ => Err(line(status)),
+        200..300 => Ok(Success { detail: status_text(status), warning: None }),
+        300..400 => Ok(Success {
+            detail: status_text(status),
+            warning: Some(format!("{}, leading nowhere", status_text(status))),
+        }),
+        _ => Err(status_text(status)),
     }
 }
 
-fn line(status: StatusCode) -> String {
+fn status_text(status: StatusCode) -> String {
     format!("HTTP status {}", status.as_u16())
 }
 
-fn spelled(url: &Url) -> String {
+fn url_text(url: &Url) -> String {
     format!("{}://{}{}", url.scheme, url.authority, url.target())
 }
 
 /// Headers of every request, and the user's `Host`.
-fn headers(own: &[Header]) -> Result<(HeaderMap, Option<HeaderValue>), String> {
+fn request_headers(own: &[Header]) -> Result<(HeaderMap, Option<HeaderValue>), String> {
     let mut headers = HeaderMap::new();
     for Header { name, value } in own {
         let parsed = HeaderName::try_from(name).ok().zip(HeaderValue::try_from(value).ok());
@@ -97,17 +101,17 @@ fn headers(own: &[Header]) -> Result<(HeaderMap, Option<HeaderValue>), String> {
     Ok((headers, host))
 }
 
-async fn ask(url: &Url, host: Option<&HeaderValue>, headers: &HeaderMap) -> Result<Answer, String> {
+async fn send_request(url: &Url, host: Option<&HeaderValue>, headers: &HeaderMap) -> Result<Answer, String> {
     match url.scheme.as_str() {
         "http" => {
             let stream = connect(&url.host, url.port()).await?;
-            exchange::by_http1(stream, http1_request(url, host, headers)?, read).await
+            exchange::send_http1(stream, http1_request(url, host, headers)?, read_answer).await
         }
         "https" => {
             let stream = connect(&url.host, url.port()).await?;
             match tls::handshake(stream, &url.host).await? {
-                (stream, true) => exchange::by_http2(stream, http2_request(url, host, headers)?, read).await,
-                (stream, false) => exchange::by_http1(stream, http1_request(url, host, headers)?, read).await,
+                (stream, true) => exchange::send_http2(stream, http2_request(url, host, headers)?, read_answer).await,
+                (stream, false) => exchange::send_http1(stream, http1_request(url, host, headers)?, read_answer).await,
             }
         }
         other => Err(format!("{other:?} is neither http nor https")),
@@ -120,7 +124,7 @@ fn http1_request(url: &Url, host: Option<&HeaderValue>, headers: &HeaderMap) -> 
         None => HeaderValue::try_from(&url.authority).map_err(|_| format!("no host: {:?}", url.authority))?,
     };
     let mut request = Request::new(Full::default());
-    *request.uri_mut() = uri(&url.target())?;
+    *request.uri_mut() = parse_uri(&url.target())?;
     // Hyper writes in this order; Host stands first, as servers are used to.
     request.headers_mut().insert(HOST, host);
     request.headers_mut().extend(headers.clone());
@@ -132,17 +136,17 @@ fn http1_request(url: &Url, host: Option<&HeaderValue>, headers: &HeaderMap) -> 
 fn http2_request(url: &Url, host: Option<&HeaderValue>, headers: &HeaderMap) -> Result<Request<Full<Bytes>>, String> {
     let authority = host.and_then(|host| host.to_str().ok()).unwrap_or(&url.authority);
     let mut request = Request::new(Full::default());
-    *request.uri_mut() = uri(&format!("{}://{authority}{}", url.scheme, url.target()))?;
+    *request.uri_mut() = parse_uri(&format!("{}://{authority}{}", url.scheme, url.target()))?;
     *request.headers_mut() = headers.clone();
     request.headers_mut().remove(CONNECTION);
     Ok(request)
 }
 
-fn uri(text: &str) -> Result<Uri, String> {
+fn parse_uri(text: &str) -> Result<Uri, String> {
     Uri::try_from(text).map_err(|error| format!("no URL to ask: {error}"))
 }
 
-async fn read(answer: Response<Incoming>) -> Result<Answer, String> {
+async fn read_answer(answer: Response<Incoming>) -> Result<Answer, String> {
     let status = answer.status();
     if matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
         && let Some(location) = answer.headers().get(LOCATION).filter(|location| !location.is_empty())
@@ -152,11 +156,11 @@ async fn read(answer: Response<Incoming>) -> Result<Answer, String> {
     }
     let mut body = answer.into_body();
     let mut seen = 0;
-    while seen < BODY
+    while seen < MAX_BODY_BYTES
         && let Some(frame) = body.frame().await
     {
-        let frame =
-            frame.map_err(|error| format!("{}, but its body breaks off: {}", line(status), error_chain(&error)))?;
+        let frame = frame
+            .map_err(|error| format!("{}, but its body breaks off: {}", status_text(status), error_chain(&error)))?;
         seen += frame.data_ref().map_or(0, Bytes::len);
     }
     Ok(Answer { status, location: None })

@@ -10,7 +10,7 @@
 //! | [`tls`] | TLS that trusts anyone |
 //! | [`bounded`] | a connection on which the peer can't say too much |
 //! | [`exchange`] | one request and its answer by HTTP/1 or HTTP/2 |
-//! | [`listening`] | the kernel's word on whether anything listens on a port |
+//! | [`sock_diag`] | the kernel's word on whether anything listens on a port |
 //!
 //! Every attempt opens a connection of its own and leaves nothing behind: no socket, no task. What attempts amount to
 //! (thresholds, delays) is [`podgate::core::probe`]'s matter.
@@ -19,21 +19,21 @@
 //! A `host` that is a name is looked up by the C library, on a thread of the runtime's pool: the time limit ends the
 //! attempt, but the thread stays until the resolver gives up.
 
-mod alarm;
 mod attempt;
 mod bounded;
 mod exchange;
 mod grpc;
 mod http;
-pub(crate) mod listening;
-pub(crate) mod probing;
+mod precise_timer;
+pub(crate) mod prober;
+pub(crate) mod sock_diag;
 mod tls;
 mod url;
 
 #[cfg(test)]
 mod tests;
 
-use bounded::Bounded;
+use bounded::BoundedStream;
 use podgate::core::text::error_chain;
 use std::net::IpAddr;
 use tokio::net::TcpStream;
@@ -52,25 +52,25 @@ pub(crate) struct Outcome {
     pub(crate) warning: Option<String>,
 }
 
-struct Passed {
+struct Success {
     detail: String,
     warning: Option<String>,
 }
 
 /// Success, or a line that says what failed.
-type Verdict = Result<Passed, String>;
+type AttemptResult = Result<Success, String>;
 
 /// The host that a handler names; the pod's IP where it names none.
-fn host_or(host: Option<&str>, pod_ip: IpAddr) -> String {
+fn host_or_pod_ip(host: Option<&str>, pod_ip: IpAddr) -> String {
     host.filter(|host| !host.is_empty()).map_or_else(|| pod_ip.to_string(), str::to_owned)
 }
 
 /// Connects to `host`, a name or an address without brackets.
-async fn connect(host: &str, port: u16) -> Result<Bounded, String> {
+async fn connect(host: &str, port: u16) -> Result<BoundedStream, String> {
     let stream =
         TcpStream::connect((host, port)).await.map_err(|error| format!("{host}:{port}: {}", error_chain(&error)))?;
     // HTTP/2 writes in several steps: Nagle's algorithm would make each wait for the peer's delayed acknowledgement.
     // Where it can't be set, the probe is only slower.
     let _ = stream.set_nodelay(true);
-    Ok(Bounded::new(stream))
+    Ok(BoundedStream::new(stream))
 }

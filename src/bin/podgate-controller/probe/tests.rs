@@ -4,7 +4,7 @@ mod grpc;
 mod http;
 mod https;
 
-use super::attempt::{LINE, attempt};
+use super::attempt::{MAX_LINE_BYTES, attempt};
 use super::*;
 use podgate::core::container::{Container, Exec, Grpc, Handler, Header, HttpGet, Port, PortRef, Probe, TcpSocket};
 use std::cell::RefCell;
@@ -44,7 +44,7 @@ fn http_get(port: u16, path: &str) -> HttpGet {
 
 async fn ask(handler: Handler) -> Outcome {
     let outcome = attempt(&Container::default(), &probe(handler), POD_IP).await;
-    assert!(outcome.detail.len() <= LINE && !outcome.detail.contains('\n'), "{outcome:?}");
+    assert!(outcome.detail.len() <= MAX_LINE_BYTES && !outcome.detail.contains('\n'), "{outcome:?}");
     outcome
 }
 
@@ -52,7 +52,7 @@ async fn ask(handler: Handler) -> Outcome {
 async fn ask_patiently(handler: Handler) -> Outcome {
     let patient = Probe { timeout_seconds: 60, ..probe(handler) };
     let outcome = attempt(&Container::default(), &patient, POD_IP).await;
-    assert!(outcome.detail.len() <= LINE && !outcome.detail.starts_with("no answer within"), "{outcome:?}");
+    assert!(outcome.detail.len() <= MAX_LINE_BYTES && !outcome.detail.starts_with("no answer within"), "{outcome:?}");
     outcome
 }
 

@@ -1,6 +1,6 @@
 //! TLS 1.2 and 1.3 that trusts anyone, as the kubelet's probes do: they ask whether a server answers, not who it is.
 
-use super::bounded::Bounded;
+use super::bounded::BoundedStream;
 use podgate::core::text::error_chain;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -18,7 +18,7 @@ const H2: &[u8] = b"h2";
 /// Makes `stream` a TLS connection to `host`, and says whether the server chose HTTP/2.
 ///
 /// Like the kubelet it offers HTTP/2 too: there are servers that speak nothing else.
-pub(super) async fn handshake(stream: Bounded, host: &str) -> Result<(TlsStream<Bounded>, bool), String> {
+pub(super) async fn handshake(stream: BoundedStream, host: &str) -> Result<(TlsStream<BoundedStream>, bool), String> {
     let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS: {error}"))?

@@ -27,17 +27,17 @@ struct Reference {
 
 impl Url {
     /// The URL of a probe. `path` is the user's own: a scheme or host in it counts nothing.
-    pub(super) fn of_probe(scheme: &str, host: &str, port: u16, path: &str) -> Url {
+    pub(super) fn for_probe(scheme: &str, host: &str, port: u16, path: &str) -> Url {
         // What can't be parsed is taken for a path in need of encoding, as the kubelet does.
-        let reference =
-            Reference::parse(path).unwrap_or_else(|| Reference { path: encode(path, b"%?#"), ..Default::default() });
+        let reference = Reference::parse(path)
+            .unwrap_or_else(|| Reference { path: percent_encode(path, b"%?#"), ..Default::default() });
         let authority = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
         Url {
             scheme: scheme.to_ascii_lowercase(),
             host: host.to_owned(),
             authority,
             port: Some(port),
-            path: rooted(reference.path),
+            path: with_leading_slash(reference.path),
             query: reference.query,
         }
     }
@@ -55,16 +55,16 @@ impl Url {
                 let folder = self.path.rsplit_once('/').map_or("", |(folder, _)| folder);
                 (format!("{folder}/{}", reference.path), reference.query)
             };
-            return Some((Url { path: without_dots(&path), query, ..self.clone() }, false));
+            return Some((Url { path: resolve_dots(&path), query, ..self.clone() }, false));
         }
         let is_absolute = reference.scheme.is_some();
         let authority = reference.authority.unwrap_or_default();
-        let (host, port) = split(&authority)?;
+        let (host, port) = split_authority(&authority)?;
         let url = Url {
             scheme: reference.scheme.unwrap_or_else(|| self.scheme.clone()),
             host: host.to_owned(),
             port,
-            path: without_dots(&reference.path),
+            path: resolve_dots(&reference.path),
             query: reference.query,
             authority,
         };
@@ -111,14 +111,14 @@ impl Reference {
         is_well_encoded(path).then(|| Reference {
             scheme,
             authority,
-            path: encode(path, b""),
-            query: query.map(|query| encode(query, b"")),
+            path: percent_encode(path, b""),
+            query: query.map(|query| percent_encode(query, b"")),
         })
     }
 }
 
 /// Host without brackets, and port; an empty port is none.
-fn split(authority: &str) -> Option<(&str, Option<u16>)> {
+fn split_authority(authority: &str) -> Option<(&str, Option<u16>)> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']')?;
@@ -142,7 +142,7 @@ fn is_well_encoded(text: &str) -> bool {
 }
 
 /// Percent-encodes what can't stand in a request line, and what `also` names.
-fn encode(text: &str, also: &[u8]) -> String {
+fn percent_encode(text: &str, also: &[u8]) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         if !byte.is_ascii_graphic() || b"\"<>\\^`{|}#".contains(&byte) || also.contains(&byte) {
@@ -154,12 +154,12 @@ fn encode(text: &str, also: &[u8]) -> String {
     encoded
 }
 
-fn rooted(path: String) -> String {
+fn with_leading_slash(path: String) -> String {
     if path.is_empty() || path.starts_with('/') { path } else { format!("/{path}") }
 }
 
 /// `path` with its `.` and `..` resolved (RFC 3986, section 5.2.4).
-fn without_dots(path: &str) -> String {
+fn resolve_dots(path: &str) -> String {
     if path.is_empty() {
         return String::new();
     }
@@ -201,15 +201,15 @@ mod tests {
             ("/../x", "/../x"),
             ("/a\r\nHost: x", "/a%0D%0AHost:%20x"),
         ] {
-            let url = Url::of_probe("HTTP", "10.0.0.1", 80, path);
+            let url = Url::for_probe("HTTP", "10.0.0.1", 80, path);
             assert_eq!((url.target().as_str(), url.authority.as_str()), (target, "10.0.0.1:80"), "{path}");
         }
-        assert_eq!(Url::of_probe("https", "::1", 8443, "/").authority, "[::1]:8443");
+        assert_eq!(Url::for_probe("https", "::1", 8443, "/").authority, "[::1]:8443");
     }
 
     #[test]
     fn redirects_lead_where_gos_client_goes() {
-        let base = Url::of_probe("http", "10.0.0.1", 8080, "/a/b?q");
+        let base = Url::for_probe("http", "10.0.0.1", 8080, "/a/b?q");
         for (location, expected, names_host) in [
             ("/x", "http 10.0.0.1 8080 /x", false),
             ("x?y#z", "http 10.0.0.1 8080 /a/x?y", false),

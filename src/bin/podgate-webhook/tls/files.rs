@@ -8,31 +8,31 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How often to look. A look is two small reads; a file's time of change would not do for a Secret volume, where links change.
-pub(super) const INTERVAL: Duration = Duration::from_secs(10);
+pub(super) const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
 /// Largest file, in bytes.
 const FILE_MAX: u64 = 1 << 20;
 
-pub(crate) struct Files {
+pub(crate) struct CertFiles {
     pub(super) cert: PathBuf,
     pub(super) key: PathBuf,
 }
 
-impl Files {
+impl CertFiles {
     /// Shows what is in the files, if it has changed.
     ///
     /// # Errors
     /// One line: what is shown stays as it is.
-    pub(super) fn look(&self, state: &State) -> Result<(), String> {
-        let (cert, key) = (read(&self.cert)?, read(&self.key)?);
+    pub(super) fn reload(&self, state: &State) -> Result<(), String> {
+        let (cert, key) = (read_file(&self.cert)?, read_file(&self.key)?);
         let places = format!("{} and {}", self.cert.display(), self.key.display());
-        let (key, life) = pair::read(&cert, &key).map_err(|error| format!("{places}: {error}"))?;
-        state.shown.set_trusted(true);
-        state.show(key, life);
+        let (key, life) = pair::parse(&cert, &key).map_err(|error| format!("{places}: {error}"))?;
+        state.served_cert.set_trusted(true);
+        state.serve_cert(key, life);
         Ok(())
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     let wrong = |error| format!("can't read {}: {error}", path.display());
     let mut bytes = Vec::new();
     File::open(path).map_err(wrong)?.take(FILE_MAX).read_to_end(&mut bytes).map_err(wrong)?;

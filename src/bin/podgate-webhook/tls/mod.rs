@@ -4,17 +4,17 @@
 //! |---|---|
 //! | [`pair`] | a certificate, its key and its CA: made, and looked at |
 //! | [`rollover`] | which pair is used when: a function of values |
-//! | [`own`] | the Secret and the webhook configuration |
+//! | [`self_signed`] | the Secret and the webhook configuration |
 //! | [`files`] | the files of `--tls files` |
 
 mod files;
-mod own;
 mod pair;
 mod rollover;
+mod self_signed;
 
 use crate::api;
-use crate::args::{Args, Tls};
-use crate::certificate::Shown;
+use crate::args::{Args, TlsSource};
+use crate::certificate::ServedCert;
 use crate::state::State;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
@@ -23,11 +23,11 @@ use std::sync::Arc;
 use tracing::{info, warn};
 
 /// TLS 1.2 and 1.3 with what `shown` holds.
-pub(crate) fn config(shown: &Arc<Shown>) -> Result<Arc<ServerConfig>, String> {
+pub(crate) fn server_config(shown: &Arc<ServedCert>) -> Result<Arc<ServerConfig>, String> {
     let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS: {error}"))?;
-    let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::<Shown>::clone(shown));
+    let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::<ServedCert>::clone(shown));
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     // The API server resumes no sessions; they would only take memory.
     config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -36,39 +36,39 @@ pub(crate) fn config(shown: &Arc<Shown>) -> Result<Arc<ServerConfig>, String> {
 }
 
 /// Where certificates come from.
-pub(crate) enum Source {
-    Own(Box<own::Keeper>),
-    Files(files::Files),
+pub(crate) enum CertSource {
+    SelfSigned(Box<self_signed::CertKeeper>),
+    Files(files::CertFiles),
 }
 
-impl Source {
+impl CertSource {
     /// # Errors
     /// One line: no cluster to ask, or no certificate in the files.
-    pub(crate) async fn open(args: &Args, state: &State) -> Result<Source, String> {
+    pub(crate) async fn open(args: &Args, state: &State) -> Result<CertSource, String> {
         match (args.tls, &args.cert, &args.key) {
-            (Tls::Files, Some(cert), Some(key)) => {
-                let files = files::Files { cert: cert.clone(), key: key.clone() };
-                files.look(state)?;
-                Ok(Source::Files(files))
+            (TlsSource::Files, Some(cert), Some(key)) => {
+                let files = files::CertFiles { cert: cert.clone(), key: key.clone() };
+                files.reload(state)?;
+                Ok(CertSource::Files(files))
             }
             _ => {
-                let (client, namespace) = api::connect(args).await?;
-                Ok(Source::Own(Box::new(own::Keeper::new(args, client, namespace)?)))
+                let (client, namespace) = api::make_client(args).await?;
+                Ok(CertSource::SelfSigned(Box::new(self_signed::CertKeeper::new(args, client, namespace)?)))
             }
         }
     }
 
     /// Keeps the certificate valid, for ever.
-    pub(crate) async fn keep(mut self, state: Arc<State>) {
+    pub(crate) async fn keep_valid(mut self, state: Arc<State>) {
         // The last error, and how often it came in a row. A single one is not worth a line: the two files do not match while
         // they are replaced one after the other, and the API server may be busy.
         let (mut error, mut count) = (String::new(), 0);
         loop {
             let (result, pause) = match &mut self {
-                Source::Own(keeper) => (keeper.look_until_settled(&state).await, keeper.interval(&state)),
-                Source::Files(files) => (files.look(&state), files::INTERVAL),
+                CertSource::SelfSigned(keeper) => (keeper.reconcile(&state).await, keeper.reconcile_interval(&state)),
+                CertSource::Files(files) => (files.reload(&state), files::RELOAD_INTERVAL),
             };
-            state.metrics.checked(if result.is_ok() { "ok" } else { "failed" });
+            state.metrics.record_check(if result.is_ok() { "ok" } else { "failed" });
             match result {
                 Ok(()) => {
                     if count > 1 {

@@ -3,7 +3,7 @@
 //! Each certificate has a CA of its own, whose key is gone when it has signed: there is none that could be stolen, and every
 //! renewal goes the way that a change of the CA must go.
 
-use crate::certificate::Life;
+use crate::certificate::Validity;
 use podgate::core::text::error_chain;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -25,16 +25,16 @@ pub(super) const BACKDATED: Duration = Duration::from_secs(60 * 60);
 
 /// PEM, as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pair {
+pub(super) struct CertPair {
     pub(super) ca: Vec<u8>,
     pub(super) cert: Vec<u8>,
     pub(super) key: Vec<u8>,
 }
 
-impl Pair {
+impl CertPair {
     /// For the Service of the DNS names `names`, from now on for `life`.
-    pub(super) fn make(names: &[String], now: SystemTime, life: Duration) -> Result<Pair, String> {
-        let make = || -> Result<Pair, rcgen::Error> {
+    pub(super) fn generate(names: &[String], now: SystemTime, life: Duration) -> Result<CertPair, String> {
+        let make = || -> Result<CertPair, rcgen::Error> {
             let (from, until) = (now - BACKDATED, now + life);
             let named = |mut params: CertificateParams, name: &str| {
                 (params.not_before, params.not_after) = (from.into(), until.into());
@@ -57,14 +57,14 @@ impl Pair {
             let key = KeyPair::generate()?;
             let cert = leaf.signed_by(&key, &Issuer::from_params(&ca, &ca_key))?;
             let [ca, cert, key] = [ca_cert.pem(), cert.pem(), key.serialize_pem()].map(String::into_bytes);
-            Ok(Pair { ca, cert, key })
+            Ok(CertPair { ca, cert, key })
         };
         make().map_err(|error| format!("can't make a certificate: {}", error_chain(&error)))
     }
 
     /// What can be shown, if a client that trusts the CA would accept it at `now` for every one of `names`.
-    pub(super) fn check(&self, names: &[String], now: SystemTime) -> Result<(CertifiedKey, Life), String> {
-        let (key, life) = read(&self.cert, &self.key)?;
+    pub(super) fn verify(&self, names: &[String], now: SystemTime) -> Result<(CertifiedKey, Validity), String> {
+        let (key, life) = parse(&self.cert, &self.key)?;
         let mut roots = RootCertStore::empty();
         for ca in CertificateDer::pem_slice_iter(&self.ca) {
             let ca = ca.map_err(|error| format!("the CA is no PEM: {error}"))?;
@@ -86,7 +86,7 @@ impl Pair {
 }
 
 /// A certificate chain and its private key from PEM, and when the certificate is valid.
-pub(super) fn read(cert: &[u8], key: &[u8]) -> Result<(CertifiedKey, Life), String> {
+pub(super) fn parse(cert: &[u8], key: &[u8]) -> Result<(CertifiedKey, Validity), String> {
     let certs: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(cert).collect();
     let certs = certs.map_err(|error| format!("the certificate is no PEM: {error}"))?;
     let first = certs.first().ok_or("no certificate in it")?;
@@ -98,15 +98,15 @@ pub(super) fn read(cert: &[u8], key: &[u8]) -> Result<(CertifiedKey, Life), Stri
 }
 
 /// Returns the validity of an X.509 certificate in DER.
-fn validity(der: &[u8]) -> Option<Life> {
+fn validity(der: &[u8]) -> Option<Validity> {
     let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
     let at = |time: ASN1Time| UNIX_EPOCH + Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or_default());
     let validity = certificate.validity();
-    Some(Life { from: at(validity.not_before), until: at(validity.not_after) })
+    Some(Validity { from: at(validity.not_before), until: at(validity.not_after) })
 }
 
 /// Whether the CA in `pem` is still valid at `now`.
-pub(super) fn ca_holds(pem: &[u8], now: SystemTime) -> bool {
+pub(super) fn is_ca_valid(pem: &[u8], now: SystemTime) -> bool {
     let ca = CertificateDer::from_pem_slice(pem).ok();
     ca.and_then(|ca| validity(&ca)).is_some_and(|life| now < life.until)
 }
@@ -123,31 +123,31 @@ mod tests {
     fn what_is_made_is_accepted_for_its_life() {
         let now = UNIX_EPOCH + Duration::from_secs(1_795_300_424);
         let life = Duration::from_secs(3600);
-        let pair = Pair::make(&names(), now, life).unwrap();
-        let (_, found) = pair.check(&names(), now).unwrap();
-        assert_eq!(found, Life { from: now - BACKDATED, until: now + life });
-        assert!(pair.check(&names(), now - BACKDATED).is_ok() && pair.check(&names(), now + life / 2).is_ok());
+        let pair = CertPair::generate(&names(), now, life).unwrap();
+        let (_, found) = pair.verify(&names(), now).unwrap();
+        assert_eq!(found, Validity { from: now - BACKDATED, until: now + life });
+        assert!(pair.verify(&names(), now - BACKDATED).is_ok() && pair.verify(&names(), now + life / 2).is_ok());
         for (names, at, says) in [
             (names(), now + life + Duration::from_secs(1), "xpired"),
             (names(), now - BACKDATED - Duration::from_secs(1), "valid yet"),
             (vec!["other.podgate.svc".to_owned()], now, "not valid for name"),
         ] {
-            let said = pair.check(&names, at).unwrap_err();
+            let said = pair.verify(&names, at).unwrap_err();
             assert!(said.contains(says), "{said}");
         }
-        assert!(ca_holds(&pair.ca, now) && !ca_holds(&pair.ca, now + life) && !ca_holds(b"", now));
+        assert!(is_ca_valid(&pair.ca, now) && !is_ca_valid(&pair.ca, now + life) && !is_ca_valid(b"", now));
     }
 
     #[test]
     fn what_does_not_belong_together_is_refused() {
         let now = UNIX_EPOCH + Duration::from_secs(1_795_300_424);
-        let make = || Pair::make(&names(), now, Duration::from_secs(3600)).unwrap();
+        let make = || CertPair::generate(&names(), now, Duration::from_secs(3600)).unwrap();
         let (one, two) = (make(), make());
-        let said = |pair: Pair| pair.check(&names(), now).unwrap_err();
-        assert!(said(Pair { key: two.key.clone(), ..one.clone() }).contains("the private key"));
-        assert!(said(Pair { ca: two.ca, ..one.clone() }).contains("the certificate"));
-        assert!(said(Pair { cert: Vec::new(), ..one.clone() }).contains("no certificate in it"));
-        assert!(said(Pair { key: b"x".to_vec(), ..one.clone() }).contains("the private key"));
-        assert!(said(Pair { ca: Vec::new(), ..one }).contains("the CA"));
+        let said = |pair: CertPair| pair.verify(&names(), now).unwrap_err();
+        assert!(said(CertPair { key: two.key.clone(), ..one.clone() }).contains("the private key"));
+        assert!(said(CertPair { ca: two.ca, ..one.clone() }).contains("the certificate"));
+        assert!(said(CertPair { cert: Vec::new(), ..one.clone() }).contains("no certificate in it"));
+        assert!(said(CertPair { key: b"x".to_vec(), ..one.clone() }).contains("the private key"));
+        assert!(said(CertPair { ca: Vec::new(), ..one }).contains("the CA"));
     }
 }

@@ -4,83 +4,83 @@
 //! time to hear of it, it becomes the current one. The CA before it stays in the configuration until its certificate has expired:
 //! for that long a replica may still show that.
 
-use super::pair::{BACKDATED, Pair};
-use crate::certificate::Life;
+use super::pair::{BACKDATED, CertPair};
+use crate::certificate::Validity;
 use std::time::{Duration, SystemTime};
 
 /// What the Secret keeps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Kept {
-    pub(super) current: Option<Pair>,
-    pub(super) next: Option<Pair>,
+pub(super) struct StoredCerts {
+    pub(super) current: Option<CertPair>,
+    pub(super) next: Option<CertPair>,
     pub(super) old_ca: Option<Vec<u8>>,
 }
 
-impl Kept {
+impl StoredCerts {
     /// All CAs that may be met: what the webhook configuration is to hold.
-    pub(super) fn bundle(&self) -> Vec<u8> {
+    pub(super) fn ca_bundle(&self) -> Vec<u8> {
         let pairs = [&self.current, &self.next].into_iter().flatten().map(|pair| &pair.ca);
         pairs.chain(&self.old_ca).flatten().copied().collect()
     }
 }
 
 /// What else decides.
-pub(super) struct Now<'a> {
+pub(super) struct RolloverInputs<'a> {
     pub(super) time: SystemTime,
     /// How long a new one is to live.
     pub(super) life: Duration,
     /// The CA of `next` has been in the webhook configuration for long enough.
-    pub(super) is_ripe: bool,
+    pub(super) is_propagated: bool,
     /// What this replica shows, should nothing be kept any more.
-    pub(super) shown: Option<&'a Pair>,
+    pub(super) served: Option<&'a CertPair>,
     /// When a pair is valid; `None` for one that can't be used now.
-    pub(super) life_of: &'a dyn Fn(&Pair) -> Option<Life>,
-    pub(super) ca_holds: &'a dyn Fn(&[u8]) -> bool,
-    pub(super) make: &'a dyn Fn() -> Result<Pair, String>,
+    pub(super) validity_of: &'a dyn Fn(&CertPair) -> Option<Validity>,
+    pub(super) is_ca_valid: &'a dyn Fn(&[u8]) -> bool,
+    pub(super) generate: &'a dyn Fn() -> Result<CertPair, String>,
 }
 
 /// What to keep from now on.
 ///
 /// # Errors
 /// When a certificate is needed and can't be made.
-pub(super) fn step(kept: &Kept, now: &Now<'_>) -> Result<Kept, String> {
-    let usable = |pair: &Option<Pair>| pair.clone().filter(|pair| (now.life_of)(pair).is_some());
-    let old_ca = kept.old_ca.clone().filter(|ca| (now.ca_holds)(ca));
+pub(super) fn next_certs(kept: &StoredCerts, now: &RolloverInputs<'_>) -> Result<StoredCerts, String> {
+    let usable = |pair: &Option<CertPair>| pair.clone().filter(|pair| (now.validity_of)(pair).is_some());
+    let old_ca = kept.old_ca.clone().filter(|ca| (now.is_ca_valid)(ca));
     let (current, next) = (usable(&kept.current), usable(&kept.next));
     Ok(match (current, next) {
-        (Some(current), Some(next)) if now.is_ripe => {
-            Kept { current: Some(next), next: None, old_ca: Some(current.ca) }
+        (Some(current), Some(next)) if now.is_propagated => {
+            StoredCerts { current: Some(next), next: None, old_ca: Some(current.ca) }
         }
-        (Some(current), None) if is_due(&current, now) => {
-            Kept { current: Some(current), next: Some((now.make)()?), old_ca }
+        (Some(current), None) if is_renewal_due(&current, now) => {
+            StoredCerts { current: Some(current), next: Some((now.generate)()?), old_ca }
         }
-        (Some(current), next) => Kept { current: Some(current), next, old_ca },
+        (Some(current), next) => StoredCerts { current: Some(current), next, old_ca },
         // What this replica shows is known to the API servers: no gap while a new one stands by.
-        (None, next) if let Some(shown) = usable(&now.shown.cloned()) => {
-            let next = next.map_or_else(now.make, Ok)?;
-            Kept { current: Some(shown), next: Some(next), old_ca }
+        (None, next) if let Some(shown) = usable(&now.served.cloned()) => {
+            let next = next.map_or_else(now.generate, Ok)?;
+            StoredCerts { current: Some(shown), next: Some(next), old_ca }
         }
-        (None, Some(next)) => Kept { current: Some(next), next: None, old_ca },
-        (None, None) => Kept { current: Some((now.make)()?), next: None, old_ca },
+        (None, Some(next)) => StoredCerts { current: Some(next), next: None, old_ca },
+        (None, None) => StoredCerts { current: Some((now.generate)()?), next: None, old_ca },
     })
 }
 
 /// A third of its life is left, or it would live for longer than is now asked for.
-fn is_due(pair: &Pair, now: &Now<'_>) -> bool {
-    let Some(life) = (now.life_of)(pair) else { return true };
+fn is_renewal_due(pair: &CertPair, now: &RolloverInputs<'_>) -> bool {
+    let Some(life) = (now.validity_of)(pair) else { return true };
     let left = life.until.duration_since(now.time).unwrap_or_default();
     let whole = life.until.duration_since(life.from + BACKDATED).unwrap_or_default();
     left <= whole / 3 || left > now.life + now.life / 10
 }
 
 /// How often to look: often enough that a step is late by no more than a fraction of a certificate's life.
-pub(super) fn interval(life: Duration) -> Duration {
+pub(super) fn reconcile_interval(life: Duration) -> Duration {
     (life / 20).clamp(Duration::from_secs(1), Duration::from_secs(60))
 }
 
 /// How long a CA stands in the webhook configuration before it is used: an API server hears of it within a second, unless
 /// something is wrong with it.
-pub(super) fn ripening(life: Duration) -> Duration {
+pub(super) fn propagation_time(life: Duration) -> Duration {
     (life / 12).clamp(Duration::from_secs(5), Duration::from_secs(600))
 }
 
@@ -97,29 +97,37 @@ mod tests {
     }
 
     /// A stand-in whose text says when it was made and for how long.
-    fn pair(made: u64, life: u64) -> Pair {
-        Pair { ca: format!("{} {}", made, made + life).into_bytes(), cert: Vec::new(), key: Vec::new() }
+    fn pair(made: u64, life: u64) -> CertPair {
+        CertPair { ca: format!("{} {}", made, made + life).into_bytes(), cert: Vec::new(), key: Vec::new() }
     }
 
-    fn life(ca: &[u8]) -> Life {
+    fn validity(ca: &[u8]) -> Validity {
         let text = std::str::from_utf8(ca).unwrap();
         let (made, until) = text.split_once(' ').unwrap();
-        Life { from: at(made.parse().unwrap()) - BACKDATED, until: at(until.parse().unwrap()) }
+        Validity { from: at(made.parse().unwrap()) - BACKDATED, until: at(until.parse().unwrap()) }
     }
 
-    fn go(kept: &Kept, seconds: u64, is_ripe: bool, shown: Option<&Pair>) -> Kept {
+    fn next_certs_at(kept: &StoredCerts, seconds: u64, is_ripe: bool, shown: Option<&CertPair>) -> StoredCerts {
         let time = at(seconds);
-        let life_of = |pair: &Pair| Some(life(&pair.ca)).filter(|life| life.from <= time && time < life.until);
-        let ca_holds = |ca: &[u8]| time < life(ca).until;
+        let life_of = |pair: &CertPair| Some(validity(&pair.ca)).filter(|life| life.from <= time && time < life.until);
+        let ca_holds = |ca: &[u8]| time < validity(ca).until;
         let make = || Ok(pair(seconds, LIFE.as_secs()));
-        let now = Now { time, life: LIFE, is_ripe, shown, life_of: &life_of, ca_holds: &ca_holds, make: &make };
-        step(kept, &now).unwrap()
+        let now = RolloverInputs {
+            time,
+            life: LIFE,
+            is_propagated: is_ripe,
+            served: shown,
+            validity_of: &life_of,
+            is_ca_valid: &ca_holds,
+            generate: &make,
+        };
+        next_certs(kept, &now).unwrap()
     }
 
     /// By when they were made: the current pair, the next one, the old CA.
-    fn kept([current, next, old]: [Option<u64>; 3]) -> Kept {
+    fn stored([current, next, old]: [Option<u64>; 3]) -> StoredCerts {
         let made = |at: Option<u64>| at.map(|at| pair(at, LIFE.as_secs()));
-        Kept { current: made(current), next: made(next), old_ca: made(old).map(|old| old.ca) }
+        StoredCerts { current: made(current), next: made(next), old_ca: made(old).map(|old| old.ca) }
     }
 
     #[test]
@@ -141,17 +149,17 @@ mod tests {
             ("wiped, and expired", [None; 3], 900, false, Some(0), [Some(900), None, None]),
         ] {
             let shown = shown.map(|made| pair(made, 600));
-            let once = go(&kept(before), seconds, is_ripe, shown.as_ref());
-            assert_eq!(once, kept(after), "{what}");
-            assert_eq!(go(&once, seconds, false, shown.as_ref()), once, "{what}, for who comes second");
+            let once = next_certs_at(&stored(before), seconds, is_ripe, shown.as_ref());
+            assert_eq!(once, stored(after), "{what}");
+            assert_eq!(next_certs_at(&once, seconds, false, shown.as_ref()), once, "{what}, for who comes second");
         }
-        assert_eq!(kept(due).bundle(), b"0 600400 1000", "both CAs");
+        assert_eq!(stored(due).ca_bundle(), b"0 600400 1000", "both CAs");
     }
 
     #[test]
     fn a_life_that_is_asked_to_be_shorter_begins_anew() {
-        let kept = Kept { current: Some(pair(0, 100_000)), next: None, old_ca: None };
-        assert_eq!(go(&kept, 1, false, None).next, Some(pair(1, 600)));
+        let kept = StoredCerts { current: Some(pair(0, 100_000)), next: None, old_ca: None };
+        assert_eq!(next_certs_at(&kept, 1, false, None).next, Some(pair(1, 600)));
     }
 
     #[test]
@@ -162,21 +170,34 @@ mod tests {
             Err("no".to_owned())
         };
         let time = at(0);
-        let life_of = |pair: &Pair| Some(life(&pair.ca));
-        let now =
-            Now { time, life: LIFE, is_ripe: true, shown: None, life_of: &life_of, ca_holds: &|_| true, make: &make };
-        assert_eq!(step(&Kept { current: Some(pair(0, 600)), ..Kept::default() }, &now).map(|_| ()), Ok(()));
+        let life_of = |pair: &CertPair| Some(validity(&pair.ca));
+        let now = RolloverInputs {
+            time,
+            life: LIFE,
+            is_propagated: true,
+            served: None,
+            validity_of: &life_of,
+            is_ca_valid: &|_| true,
+            generate: &make,
+        };
+        assert_eq!(
+            next_certs(&StoredCerts { current: Some(pair(0, 600)), ..StoredCerts::default() }, &now).map(|_| ()),
+            Ok(())
+        );
         assert_eq!(tried.get(), 0);
-        assert_eq!(step(&Kept::default(), &now), Err("no".to_owned()));
+        assert_eq!(next_certs(&StoredCerts::default(), &now), Err("no".to_owned()));
     }
 
     /// The shortest life that is allowed: each step fits into the one before it.
     #[test]
     fn a_minute_is_enough() {
         let life = Duration::from_secs(60);
-        assert!(life * 2 / 3 + ripening(life) + interval(life) * 3 < life);
-        assert_eq!(interval(life), Duration::from_secs(3));
+        assert!(life * 2 / 3 + propagation_time(life) + reconcile_interval(life) * 3 < life);
+        assert_eq!(reconcile_interval(life), Duration::from_secs(3));
         let week = life * 60 * 24 * 7;
-        assert_eq!((interval(week), ripening(week)), (Duration::from_secs(60), Duration::from_secs(600)));
+        assert_eq!(
+            (reconcile_interval(week), propagation_time(week)),
+            (Duration::from_secs(60), Duration::from_secs(600))
+        );
     }
 }

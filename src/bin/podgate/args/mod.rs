@@ -1,10 +1,10 @@
 //! The command line, and what its help teaches.
 
-mod gate;
+mod commands;
 mod values;
 
-pub(crate) use gate::{Entrypoint, Logs, Messages, Opened, PostStart, PreStop};
-pub(crate) use values::{ExitCode, OnFailure, OnProviderRestart, Tethering};
+pub(crate) use commands::{Entrypoint, LogArgs, MessageArgs, Opened, PostStart, PreStop};
+pub(crate) use values::{ExitCodeSource, OnFailure, OnProviderRestart, TetherMode};
 
 use clap::error::ErrorKind;
 use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -33,16 +33,16 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// A container's postStart hook: returns when the container is Ready, so that the kubelet starts the next one only then
-    #[command(after_help = gate::POST_START_HELP)]
+    #[command(after_help = commands::POST_START_HELP)]
     PostStart(Box<PostStart>),
     /// A gate in front of a container's own command, which runs when the conditions hold
-    #[command(after_help = gate::ENTRYPOINT_HELP)]
+    #[command(after_help = commands::ENTRYPOINT_HELP)]
     Entrypoint(Box<Entrypoint>),
     /// A container's preStop hook: stays until those who use the container are gone
-    #[command(after_help = gate::PRE_STOP_HELP)]
+    #[command(after_help = commands::PRE_STOP_HELP)]
     PreStop(Box<PreStop>),
     /// A startupProbe: passes when this container's gate has opened
-    #[command(after_help = gate::OPENED_HELP)]
+    #[command(after_help = commands::OPENED_HELP)]
     Opened(Opened),
     /// Put this binary into a folder, in one step, executable by everybody
     #[command(after_help = "Example:\n  podgate install /podgate/bin")]
@@ -52,7 +52,7 @@ pub(crate) enum Command {
     },
     /// Look once, as --check does: exit code 0 if it passes, 69 if not
     #[command(after_help = "Example:\n  podgate check tcp://127.0.0.1:5432")]
-    Check(CheckOnce),
+    Check(CheckArgs),
     /// Wait for so long: a hook's `sleep` as a command, for images that have none
     #[command(after_help = "Example:\n  podgate sleep 5s")]
     Sleep {
@@ -68,7 +68,7 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, ClapArgs)]
-pub(crate) struct CheckOnce {
+pub(crate) struct CheckArgs {
     /// What to look at: tcp://HOST:PORT, http://HOST:PORT/PATH, exec:["COMMAND","ARG"], file:///PATH[+content]
     #[arg(value_name = "URL")]
     pub(crate) check: Check,
@@ -85,7 +85,7 @@ pub(crate) fn parse() -> Result<Args, clap::Error> {
 
 /// Says what is wrong with the command line, where people look for a hook's reason too, and how it ends: help and version are
 /// no mistakes.
-pub(crate) fn refuse(error: &clap::Error) -> Exit {
+pub(crate) fn print_error(error: &clap::Error) -> Exit {
     if !error.use_stderr() {
         let _ = error.print();
         return Exit::Released;
@@ -96,15 +96,15 @@ pub(crate) fn refuse(error: &clap::Error) -> Exit {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "no command given",
         _ => text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: "),
     };
-    let line = crate::gate::explain::one_line(&format!("podgate: {first}; see podgate --help"));
+    let line = crate::gate::output::one_line(&format!("podgate: {first}; see podgate --help"));
     // Beside a program that runs, the last words are its own.
     let beside = std::env::args_os().nth(1).is_some_and(|command| command == "pre-stop" || command == "opened");
     if !beside {
         // Flags are what is wrong, so the environment alone can say where.
         let path = std::env::var_os("PODGATE_TERMINATION_LOG").map_or(names::TERMINATION_LOG.into(), PathBuf::from);
-        crate::gate::explain::termination_message(&path, &line);
+        crate::gate::output::write_termination_message(&path, &line);
     }
-    crate::gate::explain::say(&line);
+    crate::gate::output::print_stderr(&line);
     Exit::Usage
 }
 
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn help_lists_the_exit_codes_as_they_are() {
-        let listed = [Exit::Released, Exit::Usage, Exit::Never, Exit::TimedOut, Exit::SetUp];
+        let listed = [Exit::Released, Exit::Usage, Exit::NeverMet, Exit::TimedOut, Exit::BadSetup];
         for exit in listed {
             assert!(EXIT_CODES.contains(&format!("\n  {:<4} ", exit.code())), "{exit:?}");
         }

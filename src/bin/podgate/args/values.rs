@@ -2,14 +2,14 @@
 
 use podgate::core::argv::Check;
 use podgate::core::names;
-use podgate::core::until::{BadUntil, Until, Want};
+use podgate::core::until::{InvalidCondition, WaitCondition, WantedState};
 use std::time::Duration;
 
 /// Longest time limit, in seconds: a hundred years, which every clock can add.
-const LONGEST: u64 = 100 * 365 * 24 * 60 * 60;
+const DURATION_MAX_SECS: u64 = 100 * 365 * 24 * 60 * 60;
 
 /// What people write into the environment. clap's own reading of it is 20 kB.
-pub(super) fn truth(text: &str) -> Result<bool, &'static str> {
+pub(super) fn boolean(text: &str) -> Result<bool, &'static str> {
     match text {
         "true" | "yes" | "on" | "1" => Ok(true),
         "false" | "no" | "off" | "0" | "" => Ok(false),
@@ -23,7 +23,7 @@ pub(super) fn container_name(text: &str) -> Result<String, &'static str> {
 
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| format!("{error}; write 90s, 5m or 1h 30m"))?;
-    if duration.as_secs() > LONGEST { Err("longer than a hundred years".to_owned()) } else { Ok(duration) }
+    if duration.as_secs() > DURATION_MAX_SECS { Err("longer than a hundred years".to_owned()) } else { Ok(duration) }
 }
 
 pub(super) fn interval(text: &str) -> Result<Duration, String> {
@@ -31,23 +31,23 @@ pub(super) fn interval(text: &str) -> Result<Duration, String> {
 }
 
 /// What a preStop hook waits for: that a container is gone.
-pub(super) fn gone(text: &str) -> Result<Until, String> {
-    let text = if text.contains('=') { text.to_owned() } else { format!("{text}={}", Want::Exited) };
-    let until: Until = text.parse().map_err(|error: BadUntil| error.to_string())?;
+pub(super) fn exit_condition(text: &str) -> Result<WaitCondition, String> {
+    let text = if text.contains('=') { text.to_owned() } else { format!("{text}={}", WantedState::Exited) };
+    let until: WaitCondition = text.parse().map_err(|error: InvalidCondition| error.to_string())?;
     match until.want {
-        Want::Exited | Want::Completed => Ok(until),
-        Want::Started | Want::Ready => {
+        WantedState::Exited | WantedState::Completed => Ok(until),
+        WantedState::Started | WantedState::Ready => {
             Err(format!("a container stays until others are gone; write {}=Exited", until.container))
         }
     }
 }
 
 /// A port that is to be closed.
-pub(super) fn port(text: &str) -> Result<Check, String> {
+pub(super) fn port_check(text: &str) -> Result<Check, String> {
     match text.parse() {
         Ok(check @ Check::Tcp { .. }) => Ok(check),
         Ok(_) => Err("only a port can be found closed: write tcp://HOST:PORT".to_owned()),
-        Err(error) => Err(podgate::core::argv::Bad::to_string(&error)),
+        Err(error) => Err(podgate::core::argv::ParseError::to_string(&error)),
     }
 }
 
@@ -75,11 +75,11 @@ choice! {
 }
 choice! {
     /// Value of `--tether`.
-    Tethering: "exec" => Exec, "parent" => Parent, "none" => None; "it is exec, parent or none"
+    TetherMode: "exec" => Exec, "parent" => Parent, "none" => None; "it is exec, parent or none"
 }
 choice! {
     /// Value of `--exit-code`.
-    ExitCode: "0" => Zero, "child" => Child; "it is 0 or child"
+    ExitCodeSource: "0" => Zero, "child" => Child; "it is 0 or child"
 }
 choice! {
     /// Value of `--on-provider-restart`.

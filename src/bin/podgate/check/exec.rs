@@ -4,7 +4,7 @@
 use crate::clock::now;
 use podgate::core::argv::Argv;
 use podgate::edge::sys::die_with_parent;
-use podgate::edge::watch::ready;
+use podgate::edge::watch::wait_until_ready;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, pidfd_open, waitpid,
@@ -17,24 +17,24 @@ use std::time::{Duration, Instant};
 
 /// Whose children this process has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Children {
+pub(super) enum ChildScope {
     /// Those of checks alone: whatever is left of one is ended with it.
-    OfChecks,
+    ChecksOnly,
     /// The container's command too, and what has lost its parent: nobody can tell whose an orphan is.
-    OfTheContainer,
+    WithCommand,
 }
 
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct RunningCheck {
     child: Child,
-    children: Children,
-    ended: OwnedFd,
+    child_scope: ChildScope,
+    pidfd: OwnedFd,
     pub(super) deadline: Instant,
-    is_cleared: bool,
+    is_group_killed: bool,
     /// How it ended, where another has waited for it.
     status: Option<ExitStatus>,
     /// Children that this process had before: they are not the command's doing.
-    others: Vec<Pid>,
+    earlier_children: Vec<Pid>,
 }
 
 fn all_children() -> Vec<Pid> {
@@ -42,9 +42,9 @@ fn all_children() -> Vec<Pid> {
     children.split_whitespace().filter_map(|pid| pid.parse().ok().and_then(Pid::from_raw)).collect()
 }
 
-impl Running {
+impl RunningCheck {
     /// Starts it, with no input and no output.
-    pub(super) fn start(argv: &Argv, deadline: Instant, children: Children) -> Result<Running, String> {
+    pub(super) fn start(argv: &Argv, deadline: Instant, children: ChildScope) -> Result<RunningCheck, String> {
         let Some((program, arguments)) = argv.as_slice().split_first() else { return Err("no command".to_owned()) };
         // Orphans come to us, so that they can be ended with the command that left them.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
@@ -62,11 +62,19 @@ impl Running {
             let _ = child.wait();
             error.to_string()
         })?;
-        Ok(Running { child, children, ended, deadline, is_cleared: false, status: None, others })
+        Ok(RunningCheck {
+            child,
+            child_scope: children,
+            pidfd: ended,
+            deadline,
+            is_group_killed: false,
+            status: None,
+            earlier_children: others,
+        })
     }
 
     /// Takes `status` for its own, if it was this process that has been waited for.
-    pub(super) fn was_reaped(&mut self, pid: Pid, status: WaitStatus) {
+    pub(super) fn on_reaped(&mut self, pid: Pid, status: WaitStatus) {
         if pid == Pid::from_child(&self.child) {
             self.status = Some(ExitStatus::from_raw(status.as_raw()));
         }
@@ -74,11 +82,11 @@ impl Running {
 
     /// How it ended; `None` while it runs and may.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Result<(), String>> {
-        let ended = ready(&self.ended, PollFlags::IN, Duration::ZERO);
+        let ended = wait_until_ready(&self.pidfd, PollFlags::IN, Duration::ZERO);
         if !ended && now < self.deadline {
             return None;
         }
-        Some(match self.clear() {
+        Some(match self.kill_and_reap() {
             _ if !ended => Err("took too long".to_owned()),
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(match (status.code(), status.signal()) {
@@ -90,27 +98,28 @@ impl Running {
         })
     }
 
-    pub(super) fn descriptor(&self) -> PollFd<'_> {
-        PollFd::new(&self.ended, PollFlags::IN)
+    pub(super) fn poll_fd(&self) -> PollFd<'_> {
+        PollFd::new(&self.pidfd, PollFlags::IN)
     }
 
     /// Ends the command's process group, and whatever left the group and came to us as an orphan; how the command itself ended.
-    fn clear(&mut self) -> io::Result<ExitStatus> {
+    fn kill_and_reap(&mut self) -> io::Result<ExitStatus> {
         if let Some(status) = self.status {
             return Ok(status);
         }
         // Before it is waited for, which makes the group's number free for others.
-        if !self.is_cleared {
+        if !self.is_group_killed {
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-            self.is_cleared = true;
+            self.is_group_killed = true;
         }
         let status = self.child.wait();
-        if self.children == Children::OfTheContainer {
+        if self.child_scope == ChildScope::WithCommand {
             return status;
         }
         // Each round may orphan further ones.
         for _ in 0..16 {
-            let left: Vec<Pid> = all_children().into_iter().filter(|pid| !self.others.contains(pid)).collect();
+            let left: Vec<Pid> =
+                all_children().into_iter().filter(|pid| !self.earlier_children.contains(pid)).collect();
             if left.is_empty() {
                 break;
             }
@@ -123,20 +132,20 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCheck {
     fn drop(&mut self) {
-        let _ = self.clear();
+        let _ = self.kill_and_reap();
     }
 }
 
 /// Runs it to its end, within `limit`.
-pub(super) fn to_end(argv: &Argv, limit: Duration) -> Result<(), String> {
-    let mut running = Running::start(argv, now() + limit, Children::OfChecks)?;
+pub(super) fn run_to_end(argv: &Argv, limit: Duration) -> Result<(), String> {
+    let mut running = RunningCheck::start(argv, now() + limit, ChildScope::ChecksOnly)?;
     loop {
         if let Some(outcome) = running.poll(now()) {
             return outcome;
         }
         let left = running.deadline.saturating_duration_since(now());
-        ready(&running.ended, PollFlags::IN, left);
+        wait_until_ready(&running.pidfd, PollFlags::IN, left);
     }
 }

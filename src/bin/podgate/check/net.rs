@@ -11,32 +11,32 @@ use std::time::Duration;
 const STATUS_LINE_MAX: usize = 1024;
 
 /// Looks once, within `limit`. The error says in a few words what it gave.
-pub(super) fn look(check: &Check, limit: Duration) -> Result<(), String> {
+pub(super) fn run_check(check: &Check, limit: Duration) -> Result<(), String> {
     match check {
-        Check::File { path, content } => match fs::metadata(path) {
+        Check::File { path, needs_content: content } => match fs::metadata(path) {
             Ok(status) if *content && status.len() == 0 => Err("empty".to_owned()),
             Ok(_) => Ok(()),
-            Err(error) => Err(say(&error)),
+            Err(error) => Err(describe(&error)),
         },
-        Check::Tcp { host, port } => connect(host, *port, limit).map(drop).map_err(|e| say(&e)),
-        Check::Http { host, port, path } => match get(host, *port, path, limit) {
+        Check::Tcp { host, port } => connect(host, *port, limit).map(drop).map_err(|e| describe(&e)),
+        Check::Http { host, port, path } => match get_status(host, *port, path, limit) {
             Ok(200..=399) => Ok(()),
             Ok(status) => Err(format!("answered {status}")),
-            Err(error) => Err(say(&error)),
+            Err(error) => Err(describe(&error)),
         },
         Check::Exec(_) => Err("is run as a child".to_owned()),
     }
 }
 
 /// Looks once, within `limit`, whether nobody accepts connections there.
-pub(super) fn look_closed(check: &Check, limit: Duration) -> Result<(), String> {
+pub(super) fn check_closed(check: &Check, limit: Duration) -> Result<(), String> {
     let Check::Tcp { host, port } = check else { return Err("is no port".to_owned()) };
     let outcome = connect(host, *port, limit);
-    is_closed(outcome.is_ok(), outcome.is_err_and(|error| is_late(&error)))
+    closed_outcome(outcome.is_ok(), outcome.is_err_and(|error| is_timeout(&error)))
 }
 
 /// Who does not answer may still be there: its queue is full, or it is being debugged.
-pub(super) fn is_closed(answered: bool, is_late: bool) -> Result<(), String> {
+pub(super) fn closed_outcome(answered: bool, is_late: bool) -> Result<(), String> {
     match (answered, is_late) {
         (true, _) => Err("accepts connections".to_owned()),
         (false, true) => Err("no answer in time".to_owned()),
@@ -44,22 +44,22 @@ pub(super) fn is_closed(answered: bool, is_late: bool) -> Result<(), String> {
     }
 }
 
-fn is_late(error: &io::Error) -> bool {
+fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
 }
 
 /// Why this check can never pass: who was to write the file has failed, and says so by a file beside it.
-pub(super) fn never(check: &Check) -> Option<String> {
+pub(super) fn impossible_reason(check: &Check) -> Option<String> {
     let Check::File { path, .. } = check else { return None };
     let failed = format!("{path}.err");
     fs::symlink_metadata(&failed).is_ok().then(|| format!("{check}: {failed} is there, so the step before has failed"))
 }
 
-fn say(error: &io::Error) -> String {
+fn describe(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "not there".to_owned(),
         io::ErrorKind::ConnectionRefused => "refused".to_owned(),
-        _ if is_late(error) => "no answer in time".to_owned(),
+        _ if is_timeout(error) => "no answer in time".to_owned(),
         _ => error.to_string(),
     }
 }
@@ -79,7 +79,7 @@ fn connect(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
         match TcpStream::connect_timeout(&address, each.max(Duration::from_millis(1))) {
             Ok(stream) => return Ok(stream),
             // Of several addresses, the one that is silent says more than the one that refuses.
-            Err(_) if is_late(&last) => {}
+            Err(_) if is_timeout(&last) => {}
             Err(error) => last = error,
         }
     }
@@ -87,7 +87,7 @@ fn connect(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
 }
 
 /// The status that a GET is answered with.
-fn get(host: &str, port: u16, path: &str, limit: Duration) -> io::Result<u16> {
+fn get_status(host: &str, port: u16, path: &str, limit: Duration) -> io::Result<u16> {
     let deadline = now() + limit;
     let mut stream = connect(host, port, limit)?;
     stream.set_write_timeout(Some(limit))?;
@@ -112,10 +112,10 @@ fn get(host: &str, port: u16, path: &str, limit: Duration) -> io::Result<u16> {
             length => line.extend_from_slice(&buffer[..length]),
         }
     }
-    status(&line).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the answer is no HTTP"))
+    parse_status(&line).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the answer is no HTTP"))
 }
 
-fn status(line: &[u8]) -> Option<u16> {
+fn parse_status(line: &[u8]) -> Option<u16> {
     let rest = line.strip_prefix(b"HTTP/1.")?;
     let digits = rest.get(2..5)?;
     if rest[1] != b' ' || !digits.iter().all(u8::is_ascii_digit) || rest.get(5).is_some_and(u8::is_ascii_digit) {
@@ -130,10 +130,10 @@ mod tests {
 
     #[test]
     fn reads_a_status_line() {
-        assert_eq!(status(b"HTTP/1.1 200 OK\r\n"), Some(200));
-        assert_eq!(status(b"HTTP/1.0 503\r\n"), Some(503));
+        assert_eq!(parse_status(b"HTTP/1.1 200 OK\r\n"), Some(200));
+        assert_eq!(parse_status(b"HTTP/1.0 503\r\n"), Some(503));
         for bad in [b"".as_slice(), b"HTTP/1.1", b"HTTP/1.1 2", b"HTTP/1.1 2000", b"SSH-2.0-x", b"HTTP/1.1-200 "] {
-            assert_eq!(status(bad), None, "{bad:?}");
+            assert_eq!(parse_status(bad), None, "{bad:?}");
         }
     }
 }

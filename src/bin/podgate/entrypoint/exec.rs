@@ -1,8 +1,8 @@
 //! Becoming the container's own command.
 
-use crate::failed::Failed;
+use crate::failure::Failure;
 use podgate::core::exit::Exit;
-use podgate::edge::sys::Signals;
+use podgate::edge::sys::SignalFd;
 use podgate::edge::tether::Tether;
 use std::ffi::OsString;
 use std::io;
@@ -11,33 +11,37 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// Tells the user when the signal arrived that ended the container.
-pub(super) const JUST_BEFORE: &str = "a signal just before the command was to run";
+pub(super) const SIGNAL_BEFORE_EXEC: &str = "a signal just before the command was to run";
 
-pub(super) fn command(words: &[OsString]) -> Result<Command, Failed> {
-    let (program, arguments) = words.split_first().ok_or_else(|| Failed::new(Exit::Usage, "no command given"))?;
+pub(super) fn command(words: &[OsString]) -> Result<Command, Failure> {
+    let (program, arguments) = words.split_first().ok_or_else(|| Failure::new(Exit::Usage, "no command given"))?;
     let mut command = Command::new(program);
     command.args(arguments);
     Ok(command)
 }
 
 /// Replaces this process by `command`: the same process, the same environment. Returns only if that can't be done.
-pub(super) fn become_the(words: &[OsString], tether: Option<&Tether>, signals: &Signals) -> Result<ExitCode, Failed> {
+pub(super) fn exec_command(
+    words: &[OsString],
+    tether: Option<&Tether>,
+    signals: &SignalFd,
+) -> Result<ExitCode, Failure> {
     let mut command = command(words)?;
     // Without a descriptor to hand on there is no tether, and the sidecar goes by what the kubelet says.
-    let _inherited = tether.and_then(|tether| tether.hand_on().ok());
+    let _inherited = tether.and_then(|tether| tether.inheritable_copy().ok());
     // A check that ran commands took their orphans in, and execve keeps that.
     let _ = rustix::process::set_child_subreaper(None);
     // What came since the last look would be lost.
-    if let Some(signal) = signals.next() {
-        return Err(Failed::by_signal(signal, JUST_BEFORE));
+    if let Some(signal) = signals.next_signal() {
+        return Err(Failure::by_signal(signal, SIGNAL_BEFORE_EXEC));
     }
-    signals.let_go();
+    signals.unblock();
     let error = command.exec();
-    Err(cannot_run(&command, &error))
+    Err(exec_failure(&command, &error))
 }
 
 /// Why `command` can't be run: 127 if it is not there, else 126, as a shell has it.
-pub(super) fn cannot_run(command: &Command, error: &io::Error) -> Failed {
+pub(super) fn exec_failure(command: &Command, error: &io::Error) -> Failure {
     let name = command.get_program().to_string_lossy();
     let path = Path::new(command.get_program());
     let why = match error.raw_os_error() {
@@ -53,12 +57,12 @@ pub(super) fn cannot_run(command: &Command, error: &io::Error) -> Failed {
                 }
                 true => "give a path inside this image".to_owned(),
             };
-            return Failed::new(Exit::NotFound, format!("{name}: command not found; {hint}"));
+            return Failure::new(Exit::CommandNotFound, format!("{name}: command not found; {hint}"));
         }
         Some(libc::EACCES) if path.is_dir() => " is a directory",
         Some(libc::EACCES) => ": permission denied; is it executable for this user, on a volume without noexec?",
         Some(libc::ENOEXEC) => " is no program for this machine; a script needs a first line such as #!/bin/sh",
-        _ => return Failed::new(Exit::CannotExecute, format!("{name} can't be executed: {error}")),
+        _ => return Failure::new(Exit::CannotExecute, format!("{name} can't be executed: {error}")),
     };
-    Failed::new(Exit::CannotExecute, format!("{name}{why}"))
+    Failure::new(Exit::CannotExecute, format!("{name}{why}"))
 }

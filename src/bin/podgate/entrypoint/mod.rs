@@ -4,60 +4,66 @@
 mod exec;
 mod parent;
 
-use crate::args::{Entrypoint, Messages, Tethering};
+use crate::args::{Entrypoint, MessageArgs, TetherMode};
 use crate::check::Checks;
 use crate::clock::now;
-use crate::failed::Failed;
-use crate::gate::place::Place;
+use crate::failure::Failure;
+use crate::gate::messenger::Messenger;
+use crate::gate::pod_sources::PodSources;
 use crate::gate::report::Reporter;
-use crate::gate::voice::Voice;
 use crate::gate::wait::Wait;
 use podgate::core::argv::Check;
-use podgate::core::gate::{Kind, Terms};
+use podgate::core::gate::{GateKind, GateSpec};
 use podgate::edge::log::Target;
 use podgate::edge::process::random_id;
-use podgate::edge::sys::Signals;
+use podgate::edge::sys::SignalFd;
 use podgate::edge::tether::Tether;
 use std::process::ExitCode;
 use tracing::warn;
 
 pub(crate) fn run(args: Entrypoint) -> ExitCode {
-    let Messages { logs, termination_log } = &args.messages;
+    let MessageArgs { logs, termination_log } = &args.messages;
     let termination_log = Some(termination_log.clone());
-    let voice = Voice::new("entrypoint", args.container.as_deref(), logs, termination_log, Some(Target::Stderr));
+    let voice = Messenger::new("entrypoint", args.container.as_deref(), logs, termination_log, Some(Target::Stderr));
     let post_file = args.post_file.clone();
-    gate(args, &voice).unwrap_or_else(|failed| {
-        parent::never_ran(post_file.as_deref(), &failed);
-        voice.fails(failed)
+    run_gate(args, &voice).unwrap_or_else(|failed| {
+        parent::report_never_ran(post_file.as_deref(), &failed);
+        voice.report_failure(failed)
     })
 }
 
 /// Returns an error where the command never ran.
-fn gate(mut args: Entrypoint, voice: &Voice) -> Result<ExitCode, Failed> {
+fn run_gate(mut args: Entrypoint, voice: &Messenger) -> Result<ExitCode, Failure> {
     let since = now();
     // The first process of a container is told to end by signals that it has to ask for.
-    let signals = Signals::block(&[libc::SIGTERM, libc::SIGINT]).map_err(Failed::set_up("can't take signals"))?;
-    let place = Place::new(args.waits.board.clone(), Some(args.waits.podinfo.clone()), args.waits.poll_interval);
-    place.must_serve_conditions(&args.waits.until)?;
-    parent::vet(&args, &place)?;
+    let signals =
+        SignalFd::block(&[libc::SIGTERM, libc::SIGINT]).map_err(Failure::setup_error("can't take signals"))?;
+    let place = PodSources::new(args.waits.board.clone(), Some(args.waits.podinfo.clone()), args.waits.poll_interval);
+    place.require_source_for(&args.waits.until)?;
+    parent::validate(&args, &place)?;
     // With `--tether parent`, commands look at this container itself, once it runs; all else is waited for.
-    let is_own = |check: &Check| args.tether == Tethering::Parent && matches!(check, Check::Exec(_));
+    let is_own = |check: &Check| args.tether == TetherMode::Parent && matches!(check, Check::Exec(_));
     let (own_checks, checks): (Vec<_>, Vec<_>) = std::mem::take(&mut args.waits.check).into_iter().partition(is_own);
     // Tells this start of the gate from all others.
-    let ticket = random_id(4).map_err(Failed::set_up("no randomness"))?;
-    let mut reporter = Reporter::of_gate(args.waits.own.clone(), place.sandbox.clone(), &args.waits.until, &ticket);
+    let ticket = random_id(4).map_err(Failure::setup_error("no randomness"))?;
+    let mut reporter =
+        Reporter::for_gate(args.waits.self_dir.clone(), place.sandbox.clone(), &args.waits.until, &ticket);
     // Before the tether is taken: a tether that is held makes an earlier incarnation's report count.
-    reporter.begin(&place.view());
+    reporter.report_closed(&place.view());
     let tether = match args.tether {
-        Tethering::Exec | Tethering::Parent if reporter.error.is_none() => Tether::take(&args.waits.own)
+        TetherMode::Exec | TetherMode::Parent if reporter.error.is_none() => Tether::take(&args.waits.self_dir)
             // The sidecar then goes by what the kubelet says.
-            .inspect_err(|error| warn!(%error, folder = %args.waits.own.display(), "no tether"))
+            .inspect_err(|error| warn!(%error, folder = %args.waits.self_dir.display(), "no tether"))
             .ok(),
         _ => None,
     };
     let wait = Wait {
-        terms: Terms { kind: Kind::Entrypoint(&ticket), untils: &args.waits.until, fail_fast: args.waits.fail_fast },
-        place: &place,
+        terms: GateSpec {
+            kind: GateKind::Entrypoint(&ticket),
+            conditions: &args.waits.until,
+            fail_fast: args.waits.fail_fast,
+        },
+        sources: &place,
         signals: Some(&signals),
         since,
         timeout: args.waits.timeout,
@@ -66,11 +72,11 @@ fn gate(mut args: Entrypoint, voice: &Voice) -> Result<ExitCode, Failed> {
     let checks = Checks::new(checks, args.waits.check_timeout, since);
     let none = Checks::new([], args.waits.check_timeout, since);
     wait.run(checks, none, &mut reporter, voice)?;
-    voice.is_done();
+    voice.clear_message();
     if args.needs_parent() {
         drop(signals);
         return parent::run(args, own_checks, place, reporter, tether, voice);
     }
-    reporter.opened(Vec::new());
-    exec::become_the(&args.command, tether.as_ref(), &signals)
+    reporter.report_opened(Vec::new());
+    exec::exec_command(&args.command, tether.as_ref(), &signals)
 }

@@ -3,15 +3,15 @@
 //! | module | holds |
 //! |---|---|
 //! | [`wait`] | the loop: read, decide, sleep |
-//! | [`place`] | the board and the downward-API volume |
+//! | [`pod_sources`] | the board and the downward-API volume |
 //! | [`report`] | the container's report to the sidecar |
-//! | [`voice`] | termination message, log |
-//! | [`explain`] | one line, written where Kubernetes shows it |
-//! | [`then`] | the container's own hook command, run beside the wait |
+//! | [`messenger`] | termination message, log |
+//! | [`output`] | one line, written where Kubernetes shows it |
+//! | [`hook_command`] | the container's own hook command, run beside the wait |
 
-pub(crate) mod explain;
-pub(crate) mod place;
+pub(crate) mod hook_command;
+pub(crate) mod messenger;
+pub(crate) mod output;
+pub(crate) mod pod_sources;
 pub(crate) mod report;
-pub(crate) mod then;
-pub(crate) mod voice;
 pub(crate) mod wait;

@@ -1,12 +1,12 @@
 //! Keeping the controller told: the file `report` in the container's own folder.
 
 use podgate::core::names;
-use podgate::core::report::{Gate, Report};
+use podgate::core::report::{GateState, Report};
 use podgate::core::sandbox::SandboxId;
 use podgate::core::snapshot::Snapshot;
-use podgate::core::sources::View;
-use podgate::core::until::Until;
-use podgate::edge::files::{open_folder, overwrite, read_beneath, replace_by};
+use podgate::core::sources::PodView;
+use podgate::core::until::WaitCondition;
+use podgate::edge::files::{open_folder, overwrite, read_beneath, replace_via};
 use podgate::edge::process;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -19,37 +19,37 @@ pub(crate) struct Reporter {
     folder: PathBuf,
     container: Option<String>,
     current: Report,
-    written: Option<(Report, u64)>,
+    last_written: Option<(Report, u64)>,
     /// Why the last attempt to write failed.
     pub(crate) error: Option<String>,
 }
 
 impl Reporter {
     /// Of a postStart hook: the container runs.
-    pub(crate) fn of_hook(folder: PathBuf, container: &str, sandbox: SandboxId, untils: &[Until]) -> Reporter {
-        let own = Report { started: true, ..new(sandbox, untils) };
-        Reporter { folder, container: Some(container.to_owned()), current: own, written: None, error: None }
+    pub(crate) fn for_hook(folder: PathBuf, container: &str, sandbox: SandboxId, untils: &[WaitCondition]) -> Reporter {
+        let own = Report { started: true, ..new_report(sandbox, untils) };
+        Reporter { folder, container: Some(container.to_owned()), current: own, last_written: None, error: None }
     }
 
     /// Of a gate, which is closed.
-    pub(crate) fn of_gate(folder: PathBuf, sandbox: SandboxId, untils: &[Until], ticket: &str) -> Reporter {
+    pub(crate) fn for_gate(folder: PathBuf, sandbox: SandboxId, untils: &[WaitCondition], ticket: &str) -> Reporter {
         let own = Report {
-            gate: Some(Gate::Waiting),
+            gate: Some(GateState::Waiting),
             ticket: Some(ticket.to_owned()),
-            process: process::own(),
-            ..new(sandbox, untils)
+            process: process::current_process(),
+            ..new_report(sandbox, untils)
         };
-        Reporter { folder, container: None, current: own, written: None, error: None }
+        Reporter { folder, container: None, current: own, last_written: None, error: None }
     }
 
     /// Tells that the gate is closed, over whatever an earlier incarnation has left.
-    pub(crate) fn begin(&mut self, view: &View) {
-        self.follow(view);
-        self.put(0);
+    pub(crate) fn report_closed(&mut self, view: &PodView) {
+        self.adopt_epoch(view);
+        self.write(0);
     }
 
     /// Tells the controller that wrote `snapshot` where this container stands, and whether its checks have passed.
-    pub(crate) fn tell(&mut self, snapshot: &Snapshot, check_passed: bool) {
+    pub(crate) fn report_waiting(&mut self, snapshot: &Snapshot, check_passed: bool) {
         self.current.epoch.clone_from(&snapshot.epoch);
         self.current.check_passed = check_passed;
         // Who runs this has not ended: where the controller has taken an earlier incarnation's end for ours, a new report,
@@ -57,51 +57,52 @@ impl Reporter {
         let own = self.container.as_ref().and_then(|name| snapshot.states.get(name));
         let occasion = if own.is_some_and(|state| state.has_ended()) { snapshot.revision } else { 0 };
         let told = self
-            .written
+            .last_written
             .as_ref()
             .is_some_and(|(report, at)| *report == self.current && (*at == occasion || occasion == 0));
         if !told || self.error.is_some() {
-            self.put(occasion);
+            self.write(occasion);
         }
     }
 
     /// Tells that the gate has opened, by what it has [followed](Reporter::follow), and the command is about to run; the agent goes
     /// on to watch `watching`. Said without a controller too: `podgate opened` reads it.
-    pub(crate) fn opened(&mut self, watching: Vec<String>) {
-        (self.current.gate, self.current.started, self.current.watching) = (Some(Gate::Opened), true, watching);
+    pub(crate) fn report_opened(&mut self, watching: Vec<String>) {
+        (self.current.gate, self.current.started, self.current.watched_containers) =
+            (Some(GateState::Opened), true, watching);
         self.current.waiting_for.clear();
         // What passed before the command ran says nothing of the command.
         self.current.check_passed = false;
-        self.put(0);
+        self.write(0);
     }
 
     /// Tells again what was told, if another controller has begun since.
-    pub(crate) fn renew(&mut self, view: &View, check_passed: bool) {
-        self.follow(view);
+    pub(crate) fn refresh(&mut self, view: &PodView, check_passed: bool) {
+        self.adopt_epoch(view);
         self.current.check_passed = check_passed;
-        if self.written.as_ref().is_none_or(|(report, _)| *report != self.current) {
-            self.put(0);
+        if self.last_written.as_ref().is_none_or(|(report, _)| *report != self.current) {
+            self.write(0);
         }
     }
 
     /// Tells that the command has exited.
-    pub(crate) fn ended(&mut self, view: &View, code: i32) {
+    pub(crate) fn report_exit(&mut self, view: &PodView, code: i32) {
         self.current.exit_code = Some(code);
-        self.follow(view);
-        self.put(0);
+        self.adopt_epoch(view);
+        self.write(0);
     }
 
     /// What is told next is told to the controller that speaks here.
-    pub(crate) fn follow(&mut self, view: &View) {
-        if let View::Word(snapshot, _) = view {
+    pub(crate) fn adopt_epoch(&mut self, view: &PodView) {
+        if let PodView::Snapshot(snapshot, _) = view {
             self.current.epoch.clone_from(&snapshot.epoch);
         }
     }
 
-    fn put(&mut self, occasion: u64) {
-        match write(&self.folder, &format!(".{}.tmp", names::REPORT_FILE), &self.current) {
+    fn write(&mut self, occasion: u64) {
+        match write_report(&self.folder, &format!(".{}.tmp", names::REPORT_FILE), &self.current) {
             Ok(()) => {
-                self.written = Some((self.current.clone(), occasion));
+                self.last_written = Some((self.current.clone(), occasion));
                 self.error = None;
             }
             Err(error) => {
@@ -117,25 +118,25 @@ impl Reporter {
 }
 
 /// A report of this agent's on a container that waits for `untils`.
-pub(crate) fn new(sandbox: SandboxId, untils: &[Until]) -> Report {
+pub(crate) fn new_report(sandbox: SandboxId, untils: &[WaitCondition]) -> Report {
     let agent = env!("CARGO_PKG_VERSION").to_owned();
-    Report { sandbox: Some(sandbox), agent, waiting_for: untils.to_vec(), ..Report::default() }
+    Report { sandbox: Some(sandbox), agent_version: agent, waiting_for: untils.to_vec(), ..Report::default() }
 }
 
 /// What lies in the container's own folder `folder`.
-pub(crate) fn read(folder: &Path) -> io::Result<Report> {
+pub(crate) fn read_report(folder: &Path) -> io::Result<Report> {
     let folder = open_folder(folder)?;
     let bytes = read_beneath(folder.as_fd(), Path::new(names::REPORT_FILE), names::BOARD_FILE_MAX)?;
-    Report::read(&bytes).map_err(|torn| io::Error::new(ErrorKind::InvalidData, torn.to_string()))
+    Report::parse(&bytes).map_err(|torn| io::Error::new(ErrorKind::InvalidData, torn.to_string()))
 }
 
 /// Puts `report` into the container's own folder, by way of the file `temporary`: a preStop hook, which may write while the
 /// container's own agent does, has one of its own.
-pub(crate) fn write(folder: &Path, temporary: &str, report: &Report) -> io::Result<()> {
-    match replace_by(folder, temporary, names::REPORT_FILE, report.write().as_bytes(), 0o644) {
+pub(crate) fn write_report(folder: &Path, temporary: &str, report: &Report) -> io::Result<()> {
+    match replace_via(folder, temporary, names::REPORT_FILE, report.to_text().as_bytes(), 0o644) {
         // A neighbour has filled the volume; the page that the controller has reserved here is left.
         Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
-            overwrite(folder, names::REPORT_FILE, report.write_filled().as_bytes())
+            overwrite(folder, names::REPORT_FILE, report.to_padded_text().as_bytes())
         }
         other => other,
     }

@@ -4,15 +4,15 @@ mod container;
 mod writer;
 
 use crate::core::container::Container;
-use crate::core::containers::parse_list;
-use crate::order::declare::{Sidecar, keys};
-use crate::order::edit::{Edit, Misfit, Op, Place, apply};
+use crate::core::container_list::parse_list;
+use crate::order::declare::{SidecarPlacement, keys};
+use crate::order::edit::{Edit, EditError, Op, Place, apply};
 use crate::order::finding::Finding;
 use crate::order::inject::outcome::Options;
 use crate::order::inject::record::Record;
 use crate::order::inject::reorder::reorder;
-use crate::order::inject::{parts, refuse, told, undo};
-use crate::order::plan::{Plan, Planned};
+use crate::order::inject::{container_list, parts, preconditions, undo};
+use crate::order::plan::{ContainerPlan, Plan};
 use serde_json::Value;
 use writer::Writer;
 
@@ -24,53 +24,55 @@ pub(super) type Written = (Value, Vec<Edit>, Vec<Finding>);
 /// # Errors
 /// All findings, at least one of them an error.
 pub(super) fn write(template: &Value, plan: &Plan, options: &Options) -> Result<Option<Written>, Vec<Finding>> {
-    let mut findings = refuse::template(template);
+    let mut findings = preconditions::check_template(template);
     if findings.is_empty() {
-        findings = refuse::plan(template, plan);
+        findings = preconditions::check_plan(template, plan);
     }
     if !findings.is_empty() {
         return Err(findings);
     }
-    if !plan.containers.iter().any(Planned::is_touched) {
+    if !plan.containers.iter().any(ContainerPlan::is_modified) {
         return Ok(None);
     }
     let mut writer = Writer::new(template, plan, options);
-    writer.all()?;
+    writer.write_all()?;
     writer.finish().map(Some)
 }
 
 impl Writer<'_> {
-    fn all(&mut self) -> Result<(), Vec<Finding>> {
-        let told = self.told()?;
+    fn write_all(&mut self) -> Result<(), Vec<Finding>> {
+        let told = self.read_containers()?;
         let mut list = Vec::new();
         for (planned, told) in self.plan.containers.iter().zip(&told) {
-            list.push(self.container(planned, told)?);
+            list.push(self.write_container(planned, told)?);
         }
-        self.order()?;
+        self.write_order()?;
         for volume in parts::volumes(self.plan.publish) {
-            self.push(&parts::spec("volumes"), volume)?;
+            self.push(&parts::spec_place("volumes"), volume)?;
         }
-        let text = told::text(&list);
+        let text = container_list::to_text(&list);
         if let Err(error) = parse_list(&text) {
             let what = format!("the containers can't start in this order: {error}");
-            let mend = "change the order, or the modes";
-            return Err(vec![Finding::error("order-broken", parts::spec("containers"), what).mend(mend)]);
+            let fix = "change the order, or the modes";
+            return Err(vec![Finding::error("order-broken", parts::spec_place("containers"), what).fix(fix)]);
         }
-        let sidecar = parts::sidecar(self.plan.sidecar, self.plan.publish, &parts::escaped(&text), self.options);
-        let field = match self.plan.sidecar {
-            Sidecar::Native => "initContainers",
-            Sidecar::First => "containers",
+        let sidecar =
+            parts::sidecar(self.plan.sidecar_placement, self.plan.publish, &parts::escape_dollars(&text), self.options);
+        let field = match self.plan.sidecar_placement {
+            SidecarPlacement::Native => "initContainers",
+            SidecarPlacement::First => "containers",
         };
-        Ok(self.insert(&parts::spec(field), Some(0), sidecar)?)
+        Ok(self.insert(&parts::spec_place(field), Some(0), sidecar)?)
     }
 
     /// The containers as their specs have them, in the order of the plan.
-    fn told(&self) -> Result<Vec<Container>, Vec<Finding>> {
-        let policy = parts::spec("restartPolicy");
+    fn read_containers(&self) -> Result<Vec<Container>, Vec<Finding>> {
+        let policy = parts::spec_place("restartPolicy");
         let policy = policy.of(self.template).and_then(Value::as_str);
         let (mut list, mut findings) = (Vec::new(), Vec::new());
         for planned in &self.plan.containers {
-            match told::read(self.spec(planned), &Self::place(planned), policy) {
+            match container_list::read_container(self.container_spec(planned), &Self::container_place(planned), policy)
+            {
                 Ok(container) => list.push(container),
                 Err(found) => findings.extend(found),
             }
@@ -79,12 +81,12 @@ impl Writer<'_> {
     }
 
     /// The containers in the order in which the kubelet is to start them.
-    fn order(&mut self) -> Result<(), Misfit> {
+    fn write_order(&mut self) -> Result<(), EditError> {
         let wanted: Vec<usize> = self.plan.containers.iter().map(|planned| planned.index).collect();
-        let list = parts::spec("containers");
-        let names = parts::items(self.template, &list).iter().filter_map(parts::name).map(str::to_owned);
-        let first_changes = wanted.first() != Some(&0) || self.plan.sidecar == Sidecar::First;
-        if first_changes && parts::annotation(parts::DEFAULT_CONTAINER).of(self.template).is_none() {
+        let list = parts::spec_place("containers");
+        let names = parts::items(self.template, &list).iter().filter_map(parts::item_name).map(str::to_owned);
+        let first_changes = wanted.first() != Some(&0) || self.plan.sidecar_placement == SidecarPlacement::First;
+        if first_changes && parts::annotation_place(parts::DEFAULT_CONTAINER).of(self.template).is_none() {
             self.record.default_container = names.clone().next();
         }
         if !wanted.is_sorted() {
@@ -97,23 +99,23 @@ impl Writer<'_> {
     /// Writes the annotations, and makes sure that all of it can be taken out again.
     fn finish(mut self) -> Result<Written, Vec<Finding>> {
         let annotations = Place::root().to("metadata").to("annotations");
-        self.object(&Place::root().to("metadata"))?;
-        self.object(&annotations)?;
+        self.ensure_object(&Place::root().to("metadata"))?;
+        self.ensure_object(&annotations)?;
         if let Some(name) = &self.record.default_container {
             let at = annotations.to(parts::DEFAULT_CONTAINER);
             self.editor.edit(at, Op::Set(name.clone().into()))?;
         }
         let at = annotations.to(keys::INJECTED);
         self.editor.edit(at.clone(), Op::Set(Value::Null))?;
-        let comes_back = undo::complete(&mut self.record, self.template, self.editor.value());
+        let comes_back = undo::complete_record(&mut self.record, self.template, self.editor.value());
         // The placeholder is not worth an edit of its own.
         let (mut value, mut edits) = self.editor.finish();
         edits.pop();
-        let last = Edit { at: at.clone(), op: Op::Set(self.record.text().into()) };
+        let last = Edit { at: at.clone(), op: Op::Set(self.record.to_json().into()) };
         apply(&mut value, &last)?;
         edits.push(last);
         let reads = Record::read(&value).is_ok_and(|record| record.as_ref() == Some(&self.record));
-        if !(comes_back && reads && undo::changed(&value).is_empty()) {
+        if !(comes_back && reads && undo::manual_changes(&value).is_empty()) {
             // Never to be seen; better than a template that can't be had back.
             let what = "podgate could not take out again what it has put in, so it puts in nothing; this is a fault of podgate's";
             return Err(vec![Finding::error("not-reversible", at, what)]);

@@ -1,11 +1,11 @@
 //! What is being written.
 
-use crate::order::edit::{Editor, Misfit, Op, Place};
+use crate::order::edit::{EditError, Editor, Op, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::outcome::Options;
 use crate::order::inject::parts;
 use crate::order::inject::record::{Record, VERSION};
-use crate::order::plan::{Plan, Planned};
+use crate::order::plan::{ContainerPlan, Plan};
 use serde_json::{Value, json};
 
 pub(super) struct Writer<'a> {
@@ -23,34 +23,34 @@ impl<'a> Writer<'a> {
         Writer { template, plan, options, editor: Editor::new(template.clone()), record, findings: Vec::new() }
     }
 
-    pub(super) fn place(planned: &Planned) -> Place {
-        parts::spec("containers").to(planned.index)
+    pub(super) fn container_place(planned: &ContainerPlan) -> Place {
+        parts::spec_place("containers").to(planned.index)
     }
 
-    pub(super) fn spec(&self, planned: &Planned) -> &'a Value {
-        &parts::items(self.template, &parts::spec("containers"))[planned.index]
+    pub(super) fn container_spec(&self, planned: &ContainerPlan) -> &'a Value {
+        &parts::items(self.template, &parts::spec_place("containers"))[planned.index]
     }
 
     /// Makes an object of what is absent or null.
-    pub(super) fn object(&mut self, place: &Place) -> Result<(), Misfit> {
+    pub(super) fn ensure_object(&mut self, place: &Place) -> Result<(), EditError> {
         match place.of(self.editor.value()) {
             None | Some(Value::Null) => self.editor.edit(place.clone(), Op::Set(json!({}))),
             Some(_) => Ok(()),
         }
     }
 
-    pub(super) fn push(&mut self, list: &Place, item: Value) -> Result<(), Misfit> {
+    pub(super) fn push(&mut self, list: &Place, item: Value) -> Result<(), EditError> {
         self.insert(list, None, item)
     }
 
-    pub(super) fn insert(&mut self, list: &Place, at: Option<usize>, item: Value) -> Result<(), Misfit> {
+    pub(super) fn insert(&mut self, list: &Place, at: Option<usize>, item: Value) -> Result<(), EditError> {
         match list.of(self.editor.value()) {
             None | Some(Value::Null) => self.editor.edit(list.clone(), Op::Set(Value::Array(vec![item]))),
             Some(Value::Array(items)) => {
                 let at = at.unwrap_or(items.len());
                 self.editor.edit(list.to(at), Op::Insert(item))
             }
-            Some(_) => Err(Misfit(list.clone())),
+            Some(_) => Err(EditError(list.clone())),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::core::container::{Container, Mode};
-use crate::core::containers;
-use crate::core::until::Want;
+use crate::core::container_list;
+use crate::core::until::WantedState;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -11,15 +11,15 @@ use std::collections::BTreeMap;
 /// A Pod: for each container whether its command is known, its mode if one is asked for, and whom it waits for.
 #[derive(Debug, Clone)]
 struct Pod {
-    containers: Vec<One>,
+    containers: Vec<PodContainer>,
 }
 
 #[derive(Debug, Clone)]
-struct One {
+struct PodContainer {
     place: usize,
     is_known: bool,
     mode: Option<&'static str>,
-    exec: bool,
+    has_exec_probe: bool,
     after: Vec<(usize, &'static str)>,
 }
 
@@ -29,8 +29,9 @@ fn pods() -> impl Strategy<Value = Pod> {
         let mode = prop_oneof![4 => Just(None), 1 => Just(Some("post-start")), 1 => Just(Some("entrypoint")), 1 => Just(Some("auto"))];
         let state = prop_oneof![4 => Just(""), 1 => Just("=Started"), 1 => Just("=Completed"), 1 => Just("=Exited")];
         let after = prop::collection::vec((0..number.max(1), state), 0..=3.min(number));
-        (any::<usize>(), prop::bool::weighted(0.7), mode, prop::bool::weighted(0.2), after)
-            .prop_map(|(place, is_known, mode, exec, after)| One { place, is_known, mode, exec, after })
+        (any::<usize>(), prop::bool::weighted(0.7), mode, prop::bool::weighted(0.2), after).prop_map(
+            |(place, is_known, mode, exec, after)| PodContainer { place, is_known, mode, has_exec_probe: exec, after },
+        )
     };
     (1..9usize)
         .prop_flat_map(move |size| (0..size).map(one).collect::<Vec<_>>())
@@ -55,7 +56,7 @@ impl Pod {
             if one.is_known {
                 container["command"] = json!(["run"]);
             }
-            if one.exec {
+            if one.has_exec_probe {
                 container["readinessProbe"] = json!({"exec": {"command": ["true"]}});
             }
             list.push((one.place, container));
@@ -67,13 +68,13 @@ impl Pod {
 }
 
 /// Each container that waits is held back: by its own gate, or by the hooks of all that it waits for, before it in the list.
-fn holds(plan: &Plan) -> Result<(), TestCaseError> {
+fn check_held_back(plan: &Plan) -> Result<(), TestCaseError> {
     let told: Vec<Container> = plan
         .containers
         .iter()
         .map(|p| Container { name: p.name.clone(), mode: p.mode, until: p.until.clone(), ..Container::default() })
         .collect();
-    prop_assert_eq!(containers::check(&told), Ok(()));
+    prop_assert_eq!(container_list::check_order(&told), Ok(()));
     for (at, planned) in plan.containers.iter().enumerate() {
         match planned.mode {
             Mode::Entrypoint => {
@@ -88,11 +89,11 @@ fn holds(plan: &Plan) -> Result<(), TestCaseError> {
             let other = &plan.containers[before];
             if planned.mode != Mode::Entrypoint {
                 prop_assert!(before < at && other.mode == Mode::PostStart, "{} before {}", other.name, planned.name);
-                let holds = other.until.iter().any(|own| own.want == need.want || need.want == Want::Started);
+                let holds = other.until.iter().any(|own| own.want == need.want || need.want == WantedState::Started);
                 prop_assert!(holds, "{:?} for {need}", other.until);
             }
-            if matches!(need.want, Want::Completed | Want::Exited) {
-                prop_assert!(planned.mode == Mode::Entrypoint && other.mode == Mode::Entrypoint && other.parent);
+            if matches!(need.want, WantedState::Completed | WantedState::Exited) {
+                prop_assert!(planned.mode == Mode::Entrypoint && other.mode == Mode::Entrypoint && other.needs_parent);
             }
         }
     }
@@ -104,14 +105,14 @@ proptest! {
 
     #[test]
     fn a_plan_holds_back_every_container_that_waits(pod in pods()) {
-        match plan(&pod.template(&[]), &Known::default()) {
-            Ok(plan) => holds(&plan)?,
+        match plan(&pod.template(&[]), &KnownImages::default()) {
+            Ok(plan) => check_held_back(&plan)?,
             Err(findings) => {
                 let allowed = ["unknown-command", "mode-conflict", "can-never-hold"];
                 prop_assert!(!findings.is_empty());
                 for finding in findings.iter().filter(|f| f.level == crate::order::finding::Level::Error) {
                     prop_assert!(allowed.contains(&finding.rule), "{}", finding);
-                    prop_assert!(!finding.mend.is_empty());
+                    prop_assert!(!finding.fix.is_empty());
                 }
             }
         }
@@ -128,9 +129,9 @@ proptest! {
         let ends = pod.containers.iter().any(|one| one.after.iter().any(|(_, state)| matches!(*state, "=Completed" | "=Exited")));
         let all_known = pod.containers.iter().all(|one| one.is_known);
         if !ends || all_known {
-            let plan = plan(&pod.template(&[]), &Known::default());
+            let plan = plan(&pod.template(&[]), &KnownImages::default());
             prop_assert!(plan.is_ok(), "{plan:#?}");
-            holds(&plan.unwrap())?;
+            check_held_back(&plan.unwrap())?;
         }
     }
 
@@ -140,7 +141,7 @@ proptest! {
         for (number, one) in pod.containers.iter_mut().enumerate() {
             (one.place, one.is_known, one.mode) = (number, true, None);
         }
-        if let Ok(plan) = plan(&pod.template(&[]), &Known::default()) {
+        if let Ok(plan) = plan(&pod.template(&[]), &KnownImages::default()) {
             prop_assert!(plan.containers.is_sorted_by_key(|planned| planned.index));
         }
     }
@@ -153,14 +154,14 @@ proptest! {
         let first = last.saturating_sub(length - 1);
         let mut extra: Vec<(usize, usize)> = (first..last).map(|at| (at + 1, at)).collect();
         extra.push((first, last));
-        let findings = plan(&pod.template(&extra), &Known::default()).unwrap_err();
+        let findings = plan(&pod.template(&extra), &KnownImages::default()).unwrap_err();
         let cycle = findings.iter().find(|finding| finding.rule == "cycle");
         let Some(cycle) = cycle else { return Err(TestCaseError::fail(format!("{findings:#?}"))) };
-        if let Some(names) = cycle.what.strip_prefix("containers wait for each other: ") {
+        if let Some(names) = cycle.message.strip_prefix("containers wait for each other: ") {
             let names: Vec<&str> = names.split(" -> ").collect();
             prop_assert!(names.len() > 2 && names.first() == names.last());
         } else {
-            prop_assert!(cycle.what.ends_with(" waits for itself"), "{}", cycle.what);
+            prop_assert!(cycle.message.ends_with(" waits for itself"), "{}", cycle.message);
         }
     }
 
@@ -169,12 +170,12 @@ proptest! {
         let mut template = pod.template(&[]);
         template["spec"]["restartPolicy"] = json!("Always");
         template["spec"]["terminationGracePeriodSeconds"] = json!(seconds);
-        if let Ok(plan) = plan(&template, &Known::default()) {
-            for planned in plan.containers.iter().filter(|planned| !planned.stays_for.is_empty()) {
-                prop_assert!(planned.stop_grace < plan.grace && !planned.stop_grace.is_zero());
-                for user in planned.stays_for.iter().filter_map(|name| plan.get(name)) {
-                    prop_assert!(user.stays_for.is_empty() || user.stop_grace < planned.stop_grace);
-                    prop_assert!(user.mode == Mode::Entrypoint || user.tether, "nobody would know when {} is gone", user.name);
+        if let Ok(plan) = plan(&template, &KnownImages::default()) {
+            for planned in plan.containers.iter().filter(|planned| !planned.outlives.is_empty()) {
+                prop_assert!(planned.pre_stop_limit < plan.grace && !planned.pre_stop_limit.is_zero());
+                for user in planned.outlives.iter().filter_map(|name| plan.get(name)) {
+                    prop_assert!(user.outlives.is_empty() || user.pre_stop_limit < planned.pre_stop_limit);
+                    prop_assert!(user.mode == Mode::Entrypoint || user.needs_tether, "nobody would know when {} is gone", user.name);
                 }
             }
         }

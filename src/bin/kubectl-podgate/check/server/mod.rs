@@ -1,14 +1,14 @@
 //! What the cluster is asked: its version, whether labelled Pods find podgate's webhook there, and whether the Pods' service
 //! accounts may do what its sidecar needs.
 
-mod rights;
+mod rbac;
 mod webhook;
 
+use super::analyze::{self, Analysis, CheckedTemplate};
 use super::args::Check;
 use super::locate::locate;
-use super::look::{self, Looked, Template};
 use crate::cluster::Cluster;
-use crate::registry::images::Found;
+use crate::registry::images::ResolvedImages;
 use crate::yaml::Source;
 use crate::yaml::files::Input;
 use podgate::core::text::error_chain;
@@ -18,20 +18,20 @@ use podgate::order::lint::Version;
 use std::collections::BTreeMap;
 
 /// Looks at all templates with the cluster's version, and asks for what they need there.
-pub(super) async fn ask<'a>(
+pub(super) async fn analyze_with_cluster<'a>(
     args: &Check,
     sources: &'a [(Input, Source)],
-    images: &Found,
-) -> Result<Looked<'a>, String> {
-    let cluster = Cluster::of(&args.connection).await?;
-    let info = tokio::time::timeout(cluster.limit, cluster.client.apiserver_version()).await;
+    images: &ResolvedImages,
+) -> Result<Analysis<'a>, String> {
+    let cluster = Cluster::from_args(&args.connection).await?;
+    let info = tokio::time::timeout(cluster.request_timeout, cluster.client.apiserver_version()).await;
     let info = info
-        .map_err(|_| cluster.late())?
+        .map_err(|_| cluster.timeout_message())?
         .map_err(|error| format!("can't ask {}: {}", cluster.server, error_chain(&error)))?;
     let version = format!("{}.{}", info.major, info.minor).parse::<Version>();
     let version = version.map_err(|error| format!("{}: {error}", cluster.server))?;
-    let mut looked = look::all(sources, images, Some(args.kubernetes.unwrap_or(version)));
-    let mut known = Known { cluster, webhook: None, rights: BTreeMap::new() };
+    let mut looked = analyze::analyze_all(sources, images, Some(args.kubernetes.unwrap_or(version)));
+    let mut known = ClusterAnswers { cluster, webhook: None, rights: BTreeMap::new() };
     for template in &looked.templates {
         let found = known.findings(template).await?.into_iter();
         let found = found.map(|finding| locate(finding, &template.place, template.document, template.file));
@@ -42,20 +42,20 @@ pub(super) async fn ask<'a>(
 }
 
 /// The answers so far. Each thing is asked once, and only if a template needs it.
-struct Known {
+struct ClusterAnswers {
     cluster: Cluster,
     webhook: Option<Option<Finding>>,
     /// By namespace and service account.
     rights: BTreeMap<(String, String), Option<Finding>>,
 }
 
-impl Known {
-    async fn findings(&mut self, template: &Template<'_>) -> Result<Vec<Finding>, String> {
+impl ClusterAnswers {
+    async fn findings(&mut self, template: &CheckedTemplate<'_>) -> Result<Vec<Finding>, String> {
         let Some((plan, _)) = &template.outlook else { return Ok(Vec::new()) };
         let mut findings = Vec::new();
         if template.needs_webhook {
             if self.webhook.is_none() {
-                self.webhook = Some(webhook::ask(&self.cluster).await?);
+                self.webhook = Some(webhook::check_webhook(&self.cluster).await?);
             }
             findings.extend(self.webhook.clone().flatten());
         }
@@ -63,7 +63,7 @@ impl Known {
             let namespace = template.namespace.unwrap_or(&self.cluster.namespace);
             let key = (namespace.to_owned(), template.service_account.to_owned());
             if !self.rights.contains_key(&key) {
-                let finding = rights::ask(&self.cluster, &key.0, &key.1).await?;
+                let finding = rbac::check_rights(&self.cluster, &key.0, &key.1).await?;
                 self.rights.insert(key.clone(), finding);
             }
             findings.extend(self.rights[&key].clone());

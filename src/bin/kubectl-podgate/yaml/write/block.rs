@@ -1,39 +1,42 @@
 //! Edits in block style, by whole lines. `None`: not written in a way that lines can be told apart here.
 
-use super::super::spans::Kind;
+use super::super::spans::NodeKind;
+use super::lines::{
+    begins_line, column, comments_start, dash_position, is_blank_or_comment, line_after, line_before, line_end,
+    line_start,
+};
 use super::render;
-use super::sheet::{Part, Sheet, Splice};
-use super::text::{before, begins_line, behind, column, dash, is_trivia, line_end, line_start, with_comments};
+use super::splicer::{EntryEdit, Splice, Splicer};
 use serde_json::Value;
 use std::ops::Range;
 
-impl Sheet<'_> {
+impl Splicer<'_> {
     /// The fields of an object.
-    pub(super) fn fields(&self, object: usize, parts: Vec<Part<'_>>) -> Option<Vec<Splice>> {
-        let Kind::Object { entries, .. } = &self.tree.node(object).kind else { return None };
+    pub(super) fn object_splices(&self, object: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
+        let NodeKind::Object { entries, .. } = &self.tree.node(object).kind else { return None };
         let column = column(self.text, self.tree.node(entries.first()?.0).start)?;
         let lines = entries.iter().map(|(key, value)| {
             let name = self.tree.node(*key);
-            let end = self.tree.node(*value).content.end.max(self.colon(*key).unwrap_or(name.content.end));
+            let end = self.tree.node(*value).content.end.max(self.colon_end(*key).unwrap_or(name.content.end));
             // Of `? key` the mark is the beginning.
-            let before = before(self.text, name.start);
+            let before = line_before(self.text, name.start);
             let marked = before.trim_end_matches(' ').strip_suffix('?').filter(|_| before.ends_with(' '));
             let start = marked.map_or(name.start, |marked| line_start(self.text, name.start) + marked.len());
             start..line_end(self.text, end)
         });
         let lines: Vec<Range<usize>> = lines.collect();
-        let mut out = self.removed(&lines, &parts)?;
+        let mut out = self.removal_splices(&lines, &parts)?;
         let (mut new, mut last) = (String::new(), None);
         for part in parts {
-            let Some(index) = part.from else {
-                new += &render::field(part.key.as_ref()?, part.new?, column, self.style);
+            let Some(index) = part.old_index else {
+                new += &render::field(part.key.as_ref()?, part.new_value?, column, self.style);
                 continue;
             };
-            out.push(self.new_before(&lines, index, last.is_none(), std::mem::take(&mut new))?);
+            out.push(self.insertion_before(&lines, index, last.is_none(), std::mem::take(&mut new))?);
             last = Some(index);
-            out.extend(part.inner);
-            let Some(value) = part.new else { continue };
-            match self.new_value(entries[index], value) {
+            out.extend(part.inner_splices);
+            let Some(value) = part.new_value else { continue };
+            match self.value_splices(entries[index], value) {
                 Some(splices) => out.extend(splices),
                 None if self.text[lines[index].clone()].contains('#') => return None,
                 None => {
@@ -48,9 +51,9 @@ impl Sheet<'_> {
     }
 
     /// Takes the lines of entries away that are no more.
-    fn removed(&self, lines: &[Range<usize>], parts: &[Part<'_>]) -> Option<Vec<Splice>> {
+    fn removal_splices(&self, lines: &[Range<usize>], parts: &[EntryEdit<'_>]) -> Option<Vec<Splice>> {
         let mut stays = vec![false; lines.len()];
-        parts.iter().filter_map(|part| part.from).for_each(|from| stays[from] = true);
+        parts.iter().filter_map(|part| part.old_index).for_each(|from| stays[from] = true);
         // Where the first one stands behind a dash, the first that stays takes its place.
         let first = stays.iter().position(|stays| *stays).filter(|_| !begins_line(self.text, lines[0].start));
         let mut out = Vec::new();
@@ -68,13 +71,13 @@ impl Sheet<'_> {
     }
 
     /// Puts the lines of new entries before the entry with this index, and before the comments above that.
-    fn new_before(&self, lines: &[Range<usize>], index: usize, first: bool, new: String) -> Option<Splice> {
+    fn insertion_before(&self, lines: &[Range<usize>], index: usize, first: bool, new: String) -> Option<Splice> {
         let start = lines[0].start;
         if new.is_empty() {
             return Some((start..start, new));
         }
         if !first || begins_line(self.text, start) {
-            let at = self.with_comments(lines, index)?;
+            let at = self.entry_start(lines, index)?;
             return Some((at..at, new));
         }
         // Behind a dash: the first new one takes its place there.
@@ -83,35 +86,36 @@ impl Sheet<'_> {
     }
 
     /// Where an entry that begins a line begins with the comments above it.
-    fn with_comments(&self, lines: &[Range<usize>], index: usize) -> Option<usize> {
+    fn entry_start(&self, lines: &[Range<usize>], index: usize) -> Option<usize> {
         let start = lines[index].start;
         // Not above the entry before it, or the line of the collection's key, or whatever is there.
-        let bound = index.checked_sub(1).map_or_else(|| self.above(start), |previous| lines[previous].end);
-        begins_line(self.text, start).then(|| with_comments(self.text, start, bound))
+        let bound =
+            index.checked_sub(1).map_or_else(|| self.comment_block_start(start), |previous| lines[previous].end);
+        begins_line(self.text, start).then(|| comments_start(self.text, start, bound))
     }
 
     /// The end of the `:` behind a key on the key's own line.
-    fn colon(&self, key: usize) -> Option<usize> {
+    fn colon_end(&self, key: usize) -> Option<usize> {
         let end = self.tree.node(key).content.end;
         let rest = &self.text[end..];
         let blanks = rest.len() - rest.trim_start_matches(' ').len();
-        (rest[blanks..].starts_with(':') && !before(self.text, self.tree.node(key).start).contains('?'))
+        (rest[blanks..].starts_with(':') && !line_before(self.text, self.tree.node(key).start).contains('?'))
             .then_some(end + blanks + 1)
     }
 
     /// A field's new value.
-    fn new_value(&self, (key, value): (usize, usize), new: &Value) -> Option<Vec<Splice>> {
-        let colon = self.colon(key)?;
+    fn value_splices(&self, (key, value): (usize, usize), new: &Value) -> Option<Vec<Splice>> {
+        let colon = self.colon_end(key)?;
         let column = column(self.text, self.tree.node(key).start)?;
         let old = self.tree.node(value);
         let (start, end) = (old.start.max(colon), old.content.end.max(colon));
         let same_line = line_start(self.text, start) == line_start(self.text, colon);
-        let rest = behind(self.text, end);
-        if !is_trivia(rest) && start != end {
+        let rest = line_after(self.text, end);
+        if !is_blank_or_comment(rest) && start != end {
             return None;
         }
         let lines = line_start(self.text, start)..line_end(self.text, end);
-        Some(match render::below(new, column, self.style) {
+        Some(match render::lines_below_key(new, column, self.style) {
             None if same_line && start < end => vec![(start..end, render::inline(new))],
             None => {
                 // The key's own line keeps its comment, and the lines of the old value go.
@@ -120,8 +124,8 @@ impl Sheet<'_> {
             }
             Some(new) if same_line => {
                 let comment = match old.kind {
-                    _ if start == end => behind(self.text, colon),
-                    Kind::Scalar { block: true, .. } => "",
+                    _ if start == end => line_after(self.text, colon),
+                    NodeKind::Scalar { block: true, .. } => "",
                     _ => rest,
                 };
                 vec![(colon..lines.end, format!("{}{}{new}", comment.trim_end(), self.style.newline))]
@@ -132,42 +136,42 @@ impl Sheet<'_> {
     }
 
     /// The items of a list.
-    pub(super) fn items(&self, list: usize, parts: Vec<Part<'_>>) -> Option<Vec<Splice>> {
-        let Kind::List { items, .. } = &self.tree.node(list).kind else { return None };
+    pub(super) fn list_splices(&self, list: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
+        let NodeKind::List { items, .. } = &self.tree.node(list).kind else { return None };
         let lines = items.iter().map(|item| {
-            let dash = dash(self.text, self.tree.node(*item))?;
+            let dash = dash_position(self.text, self.tree.node(*item))?;
             Some(dash..line_end(self.text, self.item_end(*item, dash)))
         });
         let lines: Vec<Range<usize>> = lines.collect::<Option<_>>()?;
         let first = lines.first()?.start;
         let column = column(self.text, first)?;
-        let mut out = self.removed(&lines, &parts)?;
-        let moved = !parts.iter().filter_map(|part| part.from).is_sorted();
+        let mut out = self.removal_splices(&lines, &parts)?;
+        let moved = !parts.iter().filter_map(|part| part.old_index).is_sorted();
         let (mut new, mut last, mut pieces, mut kept) = (String::new(), None, Vec::new(), Vec::new());
         for mut part in parts {
-            let Some(index) = part.from else {
-                new += &render::item(part.new?, column, self.style);
+            let Some(index) = part.old_index else {
+                new += &render::item(part.new_value?, column, self.style);
                 continue;
             };
-            if let Some(value) = part.new {
-                part.inner.push(self.new_item(items[index], &lines[index], value)?);
+            if let Some(value) = part.new_value {
+                part.inner_splices.push(self.item_splice(items[index], &lines[index], value)?);
             }
             let new = std::mem::take(&mut new);
             if moved {
                 // Behind another dash, what stands between the items ends with the blanks in front of them.
                 let shift = if new.is_empty() || begins_line(self.text, first) { 0 } else { column };
-                let own = self.moving_item(&lines, index, &part.inner)?;
+                let own = self.moved_item_text(&lines, index, &part.inner_splices)?;
                 pieces.push(format!("{}{:shift$}{own}", &new[shift..], ""));
-                kept.push(self.whole_item(&lines, index)?);
+                kept.push(self.item_with_comments(&lines, index)?);
                 continue;
             }
-            out.push(self.new_before(&lines, index, last.is_none(), new)?);
+            out.push(self.insertion_before(&lines, index, last.is_none(), new)?);
             last = Some(index);
-            out.extend(part.inner);
+            out.extend(part.inner_splices);
         }
         if moved {
             // Blank lines between items stay where they are.
-            out = self.moved(kept, pieces, out)?;
+            out = self.splice_moved(kept, pieces, out)?;
         }
         let end = lines.last()?.end;
         out.push((end..end, new));
@@ -175,17 +179,17 @@ impl Sheet<'_> {
     }
 
     /// An item's new value.
-    fn new_item(&self, item: usize, lines: &Range<usize>, value: &Value) -> Option<Splice> {
+    fn item_splice(&self, item: usize, lines: &Range<usize>, value: &Value) -> Option<Splice> {
         let (node, dash) = (self.tree.node(item), lines.start);
         let end = self.item_end(item, dash);
-        let scalar = !matches!(node.kind, Kind::List { flow: false, .. } | Kind::Object { flow: false, .. });
+        let scalar = !matches!(node.kind, NodeKind::List { flow: false, .. } | NodeKind::Object { flow: false, .. });
         let simple = value.as_object().is_none_or(serde_json::Map::is_empty);
         if scalar && simple && node.start < end && line_start(self.text, node.start) == line_start(self.text, dash) {
             return Some((node.start..end, render::inline(value)));
         }
         let column = column(self.text, dash)?;
         let mut new = render::item(value, column, self.style)[column..].to_owned();
-        let rest = Some(behind(self.text, end).trim_end()).filter(|rest| is_trivia(rest))?;
+        let rest = Some(line_after(self.text, end).trim_end()).filter(|rest| is_blank_or_comment(rest))?;
         if scalar {
             // The comment is not the old value's own, and goes on the new one's first line.
             let first = new.find(['\r', '\n']).unwrap_or(new.len());
@@ -195,16 +199,16 @@ impl Sheet<'_> {
     }
 
     /// An item with the comments directly above it, in a list whose items move.
-    fn whole_item(&self, lines: &[Range<usize>], index: usize) -> Option<Range<usize>> {
+    fn item_with_comments(&self, lines: &[Range<usize>], index: usize) -> Option<Range<usize>> {
         // A list behind another dash: its first item can't take the line's beginning along, so no item does.
         let inline = !begins_line(self.text, lines[0].start);
-        let start = if inline { Some(lines[index].start) } else { self.with_comments(lines, index) };
+        let start = if inline { Some(lines[index].start) } else { self.entry_start(lines, index) };
         Some(start?..lines[index].end)
     }
 
     /// The text of an item that moves.
-    fn moving_item(&self, lines: &[Range<usize>], index: usize, inner: &[Splice]) -> Option<String> {
-        let (whole, column) = (self.whole_item(lines, index)?, column(self.text, lines[0].start)?);
+    fn moved_item_text(&self, lines: &[Range<usize>], index: usize, inner: &[Splice]) -> Option<String> {
+        let (whole, column) = (self.item_with_comments(lines, index)?, column(self.text, lines[0].start)?);
         let own = line_start(self.text, lines[index].start).max(whole.start);
         let mut out = String::new();
         // Behind a block scalar a comment that stands further in would be a line of that.
@@ -213,7 +217,7 @@ impl Sheet<'_> {
             let indent = if line.len() - code.len() > column { column } else { line.len() - code.len() };
             out += &format!("{:indent$}{code}", "");
         }
-        Some(out + &self.spliced(own..whole.end, inner)?)
+        Some(out + &self.apply_splices(own..whole.end, inner)?)
     }
 
     /// Where an item ends. Of an empty one the parser only knows what comes next.
@@ -223,11 +227,11 @@ impl Sheet<'_> {
     }
 
     /// The line below the first one above `at` that is neither blank nor a comment.
-    fn above(&self, at: usize) -> usize {
+    fn comment_block_start(&self, at: usize) -> usize {
         let mut line = line_start(self.text, at);
         while line > 0 {
             let previous = line_start(self.text, line - 1);
-            let code = behind(self.text, previous).trim();
+            let code = line_after(self.text, previous).trim();
             if !code.is_empty() && !code.starts_with('#') {
                 break;
             }

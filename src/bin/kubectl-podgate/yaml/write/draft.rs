@@ -3,23 +3,23 @@
 //! An edit that passes through an alias or a merge key, or changes what others share by an alias, writes the shared value out: it
 //! changes one place, and not all places with that anchor.
 
-use super::super::spans::{Kind, Tree};
-use super::text::begins_line;
-use super::{Refused, refused};
-use podgate::order::edit::{Edit, Op, Place, Step};
+use super::super::spans::{NodeKind, Tree};
+use super::lines::begins_line;
+use super::{EditError, edit_error};
+use podgate::order::edit::{Edit, Op, PathSegment, Place};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// One entry of a collection after the edits.
 #[derive(Debug, Clone)]
-pub(super) struct Slot {
+pub(super) struct DraftEntry {
     /// Its index among the entries as they are written; `None` for a new entry.
-    pub(super) from: Option<usize>,
+    pub(super) old_index: Option<usize>,
     /// The key of a field.
     pub(super) key: Option<String>,
     /// Its value is written again. Otherwise the text stays, except for edits inside it.
-    pub(super) new: bool,
+    pub(super) is_rewritten: bool,
 }
 
 /// Collects edits. The values come later, from the document as it is meant to be.
@@ -30,11 +30,11 @@ pub(super) struct Draft<'a> {
     /// The value of the text.
     value: &'a Value,
     /// The collections whose entries change.
-    changed: BTreeMap<usize, Vec<Slot>>,
+    changed: BTreeMap<usize, Vec<DraftEntry>>,
 }
 
 /// Fields that a reader expects before others.
-const BEFORE: [(&str, &str); 4] =
+const FIELD_ORDER: [(&str, &str); 4] =
     [("initContainers", "containers"), ("command", "args"), ("metadata", "spec"), ("serviceAccountName", "containers")];
 
 impl<'a> Draft<'a> {
@@ -43,112 +43,115 @@ impl<'a> Draft<'a> {
     }
 
     /// Adds one edit, which must fit the value after all edits before it.
-    pub(super) fn make(&mut self, edit: &Edit) -> Result<(), Refused> {
+    pub(super) fn add_edit(&mut self, edit: &Edit) -> Result<(), EditError> {
         let Some((last, parents)) = edit.at.0.split_last() else {
-            return Err(refused(&edit.at, "can't be replaced as a whole"));
+            return Err(edit_error(&edit.at, "can't be replaced as a whole"));
         };
         let mut node = self.tree.root();
         for step in parents {
-            self.write_out_aliases(node..node + 1, 0..0)?;
-            match self.enter(node, step) {
+            self.expand_aliases(node..node + 1, 0..0)?;
+            match self.enter_child(node, step) {
                 Some(next) => node = next,
                 None => return Ok(()),
             }
         }
-        self.write_out_aliases(node..node + 1, 0..0)?;
+        self.expand_aliases(node..node + 1, 0..0)?;
         match (&edit.op, last) {
-            (Op::Insert(_), Step::Index(index)) => {
-                self.slots_mut(node).insert(*index, Slot { from: None, key: None, new: true });
+            (Op::Insert(_), PathSegment::Index(index)) => {
+                self.entries_mut(node).insert(*index, DraftEntry { old_index: None, key: None, is_rewritten: true });
             }
-            (Op::Move(to), Step::Index(index)) => {
+            (Op::Move(to), PathSegment::Index(index)) => {
                 // An alias that moves may come to stand before its anchor.
                 let tree = self.tree;
-                let list = node..tree.node(node).until;
+                let list = node..tree.node(node).subtree_end;
                 let mut moving = tree.aliases(0..usize::MAX).filter(|alias| list.contains(alias));
-                moving.try_for_each(|alias| self.write_out(alias))?;
-                self.write_out_aliases(list, 0..0)?;
-                let slots = self.slots_mut(node);
+                moving.try_for_each(|alias| self.expand_alias(alias))?;
+                self.expand_aliases(list, 0..0)?;
+                let slots = self.entries_mut(node);
                 let slot = slots.remove(*index);
                 slots.insert(*to, slot);
             }
-            (op, step) => match self.find(node, step) {
+            (op, step) => match self.find_entry(node, step) {
                 Some((index, old)) => {
-                    let gone = old.map_or(0..0, |old| old..self.tree.node(old).until);
-                    self.write_out_aliases(gone.clone(), gone)?;
-                    let slots = self.slots_mut(node);
+                    let gone = old.map_or(0..0, |old| old..self.tree.node(old).subtree_end);
+                    self.expand_aliases(gone.clone(), gone)?;
+                    let slots = self.entries_mut(node);
                     match op {
                         Op::Remove => drop(slots.remove(index)),
-                        _ => slots[index].new = true,
+                        _ => slots[index].is_rewritten = true,
                     }
                 }
                 None if *op == Op::Remove => {
-                    return Err(refused(
+                    return Err(edit_error(
                         &edit.at,
                         "comes from a merge key (<<) and can't be taken away here; write it out",
                     ));
                 }
-                None => self.add(node, step),
+                None => self.add_field(node, step),
             },
         }
         Ok(())
     }
 
     /// The node at `step`; `None` where all of the value will be written again.
-    fn enter(&mut self, node: usize, step: &Step) -> Option<usize> {
-        let Some((index, old)) = self.find(node, step) else {
+    fn enter_child(&mut self, node: usize, step: &PathSegment) -> Option<usize> {
+        let Some((index, old)) = self.find_entry(node, step) else {
             // A merge key brings it.
-            self.add(node, step);
+            self.add_field(node, step);
             return None;
         };
-        if matches!(self.tree.node(old?).kind, Kind::Alias(_)) {
-            self.slots_mut(node)[index].new = true;
+        if matches!(self.tree.node(old?).kind, NodeKind::Alias(_)) {
+            self.entries_mut(node)[index].is_rewritten = true;
             return None;
         }
         old
     }
 
     /// The index of an entry, and its node unless it is written again.
-    fn find(&self, node: usize, step: &Step) -> Option<(usize, Option<usize>)> {
+    fn find_entry(&self, node: usize, step: &PathSegment) -> Option<(usize, Option<usize>)> {
         let index = match (step, self.changed.get(&node)) {
-            (Step::Index(index), _) => *index,
-            (Step::Key(key), Some(slots)) => slots.iter().rposition(|slot| slot.key.as_ref() == Some(key))?,
-            (Step::Key(key), None) => {
-                let Kind::Object { entries, .. } = &self.tree.node(node).kind else { return None };
-                entries.iter().rposition(|(name, _)| self.tree.key(*name) == Some(key))?
+            (PathSegment::Index(index), _) => *index,
+            (PathSegment::Key(key), Some(slots)) => slots.iter().rposition(|slot| slot.key.as_ref() == Some(key))?,
+            (PathSegment::Key(key), None) => {
+                let NodeKind::Object { entries, .. } = &self.tree.node(node).kind else { return None };
+                entries.iter().rposition(|(name, _)| self.tree.key_text(*name) == Some(key))?
             }
         };
         let from = match self.changed.get(&node) {
-            Some(slots) => slots.get(index)?.from.filter(|_| !slots[index].new),
+            Some(slots) => slots.get(index)?.old_index.filter(|_| !slots[index].is_rewritten),
             None => Some(index),
         };
         Some((index, from.and_then(|from| self.tree.child(node, from))))
     }
 
     /// A new field: last, or where a reader expects it.
-    fn add(&mut self, object: usize, step: &Step) {
-        let Step::Key(key) = step else { return };
+    fn add_field(&mut self, object: usize, step: &PathSegment) {
+        let PathSegment::Key(key) = step else { return };
         let (text, tree) = (self.text, self.tree);
         let children = tree.children(object);
         let begins = |from: usize| children[from].0.is_some_and(|key| begins_line(text, tree.node(key).start));
-        let flow = matches!(tree.node(object).kind, Kind::Object { flow: true, .. });
-        let follower = BEFORE.iter().find(|(new, _)| new == key).filter(|_| !flow);
-        let slots = self.slots_mut(object);
+        let flow = matches!(tree.node(object).kind, NodeKind::Object { flow: true, .. });
+        let follower = FIELD_ORDER.iter().find(|(new, _)| new == key).filter(|_| !flow);
+        let slots = self.entries_mut(object);
         // The first field of an item stands behind the dash: nothing goes before that.
         let index = follower.and_then(|(_, follower)| {
-            slots.iter().position(|slot| slot.key.as_deref() == Some(*follower) && slot.from.is_none_or(begins))
+            slots.iter().position(|slot| slot.key.as_deref() == Some(*follower) && slot.old_index.is_none_or(begins))
         });
-        slots.insert(index.unwrap_or(slots.len()), Slot { from: None, key: Some(key.clone()), new: true });
+        slots.insert(
+            index.unwrap_or(slots.len()),
+            DraftEntry { old_index: None, key: Some(key.clone()), is_rewritten: true },
+        );
     }
 
     /// Writes out the aliases of what is in `shared`, except for those in `but`.
-    fn write_out_aliases(&mut self, shared: Range<usize>, but: Range<usize>) -> Result<(), Refused> {
+    fn expand_aliases(&mut self, shared: Range<usize>, but: Range<usize>) -> Result<(), EditError> {
         let tree = self.tree;
         let mut aliases = tree.aliases(shared).filter(|alias| !but.contains(alias));
-        aliases.try_for_each(|alias| self.write_out(alias))
+        aliases.try_for_each(|alias| self.expand_alias(alias))
     }
 
     /// Writes out one alias, or the merge key that it is a part of.
-    fn write_out(&mut self, alias: usize) -> Result<(), Refused> {
+    fn expand_alias(&mut self, alias: usize) -> Result<(), EditError> {
         let (mut merges, mut node) = (None, alias);
         while let Some(parent) = self.tree.node(node).parent {
             if self.tree.children(parent).iter().any(|(key, value)| *value == node && self.is_merge(*key)) {
@@ -157,25 +160,25 @@ impl<'a> Draft<'a> {
             node = parent;
         }
         if let Some(object) = merges {
-            let merged = self.place(object).of(self.value).and_then(Value::as_object);
+            let merged = self.place_of(object).of(self.value).and_then(Value::as_object);
             for key in merged.into_iter().flat_map(|fields| fields.keys()) {
-                if self.find(object, &Step::from(key.as_str())).is_none() {
-                    self.add(object, &Step::from(key.as_str()));
+                if self.find_entry(object, &PathSegment::from(key.as_str())).is_none() {
+                    self.add_field(object, &PathSegment::from(key.as_str()));
                 }
             }
             let entries = self.tree.children(object);
             let is_merge = |from: usize| self.is_merge(entries[from].0);
-            let slots = self.slots(object).into_iter().filter(|slot| !slot.from.is_some_and(is_merge)).collect();
+            let slots = self.entries(object).into_iter().filter(|slot| !slot.old_index.is_some_and(is_merge)).collect();
             self.changed.insert(object, slots);
             return Ok(());
         }
         let Some(parent) = self.tree.node(alias).parent else { return Ok(()) };
         let Some(index) = self.tree.children(parent).iter().position(|(_, value)| *value == alias) else {
             let what = "has a key that is an alias (*) of what changes, and can't be written out";
-            return Err(refused(&self.place(parent), what));
+            return Err(edit_error(&self.place_of(parent), what));
         };
-        if let Some(slot) = self.slots_mut(parent).iter_mut().find(|slot| slot.from == Some(index)) {
-            slot.new = true;
+        if let Some(slot) = self.entries_mut(parent).iter_mut().find(|slot| slot.old_index == Some(index)) {
+            slot.is_rewritten = true;
         }
         Ok(())
     }
@@ -185,13 +188,13 @@ impl<'a> Draft<'a> {
     }
 
     /// The place of a node in the text's value.
-    pub(super) fn place(&self, mut node: usize) -> Place {
+    pub(super) fn place_of(&self, mut node: usize) -> Place {
         let mut steps = Vec::new();
         while let Some(parent) = self.tree.node(node).parent {
             let children = self.tree.children(parent);
             let index = children.iter().position(|(_, value)| *value == node).unwrap_or_default();
-            let key = children.get(index).and_then(|(key, _)| self.tree.key((*key)?));
-            steps.push(key.map_or(Step::Index(index), Step::from));
+            let key = children.get(index).and_then(|(key, _)| self.tree.key_text((*key)?));
+            steps.push(key.map_or(PathSegment::Index(index), PathSegment::from));
             node = parent;
         }
         steps.reverse();
@@ -199,30 +202,30 @@ impl<'a> Draft<'a> {
     }
 
     /// Whether something changes in what is inside a node.
-    pub(super) fn changes_in(&self, node: usize) -> bool {
-        self.changed.range(node..self.tree.node(node).until).next().is_some()
+    pub(super) fn has_changes_in(&self, node: usize) -> bool {
+        self.changed.range(node..self.tree.node(node).subtree_end).next().is_some()
     }
 
     /// The entries of a collection after the edits, if they change themselves.
-    pub(super) fn changed(&self, node: usize) -> Option<&Vec<Slot>> {
+    pub(super) fn changed_entries(&self, node: usize) -> Option<&Vec<DraftEntry>> {
         self.changed.get(&node)
     }
 
     /// The entries of a collection after the edits.
-    pub(super) fn slots(&self, node: usize) -> Vec<Slot> {
+    pub(super) fn entries(&self, node: usize) -> Vec<DraftEntry> {
         let written = || {
             let slot = |(from, (key, _)): (usize, (Option<usize>, usize))| {
-                let key = key.and_then(|key| self.tree.key(key)).map(str::to_owned);
-                Slot { from: Some(from), key, new: false }
+                let key = key.and_then(|key| self.tree.key_text(key)).map(str::to_owned);
+                DraftEntry { old_index: Some(from), key, is_rewritten: false }
             };
             self.tree.children(node).into_iter().enumerate().map(slot).collect()
         };
         self.changed.get(&node).cloned().unwrap_or_else(written)
     }
 
-    fn slots_mut(&mut self, node: usize) -> &mut Vec<Slot> {
+    fn entries_mut(&mut self, node: usize) -> &mut Vec<DraftEntry> {
         if !self.changed.contains_key(&node) {
-            self.changed.insert(node, self.slots(node));
+            self.changed.insert(node, self.entries(node));
         }
         self.changed.entry(node).or_default()
     }

@@ -1,17 +1,17 @@
 //! Edits in flow style and in JSON: `[a, b]`, `{a: b}`, on one line or with an entry on each.
 
-use super::super::spans::Kind;
-use super::render::{self, Flow};
-use super::sheet::{Part, Sheet, Splice};
-use super::text::before;
+use super::super::spans::NodeKind;
+use super::lines::line_before;
+use super::render::{self, FlowStyle};
+use super::splicer::{EntryEdit, Splice, Splicer};
 use serde::Serialize;
 use serde_json::Value;
 use std::ops::Range;
 
 /// How the entries of a collection are written.
 #[derive(Debug)]
-struct Hand<'a> {
-    flow: Flow,
+struct FlowLayout<'a> {
+    style: FlowStyle,
     /// The entries stand on lines of their own: with this in front.
     indent: Option<&'a str>,
     /// How far each level stands in; in JSON with an entry on each line.
@@ -19,9 +19,9 @@ struct Hand<'a> {
     newline: &'static str,
 }
 
-impl Sheet<'_> {
+impl Splicer<'_> {
     /// The entries of a collection in brackets. `None` where a comment would go.
-    pub(super) fn flow(&self, node: usize, parts: Vec<Part<'_>>) -> Option<Vec<Splice>> {
+    pub(super) fn flow_splices(&self, node: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
         let whole = self.tree.node(node).content.clone();
         // Not those that are in no brackets: `[a: b]`.
         self.text[whole.clone()].starts_with(['[', '{']).then_some(())?;
@@ -30,14 +30,15 @@ impl Sheet<'_> {
             key.map(|key| self.tree.node(key)).map_or(start..end, |key| key.start..key.content.end.max(end))
         });
         let elements: Vec<Range<usize>> = elements.collect();
-        let hand = self.hand(node, elements.first().map_or(0, |first| first.start));
+        let hand = self.flow_layout(node, elements.first().map_or(0, |first| first.start));
         let separator = hand.separator();
 
-        let kept: Vec<usize> = parts.iter().filter_map(|part| part.from).collect();
+        let kept: Vec<usize> = parts.iter().filter_map(|part| part.old_index).collect();
         let moved = !kept.is_sorted();
         let inside = whole.start + 1..whole.end - 1;
         let Some(last) = kept.iter().max() else {
-            let new: Option<Vec<String>> = parts.iter().map(|part| Some(hand.entry(part, part.new?))).collect();
+            let new: Option<Vec<String>> =
+                parts.iter().map(|part| Some(hand.format_entry(part, part.new_value?))).collect();
             let ends = elements.iter().map(|element| element.end);
             let starts = elements.iter().map(|element| element.start).chain([inside.end]);
             let mut between = [inside.start].into_iter().chain(ends).zip(starts);
@@ -60,25 +61,27 @@ impl Sheet<'_> {
         }
         let (mut new, mut pieces) = (String::new(), Vec::new());
         for mut part in parts {
-            let Some(index) = part.from else {
-                new += &hand.entry(&part, part.new?);
+            let Some(index) = part.old_index else {
+                new += &hand.format_entry(&part, part.new_value?);
                 new += &separator;
                 continue;
             };
-            if let Some(value) = part.new {
-                part.inner.push((elements[index].clone(), hand.entry(&part, value)));
+            if let Some(value) = part.new_value {
+                part.inner_splices.push((elements[index].clone(), hand.format_entry(&part, value)));
             }
             if moved {
-                pieces.push(std::mem::take(&mut new) + &self.spliced(elements[index].clone(), &part.inner)?);
+                pieces.push(
+                    std::mem::take(&mut new) + &self.apply_splices(elements[index].clone(), &part.inner_splices)?,
+                );
             } else {
                 let at = elements[index].start;
                 out.push((at..at, std::mem::take(&mut new)));
-                out.extend(part.inner);
+                out.extend(part.inner_splices);
             }
         }
         if moved {
             // Separators stay where they are.
-            out = self.moved(kept.into_iter().map(|index| elements[index].clone()).collect(), pieces, out)?;
+            out = self.splice_moved(kept.into_iter().map(|index| elements[index].clone()).collect(), pieces, out)?;
         }
         if let Some(new) = new.strip_suffix(&separator) {
             let at = elements.last()?.end;
@@ -87,20 +90,20 @@ impl Sheet<'_> {
         Some(out)
     }
 
-    fn hand(&self, node: usize, first: usize) -> Hand<'_> {
+    fn flow_layout(&self, node: usize, first: usize) -> FlowLayout<'_> {
         let whole = &self.tree.node(node).content;
-        let quoted = |node: usize| matches!(self.tree.node(node).kind, Kind::Scalar { quoted: true, .. });
+        let quoted = |node: usize| matches!(self.tree.node(node).kind, NodeKind::Scalar { quoted: true, .. });
         let keys = |entries: &[(usize, usize)]| !entries.is_empty() && entries.iter().all(|(key, _)| quoted(*key));
-        let json =
-            self.style.json || matches!(&self.tree.node(node).kind, Kind::Object { entries, .. } if keys(entries));
+        let json = self.style.is_json
+            || matches!(&self.tree.node(node).kind, NodeKind::Object { entries, .. } if keys(entries));
         let line = self.text[..first].trim_end_matches([' ', '\t']);
         let indent = (line.ends_with('\n') && first > whole.start).then(|| &self.text[line.len()..first]);
         let unit = indent.and_then(|indent| {
-            let opening = before(self.text, whole.start);
+            let opening = line_before(self.text, whole.start);
             indent.get(opening.len() - opening.trim_start().len()..)
         });
-        Hand {
-            flow: Flow { json, spaced: !json || self.style.spaced },
+        FlowLayout {
+            style: FlowStyle { is_json: json, spaced: !json || self.style.spaced },
             indent,
             unit: unit.filter(|unit| !unit.is_empty()).unwrap_or("  "),
             newline: self.style.newline,
@@ -108,28 +111,28 @@ impl Sheet<'_> {
     }
 }
 
-impl Hand<'_> {
-    fn entry(&self, part: &Part<'_>, value: &Value) -> String {
-        let key = part.key.as_ref().map(|key| render::flow_key(key, self.flow)).unwrap_or_default();
+impl FlowLayout<'_> {
+    fn format_entry(&self, part: &EntryEdit<'_>, value: &Value) -> String {
+        let key = part.key.as_ref().map(|key| render::flow_key(key, self.style)).unwrap_or_default();
         key + &match self.indent {
-            Some(indent) if self.flow.json => self.pretty(value, indent),
-            _ => render::flow(value, self.flow),
+            Some(indent) if self.style.is_json => self.format_pretty(value, indent),
+            _ => render::flow(value, self.style),
         }
     }
 
     /// In JSON with an entry on each line, as the document around it is.
-    fn pretty(&self, value: &Value, indent: &str) -> String {
+    fn format_pretty(&self, value: &Value, indent: &str) -> String {
         let mut out = Vec::new();
         let formatter = serde_json::ser::PrettyFormatter::with_indent(self.unit.as_bytes());
         let mut serializer = serde_json::Serializer::with_formatter(&mut out, formatter);
         if value.serialize(&mut serializer).is_err() {
-            return render::flow(value, self.flow);
+            return render::flow(value, self.style);
         }
         String::from_utf8_lossy(&out).replace('\n', &format!("{}{indent}", self.newline))
     }
 
     fn separator(&self) -> String {
-        match (self.indent, self.flow.spaced) {
+        match (self.indent, self.style.spaced) {
             (Some(indent), _) => format!(",{}{indent}", self.newline),
             (None, true) => ", ".to_owned(),
             (None, false) => ",".to_owned(),

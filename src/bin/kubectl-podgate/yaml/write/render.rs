@@ -4,36 +4,36 @@ use serde_json::Value;
 use std::fmt::Write;
 
 /// Longer lists of words are written one below the other.
-const WIDTH: usize = 100;
+const LINE_WIDTH: usize = 100;
 
 /// How the document around is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Style {
     /// It is JSON.
-    pub(crate) json: bool,
+    pub(crate) is_json: bool,
     /// In JSON, a blank stands behind `:` and `,`.
     pub(crate) spaced: bool,
     /// Its line end.
     pub(crate) newline: &'static str,
     /// How far the fields of an object stand in from their parent's key.
-    pub(crate) unit: usize,
+    pub(crate) indent: usize,
     /// How far the items of a list stand in from their list's key: 0 as `kubectl` writes, or more.
-    pub(crate) list: usize,
+    pub(crate) list_indent: usize,
 }
 
 /// How flow style is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Flow {
+pub(crate) struct FlowStyle {
     /// Every key and every string in quotes.
-    pub(crate) json: bool,
+    pub(crate) is_json: bool,
     /// A blank behind `:` and `,`.
     pub(crate) spaced: bool,
 }
 
 /// A field in block style: its lines, each with its end, the key at `column`.
 pub(crate) fn field(key: &str, value: &Value, column: usize, style: &Style) -> String {
-    let (key, newline) = (text(key, false), style.newline);
-    match below(value, column, style) {
+    let (key, newline) = (quote_if_needed(key, false), style.newline);
+    match lines_below_key(value, column, style) {
         Some(lines) => format!("{:column$}{key}:{newline}{lines}", ""),
         None => format!("{:column$}{key}: {}{newline}", "", inline(value)),
     }
@@ -55,12 +55,12 @@ pub(crate) fn document(value: &Value, style: &Style) -> String {
 }
 
 /// The lines below a key at `column`; `None` where the value stands on the key's own line.
-pub(crate) fn below(value: &Value, column: usize, style: &Style) -> Option<String> {
+pub(crate) fn lines_below_key(value: &Value, column: usize, style: &Style) -> Option<String> {
     let word = |item: &Value| !item.is_object() && !item.is_array();
     let words = value.as_array().is_some_and(|items| items.iter().all(word));
     // A list of words that has room on one line.
-    let fits = words && column + inline(value).chars().count() <= WIDTH;
-    block(value, column + style.unit, column + style.list, style).filter(|_| !fits)
+    let fits = words && column + inline(value).chars().count() <= LINE_WIDTH;
+    block(value, column + style.indent, column + style.list_indent, style).filter(|_| !fits)
 }
 
 /// The fields at one column or the items at another; `None` where there are none.
@@ -78,14 +78,14 @@ fn block(value: &Value, fields_at: usize, items_at: usize, style: &Style) -> Opt
 
 /// The value on one line: a scalar, or in flow style.
 pub(crate) fn inline(value: &Value) -> String {
-    flow(value, Flow { json: false, spaced: true })
+    flow(value, FlowStyle { is_json: false, spaced: true })
 }
 
 /// The value on one line.
-pub(crate) fn flow(value: &Value, style: Flow) -> String {
+pub(crate) fn flow(value: &Value, style: FlowStyle) -> String {
     let comma = if style.spaced { ", " } else { "," };
     match value {
-        Value::String(string) => text(string, style.json),
+        Value::String(string) => quote_if_needed(string, style.is_json),
         Value::Array(items) => {
             let items: Vec<String> = items.iter().map(|item| flow(item, style)).collect();
             format!("[{}]", items.join(comma))
@@ -99,13 +99,13 @@ pub(crate) fn flow(value: &Value, style: Flow) -> String {
 }
 
 /// A key in flow style, up to its value.
-pub(crate) fn flow_key(key: &str, style: Flow) -> String {
-    text(key, style.json) + if style.spaced { ": " } else { ":" }
+pub(crate) fn flow_key(key: &str, style: FlowStyle) -> String {
+    quote_if_needed(key, style.is_json) + if style.spaced { ": " } else { ":" }
 }
 
 /// A string, in quotes where any reader of YAML 1.1 or 1.2 might take it for something else.
-pub(crate) fn text(string: &str, json: bool) -> String {
-    let escaped = |c: char| is_escaped(c) || c == '\'';
+pub(crate) fn quote_if_needed(string: &str, json: bool) -> String {
+    let escaped = |c: char| needs_escape(c) || c == '\'';
     match () {
         () if json => quote(string),
         () if is_plain(string) || is_quantity(string) => string.to_owned(),
@@ -151,7 +151,7 @@ fn quote(string: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            c if is_escaped(c) => {
+            c if needs_escape(c) => {
                 let _ = write!(out, "\\u{:04x}", u32::from(c));
             }
             _ => out.push(c),
@@ -162,7 +162,7 @@ fn quote(string: &str) -> String {
 }
 
 /// What YAML calls not printable, or takes for a line's end.
-fn is_escaped(c: char) -> bool {
+fn needs_escape(c: char) -> bool {
     matches!(c, '\0'..='\u{1f}' | '\u{7f}'..='\u{a0}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const STYLE: Style = Style { json: false, spaced: true, newline: "\n", unit: 2, list: 0 };
+    const STYLE: Style = Style { is_json: false, spaced: true, newline: "\n", indent: 2, list_indent: 0 };
 
     #[test]
     fn a_field_looks_like_one_that_a_person_wrote() {
@@ -182,7 +182,7 @@ mod tests {
                         - name: A\n        value: \"yes\"\n      - name: B\n        valueFrom:\n          fieldRef:\n            \
                         fieldPath: status.podIPs\n      empty: {}\n      none: null\n      i: 7\n";
         assert_eq!(field("postStart", &value, 4, &STYLE), expected);
-        let indented = Style { list: 2, newline: "\r\n", ..STYLE };
+        let indented = Style { list_indent: 2, newline: "\r\n", ..STYLE };
         assert_eq!(field("l", &json!([{"a": 1, "b": [2]}]), 0, &indented), "l:\r\n  - a: 1\r\n    b: [2]\r\n");
     }
 
@@ -235,10 +235,10 @@ mod tests {
             let texts = [
                 field("root", &value, 0, &STYLE),
                 format!("root: {}\n", inline(&value)),
-                format!("{}\n", flow(&json!({"root": value}), Flow { json: true, spaced: false })),
+                format!("{}\n", flow(&json!({"root": value}), FlowStyle { is_json: true, spaced: false })),
             ];
             for text in texts {
-                let read = super::super::super::read::yaml(&text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+                let read = super::super::super::parse::yaml(&text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
                 assert_eq!(read["root"], value, "{text}");
             }
         }

@@ -1,10 +1,12 @@
 use super::super::Source;
 use super::*;
-use podgate::order::edit::{Op, Step};
+use podgate::order::edit::{Op, PathSegment};
 use serde_json::{Value, json};
 
 fn place(path: &str) -> Place {
-    Place(path.split('/').map(|step| step.parse().map_or_else(|_| Step::from(step), Step::Index)).collect())
+    Place(
+        path.split('/').map(|step| step.parse().map_or_else(|_| PathSegment::from(step), PathSegment::Index)).collect(),
+    )
 }
 
 fn set(path: &str, value: Value) -> Edit {
@@ -19,7 +21,7 @@ fn remove(path: &str) -> Edit {
     Edit { at: place(path), op: Op::Remove }
 }
 
-fn moved(path: &str, to: usize) -> Edit {
+fn move_item(path: &str, to: usize) -> Edit {
     Edit { at: place(path), op: Op::Move(to) }
 }
 
@@ -27,7 +29,7 @@ fn moved(path: &str, to: usize) -> Edit {
 fn edited(text: &str, edits: &[Edit]) -> String {
     let source = Source::parse("f", text.to_owned()).unwrap_or_else(|fault| panic!("{text}: {fault:?}"));
     let new = source.documents[0].edited(edits).unwrap_or_else(|refused| panic!("{text}: {refused:?}"));
-    source.with(&[(0, new)])
+    source.with_replaced(&[(0, new)])
 }
 
 const POD: &str = "\
@@ -134,15 +136,15 @@ fn items_go_before_the_comments_of_those_that_they_precede() {
 
 #[test]
 fn an_item_that_moves_takes_its_comments_along() {
-    let new = edited(POD, &[moved("spec/containers/1", 0)]);
+    let new = edited(POD, &[move_item("spec/containers/1", 0)]);
     let b = "  # the second\n  - name: b   # b!\n    args: [\"1\"]\n    ports:\n    - containerPort: 1\n";
     let a = "  # the first\n  - name: a\n    image: x\n    env: []   # none\n";
     assert_eq!(new, POD.replace(&format!("{a}\n{b}"), &format!("{b}\n{a}")));
-    assert_eq!(edited(&new, &[moved("spec/containers/0", 1)]), POD);
-    let empty = edited("a:\n - |-\n  a\n - # c\n - a\n", &[moved("a/1", 0)]);
+    assert_eq!(edited(&new, &[move_item("spec/containers/0", 1)]), POD);
+    let empty = edited("a:\n - |-\n  a\n - # c\n - a\n", &[move_item("a/1", 0)]);
     assert_eq!(empty, "a:\n - # c\n - |-\n  a\n - a\n");
-    assert_eq!(edited("l:\n- a\n- b\n- c", &[moved("l/0", 2)]), "l:\n- b\n- c\n- a");
-    assert_eq!(edited("l: [a, {b: 1}, c] # x\n", &[moved("l/2", 0)]), "l: [c, a, {b: 1}] # x\n");
+    assert_eq!(edited("l:\n- a\n- b\n- c", &[move_item("l/0", 2)]), "l:\n- b\n- c\n- a");
+    assert_eq!(edited("l: [a, {b: 1}, c] # x\n", &[move_item("l/2", 0)]), "l: [c, a, {b: 1}] # x\n");
 }
 
 #[test]
@@ -228,10 +230,10 @@ fn an_edit_of_what_others_merge_writes_the_merge_out() {
     let text = "l:\n- &a\n  name: a\n  env:\n  - x\n- <<: *a\n  name: b\n";
     let new = edited(text, &[insert("l/0/env/0", json!("w"))]);
     assert_eq!(new, "l:\n- &a\n  name: a\n  env:\n  - w\n  - x\n- name: b\n  env: [x]\n");
-    let new = edited(text, &[moved("l/1", 0)]);
+    let new = edited(text, &[move_item("l/1", 0)]);
     assert_eq!(new, "l:\n- name: b\n  env: [x]\n- &a\n  name: a\n  env:\n  - x\n");
     let source = Source::parse("f", text.to_owned()).unwrap();
-    assert!(source.documents[0].edited(&[remove("l/1/env")]).unwrap_err().what.contains("merge key"));
+    assert!(source.documents[0].edited(&[remove("l/1/env")]).unwrap_err().message.contains("merge key"));
 }
 
 #[test]
@@ -241,7 +243,7 @@ fn what_does_not_fit_is_refused() {
         remove("spec/nothing"),
         insert("spec/containers/7", json!(1)),
         set("kind/x", json!(1)),
-        moved("spec/containers/0", 5),
+        move_item("spec/containers/0", 5),
     ] {
         let refused = source.documents[0].edited(std::slice::from_ref(&edit)).unwrap_err();
         assert_eq!(refused.place, edit.at);
@@ -280,7 +282,7 @@ fn odd_styles_come_out_right() {
         let all = [
             insert(&format!("{list}/0"), json!("n")),
             insert(&format!("{list}/1"), json!({"k": "1_0"})),
-            moved(&format!("{list}/0"), 2),
+            move_item(&format!("{list}/0"), 2),
             remove(&format!("{list}/1")),
         ];
         let all: Vec<Edit> = all.into_iter().chain(edits).collect();

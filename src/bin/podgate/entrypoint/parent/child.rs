@@ -1,10 +1,10 @@
 //! The container's command as a child: started, told what we are told, ended where podgate has to, waited for.
 
-use super::verdict::Why;
+use super::verdict::EndReason;
 use crate::entrypoint::exec;
-use crate::failed::Failed;
+use crate::failure::Failure;
 use podgate::edge::process::exit_code;
-use podgate::edge::sys::{die_with_parent, in_the_foreground, signal_group};
+use podgate::edge::sys::{die_with_parent, signal_group, start_in_foreground};
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpgrp, wait, waitid};
 use rustix::stdio::stdin;
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
@@ -16,14 +16,14 @@ use tracing::warn;
 
 /// Every signal that can be taken and passed on, and `SIGCHLD`. Not those that a fault of our own raises, nor `SIGPIPE`, which
 /// std has ignored: blocked, one from our own write would be passed on.
-pub(super) fn forwarded() -> Vec<i32> {
+pub(super) fn forwarded_signals() -> Vec<i32> {
     use libc::{SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGPIPE, SIGSEGV, SIGSTOP, SIGTRAP};
     let others = [SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGPIPE];
     (1..=64).filter(|signal| !others.contains(signal)).collect()
 }
 
 /// Whether this signal tells a container to end: TERM unless its image names another, which is one of these as a rule.
-pub(super) fn tells_to_end(signal: i32) -> bool {
+pub(super) fn is_stop_signal(signal: i32) -> bool {
     matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGQUIT)
 }
 
@@ -33,42 +33,42 @@ pub(super) struct Child {
     pid: Pid,
     status: Option<ExitStatus>,
     /// Why podgate ends it, and when it loses patience.
-    ending: Option<(Why, Instant)>,
+    ending: Option<(EndReason, Instant)>,
     is_killed: bool,
     /// The terminal was ours, and is now the command's.
     has_terminal: bool,
     /// Somebody else has told it to end.
-    pub(super) was_told: bool,
+    pub(super) is_stop_requested: bool,
 }
 
 impl Child {
     /// Starts `command` in a process group of its own, with these for its output.
-    pub(super) fn start(command: &[OsString], stdout: Stdio, stderr: Stdio) -> Result<Child, Failed> {
+    pub(super) fn start(command: &[OsString], stdout: Stdio, stderr: Stdio) -> Result<Child, Failure> {
         let mut command = exec::command(command)?;
         command.stdout(stdout).stderr(stderr).process_group(0);
         die_with_parent(&mut command);
         let has_terminal = tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp());
         if has_terminal {
-            in_the_foreground(&mut command);
+            start_in_foreground(&mut command);
         }
         // From here on it is waited for as one child among others.
-        let child = command.spawn().map_err(|error| exec::cannot_run(&command, &error))?;
+        let child = command.spawn().map_err(|error| exec::exec_failure(&command, &error))?;
         let pid = Pid::from_child(&child);
-        Ok(Child { pid, status: None, ending: None, is_killed: false, has_terminal, was_told: false })
+        Ok(Child { pid, status: None, ending: None, is_killed: false, has_terminal, is_stop_requested: false })
     }
 
     pub(super) fn forward(&mut self, signal: i32) {
-        self.was_told |= tells_to_end(signal);
+        self.is_stop_requested |= is_stop_signal(signal);
         if self.status.is_none() {
             signal_group(self.pid, signal);
         }
     }
 
     /// Ends it: by TERM, and after `grace` by KILL. The first reason counts.
-    pub(super) fn end(&mut self, why: Why, now: Instant, grace: Duration) {
+    pub(super) fn terminate(&mut self, why: EndReason, now: Instant, grace: Duration) {
         if self.ending.is_none() && self.status.is_none() {
             // Who gets TERM twice may take it for impatience.
-            if !self.was_told {
+            if !self.is_stop_requested {
                 signal_group(self.pid, libc::SIGTERM);
             }
             self.ending = Some((why, now + grace));
@@ -120,12 +120,12 @@ impl Child {
     }
 
     /// Its exit code, 128 + N for signal N, once it has ended.
-    pub(super) fn code(&self) -> Option<u8> {
+    pub(super) fn exit_code(&self) -> Option<u8> {
         self.status.map(exit_code)
     }
 
     /// Why podgate has ended it, if it has.
-    pub(super) fn into_why(self) -> Option<Why> {
+    pub(super) fn into_end_reason(self) -> Option<EndReason> {
         self.ending.map(|(why, _)| why)
     }
 }

@@ -1,16 +1,16 @@
 //! `--post-file`: how a command ended, for those that wait for it by `--check file://`.
 
-use crate::failed::Failed;
+use crate::failure::Failure;
 use podgate::core::exit::Exit;
 use podgate::edge::files::replace;
 use std::io;
 use std::path::Path;
 
 /// A path that no file can have is a mistake to be told at once, not when the command has ended.
-pub(super) fn vet(path: &Path) -> Result<(), Failed> {
+pub(super) fn validate_path(path: &Path) -> Result<(), Failure> {
     match path.file_name().and_then(|name| name.to_str()) {
         Some(_) if !path.as_os_str().as_encoded_bytes().ends_with(b"/") => Ok(()),
-        _ => Err(Failed::new(Exit::SetUp, format!("--post-file {}: that is no file name", path.display()))),
+        _ => Err(Failure::new(Exit::BadSetup, format!("--post-file {}: that is no file name", path.display()))),
     }
 }
 
@@ -46,10 +46,10 @@ mod tests {
     #[test]
     fn what_can_be_no_file_is_refused() {
         for bad in ["/", "..", "/run/", "a/.."] {
-            assert!(vet(Path::new(bad)).is_err(), "{bad}");
+            assert!(validate_path(Path::new(bad)).is_err(), "{bad}");
         }
         for good in ["1", "/run/1", "../1"] {
-            assert!(vet(Path::new(good)).is_ok(), "{good}");
+            assert!(validate_path(Path::new(good)).is_ok(), "{good}");
         }
     }
 }

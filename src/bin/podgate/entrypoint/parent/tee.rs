@@ -1,7 +1,7 @@
 //! `--stdout`, `--stderr`: the command's output on its way to the container's own, and into a file.
 
-use crate::failed::Failed;
-use podgate::edge::watch::ready;
+use crate::failure::Failure;
+use podgate::edge::watch::wait_until_ready;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, Mode, OFlags, fstat};
 use std::fs::File;
@@ -14,11 +14,11 @@ use tracing::warn;
 /// How much is taken at once, in bytes.
 const CHUNK: usize = 16 * 1024;
 /// How much a pipe takes without blocking once it says that it is writable (`PIPE_BUF`, pipe(7)), in bytes.
-const SAFE: usize = 4096;
+const PIPE_WRITE_MAX: usize = 4096;
 /// How often in a row it moves a chunk before others get their turn.
-const TURNS: usize = 16;
+const CHUNKS_PER_PUMP: usize = 16;
 /// How long the container's own output may take nothing, after the command has ended, before the rest is given up.
-const STALLED: Duration = Duration::from_secs(10);
+const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One stream of the command's.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(super) struct Tee {
 #[derive(Debug)]
 enum Output {
     /// An opening of our own of the same pipe or terminal, which never blocks.
-    Own(File),
+    Reopened(File),
     /// The one that is shared with others, who would be surprised if it did not block.
     Shared(BorrowedFd<'static>),
 }
@@ -55,18 +55,18 @@ impl Output {
             let path = format!("/proc/self/fd/{}", shared.as_raw_fd());
             rustix::fs::open(path, flags, Mode::empty()).ok().map(File::from)
         };
-        own().map_or(Output::Shared(shared), Output::Own)
+        own().map_or(Output::Shared(shared), Output::Reopened)
     }
 
     /// Writes what can be written without waiting.
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Output::Own(file) => (&*file).write(bytes),
+            Output::Reopened(file) => (&*file).write(bytes),
             Output::Shared(shared) => {
-                if !ready(shared, PollFlags::OUT, Duration::ZERO) {
+                if !wait_until_ready(shared, PollFlags::OUT, Duration::ZERO) {
                     return Err(io::ErrorKind::WouldBlock.into());
                 }
-                Ok(rustix::io::write(shared, &bytes[..bytes.len().min(SAFE)])?)
+                Ok(rustix::io::write(shared, &bytes[..bytes.len().min(PIPE_WRITE_MAX)])?)
             }
         }
     }
@@ -75,7 +75,7 @@ impl Output {
 impl AsFd for Output {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Output::Own(file) => file.as_fd(),
+            Output::Reopened(file) => file.as_fd(),
             Output::Shared(shared) => shared.as_fd(),
         }
     }
@@ -83,21 +83,21 @@ impl AsFd for Output {
 
 impl Tee {
     /// From a pipe, whose other end is returned, to `to` and to the file at `path`, which is emptied or made.
-    pub(super) fn new(to: BorrowedFd<'static>, path: &Path) -> Result<(Tee, PipeWriter), Failed> {
+    pub(super) fn new(to: BorrowedFd<'static>, path: &Path) -> Result<(Tee, PipeWriter), Failure> {
         let what = format!("can't copy the command's output to {}", path.display());
         // Appending: both streams may go to one file. Non-blocking: it may be a FIFO that nobody reads.
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::APPEND;
         let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644)).map_err(Failed::set_up(&what))?;
-        let (from, into) = io::pipe().map_err(Failed::set_up(&what))?;
+        let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644)).map_err(Failure::setup_error(&what))?;
+        let (from, into) = io::pipe().map_err(Failure::setup_error(&what))?;
         // The reading end is ours alone.
-        rustix::io::ioctl_fionbio(&from, true).map_err(Failed::set_up(&what))?;
+        rustix::io::ioctl_fionbio(&from, true).map_err(Failure::setup_error(&what))?;
         let (to, file) = (Some(Output::new(to)), Some(file.into()));
         Ok((Tee { from: Some(from), to, file, path: path.to_owned(), pending: Vec::new() }, into))
     }
 
     /// What to wait for, if anything.
-    pub(super) fn interest(&self) -> Option<PollFd<'_>> {
+    pub(super) fn poll_fd(&self) -> Option<PollFd<'_>> {
         match (&self.to, &self.from) {
             (Some(to), _) if !self.pending.is_empty() => Some(PollFd::new(to, PollFlags::OUT)),
             (_, Some(from)) => Some(PollFd::new(from, PollFlags::IN)),
@@ -107,8 +107,8 @@ impl Tee {
 
     /// Moves what can be moved without waiting.
     pub(super) fn pump(&mut self) {
-        for _ in 0..TURNS {
-            if !self.flush() || self.take(CHUNK) == 0 {
+        for _ in 0..CHUNKS_PER_PUMP {
+            if !self.flush() || self.read_chunk(CHUNK) == 0 {
                 return;
             }
         }
@@ -121,12 +121,12 @@ impl Tee {
         loop {
             while !self.flush() {
                 let Some(to) = &self.to else { break };
-                if !ready(to, PollFlags::OUT, STALLED) {
+                if !wait_until_ready(to, PollFlags::OUT, STALL_TIMEOUT) {
                     warn!("nobody takes the container's own output; the rest of the command's is lost");
                     return;
                 }
             }
-            let taken = self.take(left.min(CHUNK));
+            let taken = self.read_chunk(left.min(CHUNK));
             if taken == 0 {
                 return;
             }
@@ -135,7 +135,7 @@ impl Tee {
     }
 
     /// Takes at most `most` bytes from the command; how many.
-    fn take(&mut self, most: usize) -> usize {
+    fn read_chunk(&mut self, most: usize) -> usize {
         let Some(from) = &mut self.from else { return 0 };
         let mut chunk = [0; CHUNK];
         let taken = match from.read(&mut chunk[..most]) {

@@ -1,0 +1,147 @@
+//! One template after the other, looked at.
+
+use super::locate::{LocatedFinding, locate};
+use crate::registry::images::ResolvedImages;
+use crate::yaml::files::Input;
+use crate::yaml::{Document, Position, Source};
+use podgate::order::edit::Place;
+use podgate::order::finding::{Finding, Level};
+use podgate::order::inject::{self, Injected, Options};
+use podgate::order::lint::{self, Context, LintReport, Version};
+use podgate::order::plan::{KnownImages, Plan, plan};
+use podgate::order::pod_templates;
+use serde_json::Value;
+
+/// All that has been seen.
+#[derive(Debug, Default)]
+pub(crate) struct Analysis<'a> {
+    /// Templates that declare something, in their order.
+    pub(crate) templates: Vec<CheckedTemplate<'a>>,
+    /// All findings, in the order of their places.
+    pub(crate) findings: Vec<LocatedFinding<'a>>,
+}
+
+/// One template that declares something.
+#[derive(Debug)]
+pub(crate) struct CheckedTemplate<'a> {
+    pub(crate) file: &'a str,
+    pub(crate) document: &'a Document,
+    pub(crate) position: Position,
+    /// `Deployment/shop`.
+    pub(crate) name: String,
+    pub(crate) place: Place,
+    /// Its namespace, if the manifest says one.
+    pub(crate) namespace: Option<&'a str>,
+    pub(crate) service_account: &'a str,
+    pub(crate) is_injected: bool,
+    /// It leaves it to the webhook to inject its Pods.
+    pub(crate) needs_webhook: bool,
+    /// `None` if it can't be worked out; then there is an error among the findings.
+    pub(crate) outlook: Option<(Plan, LintReport)>,
+}
+
+impl Analysis<'_> {
+    /// Puts the findings into the order of their places; several of one place stay in theirs.
+    pub(crate) fn sort(&mut self) {
+        self.findings.sort_by_key(|located| (located.file, located.start));
+    }
+
+    /// How many findings are of such a level.
+    pub(crate) fn count(&self, is: impl Fn(Level) -> bool) -> usize {
+        self.findings.iter().filter(|located| is(located.finding.level)).count()
+    }
+}
+
+/// Looks at all templates.
+pub(crate) fn analyze_all<'a>(
+    sources: &'a [(Input, Source)],
+    images: &ResolvedImages,
+    kubernetes: Option<Version>,
+) -> Analysis<'a> {
+    let mut looked = Analysis::default();
+    for (_, source) in sources {
+        for document in &source.documents {
+            for template in pod_templates::templates(&document.value) {
+                analyze_template(source, document, template, images, kubernetes, &mut looked);
+            }
+        }
+    }
+    looked.sort();
+    looked
+}
+
+fn analyze_template<'a>(
+    source: &'a Source,
+    document: &'a Document,
+    at: pod_templates::Template,
+    images: &ResolvedImages,
+    kubernetes: Option<Version>,
+    looked: &mut Analysis<'a>,
+) {
+    let Some(template) = at.place.of(&document.value) else { return };
+    let misplaced = lint::misplaced_keys(&document.value, &at);
+    let from_root = |finding| locate(finding, &Place::root(), document, &source.name);
+    looked.findings.extend(misplaced.into_iter().map(from_root));
+    let label = inject::inject_label(template);
+    if label == Some("disabled") {
+        return;
+    }
+    let here = |finding| locate(finding, &at.place, document, &source.name);
+    let is_injected = inject::is_injected(template);
+    if !inject::is_requested(template) && !is_injected {
+        looked.findings.extend(lint::check_handwritten(template).into_iter().map(here));
+        return;
+    }
+    let workload = if at.place == at.object { None } else { at.object.to("spec").of(&document.value) };
+    let mut findings = Vec::new();
+    let outlook = plan_and_outlook(template, images, Context { kubernetes, workload }, &mut findings);
+    looked.findings.extend(findings.into_iter().map(here));
+    let namespace = at.object.to("metadata").to("namespace").of(&document.value);
+    let account = Place::root().to("spec").to("serviceAccountName").of(template);
+    looked.templates.push(CheckedTemplate {
+        file: &source.name,
+        document,
+        position: document.position(document.highlight(&at.object.to("kind")).start),
+        name: at.name(&document.value),
+        place: at.place,
+        namespace: namespace.and_then(Value::as_str),
+        service_account: account.and_then(Value::as_str).unwrap_or("default"),
+        is_injected,
+        needs_webhook: label == Some("enabled") && !is_injected,
+        outlook,
+    });
+}
+
+fn plan_and_outlook(
+    template: &Value,
+    images: &ResolvedImages,
+    context: Context<'_>,
+    findings: &mut Vec<Finding>,
+) -> Option<(Plan, LintReport)> {
+    let resolved = images.for_template(template);
+    // Nothing is pinned here.
+    findings.extend(resolved.findings.into_iter().filter(|finding| finding.level > Level::Note));
+    let known = KnownImages { images: resolved.commands };
+    // The image has no part in what is found.
+    let injected = inject::inject(template, &Options::new("podgate"), &known);
+    let Injected { findings: found, plan: planned, plain, .. } =
+        injected.map_err(|found| findings.extend(found)).ok()?;
+    findings.extend(found);
+    let in_place = |found| match &plain {
+        Some(plain) => inject::relocate_findings(found, plain, template),
+        None => found,
+    };
+    let plain = plain.as_ref().unwrap_or(template);
+    let plan = match planned {
+        Some(plan) => plan,
+        // What has been injected, and is not declared any more, is taken out without a plan.
+        None => {
+            let plan = plan(plain, &known).map_err(|found| findings.extend(in_place(found))).ok()?;
+            findings.extend(in_place(plan.findings.clone()));
+            plan
+        }
+    };
+    let mut outlook = lint::check_template(plain, &plan, context);
+    findings.extend(in_place(std::mem::take(&mut outlook.findings)));
+    Some((plan, outlook))
+}

@@ -1,0 +1,66 @@
+//! Whether a Pod's service account may do what podgate's sidecar does.
+
+use crate::cluster::Cluster;
+use k8s_openapi::api::authorization::v1::{LocalSubjectAccessReview, ResourceAttributes, SubjectAccessReviewSpec};
+use kube::api::{Api, PostParams};
+use podgate::core::text::error_chain;
+use podgate::order::edit::Place;
+use podgate::order::finding::Finding;
+
+/// What the sidecar does with its own Pod.
+const VERBS: [&str; 3] = ["get", "watch", "patch"];
+
+/// A finding if the service account lacks a right, or if that can't be told.
+pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &str) -> Result<Option<Finding>, String> {
+    let at = Place::root().to("spec").to("serviceAccountName");
+    let unknown = |why: &str| {
+        let what = format!(
+            "whether the service account {account} in {namespace} has the rights of podgate's sidecar is not known: {why}"
+        );
+        Ok(Some(Finding::note("missing-rbac", at.clone(), what)))
+    };
+    let api: Api<LocalSubjectAccessReview> = Api::namespaced(cluster.client.clone(), namespace);
+    let mut missing = Vec::new();
+    for verb in VERBS {
+        let review = LocalSubjectAccessReview {
+            metadata: kube::core::ObjectMeta { namespace: Some(namespace.to_owned()), ..Default::default() },
+            spec: SubjectAccessReviewSpec {
+                user: Some(format!("system:serviceaccount:{namespace}:{account}")),
+                groups: Some(vec![
+                    "system:serviceaccounts".to_owned(),
+                    format!("system:serviceaccounts:{namespace}"),
+                    "system:authenticated".to_owned(),
+                ]),
+                resource_attributes: Some(ResourceAttributes {
+                    namespace: Some(namespace.to_owned()),
+                    verb: Some(verb.to_owned()),
+                    resource: Some("pods".to_owned()),
+                    version: Some("v1".to_owned()),
+                    ..Default::default()
+                }),
+                ..Default::default()
+            },
+            ..Default::default()
+        };
+        let asked = tokio::time::timeout(cluster.request_timeout, api.create(&PostParams::default(), &review)).await;
+        match asked.map_err(|_| cluster.timeout_message())? {
+            Ok(answer) if answer.status.as_ref().is_some_and(|status| status.allowed) => {}
+            Ok(_) => missing.push(verb),
+            Err(kube::Error::Api(status)) if status.code == 403 => return unknown(&status.message),
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                return unknown(&format!("there is no namespace {namespace}"));
+            }
+            Err(error) => return Err(format!("can't ask {}: {}", cluster.server, error_chain(&error))),
+        }
+    }
+    if missing.is_empty() {
+        return Ok(None);
+    }
+    let what = format!(
+        "the service account {account} in {namespace} may not {} pods: the order holds, but states are not published, a deletion during \
+         the start is noticed late, and what only the kubelet knows is not known",
+        missing.join(", ")
+    );
+    let fix = "apply podgate's rbac.yaml with a RoleBinding for this namespace, or write podgate.io/publish: board";
+    Ok(Some(Finding::warning("missing-rbac", at, what).fix(fix)))
+}

@@ -1,0 +1,157 @@
+//! What becomes of one document.
+
+use crate::registry::images::ResolvedImages;
+use crate::yaml::{Document, Position};
+use podgate::order::edit::{Edit, Place, apply};
+use podgate::order::finding::{Finding, Level};
+use podgate::order::inject::{self, Injected, Options};
+use podgate::order::migrate;
+use podgate::order::plan::KnownImages;
+use podgate::order::pod_templates;
+use serde_json::Value;
+
+/// What is done.
+pub(super) enum Action {
+    Inject { options: Options, from: Option<migrate::MigrationSource>, images: Option<ResolvedImages> },
+    Uninject,
+}
+
+impl Action {
+    /// What to say where no document was concerned.
+    pub(super) fn nothing_done_message(&self) -> &'static str {
+        match self {
+            Action::Inject { from: Some(_), .. } => {
+                "no Pod or pod template here has an order to be read with --from: nothing is injected"
+            }
+            Action::Inject { .. } => {
+                "no Pod or pod template here declares an order (annotation podgate.io/order): nothing is injected"
+            }
+            Action::Uninject => "nothing has been injected here: nothing is taken out",
+        }
+    }
+
+    fn past_tense(&self) -> &'static str {
+        match self {
+            Action::Inject { .. } => "injected",
+            Action::Uninject => "taken out",
+        }
+    }
+}
+
+/// A line about a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Report {
+    /// How grave it is; `None` says that something was done.
+    pub(super) level: Option<Level>,
+    pub(super) line: String,
+}
+
+/// What has become of a document.
+#[derive(Debug, Default)]
+pub(super) struct DocumentOutcome {
+    /// Its new text, if it changes.
+    pub(super) new_text: Option<String>,
+    /// One of its templates declares an order, or has been injected.
+    pub(super) is_concerned: bool,
+    pub(super) reports: Vec<Report>,
+}
+
+/// Goes through the document's templates.
+pub(super) fn transform_document(file: &str, document: &Document, way: &Action) -> DocumentOutcome {
+    let mut done = DocumentOutcome::default();
+    let (mut edits, mut changed) = (Vec::new(), Vec::new());
+    for at in pod_templates::templates(&document.value) {
+        let Some(template) = at.place.of(&document.value) else { continue };
+        let Some(result) = template_edits(template, way) else { continue };
+        done.is_concerned = true;
+        let injected = result.unwrap_or_else(|findings| Injected { findings, ..Injected::default() });
+        done.reports.extend(injected.findings.iter().map(|finding| finding_report(file, document, &at.place, finding)));
+        if !injected.edits.is_empty() {
+            edits.extend(injected.edits.into_iter().map(|edit| Edit { at: at.place.join(&edit.at), ..edit }));
+            changed.push(at);
+        }
+    }
+    if edits.is_empty() || done.reports.iter().any(|report| report.level == Some(Level::Error)) {
+        return done;
+    }
+    match document.edited(&edits) {
+        Ok(text) => {
+            for template in changed {
+                let at = document.position(document.highlight(&template.place).start);
+                let line = format!("{}: {}: {}", at.in_file(file), template.name(&document.value), way.past_tense());
+                done.reports.push(Report { level: None, line });
+            }
+            done.new_text = Some(text);
+        }
+        Err(refused) => {
+            let at = document.position(document.highlight(&refused.place).start);
+            let line = format!("{}: error: {} {}", at.in_file(file), refused.place, refused.message);
+            done.reports.push(Report { level: Some(Level::Error), line });
+        }
+    }
+    done
+}
+
+/// What is to change in a template; `None` where it is none of podgate's business.
+fn template_edits(template: &Value, way: &Action) -> Option<Result<Injected, Vec<Finding>>> {
+    let Action::Inject { options, from, images } = way else {
+        return inject::is_injected(template).then(|| inject::uninject(template));
+    };
+    let ours = inject::is_requested(template) || inject::is_injected(template);
+    let before = match from {
+        Some(from) if !ours && may_have_foreign_order(template, from) => match migrate::migrate(template, from) {
+            Ok(migrated) => migrated,
+            Err(findings) => return Some(Err(findings)),
+        },
+        _ if !ours => return None,
+        _ => Injected::unchanged(template),
+    };
+    let mut known = KnownImages::default();
+    let Injected { mut value, mut edits, mut findings, .. } = before;
+    if let Some(images) = images {
+        let resolved = images.for_template(template);
+        for edit in resolved.edits {
+            // They name fields that the template has.
+            if apply(&mut value, &edit).is_ok() {
+                edits.push(edit);
+            }
+        }
+        findings.extend(resolved.findings);
+        known.images = resolved.commands;
+    }
+    Some(match inject::inject(&value, options, &known) {
+        Ok(mut injected) => {
+            edits.append(&mut injected.edits);
+            findings.append(&mut injected.findings);
+            Ok(Injected { edits, findings, ..injected })
+        }
+        Err(more) => {
+            findings.extend(more);
+            Err(findings)
+        }
+    })
+}
+
+/// Whether there is anything to read with `--from`: among many documents most have nothing to do with it.
+fn may_have_foreign_order(template: &Value, from: &migrate::MigrationSource) -> bool {
+    let text = |word: &str| template.to_string().contains(word);
+    !matches!(from, migrate::MigrationSource::Kruise)
+        || text("apps.kruise.io/container-launch-priority")
+        || text("KRUISE_CONTAINER_PRIORITY")
+}
+
+/// `file:line:column: level: what; how to fix it [rule]`.
+fn finding_report(file: &str, document: &Document, template: &Place, finding: &Finding) -> Report {
+    let place = template.join(&finding.at);
+    let at = document.position(document.highlight_word(&place, finding.span.as_ref()).start);
+    let fix = if finding.fix.is_empty() { String::new() } else { format!("; {}", finding.fix) };
+    let line = format!("{}: {}: {}{fix} [{}]", at.in_file(file), finding.level.as_str(), finding.message, finding.rule);
+    Report { level: Some(finding.level), line }
+}
+
+impl Position {
+    /// `file:line:column`.
+    fn in_file(self, file: &str) -> String {
+        format!("{file}:{}:{}", self.line, self.column)
+    }
+}

@@ -1,0 +1,68 @@
+//! What it would take for a condition to hold, in a few words.
+
+use super::shape::PodContainer;
+use crate::pod::Pod;
+use podgate::core::container::{Container, Handler, PortRef, Probe};
+use podgate::core::container_list::parse_list;
+use podgate::core::until::{WaitCondition, WantedState};
+
+/// What `until` is about, of these containers.
+pub(crate) fn requirement(
+    until: &WaitCondition,
+    found: &[PodContainer<'_>],
+    declared: &[Container],
+    standing: &str,
+) -> String {
+    let name = &until.container;
+    let Some(of) = found.iter().find(|found| found.spec.name == *name) else {
+        return format!("the Pod has no container {name}");
+    };
+    if standing == "never" {
+        return format!("{name} has ended for good: a new Pod, or an override");
+    }
+    match until.want {
+        WantedState::Started => format!("{name} must be started"),
+        WantedState::Completed => format!("{name} must exit with 0"),
+        WantedState::Exited => format!("{name} must exit"),
+        WantedState::Ready => {
+            let listed = declared.iter().find(|container| container.name == *name);
+            let probes: Vec<String> = match listed {
+                Some(listed) => describe_probes(&listed.startup_probe, &listed.readiness_probe),
+                None => describe_probes(&of.spec.startup_probe, &of.spec.readiness_probe),
+            };
+            match probes.as_slice() {
+                [] => format!("{name} has no probe: it must be started"),
+                some => format!("{name} must pass its {}", some.join(", then its ")),
+            }
+        }
+    }
+}
+
+/// What the sidecar is told of the containers: the application's own probes, which the Pod's spec may no longer hold.
+pub(crate) fn declared_containers(pod: &Pod) -> Vec<Container> {
+    let all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
+    let mut listed = all.flat_map(|container| &container.env).filter(|variable| variable.name == "PODGATE_CONTAINERS");
+    // The kubelet takes `$$(` for `$(`.
+    listed.next().and_then(|variable| parse_list(&variable.value.replace("$$(", "$(")).ok()).unwrap_or_default()
+}
+
+fn describe_probes(startup: &Option<Probe>, readiness: &Option<Probe>) -> Vec<String> {
+    let text = |kind: &str, probe: &Option<Probe>| {
+        let probe = probe.as_ref().filter(|probe| probe.opened_command().is_none())?;
+        Some(format!("{kind} ({})", describe_handler(&probe.handler)))
+    };
+    [text("startupProbe", startup), text("readinessProbe", readiness)].into_iter().flatten().collect()
+}
+
+fn describe_handler(handler: &Handler) -> String {
+    let port = |port: &PortRef| match port {
+        PortRef::Number(number) => number.to_string(),
+        PortRef::Name(name) => name.clone(),
+    };
+    match handler {
+        Handler::Exec(exec) => format!("exec {}", exec.command.join(" ")),
+        Handler::HttpGet(http) => format!("httpGet :{}{}", port(&http.port), http.path.as_deref().unwrap_or("/")),
+        Handler::TcpSocket(tcp) => format!("tcpSocket :{}", port(&tcp.port)),
+        Handler::Grpc(grpc) => format!("grpc :{}", grpc.port),
+    }
+}

@@ -1,0 +1,272 @@
+//! Reads one document as Kubernetes does (YAML 1.1 scalars), and as strictly: a doubled key is an error.
+
+use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter, Options};
+use std::fmt;
+
+/// Why a document can't be read: where in its text (a byte), and what is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ParseError {
+    /// The byte at which the reader stumbled.
+    pub(crate) offset: usize,
+    /// One line.
+    pub(crate) message: String,
+}
+
+/// How deep a document may be nested: what a thread of 2 MiB bears in a build without optimization.
+const DEPTH_MAX: usize = 80;
+
+/// The value of a YAML document; `Null` where there is none.
+///
+/// # Errors
+/// [`ParseError`].
+pub(crate) fn yaml(text: &str) -> Result<Value, ParseError> {
+    if let Some(offset) = find_directive(text) {
+        let what = "a directive (%YAML, %TAG): Kubernetes does not read a document with one".to_owned();
+        return Err(ParseError { offset, message: what });
+    }
+    let mut documents: Vec<Value> =
+        serde_saphyr::from_multiple_with_options(text, options(text)).map_err(|error| parse_error(text, &error))?;
+    match documents.len() {
+        0 => Ok(Value::Null),
+        1 => Ok(documents.remove(0)),
+        // The cutter has left no separator in it.
+        _ => Err(ParseError { offset: 0, message: "more than one document without a separator".to_owned() }),
+    }
+}
+
+/// Returns true if Kubernetes reads `text` as `value`. Faster than [`yaml`], because it builds no second value.
+pub(crate) fn is_yaml_of(text: &str, value: &Value) -> bool {
+    find_directive(text).is_none()
+        && serde_saphyr::with_deserializer_from_str_with_options(text, options(text), |yaml| {
+            ExpectedValue(value).deserialize(yaml)
+        })
+        .is_ok()
+}
+
+fn options(text: &str) -> Options {
+    let size = text.len();
+    let budget = serde_saphyr::budget! {
+        // A node takes a byte at least, and so does an event or two: these bound what aliases make of it.
+        max_nodes: size.saturating_mul(4).max(250_000),
+        max_events: size.saturating_mul(8).max(1_000_000),
+        max_depth: DEPTH_MAX,
+        max_total_scalar_bytes: size.saturating_mul(4).max(1 << 20),
+        max_aliases: 1_000_000,
+        max_anchors: 1_000_000,
+    };
+    serde_saphyr::options! {
+        budget: budget,
+        legacy_octal_numbers: true,
+        with_snippet: false,
+    }
+}
+
+/// Compares a value with what is read, while it is read: anything else is an error.
+#[derive(Clone, Copy)]
+struct ExpectedValue<'a>(&'a Value);
+
+impl ExpectedValue<'_> {
+    fn check<E: de::Error>(self, read: impl Into<Value>) -> Result<(), E> {
+        if *self.0 == read.into() { Ok(()) } else { Err(E::custom("another value")) }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for ExpectedValue<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, yaml: D) -> Result<(), D::Error> {
+        yaml.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ExpectedValue<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+
+    fn visit_bool<E: de::Error>(self, read: bool) -> Result<(), E> {
+        self.check(read)
+    }
+
+    fn visit_i64<E: de::Error>(self, read: i64) -> Result<(), E> {
+        self.check(read)
+    }
+
+    fn visit_u64<E: de::Error>(self, read: u64) -> Result<(), E> {
+        self.check(read)
+    }
+
+    fn visit_f64<E: de::Error>(self, read: f64) -> Result<(), E> {
+        self.check(read)
+    }
+
+    fn visit_str<E: de::Error>(self, read: &str) -> Result<(), E> {
+        if self.0.as_str() == Some(read) { Ok(()) } else { Err(E::custom("another text")) }
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<(), E> {
+        self.check(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut read: A) -> Result<(), A::Error> {
+        for item in self.0.as_array().into_iter().flatten() {
+            read.next_element_seed(ExpectedValue(item))?.ok_or_else(|| de::Error::custom("an item is missing"))?;
+        }
+        let more = read.next_element::<IgnoredAny>()?.is_some();
+        if self.0.is_array() && !more { Ok(()) } else { Err(de::Error::custom("another list")) }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut read: A) -> Result<(), A::Error> {
+        let mut missing = self.0.as_object().map(Map::len);
+        while let Some(key) = read.next_key::<String>()? {
+            let value = self.0.get(&key).ok_or_else(|| de::Error::custom("another field"))?;
+            read.next_value_seed(ExpectedValue(value))?;
+            missing = missing.and_then(|fields| fields.checked_sub(1));
+        }
+        if missing == Some(0) { Ok(()) } else { Err(de::Error::custom("a field is missing")) }
+    }
+}
+
+/// The value of a JSON document.
+///
+/// # Errors
+/// [`ParseError`].
+pub(crate) fn json(text: &str) -> Result<Value, ParseError> {
+    serde_json::from_str(text).map_err(|error| {
+        let line_start: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+        let offset = (line_start + error.column().saturating_sub(1)).min(text.len());
+        ParseError { offset: text.floor_char_boundary(offset), message: error.to_string() }
+    })
+}
+
+fn parse_error(text: &str, error: &Error) -> ParseError {
+    let error = error.without_snippet();
+    // A syntax error has no place in bytes.
+    let offset = error.location().map_or(0, |location| {
+        let line = usize::try_from(location.line()).unwrap_or(usize::MAX).saturating_sub(1);
+        let column = usize::try_from(location.column()).unwrap_or(usize::MAX).saturating_sub(1);
+        let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
+        text[start..].char_indices().nth(column).map_or(text.len(), |(index, _)| start + index)
+    });
+    let what = match error {
+        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => format!("nested more than {DEPTH_MAX} deep"),
+        Error::Budget { breach, .. } => format!("too much, with its aliases worked out ({breach:?})"),
+        Error::DuplicateMappingKey { key: Some(key), .. } => format!("duplicate mapping key: {key}"),
+        Error::DuplicateMappingKey { .. } => "duplicate mapping key".to_owned(),
+        other => DefaultMessageFormatter.format_message(other).into_owned(),
+    };
+    let what = what.lines().next().unwrap_or_default().trim_end_matches([':', ',']).to_owned();
+    ParseError { offset, message: what }
+}
+
+/// Where the document begins with a directive.
+fn find_directive(text: &str) -> Option<usize> {
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let code = line.trim_start();
+        if !code.is_empty() && !code.starts_with('#') {
+            return line.starts_with('%').then_some(at);
+        }
+        at += line.len();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn reads_scalars_as_kubernetes_does() {
+        let text =
+            "a: yes\nb: n\nc: 0755\nd: 1_000\ne: \"yes\"\nf: 0o17\ng: ~\nh: 12:30\ni: on\nj: .5\nk: 1e3\nl: 0x1f\n";
+        let value = yaml(text).unwrap();
+        assert_eq!(value["a"], json!(true));
+        assert_eq!(value["b"], json!(false));
+        assert_eq!((&value["c"], &value["d"]), (&json!(493), &json!(1000)));
+        assert_eq!(value["e"], json!("yes"));
+        assert_eq!(value["g"], Value::Null);
+        assert_eq!(value["l"], json!(31));
+    }
+
+    #[test]
+    fn anchors_and_merge_keys_are_worked_out() {
+        let value = yaml("a: &x {b: 1, c: [1]}\nd: *x\ne:\n  <<: *x\n  b: 2\n").unwrap();
+        assert_eq!(value["d"], json!({"b": 1, "c": [1]}));
+        assert_eq!(value["e"], json!({"b": 2, "c": [1]}));
+    }
+
+    #[test]
+    fn a_text_is_compared_with_a_value_as_it_is_read() {
+        let text = "a: &x [1, -2, 0.5, yes, ~]\nb: {c: \"1\", <<: {d: 0x1f}}\ne: *x\n";
+        let value = yaml(text).unwrap();
+        assert!(is_yaml_of(text, &value) && is_yaml_of("", &Value::Null) && is_yaml_of("# x\n", &Value::Null));
+        for other in [
+            text.replace("-2, ", ""),
+            text.replace("-2", "-2, 3"),
+            text.replace("yes", "\"yes\""),
+            text.replace("0.5", "0.6"),
+            text.replace("*x", "1"),
+            text.replace("e:", "f:"),
+            text.replace("e: *x\n", ""),
+            format!("{text}f: 1\n"),
+            format!("{text}a: 1\n"),
+            format!("{text}---\n{text}"),
+            format!("%YAML 1.1\n---\n{text}"),
+            String::new(),
+        ] {
+            assert!(!is_yaml_of(&other, &value), "{other}");
+        }
+        assert!(!is_yaml_of("a: 1", &json!([])) && !is_yaml_of("- 1", &json!({})) && !is_yaml_of("a", &Value::Null));
+    }
+
+    #[test]
+    fn nothing_is_null() {
+        for text in ["", "\n", "# comment\n", "\r\n  \n"] {
+            assert_eq!(yaml(text), Ok(Value::Null), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_kubernetes_refuses_is_refused_with_its_place() {
+        for (text, at) in [
+            ("a: 1\nb: 2\na: 3\n", 10),
+            ("a:\n\tb: 1\n", 3),
+            ("a: *nobody\n", 3),
+            ("%YAML 1.1\n", 0),
+            ("# x\n%TAG ! tag:x,2000:\n", 4),
+            ("a: {{ .Values.x }}\n", 3),
+            ("a: [1\n", 6),
+            ("a: 'x\n", 3),
+        ] {
+            let error = yaml(text).unwrap_err();
+            assert!(!error.message.contains('\n') && !error.message.is_empty(), "{text:?}: {error:?}");
+            assert!(error.offset.abs_diff(at) <= 4, "{text:?}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn bombs_and_towers_are_refused_at_once() {
+        let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+        for n in 1..10 {
+            let below = format!("*a{}, ", n - 1).repeat(10);
+            bomb.push_str(&format!("a{n}: &a{n} [{}]\n", below.trim_end_matches(", ")));
+        }
+        assert!(yaml(&bomb).is_err());
+        assert!(yaml(&"[".repeat(100_000)).is_err());
+        assert!(yaml(&"- ".repeat(100_000)).is_err());
+        assert!(json(&"[".repeat(100_000)).is_err());
+    }
+
+    #[test]
+    fn big_documents_are_read() {
+        let text: String = (0..60_000).map(|n| format!("- [{n}, 1, 2, 3]\n")).collect();
+        assert_eq!(yaml(&text).unwrap().as_array().map(Vec::len), Some(60_000));
+    }
+}

@@ -1,0 +1,111 @@
+//! Cuts a file into documents as kubectl does, before anybody reads YAML.
+
+use std::ops::Range;
+
+/// One document's place in its file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DocumentSpan {
+    /// What is read and edited: what Kubernetes reads. It ends before a line `...`, behind which Kubernetes drops everything up
+    /// to the next separator.
+    pub(crate) body: Range<usize>,
+    /// It is one of several JSON values in a file of JSON.
+    pub(crate) is_json: bool,
+}
+
+/// A line that begins like a separator and is none: Kubernetes refuses the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BadSeparator {
+    /// The line, from 1.
+    pub(crate) line: usize,
+}
+
+/// The documents of `text`, in their order. What lies between them are separators, and what Kubernetes does not read.
+///
+/// # Errors
+/// [`BadSeparator`]: `--- {a: 1}`, or a line of a key in PEM at the left margin.
+pub(crate) fn split_documents(text: &str) -> Result<Vec<DocumentSpan>, BadSeparator> {
+    let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+    if let Some(values) = split_json(text, start) {
+        return Ok(values);
+    }
+    let mut pieces = Vec::new();
+    let (mut from, mut at, mut end) = (start, start, None);
+    for (number, line) in text[start..].split_inclusive('\n').enumerate() {
+        if let Some(rest) = line.strip_prefix("---") {
+            let rest = rest.trim();
+            if !rest.is_empty() && !rest.starts_with('#') {
+                return Err(BadSeparator { line: number + 1 });
+            }
+            pieces.push(DocumentSpan { body: from..end.take().unwrap_or(at), is_json: false });
+            from = at + line.len();
+        } else if end.is_none()
+            && line.strip_prefix("...").is_some_and(|rest| rest.trim_start().len() < rest.len() || rest.is_empty())
+        {
+            end = Some(at);
+        }
+        at += line.len();
+    }
+    pieces.push(DocumentSpan { body: from..end.unwrap_or(at), is_json: false });
+    pieces.retain(|piece| !piece.body.is_empty());
+    Ok(pieces)
+}
+
+/// The values of a file that holds JSON and nothing else; `None` for all other files. (A file may begin with `{` and be YAML.)
+fn split_json(text: &str, start: usize) -> Option<Vec<DocumentSpan>> {
+    if !text[start..].trim_start().starts_with('{') {
+        return None;
+    }
+    let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<serde::de::IgnoredAny>();
+    let mut pieces = Vec::new();
+    loop {
+        let before = start + values.byte_offset();
+        let from = before + (text[before..].len() - text[before..].trim_start().len());
+        match values.next() {
+            None => return Some(pieces),
+            Some(Ok(_)) => pieces.push(DocumentSpan { body: from..start + values.byte_offset(), is_json: true }),
+            Some(Err(_)) => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bodies(text: &str) -> Vec<&str> {
+        split_documents(text).unwrap().into_iter().map(|piece| &text[piece.body]).collect()
+    }
+
+    #[test]
+    fn cuts_at_separators_alone_or_with_a_comment() {
+        assert_eq!(bodies("a: 1\n"), ["a: 1\n"]);
+        assert_eq!(bodies("---\na: 1\n--- # two\nb: 1\n---   \nc: 1"), ["a: 1\n", "b: 1\n", "c: 1"]);
+        assert_eq!(bodies("a: 1\r\n---\r\nb: 1\r\n"), ["a: 1\r\n", "b: 1\r\n"]);
+        assert_eq!(bodies("\u{feff}---\na: 1\n"), ["a: 1\n"]);
+        assert_eq!(bodies("# only\n---\n---\n"), ["# only\n"]);
+        assert_eq!(bodies(""), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn what_follows_the_end_of_a_document_is_not_read() {
+        assert_eq!(bodies("a: 1\n...\nb: 2\n---\nc: 1\n...\n"), ["a: 1\n", "c: 1\n"]);
+        assert_eq!(bodies("a: ...\n  ...\n...a\n"), ["a: ...\n  ...\n...a\n"]);
+    }
+
+    #[test]
+    fn refuses_a_line_that_only_looks_like_a_separator() {
+        for text in ["--- {a: 1}\n", "a: |\n-----BEGIN KEY-----\n", "---a: 1\n", "x: 1\n--- |\n"] {
+            assert!(split_documents(text).is_err(), "{text:?}");
+        }
+        assert_eq!(split_documents("a: 1\n--- x\n"), Err(BadSeparator { line: 2 }));
+        assert!(split_documents("a: |\n  ---\n  --- x\n").is_ok());
+    }
+
+    #[test]
+    fn json_values_follow_each_other_without_separators() {
+        assert_eq!(bodies(" {\"a\": 1}\n{\"b\": 2} "), ["{\"a\": 1}", "{\"b\": 2}"]);
+        assert!(split_documents("{\"a\": 1}").unwrap()[0].is_json);
+        assert!(!split_documents("{a: 1}\n").unwrap()[0].is_json, "flow YAML");
+        assert_eq!(bodies("{\"a\": 1}\n---\n{\"b\": 2}\n"), ["{\"a\": 1}\n", "{\"b\": 2}\n"]);
+    }
+}

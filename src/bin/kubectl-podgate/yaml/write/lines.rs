@@ -1,0 +1,98 @@
+//! Lines and columns of a text, by bytes.
+
+use super::super::spans::Node;
+
+/// Where the line of `at` begins.
+pub(crate) fn line_start(text: &str, at: usize) -> usize {
+    text[..at].rfind('\n').map_or(0, |newline| newline + 1)
+}
+
+/// Where the line of `at` ends, its line end included.
+pub(crate) fn line_end(text: &str, at: usize) -> usize {
+    text[at..].find('\n').map_or(text.len(), |newline| at + newline + 1)
+}
+
+/// What stands before `at` on its line.
+pub(crate) fn line_before(text: &str, at: usize) -> &str {
+    &text[line_start(text, at)..at]
+}
+
+/// What stands behind `at` on its line, without the line end.
+pub(crate) fn line_after(text: &str, at: usize) -> &str {
+    text[at..line_end(text, at)].trim_end_matches(['\n', '\r'])
+}
+
+/// The column of the field or item whose key or dash is at `at`; `None` where more than dashes and blanks stand before it. Of `? key`
+/// it is the mark's.
+pub(crate) fn column(text: &str, at: usize) -> Option<usize> {
+    let before = line_before(text, at);
+    let marked = before.trim_end_matches(' ').strip_suffix('?');
+    let before = marked.filter(|_| before.ends_with(' ')).unwrap_or(before);
+    before.bytes().all(|byte| byte == b' ' || byte == b'-').then_some(before.len())
+}
+
+/// Whether nothing but blanks stands before `at`.
+pub(crate) fn begins_line(text: &str, at: usize) -> bool {
+    let before = text[..at].trim_end_matches(' ');
+    before.is_empty() || before.ends_with('\n')
+}
+
+/// A blank rest of a line, or a comment.
+pub(crate) fn is_blank_or_comment(rest: &str) -> bool {
+    let code = rest.trim_start();
+    code.is_empty() || (code.starts_with('#') && (code.len() < rest.len()))
+}
+
+/// Where the comment lines directly above the line of `at` begin, but not above `bound`.
+pub(crate) fn comments_start(text: &str, at: usize, bound: usize) -> usize {
+    let mut start = line_start(text, at);
+    while start > bound {
+        let above = line_start(text, start - 1);
+        if above < bound || !text[above..start].trim_start().starts_with('#') {
+            break;
+        }
+        start = above;
+    }
+    start
+}
+
+/// Where an item's dash is.
+pub(crate) fn dash_position(text: &str, node: &Node) -> Option<usize> {
+    let start = node.start;
+    let prefix = line_before(text, start);
+    if prefix.trim_end().ends_with('-') {
+        return Some(line_start(text, start) + prefix.trim_end().len() - 1);
+    }
+    let mut line = line_start(text, start);
+    if !prefix.trim().is_empty() {
+        // An empty item, as the parser has it, stands behind its comment.
+        let lead = prefix.len() - prefix.trim_start_matches([' ', '-']).len();
+        let dash = prefix[..lead].rfind('-')?;
+        return (node.content.is_empty() && is_blank_or_comment(&prefix[dash + 1..])).then_some(line + dash);
+    }
+    while line > 0 {
+        line = line_start(text, line - 1);
+        let code = line_after(text, line);
+        let dashes = code.trim_start_matches([' ', '-']);
+        let lead = &code[..code.len() - dashes.len()];
+        match lead.rfind('-') {
+            Some(dash) if is_blank_or_comment(&code[dash + 1..]) => return Some(line + dash),
+            None if is_blank_or_comment(code) || code.trim_start().starts_with('#') => {}
+            _ => return None,
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_above_belong_to_what_follows() {
+        let text = "a:\n# far\n\n# near\n  # nearer\n- x\n";
+        let at = text.find("- x").unwrap();
+        assert_eq!(&text[comments_start(text, at, 0)..], "# near\n  # nearer\n- x\n");
+        assert_eq!(comments_start(text, at, at - 2), at);
+    }
+}

@@ -1,0 +1,145 @@
+//! The text of a document with its tree, and the splices that make it what the draft says.
+
+use super::super::spans::{NodeKind, Tree};
+use super::draft::Draft;
+use super::lines::line_end;
+use super::render::{self, Style};
+use serde_json::Value;
+use std::ops::Range;
+
+/// Text that takes the place of a range.
+pub(super) type Splice = (Range<usize>, String);
+
+/// A document that is being edited. Its last line has a line end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Splicer<'a> {
+    pub(super) text: &'a str,
+    pub(super) tree: &'a Tree,
+    pub(super) draft: &'a Draft<'a>,
+    pub(super) style: &'a Style,
+}
+
+/// One entry of a collection after the edits.
+#[derive(Debug)]
+pub(super) struct EntryEdit<'v> {
+    /// Its index among the entries as they are written.
+    pub(super) old_index: Option<usize>,
+    pub(super) key: Option<String>,
+    /// The value, where that is written again.
+    pub(super) new_value: Option<&'v Value>,
+    /// The edits inside it, where it is not.
+    pub(super) inner_splices: Vec<Splice>,
+}
+
+impl Splicer<'_> {
+    /// The splices that turn the document into `meant`.
+    ///
+    /// # Errors
+    /// The node that can't be edited in its style.
+    pub(super) fn document_splices(&self, meant: &Value) -> Result<Vec<Splice>, usize> {
+        let root = self.tree.root();
+        let whole = self.line_range(root);
+        match self.collection_splices(root, meant) {
+            _ if self.is_rewritten(root) => {}
+            Err(_) if !self.text[whole.clone()].contains('#') => {}
+            splices => return splices,
+        }
+        Ok(vec![(whole, render::document(meant, self.style))])
+    }
+
+    /// The splices that turn a collection into `meant`.
+    fn collection_splices(&self, node: usize, meant: &Value) -> Result<Vec<Splice>, usize> {
+        let children = self.tree.children(node);
+        let mut parts = Vec::new();
+        for (index, slot) in self.draft.entries(node).into_iter().enumerate() {
+            let value = slot.key.as_ref().map_or_else(|| meant.get(index), |key| meant.get(key));
+            let mut part = EntryEdit {
+                old_index: slot.old_index,
+                key: slot.key,
+                new_value: value.filter(|_| slot.is_rewritten),
+                inner_splices: Vec::new(),
+            };
+            if let (Some(from), false, Some(value)) = (slot.old_index, slot.is_rewritten, value) {
+                let child = children[from].1;
+                if self.is_rewritten(child) {
+                    part.new_value = Some(value);
+                } else if self.draft.has_changes_in(child) {
+                    match self.collection_splices(child, value) {
+                        Ok(inner) => part.inner_splices = inner,
+                        // Nothing but the layout is lost where the whole value is written again.
+                        Err(_) if !self.text[self.line_range(child)].contains('#') => {
+                            part.new_value = Some(value);
+                        }
+                        Err(stuck) => return Err(stuck),
+                    }
+                }
+            }
+            parts.push(part);
+        }
+        if self.draft.changed_entries(node).is_none() && parts.iter().all(|part| part.new_value.is_none()) {
+            return Ok(parts.into_iter().flat_map(|part| part.inner_splices).collect());
+        }
+        let splices = match self.tree.node(node).kind {
+            NodeKind::Object { flow: false, .. } => self.object_splices(node, parts),
+            NodeKind::List { flow: false, .. } => self.list_splices(node, parts),
+            _ => self.flow_splices(node, parts),
+        };
+        splices.ok_or(node)
+    }
+
+    /// A node to the end of its last line, where a comment may stand.
+    fn line_range(&self, node: usize) -> Range<usize> {
+        let node = self.tree.node(node);
+        node.start..line_end(self.text, node.content.end)
+    }
+
+    /// Whether a collection keeps none of its entries and is better written again: `[]` becomes lines, and lines become `[]`.
+    fn is_rewritten(&self, node: usize) -> bool {
+        let Some(slots) = self.draft.changed_entries(node) else { return false };
+        let block = |node: usize| {
+            matches!(
+                self.tree.node(node).kind,
+                NodeKind::Object { flow: false, .. } | NodeKind::List { flow: false, .. }
+            )
+        };
+        let filled = || !self.style.is_json && !slots.is_empty() && self.tree.node(node).parent.is_some_and(block);
+        slots.iter().all(|slot| slot.old_index.is_none()) && (block(node) || filled())
+    }
+
+    /// The text of a range after the splices in it; `None` where they overlap.
+    pub(super) fn apply_splices(&self, range: Range<usize>, splices: &[Splice]) -> Option<String> {
+        let inside =
+            |(at, new): &&Splice| range.start <= at.start && at.end <= range.end && !(at.is_empty() && new.is_empty());
+        let mut inside: Vec<&Splice> = splices.iter().filter(inside).collect();
+        inside.sort_by_key(|(at, _)| (at.start, at.end));
+        let (mut out, mut end) = (String::with_capacity(range.len()), range.start);
+        for (at, new) in inside {
+            out.push_str(self.text.get(end..at.start)?);
+            out.push_str(new);
+            end = at.end;
+        }
+        out.push_str(self.text.get(end..range.end)?);
+        Some(out)
+    }
+
+    /// Puts pieces of text into the places of entries that move, in order; what is between those stays, except for what is removed.
+    pub(super) fn splice_moved(
+        &self,
+        mut places: Vec<Range<usize>>,
+        pieces: Vec<String>,
+        mut removed: Vec<Splice>,
+    ) -> Option<Vec<Splice>> {
+        places.sort_by_key(|place| place.start);
+        let all = places.first()?.start..places.last()?.end;
+        let mut out = String::new();
+        for (place, piece) in pieces.into_iter().enumerate() {
+            out += &piece;
+            if let Some(next) = places.get(place + 1) {
+                out += &self.apply_splices(places[place].end..next.start, &removed)?;
+            }
+        }
+        removed.retain(|(range, _)| range.end <= all.start || all.end <= range.start);
+        removed.push((all, out));
+        Some(removed)
+    }
+}

@@ -1,0 +1,259 @@
+//! From the pod as the API shows it to the few facts that the controller needs. Pure.
+
+use podgate::core::annotations::Annotations;
+use podgate::core::container::Container;
+use podgate::core::names;
+use podgate::core::pod::{self, ContainerStatus, PodSpec, PodStatus, RestartRule};
+use podgate::core::snapshot::{self, is_podgate_key};
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+/// The Pod as the API server shows it.
+pub(crate) type Pod = kube::core::Object<PodSpec, PodStatus>;
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct PodFacts {
+    pub(crate) uid: String,
+    /// Grows with every change of the object; opaque in principle, a number in practice.
+    pub(crate) resource_version: Option<u64>,
+    /// It has a `deletionTimestamp`.
+    pub(crate) is_deleting: bool,
+    /// Our own annotations, and the operator's overrides.
+    pub(crate) annotations: Annotations,
+    /// All containers but ours that run beside each other: native sidecars, then regular ones, each in spec order.
+    pub(crate) containers: Vec<Container>,
+    /// The kubelet's word on each.
+    pub(crate) kubelet_statuses: BTreeMap<String, KubeletStatus>,
+    /// The sidecar is a regular container, not a native sidecar, and the others can all end for good: then it has to end too.
+    pub(crate) must_end_with_others: bool,
+    /// When the kubelet says that our own container started, if that runs.
+    pub(crate) own_started_at: Option<SystemTime>,
+    /// Every other regular container has ended for good.
+    pub(crate) have_others_ended: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct KubeletStatus {
+    /// It runs, as this incarnation.
+    pub(crate) running_id: Option<String>,
+    /// It has ended: which incarnation, and its exit code.
+    pub(crate) termination: Option<(String, i32)>,
+    /// When the incarnation that has ended was started, or failed to start.
+    pub(crate) ended_run_started_at: Option<SystemTime>,
+    /// Its startup probe has passed, or it has none.
+    pub(crate) has_started: bool,
+    pub(crate) is_ready: bool,
+    /// Why it can't go on by itself.
+    pub(crate) stuck_reason: Option<String>,
+}
+
+/// Reasons for waiting that last until somebody does something, or at least for a long back-off.
+const STUCK_REASONS: [&str; 4] = ["CrashLoopBackOff", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"];
+
+/// Reasons for waiting between an end and the next start.
+const BACKOFF_REASONS: [&str; 2] = ["CrashLoopBackOff", "PostStartHookError"];
+
+fn parse_time(text: &str) -> Option<SystemTime> {
+    humantime::parse_rfc3339_weak(text).ok()
+}
+
+/// Reads the facts; `own` is the name of the controller's own container.
+pub(crate) fn extract_facts(pod: &Pod, own: &str) -> PodFacts {
+    let spec = &pod.spec;
+    let status = pod.status.clone().unwrap_or_default();
+    let natives = spec.init_containers.iter().filter(|c| c.restart_policy.as_deref() == Some("Always"));
+    let others: Vec<&pod::Container> = natives.chain(&spec.containers).filter(|c| c.name != own).collect();
+    let statuses: BTreeMap<&str, &ContainerStatus> = status
+        .init_container_statuses
+        .iter()
+        .chain(&status.container_statuses)
+        .map(|status| (status.name.as_str(), status))
+        .collect();
+
+    let policy = |container: &pod::Container| {
+        container.restart_policy.clone().or_else(|| spec.restart_policy.clone()).unwrap_or_else(|| "Always".to_owned())
+    };
+    let word = |container: &&pod::Container| {
+        let status = statuses.get(container.name.as_str())?;
+        Some((container.name.clone(), kubelet_status(status, &policy(container), &container.restart_policy_rules)))
+    };
+    let words: BTreeMap<String, KubeletStatus> = others.iter().filter_map(word).collect();
+    let over = |container: &pod::Container| {
+        words.get(&container.name).is_some_and(|word| word.stuck_reason.as_deref() == Some(snapshot::REASON_ENDED))
+    };
+    let regular_others: Vec<&pod::Container> = spec.containers.iter().filter(|c| c.name != own).collect();
+    let own_state = statuses.get(own).and_then(|status| status.state.running.as_ref());
+    let annotations = pod.metadata.annotations.iter().flatten();
+    PodFacts {
+        uid: pod.metadata.uid.clone().unwrap_or_default(),
+        resource_version: pod.metadata.resource_version.as_deref().and_then(|v| v.parse().ok()),
+        is_deleting: pod.metadata.deletion_timestamp.is_some(),
+        annotations: annotations
+            .filter(|(key, _)| is_podgate_key(key) || key.starts_with(names::OVERRIDE_PREFIX))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect(),
+        containers: others.iter().map(|container| container.declared()).collect(),
+        have_others_ended: !regular_others.is_empty() && regular_others.iter().all(|c| over(c)),
+        kubelet_statuses: words,
+        must_end_with_others: spec.containers.iter().any(|container| container.name == own)
+            && regular_others.iter().all(|container| policy(container) != "Always"),
+        own_started_at: own_state.and_then(|running| running.started_at.as_deref()).and_then(parse_time),
+    }
+}
+
+fn kubelet_status(status: &ContainerStatus, policy: &str, rules: &[RestartRule]) -> KubeletStatus {
+    let state = &status.state;
+    let waiting = state.waiting.as_ref().and_then(|waiting| waiting.reason.as_deref());
+    // In back-off the end stands in the last state; else what stands there was another round's.
+    let in_back_off = waiting.is_some_and(|reason| BACKOFF_REASONS.contains(&reason));
+    let terminated = state.terminated.as_ref().or(status.last_state.terminated.as_ref().filter(|_| in_back_off));
+    let id = |id: &Option<String>| id.clone().or_else(|| status.container_id.clone()).unwrap_or_default();
+    let for_good = state.terminated.as_ref().is_some_and(|end| !will_restart(policy, rules, end.exit_code));
+    let stuck =
+        if for_good { Some(snapshot::REASON_ENDED) } else { waiting.filter(|reason| STUCK_REASONS.contains(reason)) };
+    KubeletStatus {
+        running_id: state.running.as_ref().map(|_| status.container_id.clone().unwrap_or_default()),
+        termination: terminated.map(|end| (id(&end.container_id), end.exit_code)),
+        ended_run_started_at: terminated.and_then(|end| {
+            let started = end.started_at.as_deref().and_then(parse_time).filter(|at| *at > SystemTime::UNIX_EPOCH);
+            // One that could not be started was started in 1970.
+            started.or_else(|| parse_time(end.finished_at.as_deref()?))
+        }),
+        has_started: status.started == Some(true),
+        is_ready: status.ready,
+        stuck_reason: stuck.map(str::to_owned),
+    }
+}
+
+/// Whether the kubelet starts a container again that has exited with `code`.
+fn will_restart(policy: &str, rules: &[RestartRule], code: i32) -> bool {
+    let applies = |rule: &RestartRule| {
+        rule.exit_codes.as_ref().is_some_and(|codes| match codes.operator.as_str() {
+            "In" => codes.values.contains(&code),
+            "NotIn" => !codes.values.contains(&code),
+            _ => false,
+        })
+    };
+    rules.iter().any(applies)
+        || match policy {
+            "Never" => false,
+            "OnFailure" => code != 0,
+            _ => true,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use podgate::core::container::Mode;
+    use podgate::core::until::WaitCondition;
+    use serde_json::json;
+
+    fn facts(value: serde_json::Value) -> PodFacts {
+        extract_facts(&serde_json::from_value(value).unwrap(), "podgate")
+    }
+
+    #[test]
+    fn reads_the_containers_beside_ours_with_their_mode() {
+        let facts = facts(json!({
+            "metadata": {"uid": "u", "resourceVersion": "17", "annotations": {
+                "status.podgate.io/db": "Ready", "override.podgate.io/db": "Ready@x", "foreign": "1"}},
+            "spec": {
+                "initContainers": [
+                    {"name": "podgate", "restartPolicy": "Always"},
+                    {"name": "once"},
+                    {"name": "mesh", "restartPolicy": "Always", "readinessProbe": {"newKind": {}}}],
+                "containers": [
+                    {"name": "db", "ports": [{"containerPort": 1}], "lifecycle": {"postStart": {"exec":
+                        {"command": ["/podgate/bin/podgate", "post-start", "--container", "db"]}}}},
+                    {"name": "api", "command": ["/podgate/bin/podgate", "entrypoint"],
+                     "args": ["--until", "db,web=Started", "--until=mesh", "--", "x", "--until", "y"],
+                     "lifecycle": {"postStart": {"sleep": {"seconds": 1}},
+                                   "preStop": {"exec": {"command": ["/podgate/bin/podgate", "pre-stop"]}}}},
+                    {"name": "web", "lifecycle": null, "ports": null}]}
+        }));
+        let modes: Vec<(&str, Mode)> = facts.containers.iter().map(|c| (c.name.as_str(), c.mode)).collect();
+        assert_eq!(
+            modes,
+            [("mesh", Mode::None), ("db", Mode::PostStart), ("api", Mode::Entrypoint), ("web", Mode::None)]
+        );
+        let until: Vec<String> = facts.containers[2].until.iter().map(WaitCondition::to_string).collect();
+        assert_eq!(until, ["db=Ready", "web=Started", "mesh=Ready"]);
+        assert!(facts.containers[2].pre_stop && !facts.containers[1].pre_stop);
+        assert_eq!((facts.resource_version, facts.is_deleting, facts.must_end_with_others), (Some(17), false, false));
+        assert_eq!(facts.annotations.len(), 2);
+    }
+
+    fn status_of_db(policy: &str, status: serde_json::Value) -> KubeletStatus {
+        let mut facts = facts(json!({
+            "metadata": {}, "spec": {"restartPolicy": policy, "containers": [{"name": "db"}]},
+            "status": {"containerStatuses": [status]}}));
+        facts.kubelet_statuses.remove("db").unwrap()
+    }
+
+    #[test]
+    fn tells_an_end_for_good_from_one_that_is_not() {
+        let end = |code: i32| json!({"name": "db", "state": {"terminated": {"exitCode": code, "containerID": "c1"}}});
+        for (policy, code, for_good) in [
+            ("Always", 0, false),
+            ("Always", 1, false),
+            ("OnFailure", 0, true),
+            ("OnFailure", 1, false),
+            ("Never", 1, true),
+        ] {
+            let word = status_of_db(policy, end(code));
+            assert_eq!(word.termination, Some(("c1".to_owned(), code)));
+            assert_eq!(word.stuck_reason.is_some(), for_good, "{policy} {code}");
+        }
+    }
+
+    #[test]
+    fn in_back_off_the_end_stands_in_the_last_state() {
+        let word = status_of_db(
+            "Always",
+            json!({"name": "db", "containerID": "c1", "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                   "lastState": {"terminated": {"exitCode": 3, "containerID": "c1"}}}),
+        );
+        assert_eq!(
+            (word.termination, word.stuck_reason.as_deref()),
+            (Some(("c1".to_owned(), 3)), Some("CrashLoopBackOff"))
+        );
+        let again = status_of_db(
+            "Always",
+            json!({"name": "db", "containerID": "c2", "ready": true, "started": true,
+                   "state": {"running": {"startedAt": "2026-11-21T14:00:00Z"}},
+                   "lastState": {"terminated": {"exitCode": 3, "containerID": "c1"}}}),
+        );
+        assert_eq!((again.running_id.as_deref(), again.termination, again.is_ready), (Some("c2"), None, true));
+    }
+
+    #[test]
+    fn a_regular_sidecar_ends_with_the_others_where_those_can_end() {
+        for (policy, ends, over) in [("Always", false, false), ("OnFailure", true, true), ("Never", true, true)] {
+            let facts = facts(json!({
+                "metadata": {},
+                "spec": {"restartPolicy": policy, "containers": [{"name": "podgate"}, {"name": "app"}]},
+                "status": {"containerStatuses": [
+                    {"name": "app", "state": {"terminated": {"exitCode": 0}}}, {"name": "podgate", "state": {"running": {}}}]}
+            }));
+            assert_eq!((facts.must_end_with_others, facts.have_others_ended), (ends, over), "{policy}");
+        }
+    }
+
+    #[test]
+    fn a_containers_own_policy_and_rules_count_more_than_the_pods() {
+        let facts = facts(json!({
+            "metadata": {},
+            "spec": {"restartPolicy": "Always", "containers": [
+                {"name": "a", "restartPolicy": "Never"},
+                {"name": "b", "restartPolicy": "Never",
+                 "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]}]},
+            "status": {"containerStatuses": [
+                {"name": "a", "state": {"terminated": {"exitCode": 42}}},
+                {"name": "b", "state": {"terminated": {"exitCode": 42}}}]}
+        }));
+        assert!(
+            facts.kubelet_statuses["a"].stuck_reason.is_some() && facts.kubelet_statuses["b"].stuck_reason.is_none()
+        );
+    }
+}

@@ -1,0 +1,101 @@
+//! What the evidence of one Pod comes to, told as short stories.
+
+mod ends;
+mod gates;
+mod overrides;
+mod start;
+
+use super::*;
+use crate::clock::now;
+use crate::input::pod_facts::KubeletStatus as Kubelet;
+use podgate::core::probe::ProbeVerdict;
+use podgate::core::report::{GateState, Report};
+use std::time::Duration;
+
+const SANDBOX_ID: &str = "3f2a9c1e-4097-1a0c5f3b";
+
+const CHAIN: &str = r#"[
+    {"name":"db","mode":"post-start","readinessProbe":{"tcpSocket":{"port":1}}},
+    {"name":"api","mode":"post-start","readinessProbe":{"tcpSocket":{"port":2}}},
+    {"name":"web","readinessProbe":{"tcpSocket":{"port":3}}}]"#;
+
+const GATES: &str = r#"[
+    {"name":"db","mode":"entrypoint","readinessProbe":{"tcpSocket":{"port":1}}},
+    {"name":"api","mode":"entrypoint","until":["db"],"readinessProbe":{"tcpSocket":{"port":2}}}]"#;
+
+fn new_pod(resumed: bool, json: &str) -> PodModel {
+    let mut world = PodModel::new(SANDBOX_ID.parse().unwrap(), "e1".to_owned(), 4, resumed);
+    world.set_containers(podgate::core::container_list::parse_list(json).unwrap());
+    world.update_snapshot();
+    world
+}
+
+impl PodModel {
+    /// What lies in its folder: this report, and a tether if the report is a gate's.
+    fn receive_report(&mut self, name: &str, report: Option<Report>) -> bool {
+        let held = report.as_ref().is_some_and(|report| report.ticket.is_some());
+        self.on_report(
+            name,
+            FolderState { report, is_rewritten: true, is_tether_held: held, is_listening: false },
+            now(),
+        )
+    }
+
+    fn receive_verdict(&mut self, name: &str, word: ProbeVerdict) {
+        self.on_probe(name, word, word == ProbeVerdict::Passed, now());
+    }
+
+    fn receive_status(&mut self, name: &str, word: Kubelet) {
+        self.on_pod_update(&pod_facts(name, word), true, now());
+    }
+
+    fn state_of(&mut self, name: &str) -> State {
+        self.update_snapshot();
+        self.track(name).unwrap().state
+    }
+
+    fn acked_ticket_of(&mut self, name: &str) -> Option<String> {
+        self.update_snapshot();
+        self.published.as_ref().unwrap().heard_tickets.get(name).cloned()
+    }
+
+    fn phase(&mut self) -> Phase {
+        self.update_snapshot();
+        self.published.as_ref().unwrap().phase
+    }
+}
+
+fn report() -> Report {
+    Report { sandbox: Some(SANDBOX_ID.parse().unwrap()), epoch: "e1".to_owned(), started: true, ..Report::default() }
+}
+
+fn pod_facts(name: &str, word: Kubelet) -> PodFacts {
+    PodFacts { kubelet_statuses: [(name.to_owned(), word)].into(), ..PodFacts::default() }
+}
+
+fn running(id: &str, ready: bool) -> Kubelet {
+    Kubelet { running_id: Some(id.to_owned()), is_ready: ready, has_started: true, ..Kubelet::default() }
+}
+
+fn ended(id: &str, code: i32) -> Kubelet {
+    Kubelet { termination: Some((id.to_owned(), code)), ..Kubelet::default() }
+}
+
+fn waiting(ticket: &str, until: &[&str]) -> Report {
+    let waiting_for = until.iter().map(|text| text.parse().unwrap()).collect();
+    let (gate, ticket) = (Some(GateState::Waiting), Some(ticket.to_owned()));
+    Report { gate, ticket, waiting_for, started: false, ..report() }
+}
+
+fn opened(ticket: &str) -> Report {
+    Report { gate: Some(GateState::Opened), started: true, ..waiting(ticket, &[]) }
+}
+
+fn folder_state(report: Report, held: bool) -> FolderState {
+    FolderState { report: Some(report), is_rewritten: true, is_tether_held: held, is_listening: false }
+}
+
+/// Long after whatever was said before.
+fn later() -> Instant {
+    now() + Duration::from_secs(60)
+}

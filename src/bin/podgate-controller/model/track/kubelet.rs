@@ -1,0 +1,83 @@
+//! The kubelet's word on a container, which may be late, and may be of another incarnation.
+
+use super::{ContainerTrack, EARLY_DROP_WINDOW, Kubelet, Termination, TetherState};
+use podgate::core::report::Report;
+use std::time::Instant;
+
+impl ContainerTrack {
+    /// Takes in the kubelet's word.
+    pub(crate) fn on_kubelet_status(&mut self, word: &Kubelet, now: Instant) {
+        let before = self.kubelet_status.replace(word.clone()).and_then(|word| word.running_id);
+        let is_gate = self.ticket.is_some();
+        match (&word.termination, &word.running_id) {
+            (Some((id, _)), _) if self.superseded_id.as_ref() == Some(id) => {}
+            // An end that was never seen running, while somebody lives there, is an earlier one's.
+            (Some((id, _)), _) if self.tether == TetherState::Held && before.as_ref() != Some(id) => {
+                self.superseded_id = Some(id.clone());
+            }
+            (Some((id, code)), _) => match &mut self.termination {
+                Some(end) if end.container_id.as_ref().is_none_or(|known| known == id) => {
+                    (end.container_id, end.exit_code) = (Some(id.clone()), Some(*code));
+                }
+                _ => {
+                    self.tether = TetherState::Free;
+                    self.mark_ended(Termination {
+                        container_id: Some(id.clone()),
+                        exit_code: Some(*code),
+                        is_agent_evidence: false,
+                    });
+                }
+            },
+            (None, Some(id)) => {
+                match &mut self.termination {
+                    // The kubelet is late, for as long as something holds it up, and all the more while the pod ends.
+                    Some(end) if end.is_agent_evidence && end.container_id.as_ref().is_none_or(|gone| gone == id) => {
+                        end.container_id = Some(id.clone())
+                    }
+                    // The end was an earlier one's. A new gate says so itself; if this one's has said so before that end was
+                    // heard of, and its program holds no tether, it counts again once it has been shown running for a while.
+                    Some(end) if is_gate && !end.is_agent_evidence && end.container_id.as_ref() != Some(id) => {
+                        self.termination = None
+                    }
+                    _ if is_gate => {}
+                    _ => {
+                        let is_new = before.is_some_and(|old| old != *id && Some(&old) != self.superseded_id.as_ref());
+                        if self.termination.take().is_some() || is_new {
+                            self.note_restart();
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+        self.check_untethered(now);
+    }
+
+    /// A program that holds no tether, found by a controller that has started since its gate has opened, or that was taken for
+    /// ended: its report counts once the kubelet has shown it running for a while in which no new gate has reported.
+    fn check_untethered(&mut self, now: Instant) {
+        let has_opened = self.raw_report.as_ref().is_some_and(Report::has_gate_opened);
+        let candidate = self.tether == TetherState::Free && self.termination.is_none() && has_opened;
+        let Some(id) = self.running_id().filter(|_| candidate) else {
+            self.untethered_since = None;
+            return;
+        };
+        match &self.untethered_since {
+            Some((_, known)) if *known == id => {}
+            _ => self.untethered_since = Some((now, id)),
+        }
+    }
+
+    /// When [`tick`](Track::tick) has something to do.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.untethered_since.as_ref().map(|(since, _)| *since + EARLY_DROP_WINDOW)
+    }
+
+    pub(crate) fn tick(&mut self, epoch: &str, now: Instant) {
+        if self.due().is_some_and(|due| due <= now) {
+            self.untethered_since = None;
+            self.tether = TetherState::Untethered;
+            self.report = self.raw_report.clone().filter(|report| self.is_current(report, epoch));
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The TLS port: connections, and what each may cost.
+
+use crate::activity::{Activity, Phase};
+use crate::admit;
+use crate::http::accept;
+use crate::state::State;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use rustls::ServerConfig;
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::io::InspectReader;
+use tracing::debug;
+
+/// Most connections. The API server opens as many as it has requests at a time, and keeps 25 of them.
+const CONNECTIONS_MAX: usize = 512;
+/// For a request's head, in bytes.
+const HEAD_MAX: usize = 16 << 10;
+
+/// Serves until `stop` turns true, then finishes what has begun.
+pub(crate) async fn serve(
+    state: Arc<State>,
+    config: Arc<ServerConfig>,
+    listener: TcpListener,
+    mut stop: watch::Receiver<bool>,
+) {
+    let acceptor = TlsAcceptor::from(config);
+    let mut connections = JoinSet::new();
+    let mut open = HashMap::new();
+    loop {
+        state.metrics.connections.set(i64::try_from(open.len()).unwrap_or(i64::MAX));
+        let stream = tokio::select! {
+            stream = accept(&listener), if open.len() < CONNECTIONS_MAX => stream,
+            Some(ended) = connections.join_next_with_id() => {
+                open.remove(&ended.map_or_else(|error| error.id(), |(id, ())| id));
+                continue;
+            }
+            _ = stop.wait_for(|stop| *stop) => break,
+        };
+        let activity = Arc::new(Activity::new());
+        let connection =
+            serve_connection(Arc::clone(&state), acceptor.clone(), stream, Arc::clone(&activity), stop.clone());
+        let task = connections.spawn(connection);
+        open.insert(task.id(), (task, activity));
+        // Make room for the next one: clients that only hold connections must not keep the API server out.
+        if open.len() == CONNECTIONS_MAX {
+            let useless = open.values().filter_map(|(task, activity)| Some((activity.evictable_since()?, task)));
+            if let Some((_, task)) = useless.min_by_key(|(since, _)| *since) {
+                task.abort();
+                state.metrics.connection_failed("crowded-out");
+            }
+        }
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn serve_connection(
+    state: Arc<State>,
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    activity: Arc<Activity>,
+    mut stop: watch::Receiver<bool>,
+) {
+    // An answer is one small write.
+    let _ = stream.set_nodelay(true);
+    // In this order, so that a late look at the clock fails no client whose bytes have arrived in time.
+    let handshake = tokio::select! {
+        biased;
+        handshake = acceptor.accept(stream) => handshake,
+        _ = activity.wait_for_timeout() => return state.metrics.connection_failed("handshake-timeout"),
+    };
+    let stream = match handshake {
+        Ok(stream) => stream,
+        Err(error) => {
+            debug!(%error, "TLS handshake");
+            return state.metrics.connection_failed("handshake");
+        }
+    };
+    activity.set(Phase::Idle);
+    let stream = InspectReader::new(stream, |_: &[u8]| activity.on_bytes());
+    let service = service_fn(async |request| {
+        activity.set(Phase::Busy);
+        let response = admit::answer(&state, request).await;
+        activity.set(Phase::Idle);
+        Ok::<_, Infallible>(response)
+    });
+    // HTTP/1.1 alone: the API server speaks nothing else to webhooks, to spread its requests over the replicas.
+    let mut server = http1::Builder::new();
+    // `Activity` enforces the time limits instead.
+    server.header_read_timeout(None).max_buf_size(HEAD_MAX);
+    let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        biased;
+        ended = connection.as_mut() => ended,
+        phase = activity.wait_for_timeout() => {
+            if phase == Phase::Head {
+                state.metrics.connection_failed("broken-off");
+            }
+            return;
+        }
+        () = async { drop(stop.wait_for(|stop| *stop).await) } => {
+            // hyper would wait for the rest of a head.
+            if activity.phase() == Phase::Head {
+                return;
+            }
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        debug!(%error, "connection");
+        state.metrics.connection_failed(if error.is_parse() { "bad-request" } else { "broken-off" });
+    }
+}

@@ -1,0 +1,88 @@
+//! The container's own hook command, run beside ours.
+
+use crate::clock::now;
+use crate::failure::Failure;
+use podgate::core::argv::Argv;
+use podgate::core::exit::Exit;
+use podgate::edge::process::exit_code;
+use podgate::edge::sys::die_with_parent;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How much of its output is kept for the reason, in bytes: the end, where errors stand.
+const OUTPUT_TAIL_MAX: usize = 400;
+
+/// Runs `command`, the container's own hook command, until `deadline`.
+pub(crate) fn run(hook: &str, command: &Argv, deadline: Instant) -> Result<(), Failure> {
+    let (code, why) = match run_until(command, deadline) {
+        Ok(Some((0, _))) => return Ok(()),
+        Ok(Some((code, output))) => (code, format!("exited with {code}: {output}")),
+        Ok(None) => (Exit::TimedOut.code(), "was still running at the time limit, and was ended".to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            (Exit::CommandNotFound.code(), format!("was not found: {error}"))
+        }
+        Err(error) => (Exit::CannotExecute.code(), format!("can't be executed: {error}")),
+    };
+    Err(Failure(code, format!("the container's own {hook} command {command} {why}")))
+}
+
+/// Returns its exit code and the end of its output, or `None` where it was killed at the deadline. Its output is drained, so that
+/// it never blocks on it; a child that it leaves behind may live on, but can't hold the hook's own output open.
+fn run_until(command: &Argv, deadline: Instant) -> io::Result<Option<(u8, String)>> {
+    let (program, arguments) = command.as_slice().split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let (mut output, input) = io::pipe()?;
+    rustix::io::ioctl_fionbio(&output, true)?;
+    let mut child = {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input).process_group(0);
+        die_with_parent(&mut command);
+        command.spawn()?
+        // The parent's copies of the write end go with `command`.
+    };
+    let pid = Pid::from_child(&child);
+    let ended = pidfd_open(pid, PidfdFlags::empty())?;
+    let mut tail = Vec::new();
+    let mut open = true;
+    loop {
+        let left = deadline.saturating_duration_since(now());
+        if left.is_zero() {
+            let _ = kill_process_group(pid, Signal::KILL);
+            let _ = child.wait();
+            return Ok(None);
+        }
+        let timeout = Timespec::try_from(left.min(Duration::from_secs(1))).ok();
+        let mut set = vec![PollFd::new(&ended, PollFlags::IN)];
+        if open {
+            set.push(PollFd::new(&output, PollFlags::IN));
+        }
+        let _ = poll(&mut set, timeout.as_ref());
+        drop(set);
+        open = open && read_available(&mut output, &mut tail);
+        if let Ok(Some(status)) = child.try_wait() {
+            read_available(&mut output, &mut tail);
+            return Ok(Some((exit_code(status), String::from_utf8_lossy(&tail).into_owned())));
+        }
+    }
+}
+
+/// Takes what is there; `false` at the end of the output.
+fn read_available(output: &mut io::PipeReader, tail: &mut Vec<u8>) -> bool {
+    let mut buffer = [0; 4096];
+    // Bounded, so that an endless writer can't keep us from looking at the clock.
+    for _ in 0..64 {
+        match output.read(&mut buffer) {
+            Ok(0) => return false,
+            Ok(length) => {
+                tail.extend_from_slice(&buffer[..length]);
+                let surplus = tail.len().saturating_sub(OUTPUT_TAIL_MAX);
+                tail.drain(..surplus);
+            }
+            Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+        }
+    }
+    true
+}

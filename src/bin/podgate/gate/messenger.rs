@@ -1,0 +1,93 @@
+//! Where podgate says why it waits, fails or lets go: the termination message, the log, standard error.
+
+use crate::args::LogArgs;
+use crate::failure::Failure;
+use crate::gate::output;
+use podgate::core::gate::Obstacle;
+use podgate::edge::log::{self, Target};
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tracing::{error, info};
+
+#[derive(Debug)]
+pub(crate) struct Messenger {
+    /// `podgate post-start: db`
+    prefix: String,
+    termination_log: Option<PathBuf>,
+    log_error: Option<String>,
+    logs_to_stderr: bool,
+}
+
+impl Messenger {
+    /// Starts logging, to `by_default` where the user names no place. A log that can't be opened is no reason not to work.
+    /// Without `termination_log` the termination message is let alone: where the container is about to end, that is for the
+    /// program's own last words.
+    pub(crate) fn new(
+        command: &str,
+        container: Option<&str>,
+        logs: &LogArgs,
+        termination_log: Option<PathBuf>,
+        by_default: Option<Target>,
+    ) -> Messenger {
+        let (target, log_error) = match &logs.log_to {
+            Some(path) => match open_log(path) {
+                Ok(file) => (Some(Target::File(file)), None),
+                Err(error) => (None, Some(format!("{}: {error}", path.display()))),
+            },
+            None => (by_default, None),
+        };
+        let logs_to_stderr = matches!(target, Some(Target::Stderr));
+        if let Some(target) = target {
+            log::init(logs.log_format, tracing::Level::INFO, target);
+        }
+        let prefix = match container {
+            Some(container) => format!("podgate {command}: {container}"),
+            None => format!("podgate {command}"),
+        };
+        Messenger { prefix, termination_log, log_error, logs_to_stderr }
+    }
+
+    /// Says for what it waits.
+    pub(crate) fn report_wait(&self, obstacles: &[Obstacle]) {
+        let line = format!("{}: waits for {}", self.prefix, join_obstacles(obstacles));
+        info!("{line}");
+        self.write_termination_message(&output::one_line(&line));
+    }
+
+    /// Takes back what it said of waiting.
+    pub(crate) fn clear_message(&self) {
+        if let Some(path) = &self.termination_log {
+            output::clear_termination_message(path);
+        }
+    }
+
+    pub(crate) fn report_failure(&self, Failure(code, why): Failure) -> ExitCode {
+        let note = self.log_error.as_ref().map(|error| format!(" (no log: {error})")).unwrap_or_default();
+        let line = output::one_line(&format!("{}: {why}{note}", self.prefix));
+        error!(code, "{line}");
+        self.write_termination_message(&line);
+        if !self.logs_to_stderr {
+            output::print_stderr(&line);
+        }
+        code.into()
+    }
+
+    fn write_termination_message(&self, line: &str) {
+        if let Some(path) = &self.termination_log {
+            output::write_termination_message(path, line);
+        }
+    }
+}
+
+fn open_log(path: &Path) -> std::io::Result<File> {
+    // Non-blocking: nobody may be reading the other end.
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?.into())
+}
+
+/// The reasons for a wait, in words.
+pub(crate) fn join_obstacles(obstacles: &[Obstacle]) -> String {
+    obstacles.iter().map(Obstacle::to_string).collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,203 @@
+//! The agent's command lines, as they are written into a container.
+
+use crate::core::command::AgentCommand;
+use crate::core::container::{Container, Mode, Probe};
+use crate::core::names;
+use crate::core::until::{WaitCondition, WantedState};
+use crate::order::inject::checks;
+use crate::order::inject::hooks::{COMMAND_TIMEOUT, ThenCommand};
+use crate::order::inject::parts::without_nulls;
+use crate::order::plan::ContainerPlan;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// How much longer than its gate a container may take before the kubelet ends it: the gate is to say itself why it gives up.
+const EXTRA_SECONDS: u64 = 5;
+/// How long a hook may take that has nothing to wait for.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a container is for the lines below.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ContainerLines<'a> {
+    /// As planned.
+    pub(super) planned: &'a ContainerPlan,
+    /// As its spec has it.
+    pub(super) container: &'a Container,
+    /// All of its spec.
+    pub(super) spec: &'a Value,
+}
+
+/// `2m30s`: no blank, so that it needs no quotes.
+pub(super) fn compact_duration(time: Duration) -> String {
+    humantime::format_duration(time).to_string().replace(' ', "")
+}
+
+/// `db`, or `db=Started`: Ready is what the agent takes by default.
+fn until_value(until: &WaitCondition) -> String {
+    if until.want == WantedState::Ready { until.container.clone() } else { until.to_string() }
+}
+
+impl ContainerLines<'_> {
+    /// The gate's words in front of the container's own command, up to `--`.
+    pub(super) fn gate(&self) -> Vec<String> {
+        let ContainerPlan { name, until: untils, needs_parent: parent, stop_after, .. } = self.planned;
+        let mut line = AgentCommand::new("entrypoint");
+        line.add_flag("--container", name);
+        for one in untils {
+            line.add_flag("--until", until_value(one));
+        }
+        if !untils.is_empty() {
+            line.add_flag("--timeout", compact_duration(self.planned.timeout));
+            self.add_timeout_flags(&mut line);
+        }
+        if *parent {
+            line.add_flag("--tether", "parent");
+            self.add_exec_checks(&mut line);
+        }
+        for one in stop_after {
+            line.add_flag("--stop-after", one);
+        }
+        self.add_termination_log(&mut line);
+        let mut words = line.to_argv();
+        words.push("--".to_owned());
+        words
+    }
+
+    /// When a wait is given up, and what then.
+    fn add_timeout_flags(&self, line: &mut AgentCommand) {
+        if self.planned.continue_on_timeout {
+            line.add_flag("--on-timeout", "continue");
+        }
+        if self.planned.fail_fast {
+            line.add_switch("--fail-fast");
+        }
+    }
+
+    /// The postStart hook. `then` is the user's own. One that waits for no more than the container's start is over at once: it reports
+    /// that, and leaves its tether.
+    pub(super) fn post_start(&self, then: Option<String>) -> Vec<String> {
+        let ContainerPlan { name, until: untils, timeout, .. } = self.planned;
+        let mut line = AgentCommand::new("post-start");
+        line.add_flag("--container", name);
+        let started = WaitCondition { container: name.clone(), want: WantedState::Started };
+        // Nothing is lost if such a hook gives up.
+        let waits = self.planned.mode == Mode::PostStart && untils.iter().any(|one| *one != started);
+        if !waits {
+            line.add_flag("--until", until_value(&started));
+        } else if untils.iter().any(|one| one.container != *name || one.want != WantedState::Ready) {
+            untils.iter().for_each(|one| line.add_flag("--until", until_value(one)));
+        }
+        line.add_flag("--timeout", compact_duration(if waits || then.is_some() { *timeout } else { START_TIMEOUT }));
+        if waits {
+            self.add_timeout_flags(&mut line);
+        } else {
+            line.add_flag("--on-timeout", "continue");
+        }
+        if self.waits_until_ready() {
+            self.add_exec_checks(&mut line);
+            let probe = self.container.readiness_probe.as_ref().or(self.container.startup_probe.as_ref());
+            if let Some(url) = probe.and_then(|probe| checks::agent_check(self.container, probe).url(false)) {
+                line.add_flag("--fallback-check", url);
+            }
+        }
+        if self.planned.needs_tether {
+            line.add_switch("--tether");
+        }
+        self.add_termination_log(&mut line);
+        if let Some(then) = then {
+            line.add_flag("--then", then);
+        }
+        line.to_argv()
+    }
+
+    /// Whether its hook waits until it is Ready itself.
+    pub(super) fn waits_until_ready(&self) -> bool {
+        let ContainerPlan { name, until, mode, .. } = self.planned;
+        *mode == Mode::PostStart && until.iter().any(|one| one.container == *name && one.want == WantedState::Ready)
+    }
+
+    /// The preStop hook; `stays` are those that it waits for.
+    pub(super) fn pre_stop(
+        &self,
+        stays: &[String],
+        then: Option<ThenCommand>,
+        grace: Duration,
+        logs: bool,
+    ) -> Vec<String> {
+        let mut line = AgentCommand::new("pre-stop");
+        line.add_flag("--container", &self.planned.name);
+        for one in stays {
+            line.add_flag("--until", one);
+        }
+        line.add_flag("--grace", compact_duration(grace));
+        if logs {
+            line.add_flag("--log-to", "/proc/1/fd/2");
+        }
+        if let Some(ThenCommand { command, duration: takes }) = then {
+            // A command of unknown length leaves half of the time at least to those that are waited for.
+            let kept = takes.map_or(COMMAND_TIMEOUT.min(grace / 2), |takes| {
+                takes.saturating_add(Duration::from_secs(1)).min(grace)
+            });
+            if kept != COMMAND_TIMEOUT && !stays.is_empty() {
+                line.add_flag("--then-timeout", compact_duration(kept));
+            }
+            line.add_flag("--then", command);
+        }
+        line.to_argv()
+    }
+
+    /// The startupProbe that holds the kubelet's other probes back until the gate has opened, and then asks what the container's own
+    /// startupProbe asks.
+    pub(super) fn startup_probe(&self) -> Value {
+        let mut line = AgentCommand::new("opened");
+        let own = self.container.startup_probe.as_ref();
+        let url = own.and_then(|probe| checks::agent_check(self.container, probe).url(true));
+        let mut limit = None;
+        if let (Some(probe), Some(url)) = (own, url) {
+            line.add_flag("--check", url);
+            if probe.timeout_seconds > 1 {
+                line.add_flag("--check-timeout", format!("{}s", probe.timeout_seconds));
+            }
+            // One second more, so that the agent itself reports the time-out of the check.
+            limit = Some(probe.timeout_seconds.saturating_add(1));
+        }
+        let allowed = own.map_or(0, |probe| {
+            u64::from(probe.initial_delay_seconds)
+                + u64::from(probe.period_seconds) * u64::from(probe.failure_threshold)
+        });
+        let timeout = self.planned.timeout;
+        let whole = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
+        let failures = whole.saturating_add(EXTRA_SECONDS).saturating_add(allowed).min(i32::MAX as u64);
+        let grace = self.spec.pointer("/startupProbe/terminationGracePeriodSeconds").filter(|grace| grace.is_u64());
+        without_nulls(&json!({
+            "exec": {"command": line.to_argv()},
+            "periodSeconds": 1,
+            "failureThreshold": failures,
+            "timeoutSeconds": limit,
+            "terminationGracePeriodSeconds": grace,
+        }))
+    }
+
+    /// Its `exec` probes, which only the agent can run for the sidecar.
+    fn add_exec_checks(&self, line: &mut AgentCommand) {
+        let commands: Vec<&Probe> = self.container.probes().filter(|probe| probe.is_exec()).collect();
+        let mut urls: Vec<String> =
+            commands.iter().filter_map(|probe| checks::agent_check(self.container, probe).url(false)).collect();
+        urls.dedup();
+        for url in urls {
+            line.add_flag("--check", url);
+        }
+        // The agent's own limit is 5 s.
+        if let Some(longest) = commands.iter().map(|probe| probe.timeout_seconds).max().filter(|seconds| *seconds > 5) {
+            line.add_flag("--check-timeout", format!("{longest}s"));
+        }
+    }
+
+    /// Where its last words go, if not where they always do.
+    fn add_termination_log(&self, line: &mut AgentCommand) {
+        let path = self.spec.get("terminationMessagePath").and_then(Value::as_str);
+        if let Some(path) = path.filter(|path| !path.is_empty() && *path != names::TERMINATION_LOG) {
+            line.add_flag("--termination-log", path);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What the sidecar is told of the containers: the value of `PODGATE_CONTAINERS`.
+//!
+//! Written in one form only, without the API's defaults: a template that has been through the API server gives the same text.
+
+use crate::core::container::{Container, Handler, Mode, Port, Probe};
+use crate::core::container_list::parse_list;
+use crate::order::edit::Place;
+use crate::order::finding::Finding;
+use crate::order::inject::parts::{self, CONTAINERS_VARIABLE, without_nulls};
+use serde_json::{Value, json};
+
+/// A container of the user's as the sidecar is to know it, read from its spec: name, named ports, probes, restart policy.
+pub(super) fn read_container(
+    container: &Value,
+    at: &Place,
+    pod_policy: Option<&str>,
+) -> Result<Container, Vec<Finding>> {
+    let mut findings = Vec::new();
+    let mut probe = |field: &str| -> Option<Probe> {
+        serde_json::from_value(container.get(field).map_or(Value::Null, without_nulls)).unwrap_or_else(|error| {
+            let what = format!("the {field} can't be read: {error}");
+            findings.push(Finding::error("probe-unreadable", at.to(field), what).fix("write it as the Pod API has it"));
+            None
+        })
+    };
+    let (startup_probe, readiness_probe) = (probe("startupProbe"), probe("readinessProbe"));
+    if !findings.is_empty() {
+        return Err(findings);
+    }
+    let ports = container.get("ports").and_then(Value::as_array).into_iter().flatten();
+    let ports = ports.filter_map(|port| serde_json::from_value::<Port>(without_nulls(port)).ok());
+    let policy = container.get("restartPolicy").and_then(Value::as_str).or(pod_policy).unwrap_or("Always");
+    Ok(Container {
+        name: parts::item_name(container).unwrap_or_default().to_owned(),
+        ports: ports.filter(|port| port.name.is_some()).collect(),
+        startup_probe,
+        readiness_probe,
+        restart_policy: Some(policy.to_owned()),
+        ..Container::default()
+    })
+}
+
+/// The list, as text.
+pub(super) fn to_text(containers: &[Container]) -> String {
+    Value::Array(containers.iter().map(container_entry).collect()).to_string()
+}
+
+/// What the sidecar of `env` was told, if that can still be read.
+pub(super) fn from_sidecar(sidecar: &Value) -> Option<Vec<Container>> {
+    let variables = sidecar.get("env")?.as_array()?;
+    let told = variables.iter().find(|variable| parts::item_name(variable) == Some(CONTAINERS_VARIABLE))?;
+    parse_list(&parts::unescape_dollars(told.get("value")?.as_str()?)).ok()
+}
+
+fn container_entry(container: &Container) -> Value {
+    let until: Vec<String> = container.until.iter().map(ToString::to_string).collect();
+    without_nulls(&json!({
+        "name": container.name,
+        "mode": (container.mode != Mode::None).then_some(container.mode),
+        "until": (!until.is_empty()).then_some(until),
+        "preStop": container.pre_stop.then_some(true),
+        "restartPolicy": container.restart_policy,
+        "ports": (!container.ports.is_empty()).then_some(&container.ports),
+        "startupProbe": container.startup_probe.as_ref().map(without_defaults),
+        "readinessProbe": container.readiness_probe.as_ref().map(without_defaults),
+    }))
+}
+
+/// A probe without what is the API's default anyway.
+fn without_defaults(probe: &Probe) -> Value {
+    let mut probe = probe.clone();
+    match &mut probe.handler {
+        Handler::HttpGet(http) => {
+            http.path.take_if(|path| *path == "/");
+            http.scheme.take_if(|scheme| *scheme == "HTTP");
+            http.host.take_if(|host| host.is_empty());
+        }
+        Handler::TcpSocket(tcp) => _ = tcp.host.take_if(|host| host.is_empty()),
+        Handler::Grpc(grpc) => _ = grpc.service.take_if(|service| service.is_empty()),
+        Handler::Exec(_) => {}
+    }
+    let defaults = [
+        ("initialDelaySeconds", 0),
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 10),
+        ("successThreshold", 1),
+        ("failureThreshold", 3),
+    ];
+    let mut value = json!(probe);
+    if let Some(fields) = value.as_object_mut() {
+        fields.retain(|key, value| !defaults.iter().any(|(name, n)| name == key && *value == json!(n)));
+    }
+    value
+}

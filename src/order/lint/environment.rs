@@ -1,0 +1,135 @@
+//! What is around the containers: node, network, versions, time limits of the workload.
+
+use super::context::{Context, Version};
+use super::forecast::is_blocking;
+use crate::core::until::WantedState;
+use crate::order::declare::spec::{ContainerRef, Spec};
+use crate::order::declare::{Publish, annotation_place, keys};
+use crate::order::edit::Place;
+use crate::order::finding::Finding;
+use crate::order::plan::Plan;
+use humantime::format_duration;
+use serde_json::Value;
+use std::time::Duration;
+
+/// Since when a regular container may have a restartPolicy of its own.
+const CONTAINER_POLICY_SINCE: Version = Version { major: 1, minor: 35 };
+/// How long a Deployment's rollout may take, where it says nothing.
+const DEFAULT_PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
+
+pub(super) fn check(
+    spec: &Spec<'_>,
+    plan: &Plan,
+    context: Context<'_>,
+    longest: Duration,
+    findings: &mut Vec<Finding>,
+) {
+    check_version(spec, context, findings);
+    check_host_network(spec, plan, findings);
+    check_processes(spec, plan, findings);
+    check_deletion(plan, findings);
+    check_deadlines(spec, context, longest, findings);
+}
+
+fn spec_place(field: &str) -> Place {
+    Place::root().to("spec").to(field)
+}
+
+fn check_version(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Finding>) {
+    let Some(version) = context.kubernetes.filter(|version| *version < CONTAINER_POLICY_SINCE) else { return };
+    let has_policy = |own: &&ContainerRef<'_>| own.value.get("restartPolicy").is_some_and(|value| !value.is_null());
+    for own in spec.containers.iter().filter(has_policy) {
+        let what = format!(
+            "{} has a restartPolicy of its own, which Kubernetes {version} does not know (it came with {CONTAINER_POLICY_SINCE})",
+            own.name
+        );
+        let place = own.place().to("restartPolicy");
+        findings.push(Finding::error("kubernetes-too-old", place, what).fix("take it out, or use the Pod's"));
+    }
+}
+
+fn check_host_network(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
+    let is_shared = spec.value.get("hostNetwork").and_then(Value::as_bool) == Some(true);
+    if is_shared
+        && plan.containers.iter().flat_map(|planned| &planned.after).any(|need| need.want == WantedState::Ready)
+    {
+        let what = "in the node's network a probe that passes may have been answered by another Pod's program on the same port, so a \
+                    container may be taken for Ready too early";
+        let fix = "use exec probes, which run inside the container, or leave hostNetwork out";
+        findings.push(Finding::warning("host-network", spec_place("hostNetwork"), what).fix(fix));
+    }
+}
+
+fn check_processes(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
+    let is_shared = spec.value.get("shareProcessNamespace").and_then(Value::as_bool) == Some(true);
+    if is_shared && let Some(planned) = plan.containers.iter().find(|planned| planned.needs_tether) {
+        let name = &planned.name;
+        let what = format!(
+            "with shared processes the lock that a hook leaves behind in {name} ends with its hook, so that nobody knows when {name} has \
+             stopped"
+        );
+        let fix = format!("put {name} into entrypoint mode, or leave shareProcessNamespace out");
+        findings.push(Finding::warning("shared-processes", spec_place("shareProcessNamespace"), what).fix(fix));
+    }
+    for planned in plan.containers.iter().filter(|planned| planned.needs_parent) {
+        let program = planned.command.as_deref().and_then(<[String]>::first);
+        if let Some(program) = program.filter(|program| is_init(program))
+            && let Some(own) = spec.get(&planned.name)
+        {
+            let what = format!(
+                "{program} in {} is likely to insist on being process 1, and podgate stays as its parent here: others wait for its exit \
+                 code, or it is to be ended, or an exec probe has to be made inside",
+                planned.name
+            );
+            let fix = "start the program that it would start";
+            findings.push(Finding::warning("needs-process-1", own.place().to("command"), what).fix(fix));
+        }
+    }
+}
+
+/// Programs that refuse to run as anything but process 1 (s6-overlay, systemd, BusyBox's init).
+fn is_init(program: &str) -> bool {
+    matches!(program, "/init" | "/sbin/init" | "init" | "/lib/systemd/systemd" | "/usr/lib/systemd/systemd")
+}
+
+/// Hooks that a deletion has to wait for.
+fn check_deletion(plan: &Plan, findings: &mut Vec<Finding>) {
+    if plan.publish == Publish::Board
+        && let Some(planned) = plan.containers.iter().find(|planned| is_blocking(planned))
+    {
+        let what = format!(
+            "without the API nobody tells the hook of {} that the Pod is being deleted: a deletion during the start hangs for up to {}",
+            planned.name,
+            format_duration(planned.timeout)
+        );
+        let fix = "write podgate.io/publish: api, or a shorter podgate.io/timeout";
+        findings.push(Finding::warning("hook-holds-deletion", annotation_place(keys::PUBLISH), what).fix(fix));
+    }
+}
+
+/// Time limits of the workload that are over before podgate's.
+fn check_deadlines(spec: &Spec<'_>, context: Context<'_>, longest: Duration, findings: &mut Vec<Finding>) {
+    let seconds = |value: &Value, field: &str| value.get(field).and_then(Value::as_u64).map(Duration::from_secs);
+    let start = format_duration(longest);
+    let mut too_short = |what: String, fix: &str| {
+        findings.push(Finding::warning("deadline-too-short", spec_place("containers"), what).fix(fix));
+    };
+    let workload = context.workload.unwrap_or(&Value::Null);
+    let deadline = seconds(spec.value, "activeDeadlineSeconds").or_else(|| seconds(workload, "activeDeadlineSeconds"));
+    if let Some(deadline) = deadline.filter(|deadline| *deadline <= longest) {
+        let deadline = format_duration(deadline);
+        let what =
+            format!("the Pod is ended after {deadline} (activeDeadlineSeconds), and its start may wait for {start}");
+        too_short(what, "write a shorter podgate.io/timeout");
+    }
+    // Only a Deployment has a rolling strategy beside a template; others have no such limit.
+    let is_deployment = workload.get("strategy").is_some() || workload.get("progressDeadlineSeconds").is_some();
+    let progress = seconds(workload, "progressDeadlineSeconds").unwrap_or(DEFAULT_PROGRESS_DEADLINE);
+    if is_deployment && progress <= longest {
+        let progress = format_duration(progress);
+        let what = format!(
+            "a rollout counts as failed after {progress} (progressDeadlineSeconds), and the start of one Pod may wait for {start}"
+        );
+        too_short(what, "write a shorter podgate.io/timeout, or a longer progressDeadlineSeconds");
+    }
+}

@@ -1,0 +1,117 @@
+//! A manifest that declares nothing, and has podgate's commands written out.
+
+use super::document::nothing_declared;
+use crate::core::command::{AgentCommand, Gate};
+use crate::core::container::{Container, Mode};
+use crate::core::container_list::{self, OrderError};
+use crate::core::names;
+use crate::core::pod;
+use crate::order::declare::spec::{ContainerRef, Spec};
+use crate::order::edit::Place;
+use crate::order::finding::Finding;
+use serde_json::Value;
+use std::time::Duration;
+
+/// What the agent takes for a preStop hook's `--grace` where nothing is said.
+const DEFAULT_GRACE: Duration = Duration::from_secs(25);
+
+/// What there is to say of a template that declares nothing.
+#[must_use]
+pub fn check_handwritten(template: &Value) -> Vec<Finding> {
+    let spec = Spec::read(template, &mut Vec::new());
+    let mut findings: Vec<Finding> = nothing_declared(template).into_iter().collect();
+    let lines: Vec<AgentLines> = spec.containers.iter().map(AgentLines::of).collect();
+    if lines.iter().all(|lines| lines.gate.is_none() && lines.pre_stop.is_none()) {
+        return findings;
+    }
+    let grace = spec.value.get("terminationGracePeriodSeconds").and_then(Value::as_u64).unwrap_or(30);
+    for (own, lines) in spec.containers.iter().zip(&lines) {
+        lines.check(own, &spec, Duration::from_secs(grace), &mut findings);
+    }
+    let told: Vec<Container> = lines.iter().map(|lines| lines.container.declared()).collect();
+    if let Err(broken) = container_list::check_order(&told) {
+        let at = match &broken {
+            OrderError::GateBeforeHook { hook, .. } => hook,
+            OrderError::Cycle(names) => &names[0],
+        };
+        let at = spec.get(at).map(ContainerRef::place).unwrap_or_default();
+        findings.push(Finding::error("order-broken", at, broken.to_string()));
+    }
+    findings
+}
+
+/// The commands of podgate's in one container.
+#[derive(Debug)]
+struct AgentLines {
+    container: pod::Container,
+    /// Its gate or its postStart hook.
+    gate: Option<(Gate, AgentCommand)>,
+    pre_stop: Option<AgentCommand>,
+}
+
+impl AgentLines {
+    fn of(own: &ContainerRef<'_>) -> AgentLines {
+        let container: pod::Container = serde_json::from_value(own.value.clone()).unwrap_or_default();
+        AgentLines {
+            gate: container.gate().zip(container.gate_command()),
+            pre_stop: container.pre_stop_command(),
+            container,
+        }
+    }
+
+    fn check(&self, own: &ContainerRef<'_>, spec: &Spec<'_>, grace: Duration, findings: &mut Vec<Finding>) {
+        let hook = |name: &str| own.place().to("lifecycle").to(name).to("exec").to("command");
+        if let Some((gate, line)) = &self.gate {
+            let is_gate = gate.mode == Mode::Entrypoint;
+            self.check_names(
+                line,
+                &if is_gate { own.place().to("command") } else { hook("postStart") },
+                own,
+                spec,
+                findings,
+            );
+            let has = |field: &str| own.value.get(field).is_some_and(|value| !value.is_null());
+            if is_gate && !gate.until.is_empty() && has("livenessProbe") && !has("startupProbe") {
+                let what = format!("{} is killed by its livenessProbe while it waits in its gate", own.name);
+                let fix =
+                    "give it a startupProbe with podgate opened, behind which the kubelet holds the livenessProbe back";
+                findings.push(Finding::warning("liveness-kills", own.place().to("livenessProbe"), what).fix(fix));
+            }
+        }
+        if let Some(line) = &self.pre_stop {
+            self.check_names(line, &hook("preStop"), own, spec, findings);
+            let given = self.container.flag_values(line, "--grace").pop();
+            let stays = given.and_then(|text| humantime::parse_duration(&text).ok()).unwrap_or(DEFAULT_GRACE);
+            if stays >= grace {
+                let (stays, grace) = (humantime::format_duration(stays), grace.as_secs());
+                let what = format!(
+                    "the preStop hook of {} stays for up to {stays}, and the kubelet kills after {grace}s",
+                    own.name
+                );
+                let fix = "write a --grace that leaves the container time to end in";
+                findings.push(Finding::warning("pre-stop-too-long", hook("preStop"), what).fix(fix));
+            }
+        }
+    }
+
+    /// Checks the names of containers in `line`, which stands at `at`.
+    fn check_names(
+        &self,
+        line: &AgentCommand,
+        at: &Place,
+        own: &ContainerRef<'_>,
+        spec: &Spec<'_>,
+        findings: &mut Vec<Finding>,
+    ) {
+        for list in ["--until", "--stop-after"].iter().flat_map(|flag| self.container.flag_values(line, flag)) {
+            let named = list.split(',').map(|text| text.split('=').next().unwrap_or_default());
+            let known = named.filter(|name| names::is_container_name(name));
+            findings.extend(known.filter_map(|name| spec.check_name(name, at, None)));
+        }
+        if let Some(other) = self.container.flag_values(line, "--container").pop().filter(|name| *name != own.name) {
+            let what = format!("--container is {other}, and this is {}", own.name);
+            let fix = format!("write --container {}", own.name);
+            findings.push(Finding::error("unknown-container", at.clone(), what).fix(fix));
+        }
+    }
+}

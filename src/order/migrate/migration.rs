@@ -1,0 +1,58 @@
+//! What is being written.
+
+use crate::order::declare::spec::Spec;
+use crate::order::declare::{annotation_place, keys};
+use crate::order::edit::{Editor, Op, Place};
+use crate::order::finding::Finding;
+use serde_json::{Map, Value};
+
+pub(super) struct Migration<'a> {
+    pub(super) spec: &'a Spec<'a>,
+    pub(super) editor: Editor,
+    pub(super) findings: Vec<Finding>,
+}
+
+impl Migration<'_> {
+    /// Writes an annotation.
+    pub(super) fn annotate(&mut self, key: &str, value: &str) {
+        let metadata = Place::root().to("metadata");
+        for at in [metadata.clone(), metadata.to("annotations")] {
+            if at.of(self.editor.value()).is_none_or(Value::is_null) {
+                self.edit(at, Op::Set(Value::Object(Map::new())));
+            }
+        }
+        self.edit(annotation_place(key), Op::Set(Value::String(value.to_owned())));
+    }
+
+    pub(super) fn edit(&mut self, at: Place, op: Op) {
+        if let Err(misfit) = self.editor.edit(at.clone(), op) {
+            self.findings.push(Finding::error("bad-value", at, misfit.to_string()));
+        }
+    }
+
+    /// Writes the whole order: steps of containers, each with the state that those after it wait for.
+    pub(super) fn write_order(&mut self, steps: &[Vec<String>]) {
+        let steps: Vec<String> = steps.iter().map(|step| step.join(" & ")).collect();
+        self.annotate(keys::ORDER, &steps.join(", "));
+    }
+
+    pub(super) fn add_error(&mut self, at: Place, what: impl Into<String>, fix: impl Into<String>) {
+        self.findings.push(Finding::error("nothing-to-migrate", at, what).fix(fix));
+    }
+
+    /// What can't be said for podgate, or not as it was.
+    pub(super) fn warn_not_migrated(&mut self, what: impl Into<String>, fix: impl Into<String>) {
+        self.findings.push(Finding::warning("not-migrated", Place::root().to("metadata"), what).fix(fix));
+    }
+
+    /// What has been understood.
+    pub(super) fn note_migrated(&mut self, what: impl Into<String>) {
+        self.findings.push(Finding::note("migrated", Place::root().to("metadata"), what));
+    }
+
+    /// The container that another file calls `name`: the same name, or that with hyphens for underscores and in small letters.
+    pub(super) fn find_container(&self, name: &str) -> Option<String> {
+        let plain = name.to_lowercase().replace('_', "-");
+        [name, &plain].into_iter().find_map(|name| self.spec.get(name)).map(|own| own.name.to_owned())
+    }
+}

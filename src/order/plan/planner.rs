@@ -1,0 +1,292 @@
+//! From what is declared to a plan.
+
+use super::graph::Graph;
+use super::modes::{self, HookReason, ModeResolver};
+use super::types::{ContainerPlan, KnownImages, Plan};
+use super::{list_order, stop_order};
+use crate::core::container::{Container, Mode};
+use crate::core::container_list;
+use crate::core::until::{WaitCondition, WantedState};
+use crate::order::declare::spec::{ContainerRef, Spec};
+use crate::order::declare::{self, Declaration, annotation_place, container_annotation_place, keys};
+use crate::order::finding::{Finding, has_errors};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Works out what `template` (an object with `metadata` and `spec`, nothing of podgate's injected) declares. Where nothing is
+/// declared, that is a plan in which podgate has nothing to do.
+///
+/// # Errors
+/// All findings, at least one of them an error.
+pub fn plan(template: &Value, known: &KnownImages) -> Result<Plan, Vec<Finding>> {
+    let mut findings = Vec::new();
+    let spec = Spec::read(template, &mut findings);
+    if has_errors(&findings) {
+        return Err(findings);
+    }
+    let declared = declare::read_annotations(template, &spec, &mut findings);
+    let graph = Graph::new(&declared.edges, &mut findings);
+    if has_errors(&findings) {
+        return Err(findings);
+    }
+    let build = Planner::new(&spec, &declared, &graph, known, &mut findings);
+    let containers = build.plan_containers(&mut findings);
+    if has_errors(&findings) {
+        return Err(findings);
+    }
+    let list: Vec<Container> = containers.iter().map(to_container).collect();
+    if let Err(broken) = container_list::check_order(&list) {
+        findings.push(Finding::error("order-broken", annotation_place(keys::ORDER), broken.to_string()));
+        return Err(findings);
+    }
+    add_notes(&containers, &graph, &mut findings);
+    let (sidecar, publish) = (declared.sidecar_placement, declared.publish);
+    Ok(Plan { containers, sidecar_placement: sidecar, publish, grace: stop_order::grace_period(spec.value), findings })
+}
+
+/// As the sidecar is told of it.
+fn to_container(planned: &ContainerPlan) -> Container {
+    let ContainerPlan { name, mode, until, .. } = planned.clone();
+    Container { name, mode, until, ..Container::default() }
+}
+
+struct Planner<'a> {
+    spec: &'a Spec<'a>,
+    declared: &'a Declaration,
+    graph: &'a Graph,
+    commands: BTreeMap<String, Vec<String>>,
+    outlives: BTreeMap<String, Vec<String>>,
+    /// Those whom somebody stays for.
+    outlived: BTreeSet<String>,
+    pre_stop_limits: BTreeMap<String, std::time::Duration>,
+    sidecars: BTreeSet<&'a str>,
+}
+
+impl<'a> Planner<'a> {
+    fn new(
+        spec: &'a Spec<'a>,
+        declared: &'a Declaration,
+        graph: &'a Graph,
+        known: &KnownImages,
+        findings: &mut Vec<Finding>,
+    ) -> Planner<'a> {
+        let command = |own: &ContainerRef<'_>| {
+            modes::effective_command(own, declared, known.images.get(own.name))
+                .map(|words| (own.name.to_owned(), words))
+        };
+        let stays = stop_order::outlives(spec, declared, graph, findings);
+        let graces = stop_order::pre_stop_limits(&stays, stop_order::grace_period(spec.value), findings);
+        Planner {
+            spec,
+            declared,
+            graph,
+            commands: spec.containers.iter().filter_map(command).collect(),
+            outlived: stays.values().flatten().cloned().collect(),
+            outlives: stays,
+            pre_stop_limits: graces,
+            sidecars: declared.sidecars.iter().map(|item| item.until.container.as_str()).collect(),
+        }
+    }
+
+    /// Whether somebody stays for `name`.
+    fn is_outlived(&self, name: &str) -> bool {
+        self.outlived.contains(name)
+    }
+
+    fn is_involved(&self, name: &str) -> bool {
+        self.graph.has_edges(name)
+            || self.outlives.contains_key(name)
+            || self.is_outlived(name)
+            || self.sidecars.contains(name)
+            // Whose end the sidecars of a Job are to learn of without delay.
+            || (!self.sidecars.is_empty() && self.commands.contains_key(name))
+    }
+
+    fn plan_containers(&self, findings: &mut Vec<Finding>) -> Vec<ContainerPlan> {
+        let involved: Vec<&ContainerRef<'_>> =
+            self.spec.containers.iter().filter(|own| self.is_involved(own.name)).collect();
+        let names: BTreeSet<&str> = involved.iter().map(|own| own.name).collect();
+        let gates = modes::required_gates(self.graph, self.declared, &names);
+        let modes = ModeResolver {
+            graph: self.graph,
+            declared: self.declared,
+            commands: &self.commands,
+            required_gates: gates,
+        };
+        let hooked = modes.decide_hooked(&involved, findings);
+        self.check_ends(findings);
+        self.check_unused_settings(&names, findings);
+        let planned =
+            self.spec.containers.iter().map(|own| self.plan_container(own, &names, &modes, &hooked)).collect();
+        list_order::arrange(planned, self.graph, &hooked.keys().map(String::as_str).collect())
+    }
+
+    fn plan_container(
+        &self,
+        own: &ContainerRef<'_>,
+        involved: &BTreeSet<&str>,
+        modes: &ModeResolver<'_>,
+        hooked: &BTreeMap<String, HookReason>,
+    ) -> ContainerPlan {
+        let name = own.name;
+        let after: Vec<WaitCondition> = self.graph.needs(name).iter().map(|need| need.until.clone()).collect();
+        let (mode, until) = if !involved.contains(name) {
+            (Mode::None, Vec::new())
+        } else if !hooked.contains_key(name) {
+            (Mode::Entrypoint, after.clone())
+        } else if let Some(want) = self.hook_state(own, hooked) {
+            (Mode::PostStart, vec![WaitCondition { container: name.to_owned(), want }])
+        } else {
+            (Mode::None, Vec::new())
+        };
+        let others = || self.spec.containers.iter().map(|own| own.name).filter(|other| !self.sidecars.contains(other));
+        let stop_after: Vec<String> =
+            if self.sidecars.contains(name) { others().map(str::to_owned).collect() } else { Vec::new() };
+        ContainerPlan {
+            name: name.to_owned(),
+            index: own.index,
+            mode_reason: if mode == Mode::None { String::new() } else { modes.mode_reason(name, hooked) },
+            needs_parent: mode == Mode::Entrypoint && self.needs_parent(own),
+            needs_tether: mode == Mode::PostStart && self.is_outlived(name),
+            mode,
+            until,
+            after,
+            command: self.commands.get(name).cloned(),
+            timeout: self.declared.timeouts.get(name).copied().unwrap_or(self.declared.timeout),
+            continue_on_timeout: self.declared.continue_on_timeout,
+            fail_fast: self.declared.fail_fast,
+            outlives: self.outlives.get(name).cloned().unwrap_or_default(),
+            is_outlived: self.is_outlived(name),
+            pre_stop_limit: self.pre_stop_limits.get(name).copied().unwrap_or_default(),
+            stop_after,
+        }
+    }
+
+    /// The state of its own that the hook of a container waits for; `None` if it needs none.
+    fn hook_state(&self, own: &ContainerRef<'_>, hooked: &BTreeMap<String, HookReason>) -> Option<WantedState> {
+        let is_waited_for = self.graph.waiters(own.name).next().is_some();
+        // Gates see for themselves; only what runs inside the container needs the hook for its checks.
+        let is_exec = has_exec_probe(own);
+        let mut wanted = self.graph.waiters_with_needs(own.name);
+        if wanted
+            .any(|(waiter, need)| need.until.want == WantedState::Ready && (is_exec || hooked.contains_key(waiter)))
+        {
+            return Some(WantedState::Ready);
+        }
+        (is_waited_for || self.is_outlived(own.name)).then_some(WantedState::Started)
+    }
+
+    fn needs_parent(&self, own: &ContainerRef<'_>) -> bool {
+        let name = own.name;
+        let is_waited_for = self.graph.waiters(name).next().is_some();
+        self.graph.waiters_with_needs(name).any(|(_, need)| modes::is_exit_state(need.until.want))
+            || !self.sidecars.is_empty()
+            || is_waited_for && has_exec_probe(own)
+    }
+
+    /// Ends that are waited for, and that do not come or do not stay.
+    fn check_ends(&self, findings: &mut Vec<Finding>) {
+        for own in &self.spec.containers {
+            let wanted: Vec<_> = self
+                .graph
+                .waiters_with_needs(own.name)
+                .filter(|(_, need)| modes::is_exit_state(need.until.want))
+                .collect();
+            let Some((waiter, need)) = wanted.first() else { continue };
+            let (name, at, word) = (own.name, need.edge.at.clone(), need.edge.span.clone());
+            if self.sidecars.contains(name) && !self.sidecars.contains(waiter) {
+                let what = format!(
+                    "{waiter} waits for the end of {name}, which by podgate.io/sidecars is ended when {waiter} has"
+                );
+                findings.push(
+                    Finding::error("can-never-hold", at, what)
+                        .fix(format!("take {name} out of one of them"))
+                        .span(word),
+                );
+            } else if own.restart_policy(self.spec.value) == "Always" {
+                let what = format!(
+                    "{name} is started again whenever it has ended (restartPolicy: Always), for as long as the Pod lives: {} holds \
+                     only between two of its runs",
+                    need.until
+                );
+                let finding = Finding::warning("end-does-not-last", at, what).span(word);
+                findings.push(finding.fix(format!(
+                    "move {name} to spec.initContainers, or give it restartPolicy: OnFailure (of its own: Kubernetes 1.35)"
+                )));
+            }
+        }
+        let at = || annotation_place(keys::SIDECARS);
+        let others = || self.spec.containers.iter().filter(|own| !self.sidecars.contains(own.name));
+        if !self.sidecars.is_empty() && others().next().is_none() {
+            let what = "all containers are sidecars, and nobody is left whose end would end them";
+            findings.push(Finding::error("can-never-hold", at(), what).fix("leave out those that do the work"));
+        }
+        if !self.sidecars.is_empty()
+            && let Some(own) = others().find(|own| own.restart_policy(self.spec.value) == "Always")
+        {
+            let what = format!(
+                "the sidecars are to be ended when {} has, but that is always started again (restartPolicy: Always)",
+                own.name
+            );
+            let fix =
+                "podgate.io/sidecars is for Pods that run to their end: give the Pod restartPolicy Never or OnFailure";
+            findings.push(Finding::error("can-never-hold", at(), what).fix(fix));
+        }
+    }
+
+    /// Settings of containers that take no part.
+    fn check_unused_settings(&self, involved: &BTreeSet<&str>, findings: &mut Vec<Finding>) {
+        let modes = self.declared.modes.keys().map(|name| (name, keys::MODE_PREFIX, "mode"));
+        let timeouts = self.declared.timeouts.keys().map(|name| (name, keys::TIMEOUT_PREFIX, "timeout"));
+        let commands = self.declared.commands.keys().map(|name| (name, keys::COMMAND_PREFIX, "command"));
+        for (name, prefix, what) in modes.chain(timeouts).chain(commands) {
+            let at = container_annotation_place(prefix, name);
+            if !involved.contains(name.as_str()) {
+                let what = format!("{name} waits for nobody and nobody for it, so its {what} says nothing");
+                findings.push(Finding::warning("unused-annotation", at, what).fix("take it out"));
+            } else if what == "command"
+                && let Some(own) = self.spec.get(name)
+                && own.string_list("command").is_some_and(|command| !command.is_empty())
+            {
+                let what = format!("{name} has a command in its spec, and that counts");
+                findings.push(Finding::warning("unused-annotation", at, what).fix("take one of the two out"));
+            }
+        }
+    }
+}
+
+fn has_exec_probe(own: &ContainerRef<'_>) -> bool {
+    ["startupProbe", "readinessProbe"].into_iter().filter_map(|field| own.probe(field)).any(|probe| probe.is_exec())
+}
+
+/// What the plan does that its reader may not have expected.
+fn add_notes(containers: &[ContainerPlan], graph: &Graph, findings: &mut Vec<Finding>) {
+    let at = crate::order::edit::Place::root().to("spec").to("containers");
+    if !containers.is_sorted_by_key(|planned| planned.index) {
+        let names: Vec<&str> = containers.iter().map(|planned| planned.name.as_str()).collect();
+        let what = format!(
+            "the list of containers is put into another order, which the kubelet goes by: {}",
+            names.join(", ")
+        );
+        findings.push(Finding::note("moved", at.clone(), what));
+    }
+    for (number, planned) in containers.iter().enumerate() {
+        let holds =
+            planned.mode == Mode::PostStart && planned.until.iter().any(|until| until.want != WantedState::Started);
+        if !holds {
+            continue;
+        }
+        let descendants = graph.descendants(&planned.name);
+        let later = containers[number + 1..].iter().map(|later| later.name.as_str());
+        let unasked: Vec<&str> = later.filter(|later| !descendants.contains(later)).collect();
+        if !unasked.is_empty() {
+            let what = format!(
+                "while the hook of {} waits, the kubelet starts nobody: it holds back {} too, which do not wait for it",
+                planned.name,
+                unasked.join(", "),
+            );
+            let fix = "with gates in front of their commands, containers start side by side";
+            findings.push(Finding::note("not-side-by-side", at.clone().to(planned.index), what).fix(fix));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Where a manifest holds pods: the places of the pod templates of a document, whatever its kind.
+
+use crate::order::edit::Place;
+use serde_json::Value;
+
+/// How deep lists may lie in lists; nobody writes two, and a document must not decide how deep this recurses.
+const MAX_LIST_DEPTH: usize = 4;
+
+/// The path of the template in one of Kubernetes' own kinds.
+fn builtin_template_path(kind: &str) -> Option<&'static [&'static str]> {
+    Some(match kind {
+        "Pod" => &[],
+        "PodTemplate" => &["template"],
+        "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "ReplicationController" | "Job" => {
+            &["spec", "template"]
+        }
+        "CronJob" => &["spec", "jobTemplate", "spec", "template"],
+        _ => return None,
+    })
+}
+
+/// Where other kinds keep theirs: Argo's Rollout, Knative's Service, OpenKruise's kinds as Kubernetes' own; the operators'
+/// `podTemplate`; OpenKruise's AdvancedCronJob.
+const COMMON_PATHS: &[&[&str]] = &[
+    &["spec", "template"],
+    &["template"],
+    &["spec", "podTemplate"],
+    &["spec", "jobTemplate", "spec", "template"],
+    &["spec", "jobTargetRef", "template"],
+    &["spec", "template", "jobTemplate", "spec", "template"],
+];
+
+/// A Pod or pod template within a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    /// Where it stands.
+    pub place: Place,
+    /// The object that holds it: the document, an item of a list; of a Pod the Pod itself.
+    pub object: Place,
+}
+
+impl Template {
+    /// `Kind/name` of the object that holds it; for messages.
+    #[must_use]
+    pub fn name(&self, document: &Value) -> String {
+        let object = self.object.of(document).unwrap_or(&Value::Null);
+        let metadata = object.get("metadata").unwrap_or(&Value::Null);
+        match (text_field(object, "kind"), text_field(metadata, "name"), text_field(metadata, "generateName")) {
+            ("", ..) => String::new(),
+            (kind, "", "") => format!("{kind}/(no name)"),
+            (kind, "", name) | (kind, name, _) => format!("{kind}/{name}"),
+        }
+    }
+}
+
+/// The pod templates of `document`, each an object with `spec.containers` as a list; in the order in which they stand there. In a
+/// `List`, those of its items.
+#[must_use]
+pub fn templates(document: &Value) -> Vec<Template> {
+    let mut found = Vec::new();
+    collect_templates(document, Place::root(), MAX_LIST_DEPTH, &mut found);
+    found
+}
+
+fn collect_templates(document: &Value, at: Place, lists: usize, found: &mut Vec<Template>) {
+    let kind = text_field(document, "kind");
+    if kind.ends_with("List")
+        && let Some(items) = document.get("items").and_then(Value::as_array)
+    {
+        for (index, item) in items.iter().enumerate().filter(|_| lists > 0) {
+            collect_templates(item, at.to("items").to(index), lists - 1, found);
+        }
+        return;
+    }
+    let ways: &[&[&str]] = match builtin_template_path(kind) {
+        // Another group's kind may be called Service or Job too, and is built in its own way.
+        Some(way) if is_builtin_group(document) => &[way],
+        _ => COMMON_PATHS,
+    };
+    let places = ways.iter().map(|way| way.iter().fold(Place::root(), |place, key| place.to(*key)));
+    let places = places.filter(|place| place.of(document).is_some_and(is_template));
+    found.extend(places.map(|place| Template { place: at.join(&place), object: at.clone() }));
+}
+
+fn text_field<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Kubernetes' own groups have no dot (`apps`, `batch`), the old ones aside; its core has no group.
+fn is_builtin_group(document: &Value) -> bool {
+    let version = text_field(document, "apiVersion");
+    version.split_once('/').is_none_or(|(group, _)| !group.contains('.') || group.ends_with(".k8s.io"))
+}
+
+fn is_template(value: &Value) -> bool {
+    value.get("spec").and_then(|spec| spec.get("containers")).is_some_and(Value::is_array)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn template_places(document: &Value) -> Vec<String> {
+        templates(document).iter().map(|template| template.place.to_string()).collect()
+    }
+
+    fn pod() -> Value {
+        json!({"metadata": {}, "spec": {"containers": [{"name": "a"}]}})
+    }
+
+    #[test]
+    fn finds_the_templates_of_each_kind() {
+        for (version, kind, path) in [
+            ("v1", "Pod", ""),
+            ("v1", "PodTemplate", "template"),
+            ("apps/v1", "Deployment", "spec.template"),
+            ("apps/v1", "StatefulSet", "spec.template"),
+            ("apps/v1", "DaemonSet", "spec.template"),
+            ("apps/v1", "ReplicaSet", "spec.template"),
+            ("batch/v1", "CronJob", "spec.jobTemplate.spec.template"),
+            ("argoproj.io/v1alpha1", "Rollout", "spec.template"),
+            ("x.example/v1", "Thing", "spec.podTemplate"),
+            ("batch.volcano.sh/v1", "Job", "spec.template"),
+        ] {
+            let keys = path.split('.').filter(|key| !key.is_empty());
+            let mut document = keys.rev().fold(pod(), |inner, key| json!({key: inner}));
+            (document["apiVersion"], document["kind"]) = (json!(version), json!(kind));
+            assert_eq!(template_places(&document), [path], "{kind}");
+        }
+    }
+
+    #[test]
+    fn goes_through_lists_but_not_for_ever() {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": [
+            {"apiVersion": "v1", "kind": "Service"},
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": []}},
+            {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"template": pod()}},
+        ]});
+        assert_eq!(template_places(&list), ["items[1]", "items[2].spec.template"]);
+        let names: Vec<_> = templates(&list).iter().map(|template| template.name(&list)).collect();
+        assert_eq!(names, ["Pod/p", "Deployment/d"]);
+
+        let mut deep = list;
+        for _ in 0..MAX_LIST_DEPTH {
+            deep = json!({"kind": "List", "items": [deep]});
+        }
+        assert!(template_places(&deep).is_empty());
+    }
+
+    #[test]
+    fn what_holds_no_list_of_containers_is_no_template() {
+        for other in [
+            json!(null),
+            json!([]),
+            json!("kind: Pod"),
+            json!({"kind": "Pod"}),
+            json!({"kind": "Pod", "spec": {"containers": {}}}),
+            json!({"kind": "Deployment", "apiVersion": "apps/v1", "spec": {"template": {"spec": null}}}),
+            json!({"kind": "List", "items": {"a": 1}}),
+            json!({"kind": "ConfigMap", "data": {"spec": {"containers": []}}}),
+        ] {
+            assert!(template_places(&other).is_empty(), "{other}");
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! A pod on its way through a fault: it is told when to go on, so that nothing hangs on how fast the machine is.
+
+use super::cell::{Cell, Mode, Order, rounded_time};
+use crate::clock::{eventually, now, wall_ms};
+use crate::cluster::{kubectl_json, try_script};
+use crate::incarnation_log::IncarnationLog;
+use crate::node_logs::NodeLogs;
+use crate::pod::{Container, Pod, server};
+use crate::scene::{FollowedPod, Scene};
+use crate::watch::ObservedPod;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// What each container of the chain stands behind.
+const CHAIN: &[(&str, &str)] = &[("api", "db"), ("web", "db"), ("web", "api")];
+
+/// One cell's stage.
+pub(super) struct CellSetup<'a> {
+    pub(super) scene: &'a Scene,
+    pub(super) mode: Mode,
+    pub(super) expected_order: Order,
+}
+
+impl CellSetup<'_> {
+    /// The chain in this mode. `db` is Ready only when told to be; `web` stands at the end. `flags` are for whoever waits
+    /// for `db`: in one mode its own hook, in the other the gate of `api`.
+    pub(super) fn chain(&self, flags: &[&str], ports: u16) -> [Container; 3] {
+        let db = server("db").http(ports + 1).args(&["--ready-on-signal"]);
+        let api = server("api").http(ports + 2);
+        let web = server("web").http(ports + 3);
+        match self.mode {
+            Mode::PostStart => {
+                // As the manifests have it.
+                let fallback = |port: u16| format!("http://127.0.0.1:{port}/");
+                let (first, second) = (fallback(ports + 1), fallback(ports + 2));
+                let db = db.hook(&[&["--fallback-check", &first], flags].concat());
+                [db, api.hook(&["--fallback-check", &second]), web]
+            }
+            Mode::Entrypoint => {
+                let api = api.gate(&[&["--until", "db"], flags].concat());
+                [db.gate(&[]), api, web.gate(&["--until", "api"])]
+            }
+        }
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        ["db", "api", "web"].into_iter()
+    }
+
+    pub(super) fn begin(&self, pod: &Pod) -> FaultRun<'_> {
+        let logs = NodeLogs::follow(&self.scene.namespace, &pod.name);
+        FaultRun {
+            mode: self.mode,
+            expected_order: self.expected_order,
+            order: CHAIN,
+            run: self.scene.create(pod),
+            logs,
+        }
+    }
+
+    /// The chain, with `db` running and waited for.
+    pub(super) fn begin_with_db_awaited(&self, flags: &[&str]) -> FaultRun<'_> {
+        let course = self.begin(&Pod::new("chain", self.chain(flags, 8000)));
+        course.wait_until_db_is_awaited(0);
+        course
+    }
+}
+
+/// A pod on its way.
+pub(super) struct FaultRun<'a> {
+    mode: Mode,
+    expected_order: Order,
+    /// Who stands behind whom.
+    pub(super) order: &'static [(&'static str, &'static str)],
+    pub(super) run: FollowedPod<'a>,
+    pub(super) logs: NodeLogs,
+}
+
+impl FaultRun<'_> {
+    /// Waits until incarnation `attempt` of `container`, or a later one, has said `event`.
+    pub(super) fn wait_for_event(&self, container: &str, attempt: u32, event: &str) -> IncarnationLog {
+        eventually(&format!("{container} says {event:?} (incarnation {attempt})"), 90, || {
+            self.logs
+                .of_container(container)
+                .into_iter()
+                .find(|life| life.attempt >= attempt && life.time_of(event).is_some())
+        })
+    }
+
+    /// Who waits for `db`.
+    pub(super) fn waiter(&self) -> &'static str {
+        match self.mode {
+            Mode::PostStart => "db",
+            Mode::Entrypoint => "api",
+        }
+    }
+
+    /// Waits until incarnation `attempt` of `db` runs, not ready, and is waited for.
+    pub(super) fn wait_until_db_is_awaited(&self, attempt: u32) {
+        self.wait_for_event("db", attempt, "listening");
+        eventually("db is waited for", 90, || {
+            let waits = match self.mode {
+                Mode::PostStart => self.run.hook_pid("db").is_some(),
+                Mode::Entrypoint => self.run.pid("api").is_some(),
+            };
+            waits.then(|| self.waiter_message()).filter(|words| words.contains("waits for db=Ready"))
+        });
+    }
+
+    /// What stands in the termination message of whoever waits for `db`.
+    pub(super) fn waiter_message(&self) -> String {
+        self.run.termination_message(self.waiter()).unwrap_or_default()
+    }
+
+    /// Containers that started before one that they stand behind was Ready.
+    pub(super) fn early_starts(&self) -> Vec<String> {
+        let lives = self.logs.logs_with_ends();
+        let mut early = Vec::new();
+        for (behind, before) in self.order {
+            for life in lives.iter().filter(|life| life.name == *behind) {
+                let Some(start) = life.time_of("start") else { continue };
+                if ready_time_at(&lives, before, start).is_none() {
+                    let text = format!("{behind} (incarnation {}) started while {before} was not Ready", life.attempt);
+                    early.push(text);
+                }
+            }
+        }
+        early
+    }
+
+    /// Gives wrong releases time to show; where they are expected, waits for one.
+    pub(super) fn settle(&self) {
+        self.settle_for(Duration::from_secs(2));
+    }
+
+    pub(super) fn settle_for(&self, time: Duration) {
+        if self.expected_order == Order::Lost {
+            eventually("the order is lost, as expected", 90, || (!self.early_starts().is_empty()).then_some(()));
+            return;
+        }
+        let end = now() + time;
+        while now() < end {
+            self.assert_order_kept();
+            sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn assert_order_kept(&self) {
+        let early = self.early_starts();
+        assert!(early.is_empty(), "order broken: {}", early.join("; "));
+    }
+
+    /// Makes `container`, in whatever incarnation, ready.
+    pub(super) fn make_ready(&self, container: &str) {
+        let mut told = None;
+        eventually(&format!("{container} is ready when told to be"), 90, || {
+            let life = self.logs.logs_with_ends().into_iter().rfind(|life| life.name == container)?;
+            if life.time_of("listening").is_some() && life.end.is_none() && told != Some(life.attempt) {
+                let namespace = &self.run.scene.namespace;
+                let signal = ["kill-container", namespace, &self.run.pod, container, "USR2"];
+                told = try_script(&signal, "").is_ok().then_some(life.attempt);
+            }
+            (life.end.is_none() && life.time_of("ready").is_some()).then_some(())
+        });
+    }
+
+    /// Waits until all is up: by the containers' own word, by the kubelet's, and, where the order is kept, by podgate's.
+    pub(super) fn wait_until_up(&self) -> ObservedPod {
+        eventually("the pod is up", 150, || {
+            let up = self.run.watch.last().filter(ObservedPod::is_ready)?;
+            let lives = self.logs.logs_with_ends();
+            let last = |name: &str| lives.iter().rfind(|life| life.name == name);
+            let ready =
+                |name: &str| last(name).is_some_and(|life| life.time_of("ready").is_some() && life.end.is_none());
+            ["db", "api", "web"].into_iter().all(ready).then_some(up)
+        });
+        let annotated = |seconds| {
+            let end = now() + Duration::from_secs(seconds);
+            while now() < end {
+                if let Some(up) = self.run.watch.last().filter(ObservedPod::is_up) {
+                    return Some(up);
+                }
+                sleep(Duration::from_millis(100));
+            }
+            None
+        };
+        match self.expected_order {
+            Order::Lost => annotated(10).or_else(|| self.run.watch.last()).expect("the pod"),
+            _ => annotated(60).unwrap_or_else(|| panic!("the annotations do not follow: {:#}", self.annotations())),
+        }
+    }
+
+    fn annotations(&self) -> Value {
+        self.run.watch.last().map_or(Value::Null, |seen| seen.pod["metadata"]["annotations"].clone())
+    }
+
+    /// How long after the last of those that it stands behind was Ready a container started, at most, in milliseconds; of the
+    /// starts from `since` on.
+    pub(super) fn longest_wait(&self, since: f64) -> f64 {
+        let lives = self.logs.logs_with_ends();
+        let waited = |name: &str| {
+            let life = lives.iter().rfind(|life| life.name == name)?;
+            let start = life.time_of("start").filter(|start| *start >= since)?;
+            let before = self.order.iter().filter(|(behind, _)| *behind == name);
+            let ready = before.filter_map(|(_, before)| ready_time_at(&lives, before, start)).fold(f64::MIN, f64::max);
+            Some(start - ready)
+        };
+        ["api", "web"].into_iter().filter_map(waited).fold(0.0, f64::max)
+    }
+
+    /// The pod's fault is over and `db` has become ready: how it went.
+    pub(super) fn finish(&self, since: f64, words: &str) -> Cell {
+        let up = self.wait_until_up();
+        self.cell(since, &[words.to_owned(), self.traces(&up)])
+    }
+
+    pub(super) fn cell(&self, since: f64, user_sees: &[String]) -> Cell {
+        let early = self.early_starts();
+        let kept = early.is_empty();
+        if self.expected_order == Order::Kept {
+            assert!(kept, "order broken: {}", early.join("; "));
+        }
+        let order = if kept { Order::Kept } else { Order::Lost };
+        let waited = match kept {
+            true => format!("{} once Ready", rounded_time(self.longest_wait(since))),
+            false => "not at all".to_owned(),
+        };
+        let user_sees: Vec<&str> = user_sees.iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
+        Cell { order, waited, user_sees: user_sees.join("; ") }
+    }
+
+    /// What the kubelet tells of it.
+    pub(super) fn traces(&self, seen: &ObservedPod) -> String {
+        let mut traces = Vec::new();
+        let restarted = |name: &&str| seen.kubelet_status(name)["restartCount"].as_u64().is_some_and(|count| count > 0);
+        let mut again: Vec<&str> = ["podgate", "db", "api", "web"].into_iter().filter(restarted).collect();
+        if ["db", "api", "web"].iter().all(restarted) {
+            traces.push("all containers restarted".to_owned());
+            again.clear();
+        }
+        for container in again {
+            let end = &seen.kubelet_status(container)["lastState"]["terminated"];
+            let mut text = format!("`{container}` restarted");
+            if let Some(reason) = end["reason"].as_str() {
+                text.push_str(&format!(" (exit {}, {reason}", end["exitCode"]));
+                if let Some(message) = end["message"].as_str() {
+                    text.push_str(&format!(", `{}`", message.trim()));
+                }
+                text.push(')');
+            }
+            traces.push(text);
+        }
+        let word = |name: &str| {
+            seen.podgate_state(name)
+                .filter(|state| *state != "Ready")
+                .map(|state| format!("the annotation of `{name}` stays {state}"))
+        };
+        traces.extend(["db", "api", "web"].into_iter().filter_map(word));
+        let pod = format!("involvedObject.name={}", self.run.pod);
+        let events = kubectl_json(&["-n", &self.run.scene.namespace, "get", "events", "--field-selector", &pod]);
+        let telling = |event: &&Value| event["type"] == "Warning" || event["reason"] == "SandboxChanged";
+        let events = events["items"].as_array().into_iter().flatten().filter(telling);
+        // That a probe failed says nothing of the fault.
+        let reasons: BTreeSet<&str> =
+            events.filter_map(|e| e["reason"].as_str()).filter(|r| *r != "Unhealthy").collect();
+        if !reasons.is_empty() {
+            traces.push(format!("events: {}", reasons.into_iter().collect::<Vec<_>>().join(", ")));
+        }
+        traces.join("; ")
+    }
+}
+
+/// When the incarnation of `name` that ran at `moment` had become ready, if it had.
+fn ready_time_at(lives: &[IncarnationLog], name: &str, moment: f64) -> Option<f64> {
+    let life =
+        lives.iter().rfind(|life| life.name == name && life.time_of("start").is_some_and(|start| start <= moment))?;
+    let lived = life.end.is_none_or(|end| end > moment);
+    life.time_of("ready").filter(|ready| lived && *ready <= moment)
+}
+
+/// The chain with `db` awaited; then `fault`, then `db` becomes ready.
+pub(super) fn while_db_is_awaited(stage: &CellSetup<'_>, flags: &[&str], fault: impl FnOnce(&FaultRun<'_>)) -> Cell {
+    let course = stage.begin_with_db_awaited(flags);
+    let since = wall_ms();
+    fault(&course);
+    course.settle();
+    let words = course.waiter_message();
+    course.make_ready("db");
+    let words = if words.is_empty() { words } else { format!("`{words}`") };
+    course.finish(since, &words)
+}

@@ -1,0 +1,117 @@
+//! The containers' logs as they lie on the node: those of all incarnations, known without the API server, and kept when the
+//! kubelet takes them away.
+
+use crate::cluster::{incarnations, run_script};
+use crate::incarnation_log::IncarnationLog;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::Duration;
+
+/// A container's name, and which of its incarnations.
+type IncarnationKey = (String, u32);
+
+#[derive(Debug)]
+struct LogFile {
+    file: File,
+    text: Vec<u8>,
+}
+
+type LogFiles = BTreeMap<IncarnationKey, LogFile>;
+
+/// Follows the logs of one pod until it is dropped.
+#[derive(Debug)]
+pub(crate) struct NodeLogs {
+    namespace: String,
+    pod: String,
+    files: Arc<Mutex<LogFiles>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl NodeLogs {
+    pub(crate) fn follow(namespace: &str, pod: &str) -> NodeLogs {
+        let root = PathBuf::from(run_script(&["pod-logs"]).trim());
+        let (files, stop) = (Arc::<Mutex<LogFiles>>::default(), Arc::<AtomicBool>::default());
+        let thread = {
+            let (files, stop, prefix) = (Arc::clone(&files), Arc::clone(&stop), format!("{namespace}_{pod}_"));
+            spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    read_new_text(&root, &prefix, &mut files.lock().unwrap_or_else(PoisonError::into_inner));
+                    sleep(Duration::from_millis(25));
+                }
+            })
+        };
+        NodeLogs { namespace: namespace.to_owned(), pod: pod.to_owned(), files, stop, thread: Some(thread) }
+    }
+
+    /// All incarnations of all containers, as far as they have said anything, each container's in their order.
+    pub(crate) fn incarnation_logs(&self) -> Vec<IncarnationLog> {
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files
+            .iter()
+            .map(|((name, attempt), log)| IncarnationLog::parse(name, *attempt, &json_lines(&log.text)))
+            .collect()
+    }
+
+    /// The same, with the ends of those that were killed, as far as containerd still knows them.
+    pub(crate) fn logs_with_ends(&self) -> Vec<IncarnationLog> {
+        let known = incarnations(&self.namespace, &self.pod);
+        let mut lives = self.incarnation_logs();
+        for life in &mut lives {
+            let end = known.iter().find(|i| i.container == life.name && i.attempt == life.attempt);
+            life.end = life.end.or(end.and_then(|found| found.finished));
+        }
+        lives
+    }
+
+    /// Those of one container.
+    pub(crate) fn of_container(&self, container: &str) -> Vec<IncarnationLog> {
+        self.incarnation_logs().into_iter().filter(|life| life.name == container).collect()
+    }
+}
+
+impl Drop for NodeLogs {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn file_names(folder: &Path) -> impl Iterator<Item = String> {
+    fs::read_dir(folder).into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok())
+}
+
+/// Reads what is new. A file that was opened once is read to its end even if it is gone from its folder.
+fn read_new_text(root: &Path, prefix: &str, files: &mut LogFiles) {
+    for pod in file_names(root).filter(|name| name.starts_with(prefix)) {
+        for container in file_names(&root.join(&pod)) {
+            let folder = root.join(&pod).join(&container);
+            for log in file_names(&folder) {
+                let Some(attempt) = log.strip_suffix(".log").and_then(|number| number.parse().ok()) else { continue };
+                let key = (container.clone(), attempt);
+                if !files.contains_key(&key)
+                    && let Ok(file) = File::open(folder.join(log))
+                {
+                    files.insert(key, LogFile { file, text: Vec::new() });
+                }
+            }
+        }
+    }
+    for log in files.values_mut() {
+        let _ = log.file.read_to_end(&mut log.text);
+    }
+}
+
+/// The JSON among the lines; each has its time, its stream and a flag before it.
+fn json_lines(text: &[u8]) -> Vec<Value> {
+    let text = String::from_utf8_lossy(text);
+    text.lines().filter_map(|line| serde_json::from_str(line.splitn(4, ' ').nth(3)?).ok()).collect()
+}
