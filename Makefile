@@ -65,13 +65,13 @@ e2e: ## On a real kubelet: SCENARIO=name for some of it, K8S=1.34 for the older 
 	tests/kubelet/prepare --k8s $(K8S)
 	tests/kubelet/run $(SCENARIO)
 
-guarantees: ## Every fault in both modes, on both versions of Kubernetes, and the table in docs/guarantees.md (20 minutes)
+guarantees: ## Every fault in every mode, on both versions of Kubernetes, and the tables in docs/guarantees.md (20 minutes)
 	rm -rf "$$(tools/build --target-dir)/tmp/guarantees"
 	for k8s in 1.34 1.36; do \
 		tests/kubelet/prepare --k8s $$k8s; \
 		tests/kubelet/run guarantees::; \
 	done
-	PODGATE_REGENERATE=1 $(cargo) test --locked --test kubelet guarantees::table
+	PODGATE_REGENERATE=measured $(cargo) test --locked --test kubelet guarantees::table
 
 bench: ## What podgate costs: size, memory, latencies, what it adds to a pod's start, from Ready to the next start, the webhook (45 minutes)
 	$(cargo) bench --locked --no-default-features --bench agent

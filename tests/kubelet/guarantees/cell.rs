@@ -12,7 +12,7 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    pub(super) const ALL: [Mode; 2] = [Mode::PostStart, Mode::Entrypoint];
+    pub(super) const ALL: [Mode; 2] = [Mode::Entrypoint, Mode::PostStart];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl Order {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cell {
     pub(super) order: Order,
-    /// How long the rest waited.
+    /// When the containers start, relative to their predecessors being Ready.
     pub(super) waited: String,
     pub(super) user_sees: String,
 }

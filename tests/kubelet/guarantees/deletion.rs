@@ -64,8 +64,8 @@ pub(super) fn at_each_stage(stage: &CellSetup<'_>) -> Cell {
     let longest = gone.iter().map(|(_, took)| *took).fold(0.0, f64::max);
     let order = if early.is_empty() { Order::Kept } else { Order::Lost };
     let user_sees = match order {
-        Order::Kept => "those that wait never run".to_owned(),
-        _ => "those that wait are started, and ended at once".to_owned(),
+        Order::Kept => "waiting containers never run".to_owned(),
+        _ => "waiting containers start and are terminated at once".to_owned(),
     };
-    Cell { order, waited: format!("gone in {}", rounded_time(longest)), user_sees }
+    Cell { order, waited: format!("the Pod is gone in {}", rounded_time(longest)), user_sees }
 }

@@ -224,8 +224,8 @@ impl FaultRun<'_> {
         }
         let order = if kept { Order::Kept } else { Order::Lost };
         let waited = match kept {
-            true => format!("{} once Ready", rounded_time(self.longest_wait(since))),
-            false => "not at all".to_owned(),
+            true => format!("{} after Ready", rounded_time(self.longest_wait(since))),
+            false => "before Ready".to_owned(),
         };
         let user_sees: Vec<&str> = user_sees.iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
         Cell { order, waited, user_sees: user_sees.join("; ") }

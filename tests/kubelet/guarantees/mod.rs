@@ -1,5 +1,5 @@
-//! The table of `docs/guarantees.md`: what becomes of the order when something breaks. Each cell is a test of its own, which
-//! measures it, and fails if it is not as the table has it; `make guarantees` runs all and writes the table.
+//! The tables of `docs/guarantees.md`: what becomes of the order when something breaks. Each cell is a test. It measures the
+//! cell, and fails if the outcome is not the expected one; `make guarantees` runs all of them and writes the tables.
 
 mod cell;
 mod clock;
@@ -86,20 +86,20 @@ macro_rules! rows {
 rows! {
     crash_before_ready: "`db` crashes before it is Ready", alone: false, post_start: Lost, start::crash_before_ready;
     crash_after_ready: "`db` crashes after it was Ready, before `web` starts", alone: false, post_start: Lost, start::crash_after_ready;
-    waiter_killed: "the hook or gate that waits is killed", alone: false, post_start: Lost, start::waiter_killed;
-    time_limit: "the time limit passes", alone: false, post_start: Lost, start::time_limit;
-    kubelet_restarted: "the kubelet restarts", alone: true, post_start: Lost, node::kubelet_restarted;
-    kubelet_restarted_exec: "the same, where only the kubelet can judge `db` (an exec probe)", alone: true, post_start: Lost, node::kubelet_restarted_when_only_it_can_judge;
+    waiter_killed: "The waiting hook or gate is killed", alone: false, post_start: Lost, start::waiter_killed;
+    time_limit: "The time limit passes", alone: false, post_start: Lost, start::time_limit;
+    kubelet_restarted: "The kubelet restarts", alone: true, post_start: Lost, node::kubelet_restarted;
+    kubelet_restarted_exec: "The kubelet restarts, and only the kubelet can probe `db` (exec probe)", alone: true, post_start: Lost, node::kubelet_restarted_when_only_it_can_judge;
     containerd_restarted: "containerd restarts", alone: true, post_start: Lost, node::containerd_restarted;
-    sidecar_killed: "the sidecar is killed", alone: false, post_start: Kept, sidecar::killed;
-    sidecar_out_of_memory: "the sidecar is killed for want of memory", alone: false, post_start: Kept, sidecar::out_of_memory;
-    api_away: "the API server is away for the whole start", alone: true, post_start: Kept, node::api_away;
-    sandbox_killed: "the sandbox dies, and everything restarts", alone: false, post_start: Kept, rounds::sandbox_killed;
-    host_network: "the same on the host's network", alone: false, post_start: Kept, rounds::host_network;
-    restart_all: "a RestartAllContainers round", alone: false, post_start: Kept, rounds::restart_all;
-    reboot: "the node reboots, and annotations are left from before", alone: true, post_start: Kept, node::reboot;
-    board_full: "the board's volume and the folders' are full", alone: false, post_start: Kept, sidecar::board_full;
-    tampered: "a neighbour, as root, tampers with bell and reports", alone: false, post_start: Kept, sidecar::tampered;
-    clock_steps: "the wall clock steps by an hour, forth and back[^clock]", alone: false, post_start: Kept, clock::steps;
-    deleted: "the Pod is deleted, at each stage", alone: false, post_start: Lost, deletion::at_each_stage;
+    sidecar_killed: "The sidecar is killed", alone: false, post_start: Kept, sidecar::killed;
+    sidecar_out_of_memory: "The sidecar is killed because it is out of memory", alone: false, post_start: Kept, sidecar::out_of_memory;
+    api_away: "The API server is down during the whole start", alone: true, post_start: Kept, node::api_away;
+    sandbox_killed: "The sandbox dies, and all containers restart", alone: false, post_start: Kept, rounds::sandbox_killed;
+    host_network: "The sandbox dies in a Pod on the host network", alone: false, post_start: Kept, rounds::host_network;
+    restart_all: "A `RestartAllContainers` rule restarts all containers", alone: false, post_start: Kept, rounds::restart_all;
+    reboot: "The node reboots, and the annotations of the previous boot remain", alone: true, post_start: Kept, node::reboot;
+    board_full: "The volumes of the board and of the reports are full", alone: false, post_start: Kept, sidecar::board_full;
+    tampered: "A container that runs as root tampers with the bell and the reports", alone: false, post_start: Kept, sidecar::tampered;
+    clock_steps: "The wall clock steps forward and back by an hour", alone: false, post_start: Kept, clock::steps;
+    deleted: "The Pod is deleted, at each stage of the start", alone: false, post_start: Lost, deletion::at_each_stage;
 }

@@ -48,7 +48,7 @@ pub(super) fn api_away(stage: &CellSetup<'_>) -> Cell {
     let web = course.wait_for_event("web", 0, "ready");
     assert!(since < web.start_time(), "the API server was stopped too late to show anything");
     drop(away);
-    course.finish(since, "the annotations follow when the API server is back")
+    course.finish(since, "the annotations are updated once the API server is back")
 }
 
 /// As a node does that loses its power: nothing lives on, the memory volumes are empty, the annotations are what they were.

@@ -76,7 +76,7 @@ pub(super) fn board_full(stage: &CellSetup<'_>) -> Cell {
     let mut cell = course.finish(since, &format!("`{words}`"));
     if says {
         // Nothing can be told to anybody before there is room again.
-        cell.waited = "until there is room again, then ".to_owned() + &course.last_start_after(room);
+        cell.waited = format!("{} after the board has room again", course.last_start_after(room));
         cell.user_sees.push_str("; the sidecar's log: `can't write the board; tries again`");
     }
     cell

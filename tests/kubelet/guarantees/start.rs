@@ -77,7 +77,7 @@ pub(super) fn time_limit(stage: &CellSetup<'_>) -> Cell {
     course.make_ready("db");
     let mut cell = course.finish(since, "");
     if cell.order == Order::Lost {
-        cell.waited = "3 s, the limit".to_owned();
+        cell.waited = "after 3 s, the time limit".to_owned();
     }
     cell
 }

@@ -1,69 +1,242 @@
-//! The table in the docs.
+//! Writes the tables of `docs/guarantees.md`: one for each mode, and below it the details of each row.
+//!
+//! `cells.jsonl` holds the cells of the last `make guarantees`. The page follows from them, so tests without a cluster can
+//! compare it.
 
+use super::ROWS;
 use super::cell::{Cell, Mode, Order, VERSIONS};
-use super::{ROWS, Row};
 use crate::cluster::ROOT;
+use serde::{Deserialize, Serialize};
+use std::fs;
 
-const BEGIN: &str = "<!-- begin of the table, written by `make guarantees` -->\n";
-const END: &str = "<!-- end of the table -->\n";
-const HEAD: &str = "\
-| what goes wrong | post-start: order | the rest waits | you see | entrypoint: order | the rest waits | you see |
-|---|---|---|---|---|---|---|
-";
+/// Longest line of the page outside tables.
+const WIDTH: usize = 120;
 
-/// What both versions of Kubernetes say, or, where they differ, each with its name.
-fn merge_versions(texts: [String; 2]) -> String {
-    let [old, new] = texts;
-    if old == new {
-        return new;
-    }
-    let part = |minor: u32, text: String| format!("1.{minor}: {}", if text.is_empty() { "-".to_owned() } else { text });
-    format!("{}<br>{}", part(VERSIONS[0], old), part(VERSIONS[1], new))
+/// Explanations of single rows, for the modes given.
+const NOTES: &[(&[&str], &[Mode], &str)] = &[
+    (
+        &["crash_before_ready"],
+        &[Mode::PostStart],
+        "The kubelet starts the next container as soon as a container crashes under its hook.",
+    ),
+    (
+        &["crash_after_ready"],
+        &[Mode::PostStart],
+        "The kubelet does not restart `db` while the hook of `api` waits. It starts `web` as soon as that hook returns.",
+    ),
+    (
+        &["waiter_killed"],
+        &[Mode::PostStart],
+        "The hook fails. The kubelet kills its container, starts the next one, and then restarts the first one.",
+    ),
+    (
+        &["time_limit"],
+        &[Mode::PostStart],
+        "The hook fails. The kubelet kills its container, starts the next one, and then restarts the first one. With \
+         `--on-timeout continue` the kubelet kills nothing, but it still starts the next container.",
+    ),
+    (
+        &["time_limit"],
+        &[Mode::Entrypoint],
+        "The gate ends its container with exit code 75. The command has not run. The kubelet restarts the container after \
+         its back-off, and the gate waits again.",
+    ),
+    (
+        &["kubelet_restarted", "kubelet_restarted_exec", "containerd_restarted"],
+        &[Mode::PostStart],
+        "The restart kills the waiting hook. The kubelet does not run it again and starts the next container.",
+    ),
+    (
+        &["clock_steps"],
+        &Mode::ALL,
+        "All containers share the node's clock. The test therefore steps only the clock that the sidecar, the hooks and \
+         the gates see. podgate measures every wait by the monotonic clock, which cannot be stepped. The wall clock only \
+         stamps log lines and annotations. `tests/controller/clock_step.rs` tests that time limits keep their length.",
+    ),
+    (
+        &["deleted"],
+        &[Mode::PostStart],
+        "The kubelet starts the remaining containers of its list. They run for milliseconds and then receive SIGTERM.",
+    ),
+];
+
+/// A cell with its place in the tables: one line of `cells.jsonl`.
+#[derive(Serialize, Deserialize)]
+struct StoredCell {
+    row: String,
+    mode: String,
+    kubernetes: String,
+    #[serde(flatten)]
+    cell: Cell,
 }
 
-fn table_line(row: &Row) -> String {
-    let mut line = format!("| {} |", row.title);
-    for mode in Mode::ALL {
-        let cells = VERSIONS.map(|minor| Cell::load(minor, row.id, mode));
-        let column = |of: fn(&Cell) -> String| {
-            merge_versions([of(&cells[0]), of(&cells[1])]).replace('|', "\\|").replace('\n', " ")
-        };
-        line.push_str(&format!(
-            " {} | {} | {} |",
-            column(|cell| cell.order.label().to_owned()),
-            column(|cell| cell.waited.clone()),
-            column(|cell| cell.user_sees.clone())
-        ));
-    }
-    line + "\n"
-}
+/// The cells of all tables.
+struct Cells(Vec<StoredCell>);
 
-/// The table is there, with a row for each fault, as the tests expect it, and its entrypoint column is green. With
-/// `PODGATE_REGENERATE=1` in the environment it is written anew from the cells that were measured last.
-#[test]
-fn the_table_in_the_docs_is_full_and_green() {
-    let path = format!("{ROOT}/docs/guarantees.md");
-    let mut page = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let (before, rest) = page.split_once(BEGIN).expect("the table's begin");
-    let (_, after) = rest.split_once(END).expect("the table's end");
-    if std::env::var_os("PODGATE_REGENERATE").is_some() {
-        let lines: String = ROWS.iter().map(table_line).collect();
-        page = format!("{before}{BEGIN}\n{HEAD}{lines}\n{END}{after}");
-        std::fs::write(&path, &page).unwrap_or_else(|error| panic!("{path}: {error}"));
+impl Cells {
+    fn path() -> String {
+        format!("{ROOT}/tests/kubelet/guarantees/cells.jsonl")
     }
-    let (_, rest) = page.split_once(BEGIN).expect("the table's begin");
-    let (table, _) = rest.split_once(END).expect("the table's end");
-    let lines: Vec<&str> = table.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
-    assert_eq!(lines.len(), ROWS.len(), "'make guarantees' writes the table");
-    for (row, line) in ROWS.iter().zip(lines) {
-        let fields: Vec<&str> = line.split(" | ").collect();
-        assert_eq!(fields[0], format!("| {}", row.title));
-        for (field, mode) in [(fields[1], Mode::PostStart), (fields[4], Mode::Entrypoint)] {
-            let expected = row.expected_order(mode);
-            let parts: Vec<&str> =
-                field.split("<br>").map(|part| part.split_once(": ").map_or(part, |(_, word)| word)).collect();
-            let fits = |word: &&str| *word == expected.label() || *word == Order::NotHere.label();
-            assert!(parts.iter().all(fits) && parts.contains(&expected.label()), "{}, {mode:?}: {field}", row.title);
+
+    /// Reads the committed cells.
+    fn stored() -> Cells {
+        let path = Cells::path();
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let parse = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{path}: {error}: {line}"));
+        Cells(text.lines().map(parse).collect())
+    }
+
+    /// Reads the cells that the last runs measured. Panics if one is missing.
+    fn measured() -> Cells {
+        let mut cells = Vec::new();
+        for row in ROWS {
+            for mode in Mode::ALL {
+                cells.extend(VERSIONS.map(|minor| StoredCell {
+                    row: row.id.to_owned(),
+                    mode: mode.name().to_owned(),
+                    kubernetes: version(minor),
+                    cell: Cell::left(minor, row.id, mode),
+                }));
+            }
+        }
+        Cells(cells)
+    }
+
+    fn store(&self) {
+        let path = Cells::path();
+        let line = |cell| serde_json::to_string(cell).expect("plain text") + "\n";
+        fs::write(&path, self.0.iter().map(line).collect::<String>()).unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+
+    /// Asserts that each outcome is the one that its test requires, and that the newest Kubernetes has every cell.
+    fn assert_expected(&self) {
+        assert_eq!(self.0.len(), ROWS.len() * Mode::ALL.len() * VERSIONS.len(), "a cell without a row");
+        for row in ROWS {
+            for mode in Mode::ALL {
+                let orders = VERSIONS.map(|minor| self.get(row.id, mode, minor).order);
+                let expected = row.expects(mode);
+                assert!(orders.iter().all(|order| [expected, Order::NotHere].contains(order)), "{}, {mode:?}", row.id);
+                assert_eq!(orders.last(), Some(&expected), "{}, {mode:?}", row.id);
+            }
         }
     }
+
+    fn get(&self, row: &str, mode: Mode, minor: u32) -> &Cell {
+        let kubernetes = version(minor);
+        let mut cells = self.0.iter().filter(|c| c.row == row && c.mode == mode.name() && c.kubernetes == kubernetes);
+        match (cells.next(), cells.next()) {
+            (Some(found), None) => &found.cell,
+            (None, _) => panic!("{row}, {}, {kubernetes}: no cell; run 'make guarantees'", mode.name()),
+            (Some(_), Some(_)) => panic!("{row}, {}, {kubernetes}: more than one cell", mode.name()),
+        }
+    }
+}
+
+fn version(minor: u32) -> String {
+    format!("1.{minor}")
+}
+
+/// The sign for an outcome, as the page's legend defines it.
+fn symbol(order: Order) -> &'static str {
+    match order {
+        Order::Kept => "✓",
+        Order::Lost => "✗",
+        Order::NotHere => "–",
+    }
+}
+
+/// Writes the table of one mode and the list of details below it.
+fn section(cells: &Cells, mode: Mode) -> String {
+    let versions = VERSIONS.map(version).join(" | ");
+    let mut table = format!("| what breaks | {versions} |\n|---|{}\n", ":---:|".repeat(VERSIONS.len()));
+    let mut details = String::new();
+    for row in ROWS {
+        let symbols = VERSIONS.map(|minor| symbol(cells.get(row.id, mode, minor).order)).join(" | ");
+        table.push_str(&format!("| {} | {symbols} |\n", row.title));
+        details.push_str(&item("- ", &format!("**{}**", row.title)));
+        let here = VERSIONS.map(|minor| (minor, cells.get(row.id, mode, minor)));
+        let here = here.into_iter().filter(|(_, cell)| cell.order != Order::NotHere);
+        let here: Vec<(u32, &Cell)> = here.collect();
+        let mut detail = |text: &str| details.push_str(&item("  - ", text));
+        by_version("timing", &here, |cell| &cell.waited).iter().for_each(|text| detail(text));
+        by_version("you see", &here, |cell| &cell.user_sees).iter().for_each(|text| detail(text));
+        let notes = NOTES.iter().filter(|(rows, modes, _)| rows.contains(&row.id) && modes.contains(&mode));
+        notes.for_each(|(_, _, text)| detail(&format!("note: {text}")));
+    }
+    format!("{table}\n{details}")
+}
+
+/// Writes one line if all versions agree, or else one for each version that has the cell.
+fn by_version(label: &str, cells: &[(u32, &Cell)], text: fn(&Cell) -> &String) -> Vec<String> {
+    let (_, first) = cells.first().expect("each row exists in some version");
+    if cells.len() == VERSIONS.len() && cells.iter().all(|(_, cell)| text(cell) == text(first)) {
+        return vec![format!("{label}: {}", text(first))];
+    }
+    cells.iter().map(|(minor, cell)| format!("{label} on {}: {}", version(*minor), text(cell))).collect()
+}
+
+/// Writes an item of a list, wrapped.
+fn item(bullet: &str, text: &str) -> String {
+    let mut lines = vec![bullet.trim_end().to_owned()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("at least one");
+        if line.chars().count() + 1 + word.chars().count() <= WIDTH {
+            *line += &format!(" {word}");
+        } else {
+            lines.push(format!("{}{word}", " ".repeat(bullet.len())));
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+/// The lines between which the page has the table of `mode`.
+fn markers(mode: Mode) -> (String, String) {
+    let name = mode.name();
+    (format!("<!-- begin {name}, written by `make guarantees` -->\n\n"), format!("\n<!-- end {name} -->"))
+}
+
+/// Compares the page with the stored cells. `PODGATE_REGENERATE=1` writes it from them; `PODGATE_REGENERATE=measured`
+/// first replaces them with the cells that the last runs measured.
+#[test]
+fn the_page_shows_the_stored_cells() {
+    let regenerate = std::env::var_os("PODGATE_REGENERATE");
+    let measured = regenerate.as_deref() == Some("measured".as_ref());
+    let cells = if measured { Cells::measured() } else { Cells::stored() };
+    cells.assert_expected();
+    let path = format!("{ROOT}/docs/guarantees.md");
+    let mut page = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    for mode in Mode::ALL {
+        let expected = section(&cells, mode);
+        let (begin, end) = markers(mode);
+        let parts = page.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?)));
+        let (before, (found, after)) = parts.unwrap_or_else(|| panic!("{path}: no part between {begin:?} and {end:?}"));
+        if regenerate.is_some() {
+            page = format!("{before}{begin}{expected}{end}{after}");
+        } else {
+            assert_eq!(found, expected, "{path}, {}: PODGATE_REGENERATE=1 writes it", mode.name());
+        }
+    }
+    if regenerate.is_some() {
+        fs::write(&path, &page).unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+    if measured {
+        cells.store();
+    }
+}
+
+#[test]
+fn every_note_belongs_to_a_row() {
+    let ids: Vec<&str> = NOTES.iter().flat_map(|(ids, ..)| ids.iter().copied()).collect();
+    assert!(ids.iter().all(|id| ROWS.iter().any(|row| row.id == *id)), "{ids:?}");
+}
+
+#[test]
+fn versions_share_a_detail_only_if_all_have_the_same() {
+    let cell = |waited: &str| Cell { order: Order::Kept, waited: waited.to_owned(), user_sees: String::new() };
+    let (short, long) = (cell("< 5 s"), cell("< 20 s"));
+    let [old, new] = VERSIONS;
+    let lines = |cells: &[(u32, &Cell)]| by_version("timing", cells, |cell| &cell.waited);
+    assert_eq!(lines(&[(old, &short), (new, &short)]), ["timing: < 5 s"]);
+    assert_eq!(lines(&[(old, &long), (new, &short)]), ["timing on 1.34: < 20 s", "timing on 1.36: < 5 s"]);
+    assert_eq!(lines(&[(new, &short)]), ["timing on 1.36: < 5 s"]);
 }
