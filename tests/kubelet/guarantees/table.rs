@@ -95,7 +95,7 @@ impl Cells {
                     row: row.id.to_owned(),
                     mode: mode.name().to_owned(),
                     kubernetes: version(minor),
-                    cell: Cell::left(minor, row.id, mode),
+                    cell: Cell::load(minor, row.id, mode),
                 }));
             }
         }
@@ -114,7 +114,7 @@ impl Cells {
         for row in ROWS {
             for mode in Mode::ALL {
                 let orders = VERSIONS.map(|minor| self.get(row.id, mode, minor).order);
-                let expected = row.expects(mode);
+                let expected = row.expected_order(mode);
                 assert!(orders.iter().all(|order| [expected, Order::NotHere].contains(order)), "{}, {mode:?}", row.id);
                 assert_eq!(orders.last(), Some(&expected), "{}, {mode:?}", row.id);
             }
