@@ -60,11 +60,11 @@ fn check_names(template: &Value, found: &mut Vec<Finding>) {
                 Some(name) if names::is_container_name(name) && seen.insert(name) => continue,
                 Some(name) if names::is_container_name(name) => {
                     let what = format!("the name {name} stands here twice");
-                    Finding::error("name-twice", place(), what).fix("rename one")
+                    Finding::error("doubled-container", place(), what).fix("rename one")
                 }
                 _ => {
                     let what = "this container has no name, or none that Kubernetes takes";
-                    Finding::error("container-name", list.to(at), what).fix("name it")
+                    Finding::error("bad-container", list.to(at), what).fix("name it")
                 }
             });
         }
