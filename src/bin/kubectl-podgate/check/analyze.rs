@@ -4,6 +4,7 @@ use super::locate::{LocatedFinding, locate};
 use crate::registry::images::ResolvedImages;
 use crate::yaml::files::Input;
 use crate::yaml::{Document, Position, Source};
+use podgate::order::declare;
 use podgate::order::edit::Place;
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Injected, Options};
@@ -88,9 +89,12 @@ fn analyze_template<'a>(
     }
     let here = |finding| locate(finding, &at.place, document, &source.name);
     let is_injected = inject::is_injected(template);
-    if !inject::is_requested(template) && !is_injected {
+    if !declare::is_declared(template) && !is_injected {
         looked.findings.extend(lint::check_handwritten(template).into_iter().map(here));
-        return;
+        // The label alone makes `inject` read the other annotations, so they are checked too.
+        if label != Some("enabled") {
+            return;
+        }
     }
     let workload = if at.place == at.object { None } else { at.object.to("spec").of(&document.value) };
     let mut findings = Vec::new();
