@@ -50,20 +50,47 @@ impl Page {
 
     /// The fenced blocks of `language`.
     pub(crate) fn blocks(&self, language: &str) -> Vec<Copied> {
+        self.fenced().into_iter().filter(|(info, _)| info == language).map(|(_, block)| block).collect()
+    }
+
+    /// All fenced blocks, each with what stands behind its opening fence.
+    pub(crate) fn fenced(&self) -> Vec<(String, Copied)> {
         let (mut found, mut open) = (Vec::new(), None);
-        for (number, line) in self.text.lines().enumerate() {
+        for (number, line) in self.lines().enumerate() {
             match (&mut open, line.trim_start().strip_prefix("```")) {
-                (None, Some(word)) => open = Some((word.trim() == language, number + 2, String::new())),
-                (Some(_), Some(_)) => {
-                    if let Some((true, first, text)) = open.take() {
-                        found.push(Copied { at: self.at(first), text });
-                    }
+                (None, Some(info)) => {
+                    open = Some((info.trim().to_owned(), Copied { at: self.at(number + 2), text: String::new() }));
                 }
-                (Some((_, _, text)), None) => {
-                    text.push_str(line);
-                    text.push('\n');
+                (Some(_), Some(_)) => found.extend(open.take()),
+                (Some((_, block)), None) => {
+                    block.text.push_str(line);
+                    block.text.push('\n');
                 }
                 (None, None) => {}
+            }
+        }
+        found
+    }
+
+    pub(crate) fn lines(&self) -> impl Iterator<Item = &str> {
+        self.text.lines()
+    }
+
+    /// The parts of the page below each heading that starts with `marks`, by the heading's text. Line numbers stay those of the page.
+    pub(crate) fn sections(&self, marks: &str) -> Vec<(String, Page)> {
+        let mut found: Vec<(String, Page)> = Vec::new();
+        let mut within = false;
+        for (number, line) in self.lines().enumerate() {
+            if let Some(heading) = line.strip_prefix(marks) {
+                let page = Page { name: self.name.clone(), text: "\n".repeat(number) };
+                found.push((heading.to_owned(), page));
+                within = true;
+            } else if line.starts_with('#') {
+                within = false;
+            }
+            if let Some((_, page)) = found.last_mut().filter(|_| within) {
+                page.text.push_str(line);
+                page.text.push('\n');
             }
         }
         found

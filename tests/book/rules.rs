@@ -1,0 +1,178 @@
+//! `docs/rules.md`: a section for each rule, and examples that are reported and not reported as the page says.
+
+use crate::api_server::{Answer, FakeApiServer, Request};
+use crate::page::{Copied, Page};
+use podgate::order::declare::spec::MAX_CONTAINERS;
+use podgate::order::lint::rules::RULES;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::process::Stdio;
+
+pub(crate) const PAGE: &str = "docs/rules.md";
+
+/// Rules without an example, and why no example can run here.
+const NOT_RUN: [(&str, &str); 5] = [
+    ("command-unknown", "an internal error that no known manifest causes"),
+    ("image-pinned", "needs a registry; covered by tests/registry"),
+    ("image-without-command", "needs a registry; covered by tests/registry"),
+    ("not-reversible", "an internal error that no known manifest causes"),
+    ("too-many-containers", "an example would take 201 containers; the test makes one"),
+];
+
+/// One reported finding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Reported {
+    rule: String,
+    level: String,
+}
+
+/// Returns the page's sections by their rules, in the order of the page.
+fn sections() -> Vec<(String, Page)> {
+    Page::read(PAGE).sections("### ")
+}
+
+/// Returns the levels in the section's first line: `Level: error or warning`.
+fn levels(section: &Page) -> Vec<&str> {
+    let line = section.lines().find_map(|line| line.strip_prefix("Level: "));
+    line.unwrap_or_else(|| panic!("{}: no level", section.name)).split(" or ").collect()
+}
+
+/// Runs an example with the arguments after `yaml` in its fence. `--server` asks a cluster that grants no rights and has no webhook.
+fn run(info: &str, example: &Copied) -> Vec<Reported> {
+    let words: Vec<&str> = info.split_whitespace().skip(1).collect();
+    let (command, flags) = words.split_first().unwrap_or((&"check", &[]));
+    let format: &[&str] = if *command == "check" { &["-o", "json"] } else { &[] };
+    let server = FakeApiServer::new(answer);
+    let mut child = server.command(&[&[*command], flags, format, &["-f", "-"]].concat());
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(example.text.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    if *command != "check" {
+        return err.lines().filter_map(reported).collect();
+    }
+    let found: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{}: {error}: {err}", example.at));
+    let text = |finding: &Value, field: &str| finding[field].as_str().unwrap().to_owned();
+    let findings = found["findings"].as_array().unwrap().iter();
+    findings.map(|finding| Reported { rule: text(finding, "rule"), level: text(finding, "level") }).collect()
+}
+
+/// Reads a line of `inject`: `FILE:LINE:COLUMN: LEVEL: TEXT [RULE]`.
+fn reported(line: &str) -> Option<Reported> {
+    let (_, rule) = line.strip_suffix(']')?.rsplit_once(" [")?;
+    let level = line.split(": ").find(|part| ["error", "warning", "note"].contains(part))?;
+    Some(Reported { rule: rule.to_owned(), level: level.to_owned() })
+}
+
+fn answer(request: &Request) -> Answer {
+    let path = request.path.as_str();
+    if path.starts_with("/version") {
+        let empty = ["gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform"];
+        let mut version = json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"});
+        empty.iter().for_each(|field| version[field] = "".into());
+        return Answer::Json(200, version);
+    }
+    if path.contains("/localsubjectaccessreviews") {
+        let denied = json!({"allowed": false});
+        return Answer::Json(
+            201,
+            json!({"kind": "LocalSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1",
+            "metadata": {}, "spec": {}, "status": denied}),
+        );
+    }
+    Answer::Json(
+        200,
+        json!({"kind": "MutatingWebhookConfigurationList", "apiVersion": "admissionregistration.k8s.io/v1",
+        "metadata": {}, "items": []}),
+    )
+}
+
+#[test]
+fn each_rule_has_a_section_and_a_row_in_the_table() {
+    let sections = sections();
+    let named: Vec<&str> = sections.iter().map(|(name, _)| name.as_str()).collect();
+    let rules: BTreeSet<&str> = RULES.iter().map(|rule| rule.name).collect();
+    assert_eq!(named.iter().copied().collect::<BTreeSet<_>>(), rules, "sections of {PAGE} and the rules");
+    assert_eq!(named.len(), rules.len(), "{PAGE} explains a rule twice");
+
+    let page = Page::read(PAGE);
+    let row = |line: &str| {
+        let (name, rest) = line.strip_prefix("| [`")?.split_once("`](#")?;
+        let (anchor, rest) = rest.split_once(") | ")?;
+        let (level, _) = rest.split_once(" | ")?;
+        assert_eq!(name, anchor);
+        Some((name.to_owned(), level.to_owned()))
+    };
+    let rows: Vec<(String, String)> = page.lines().filter_map(row).collect();
+    let expected: Vec<(String, String)> =
+        sections.iter().map(|(name, section)| (name.clone(), levels(section).join(" or "))).collect();
+    assert_eq!(rows, expected, "the table of {PAGE} and its sections");
+}
+
+/// Returns what is wrong with the examples of a rule's section.
+fn faults(rule: &str, section: &Page) -> Vec<String> {
+    let fenced = section.fenced();
+    if NOT_RUN.iter().any(|(name, _)| *name == rule) {
+        let faults = fenced.iter().map(|(_, example)| format!("{}: take {rule} out of NOT_RUN", example.at));
+        return faults.collect();
+    }
+    let [(info, bad), (good_info, good)] = &fenced[..] else { return vec![format!("{rule}: needs two examples")] };
+    if !info.starts_with("yaml") || info != good_info {
+        return vec![format!("{}: the fences differ: {info:?}, {good_info:?}", bad.at)];
+    }
+    let mut faults = Vec::new();
+    let (own, others): (Vec<_>, Vec<_>) = run(info, bad).into_iter().partition(|reported| reported.rule == rule);
+    let levels = levels(section);
+    if own.is_empty() || own.iter().any(|reported| !levels.contains(&reported.level.as_str())) {
+        faults.push(format!("{}: expected {levels:?} of {rule}, found {own:?}", bad.at));
+    }
+    let is_linked = |other: &str| section.lines().any(|line| line.contains(&format!("(#{other})")));
+    if others.iter().any(|other| other.level != "note" && !is_linked(&other.rule)) {
+        faults.push(format!("{}: more than {rule}: {others:?}", bad.at));
+    }
+    let found = run(info, good);
+    if found.iter().any(|reported| reported.level != "note" || reported.rule == rule) {
+        faults.push(format!("{}: should be fine: {found:?}", good.at));
+    }
+    faults
+}
+
+#[test]
+fn each_example_is_reported_as_its_section_says() {
+    let sections = sections();
+    let faults: Vec<String> = sections.iter().flat_map(|(rule, section)| faults(rule, section)).collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    for (rule, why) in NOT_RUN {
+        assert!(sections.iter().any(|(name, _)| name == rule), "NOT_RUN names {rule}, which is no rule: {why}");
+    }
+}
+
+#[test]
+fn an_example_too_long_for_the_page_is_reported_too() {
+    let with = |count: usize| {
+        let containers: String = (0..count).map(|number| format!("  - {{name: c{number}, command: [/c]}}\n")).collect();
+        let head = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {podgate.io/order: 'c0, c1'}}\n";
+        let text = format!("{head}spec:\n  containers:\n{containers}");
+        let found = run("yaml", &Copied { at: format!("{count} containers"), text });
+        found.into_iter().any(|reported| reported.rule == "too-many-containers")
+    };
+    assert_eq!((with(MAX_CONTAINERS), with(MAX_CONTAINERS + 1)), (false, true));
+    let says = format!("more than {MAX_CONTAINERS} regular containers");
+    assert!(Page::read(PAGE).lines().any(|line| line.contains(&says)), "{PAGE} should say: {says}");
+}
+
+#[test]
+fn links_of_the_page_lead_somewhere() {
+    let page = Page::read(PAGE);
+    let anchors: BTreeSet<String> = sections().into_iter().map(|(name, _)| name).collect();
+    for target in page.lines().flat_map(|line| line.split("](").skip(1)).filter_map(|rest| rest.split(')').next()) {
+        match target.split_once('#') {
+            Some(("", anchor)) => assert!(anchors.contains(anchor), "{PAGE} links to #{anchor}"),
+            _ => {
+                let file = format!("{}/docs/{}", env!("CARGO_MANIFEST_DIR"), target.split('#').next().unwrap());
+                assert!(std::path::Path::new(&file).exists(), "{PAGE} links to {target}");
+            }
+        }
+    }
+}
