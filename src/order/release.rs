@@ -16,6 +16,11 @@ pub fn image(name: &str) -> String {
     format!("{IMAGE_REGISTRY}/{name}:{}", env!("CARGO_PKG_VERSION"))
 }
 
+/// URL of the page `name` of the documentation.
+pub fn docs_url(name: &str) -> String {
+    format!("{REPOSITORY}/blob/main/docs/{name}")
+}
+
 const fn non_empty_or(set: Option<&'static str>, default: &'static str) -> &'static str {
     match set {
         Some(set) if !set.is_empty() => set,

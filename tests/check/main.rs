@@ -92,8 +92,19 @@ error[unknown-container]: there is no container apii
   = help: did you mean api?
 
 1 template looked at: 1 error, 0 warnings, 0 notes
+Rules: https://github.com/podgate/podgate/blob/main/docs/rules.md
 "
     );
+}
+
+#[test]
+fn on_a_terminal_a_rules_name_is_a_link() {
+    let (folder, _) = file(&CHAIN.replace("db, api & cache", "db, apii & cache"));
+    let mut command = program(folder.path());
+    let command = command.current_dir(folder.path()).env("CLICOLOR_FORCE", "1").args(["check", "pod.yaml"]);
+    let out = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    let link = "\x1b]8;;https://github.com/podgate/podgate/blob/main/docs/rules.md#unknown-container\x1b\\unknown-container\x1b]8;;\x1b\\";
+    assert!(out.contains(link), "{out:?}");
 }
 
 #[test]
@@ -152,6 +163,9 @@ fn sarif_is_what_code_scanning_takes() {
     let results = run["results"].as_array().unwrap();
     assert_eq!(results.len(), 2);
     for rule in run["tool"]["driver"]["rules"].as_array().unwrap() {
+        let url =
+            format!("https://github.com/podgate/podgate/blob/main/docs/rules.md#{}", rule["id"].as_str().unwrap());
+        assert_eq!(rule["helpUri"], url);
         // GitHub takes no rule without one of these.
         for field in ["shortDescription", "fullDescription", "help"] {
             assert!(rule[field]["text"].as_str().is_some_and(|text| text.ends_with('.')), "{field}: {rule}");

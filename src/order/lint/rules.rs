@@ -1,4 +1,6 @@
-//! Every rule that a finding may name. Their names stay the same between versions; docs/check.md has this table.
+//! Every rule that a finding may name. Their names stay the same between versions; docs/rules.md explains each.
+
+use crate::order::release;
 
 /// One rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +77,16 @@ pub const RULES: &[Rule] = &[
     rule("unused-annotation", "An annotation that says nothing about this Pod"),
     rule("windows", "The Pod runs on Windows, and podgate on Linux alone"),
 ];
+
+/// URL of the page that explains all rules.
+pub fn page_url() -> String {
+    release::docs_url("rules.md")
+}
+
+/// URL of the section that explains the rule `name`.
+pub fn section_url(name: &str) -> String {
+    format!("{}#{name}", page_url())
+}
 
 const fn rule(name: &'static str, says: &'static str) -> Rule {
     Rule { name, summary: says }

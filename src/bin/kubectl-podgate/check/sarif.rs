@@ -3,13 +3,12 @@
 use super::analyze::Analysis;
 use super::locate::LocatedFinding;
 use crate::output;
-use podgate::order::lint::rules::RULES;
+use podgate::order::lint::rules::{RULES, section_url};
 use podgate::order::release;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
-const RULE_HELP: &str = "Each result says how to fix it; all rules are listed in podgate's docs/check.md";
 
 pub(super) fn render(looked: &Analysis<'_>) -> Result<String, String> {
     let rules: BTreeSet<&str> = looked.findings.iter().map(|located| located.finding.rule).collect();
@@ -34,7 +33,9 @@ pub(super) fn render(looked: &Analysis<'_>) -> Result<String, String> {
 fn rule_object(id: &str) -> Value {
     let rule = RULES.iter().find(|rule| rule.name == id);
     let says = message_object(&rule.map_or_else(|| id.replace('-', " "), |rule| rule.summary.to_owned()));
-    json!({"id": id, "shortDescription": says, "fullDescription": says, "help": message_object(RULE_HELP)})
+    let url = section_url(id);
+    let help = json!({"text": format!("See {url}."), "markdown": format!("See [{id}]({url}).")});
+    json!({"id": id, "shortDescription": says, "fullDescription": says, "helpUri": url, "help": help})
 }
 
 fn result_object(located: &LocatedFinding<'_>, numbers: &BTreeMap<&str, usize>) -> Value {

@@ -10,7 +10,7 @@ use podgate::core::text::sanitize;
 use podgate::core::until::{WaitCondition, WantedState};
 use podgate::order::declare::SidecarPlacement;
 use podgate::order::finding::Level;
-use podgate::order::lint::LintReport;
+use podgate::order::lint::{LintReport, rules};
 use podgate::order::plan::ContainerPlan;
 use std::fmt::Write as _;
 
@@ -29,6 +29,9 @@ pub(super) fn render(looked: &Analysis<'_>, is_quiet: bool) -> String {
     }
     if !looked.templates.is_empty() || !looked.findings.is_empty() {
         let _ = writeln!(out, "{}", summary(looked));
+    }
+    if !looked.findings.is_empty() {
+        let _ = writeln!(out, "Rules: {}", rules::page_url());
     }
     out
 }
@@ -58,7 +61,9 @@ fn render_finding(located: &LocatedFinding<'_>) -> String {
         .line_start(located.start.line)
         .path(sanitize(&path))
         .annotation(AnnotationKind::Primary.span(mark));
-    let title = level.primary_title(sanitize(&located.finding.message)).id(located.finding.rule);
+    let rule = located.finding.rule;
+    // On a terminal, the rule's name is a link.
+    let title = level.primary_title(sanitize(&located.finding.message)).id(rule).id_url(rules::section_url(rule));
     let mut group = title.element(snippet);
     if !located.finding.fix.is_empty() {
         group = group.element(SnippetLevel::HELP.message(sanitize(&located.finding.fix)));
