@@ -13,6 +13,6 @@ app.kubernetes.io/component: webhook
 {{- fail (printf "tls.mode is %q: it must be self, cert-manager or files" .Values.tls.mode) }}
 {{- end }}
 {{- if and (eq .Values.tls.mode "files") (not .Values.tls.ca) }}
-{{- fail "tls.ca is needed with tls.mode=files: the API server has to know by which CA the certificate is signed" }}
+{{- fail "tls.ca is needed with tls.mode=files: the API server needs the CA that signed the certificate" }}
 {{- end }}
 {{- end }}
