@@ -1,13 +1,13 @@
-# Two images, static binaries on nothing. The sidecar's (podgate-controller, and the agent podgate that it installs) is the default.
-# The target `webhook` is the admission webhook's (podgate-webhook): apart, because every node with an injected Pod pulls the
-# sidecar's image.
+# Two images with static binaries and no base image. The default is the sidecar (podgate-controller, and the agent podgate that
+# it installs). The target `webhook` is the admission webhook (podgate-webhook). It is separate to keep the sidecar's image
+# small, because every node with an injected Pod pulls that image.
 #
 #   docker buildx build --platform linux/amd64,linux/arm64 \
 #     --build-arg VERSION=0.1.0 --build-arg REVISION=$(git rev-parse HEAD) \
 #     --build-arg CREATED=$(date -u +%Y-%m-%dT%H:%M:%SZ) -t REGISTRY/podgate:0.1.0 .
 #   docker buildx build --target webhook --build-arg PODGATE_IMAGE_REGISTRY=REGISTRY … -t REGISTRY/podgate-webhook:0.1.0 .
 #
-# arm64 is cross-built: nothing runs under emulation. tests/cluster/buildah-check runs this file with no registry.
+# arm64 is cross-compiled, without emulation. tests/cluster/buildah-check tests this file without a registry.
 
 # Any image with Debian's apt-get, rustup's cargo, and cc.
 ARG RUST_IMAGE=docker.io/library/rust:1.95-slim-bookworm
@@ -15,7 +15,7 @@ ARG RUST_IMAGE=docker.io/library/rust:1.95-slim-bookworm
 FROM --platform=$BUILDPLATFORM ${RUST_IMAGE} AS build
 ARG TARGETARCH=amd64
 
-# A C compiler for the target: for ring, and to link. tools/build finds it.
+# A C compiler for the target: it compiles ring, and links. tools/build finds it.
 RUN set -eu; \
     case "$TARGETARCH" in \
         amd64) machine=x86_64 package=gcc-x86-64-linux-gnu libc=libc6-dev-amd64-cross ;; \
@@ -32,7 +32,7 @@ RUN set -eu; \
 
 WORKDIR /src
 
-# The dependencies alone, with empty sources: a layer that stays until they change.
+# Builds only the dependencies, with empty sources, so that this layer stays cached until they change.
 COPY Cargo.toml Cargo.lock ./
 COPY tools ./tools
 RUN set -eu; \
@@ -48,7 +48,7 @@ RUN set -eu; \
 
 COPY build.rs ./
 COPY src ./src
-# Cargo goes by the time of change, and a copied file may be older than its empty stand-in.
+# Cargo compares modification times, and a copied file may be older than its empty placeholder.
 RUN set -eu; \
     find build.rs src -type f -exec touch {} +; \
     mkdir -p /image/etc /image/tmp; \
@@ -63,7 +63,7 @@ RUN set -eu; \
     install -D -m 0755 -t /image/usr/bin $programs
 
 FROM build AS build-webhook
-# The registry of the sidecar's image, where it is another one than that of src/order/release.rs.
+# The registry of the sidecar's image, if it differs from that in src/order/release.rs.
 ARG PODGATE_IMAGE_REGISTRY
 RUN set -eu; \
     . /target.env; \

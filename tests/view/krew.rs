@@ -84,13 +84,13 @@ fn each_archive_holds_the_program_and_the_license_and_is_the_one_that_is_named()
 #[test]
 fn a_wrong_call_is_one_line() {
     for (arguments, code, says) in [
-        (&["--out", "x"][..], 64, "nothing to pack"),
-        (&["linux-amd64=x"], 64, "where to?"),
+        (&["--out", "x"][..], 64, "no binary: give"),
+        (&["linux-amd64=x"], 64, "--out is missing"),
         (&["--out", "/tmp", "linux-amd64=/nonexistent"], 1, "/nonexistent: no such file"),
-        (&["--out", "/tmp", "plan9-amd64=/bin/sh"], 64, "krew knows linux, darwin and windows"),
-        (&["--out", "/tmp", "linux-vax=/bin/sh"], 64, "no such processor"),
+        (&["--out", "/tmp", "plan9-amd64=/bin/sh"], 64, "the OS must be linux, darwin or windows"),
+        (&["--out", "/tmp", "linux-vax=/bin/sh"], 64, "unknown architecture vax"),
         (&["--out"], 64, "--out needs a value"),
-        (&["--nonsense"], 64, "no such option"),
+        (&["--nonsense"], 64, "unknown option"),
     ] {
         let output = package(arguments);
         let err = String::from_utf8_lossy(&output.stderr).into_owned();
