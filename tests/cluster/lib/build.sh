@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2154 # what is not set here is set in the files it is sourced with
-# Gets the programs: Debian's packages, and Kubernetes from its Go modules. Sourced by cluster.
+# shellcheck disable=SC2154 # other sourced files set the variables
+# Installs Debian packages, and builds Kubernetes from its Go modules. Sourced by cluster.
 
 packages=(etcd-server containerd runc containernetworking-plugins iproute2 busybox-static openssl jq procps)
 
-# choose_version VERSION: sets where the programs of 1.36 or 1.34 are, built or not.
+# choose_version VERSION: sets the paths of the programs of 1.36 or 1.34, built or not.
 choose_version() {
     local module=$here/k8s/$1
-    [[ -f $module/go.mod ]] || usage_error "no Kubernetes $1 here, only: $(cd "$here/k8s" && echo */ | tr -d /)"
+    [[ -f $module/go.mod ]] || usage_error "unsupported Kubernetes version $1; must be one of: $(cd "$here/k8s" && echo */ | tr -d /)"
     k8s_full=$(awk '$1 == "k8s.io/kubernetes" { print $2 }' "$module/go.mod")
     k8s_bin=$cache/k8s/$k8s_full-$(cat "$module/go.sum" "$here/k8s/main.go" | sha256sum | cut -c1-12)/bin
     tools_bin=$cache/tools/$(cat "$here"/tools/go.mod "$here"/tools/*/*.go | sha256sum | cut -c1-12)/bin
@@ -20,9 +20,9 @@ install_packages() {
     done
     ((${#missing[@]})) || return 0
     command -v apt-get >/dev/null ||
-        die "this cluster is made for Debian and its kin: no apt-get here to install ${missing[*]}; set KUBECONFIG to use a cluster of yours"
-    say "installing Debian packages (about 150 MB, half a minute): ${missing[*]}"
-    # Their services shall not start: this cluster runs its own etcd and containerd.
+        die "apt-get not found, needed to install ${missing[*]}: use Debian or a derivative, or set KUBECONFIG to use your own cluster"
+    say "installing Debian packages (about 150 MB, 30 s): ${missing[*]}"
+    # Keep apt from starting services: this cluster runs its own etcd and containerd.
     local policy=/usr/sbin/policy-rc.d ours=
     if [[ ! -e $policy ]]; then
         printf '#!/bin/sh\nexit 101\n' >$policy
@@ -37,30 +37,30 @@ install_packages() {
     if ((status)); then
         tail -n 20 "$log" >&2
         rm -f "$log"
-        die "installing them failed (above); install them by hand: ${missing[*]}"
+        die "installing packages failed (above); install them by hand: ${missing[*]}"
     fi
     rm -f "$log"
 }
 
 need_go() {
     command -v go >/dev/null ||
-        die "Kubernetes is built from its Go modules, and there is no Go here: install it from https://go.dev/dl/ ($(sed -n 's/^go /at least /p' "$here/k8s/$1/go.mod")), or set KUBECONFIG to use a cluster of yours (kind and k3d make one)"
+        die "Go not found, needed to build Kubernetes: install it from https://go.dev/dl/ ($(sed -n 's/^go /at least /p' "$here/k8s/$1/go.mod")), or set KUBECONFIG to use your own cluster (for example, from kind or k3d)"
 }
 
-# Half-built things are in a folder with another name, and go with us.
+# A build runs in a temporary folder, which is removed if the build does not finish.
 build_dir=
 # shellcheck disable=SC2329 # called by the trap
 drop_build_dir() { [[ -z $build_dir ]] || rm -rf "$build_dir"; }
 trap drop_build_dir EXIT
 
-new_build_dir() { # FINAL: a new folder beside it
+new_build_dir() { # FINAL: creates a temporary folder beside it
     mkdir -p "${1%/*}"
-    find "${1%/*}" -maxdepth 1 -name '.building.*' -mmin +120 -exec rm -rf {} + # of builds that were killed
+    find "${1%/*}" -maxdepth 1 -name '.building.*' -mmin +120 -exec rm -rf {} + # left by killed builds
     build_dir=$(mktemp -d "${1%/*}/.building.XXXXXX")
     chmod 755 "$build_dir"
 }
 finish_build_dir() { # FINAL
-    # Another run may have finished the same meanwhile: then either will do.
+    # Another run may have finished the same build meanwhile: use that one.
     mv -T "$build_dir" "$1" 2>/dev/null || [[ -d $1/bin ]] || die "cannot move $build_dir to $1"
 }
 
@@ -87,7 +87,7 @@ build_k8s() {
     new_build_dir "${k8s_bin%/bin}"
     mkdir "$build_dir/src" "$build_dir/bin"
     cp "$here/k8s/main.go" "$here/k8s/$version/go.mod" "$here/k8s/$version/go.sum" "$build_dir/src"
-    say "building Kubernetes $k8s_full into ${k8s_bin%/bin}: once, about 5 minutes on 2 cores and 2 GB of Go build cache"
+    say "building Kubernetes $k8s_full into ${k8s_bin%/bin}: once, 5 minutes on 2 cores, 2 GB of Go build cache"
 
     minor=${version#1.}
     flags="-s -w"
@@ -96,18 +96,18 @@ build_k8s() {
         flags+=" -X $package.gitVersion=$k8s_full -X $package.gitMajor=1 -X $package.gitMinor=$minor"
     done
     start=$SECONDS
-    # -v names each package as it is compiled; that is the progress.
+    # -v prints each compiled package, which serves as progress.
     (cd "$build_dir/src" && CGO_ENABLED=0 exec go build -trimpath -buildvcs=false -mod=readonly -v \
         -ldflags "$flags" -o ../bin/k8s .) >"$build_dir/log" 2>&1 &
     pid=$!
-    # shellcheck disable=SC2064 # this pid, now
+    # shellcheck disable=SC2064 # expand the pid now
     trap "kill $pid 2>/dev/null || true; wait $pid 2>/dev/null || true; drop_build_dir" EXIT
     trap 'exit 130' INT TERM HUP
     while kill -0 $pid 2>/dev/null; do
         sleep 0.5
         if ((SECONDS - start >= next)); then
             count=$(grep -cv '^go: ' "$build_dir/log" || true)
-            say "$((SECONDS - start)) s: $count of about 2700 packages compiled (those compiled before don't count)"
+            say "$((SECONDS - start)) s: $count of about 2700 packages compiled (cached ones are not counted)"
             next=$((next + 15))
         fi
     done

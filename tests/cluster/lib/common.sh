@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# Paths, messages and the keeping of processes. Sourced by cluster.
+# Paths, messages, and starting and stopping of processes. Sourced by cluster.
 # The other files of lib/ use these variables.
 # shellcheck disable=SC2034
 
 cache=${PODGATE_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/podgate}
 
-# One cluster a machine, always at the same place: so any later run, of any checkout,
-# finds what an earlier one left behind.
+# One cluster per machine, always in the same folders, so that a later run of any checkout
+# finds what an earlier run left.
 name=${PODGATE_CLUSTER_NAME:-podgate-test-cluster}
-state=/var/lib/$name # what needs a real file system: etcd, containerd, the kubelet
-run=/run/$name       # what must be gone after a reboot: pid files and sockets
+state=/var/lib/$name # needs a real file system: etcd, containerd, the kubelet
+run=/run/$name       # must not survive a reboot: pid files and sockets
 logs=$state/log
 netns=/run/netns/$name
 
@@ -20,14 +20,14 @@ service_ip=10.96.0.1
 pod_range=10.97.0.0/16
 port=${PODGATE_CLUSTER_PORT:-16443}
 
-kubeconfig=$state/kubeconfig               # for this machine, through the relay
-kubeconfig_inside=$state/kubeconfig-inside # for the cluster's own network
+kubeconfig=$state/kubeconfig               # from this machine, through the relay
+kubeconfig_inside=$state/kubeconfig-inside # from the cluster's network
 audit_log=$state/audit.log
 containerd_socket=$run/containerd.sock
 pause_image=docker.io/podgate/pause:test
 busybox_image=docker.io/library/busybox:podgate-test
 
-# In the order they are started in.
+# In start order.
 components=(etcd containerd kube-apiserver relay kube-controller-manager kube-scheduler kubelet events)
 
 say() { printf '%s\n' "cluster: $*" >&2; }
@@ -42,45 +42,45 @@ usage_error() {
 
 need_root() {
     [[ $(id -u) == 0 ]] ||
-        die "needs root (containers, network namespace, mounts): run it with sudo, or set KUBECONFIG to use a cluster of yours"
+        die "needs root (containers, network namespace, mounts): run it with sudo, or set KUBECONFIG to use your own cluster"
 }
 
-# A cluster of the user's own: KUBECONFIG names one, and not ours.
+# Succeeds if KUBECONFIG names the user's own cluster.
 foreign() {
     [[ -n ${KUBECONFIG:-} && $KUBECONFIG != "$kubeconfig" && $KUBECONFIG != "$kubeconfig_inside" ]]
 }
 
-# for_ours WHAT: what works on the cluster that `up` started and on no other.
+# for_ours WHAT: fails unless `up` started the cluster, because WHAT works only there.
 for_ours() {
     if foreign; then
-        die "$1 works only on the cluster that 'cluster up' starts, but KUBECONFIG=$KUBECONFIG names another: unset it"
+        die "$1 works only on a cluster that 'cluster up' started, but KUBECONFIG=$KUBECONFIG names another: unset it"
     fi
     need_root
-    [[ -e $run/version ]] || die "no cluster is up: run 'cluster up' first"
+    [[ -e $run/version ]] || die "no cluster is running: run 'cluster up' first"
 }
 
-# One change at a time; the lock goes with this process.
+# Allows one change at a time; the lock ends with this process.
 lock() {
     exec 9>"/run/$name.lock"
     flock -n 9 || {
-        say "another run is changing the cluster: waiting for it"
+        say "another run is changing the cluster: waiting"
         flock 9
     }
 }
 
-# start_time PID: when the kernel made that process, in clock ticks since boot; fails
-# where there is none or it is dead but not yet reaped. With the pid it names one
-# process for good: pids come again, the pair does not.
+# start_time PID: prints when the process was created, in clock ticks since boot; fails
+# if there is no such process, or if it is a zombie. Pid and start time together identify
+# a process, even if the pid is reused.
 start_time() {
     local stat
     stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
-    # The name, in parentheses, may hold blanks: what counts comes after the last one.
+    # The name in parentheses may contain blanks: read after the last parenthesis.
     read -ra stat <<<"${stat##*) }"
     [[ ${stat[0]} != [ZX] ]] || return 1
     echo "${stat[19]}"
 }
 
-# pid_of COMPONENT: its pid, if the process that we started still lives.
+# pid_of COMPONENT: prints its pid, if the process that we started is still alive.
 pid_of() {
     local pid time
     read -r pid time 2>/dev/null <"$run/$1.pid" || return 1
@@ -88,8 +88,8 @@ pid_of() {
     echo "$pid"
 }
 
-# launch COMPONENT COMMAND...: in the background, in our control group, with nothing
-# of ours held open (a caller that reads our output to its end must not wait for it).
+# launch COMPONENT COMMAND...: starts it in the background, in our control group. It inherits none
+# of our descriptors; otherwise a caller that reads our output to the end would wait for it.
 launch() {
     local component=$1 pid fd
     shift
@@ -107,7 +107,7 @@ launch() {
     echo "$pid $(start_time $pid)" >"$run/$component.pid"
 }
 
-# inside COMMAND...: in the cluster's network. (`ip netns exec` would hide the cgroup mounts.)
+# inside COMMAND...: runs it in the cluster's network. (`ip netns exec` would hide the cgroup mounts.)
 inside() { nsenter "--net=$netns" "$@"; }
 launch_inside() {
     local component=$1
@@ -115,7 +115,7 @@ launch_inside() {
     launch "$component" nsenter "--net=$netns" "$@"
 }
 
-# stop COMPONENT [SIGNAL] [SECONDS]: signals it and waits for its end; SIGKILL when that takes too long.
+# stop COMPONENT [SIGNAL] [SECONDS]: signals it and waits until it exits; sends SIGKILL after SECONDS.
 stop() {
     local component=$1 signal=${2:-TERM} seconds=${3:-20} pid i
     pid=$(pid_of "$component") || {
@@ -128,15 +128,15 @@ stop() {
         sleep 0.02
     done
     if pid_of "$component" >/dev/null; then
-        say "$component did not end within $seconds s of SIG$signal: SIGKILL"
+        say "$component did not exit within $seconds s after SIG$signal: sending SIGKILL"
         kill -KILL "$pid" 2>/dev/null || true
         while pid_of "$component" >/dev/null; do sleep 0.02; done
     fi
     rm -f "$run/$component.pid"
 }
 
-# until_true SECONDS WHAT COMPONENT COMMAND...: tries until it succeeds; if it does not, or the
-# component ends, says so with the end of its log.
+# until_true SECONDS WHAT COMPONENT COMMAND...: repeats COMMAND until it succeeds. Fails after SECONDS,
+# or if the component exits, and prints the end of its log.
 until_true() {
     local seconds=$1 what=$2 component=$3 deadline
     shift 3
@@ -144,18 +144,18 @@ until_true() {
     until "$@" >/dev/null 2>&1; do
         if ! pid_of "$component" >/dev/null; then
             tail -n 8 "$logs/$component.log" >&2
-            die "$component ended before $what; its log: $logs/$component.log"
+            die "$component exited before $what; its log: $logs/$component.log"
         fi
         if ((SECONDS >= deadline)); then
             tail -n 8 "$logs/$component.log" >&2
-            die "$what: not within $seconds s; the log: $logs/$component.log"
+            die "$what: timed out after $seconds s; the log of $component: $logs/$component.log"
         fi
         sleep 0.05
     done
 }
 
-# The control groups. Everything we start lives below a group of ours, in the kernel's
-# own account of it: what a killed run left behind is found there, and nothing else is.
+# Everything that we start lives below our own control group, so the kernel knows all processes
+# that a killed run left, and only those.
 cgroup_roots() {
     awk '$3 ~ /^cgroup2?$/ && $2 ~ "^/sys/fs/cgroup" { print $2 }' /proc/mounts
 }
@@ -175,7 +175,7 @@ make_cgroups() {
             done
         fi
         mkdir -p "$root/$name"
-        # In version 1 a new cpuset is empty, and no process can enter it.
+        # In cgroup v1 a new cpuset is empty, and no process can enter it.
         for file in cpuset.cpus cpuset.mems; do
             if [[ -e $root/$name/$file && ! -e $root/cgroup.controllers && -z $(cat "$root/$name/$file") ]]; then
                 cat "$root/$file" >"$root/$name/$file"
@@ -193,9 +193,8 @@ our_processes() {
     done
 }
 
-# clean: ends every process of ours, and takes away what they held. Right at any time,
-# and over whatever a killed run left. The state is thrown away, so nobody is asked
-# to end in good order.
+# clean: kills all our processes, and removes mounts, network and files. Works at any time, also
+# after a killed run. No graceful shutdown, because the state is deleted anyway.
 clean() {
     local i pids mount root link
     for ((i = 0; i < 500; i++)); do
@@ -205,9 +204,9 @@ clean() {
         kill -KILL $pids 2>/dev/null || true
         sleep 0.02
     done
-    [[ -z $(our_processes) ]] || die "these processes do not end: $(our_processes | tr '\n' ' ')"
+    [[ -z $(our_processes) ]] || die "processes survive SIGKILL: $(our_processes | tr '\n' ' ')"
 
-    # The deepest mounts first.
+    # Deepest mounts first.
     awk -v a="$state/" -v b="$run/" 'index($5, a) == 1 || index($5, b) == 1 { print $5 }' /proc/self/mountinfo |
         sort -r | while read -r mount; do
         umount "$mount" 2>/dev/null || umount -l "$mount" || true
@@ -216,7 +215,7 @@ clean() {
     for root in $(cgroup_roots); do
         [[ ! -d $root/$name ]] || find "$root/$name" -depth -type d -exec rmdir {} \; 2>/dev/null || true
     done
-    # The kubelet links its logs there whatever its settings say.
+    # The kubelet creates links to its logs there, whatever its settings.
     if [[ -d /var/log/containers ]]; then
         for link in /var/log/containers/*; do
             if [[ -L $link && $(readlink "$link") == "$state"/* ]]; then rm -f "$link"; fi

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2154 # what is not set here is set in the files it is sourced with
-# What goes wrong on real nodes, on demand; and a look at containers from below. Sourced by cluster.
+# shellcheck disable=SC2154 # other sourced files set the variables
+# Injects faults of real nodes, and reads containers from containerd. Sourced by cluster.
 
-# task NAMESPACE POD CONTAINER: the id and pid of its running process; CONTAINER "" is the sandbox.
-# Where a sandbox has been replaced, the newest counts.
+# task NAMESPACE POD CONTAINER: prints id and pid of its running process; CONTAINER "" is the sandbox.
+# If a sandbox was replaced, prints the newest.
 task() {
     local filter id pid status
     filter="labels.\"io.kubernetes.pod.namespace\"==\"$1\",labels.\"io.kubernetes.pod.name\"==\"$2\""
@@ -14,7 +14,7 @@ task() {
     fi
     local ids
     ids=$(ctr_ours containers ls -q "$filter")
-    # Of several running (a sandbox about to go), the process made last.
+    # Several may run (a sandbox that is being removed): take the newest process.
     ctr_ours tasks ls | while read -r id pid status; do
         if [[ $status == RUNNING && $'\n'$ids$'\n' == *$'\n'$id$'\n'* ]]; then
             echo "$(start_time "$pid") $id $pid"
@@ -26,7 +26,7 @@ need_task() {
     local found what="container $3 of pod $1/$2"
     [[ -n $3 ]] || what="sandbox of pod $1/$2"
     found=$(task "$@")
-    [[ -n $found ]] || die "no running $what: 'cluster container-times $1 $2' shows what there is"
+    [[ -n $found ]] || die "no running $what: see 'cluster container-times $1 $2'"
     echo "$found"
 }
 
@@ -52,11 +52,11 @@ kill_container() {
 
 # shellcheck disable=SC2034 # set here, used in cluster
 kill='' graceful='' no_wait=''
-# options COMMAND ALLOWED ARGS...: sets each option given, as a variable of its name.
+# options COMMAND ALLOWED ARGS...: sets a variable for each given option, with the option's name.
 options() {
     local command=$1 allowed=$2 option
     for option in "${@:3}"; do
-        [[ " $allowed " == *" $option "* ]] || usage_error "$command: no such option: $option"
+        [[ " $allowed " == *" $option "* ]] || usage_error "$command: unknown option: $option"
         option=${option#--}
         printf -v "${option//-/_}" yes
     done
@@ -69,7 +69,7 @@ restart() { # COMPONENT [--kill] [--no-wait]
     stop "$component" $signal
     start "$component"
     if [[ $component == kubelet && -z $no_wait ]]; then kubelet_up; fi
-    say "restarted the $component (SIG$signal); now process $(pid_of "$component")"
+    say "restarted $component (SIG$signal); new pid: $(pid_of "$component")"
 }
 
 stop_component() { # COMPONENT NAME
@@ -81,7 +81,7 @@ stop_component() { # COMPONENT NAME
 start_component() { # COMPONENT NAME
     lock
     if pid_of "$1" >/dev/null; then
-        say "the $2 runs already"
+        say "the $2 is already running"
         return
     fi
     start "$1"
@@ -89,7 +89,7 @@ start_component() { # COMPONENT NAME
     say "started the $2"
 }
 
-# The kernel's boot in nanoseconds since 1970, by the same clock that containerd's times are from.
+# Prints the time of the kernel's boot in nanoseconds since 1970, by the same clock as containerd's times.
 boot_ns() {
     local up now=${EPOCHREALTIME/./}
     read -r up _ </proc/uptime

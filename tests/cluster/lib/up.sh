@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2154 # what is not set here is set in the files it is sourced with
-# Brings the cluster up. Sourced by cluster.
+# shellcheck disable=SC2154 # other sourced files set the variables
+# Starts and stops the cluster. Sourced by cluster.
 
 write_network() {
     ip netns add "$name"
-    # A bridge with no ports is the node's interface: not every kernel has the dummy type. No way out.
+    # The node's interface is a bridge without ports, because not every kernel has dummy interfaces. No outside access.
     inside sh -c "
         ip link set lo up &&
         ip link add node0 type bridge &&
@@ -39,7 +39,7 @@ END
 write_credentials() {
     local pki=$state/pki admin kubelet manager scheduler
     mkdir -p "$pki"
-    # A CA and a certificate signed by it: some TLS libraries refuse a server certificate that is its own CA.
+    # A separate CA, because some TLS libraries reject a server certificate that is its own CA.
     {
         openssl ecparam -name prime256v1 -genkey -noout -out "$pki/ca.key" &&
             openssl req -x509 -new -key "$pki/ca.key" -subj /CN=podgate-test-ca -days 3650 -out "$pki/ca.crt" \
@@ -80,7 +80,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
   address = "$containerd_socket"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "$pause_image"
-  # A machine that is a container itself may not lower an oom_score_adj.
+  # Inside a container, lowering oom_score_adj is not permitted.
   restrict_oom_score_adj = true
   netns_mounts_under_state_dir = true
   [plugins."io.containerd.grpc.v1.cri".cni]
@@ -91,7 +91,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
       SystemdCgroup = false
 END
-    # What is not set is the kubelet's default. Nothing here changes how it treats a pod.
+    # All other settings are the kubelet's defaults. Nothing here changes how it treats a pod.
     cat >"$state/kubelet.yaml" <<END
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -106,10 +106,10 @@ failCgroupV1: false
 enforceNodeAllocatable: []
 oomScoreAdj: 0
 evictionHard: {memory.available: 50Mi, nodefs.available: "1%", nodefs.inodesFree: "1%", imagefs.available: "1%"}
-# The images came without a registry and could not be had again.
+# Never collect images: without a registry they cannot be pulled again.
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
-# There is no DNS. Nothing listens here, so a look-up fails at once and not after its timeout.
+# There is no DNS. Nothing listens at this address, so a lookup fails at once instead of timing out.
 clusterDNS: [$node_ip]
 clusterDomain: cluster.local
 podLogsDir: $state/pod-logs
@@ -125,7 +125,7 @@ rules:
 END
 }
 
-start() { # COMPONENT: starts it and returns when it can be used
+start() { # COMPONENT: starts it, and returns when it is usable
     local component=$1
     case $component in
     etcd)
@@ -138,8 +138,8 @@ start() { # COMPONENT: starts it and returns when it can be used
         until_true 20 "containerd answers" containerd ctr -a "$containerd_socket" version
         ;;
     kube-apiserver)
-        # By the service's own address and port, pods reach it with no kube-proxy. Aggregator routing makes
-        # it call webhooks by their pods' addresses, for the same reason.
+        # It listens on the service's own address and port, so pods reach it without kube-proxy. For the same
+        # reason, aggregator routing makes it call webhooks by the addresses of their pods.
         launch_inside kube-apiserver "$k8s_bin/kube-apiserver" \
             --etcd-servers=http://127.0.0.1:2379 \
             --bind-address=0.0.0.0 --secure-port=443 --advertise-address="$service_ip" \
@@ -168,7 +168,7 @@ start() { # COMPONENT: starts it and returns when it can be used
             --leader-elect=false --cert-dir="$state/pki/scheduler"
         ;;
     kubelet)
-        # Dead containers stay known until their pod goes, for container-times.
+        # Keep dead containers until their pod is deleted, for container-times.
         launch_inside kubelet "$k8s_bin/kubelet" --config="$state/kubelet.yaml" \
             --kubeconfig="$state/kubelet.kubeconfig" --root-dir="$state/kubelet" --cert-dir="$state/pki/kubelet" \
             --hostname-override="$node" --node-ip="$node_ip" --maximum-dead-containers-per-container=50
@@ -179,7 +179,7 @@ start() { # COMPONENT: starts it and returns when it can be used
     esac
 }
 
-# A kubelet that finds no containerd ends; a service manager would start it again, and so does this.
+# A kubelet that does not find containerd exits. Restart it, as a service manager would.
 kubelet_up() {
     local try i
     for ((try = 0; try < 5; try++)); do
@@ -194,7 +194,7 @@ kubelet_up() {
         fi
     done
     tail -n 8 "$logs/kubelet.log" >&2
-    die "the kubelet does not come up; its log: $logs/kubelet.log"
+    die "the kubelet does not start; its log: $logs/kubelet.log"
 }
 
 api_ready() { inside "$k8s_bin/kubectl" --kubeconfig "$kubeconfig_inside" get --raw /readyz; }
@@ -218,7 +218,7 @@ make_images() {
 load_image() {
     [[ -f $1 ]] || die "no such file: $1"
     ctr_ours images import "$1" >"$logs/import.log" 2>&1 ||
-        die "containerd does not take $1: $(tail -n 1 "$logs/import.log")"
+        die "containerd cannot import $1: $(tail -n 1 "$logs/import.log")"
     # One line for each image: "unpacking NAME (sha256:...)...done"
     sed -n 's/^unpacking \([^ ]*\) .*/cluster: loaded \1/p' "$logs/import.log" >&2
 }
@@ -244,18 +244,18 @@ up() { # VERSION
     if all_running; then
         read -r running <"$run/version"
         if [[ $running == "$version $k8s_bin $tools_bin" ]] && kubectl_ours get --raw /readyz >/dev/null 2>&1; then
-            say "Kubernetes $k8s_full is up already; KUBECONFIG=$kubeconfig"
+            say "Kubernetes $k8s_full is already running; KUBECONFIG=$kubeconfig"
             return
         fi
-        say "replacing the running cluster (Kubernetes ${running%% *}) by one of $k8s_full"
+        say "replacing the running cluster (Kubernetes ${running%% *}) with $k8s_full"
     elif [[ -e $run || -e $state ]]; then
-        say "clearing away what an earlier run left"
+        say "removing the remains of an earlier run"
     fi
     begin=${EPOCHREALTIME/./}
     clean
     mkdir -p "$state" "$run" "$logs"
     chmod 755 "$state" "$run"
-    # Before anything runs, so that even a start cut short is found again.
+    # Written before anything starts, so that the next run also finds an interrupted start.
     echo "$version $k8s_bin $tools_bin" >"$run/version"
     make_cgroups
     write_network
@@ -268,14 +268,14 @@ up() { # VERSION
     start kube-apiserver
     local component
     for component in relay kube-controller-manager kube-scheduler kubelet events; do start "$component"; done
-    wait $images || die "making the images failed (above)"
+    wait $images || die "creating the images failed (above)"
     kubelet_up
-    until_true 60 "the relay passes on to the API server (is port $port taken? PODGATE_CLUSTER_PORT chooses another)" relay kubectl_ours get --raw /readyz
-    until_true 60 "the node has registered" kubelet kubectl_ours get node "$node"
-    # In slices, so that a component that ends is seen.
+    until_true 60 "the relay reaches the API server (if port $port is in use, set PODGATE_CLUSTER_PORT)" relay kubectl_ours get --raw /readyz
+    until_true 60 "the node is registered" kubelet kubectl_ours get node "$node"
+    # In short waits, so that a component that exits is noticed.
     until_true 60 "the node is Ready" kubelet kubectl_ours wait --for=condition=Ready "node/$node" --timeout=5s
-    until_true 60 "the default service account is there" kube-controller-manager kubectl_ours get -n default serviceaccount default
-    say "Kubernetes $k8s_full is up after $(((${EPOCHREALTIME/./} - begin) / 1000)) ms; KUBECONFIG=$kubeconfig"
+    until_true 60 "the default service account exists" kube-controller-manager kubectl_ours get -n default serviceaccount default
+    say "Kubernetes $k8s_full is running after $(((${EPOCHREALTIME/./} - begin) / 1000)) ms; KUBECONFIG=$kubeconfig"
 }
 
 up_foreign() {
@@ -283,13 +283,13 @@ up_foreign() {
     kubectl=$(foreign_kubectl)
     version=$("$kubectl" version -o json 2>/dev/null | sed -n '/serverVersion/,$s/.*"gitVersion": "\(.*\)".*/\1/p') || true
     [[ -n $version ]] ||
-        die "the cluster of KUBECONFIG=$KUBECONFIG does not answer: '$kubectl version' says why; unset KUBECONFIG to have one started here"
-    say "using the cluster of KUBECONFIG=$KUBECONFIG (Kubernetes $version); started nothing"
+        die "the cluster of KUBECONFIG=$KUBECONFIG does not answer: '$kubectl version' says why; unset KUBECONFIG to start one here"
+    say "using the cluster of KUBECONFIG=$KUBECONFIG (Kubernetes $version); nothing was started"
     foreign_limits
 }
 
 foreign_limits() {
-    say "the fault helpers and 'load' work only on a cluster started here; bring the images to yours by
+    say "faults and 'load' work only on a cluster started here; load the images into yours with
   kind load image-archive IMAGE.tar, k3d image import IMAGE.tar, minikube image load IMAGE.tar, or a push to its registry"
 }
 
@@ -302,20 +302,20 @@ foreign_kubectl() {
             return
         fi
     done
-    die "KUBECONFIG is set, but there is no kubectl: install it, or have one built by 'cluster build'"
+    die "KUBECONFIG is set, but kubectl was not found: install it, or run 'cluster build'"
 }
 
 down() {
     if foreign; then
-        say "nothing to do: KUBECONFIG=$KUBECONFIG names a cluster that was not started here"
+        say "nothing to stop: KUBECONFIG=$KUBECONFIG names a cluster that was not started here"
         return
     fi
     need_root
     lock
     if [[ ! -e $run && ! -e $state ]]; then
-        say "no cluster is up"
+        say "no cluster is running"
         return
     fi
     clean
-    say "down"
+    say "stopped and removed"
 }
