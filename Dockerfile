@@ -1,6 +1,6 @@
-# Two images with static binaries and no base image. The default is the sidecar (podgate-controller, and the agent podgate that
-# it installs). The target `webhook` is the admission webhook (podgate-webhook). It is separate to keep the sidecar's image
-# small, because every node with an injected Pod pulls that image.
+# Two images with static binaries and no base image. The default is the sidecar (podgate-controller, and the agent
+# podgate that it installs). The target `webhook` is the admission webhook (podgate-webhook). It is separate to keep the
+# sidecar's image small, because every node with an injected Pod pulls that image.
 #
 #   docker buildx build --platform linux/amd64,linux/arm64 \
 #     --build-arg VERSION=0.1.0 --build-arg REVISION=$(git rev-parse HEAD) \
