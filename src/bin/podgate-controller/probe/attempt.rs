@@ -1,4 +1,4 @@
-//! One attempt, whatever its kind.
+//! One attempt of a probe of any kind.
 
 use super::{AttemptResult, Outcome, Success, connect, grpc, host_or_pod_ip, http};
 use podgate::core::container::{Container, Handler, PortRef, Probe};
@@ -6,12 +6,12 @@ use podgate::core::text::one_line;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Longest line of an [`Outcome`], in bytes.
+/// Length limit for each text of an [`Outcome`], in bytes.
 pub(super) const MAX_LINE_BYTES: usize = 120;
 
-/// Makes one attempt of `probe`, which is one of `container`'s; takes at most the probe's `timeoutSeconds`.
+/// Makes one attempt of the container's `probe`, within the probe's `timeoutSeconds`.
 ///
-/// Has to run inside a tokio runtime with I/O and time. May be dropped at any point.
+/// Needs a tokio runtime with I/O and time. Cancel-safe.
 pub(crate) async fn attempt(container: &Container, probe: &Probe, pod_ip: IpAddr) -> Outcome {
     let limit = Duration::from_secs(u64::from(probe.timeout_seconds.max(1)));
     let verdict = match tokio::time::timeout(limit, run_handler(container, probe, pod_ip)).await {
@@ -30,7 +30,7 @@ pub(crate) async fn attempt(container: &Container, probe: &Probe, pod_ip: IpAddr
 
 async fn run_handler(container: &Container, probe: &Probe, pod_ip: IpAddr) -> AttemptResult {
     match &probe.handler {
-        Handler::Exec(_) => Err("an exec probe can't be run from outside its container".to_owned()),
+        Handler::Exec(_) => Err("podgate can't run an exec probe from outside its container".to_owned()),
         Handler::HttpGet(get) => http::attempt(get, resolve_port(container, &get.port)?, pod_ip).await,
         Handler::TcpSocket(socket) => {
             let (host, port) = (host_or_pod_ip(socket.host.as_deref(), pod_ip), resolve_port(container, &socket.port)?);
@@ -47,10 +47,10 @@ fn resolve_port(container: &Container, wanted: &PortRef) -> Result<u16, String> 
     match (container.resolve_port(wanted), wanted) {
         (Some(found), _) => check_port(found),
         (None, PortRef::Name(name)) => Err(format!("container {} has no port named {name:?}", container.name)),
-        (None, PortRef::Number(wrong)) => Err(format!("{wrong} is no port")),
+        (None, PortRef::Number(wrong)) => Err(format!("{wrong} is not a valid port")),
     }
 }
 
 fn check_port(port: u16) -> Result<u16, String> {
-    if port == 0 { Err("0 is no port to ask".to_owned()) } else { Ok(port) }
+    if port == 0 { Err("0 is not a valid port".to_owned()) } else { Ok(port) }
 }

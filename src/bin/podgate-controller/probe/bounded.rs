@@ -1,4 +1,4 @@
-//! A connection on which the peer can't say more than an attempt needs.
+//! A connection that limits how many bytes the server can send.
 
 use std::io;
 use std::pin::Pin;
@@ -6,14 +6,14 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Bytes that are read of a peer in all: hyper's bound on a head (32 KiB), the beginning of a body and what hyper reads
-/// ahead of it, certificates.
+/// Limit on the bytes that are read from a server. Enough for certificates, a response head (32 KiB, hyper's limit),
+/// the beginning of a body, and what hyper reads ahead.
 const MAX_BYTES: usize = 128 * 1024;
 
-/// A TCP connection that fails once it has brought more than 128 KiB.
+/// A TCP connection that fails after the server has sent 128 KiB.
 ///
-/// The time limit alone is not enough: who floods us with what is cheap to send and is passed over (interim answers, pings,
-/// empty records) would hold the controller's one thread for a good part of it, and with it all other containers.
+/// The time limit alone is not enough. A flood of data that hyper skips (interim responses, pings, empty records) would
+/// keep the controller's only thread busy until the time limit, and delay all other containers.
 pub(super) struct BoundedStream {
     stream: TcpStream,
     remaining: usize,
@@ -28,7 +28,7 @@ impl BoundedStream {
 impl AsyncRead for BoundedStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.remaining == 0 {
-            return Poll::Ready(Err(io::Error::other("the answer is too long")));
+            return Poll::Ready(Err(io::Error::other("the response is too long")));
         }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;

@@ -1,4 +1,4 @@
-//! One request and its answer, by HTTP/1.1 or HTTP/2, on a connection that ends with them.
+//! Sends one request by HTTP/1.1 or HTTP/2, reads the response, and closes the connection.
 
 use futures::FutureExt;
 use http_body_util::Full;
@@ -13,18 +13,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
-/// Bound on an answer's head, and on what is read ahead. The kubelet's is 10 MiB, which a sidecar of a few MiB can't afford.
+/// Size limit for a response head and for read-ahead. The kubelet allows 10 MiB, but the sidecar itself has only a few
+/// MiB.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
 
-/// Bound on the number of an answer's headers; hyper's own is 100, the kubelet has none.
+/// Limit on the number of response headers. hyper's default is 100; the kubelet has no limit.
 const MAX_HEADERS: usize = 256;
 
-/// HTTP/2's smallest: no more than this can be under way to us unread.
+/// HTTP/2's default window, which limits the unread data in flight.
 const HTTP2_WINDOW: u32 = 65_535;
 
-/// Sends `request` by HTTP/1.1 and hands the answer to `read`.
-///
-/// As lenient as the kubelet's client where hyper can be.
+/// Sends `request` by HTTP/1.1 and passes the response to `read`. Accepts malformed headers, as far as hyper allows,
+/// because the kubelet's client does.
 pub(super) async fn send_http1<T, R>(
     io: T,
     request: Request<Full<Bytes>>,
@@ -49,7 +49,7 @@ where
     .await
 }
 
-/// Sends `request` by HTTP/2, without asking whether the server speaks it, and hands the answer to `read`.
+/// Sends `request` by HTTP/2 with prior knowledge and passes the response to `read`.
 pub(super) async fn send_http2<T, R>(
     io: T,
     request: Request<Full<Bytes>>,
@@ -70,12 +70,12 @@ where
         read(sender.send_request(request).await.map_err(|error| error_chain(&error))?).await
     })
     .await;
-    // One turn for hyper's own task, to say goodbye (GOAWAY, close_notify).
+    // Let hyper's own task run once, so that it can send GOAWAY and close_notify.
     tokio::task::yield_now().await;
     result
 }
 
-/// Runs `exchange` while `connection` moves its bytes.
+/// Runs `exchange` while `connection` transfers its bytes.
 async fn drive<R, E>(
     connection: impl Future<Output = Result<(), E>>,
     exchange: impl AsyncFnOnce() -> Result<R, String>,
@@ -86,18 +86,18 @@ async fn drive<R, E>(
         tokio::select! {
             biased;
             result = &mut exchange => result,
-            // The connection may end before all that it brought has been read; its error reaches `exchange` too.
+            // The connection may close before `exchange` has read everything. `exchange` gets its error too.
             _ = &mut connection => return exchange.await,
         }
     }
     .inspect(|_| {
-        // With the request gone the connection closes itself: that is a write and a shutdown, never worth waiting for.
+        // Without a request, the connection closes itself: one write and a shutdown. Do not wait for that.
         let _ = connection.now_or_never();
     })
 }
 
-/// Runs what hyper starts, so that it can be ended with the attempt: a server that doesn't read could otherwise keep a
-/// connection, and its task, for as long as it likes.
+/// Runs hyper's tasks, so that they end with the attempt. Otherwise a server that does not read could keep a connection
+/// and its task forever.
 #[derive(Clone, Default)]
 struct HyperTasks(Arc<Mutex<JoinSet<()>>>);
 
@@ -107,7 +107,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for HyperTasks {
     }
 }
 
-/// Ends the tasks when dropped. (They hold [`HyperTasks`] themselves, so that one's own end would never come.)
+/// Aborts the tasks when dropped. [`HyperTasks`] can't do that itself, because its tasks hold clones of it.
 struct AbortOnDrop(HyperTasks);
 
 impl Drop for AbortOnDrop {

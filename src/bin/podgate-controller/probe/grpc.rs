@@ -1,8 +1,8 @@
-//! `grpc`: [the gRPC health service](https://github.com/grpc/grpc/blob/master/doc/health-checking.md), without TLS, as
-//! the kubelet asks it.
+//! `grpc`: [the gRPC health service](https://github.com/grpc/grpc/blob/master/doc/health-checking.md), without TLS,
+//! like the kubelet's probe.
 //!
-//! Two messages of one field each are encoded and decoded by hand: a gRPC library would weigh more than the rest of the
-//! prober.
+//! The two messages, with one field each, are encoded and decoded by hand. A gRPC library would be larger than the rest
+//! of the prober.
 
 use super::{AttemptResult, Success, USER_AGENT, connect, exchange};
 use http_body_util::{BodyExt, Full};
@@ -12,7 +12,7 @@ use hyper::{Method, Request, Response, StatusCode, Uri};
 use podgate::core::text::error_chain;
 use std::net::{IpAddr, SocketAddr};
 
-/// Bound on the answer. The real one has 2 bytes, and 5 of framing.
+/// Size limit for the response. A normal one has 2 bytes, and 5 bytes of framing.
 const MAX_ANSWER_BYTES: usize = 4096;
 
 /// `HealthCheckResponse.ServingStatus.SERVING`.
@@ -37,10 +37,10 @@ pub(super) async fn attempt(service: &str, port: u16, pod_ip: IpAddr) -> Attempt
     }
 }
 
-/// `HealthCheckRequest { service = 1 }`, framed: not compressed, length, message.
+/// Encodes `HealthCheckRequest { service = 1 }` with its frame: compression flag (0), length, message.
 fn encode_request(service: &str) -> Bytes {
     let mut message = Vec::new();
-    // A field with its default value is left out.
+    // Protobuf omits a field with its default value.
     if !service.is_empty() {
         message.push(0x0a);
         let mut length = service.len();
@@ -57,54 +57,54 @@ fn encode_request(service: &str) -> Bytes {
     framed.into()
 }
 
-/// The serving status.
+/// Returns the serving status.
 async fn read_answer(answer: Response<Incoming>) -> Result<u64, String> {
     if answer.status() != StatusCode::OK {
-        return Err(format!("answers HTTP status {} instead of gRPC", answer.status().as_u16()));
+        return Err(format!("HTTP status {} instead of a gRPC response", answer.status().as_u16()));
     }
     let kind = answer.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     if !kind.starts_with(b"application/grpc") {
-        return Err("answers HTTP/2 but not gRPC".to_owned());
+        return Err("the server speaks HTTP/2 but not gRPC".to_owned());
     }
-    // A server that has nothing but a status to say sends it in the headers.
+    // A response without a message has its status in the headers.
     let mut status = grpc_status(answer.headers())?;
     let mut body = answer.into_body();
     let mut message = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| format!("gRPC answer breaks off: {}", error_chain(&error)))?;
+        let frame = frame.map_err(|error| format!("gRPC response is incomplete: {}", error_chain(&error)))?;
         if let Some(trailers) = frame.trailers_ref() {
             status = grpc_status(trailers)?.or(status);
         } else if let Some(data) = frame.data_ref() {
             if message.len() + data.len() > MAX_ANSWER_BYTES {
-                return Err("gRPC answer is too long".to_owned());
+                return Err("gRPC response is too long".to_owned());
             }
             message.extend_from_slice(data);
         }
     }
     match status {
         Some(0) => {}
-        Some(5) => return Err("the health service doesn't know that service (gRPC status 5)".to_owned()),
-        Some(12) => return Err("no grpc.health.v1.Health there (gRPC status 12)".to_owned()),
+        Some(5) => return Err("the health service does not know this service (gRPC status 5)".to_owned()),
+        Some(12) => return Err("the server does not implement grpc.health.v1.Health (gRPC status 12)".to_owned()),
         Some(other) => return Err(format!("gRPC status {other}")),
-        None => return Err("gRPC answer without a status".to_owned()),
+        None => return Err("gRPC response without a status".to_owned()),
     }
-    unframe(&message).and_then(serving_status).ok_or_else(|| "gRPC answer can't be read".to_owned())
+    unframe(&message).and_then(serving_status).ok_or_else(|| "gRPC response is invalid".to_owned())
 }
 
 fn grpc_status(headers: &HeaderMap) -> Result<Option<u32>, String> {
     let Some(value) = headers.get("grpc-status") else { return Ok(None) };
     let code = value.to_str().ok().and_then(|text| text.parse().ok());
-    code.map(Some).ok_or_else(|| "gRPC status is no number".to_owned())
+    code.map(Some).ok_or_else(|| "gRPC status is not a number".to_owned())
 }
 
-/// The one message of a body; none if it is compressed, which wasn't offered.
+/// Returns the only message of a body; `None` if it is compressed, which the request did not allow.
 fn unframe(body: &[u8]) -> Option<&[u8]> {
     let (flag, rest) = body.split_first()?;
     let (length, message) = rest.split_first_chunk::<4>()?;
     (*flag == 0 && message.len() == u32::from_be_bytes(*length) as usize).then_some(message)
 }
 
-/// Field 1 of a `HealthCheckResponse`; others are skipped, the last counts, none means 0.
+/// Returns field 1 of a `HealthCheckResponse`. Skips other fields, uses the last value, and defaults to 0.
 fn serving_status(mut message: &[u8]) -> Option<u64> {
     let mut status = 0;
     while !message.is_empty() {
@@ -143,14 +143,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_are_framed() {
+    fn requests_are_framed() {
         assert_eq!(encode_request("").as_ref(), [0, 0, 0, 0, 0]);
         assert_eq!(encode_request("db").as_ref(), [0, 0, 0, 0, 4, 0x0a, 2, b'd', b'b']);
         assert_eq!(encode_request(&"x".repeat(300))[..8], [0, 0, 0, 1, 47, 0x0a, 0xac, 2]);
     }
 
     #[test]
-    fn answers_are_read_and_garbage_is_none() {
+    fn valid_responses_are_decoded_and_others_rejected() {
         for (body, status) in [
             (&[0, 0, 0, 0, 2, 8, 1][..], Some(1)),
             (&[0, 0, 0, 0, 0], Some(0)),

@@ -1,4 +1,4 @@
-//! `httpGet` (`pkg/probe/http` of the kubelet, on Go's `net/http`).
+//! `httpGet`, like the kubelet's `pkg/probe/http` with Go's `net/http`.
 
 use super::url::Url;
 use super::{AttemptResult, Success, USER_AGENT, connect, exchange, host_or_pod_ip, tls};
@@ -13,10 +13,10 @@ use podgate::core::container::{Header, HttpGet};
 use podgate::core::text::error_chain;
 use std::net::IpAddr;
 
-/// How much of a body is read, to be polite to servers that mind being cut off.
+/// Maximum bytes to read of a body. Short bodies are read completely, because a server may mind an early close.
 const MAX_BODY_BYTES: usize = 10 * 1024;
 
-/// Requests in all, redirects included.
+/// Limit on requests, including redirects.
 const MAX_REQUESTS: usize = 10;
 
 pub(super) async fn attempt(get: &HttpGet, port: u16, pod_ip: IpAddr) -> AttemptResult {
@@ -24,24 +24,24 @@ pub(super) async fn attempt(get: &HttpGet, port: u16, pod_ip: IpAddr) -> Attempt
     let first =
         Url::for_probe(scheme, &host_or_pod_ip(get.host.as_deref(), pod_ip), port, get.path.as_deref().unwrap_or(""));
     let (mut headers, mut host) = request_headers(&get.http_headers)?;
-    let own_referer = headers.contains_key(REFERER);
+    let has_own_referer = headers.contains_key(REFERER);
     let mut url = first.clone();
     for _ in 0..MAX_REQUESTS {
         let answer = send_request(&url, host.as_ref(), &headers).await?;
         let Some(location) = answer.location else { return status_result(answer.status) };
-        let (next, is_absolute) = url.join(&location).ok_or("redirects to what is no URL")?;
+        let (next, is_absolute) = url.join(&location).ok_or("redirects to an invalid URL")?;
         if next.host != first.host {
             return Ok(Success {
                 detail: status_text(answer.status),
                 warning: Some(format!("redirects to another host, not followed: {:?}", next.host)),
             });
         }
-        // A Host of the user's own stays with relative redirects alone.
+        // The user's Host header is kept only for relative redirects.
         host = host.filter(|_| !is_absolute);
-        if !own_referer {
+        if !has_own_referer {
             headers.remove(REFERER);
-            let leaks = url.scheme == "https" && next.scheme == "http";
-            if let (false, Ok(referer)) = (leaks, HeaderValue::try_from(url_text(&url))) {
+            let is_downgrade = url.scheme == "https" && next.scheme == "http";
+            if let (false, Ok(referer)) = (is_downgrade, HeaderValue::try_from(url_text(&url))) {
                 headers.insert(REFERER, referer);
             }
         }
@@ -50,10 +50,9 @@ pub(super) async fn attempt(get: &HttpGet, port: u16, pod_ip: IpAddr) -> Attempt
     Err(format!("stopped after {MAX_REQUESTS} redirects"))
 }
 
-/// What counts of an answer.
 struct Answer {
     status: StatusCode,
-    /// Only of a redirect that is to be followed.
+    /// Set only for a redirect that can be followed.
     location: Option<String>,
 }
 
@@ -62,7 +61,7 @@ fn status_result(status: StatusCode) -> AttemptResult {
         200..300 => Ok(Success { detail: status_text(status), warning: None }),
         300..400 => Ok(Success {
             detail: status_text(status),
-            warning: Some(format!("{}, leading nowhere", status_text(status))),
+            warning: Some(format!("{}, redirect not followed", status_text(status))),
         }),
         _ => Err(status_text(status)),
     }
@@ -76,15 +75,15 @@ fn url_text(url: &Url) -> String {
     format!("{}://{}{}", url.scheme, url.authority, url.target())
 }
 
-/// Headers of every request, and the user's `Host`.
+/// Returns the headers for every request, and the user's `Host`.
 fn request_headers(own: &[Header]) -> Result<(HeaderMap, Option<HeaderValue>), String> {
     let mut headers = HeaderMap::new();
     for Header { name, value } in own {
         let parsed = HeaderName::try_from(name).ok().zip(HeaderValue::try_from(value).ok());
-        let (name, value) = parsed.ok_or_else(|| format!("no header to send: {name:?}"))?;
+        let (name, value) = parsed.ok_or_else(|| format!("invalid header: {name:?}"))?;
         headers.append(name, value);
     }
-    // The first decides; an empty one means: leave it out.
+    // The first value decides. An empty value removes the header.
     let is_empty = |value: &HeaderValue| value.is_empty();
     for (name, default) in [(AGENT, USER_AGENT), (ACCEPT, "*/*")] {
         match headers.get(&name).map(is_empty) {
@@ -94,7 +93,7 @@ fn request_headers(own: &[Header]) -> Result<(HeaderMap, Option<HeaderValue>), S
         }
     }
     let host = headers.remove(HOST).filter(|host| !host.is_empty());
-    // There is no body for these to speak of; Go's client drops them too.
+    // There is no body. Go's client drops these headers too.
     for name in [CONTENT_LENGTH, TRANSFER_ENCODING, TRAILER] {
         headers.remove(name);
     }
@@ -121,18 +120,18 @@ async fn send_request(url: &Url, host: Option<&HeaderValue>, headers: &HeaderMap
 fn http1_request(url: &Url, host: Option<&HeaderValue>, headers: &HeaderMap) -> Result<Request<Full<Bytes>>, String> {
     let host = match host {
         Some(host) => host.clone(),
-        None => HeaderValue::try_from(&url.authority).map_err(|_| format!("no host: {:?}", url.authority))?,
+        None => HeaderValue::try_from(&url.authority).map_err(|_| format!("invalid host: {:?}", url.authority))?,
     };
     let mut request = Request::new(Full::default());
     *request.uri_mut() = parse_uri(&url.target())?;
-    // Hyper writes in this order; Host stands first, as servers are used to.
+    // hyper keeps this order. Host comes first, as servers expect.
     request.headers_mut().insert(HOST, host);
     request.headers_mut().extend(headers.clone());
     request.headers_mut().append(CONNECTION, HeaderValue::from_static("close"));
     Ok(request)
 }
 
-/// HTTP/2 has `:authority` for `Host`, and no `Connection`.
+/// Builds an HTTP/2 request, with `:authority` instead of `Host`, and without `Connection`.
 fn http2_request(url: &Url, host: Option<&HeaderValue>, headers: &HeaderMap) -> Result<Request<Full<Bytes>>, String> {
     let authority = host.and_then(|host| host.to_str().ok()).unwrap_or(&url.authority);
     let mut request = Request::new(Full::default());
@@ -143,7 +142,7 @@ fn http2_request(url: &Url, host: Option<&HeaderValue>, headers: &HeaderMap) -> 
 }
 
 fn parse_uri(text: &str) -> Result<Uri, String> {
-    Uri::try_from(text).map_err(|error| format!("no URL to ask: {error}"))
+    Uri::try_from(text).map_err(|error| format!("invalid URL: {error}"))
 }
 
 async fn read_answer(answer: Response<Incoming>) -> Result<Answer, String> {
@@ -160,7 +159,7 @@ async fn read_answer(answer: Response<Incoming>) -> Result<Answer, String> {
         && let Some(frame) = body.frame().await
     {
         let frame = frame
-            .map_err(|error| format!("{}, but its body breaks off: {}", status_text(status), error_chain(&error)))?;
+            .map_err(|error| format!("{}, but its body is incomplete: {}", status_text(status), error_chain(&error)))?;
         seen += frame.data_ref().map_or(0, Bytes::len);
     }
     Ok(Answer { status, location: None })

@@ -1,4 +1,4 @@
-//! Drives the probes of all containers: when each is due, and sooner when something begins to listen.
+//! Runs the probes of all containers when they are due, or as soon as a socket listens on the port.
 
 use super::Outcome;
 use super::attempt::attempt;
@@ -16,23 +16,20 @@ use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
-/// How often the kernel is asked whether something listens, at first.
+/// Initial interval for asking the kernel if a socket listens.
 const LISTEN_CHECK_INTERVAL: Duration = Duration::from_millis(1);
-/// For how long at that rate; later at 1 % of the time since the start.
+/// Duration of that initial interval. Afterwards the interval is 1 % of the time since the start.
 const FREQUENT_CHECKS_FOR: Duration = Duration::from_secs(60);
 
-/// How far apart attempts may be while a gate wants to know whether a container still passes.
+/// Longest interval between attempts while a gate waits for a confirmation.
 const MAX_CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What probing has found.
 #[derive(Debug)]
 pub(crate) enum ProbeEvent {
-    /// Something listens on the container's port.
     Listening(String),
-    /// An attempt has ended.
     AttemptEnded {
         container: String,
-        /// Where its probing stands now.
+        /// The container's verdict after this attempt.
         verdict: ProbeVerdict,
         outcome: Outcome,
         started_at: Instant,
@@ -47,26 +44,26 @@ pub(crate) struct Prober {
     attempts: FuturesUnordered<LocalBoxFuture<'static, FinishedAttempt>>,
     sock_diag: SockDiag,
     timer: PreciseTimer,
-    /// Counts the starts of lanes, so that an attempt of an earlier incarnation is told from one of this.
+    /// Counts the started lanes. Attempts carry it, so that those of an earlier incarnation are recognized.
     last_run: u64,
 }
 
 struct ProbeLane {
     container: Container,
-    course: ProbeProgress,
+    progress: ProbeProgress,
     since: Instant,
     run: u64,
     is_attempting: bool,
     port: Option<u16>,
-    /// When to ask the kernel next; `None` once something listens, or when it can't be asked.
+    /// Time of the next request to the kernel; `None` if a socket listens or the kernel can't be asked.
     listen_check_at: Option<Instant>,
-    /// Something has begun to listen: the next attempt is due at once.
+    /// A socket has begun to listen, so the next attempt is due at once.
     is_expedited: bool,
-    /// A gate wants to know whether it still passes.
+    /// A gate waits for one more success.
     confirmation: Option<Confirmation>,
 }
 
-/// Asked until it passes, at growing intervals.
+/// Requests attempts at growing intervals until one succeeds.
 #[derive(Debug, Clone, Copy)]
 struct Confirmation {
     since: Instant,
@@ -83,20 +80,20 @@ struct FinishedAttempt {
 
 impl ProbeLane {
     fn due(&self) -> Option<Instant> {
-        if self.is_attempting || self.course.is_finished() && self.confirmation.is_none() {
+        if self.is_attempting || self.progress.is_finished() && self.confirmation.is_none() {
             return None;
         }
-        let wait = if self.is_expedited { self.course.earliest_attempt() } else { self.course.next_due() };
+        let wait = if self.is_expedited { self.progress.earliest_attempt() } else { self.progress.next_due() };
         let regular = self.since + wait;
         Some(self.confirmation.map_or(regular, |confirming| confirming.due.min(regular)))
     }
 }
 
 impl Prober {
-    pub(crate) fn new(ip: IpAddr, floor: Duration) -> Prober {
+    pub(crate) fn new(pod_ip: IpAddr, min_interval: Duration) -> Prober {
         Prober {
-            pod_ip: ip,
-            min_interval: floor,
+            pod_ip,
+            min_interval,
             lanes: BTreeMap::new(),
             attempts: FuturesUnordered::new(),
             sock_diag: SockDiag::new(),
@@ -105,21 +102,21 @@ impl Prober {
         }
     }
 
-    /// Begins to probe a container that has started just now, or `has_passed` before in this incarnation. Does nothing if it is
-    /// probed already or has nothing to probe.
+    /// Starts probing a container that has just started, or that `has_passed` before in this incarnation. Does nothing
+    /// if it is already being probed or has no probe.
     pub(crate) fn start(&mut self, container: &Container, has_passed: bool) {
         if self.lanes.contains_key(&container.name) {
             return;
         }
         let (startup, readiness) = (container.startup_probe.as_ref(), container.readiness_probe.as_ref());
-        let Some(course) = ProbeProgress::new(startup, readiness, self.min_interval) else { return };
-        let course = if has_passed { course.resumed() } else { course };
+        let Some(progress) = ProbeProgress::new(startup, readiness, self.min_interval) else { return };
+        let progress = if has_passed { progress.resumed() } else { progress };
         self.last_run += 1;
         let since = now();
-        let port = container.probe_port(course.probe());
+        let port = container.probe_port(progress.probe());
         let lane = ProbeLane {
             container: container.clone(),
-            course,
+            progress,
             since,
             run: self.last_run,
             is_attempting: false,
@@ -131,7 +128,7 @@ impl Prober {
         self.lanes.insert(container.name.clone(), lane);
     }
 
-    /// Asks once more, now, whether a container passes, and again until it does; it is probed already.
+    /// Probes a container now, and again until an attempt succeeds. Does nothing if it is not being probed.
     pub(crate) fn confirm(&mut self, container: &str) {
         let here = now();
         if let Some(lane) = self.lanes.get_mut(container) {
@@ -139,8 +136,8 @@ impl Prober {
         }
     }
 
-    /// Whether something listens now where the container's probe would ask, or at least on this port for the pod's own
-    /// containers; no, if the kernel can't be asked.
+    /// Returns true if a socket listens on a port of the container's probes, on the Pod's IP or on loopback. Returns
+    /// false if the kernel can't be asked.
     pub(crate) fn is_listening(&mut self, container: &Container) -> bool {
         let ports: Vec<u16> = container.probes().filter_map(|probe| container.probe_port(probe)).collect();
         let ips = [self.pod_ip, Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
@@ -157,20 +154,20 @@ impl Prober {
         self.attempts = FuturesUnordered::new();
     }
 
-    /// The next finding; never returns while nothing is probed. Safe to drop and call again.
+    /// Waits for the next event, forever while nothing is probed. Cancel-safe.
     pub(crate) async fn next_event(&mut self) -> ProbeEvent {
         loop {
             let here = now();
-            if let Some(found) = self.check_ports(here) {
-                return found;
+            if let Some(event) = self.check_ports(here) {
+                return event;
             }
             self.start_due_attempts(here);
             let next =
                 self.lanes.values().filter_map(|lane| lane.due().into_iter().chain(lane.listen_check_at).min()).min();
             tokio::select! {
                 Some(ended) = self.attempts.next() => {
-                    if let Some(found) = self.on_attempt_end(ended) {
-                        return found;
+                    if let Some(event) = self.on_attempt_end(ended) {
+                        return event;
                     }
                 }
                 () = self.timer.sleep_until(next.unwrap_or(here)), if next.is_some() => {}
@@ -179,7 +176,7 @@ impl Prober {
         }
     }
 
-    /// Asks the kernel for those ports whose turn it is.
+    /// Asks the kernel about the ports that are due.
     fn check_ports(&mut self, here: Instant) -> Option<ProbeEvent> {
         for (name, lane) in &mut self.lanes {
             let (Some(port), Some(at)) = (lane.port, lane.listen_check_at) else { continue };
@@ -198,8 +195,8 @@ impl Prober {
                         Some(here + if elapsed < FREQUENT_CHECKS_FOR { LISTEN_CHECK_INTERVAL } else { elapsed / 100 });
                 }
                 Err(error) => {
-                    // It only hastens: without it the intervals do.
-                    debug!(%error, "can't ask who listens");
+                    // This check only speeds probing up, so continue without it.
+                    debug!(%error, "can't ask the kernel for listening sockets");
                     lane.listen_check_at = None;
                 }
             }
@@ -213,18 +210,18 @@ impl Prober {
                 continue;
             }
             (lane.is_attempting, lane.is_expedited) = (true, false);
-            let (name, start, ip) = (name.clone(), lane.run, self.pod_ip);
-            let (container, probe) = (lane.container.clone(), lane.course.probe().clone());
+            let (name, run, ip) = (name.clone(), lane.run, self.pod_ip);
+            let (container, probe) = (lane.container.clone(), lane.progress.probe().clone());
             self.attempts.push(
                 async move {
-                    // A fault in one attempt is that attempt's failure, and nobody else's.
+                    // A panic fails only this attempt.
                     let outcome = AssertUnwindSafe(attempt(&container, &probe, ip)).catch_unwind().await;
                     let outcome = outcome.unwrap_or_else(|_| Outcome {
                         success: false,
                         detail: "the attempt panicked".to_owned(),
                         warning: None,
                     });
-                    FinishedAttempt { container: name, run: start, outcome, started_at: here, duration: here.elapsed() }
+                    FinishedAttempt { container: name, run, outcome, started_at: here, duration: here.elapsed() }
                 }
                 .boxed_local(),
             );
@@ -232,11 +229,11 @@ impl Prober {
     }
 
     fn on_attempt_end(&mut self, ended: FinishedAttempt) -> Option<ProbeEvent> {
-        let FinishedAttempt { container, run: start, outcome, started_at: began, duration: took } = ended;
-        let lane = self.lanes.get_mut(&container).filter(|lane| lane.run == start)?;
+        let FinishedAttempt { container, run, outcome, started_at, duration } = ended;
+        let lane = self.lanes.get_mut(&container).filter(|lane| lane.run == run)?;
         lane.is_attempting = false;
         if let Some(confirming) = &mut lane.confirmation
-            && confirming.since <= began
+            && confirming.since <= started_at
         {
             let here = now();
             let elapsed = here.saturating_duration_since(confirming.since);
@@ -245,25 +242,19 @@ impl Prober {
                 lane.confirmation = None;
             }
         }
-        let before = lane.course.probe().clone();
-        lane.course.record(now().saturating_duration_since(lane.since), outcome.success);
-        if *lane.course.probe() != before {
-            // The next stage may ask another port.
-            lane.port = lane.container.probe_port(lane.course.probe());
+        let before = lane.progress.probe().clone();
+        lane.progress.record(now().saturating_duration_since(lane.since), outcome.success);
+        if *lane.progress.probe() != before {
+            // The next stage may have another port.
+            lane.port = lane.container.probe_port(lane.progress.probe());
         }
-        if lane.course.verdict() == ProbeVerdict::Passed {
+        if lane.progress.verdict() == ProbeVerdict::Passed {
             lane.listen_check_at = None;
         }
         if let Some(warning) = &outcome.warning {
-            warn!(%container, %warning, "the probe succeeds doubtfully");
+            warn!(%container, %warning, "probe succeeded with a warning");
         }
         debug!(%container, success = outcome.success, detail = %outcome.detail, "probed");
-        Some(ProbeEvent::AttemptEnded {
-            verdict: lane.course.verdict(),
-            container,
-            outcome,
-            started_at: began,
-            duration: took,
-        })
+        Some(ProbeEvent::AttemptEnded { verdict: lane.progress.verdict(), container, outcome, started_at, duration })
     }
 }

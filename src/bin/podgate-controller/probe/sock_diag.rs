@@ -1,14 +1,14 @@
-//! The kernel's word on whether a TCP connection to an address would find a listener (`NETLINK_SOCK_DIAG`, `sock_diag(7)`).
+//! Asks the kernel if a socket listens on a TCP address (`NETLINK_SOCK_DIAG`, `sock_diag(7)`).
 //!
-//! It is about this network namespace, which is the pod's, needs no privilege, and no server notices it.
+//! This covers the current network namespace, which is the Pod's. It needs no privilege, and servers do not notice it.
 //!
 //! # Cost
-//! A socket that stays open, and two system calls for each question. The kernel looks the listener up as it does for a
-//! connection that arrives, by its hash: 2 to 4 µs, whatever else listens.
+//! One open socket, and two system calls per request. The kernel uses the same hash lookup as for a new connection: 2
+//! to 4 µs, independent of the number of listeners.
 //!
 //! # Caveats
-//! Where a redirection (iptables, eBPF) leads a connection elsewhere, nothing may listen on its port. The answer may hasten
-//! a probe, never hold one back or replace it.
+//! If iptables or eBPF redirects a connection, possibly no socket listens on its port. So the answer can only trigger a
+//! probe earlier, never delay or replace it.
 
 use rustix::io::Errno;
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
@@ -19,7 +19,7 @@ use std::os::fd::OwnedFd;
 
 const NLMSG_ERROR: u16 = 2;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-/// Without `NLM_F_DUMP`: one socket is asked for, not a list.
+/// Without `NLM_F_DUMP`, because the request is for one socket, not a list.
 const NLM_F_REQUEST: u16 = 1;
 const IPPROTO_TCP: u8 = 6;
 const TCP_LISTEN: u8 = 10;
@@ -29,13 +29,13 @@ const NLMSGHDR_LEN: usize = 16;
 const INET_DIAG_REQ_LEN: usize = 56;
 const REQUEST_LEN: usize = NLMSGHDR_LEN + INET_DIAG_REQ_LEN;
 
-/// More than any answer to one question: a message of 72 bytes and its attributes.
+/// Larger than any response: a message of 72 bytes and its attributes.
 const BUFFER_LEN: usize = 2048;
 
-/// Bound on the datagrams that are passed over before the answer.
+/// Limit on unrelated datagrams before the response.
 const MAX_DATAGRAMS: usize = 16;
 
-/// Asks the kernel; holds one socket.
+/// Sends requests to the kernel, on one socket.
 pub(crate) struct SockDiag {
     socket: Option<OwnedFd>,
     sequence: u32,
@@ -43,23 +43,23 @@ pub(crate) struct SockDiag {
 }
 
 impl SockDiag {
-    /// Opens nothing yet: the first question does.
+    /// Creates an instance. The first request opens the socket.
     pub(crate) fn new() -> SockDiag {
         SockDiag { socket: None, sequence: 0, buffer: vec![0; BUFFER_LEN].into() }
     }
 
-    /// Whether a connection to `address` would find a listener: one on this very address, or on all. Never waits.
+    /// Returns true if a socket listens on `address`, or on its port on all addresses. Never blocks.
     ///
     /// # Errors
-    /// The kernel can't be asked (no `inet_diag`, a seccomp profile, gVisor) or can't be understood: that is no word on the
-    /// port. Another question may be asked, on a new socket.
+    /// If the kernel can't be asked (no `inet_diag`, a seccomp profile, gVisor) or its response is invalid. The port
+    /// may still be open. The next call uses a new socket.
     pub(crate) fn has_listener(&mut self, address: SocketAddr) -> io::Result<bool> {
         if address.port() == 0 {
             return Ok(false);
         }
         let answer = self.query_kernel(address);
         if answer.is_err() {
-            // Whatever is left of the answer goes with the socket.
+            // Drop the socket together with unread parts of the response.
             self.socket = None;
         }
         Ok(answer?)
@@ -79,8 +79,8 @@ impl SockDiag {
         let kernel = SocketAddrNetlink::new(0, 0);
         sendto(&*socket, &encode_request(address, self.sequence), SendFlags::empty(), &kernel)?;
         for _ in 0..MAX_DATAGRAMS {
-            // The kernel writes its answer within `sendto`, so there is always one here; if not, the non-blocking socket
-            // says EAGAIN, an error like others.
+            // The kernel responds within `sendto`, so there is always a datagram here. Otherwise the non-blocking
+            // socket returns EAGAIN, which is handled like other errors.
             let (length, whole, sender) = recvfrom(&*socket, &mut self.buffer[..], RecvFlags::TRUNC)?;
             let from_kernel = sender.and_then(|sender| SocketAddrNetlink::try_from(sender).ok()) == Some(kernel);
             if !from_kernel {
@@ -97,7 +97,7 @@ impl SockDiag {
     }
 }
 
-/// A request for the socket that `address` leads to: `nlmsghdr`, then `inet_diag_req_v2`.
+/// Encodes a request for the socket that listens on `address`: `nlmsghdr`, then `inet_diag_req_v2`.
 fn encode_request(address: SocketAddr, sequence: u32) -> [u8; REQUEST_LEN] {
     let mut message = [0; REQUEST_LEN];
     let mut put = |at: usize, bytes: &[u8]| message[at..at + bytes.len()].copy_from_slice(bytes);
@@ -109,8 +109,8 @@ fn encode_request(address: SocketAddr, sequence: u32) -> [u8; REQUEST_LEN] {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     put(NLMSGHDR_LEN, &[family.as_raw() as u8, IPPROTO_TCP]);
     put(NLMSGHDR_LEN + 4, &(1_u32 << TCP_LISTEN).to_ne_bytes());
-    // `inet_diag_sockid`: the listener's port, the other side's (none), the listener's address, the other side's (none), an
-    // interface (any), a cookie (any).
+    // `inet_diag_sockid`: local port, remote port (none), local address, remote address (none), interface, cookie
+    // (any).
     let id = NLMSGHDR_LEN + 8;
     put(id, &address.port().to_be_bytes());
     match address.ip() {
@@ -121,7 +121,7 @@ fn encode_request(address: SocketAddr, sequence: u32) -> [u8; REQUEST_LEN] {
     message
 }
 
-/// What a datagram says: whether there is such a listener, or nothing about the question `sequence`.
+/// Parses a datagram. Returns true if a socket listens on `port`; `None` if it does not answer request `sequence`.
 fn parse_answer(mut datagram: &[u8], sequence: u32, port: u16) -> Result<Option<bool>, Errno> {
     while !datagram.is_empty() {
         let length = read_u32(datagram, 0).map_or(0, |length| length as usize);
@@ -133,13 +133,13 @@ fn parse_answer(mut datagram: &[u8], sequence: u32, port: u16) -> Result<Option<
         match read_u16(message, 4) {
             Some(NLMSG_ERROR) => {
                 return match parse_errno(message) {
-                    // Nothing listens; or what did has closed while the kernel was looking.
+                    // No socket listens, or it was closed during the lookup.
                     Some(Errno::NOENT | Errno::STALE) => Ok(Some(false)),
                     failure => Err(failure.unwrap_or(Errno::BADMSG)),
                 };
             }
             Some(SOCK_DIAG_BY_FAMILY) => {
-                // `struct inet_diag_msg`: family, state, two more; then the socket's own port, in network order.
+                // `struct inet_diag_msg`: family, state, two more bytes; then the local port, in network byte order.
                 let is_listening = message.get(NLMSGHDR_LEN + 1) == Some(&TCP_LISTEN);
                 let is_on_port = message.get(NLMSGHDR_LEN + 4..NLMSGHDR_LEN + 6) == Some(&port.to_be_bytes()[..]);
                 return Ok(Some(is_listening && is_on_port));
@@ -150,7 +150,7 @@ fn parse_answer(mut datagram: &[u8], sequence: u32, port: u16) -> Result<Option<
     Ok(None)
 }
 
-/// The errno, negated, that `NLMSG_ERROR` begins with.
+/// Returns the errno, which `NLMSG_ERROR` starts with, negated.
 fn parse_errno(message: &[u8]) -> Option<Errno> {
     let code = read_u32(message, NLMSGHDR_LEN)? as i32;
     (code < 0).then(|| Errno::from_raw_os_error(code.wrapping_neg()))
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_answers_to_its_own_question_alone() {
+    fn only_the_response_to_the_own_request_is_read() {
         assert_eq!(parse_answer(&listener(TCP_LISTEN, 80), 7, 80), Ok(Some(true)));
         assert_eq!(parse_answer(&listener(TCP_LISTEN, 81), 7, 80), Ok(Some(false)));
         assert_eq!(parse_answer(&listener(1, 80), 7, 80), Ok(Some(false)));
@@ -201,11 +201,11 @@ mod tests {
         assert_eq!(parse_answer(&message(16, 7, &[1, 2, 3]), 7, 80), Ok(None));
         assert_eq!(parse_answer(&[message(16, 7, &[1, 2, 3]), error(-2)].concat(), 7, 80), Ok(Some(false)));
         assert_eq!(parse_answer(&error(-1), 7, 80), Err(Errno::PERM));
-        assert_eq!(parse_answer(&error(0), 7, 80), Err(Errno::BADMSG), "an acknowledgement was not asked for");
+        assert_eq!(parse_answer(&error(0), 7, 80), Err(Errno::BADMSG), "an acknowledgment was not requested");
     }
 
     #[test]
-    fn torn_messages_are_errors() {
+    fn truncated_messages_are_errors() {
         let whole = listener(TCP_LISTEN, 80);
         for cut in 1..whole.len() {
             assert_eq!(parse_answer(&whole[..cut], 7, 80), Err(Errno::BADMSG), "{cut}");
@@ -215,21 +215,21 @@ mod tests {
     }
 
     #[test]
-    fn finds_listeners_by_ipv4_and_ipv6_until_they_close() {
+    fn finds_listeners_until_they_close() {
         let mut kernel = SockDiag::new();
         for ip in [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)] {
             for bound in [ip, if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }] {
                 let listener = TcpListener::bind((bound, 0)).unwrap();
                 let address = SocketAddr::new(ip, listener.local_addr().unwrap().port());
-                assert!(kernel.has_listener(address).unwrap(), "{address} of {bound}");
+                assert!(kernel.has_listener(address).unwrap(), "{address}, bound to {bound}");
                 drop(listener);
-                assert!(!kernel.has_listener(address).unwrap(), "{address} of {bound}");
+                assert!(!kernel.has_listener(address).unwrap(), "{address}, bound to {bound}");
             }
         }
     }
 
     #[test]
-    fn a_listener_on_another_address_is_none() {
+    fn listener_on_another_address_does_not_count() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let mut kernel = SockDiag::new();
@@ -238,13 +238,13 @@ mod tests {
     }
 
     #[test]
-    fn finds_a_dual_stack_listener_by_both() {
+    fn finds_a_dual_stack_listener_by_both_addresses() {
         let socket = rustix::net::socket(AddressFamily::INET6, SocketType::STREAM, Some(ipproto::TCP)).unwrap();
         sockopt::set_ipv6_v6only(&socket, false).unwrap();
         bind(&socket, &SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))).unwrap();
         let port = port_of(rustix::net::getsockname(&socket).unwrap());
         let mut kernel = SockDiag::new();
-        assert!(!kernel.has_listener((Ipv4Addr::LOCALHOST, port).into()).unwrap(), "bound is not listening");
+        assert!(!kernel.has_listener((Ipv4Addr::LOCALHOST, port).into()).unwrap(), "bound, not listening");
         listen(&socket, 1).unwrap();
         assert!(kernel.has_listener((Ipv4Addr::LOCALHOST, port).into()).unwrap());
         assert!(kernel.has_listener((Ipv6Addr::LOCALHOST, port).into()).unwrap());
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_no_listeners() {
+    fn connected_sockets_do_not_count_as_listeners() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let client = TcpStream::connect(address).unwrap();
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn many_listeners_on_one_port_leave_nothing_for_the_next_question() {
+    fn many_listeners_leave_no_data_for_the_next_request() {
         let first = reuse_port(0);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port_of(rustix::net::getsockname(&first).unwrap())));
         let _more: Vec<OwnedFd> = (0..300).map(|_| reuse_port(address.port())).collect();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn goes_on_after_an_error() {
+    fn next_call_works_after_an_error() {
         let mut kernel = SockDiag::new();
         kernel.socket = Some(std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().into());
         assert!(kernel.has_listener((Ipv4Addr::LOCALHOST, 80).into()).is_err());

@@ -1,4 +1,4 @@
-//! Attempts against real servers on this machine.
+//! Attempts against real servers on the loopback interface.
 
 mod grpc;
 mod http;
@@ -48,7 +48,7 @@ async fn ask(handler: Handler) -> Outcome {
     outcome
 }
 
-/// As [`ask`], of a server that makes work: the time limit isn't what ends this, on however busy a machine.
+/// Like [`ask`], but fails if the time limit ends the attempt. For servers that send a lot, also on a busy machine.
 async fn ask_patiently(handler: Handler) -> Outcome {
     let patient = Probe { timeout_seconds: 60, ..probe(handler) };
     let outcome = attempt(&Container::default(), &patient, POD_IP).await;
@@ -75,10 +75,10 @@ async fn closed_port() -> u16 {
     bind().await.1
 }
 
-/// The heads of the requests that a server got.
+/// The request heads that a server received.
 type Heads = Rc<RefCell<Vec<String>>>;
 
-/// Serves what `answer` makes of each request's target; each connection ends with its answer.
+/// Starts a server that answers each request with `answer(target)` and then closes the connection.
 async fn serve(answer: impl Fn(&str) -> String + 'static) -> (u16, Heads) {
     let (listener, port) = bind().await;
     let heads = Heads::default();
@@ -93,14 +93,14 @@ async fn serve(answer: impl Fn(&str) -> String + 'static) -> (u16, Heads) {
             let head = String::from_utf8(head).unwrap();
             let target = head.split(' ').nth(1).unwrap().to_owned();
             seen.borrow_mut().push(head);
-            // A client that has seen enough may be gone.
+            // The client may have closed the connection already.
             let _ = stream.write_all(answer(&target).as_bytes()).await;
         }
     });
     (port, heads)
 }
 
-/// A server that writes `start`, then `more` again and again, and never closes a connection.
+/// Starts a server that writes `start`, then `more` repeatedly, and never closes a connection.
 async fn serve_endlessly(start: &'static [u8], more: Vec<u8>, pause: Option<Duration>) -> u16 {
     accept(move |mut stream| {
         let more = more.clone();
@@ -117,7 +117,7 @@ async fn serve_endlessly(start: &'static [u8], more: Vec<u8>, pause: Option<Dura
     .await
 }
 
-/// Accepts, and leaves the rest to `then`.
+/// Starts a server that runs `then` for each connection.
 async fn accept<F: Future<Output = ()> + 'static>(then: impl Fn(TcpStream) -> F + 'static) -> u16 {
     let (listener, port) = bind().await;
     spawn_local(async move {
@@ -130,29 +130,29 @@ async fn accept<F: Future<Output = ()> + 'static>(then: impl Fn(TcpStream) -> F 
 }
 
 #[tokio::test(flavor = "local")]
-async fn an_exec_probe_fails_at_once() {
+async fn exec_probe_fails_at_once() {
     let outcome = ask(Handler::Exec(Exec::default())).await;
     assert!(!outcome.success && outcome.detail.contains("from outside"), "{outcome:?}");
 }
 
 #[tokio::test(flavor = "local")]
-async fn a_connection_is_enough_for_tcp_socket() {
+async fn tcp_socket_probe_needs_only_a_connection() {
     let (listener, port) = bind().await;
     let socket = |port, host: Option<&str>| {
         Handler::TcpSocket(TcpSocket { port: PortRef::Number(port), host: host.map(str::to_owned) })
     };
     assert!(ask(socket(port, None)).await.success);
-    assert!(ask(socket(port, Some("localhost"))).await.success, "a name");
-    assert!(ask(socket(port, Some(""))).await.success, "no host");
+    assert!(ask(socket(port, Some("localhost"))).await.success, "a host name");
+    assert!(ask(socket(port, Some(""))).await.success, "an empty host");
     drop(listener);
     let refused = ask(socket(port, None)).await;
     assert_eq!((refused.success, refused.detail), (false, format!("127.0.0.1:{port}: Connection refused")));
     let none = ask(socket(0, None)).await;
-    assert!(!none.success && none.detail.contains("0 is no port"), "{none:?}");
+    assert!(!none.success && none.detail.contains("0 is not a valid port"), "{none:?}");
 }
 
 #[tokio::test(flavor = "local")]
-async fn ports_are_found_by_name_and_ipv6_pods_are_asked() {
+async fn ports_are_found_by_name_and_ipv6_pods_are_probed() {
     let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.unwrap();
     let container_port = listener.local_addr().unwrap().port();
     let ports = vec![Port { name: Some("web".to_owned()), container_port }];

@@ -1,4 +1,4 @@
-//! TLS 1.2 and 1.3 that trusts anyone, as the kubelet's probes do: they ask whether a server answers, not who it is.
+//! TLS 1.2 and 1.3 without verification of certificates, like the kubelet's probes.
 
 use super::bounded::BoundedStream;
 use podgate::core::text::error_chain;
@@ -12,18 +12,17 @@ use std::sync::Arc;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// HTTP/2's name in ALPN.
 const H2: &[u8] = b"h2";
 
-/// Makes `stream` a TLS connection to `host`, and says whether the server chose HTTP/2.
+/// Opens a TLS connection to `host` on `stream`. Returns true with it if the server chose HTTP/2.
 ///
-/// Like the kubelet it offers HTTP/2 too: there are servers that speak nothing else.
+/// Like the kubelet, it offers HTTP/2 too, because some servers support nothing else.
 pub(super) async fn handshake(stream: BoundedStream, host: &str) -> Result<(TlsStream<BoundedStream>, bool), String> {
     let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS: {error}"))?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anyone))
+        .with_custom_certificate_verifier(Arc::new(AcceptAnyCert))
         .with_no_client_auth();
     config.alpn_protocols = vec![H2.to_vec(), b"http/1.1".to_vec()];
     config.resumption = Resumption::disabled();
@@ -35,16 +34,16 @@ pub(super) async fn handshake(stream: BoundedStream, host: &str) -> Result<(TlsS
     Ok((stream, is_h2))
 }
 
-/// What goes into SNI: a name. Rustls leaves SNI out for an address, so any address stands for a name that can't be one.
+/// Returns the name for SNI. rustls sends no SNI for an IP address, so an address also replaces an invalid name.
 fn server_name(host: &str) -> ServerName<'static> {
     ServerName::try_from(host.to_owned()).unwrap_or(ServerName::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))
 }
 
-/// Takes every certificate and every signature.
+/// Accepts every certificate and every signature.
 #[derive(Debug)]
-struct Anyone;
+struct AcceptAnyCert;
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for AcceptAnyCert {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,
@@ -75,7 +74,7 @@ impl ServerCertVerifier for Anyone {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        // Nothing is verified, so whatever key a server has will do; the usual ones stand first.
+        // Nothing is verified, so offer all schemes, the most common ones first.
         vec![
             SignatureScheme::ECDSA_NISTP256_SHA256,
             SignatureScheme::ECDSA_NISTP384_SHA384,

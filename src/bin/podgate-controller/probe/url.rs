@@ -1,22 +1,22 @@
-//! As much of URLs as a probe and its redirects need, after Go's `net/url`, on which the kubelet's behaviour rests.
+//! The subset of URLs that a probe and its redirects need. It follows Go's `net/url`, which the kubelet uses.
 
-/// Where a request goes.
+/// Target of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Url {
-    /// In lower case.
+    /// In lowercase.
     pub(super) scheme: String,
-    /// A name or an address, without brackets.
+    /// Host name or IP address, without brackets.
     pub(super) host: String,
     /// Host and port as written, for the `Host` header.
     pub(super) authority: String,
     port: Option<u16>,
-    /// Path, percent-encoded; empty or with a leading slash.
+    /// Path, percent-encoded. Empty or with a leading slash.
     path: String,
-    /// Query without its question mark.
+    /// Query without the question mark.
     query: Option<String>,
 }
 
-/// A reference as written, cut into its parts; the fragment is left out.
+/// Parts of a URL reference, without the fragment.
 #[derive(Default)]
 struct Reference {
     scheme: Option<String>,
@@ -26,9 +26,9 @@ struct Reference {
 }
 
 impl Url {
-    /// The URL of a probe. `path` is the user's own: a scheme or host in it counts nothing.
+    /// Returns the URL of a probe. A scheme or host in `path` is ignored.
     pub(super) fn for_probe(scheme: &str, host: &str, port: u16, path: &str) -> Url {
-        // What can't be parsed is taken for a path in need of encoding, as the kubelet does.
+        // Like the kubelet, treat an invalid reference as a path that must be encoded.
         let reference = Reference::parse(path)
             .unwrap_or_else(|| Reference { path: percent_encode(path, b"%?#"), ..Default::default() });
         let authority = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
@@ -42,8 +42,8 @@ impl Url {
         }
     }
 
-    /// Where a `Location` of `text` in the answer of `self` leads, and whether it names a host itself;
-    /// `None` if it can't be read.
+    /// Resolves the `Location` header `text` of a response from `self`. Returns the target, and true if `text` is an
+    /// absolute URL; `None` if it is invalid.
     pub(super) fn join(&self, text: &str) -> Option<(Url, bool)> {
         let reference = Reference::parse(text)?;
         if reference.scheme.is_none() && reference.authority.is_none() {
@@ -71,12 +71,12 @@ impl Url {
         Some((url, is_absolute))
     }
 
-    /// The port, or the scheme's own.
+    /// Returns the port, by default that of the scheme.
     pub(super) fn port(&self) -> u16 {
         self.port.unwrap_or(if self.scheme == "https" { 443 } else { 80 })
     }
 
-    /// Path and query, as a request line has them.
+    /// Returns path and query, as in a request line.
     pub(super) fn target(&self) -> String {
         let path = if self.path.is_empty() { "/" } else { &self.path };
         match &self.query {
@@ -87,7 +87,7 @@ impl Url {
 }
 
 impl Reference {
-    /// `None` for control characters and broken percent-encoding.
+    /// Returns `None` for control characters and invalid percent-encoding.
     fn parse(text: &str) -> Option<Reference> {
         if text.bytes().any(|byte| byte.is_ascii_control()) {
             return None;
@@ -117,7 +117,7 @@ impl Reference {
     }
 }
 
-/// Host without brackets, and port; an empty port is none.
+/// Returns the host without brackets, and the port; an empty port counts as none.
 fn split_authority(authority: &str) -> Option<(&str, Option<u16>)> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
@@ -134,14 +134,14 @@ fn is_scheme(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
-/// Whether each `%` is followed by two hexadecimal digits.
+/// Returns true if two hexadecimal digits follow each `%`.
 fn is_well_encoded(text: &str) -> bool {
     let is_hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
     let bytes = text.as_bytes();
     (0..bytes.len()).all(|at| bytes[at] != b'%' || (is_hex(bytes.get(at + 1)) && is_hex(bytes.get(at + 2))))
 }
 
-/// Percent-encodes what can't stand in a request line, and what `also` names.
+/// Percent-encodes bytes that are not allowed in a request line, and those in `also`.
 fn percent_encode(text: &str, also: &[u8]) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -158,7 +158,7 @@ fn with_leading_slash(path: String) -> String {
     if path.is_empty() || path.starts_with('/') { path } else { format!("/{path}") }
 }
 
-/// `path` with its `.` and `..` resolved (RFC 3986, section 5.2.4).
+/// Removes `.` and `..` from `path` (RFC 3986, section 5.2.4).
 fn resolve_dots(path: &str) -> String {
     if path.is_empty() {
         return String::new();
@@ -173,7 +173,7 @@ fn resolve_dots(path: &str) -> String {
             }
             _ => kept.push(segment),
         }
-        // A path that ends in dots names a folder.
+        // A path that ends in `.` or `..` is a folder and keeps its trailing slash.
         if segments.peek().is_none() && (segment == "." || segment == "..") {
             kept.push("");
         }
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_probes_path_is_taken_as_the_kubelet_takes_it() {
+    fn probe_path_is_parsed_as_by_the_kubelet() {
         for (path, target) in [
             ("", "/"),
             ("/", "/"),
@@ -208,9 +208,9 @@ mod tests {
     }
 
     #[test]
-    fn redirects_lead_where_gos_client_goes() {
+    fn redirects_are_resolved_as_by_gos_client() {
         let base = Url::for_probe("http", "10.0.0.1", 8080, "/a/b?q");
-        for (location, expected, names_host) in [
+        for (location, expected, expected_absolute) in [
             ("/x", "http 10.0.0.1 8080 /x", false),
             ("x?y#z", "http 10.0.0.1 8080 /a/x?y", false),
             ("../x/.", "http 10.0.0.1 8080 /x/", false),
@@ -228,7 +228,7 @@ mod tests {
         ] {
             let (url, is_absolute) = base.join(location).unwrap();
             let got = format!("{} {} {} {}", url.scheme, url.host, url.port(), url.target());
-            assert_eq!((got.as_str(), is_absolute), (expected, names_host), "{location}");
+            assert_eq!((got.as_str(), is_absolute), (expected, expected_absolute), "{location}");
         }
         for location in ["http://h:port/", "http://h:70000/", "/%zz", "/a\tb", "http://[::1/", "http://[::1]x/"] {
             assert!(base.join(location).is_none(), "{location}");

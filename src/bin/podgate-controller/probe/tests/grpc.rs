@@ -12,12 +12,12 @@ fn grpc(port: u16, service: Option<&str>) -> Handler {
     Handler::Grpc(Grpc { port, service: service.map(str::to_owned) })
 }
 
-/// What a server makes of a question.
+/// Returns a server's response to a request body.
 type Answers = fn(&[u8]) -> Response<Body>;
 
 type Body = http_body_util::combinators::BoxBody<Bytes, std::convert::Infallible>;
 
-/// An answer with its status in the trailers.
+/// Returns a response with its status in the trailers.
 fn answer(message: &[u8], status: &str) -> Response<Body> {
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", HeaderValue::from_str(status).unwrap());
@@ -26,18 +26,18 @@ fn answer(message: &[u8], status: &str) -> Response<Body> {
     Response::builder().header("content-type", "application/grpc+proto").body(BodyExt::boxed(body)).unwrap()
 }
 
-/// A status alone, in the headers.
+/// Returns a response without a message, with its status in the headers.
 fn status_alone(status: &str) -> Response<Body> {
     let response = Response::builder().header("content-type", "application/grpc").header("grpc-status", status);
     response.body(Full::default().boxed()).unwrap()
 }
 
-/// A message, and no status.
+/// Returns a response with a message and without a status.
 fn message_alone(message: &'static [u8]) -> Response<Body> {
     Response::builder().header("content-type", "application/grpc").body(Full::from(message).boxed()).unwrap()
 }
 
-/// A server that answers by what the question says; and whether connections ended in order.
+/// Starts a server. The receiver gets true for each connection that was closed cleanly.
 async fn serve_h2(answers: Answers) -> (u16, tokio::sync::mpsc::UnboundedReceiver<bool>) {
     let (report, ends) = tokio::sync::mpsc::unbounded_channel();
     let port = accept(move |stream| {
@@ -50,8 +50,8 @@ async fn serve_h2(answers: Answers) -> (u16, tokio::sync::mpsc::UnboundedReceive
                     ("POST", &HeaderValue::from_static("trailers"))
                 );
                 assert!(request.headers()["user-agent"].to_str().unwrap().starts_with("kube-probe/"));
-                let question = request.into_body().collect().await?.to_bytes();
-                Ok::<_, hyper::Error>(answers(&question))
+                let body = request.into_body().collect().await?.to_bytes();
+                Ok::<_, hyper::Error>(answers(&body))
             });
             let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
             let end = server.serve_connection(TokioIo::new(stream), service).await;
@@ -62,9 +62,9 @@ async fn serve_h2(answers: Answers) -> (u16, tokio::sync::mpsc::UnboundedReceive
     (port, ends)
 }
 
-/// As a real health server: the whole server and `db` serve, `mq` doesn't.
-fn health(question: &[u8]) -> Response<Body> {
-    match question {
+/// Responds like a real health server: the whole server and `db` are serving, `mq` is not.
+fn health(body: &[u8]) -> Response<Body> {
+    match body {
         [0, 0, 0, 0, 0] | [0, 0, 0, 0, 4, 0x0a, 2, b'd', b'b'] => answer(&[0, 0, 0, 0, 2, 8, 1], "0"),
         [0, 0, 0, 0, 4, 0x0a, 2, b'm', b'q'] => answer(&[0, 0, 0, 0, 2, 8, 2], "0"),
         _ => status_alone("5"),
@@ -72,9 +72,9 @@ fn health(question: &[u8]) -> Response<Body> {
 }
 
 #[tokio::test(flavor = "local")]
-async fn the_health_service_decides() {
+async fn health_service_decides() {
     let (port, mut ends) = serve_h2(health).await;
-    for (service, success, says) in [
+    for (service, success, text) in [
         (None, true, "SERVING"),
         (Some(""), true, "SERVING"),
         (Some("db"), true, "SERVING"),
@@ -83,34 +83,34 @@ async fn the_health_service_decides() {
     ] {
         let outcome = ask(grpc(port, service)).await;
         assert_eq!(outcome.success, success, "{service:?}: {outcome:?}");
-        assert!(outcome.detail.contains(says), "{service:?}: {outcome:?}");
-        assert!(ends.recv().await.unwrap(), "the connection ended in order");
+        assert!(outcome.detail.contains(text), "{service:?}: {outcome:?}");
+        assert!(ends.recv().await.unwrap(), "the connection was closed cleanly");
     }
 }
 
 #[tokio::test(flavor = "local")]
-async fn what_is_no_good_answer_is_a_failure() {
+async fn invalid_responses_are_failures() {
     let answers: [(Answers, &str); 10] = [
-        (|_| answer(&[], "0"), "can't be read"),
+        (|_| answer(&[], "0"), "is invalid"),
         (|_| answer(&[0, 0, 0, 0, 0], "0"), "UNKNOWN"),
         (|_| answer(&[0, 0, 0, 0, 2, 8, 3], "0"), "SERVICE_UNKNOWN"),
         (|_| answer(&[0, 0, 0, 0, 2, 8, 1], "14"), "gRPC status 14"),
-        (|_| answer(&[0, 0, 0, 0, 2, 8, 1], "x"), "no number"),
+        (|_| answer(&[0, 0, 0, 0, 2, 8, 1], "x"), "not a number"),
         (|_| message_alone(&[0, 0, 0, 0, 2, 8, 1]), "without a status"),
-        (|_| status_alone("12"), "no grpc.health.v1.Health"),
+        (|_| status_alone("12"), "does not implement grpc.health.v1.Health"),
         (|_| answer(&[0; 5000], "0"), "too long"),
         (|_| Response::new(Full::from("hello").boxed()), "not gRPC"),
         (|_| Response::builder().status(404).body(Full::default().boxed()).unwrap(), "HTTP status 404"),
     ];
-    for (reply, says) in answers {
+    for (reply, text) in answers {
         let (port, _) = serve_h2(reply).await;
         let outcome = ask(grpc(port, None)).await;
-        assert!(!outcome.success && outcome.detail.contains(says), "{says}: {outcome:?}");
+        assert!(!outcome.success && outcome.detail.contains(text), "{text}: {outcome:?}");
     }
 }
 
 #[tokio::test(flavor = "local")]
-async fn nobody_and_what_is_not_http2_fail_at_once() {
+async fn closed_port_and_http1_server_fail_at_once() {
     let refused = ask(grpc(closed_port().await, None)).await;
     assert!(!refused.success && refused.detail.ends_with("Connection refused"), "{refused:?}");
     let (http1, _) = serve(|_| "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n".to_owned()).await;
@@ -119,7 +119,7 @@ async fn nobody_and_what_is_not_http2_fail_at_once() {
 }
 
 #[tokio::test(flavor = "local")]
-async fn a_silent_server_fails_at_the_limit_and_keeps_nothing() {
+async fn silent_server_fails_at_the_time_limit() {
     let (closed, mut seen) = tokio::sync::mpsc::unbounded_channel();
     let port = accept(move |mut stream| {
         let closed = closed.clone();
@@ -135,7 +135,7 @@ async fn a_silent_server_fails_at_the_limit_and_keeps_nothing() {
 }
 
 #[tokio::test(flavor = "local")]
-async fn a_flood_of_pings_ends_soon() {
+async fn flood_of_pings_fails_early() {
     let settings = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
     let pings = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8].repeat(100);
     let port = serve_endlessly(settings, pings, None).await;

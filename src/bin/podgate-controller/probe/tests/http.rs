@@ -11,7 +11,7 @@ fn redirect(status: u16, location: &str) -> String {
 }
 
 #[tokio::test(flavor = "local")]
-async fn the_status_decides() {
+async fn status_code_decides() {
     let (port, _) = serve(|target| format!("HTTP/1.1 {} X\r\nContent-Length: 0\r\n\r\n", &target[1..])).await;
     for status in [200, 204, 299, 300, 302, 304, 399, 400, 401, 404, 500, 503] {
         let outcome = ask_http(port, &format!("/{status}")).await;
@@ -22,7 +22,7 @@ async fn the_status_decides() {
 }
 
 #[tokio::test(flavor = "local")]
-async fn a_request_is_the_kubelets() {
+async fn request_is_the_same_as_the_kubelets() {
     let (port, heads) = serve(|_| ok()).await;
     assert!(ask_http(port, "ready?a=b c").await.success);
     let expected = format!(
@@ -34,7 +34,7 @@ async fn a_request_is_the_kubelets() {
 }
 
 #[tokio::test(flavor = "local")]
-async fn own_headers_override_and_remove() {
+async fn user_headers_override_and_remove_defaults() {
     let (port, heads) = serve(|_| ok()).await;
     let http_headers = vec![
         header("host", "example.com"),
@@ -52,12 +52,12 @@ async fn own_headers_override_and_remove() {
     assert!(ask_get(HttpGet { http_headers: Vec::new(), ..get.clone() }).await.success);
     assert!(heads.borrow()[1].contains(&format!("\r\nHost: localhost:{port}\r\n")));
     let http_headers = vec![header("X", "a\r\nb")];
-    let torn = ask_get(HttpGet { http_headers, ..get }).await;
-    assert!(!torn.success && torn.detail.contains("no header to send"), "{torn:?}");
+    let invalid = ask_get(HttpGet { http_headers, ..get }).await;
+    assert!(!invalid.success && invalid.detail.contains("invalid header"), "{invalid:?}");
 }
 
 #[tokio::test(flavor = "local")]
-async fn redirects_on_the_same_host_are_followed_whatever_the_port() {
+async fn redirects_to_any_port_of_the_same_host_are_followed() {
     let (last, heads) = serve(|target| if target == "/end" { ok() } else { redirect(307, "end") }).await;
     let (first, _) = serve(move |_| redirect(302, &format!("http://127.0.0.1:{last}/on"))).await;
     let http_headers = vec![header("Host", "example.com")];
@@ -70,7 +70,7 @@ async fn redirects_on_the_same_host_are_followed_whatever_the_port() {
 }
 
 #[tokio::test(flavor = "local")]
-async fn an_own_host_stays_with_relative_redirects() {
+async fn relative_redirects_keep_the_users_host_header() {
     let (port, heads) = serve(|target| if target == "/end" { ok() } else { redirect(301, "/end") }).await;
     let http_headers = vec![header("Host", "example.com")];
     assert!(ask_get(HttpGet { http_headers, ..http_get(port, "/") }).await.success);
@@ -78,7 +78,7 @@ async fn an_own_host_stays_with_relative_redirects() {
 }
 
 #[tokio::test(flavor = "local")]
-async fn a_redirect_to_another_host_succeeds_with_a_warning() {
+async fn redirect_to_another_host_succeeds_with_a_warning() {
     for to in ["http://example.com/secret?token", "//example.com", "https://example.com:9"] {
         let (port, heads) = serve(move |_| redirect(302, to)).await;
         let outcome = ask_http(port, "/").await;
@@ -98,7 +98,7 @@ async fn redirects_end_after_ten_requests() {
 }
 
 #[tokio::test(flavor = "local")]
-async fn a_redirect_that_leads_nowhere_fails() {
+async fn redirect_to_an_unusable_url_fails() {
     let closed = closed_port().await;
     for to in ["http://127.0.0.1:x/".to_owned(), "ftp://127.0.0.1/".to_owned(), format!("http://127.0.0.1:{closed}/")] {
         let (port, _) = serve(move |_| redirect(302, &to)).await;
@@ -108,7 +108,7 @@ async fn a_redirect_that_leads_nowhere_fails() {
 }
 
 #[tokio::test(flavor = "local")]
-async fn nobody_and_garbage_are_failures() {
+async fn closed_port_and_invalid_responses_are_failures() {
     let refused = ask_http(closed_port().await, "/").await;
     assert!(!refused.success && refused.detail.ends_with("Connection refused"), "{refused:?}");
     for garbage in [
@@ -128,7 +128,7 @@ async fn nobody_and_garbage_are_failures() {
 }
 
 #[tokio::test(flavor = "local")]
-async fn answers_that_gos_client_takes_are_taken() {
+async fn responses_that_gos_client_accepts_are_accepted() {
     for answer in [
         "HTTP/1.0 200 OK\r\n\r\nuntil the end",
         "HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n",
@@ -142,11 +142,11 @@ async fn answers_that_gos_client_takes_are_taken() {
     }
 }
 
-/// Whoever sends faster than can be read must not keep the one thread.
+/// A server that sends faster than the probe can read must not block the only thread.
 #[tokio::test(flavor = "local")]
-async fn an_answer_without_end_ends_the_attempt_soon() {
+async fn endless_response_ends_the_attempt_early() {
     for (start, flood, success) in [
-        // No more than the beginning of a body is read.
+        // Only the beginning of a body is read.
         ("HTTP/1.1 200 OK\r\n\r\n", "x", true),
         ("HTTP/1.1 200 OK\r\n", "A: b\r\n", false),
         ("HTTP/1.1 200 OK\r\n", "no end of it", false),
@@ -163,9 +163,9 @@ async fn an_answer_without_end_ends_the_attempt_soon() {
     }
 }
 
-/// Each of these keeps a connection open, without ever coming to an end.
+/// Each of these servers keeps the connection open and never finishes its response.
 #[tokio::test(flavor = "local")]
-async fn whoever_is_slow_fails_at_the_limit() {
+async fn slow_servers_fail_at_the_time_limit() {
     let each = async |(start, drip): (&'static str, &str)| {
         let port = serve_endlessly(start.as_bytes(), drip.into(), Some(Duration::from_millis(20))).await;
         let outcome = ask_http(port, "/").await;
@@ -183,7 +183,7 @@ async fn whoever_is_slow_fails_at_the_limit() {
 }
 
 #[tokio::test(flavor = "local")]
-async fn an_attempt_leaves_no_connection() {
+async fn attempt_leaves_no_connection_open() {
     let (closed, mut seen) = tokio::sync::mpsc::unbounded_channel();
     let port = accept(move |mut stream| {
         let closed = closed.clone();
@@ -199,17 +199,17 @@ async fn an_attempt_leaves_no_connection() {
 }
 
 #[tokio::test(flavor = "local")]
-async fn schemes_are_http_and_https() {
+async fn other_schemes_than_http_and_https_fail() {
     let get = HttpGet { scheme: Some("ftp".to_owned()), ..http_get(closed_port().await, "/") };
     let outcome = ask_get(get).await;
     assert!(!outcome.success && outcome.detail.contains("neither"), "{outcome:?}");
 }
 
 #[tokio::test(flavor = "local")]
-async fn an_address_of_ipv6_stands_in_brackets() {
+async fn ipv6_address_is_bracketed_in_the_host_header() {
     let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let heard = spawn_local(async move {
+    let request = spawn_local(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut head = vec![0; 1000];
         let length = stream.read(&mut head).await.unwrap();
@@ -218,5 +218,5 @@ async fn an_address_of_ipv6_stands_in_brackets() {
     });
     let get = probe(Handler::HttpGet(http_get(port, "/")));
     assert!(attempt(&Container::default(), &get, Ipv6Addr::LOCALHOST.into()).await.success);
-    assert!(heard.await.unwrap().contains(&format!("Host: [::1]:{port}\r\n")));
+    assert!(request.await.unwrap().contains(&format!("Host: [::1]:{port}\r\n")));
 }

@@ -12,10 +12,10 @@ use rustls::{ServerConfig, SupportedProtocolVersion, version};
 use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;
 
-/// What a TLS server saw: SNI, HTTP's version, the request's authority, and how the connection ended.
+/// Observed by a TLS server: SNI, HTTP version, the request's authority, and true if the connection was closed cleanly.
 type Seen = (Option<String>, Version, String, bool);
 
-/// A server whose certificate nobody signed, for another name, which has expired.
+/// Starts a server with a self-signed, expired certificate for another name.
 async fn serve_tls(
     versions: &[&'static SupportedProtocolVersion],
     alpn: &[&str],
@@ -76,7 +76,7 @@ fn https(port: u16) -> HttpGet {
 }
 
 #[tokio::test(flavor = "local")]
-async fn any_certificate_will_do_by_tls_1_2_and_1_3() {
+async fn any_certificate_is_accepted_by_tls_1_2_and_1_3() {
     for version in [&version::TLS12, &version::TLS13] {
         for (alpn, expected) in [
             (&[][..], Version::HTTP_11),
@@ -94,7 +94,7 @@ async fn any_certificate_will_do_by_tls_1_2_and_1_3() {
 }
 
 #[tokio::test(flavor = "local")]
-async fn the_url_names_the_server_and_a_host_header_the_site() {
+async fn sni_is_the_host_and_authority_the_host_header() {
     for alpn in [&["http/1.1"][..], &["h2"]] {
         let (port, mut seen) = serve_tls(&[&version::TLS13], alpn).await;
         let http_headers = vec![header("Host", "site.example")];
@@ -107,7 +107,7 @@ async fn the_url_names_the_server_and_a_host_header_the_site() {
 }
 
 #[tokio::test(flavor = "local")]
-async fn a_redirect_to_https_on_the_same_host_is_followed() {
+async fn redirect_to_https_on_the_same_host_is_followed() {
     let (tls, mut seen) = serve_tls(&[&version::TLS13], &[]).await;
     let (port, _) = serve(move |_| {
         format!("HTTP/1.1 301 Moved\r\nLocation: https://127.0.0.1:{tls}/\r\nContent-Length: 0\r\n\r\n")
@@ -119,8 +119,8 @@ async fn a_redirect_to_https_on_the_same_host_is_followed() {
 }
 
 #[tokio::test(flavor = "local")]
-async fn a_server_without_tls_fails_and_so_does_one_that_is_silent() {
-    // It answers without having read, as a server does that waits for no line's end.
+async fn servers_without_tls_and_silent_servers_fail() {
+    // The server responds before it reads, like one that does not wait for a complete line.
     let plain = accept(|mut stream| async move {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         let _ = stream.read(&mut [0; 1000]).await;
