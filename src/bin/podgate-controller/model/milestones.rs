@@ -1,4 +1,4 @@
-//! Writes down when each container came to what. It rides on what is published anyway: no time is a reason to publish.
+//! Records when each container reached which milestone. The times are published with other changes, never on their own.
 
 use crate::model::track::ContainerTrack;
 use podgate::core::report::Report;
@@ -10,14 +10,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[derive(Debug, Default)]
 pub(crate) struct MilestoneRecorder {
     times: Times,
-    /// Each container's state as last seen.
     states: BTreeMap<String, State>,
-    /// Each container's state as an earlier controller left it, until this one has come to a state other than Waiting.
+    /// States that an earlier controller left, each until the container's state changes again.
     resumed_states: BTreeMap<String, State>,
 }
 
 impl MilestoneRecorder {
-    /// Goes on where an earlier controller of this sandbox has left off.
+    /// Continues the record of an earlier controller of the same sandbox.
     pub(crate) fn resume(times: Times, states: BTreeMap<String, State>) -> MilestoneRecorder {
         MilestoneRecorder { times, states: BTreeMap::new(), resumed_states: states }
     }
@@ -27,18 +26,18 @@ impl MilestoneRecorder {
         let Ok(now) = u64::try_from(now) else { return };
         for track in tracks {
             let name = track.spec.name.as_str();
-            let mut came = |what, is: bool| {
-                if is {
-                    self.times.record(name, what, now);
+            let mut reach = |milestone, is_reached: bool| {
+                if is_reached {
+                    self.times.record(name, milestone, now);
                 }
             };
-            came(Milestone::GateWaiting, track.is_gate_waiting());
-            came(Milestone::GateOpened, track.report.as_ref().is_some_and(Report::has_gate_opened));
-            // What an operator says of it did not happen to it.
-            let seen = track.override_state.is_none();
-            came(Milestone::Started, seen && track.state != State::Waiting);
-            came(Milestone::Ready, seen && track.state == State::Ready);
-            came(Milestone::Ended, seen && track.state.has_ended());
+            reach(Milestone::GateWaiting, track.is_gate_waiting());
+            reach(Milestone::GateOpened, track.report.as_ref().is_some_and(Report::has_gate_opened));
+            // A state that a user has set by hand was not reached.
+            let is_observed = track.override_state.is_none();
+            reach(Milestone::Started, is_observed && track.state != State::Waiting);
+            reach(Milestone::Ready, is_observed && track.state == State::Ready);
+            reach(Milestone::Ended, is_observed && track.state.has_ended());
             let before = self.states.insert(name.to_owned(), track.state).unwrap_or(State::Waiting);
             if before != track.state && self.resumed_states.remove(name) != Some(track.state) {
                 self.times.record(name, Milestone::StateChanged, now);
@@ -46,7 +45,7 @@ impl MilestoneRecorder {
         }
     }
 
-    /// The annotation; `None` while there is nothing to say.
+    /// Returns the annotation's value; `None` while nothing is recorded.
     pub(crate) fn annotation_value(&self) -> Option<String> {
         (!self.times.is_empty()).then(|| self.times.to_string())
     }
@@ -69,11 +68,11 @@ mod tests {
     }
 
     #[test]
-    fn each_state_has_its_time() {
-        let mut keeper = MilestoneRecorder::default();
-        keeper.record(&[track(State::Waiting)], at(1));
-        assert_eq!(keeper.annotation_value(), None);
-        for (state, ms, says) in [
+    fn each_state_change_gets_a_time() {
+        let mut recorder = MilestoneRecorder::default();
+        recorder.record(&[track(State::Waiting)], at(1));
+        assert_eq!(recorder.annotation_value(), None);
+        for (state, ms, expected) in [
             (State::Started, 10, "10,db=started+0;since+0"),
             (State::Started, 15, "10,db=started+0;since+0"),
             (State::Ready, 20, "10,db=started+0;ready+10;since+10"),
@@ -81,30 +80,30 @@ mod tests {
             (State::Ready, 40, "10,db=started+0;ready+10;since+30"),
             (State::Failed, 50, "10,db=started+0;ready+10;ended+40;since+40"),
         ] {
-            keeper.record(&[track(state)], at(ms));
-            assert_eq!(keeper.annotation_value().as_deref(), Some(says), "{state}");
+            recorder.record(&[track(state)], at(ms));
+            assert_eq!(recorder.annotation_value().as_deref(), Some(expected), "{state}");
         }
     }
 
     #[test]
-    fn what_an_operator_says_did_not_happen() {
-        let mut keeper = MilestoneRecorder::default();
+    fn override_records_only_the_state_change() {
+        let mut recorder = MilestoneRecorder::default();
         let mut forced = track(State::Ready);
         forced.override_state = Some(State::Ready);
-        keeper.record(&[forced], at(10));
-        assert_eq!(keeper.annotation_value().as_deref(), Some("10,db=since+0"));
+        recorder.record(&[forced], at(10));
+        assert_eq!(recorder.annotation_value().as_deref(), Some("10,db=since+0"));
     }
 
     #[test]
-    fn a_new_controller_goes_on_with_what_it_finds() {
+    fn new_controller_continues_the_recorded_times() {
         let times = Times::parse("10,db=started+0;ready+10;since+10");
-        let left = BTreeMap::from([("db".to_owned(), State::Ready)]);
-        let mut keeper = MilestoneRecorder::resume(times, left);
-        keeper.record(&[track(State::Waiting)], at(100));
-        keeper.record(&[track(State::Ready)], at(110));
-        assert_eq!(keeper.annotation_value().as_deref(), Some("10,db=started+0;ready+10;since+10"));
-        keeper.record(&[track(State::NotReady)], at(120));
-        keeper.record(&[track(State::Ready)], at(130));
-        assert_eq!(keeper.annotation_value().as_deref(), Some("10,db=started+0;ready+10;since+120"));
+        let previous_states = BTreeMap::from([("db".to_owned(), State::Ready)]);
+        let mut recorder = MilestoneRecorder::resume(times, previous_states);
+        recorder.record(&[track(State::Waiting)], at(100));
+        recorder.record(&[track(State::Ready)], at(110));
+        assert_eq!(recorder.annotation_value().as_deref(), Some("10,db=started+0;ready+10;since+10"));
+        recorder.record(&[track(State::NotReady)], at(120));
+        recorder.record(&[track(State::Ready)], at(130));
+        assert_eq!(recorder.annotation_value().as_deref(), Some("10,db=started+0;ready+10;since+120"));
     }
 }

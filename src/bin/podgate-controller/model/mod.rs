@@ -1,11 +1,11 @@
-//! The sidecar's judgment: what each container has come to, by all evidence. No I/O; tested as values.
+//! Determines each container's state from all evidence. No I/O, so tests only pass values.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`pod`] | the Pod: every container's track, and the snapshot that is published |
-//! | [`track`] | one container's evidence |
-//! | [`ready_filter`] | when the kubelet's `ready` can be trusted |
-//! | [`shutdown`] | how long the sidecar outlives SIGTERM |
+//! | [`track`] | the evidence for one container |
+//! | [`ready_filter`] | filters the kubelet's `ready` status |
+//! | [`shutdown`] | how long the sidecar keeps running after SIGTERM |
 //! | [`milestones`] | when each container reached which state |
 
 pub(crate) mod milestones;

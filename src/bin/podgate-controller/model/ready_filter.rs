@@ -1,26 +1,28 @@
-//! When the kubelet's `ready` can be trusted. For seconds after its restart it calls containers ready that never were
-//! (kubernetes#135795), and takes startup probes for passed for good (kubernetes#142305). So its word must have stood for a
-//! second in which `kubernetes.io/config.seen`, which a restart changes, has stayed the same. Pure.
+//! Filters the kubelet's `ready` status. For seconds after its restart, the kubelet reports containers as ready that
+//! never were (kubernetes#135795), and can treat startup probes as passed forever (kubernetes#142305). So a status
+//! counts only after it has been stable for a second. `kubernetes.io/config.seen`, which changes when the kubelet
+//! restarts, must also be stable for that time. No I/O.
 
 use crate::input::pod_facts::KubeletStatus;
 use std::time::{Duration, Instant};
 
-/// How long the word must have stood.
+/// A status must be unchanged for this long.
 pub(crate) const STABLE_FOR: Duration = Duration::from_secs(1);
-/// How long after its restart the kubelet may be wrong (seen: 0.1 to 5 s), unless it has said "not ready" since.
+/// Time after its restart in which the kubelet may be wrong (observed: 0.1 to 5 s), unless it has reported "not ready"
+/// since.
 const DISTRUST_AFTER_RESTART: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(crate) struct ReadyFilter {
     pending_status: Option<PendingStatus>,
     accepted_ready: Option<bool>,
-    /// The incarnation whose startup probe is known to have passed.
+    /// Container id of the incarnation whose startup probe has certainly passed.
     startup_passed_id: Option<String>,
     /// `config.seen`, as last read.
     config_seen: Option<String>,
-    /// When the kubelet was found to have restarted.
+    /// Time when a restart of the kubelet was last noticed.
     restarted_at: Option<Instant>,
-    /// It has said "not ready" since.
+    /// The kubelet has reported "not ready" since its restart.
     has_been_not_ready: bool,
     /// The container has a startup probe.
     has_startup_probe: bool,
@@ -40,18 +42,18 @@ impl ReadyFilter {
         ReadyFilter { has_startup_probe: has_startup, ..ReadyFilter::default() }
     }
 
-    /// Takes in the kubelet's word, together with what `config.seen` is now.
-    pub(crate) fn on_kubelet_status(&mut self, word: &KubeletStatus, config_seen: Option<&str>, now: Instant) {
-        let (Some(id), Some(config_seen)) = (&word.running_id, config_seen) else {
+    /// Stores the kubelet's status together with the current `config.seen`.
+    pub(crate) fn on_kubelet_status(&mut self, status: &KubeletStatus, config_seen: Option<&str>, now: Instant) {
+        let (Some(id), Some(config_seen)) = (&status.running_id, config_seen) else {
             (self.pending_status, self.accepted_ready) = (None, None);
             return;
         };
         self.note_config_seen(config_seen, now);
-        self.has_been_not_ready |= !word.is_ready;
+        self.has_been_not_ready |= !status.is_ready;
         let same = self.pending_status.as_ref().is_some_and(|pending| {
             pending.id == *id
-                && pending.is_ready == word.is_ready
-                && pending.has_started == word.has_started
+                && pending.is_ready == status.is_ready
+                && pending.has_started == status.has_started
                 && pending.config_seen == config_seen
         });
         if !same {
@@ -59,8 +61,8 @@ impl ReadyFilter {
             let config_seen = config_seen.to_owned();
             self.pending_status = Some(PendingStatus {
                 id,
-                is_ready: word.is_ready,
-                has_started: word.has_started,
+                is_ready: status.is_ready,
+                has_started: status.has_started,
                 since: now,
                 config_seen,
             });
@@ -74,18 +76,18 @@ impl ReadyFilter {
         }
     }
 
-    /// When to look again; `None` if nothing is pending.
+    /// Returns when to call `recheck`; `None` if no status is pending.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.pending_status.as_ref().map(|pending| self.trusted_at(pending))
     }
 
     fn trusted_at(&self, pending: &PendingStatus) -> Instant {
-        let stood = pending.since + STABLE_FOR;
+        let stable_at = pending.since + STABLE_FOR;
         match self.restarted_at {
             Some(at) if pending.is_ready && !self.has_been_not_ready && !self.has_passed_startup(&pending.id) => {
-                stood.max(at + DISTRUST_AFTER_RESTART)
+                stable_at.max(at + DISTRUST_AFTER_RESTART)
             }
-            _ => stood,
+            _ => stable_at,
         }
     }
 
@@ -93,7 +95,7 @@ impl ReadyFilter {
         self.startup_passed_id.as_deref() == Some(id)
     }
 
-    /// Looks again at `now`, with what `config.seen` is by then.
+    /// Accepts the pending status if it is trusted at `now` and `config_seen` has not changed.
     pub(crate) fn recheck(&mut self, config_seen: Option<&str>, now: Instant) {
         let Some(pending) = self.pending_status.take() else { return };
         let Some(seen) = config_seen.filter(|_| self.trusted_at(&pending) <= now) else {
@@ -111,7 +113,7 @@ impl ReadyFilter {
             && pending.is_ready
             && !self.has_passed_startup(&pending.id)
         {
-            // This incarnation's startup may have been taken for passed: its word stays doubtful for good.
+            // The kubelet may wrongly treat this incarnation's startup probe as passed, so never trust this status.
             return;
         }
         if pending.has_started && pending.is_ready {
@@ -120,7 +122,7 @@ impl ReadyFilter {
         self.accepted_ready = Some(pending.is_ready);
     }
 
-    /// The word, if it can be trusted.
+    /// Returns the last accepted `ready`; `None` if there is none.
     pub(crate) fn trusted_ready(&self) -> Option<bool> {
         self.accepted_ready
     }
@@ -141,35 +143,35 @@ mod tests {
     }
 
     #[test]
-    fn a_word_counts_once_it_has_stood_for_a_second() {
-        let (mut vet, start) = (ReadyFilter::default(), now());
-        vet.on_kubelet_status(&status(true), Some("s1"), start);
-        vet.recheck(Some("s1"), start + STABLE_FOR / 2);
-        assert_eq!(vet.trusted_ready(), None);
-        vet.recheck(Some("s1"), start + STABLE_FOR);
-        assert_eq!((vet.trusted_ready(), vet.due()), (Some(true), None));
+    fn status_counts_after_it_was_stable_for_a_second() {
+        let (mut filter, start) = (ReadyFilter::default(), now());
+        filter.on_kubelet_status(&status(true), Some("s1"), start);
+        filter.recheck(Some("s1"), start + STABLE_FOR / 2);
+        assert_eq!(filter.trusted_ready(), None);
+        filter.recheck(Some("s1"), start + STABLE_FOR);
+        assert_eq!((filter.trusted_ready(), filter.due()), (Some(true), None));
     }
 
     #[test]
-    fn a_word_that_changes_meanwhile_starts_anew() {
-        let (mut vet, start) = (ReadyFilter::default(), now());
-        vet.on_kubelet_status(&status(true), Some("s1"), start);
-        vet.on_kubelet_status(&status(false), Some("s1"), start + STABLE_FOR / 2);
-        vet.recheck(Some("s1"), start + STABLE_FOR);
-        assert_eq!(vet.trusted_ready(), None);
-        vet.recheck(Some("s1"), start + STABLE_FOR * 2);
-        assert_eq!(vet.trusted_ready(), Some(false));
+    fn changed_status_restarts_the_wait() {
+        let (mut filter, start) = (ReadyFilter::default(), now());
+        filter.on_kubelet_status(&status(true), Some("s1"), start);
+        filter.on_kubelet_status(&status(false), Some("s1"), start + STABLE_FOR / 2);
+        filter.recheck(Some("s1"), start + STABLE_FOR);
+        assert_eq!(filter.trusted_ready(), None);
+        filter.recheck(Some("s1"), start + STABLE_FOR * 2);
+        assert_eq!(filter.trusted_ready(), Some(false));
     }
 
     #[test]
-    fn after_a_restart_of_the_kubelet_a_startup_that_was_not_seen_to_pass_is_never_believed() {
-        let (mut vet, start) = (ReadyFilter::new(true), now());
-        vet.on_kubelet_status(&status(false), Some("s1"), start);
-        vet.recheck(Some("s1"), start + STABLE_FOR);
-        vet.on_kubelet_status(&status(true), Some("s1"), start + STABLE_FOR * 2);
-        vet.recheck(Some("s2"), start + STABLE_FOR * 3);
-        vet.recheck(Some("s2"), start + STABLE_FOR * 60);
-        assert_eq!(vet.trusted_ready(), Some(false), "never ready before");
+    fn unseen_startup_is_never_trusted_after_kubelet_restart() {
+        let (mut filter, start) = (ReadyFilter::new(true), now());
+        filter.on_kubelet_status(&status(false), Some("s1"), start);
+        filter.recheck(Some("s1"), start + STABLE_FOR);
+        filter.on_kubelet_status(&status(true), Some("s1"), start + STABLE_FOR * 2);
+        filter.recheck(Some("s2"), start + STABLE_FOR * 3);
+        filter.recheck(Some("s2"), start + STABLE_FOR * 60);
+        assert_eq!(filter.trusted_ready(), Some(false), "never ready before");
         let mut known = ReadyFilter::new(true);
         known.on_kubelet_status(&status(true), Some("s1"), start);
         known.recheck(Some("s1"), start + STABLE_FOR);
@@ -179,12 +181,12 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restart_a_ready_counts_once_a_no_has_been_heard_or_the_doubt_is_over() {
-        let (mut vet, start) = (ReadyFilter::new(false), now());
-        vet.on_kubelet_status(&status(false), Some("s1"), start);
-        vet.on_kubelet_status(&status(true), Some("s2"), start);
-        vet.recheck(Some("s2"), start + STABLE_FOR * 2);
-        assert_eq!((vet.trusted_ready(), vet.due()), (None, Some(start + DISTRUST_AFTER_RESTART)));
+    fn ready_after_kubelet_restart_needs_a_not_ready_or_time() {
+        let (mut filter, start) = (ReadyFilter::new(false), now());
+        filter.on_kubelet_status(&status(false), Some("s1"), start);
+        filter.on_kubelet_status(&status(true), Some("s2"), start);
+        filter.recheck(Some("s2"), start + STABLE_FOR * 2);
+        assert_eq!((filter.trusted_ready(), filter.due()), (None, Some(start + DISTRUST_AFTER_RESTART)));
         let mut denied = ReadyFilter::new(false);
         denied.on_kubelet_status(&status(false), Some("s1"), start);
         denied.on_kubelet_status(&status(true), Some("s2"), start);
@@ -192,14 +194,14 @@ mod tests {
         denied.on_kubelet_status(&status(true), Some("s2"), start + STABLE_FOR * 2);
         denied.recheck(Some("s2"), start + STABLE_FOR * 3);
         assert_eq!(denied.trusted_ready(), Some(true));
-        vet.recheck(Some("s2"), start + DISTRUST_AFTER_RESTART);
-        assert_eq!(vet.trusted_ready(), Some(true));
+        filter.recheck(Some("s2"), start + DISTRUST_AFTER_RESTART);
+        assert_eq!(filter.trusted_ready(), Some(true));
     }
 
     #[test]
-    fn without_config_seen_nothing_is_believed() {
-        let (mut vet, start) = (ReadyFilter::default(), now());
-        vet.on_kubelet_status(&status(true), None, start);
-        assert_eq!((vet.due(), vet.trusted_ready()), (None, None));
+    fn status_without_config_seen_is_ignored() {
+        let (mut filter, start) = (ReadyFilter::default(), now());
+        filter.on_kubelet_status(&status(true), None, start);
+        assert_eq!((filter.due(), filter.trusted_ready()), (None, None));
     }
 }

@@ -1,26 +1,26 @@
-//! Staying after having been told to end, for containers whose preStop hooks keep them until others are gone. Pure.
+//! Keeps the sidecar running after SIGTERM while preStop hooks still need the board. No I/O.
 
 use crate::model::pod::PodModel;
 use podgate::core::report::PreStopState;
 use std::time::{Duration, Instant};
 
-/// How long a preStop hook may take to say that it has begun.
+/// Time limit for a preStop hook to report that it has begun.
 const PRE_STOP_START_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// The controller has been told to end.
+/// State after the first signal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shutdown {
     pub(crate) signal: &'static str,
-    /// `None` when it was told twice: then it does not stay.
+    /// `None` after a second signal: do not wait.
     pub(crate) signaled_at: Option<Instant>,
 }
 
 impl Shutdown {
-    /// Whether a preStop hook still needs the board, or may have yet to begin.
-    pub(crate) fn must_wait(&self, world: &PodModel, now: Instant) -> bool {
+    /// Returns true while a preStop hook runs or may still begin.
+    pub(crate) fn must_wait(&self, pod: &PodModel, now: Instant) -> bool {
         let Some(since) = self.signaled_at else { return false };
         let may_begin = now.saturating_duration_since(since) < PRE_STOP_START_TIMEOUT;
-        world.pre_stop_containers().any(|track| match track.stopping() {
+        pod.pre_stop_containers().any(|track| match track.stopping() {
             PreStopState::Begun => true,
             PreStopState::NotBegun => may_begin,
             PreStopState::Finished => false,

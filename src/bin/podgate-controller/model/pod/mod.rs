@@ -1,5 +1,5 @@
-//! What the controller knows of the pod, and what follows from it: each container's state, the phase, the snapshot. No clock and
-//! no I/O: evidence goes in, a snapshot comes out.
+//! The controller's model of the Pod. It takes evidence, and derives each container's state, the phase and the
+//! snapshot. No clock and no I/O.
 
 use crate::input::pod_facts::PodFacts;
 use crate::model::track::{ContainerTrack, FolderState, PendingAck, TetherState};
@@ -15,30 +15,30 @@ use podgate::core::state::{Phase, State};
 use std::collections::BTreeSet;
 use std::time::{Instant, SystemTime};
 
-/// How soon the pod is to be looked at again.
+/// Urgency of a wake-up from idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Urgency {
-    /// A preStop hook has begun, and wants to know within a second whether the whole pod stops.
+    /// A preStop hook has begun and must know within a second whether the whole Pod stops.
     Now,
-    /// Somebody waits to be heard.
+    /// A gate or a preStop hook waits.
     Soon,
-    /// Nobody waits for it.
+    /// Nothing waits for it.
     Later,
 }
 
-/// Everything known of one pod by one start of the controller.
+/// Tracks all containers of the Pod during one epoch.
 #[derive(Debug)]
 pub(crate) struct PodModel {
     sandbox: SandboxId,
     pub(crate) epoch: String,
     revision: u64,
-    /// A board of this very sandbox was found at the start: containers may run whose hooks are long over.
+    /// The board of an earlier epoch in this sandbox was found, so containers may run whose hooks have finished.
     is_resumed: bool,
-    /// When the first controller of this sandbox was started, by the kubelet's clock: what ended and was started before that,
-    /// ended in another one.
+    /// Start time of the first controller in this sandbox, by the kubelet's clock. Ended incarnations that started
+    /// before it belong to an earlier sandbox.
     pub(crate) sandbox_started_at: Option<SystemTime>,
     has_api_answered: bool,
-    /// The API is not watched: what it said last may be long ago.
+    /// The API is not watched, so its last answer may be old.
     is_pod_stale: bool,
     is_deleting: bool,
     tracks: Vec<ContainerTrack>,
@@ -46,7 +46,7 @@ pub(crate) struct PodModel {
 }
 
 impl PodModel {
-    /// An empty world. `last_revision` is what the board showed before.
+    /// Creates a model without containers. `last_revision` is the revision of the previous board.
     pub(crate) fn new(sandbox: SandboxId, epoch: String, last_revision: u64, resumed: bool) -> PodModel {
         PodModel {
             sandbox,
@@ -74,7 +74,7 @@ impl PodModel {
         self.tracks.iter_mut().find(|track| track.spec.name == name)
     }
 
-    /// Takes in what is declared. What is known of a container that is declared again is kept.
+    /// Sets the declared containers. Keeps the evidence for containers that were declared before.
     pub(crate) fn set_containers(&mut self, containers: Vec<Container>) {
         let mut old = std::mem::take(&mut self.tracks);
         for declared in containers {
@@ -89,49 +89,49 @@ impl PodModel {
         }
     }
 
-    /// Takes in what lies in a container's own folder. Gives whether it says anything that counts.
+    /// Stores the content of a container's folder. Returns true if there is news that counts.
     pub(crate) fn on_report(&mut self, name: &str, mut folder: FolderState, now: Instant) -> bool {
         folder.report = folder.report.filter(|report| report.is_from_sandbox(&self.sandbox));
         let Some(track) = self.tracks.iter_mut().find(|track| track.spec.name == name) else { return false };
-        let news = track.on_report(folder, &self.epoch, now);
+        let has_news = track.on_report(folder, &self.epoch, now);
         if track.is_gate_waiting() && track.pending_ack.is_none() {
             self.begin_ack(name, now);
         }
-        news
+        has_news
     }
 
-    /// A gate has reported. It is told so when what it waits for has been looked at since: a state that is at rest may be what
-    /// was seen long ago.
+    /// Starts the acknowledgment of a waiting gate. First, the containers that it waits for must be checked again,
+    /// because an idle controller's states may be old.
     fn begin_ack(&mut self, name: &str, now: Instant) {
         let waits_for =
             self.track(name).and_then(|track| track.report.as_ref()).map(|report| report.waiting_for.clone());
-        let (mut unconfirmed, mut wants_facts) = (BTreeSet::new(), false);
+        let (mut unconfirmed, mut needs_pod_update) = (BTreeSet::new(), false);
         for until in waits_for.into_iter().flatten() {
             let Some(other) = self.track(&until.container) else { continue };
             match other.probe_verdict {
-                // What an operator has said may have been taken back since.
-                _ if other.override_state.is_some() => wants_facts |= self.is_pod_stale,
+                // The user may have removed the override since.
+                _ if other.override_state.is_some() => needs_pod_update |= self.is_pod_stale,
                 Some(probe::ProbeVerdict::Passed) => _ = unconfirmed.insert(until.container),
-                _ => wants_facts |= self.is_pod_stale && other.tether != TetherState::Held,
+                _ => needs_pod_update |= self.is_pod_stale && other.tether != TetherState::Held,
             }
         }
         if let Some(track) = self.track_mut(name) {
-            track.pending_ack = Some(PendingAck { since: now, unconfirmed, needs_pod_update: wants_facts });
+            track.pending_ack = Some(PendingAck { since: now, unconfirmed, needs_pod_update });
         }
     }
 
-    /// The containers that are to be probed once more, for gates that have come since.
+    /// Returns the containers that must pass one more probe for a waiting gate.
     pub(crate) fn unconfirmed(&self) -> BTreeSet<String> {
-        let hearings =
+        let acks =
             self.tracks.iter().filter(|track| track.is_gate_waiting()).filter_map(|track| track.pending_ack.as_ref());
-        hearings.flat_map(|hearing| hearing.unconfirmed.iter().cloned()).collect()
+        acks.flat_map(|ack| ack.unconfirmed.iter().cloned()).collect()
     }
 
     pub(crate) fn mark_pod_stale(&mut self) {
         self.is_pod_stale = true;
     }
 
-    /// The API has shown the pod. `trusted` says that the status was made after the controller's own start.
+    /// Stores the Pod from the API. `trusted`: its status is newer than the controller's start.
     pub(crate) fn on_pod_update(&mut self, facts: &PodFacts, trusted: bool, now: Instant) {
         self.has_api_answered = true;
         self.is_deleting |= facts.is_deleting;
@@ -144,40 +144,42 @@ impl PodModel {
             self.sandbox_started_at = self.sandbox_started_at.or(facts.own_started_at);
         }
         for track in &mut self.tracks {
-            if let Some(hearing) = &mut track.pending_ack {
-                hearing.needs_pod_update = false;
+            if let Some(ack) = &mut track.pending_ack {
+                ack.needs_pod_update = false;
             }
-            let Some(word) = facts.kubelet_statuses.get(&track.spec.name) else { continue };
-            let is_of_before =
-                self.sandbox_started_at.zip(word.ended_run_started_at).is_some_and(|(since, started)| started < since);
-            if is_of_before && word.termination.is_some() {
+            let Some(status) = facts.kubelet_statuses.get(&track.spec.name) else { continue };
+            let is_from_earlier_sandbox = self
+                .sandbox_started_at
+                .zip(status.ended_run_started_at)
+                .is_some_and(|(since, started)| started < since);
+            if is_from_earlier_sandbox && status.termination.is_some() {
                 continue;
             }
-            track.on_kubelet_status(word, now);
+            track.on_kubelet_status(status, now);
         }
     }
 
-    /// Overrides that an operator has written for this sandbox: `STATE@SANDBOX-ID`.
+    /// Applies the user's overrides for this sandbox: `STATE@SANDBOX-ID`.
     pub(crate) fn on_overrides(&mut self, annotations: &Annotations) {
         for track in &mut self.tracks {
             let value = annotations.get(&format!("{}{}", names::OVERRIDE_PREFIX, track.spec.name));
             track.override_state = value.and_then(|value| {
                 let (state, sandbox) = value.split_once('@')?;
                 let sandbox: SandboxId = sandbox.parse().ok()?;
-                // All parts must be known and equal: nothing that a template can carry fits.
+                // All parts of the id must match, so that an override in a Pod template never applies.
                 (sandbox == self.sandbox).then(|| state.parse().ok())?
             });
         }
     }
 
-    /// An attempt to probe, begun at `began`, has come to a word.
-    pub(crate) fn on_probe(&mut self, name: &str, word: probe::ProbeVerdict, success: bool, began: Instant) {
+    /// Stores the verdict after a probe attempt that began at `began`.
+    pub(crate) fn on_probe(&mut self, name: &str, verdict: probe::ProbeVerdict, success: bool, began: Instant) {
         let Some(track) = self.track_mut(name) else { return };
-        track.probe_verdict = Some(word);
+        track.probe_verdict = Some(verdict);
         if success {
-            for hearing in self.tracks.iter_mut().filter_map(|track| track.pending_ack.as_mut()) {
-                if hearing.since <= began {
-                    hearing.unconfirmed.remove(name);
+            for ack in self.tracks.iter_mut().filter_map(|track| track.pending_ack.as_mut()) {
+                if ack.since <= began {
+                    ack.unconfirmed.remove(name);
                 }
             }
         }
@@ -189,24 +191,24 @@ impl PodModel {
         }
     }
 
-    /// The kubelet's `ready` for a container, once it could be trusted; `None` while it can't.
+    /// Stores the kubelet's `ready` for a container; `None` while it can't be trusted.
     pub(crate) fn on_kubelet_ready(&mut self, name: &str, ready: Option<bool>) {
         if let Some(track) = self.track_mut(name) {
             track.kubelet_ready = ready;
         }
     }
 
-    /// When [`tick`](World::tick) has something to do.
+    /// Returns when to call [`tick`](PodModel::tick).
     pub(crate) fn due(&self) -> Option<Instant> {
         self.tracks.iter().filter_map(ContainerTrack::due).min()
     }
 
-    /// Lets time pass.
+    /// Applies time limits that are over at `now`.
     pub(crate) fn tick(&mut self, now: Instant) {
         self.tracks.iter_mut().for_each(|track| track.tick(&self.epoch, now));
     }
 
-    /// Whether `track` may run by now, so that looking at its port says something.
+    /// Returns true if the container may be running, so that probing it makes sense.
     pub(crate) fn may_run(&self, track: &ContainerTrack) -> bool {
         if track.termination.is_some() || track.is_gate_closed() {
             return false;
@@ -218,12 +220,12 @@ impl PodModel {
                 && before().filter(|other| other.spec.mode == Mode::PostStart).all(|other| other.has_started))
     }
 
-    /// The containers whose probing belongs to an incarnation that is over; each is named once.
+    /// Returns the containers whose probing must be restarted, each once per incarnation.
     pub(crate) fn take_stale_probes(&mut self) -> Vec<String> {
         self.tracks.iter_mut().filter_map(|t| t.take_stale_probing().then(|| t.spec.name.clone())).collect()
     }
 
-    /// Draws the conclusions, and gives the snapshot to publish if it differs from the last one.
+    /// Determines all states. Returns the snapshot to publish if it differs from the last one.
     pub(crate) fn update_snapshot(&mut self) -> Option<&Snapshot> {
         for track in &mut self.tracks {
             track.state = track.override_state.unwrap_or_else(|| resolve_state(&track.evidence(self.is_resumed)));
@@ -235,25 +237,26 @@ impl PodModel {
         if self.published.as_ref().is_some_and(|last| Snapshot { revision: last.revision, ..next.clone() } == *last) {
             return None;
         }
-        // At the largest revision the word stays what it was: better stale than unreadable. It takes 2^53 changes.
+        // Readers reject a revision above REVISION_MAX. Reaching it takes 2^53 changes.
         self.revision = (self.revision + 1).min(REVISION_MAX);
         self.published = Some(Snapshot { revision: self.revision, ..next });
         self.published.as_ref()
     }
 
-    /// What does not pass any more holds its gates back by itself, and when it passes again that is news.
+    /// Drops confirmations of containers that do not pass or are overridden. Their published state already decides.
     fn drop_moot_confirmations(&mut self) {
         let passed =
             |track: &ContainerTrack| track.has_passed_probes() && !track.has_ended() && track.override_state.is_none();
         let passing: BTreeSet<String> =
             self.tracks.iter().filter(|track| passed(track)).map(|track| track.spec.name.clone()).collect();
-        for hearing in self.tracks.iter_mut().filter_map(|track| track.pending_ack.as_mut()) {
-            hearing.unconfirmed.retain(|name| passing.contains(name));
+        for ack in self.tracks.iter_mut().filter_map(|track| track.pending_ack.as_mut()) {
+            ack.unconfirmed.retain(|name| passing.contains(name));
         }
     }
 
-    /// A container has started for the pod's phase when nothing waits in it any more: a hook is over when its container was
-    /// Ready, or when a later container runs, since the kubelet starts that only after it.
+    /// Marks the containers that count as started for the Pod's phase: those in which neither a gate nor a hook waits.
+    /// A hook has finished when its container was Ready, or when a later container runs, which the kubelet starts only
+    /// after the hook.
     fn mark_started(&mut self) {
         let mut later_runs = false;
         for track in self.tracks.iter_mut().rev() {
@@ -262,13 +265,13 @@ impl PodModel {
                 Mode::PostStart => track.was_ready || later_runs,
                 Mode::Entrypoint | Mode::None => runs,
             };
-            // A gate that is open says nothing of the hooks before it: nobody waits for it under a freeze.
+            // An open gate is no evidence that the hooks before it have finished.
             later_runs |= runs && track.spec.mode != Mode::Entrypoint && track.is_known_running();
         }
     }
 
     fn build_snapshot(&self) -> Snapshot {
-        // Without the API, a container with neither hook nor gate nor port can't be seen to start; nobody waits for it.
+        // Without the API, the start of a container without hook, gate and port is invisible, so do not wait for it.
         let counts = |track: &&ContainerTrack| track.spec.mode != Mode::None || self.has_api_answered;
         let started = self.tracks.iter().any(|track| track.spec.mode != Mode::None)
             && self.tracks.iter().filter(counts).all(|track| track.has_started);
@@ -283,7 +286,7 @@ impl PodModel {
                 return Some((name(track), REASON_ENDED.to_owned()));
             }
             let reason = track.kubelet_status.as_ref()?.stuck_reason.clone()?;
-            // An end that an earlier incarnation came to is no word on this one.
+            // Ignore the termination of an earlier incarnation.
             (reason != REASON_ENDED || track.termination.is_some()).then(|| (name(track), reason))
         });
         let stops = |track: &&ContainerTrack| track.stopping() != PreStopState::NotBegun;
@@ -305,47 +308,46 @@ impl PodModel {
         }
     }
 
-    /// Whether nothing more is to be learnt: all have started, and each is Ready or has ended.
+    /// Returns true if all containers have started, and each is Ready or has ended for good.
     pub(crate) fn may_idle(&self) -> bool {
-        // Who has ended and will be started again is not at rest; without the API nobody knows.
+        // A container that will be restarted keeps the controller awake. Only the API can tell.
         let for_good = |track: &ContainerTrack| {
-            track.kubelet_status().is_some_and(|word| word.stuck_reason.as_deref() == Some(REASON_ENDED))
+            track.kubelet_status().is_some_and(|status| status.stuck_reason.as_deref() == Some(REASON_ENDED))
         };
-        let rests = |track: &ContainerTrack| {
+        let is_settled = |track: &ContainerTrack| {
             track.state == State::Ready || track.state.has_ended() && (!self.has_api_answered || for_good(track))
         };
         self.published.as_ref().is_some_and(|last| last.phase == Phase::Started)
-            && self.tracks.iter().all(|track| rests(track) && track.stopping() != PreStopState::Begun)
-            // What an operator says holds until it is taken back, and that is seen only by who looks.
+            && self.tracks.iter().all(|track| is_settled(track) && track.stopping() != PreStopState::Begun)
+            // The removal of an override is noticed only while awake.
             && self.tracks.iter().all(|track| track.override_state.is_none())
             && self.unconfirmed().is_empty()
     }
 
-    /// Whether an agent goes on watching a container that only the kubelet knows to have ended.
+    /// Returns true if an agent watches a container whose end only the kubelet can report.
     pub(crate) fn needs_pod_watch(&self) -> bool {
         let watched =
             self.tracks.iter().filter_map(|track| track.report.as_ref()).flat_map(|report| &report.watched_containers);
         watched.filter_map(|name| self.track(name)).any(|other| other.tether != TetherState::Held && !other.has_ended())
     }
 
-    /// How long what has come up may be put off.
+    /// Returns the urgency of a wake-up for new reports.
     pub(crate) fn urgency(&self) -> Urgency {
-        let presses = |track: &ContainerTrack| track.is_gate_waiting() || track.stopping() == PreStopState::Begun;
-        if self.tracks.iter().any(presses) { Urgency::Soon } else { Urgency::Later }
+        let is_urgent = |track: &ContainerTrack| track.is_gate_waiting() || track.stopping() == PreStopState::Begun;
+        if self.tracks.iter().any(is_urgent) { Urgency::Soon } else { Urgency::Later }
     }
 
-    /// How many containers have begun to stop.
     pub(crate) fn stopping_count(&self) -> usize {
         self.tracks.iter().filter(|track| track.stopping() != PreStopState::NotBegun).count()
     }
 
-    /// The containers whose preStop hooks keep them, or may begin to.
+    /// Returns the running containers that have a preStop hook.
     pub(crate) fn pre_stop_containers(&self) -> impl Iterator<Item = &ContainerTrack> {
-        let lives = |track: &&ContainerTrack| {
+        let needs_board = |track: &&ContainerTrack| {
             let stops = track.spec.pre_stop || track.stopping() != PreStopState::NotBegun;
             stops && track.state != State::Waiting && !track.state.has_ended()
         };
-        self.tracks.iter().filter(lives)
+        self.tracks.iter().filter(needs_board)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the evidence of one Pod comes to, told as short stories.
+//! Tests of `PodModel`: sequences of evidence, and the states that follow.
 
 mod ends;
 mod gates;
@@ -24,29 +24,26 @@ const GATES: &str = r#"[
     {"name":"api","mode":"entrypoint","until":["db"],"readinessProbe":{"tcpSocket":{"port":2}}}]"#;
 
 fn new_pod(resumed: bool, json: &str) -> PodModel {
-    let mut world = PodModel::new(SANDBOX_ID.parse().unwrap(), "e1".to_owned(), 4, resumed);
-    world.set_containers(podgate::core::container_list::parse_list(json).unwrap());
-    world.update_snapshot();
-    world
+    let mut pod = PodModel::new(SANDBOX_ID.parse().unwrap(), "e1".to_owned(), 4, resumed);
+    pod.set_containers(podgate::core::container_list::parse_list(json).unwrap());
+    pod.update_snapshot();
+    pod
 }
 
 impl PodModel {
-    /// What lies in its folder: this report, and a tether if the report is a gate's.
+    /// Passes a folder with this report. The tether is held if the report is a gate's.
     fn receive_report(&mut self, name: &str, report: Option<Report>) -> bool {
-        let held = report.as_ref().is_some_and(|report| report.ticket.is_some());
-        self.on_report(
-            name,
-            FolderState { report, is_rewritten: true, is_tether_held: held, is_listening: false },
-            now(),
-        )
+        let is_tether_held = report.as_ref().is_some_and(|report| report.ticket.is_some());
+        let folder = FolderState { report, is_rewritten: true, is_tether_held, is_listening: false };
+        self.on_report(name, folder, now())
     }
 
-    fn receive_verdict(&mut self, name: &str, word: ProbeVerdict) {
-        self.on_probe(name, word, word == ProbeVerdict::Passed, now());
+    fn receive_verdict(&mut self, name: &str, verdict: ProbeVerdict) {
+        self.on_probe(name, verdict, verdict == ProbeVerdict::Passed, now());
     }
 
-    fn receive_status(&mut self, name: &str, word: Kubelet) {
-        self.on_pod_update(&pod_facts(name, word), true, now());
+    fn receive_status(&mut self, name: &str, status: Kubelet) {
+        self.on_pod_update(&pod_facts(name, status), true, now());
     }
 
     fn state_of(&mut self, name: &str) -> State {
@@ -69,8 +66,8 @@ fn report() -> Report {
     Report { sandbox: Some(SANDBOX_ID.parse().unwrap()), epoch: "e1".to_owned(), started: true, ..Report::default() }
 }
 
-fn pod_facts(name: &str, word: Kubelet) -> PodFacts {
-    PodFacts { kubelet_statuses: [(name.to_owned(), word)].into(), ..PodFacts::default() }
+fn pod_facts(name: &str, status: Kubelet) -> PodFacts {
+    PodFacts { kubelet_statuses: [(name.to_owned(), status)].into(), ..PodFacts::default() }
 }
 
 fn running(id: &str, ready: bool) -> Kubelet {
@@ -95,7 +92,7 @@ fn folder_state(report: Report, held: bool) -> FolderState {
     FolderState { report: Some(report), is_rewritten: true, is_tether_held: held, is_listening: false }
 }
 
-/// Long after whatever was said before.
+/// A time long after all other evidence.
 fn later() -> Instant {
     now() + Duration::from_secs(60)
 }

@@ -1,4 +1,4 @@
-//! What lies in a container's own folder: its agent's report, and the lock that its process holds.
+//! Handles the content of a container's folder: its agent's report and its tether.
 
 use super::{ContainerTrack, EARLY_DROP_WINDOW, FolderState, Termination, TetherState};
 use podgate::core::container::Mode;
@@ -6,10 +6,10 @@ use podgate::core::report::{GateState, PreStopState, Report};
 use std::time::Instant;
 
 impl ContainerTrack {
-    /// Takes in what lies in its folder. Gives whether that says anything new that counts.
+    /// Stores the content of its folder. Returns true if there is news that counts.
     pub(crate) fn on_report(&mut self, folder: FolderState, epoch: &str, now: Instant) -> bool {
-        let FolderState { report, is_rewritten: rewritten, is_tether_held: held, is_listening: listens } = folder;
-        // Who takes no part in the order has neither gate nor tether, whatever lies there.
+        let FolderState { report, is_rewritten, is_tether_held: held, is_listening } = folder;
+        // A container outside the order has neither gate nor tether, whatever its folder holds.
         let held = held && self.spec.mode != Mode::None;
         let (before, had_ended) = (self.report.clone(), self.termination.is_some());
         self.raw_report = report.map(|report| self.sanitize(report));
@@ -25,15 +25,15 @@ impl ContainerTrack {
             self.opened_at = Some(now);
             let this_epoch = self.raw_report.as_ref().is_some_and(|report| report.epoch == epoch);
             if !held && this_epoch && self.termination.is_none() {
-                // It has none, or closes what it inherits.
+                // The program has no tether, or closes inherited descriptors.
                 self.tether = TetherState::Untethered;
             }
         }
         if dropped {
             let early = self.opened_at.is_none_or(|at| now.saturating_duration_since(at) < EARLY_DROP_WINDOW);
             self.tether =
-                if is_gate && opened && (early || listens) { TetherState::Untethered } else { TetherState::Free };
-            // Nobody has begun to use a container whose gate was still closed.
+                if is_gate && opened && (early || is_listening) { TetherState::Untethered } else { TetherState::Free };
+            // If the gate was still closed, the container has not started, so it has not ended either.
             if self.tether == TetherState::Free && (opened || !is_gate) && self.termination.is_none() {
                 let code = self.raw_report.as_ref().and_then(|report| report.exit_code);
                 self.mark_ended(Termination {
@@ -54,10 +54,10 @@ impl ContainerTrack {
                         Termination { container_id: self.running_id(), exit_code: Some(code), is_agent_evidence: true };
                     self.mark_ended(end);
                 }
-                // Who reports lives: an end that is known already was that of an earlier incarnation, whatever the kubelet
-                // shows. It may show that end until the hook which wrote this report has returned. An end that is found out in
-                // this very look came after whatever was written: a preStop hook's last word, say.
-                None if rewritten && !is_gate && had_ended && self.termination.is_some() => {
+                // A new report proves that the container runs, so a known end belongs to an earlier incarnation. The
+                // kubelet may show that end until the hook that wrote this report has returned. An end that was found
+                // only now came after the report, for example after the last report of a preStop hook.
+                None if is_rewritten && !is_gate && had_ended && self.termination.is_some() => {
                     self.start_new_incarnation();
                     return true;
                 }
@@ -67,8 +67,8 @@ impl ContainerTrack {
         new_gate || dropped || regained || self.report.is_some() && self.report != before
     }
 
-    /// Of what an agent says of its container, what that can have: who takes no part in the order has neither gate nor hook of
-    /// ours, and a hook knows of no exit code. What has begun to stop does not begin anew, nor does a gate that has opened close.
+    /// Removes from a report what the container's mode does not allow. A container outside the order has neither gate
+    /// nor hook, and a hook does not know an exit code. Stopping never goes back, and an open gate never closes.
     fn sanitize(&self, report: Report) -> Report {
         let stopping =
             self.raw_report.as_ref().map_or(PreStopState::NotBegun, |before| before.stopping).max(report.stopping);
@@ -89,7 +89,7 @@ impl ContainerTrack {
         }
     }
 
-    /// A gate that has just begun: another incarnation, unless it is the first of this epoch.
+    /// Handles the ticket of a new gate: a new incarnation, unless it is the first one in this epoch.
     fn note_new_ticket(&mut self) -> bool {
         let Some(ticket) = self.raw_report.as_ref().and_then(|report| report.ticket.clone()) else { return false };
         if self.ticket.as_ref() == Some(&ticket) {
@@ -103,8 +103,8 @@ impl ContainerTrack {
         true
     }
 
-    /// Whether a report says anything of the incarnation that now is. After `execve` nobody can report anew, so it counts for as
-    /// long as the tether is held, across starts of the controller.
+    /// Returns true if a report belongs to the current incarnation. After `execve` the agent can't report again, so the
+    /// report of an open gate counts as long as the tether is held, even after a restart of the controller.
     pub(super) fn is_current(&self, report: &Report, epoch: &str) -> bool {
         match report.has_gate_opened() {
             true => self.tether != TetherState::Free || (report.exit_code.is_some() && report.epoch == epoch),

@@ -1,17 +1,18 @@
-//! The kubelet's word on a container, which may be late, and may be of another incarnation.
+//! Handles the kubelet's status of a container, which may be late or belong to another incarnation.
 
 use super::{ContainerTrack, EARLY_DROP_WINDOW, Kubelet, Termination, TetherState};
 use podgate::core::report::Report;
 use std::time::Instant;
 
 impl ContainerTrack {
-    /// Takes in the kubelet's word.
-    pub(crate) fn on_kubelet_status(&mut self, word: &Kubelet, now: Instant) {
-        let before = self.kubelet_status.replace(word.clone()).and_then(|word| word.running_id);
+    /// Stores the kubelet's status and derives ends and restarts from it.
+    pub(crate) fn on_kubelet_status(&mut self, status: &Kubelet, now: Instant) {
+        let before = self.kubelet_status.replace(status.clone()).and_then(|status| status.running_id);
         let is_gate = self.ticket.is_some();
-        match (&word.termination, &word.running_id) {
+        match (&status.termination, &status.running_id) {
             (Some((id, _)), _) if self.superseded_id.as_ref() == Some(id) => {}
-            // An end that was never seen running, while somebody lives there, is an earlier one's.
+            // This incarnation was never seen running and the tether is held, so the end belongs to an earlier
+            // incarnation.
             (Some((id, _)), _) if self.tether == TetherState::Held && before.as_ref() != Some(id) => {
                 self.superseded_id = Some(id.clone());
             }
@@ -30,12 +31,14 @@ impl ContainerTrack {
             },
             (None, Some(id)) => {
                 match &mut self.termination {
-                    // The kubelet is late, for as long as something holds it up, and all the more while the pod ends.
+                    // The kubelet has not noticed the end yet. It can be very late, especially while the Pod
+                    // terminates.
                     Some(end) if end.is_agent_evidence && end.container_id.as_ref().is_none_or(|gone| gone == id) => {
                         end.container_id = Some(id.clone())
                     }
-                    // The end was an earlier one's. A new gate says so itself; if this one's has said so before that end was
-                    // heard of, and its program holds no tether, it counts again once it has been shown running for a while.
+                    // The end belonged to an earlier incarnation. Usually a new gate reports first and clears it. If
+                    // the gate reported before that end was known, and has no tether, `check_untethered` counts it
+                    // again later.
                     Some(end) if is_gate && !end.is_agent_evidence && end.container_id.as_ref() != Some(id) => {
                         self.termination = None
                     }
@@ -53,8 +56,9 @@ impl ContainerTrack {
         self.check_untethered(now);
     }
 
-    /// A program that holds no tether, found by a controller that has started since its gate has opened, or that was taken for
-    /// ended: its report counts once the kubelet has shown it running for a while in which no new gate has reported.
+    /// Handles a program without a tether whose report does not count, because the controller has restarted or took the
+    /// program for ended. Its report counts after the kubelet has shown it running for a while in which no new gate has
+    /// reported.
     fn check_untethered(&mut self, now: Instant) {
         let has_opened = self.raw_report.as_ref().is_some_and(Report::has_gate_opened);
         let candidate = self.tether == TetherState::Free && self.termination.is_none() && has_opened;
@@ -68,7 +72,7 @@ impl ContainerTrack {
         }
     }
 
-    /// When [`tick`](Track::tick) has something to do.
+    /// Returns when to call [`tick`](ContainerTrack::tick).
     pub(crate) fn due(&self) -> Option<Instant> {
         self.untethered_since.as_ref().map(|(since, _)| *since + EARLY_DROP_WINDOW)
     }

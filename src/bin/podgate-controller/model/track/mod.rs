@@ -1,4 +1,4 @@
-//! One container: what has been heard of it, and what that makes of it. Pure: evidence goes in, with the time at which it came.
+//! The evidence for one container. No clock and no I/O: every piece of evidence comes with its time.
 
 mod folder;
 mod kubelet;
@@ -12,29 +12,31 @@ use podgate::core::state::State;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// A tether that drops so soon after the gate has opened was let go by a program that closes what it inherits.
+/// A tether released within this time after the gate has opened was closed by a program that closes inherited
+/// descriptors.
 const EARLY_DROP_WINDOW: Duration = Duration::from_secs(2);
 
-/// What is known of one container.
+/// Tracks one container.
 #[derive(Debug)]
 pub(crate) struct ContainerTrack {
     pub(crate) spec: Container,
-    /// As it lies in the folder, whatever it is worth.
+    /// The report in the folder, even if it does not count.
     raw_report: Option<Report>,
-    /// The same, if it counts.
+    /// The same report, if it counts for the current incarnation.
     pub(super) report: Option<Report>,
     pub(super) tether: TetherState,
-    /// When its gate was first seen open.
+    /// Time when the gate was first found open.
     opened_at: Option<Instant>,
-    /// Which start of its gate this is.
+    /// Ticket of the gate's current start.
     ticket: Option<String>,
-    /// What its gate still waits for before it is heard.
+    /// Checks that are still needed before the waiting gate is acknowledged.
     pub(super) pending_ack: Option<PendingAck>,
     pub(super) kubelet_status: Option<Kubelet>,
     pub(super) termination: Option<Termination>,
-    /// An incarnation whose end counts no more, since its successor has reported.
+    /// Container id of an earlier incarnation. Its end is ignored, because its successor has reported.
     superseded_id: Option<String>,
-    /// Since when the kubelet shows it running though its report is of an earlier epoch and its tether is gone.
+    /// Since when, and under which id, the kubelet shows it running although its report does not count and its tether
+    /// is free.
     untethered_since: Option<(Instant, String)>,
     pub(super) probe_verdict: Option<probe::ProbeVerdict>,
     pub(super) is_listening: bool,
@@ -44,48 +46,46 @@ pub(crate) struct ContainerTrack {
     pub(super) has_started: bool,
     pub(super) state: State,
     pub(super) restarts: u64,
-    /// Its probing belongs to an incarnation that is over.
+    /// The running probe belongs to an earlier incarnation.
     is_probing_stale: bool,
 }
 
-/// The lock that a container's process holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TetherState {
-    /// Nobody holds it.
+    /// No process holds it.
     Free,
-    /// Somebody of the container does, so it lives.
+    /// A process of the container holds it, so the container runs.
     Held,
-    /// Its program has let go of it and runs: only the kubelet knows when it ends.
+    /// The program closed it and still runs. Only the kubelet knows when it ends.
     Untethered,
 }
 
-/// How a container has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Termination {
     pub(crate) container_id: Option<String>,
     pub(crate) exit_code: Option<i32>,
-    /// It was found out by its tether or its parent, and not by the kubelet's word.
+    /// Known from the tether or the agent's report, not from the kubelet.
     is_agent_evidence: bool,
 }
 
-/// A gate that has reported, and what must be looked at once more before it is told so.
+/// A waiting gate that is not acknowledged yet, and the checks that are still needed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PendingAck {
     pub(super) since: Instant,
-    /// Containers to be probed once more.
+    /// Containers that must pass one more probe.
     pub(super) unconfirmed: BTreeSet<String>,
-    /// The API's word is old.
+    /// The Pod from the API is stale, so an update is needed.
     pub(super) needs_pod_update: bool,
 }
 
+/// Content of a container's folder.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FolderState {
     pub(crate) report: Option<Report>,
-    /// It is another file than before.
+    /// The report file was replaced.
     pub(crate) is_rewritten: bool,
-    /// Somebody holds the tether.
     pub(crate) is_tether_held: bool,
-    /// Something listens on the container's port now; asked only where a tether has dropped.
+    /// A socket listens on the container's port. Checked only after the tether was released.
     pub(crate) is_listening: bool,
 }
 
@@ -115,7 +115,7 @@ impl ContainerTrack {
         }
     }
 
-    /// Its readiness depends on what only the container or the kubelet can run.
+    /// Returns true if it has an `exec` probe, which only the container or the kubelet can run.
     pub(crate) fn has_exec_probe(&self) -> bool {
         self.spec.probes().any(|probe| probe.is_exec())
     }
@@ -128,13 +128,13 @@ impl ContainerTrack {
         self.spec.mode == Mode::Entrypoint && !self.report.as_ref().is_some_and(Report::has_gate_opened)
     }
 
-    /// Its gate waits, and says so to this controller.
+    /// Returns true if its gate has reported to this controller that it waits.
     pub(super) fn is_gate_waiting(&self) -> bool {
         self.report.as_ref().is_some_and(|report| report.gate == Some(GateState::Waiting))
     }
 
     pub(super) fn is_running_per_kubelet(&self) -> bool {
-        self.kubelet_status.as_ref().is_some_and(|word| word.running_id.is_some())
+        self.kubelet_status.as_ref().is_some_and(|status| status.running_id.is_some())
     }
 
     pub(super) fn is_known_running(&self) -> bool {
@@ -145,7 +145,7 @@ impl ContainerTrack {
         self.kubelet_status.as_ref()
     }
 
-    /// Whether it has passed its probes, in this incarnation.
+    /// Returns true if this incarnation passes its probes.
     pub(crate) fn has_passed_probes(&self) -> bool {
         self.probe_verdict == Some(probe::ProbeVerdict::Passed)
     }
@@ -154,7 +154,7 @@ impl ContainerTrack {
         self.termination.is_some()
     }
 
-    /// Whether nobody will start it again, by what is declared of it: where no API says so.
+    /// Returns true if its restart policy rules out another start. Used when the API has not answered.
     pub(super) fn has_ended_for_good(&self) -> bool {
         let Some(end) = &self.termination else { return false };
         match self.spec.restart_policy.as_deref() {
@@ -164,33 +164,33 @@ impl ContainerTrack {
         }
     }
 
-    /// The ticket of its gate, where that waits and has been heard.
+    /// Returns the ticket of its gate if that waits and is acknowledged.
     pub(super) fn acked_ticket(&self) -> Option<&str> {
-        let done = self.pending_ack.as_ref().is_some_and(|h| h.unconfirmed.is_empty() && !h.needs_pod_update);
-        self.ticket.as_deref().filter(|_| done && self.is_gate_waiting())
+        let is_done = self.pending_ack.as_ref().is_some_and(|ack| ack.unconfirmed.is_empty() && !ack.needs_pod_update);
+        self.ticket.as_deref().filter(|_| is_done && self.is_gate_waiting())
     }
 
     pub(crate) fn stopping(&self) -> PreStopState {
         self.report.as_ref().map_or(PreStopState::NotBegun, |report| report.stopping)
     }
 
-    /// Whether the drop of its tether now would be taken for its end.
+    /// Returns true if a release of its tether now would count as its end.
     pub(crate) fn ends_on_tether_drop(&self) -> bool {
         self.tether == TetherState::Held && self.raw_report.as_ref().is_some_and(Report::has_gate_opened)
     }
 
-    /// Whether its probing has to begin anew; asked once.
+    /// Returns true once if its probing must be restarted.
     pub(super) fn take_stale_probing(&mut self) -> bool {
         std::mem::take(&mut self.is_probing_stale)
     }
 
-    /// Forgets what belonged to an incarnation that is over.
+    /// Forgets the evidence of an earlier incarnation.
     fn reset_evidence(&mut self) {
         (self.probe_verdict, self.is_listening, self.kubelet_ready, self.was_ready) = (None, false, None, false);
         self.is_probing_stale = true;
     }
 
-    /// Another incarnation has begun.
+    /// Counts a new incarnation and forgets the evidence of the last one.
     fn note_restart(&mut self) {
         self.restarts += 1;
         self.reset_evidence();
@@ -206,7 +206,7 @@ impl ContainerTrack {
     }
 
     fn running_id(&self) -> Option<String> {
-        self.kubelet_status.as_ref().and_then(|word| word.running_id.clone())
+        self.kubelet_status.as_ref().and_then(|status| status.running_id.clone())
     }
 
     fn mark_ended(&mut self, end: Termination) {
@@ -216,17 +216,19 @@ impl ContainerTrack {
     }
 
     pub(super) fn evidence(&self, resumed: bool) -> Evidence {
-        let answers = self.is_listening || self.probe_verdict.is_some_and(|word| word != probe::ProbeVerdict::NotYet);
-        // A hook reports before anything can be Ready; only where hooks may be over already is an answer enough. A container
-        // with neither hook nor gate can show itself by no other sign under a frozen kubelet.
-        let by_answer = answers && (resumed || self.spec.mode != Mode::PostStart);
-        let has_outside = self.spec.probes().any(|probe| !probe.is_exec());
+        let answers =
+            self.is_listening || self.probe_verdict.is_some_and(|verdict| verdict != probe::ProbeVerdict::NotYet);
+        // A hook always reports before its container can be Ready. So an answer alone counts only if the hook may
+        // already have finished, or there is no hook. Under a frozen kubelet, a container with neither hook nor gate
+        // gives no other evidence.
+        let started_by_answer = answers && (resumed || self.spec.mode != Mode::PostStart);
+        let has_outside_probe = self.spec.probes().any(|probe| !probe.is_exec());
         Evidence {
-            // How it ended may be known only a little later: until then, not well.
+            // The exit code may arrive later. Until then, treat the end as a failure.
             exit_code: self.termination.as_ref().map(|end| end.exit_code.unwrap_or(-1)),
             gate_closed: self.is_gate_closed(),
-            started: self.is_known_running() || by_answer,
-            probe_verdict: has_outside.then(|| self.probe_verdict.unwrap_or(probe::ProbeVerdict::NotYet)),
+            started: self.is_known_running() || started_by_answer,
+            probe_verdict: has_outside_probe.then(|| self.probe_verdict.unwrap_or(probe::ProbeVerdict::NotYet)),
             exec_probes: self.has_exec_probe().then(|| ExecEvidence {
                 reported_passed: self.report.as_ref().is_some_and(|report| report.check_passed),
                 kubelet_ready: self.kubelet_ready,
