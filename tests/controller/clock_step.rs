@@ -1,6 +1,6 @@
-//! The wall clock jumps by an hour while a hook waits, or a gate does: nobody goes early, nobody stays longer. A node's own
-//! clock is not for a test to step, so the programs' view of it is (tests build them for the C library of this machine; that
-//! they log the new time shows that it is).
+//! The wall clock jumps by an hour while a hook or a gate waits. Neither may time out early or late. A test can't
+//! change the node's clock, so a preloaded library changes the programs' view of it. This needs programs that are
+//! linked dynamically to this machine's C library. The times in their logs show that it works.
 
 use crate::{AGENT, Pod, db, free_port, stderr, until};
 use podgate::core::report::Report;
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 const HOUR: u64 = 3600;
 
-/// Makes `command` see the wall clock jump by `seconds` once the file `step` is in the pod's folder.
-fn steps(command: &mut Command, library: &Path, pod: &Pod, seconds: i64) {
+/// Makes the wall clock jump by `seconds` for `command` when the file `step` exists in the Pod's folder.
+fn step_clock(command: &mut Command, library: &Path, pod: &Pod, seconds: i64) {
     command.env("LD_PRELOAD", library).env("STEP_WHEN", pod.path("step")).env("STEP_SECONDS", seconds.to_string());
 }
 
@@ -25,64 +25,64 @@ fn library(pod: &Pod) -> std::path::PathBuf {
     library
 }
 
-/// How far the time in a line of a log is from the machine's, in seconds.
-fn stamped_off(line: &str) -> i64 {
+/// Returns the difference between the time in a log line and the machine's time, in seconds.
+fn time_difference(line: &str) -> i64 {
     let stamp = line.split([' ', '"']).find(|word| word.starts_with("20") && word.ends_with('Z')).unwrap();
-    let said = humantime::parse_rfc3339(stamp).unwrap();
-    let forth = said.duration_since(SystemTime::now()).map(|ahead| ahead.as_secs() as i64);
-    forth.unwrap_or_else(|behind| -(behind.duration().as_secs() as i64))
+    let logged = humantime::parse_rfc3339(stamp).unwrap();
+    let ahead = logged.duration_since(SystemTime::now()).map(|ahead| ahead.as_secs() as i64);
+    ahead.unwrap_or_else(|behind| -(behind.duration().as_secs() as i64))
 }
 
 fn jump(containers: &str, port: u16, waiter: &[&str], seconds: i64) {
     let pod = Pod::new();
     let library = library(&pod);
-    let _sidecar = pod.sidecar_with(containers, &[], |command| steps(command, &library, &pod, seconds));
+    let _sidecar = pod.sidecar_with(containers, &[], |command| step_clock(command, &library, &pod, seconds));
     pod.report("db", Report::default());
     let wait = |limit: &str, log: &str| {
         let mut command = Command::new(AGENT);
         command.args([waiter[0], "--board", "board", "--timeout", limit, "--log-to", log, "--termination-log", "last"]);
         command.args(&waiter[1..]).current_dir(pod.root.path()).stderr(Stdio::piped());
-        steps(&mut command, &library, &pod, seconds);
-        let waits = command.spawn().unwrap();
-        until("it waits", || {
+        step_clock(&mut command, &library, &pod, seconds);
+        let child = command.spawn().unwrap();
+        until("the agent waits", || {
             std::fs::read_to_string(pod.path(log)).is_ok_and(|log| log.contains("waits for db=Ready"))
         });
-        waits
+        child
     };
     let jump = || std::fs::write(pod.path("step"), "").unwrap();
 
-    // The time limit is as long as it was.
+    // The time limit does not change.
     let since = Instant::now();
-    let waits = wait("2s", "short");
+    let agent = wait("2s", "short");
     jump();
-    let output = waits.wait_with_output().unwrap();
+    let output = agent.wait_with_output().unwrap();
     let waited = since.elapsed();
     assert_eq!(output.status.code(), Some(75), "{}", stderr(&output));
-    assert!(waited >= Duration::from_secs(2) && waited < Duration::from_secs(20), "it waited {waited:?}");
+    assert!(waited >= Duration::from_secs(2) && waited < Duration::from_secs(20), "the agent waited {waited:?}");
 
-    // Who waits goes on waiting, and goes when db is Ready.
+    // The agent continues to wait until db is Ready.
     std::fs::remove_file(pod.path("step")).unwrap();
-    let mut waits = wait("10m", "long");
+    let mut agent = wait("10m", "long");
     jump();
     std::thread::sleep(Duration::from_millis(1500));
-    assert!(waits.try_wait().unwrap().is_none());
+    assert!(agent.try_wait().unwrap().is_none());
     let _listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     let ready = Instant::now();
-    let output = waits.wait_with_output().unwrap();
+    let output = agent.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(ready.elapsed() < Duration::from_secs(10), "{:?} after db was Ready", ready.elapsed());
 
-    // Agent and sidecar have both seen it jump.
+    // The jump was visible to both agent and sidecar.
     let log = std::fs::read_to_string(pod.path("long")).unwrap();
     let board = std::fs::read(pod.path("board").join(names::ANNOTATIONS_FILE)).unwrap();
     let board = annotations::read(&board, |_| true).unwrap();
     for line in [log.lines().last().unwrap(), &board[names::SANDBOX_SEEN]] {
-        assert!(stamped_off(line).unsigned_abs().abs_diff(HOUR) < 60, "{line}");
+        assert!(time_difference(line).unsigned_abs().abs_diff(HOUR) < 60, "{line}");
     }
 }
 
 #[test]
-fn the_wall_clock_jumps_while_a_hook_waits() {
+fn waiting_hook_ignores_a_jump_of_the_wall_clock() {
     for seconds in [3600, -3600] {
         let port = free_port();
         jump(&db(port), port, &["post-start", "--self", "self/db", "--container", "db"], seconds);
@@ -90,7 +90,7 @@ fn the_wall_clock_jumps_while_a_hook_waits() {
 }
 
 #[test]
-fn the_wall_clock_jumps_while_a_gate_waits() {
+fn waiting_gate_ignores_a_jump_of_the_wall_clock() {
     for seconds in [3600, -3600] {
         let port = free_port();
         let web = r#"{"name":"web","mode":"entrypoint","until":["db"]}"#;

@@ -1,11 +1,11 @@
-//! The sidecar's real binary with the agent's: entrypoint gates, and the tethers of what runs behind them.
+//! Tests of the sidecar's binary together with the agent's: entrypoint gates and tethers.
 
 use super::*;
 use podgate::core::report::GateState;
 use podgate::edge::tether;
 use std::fs;
 
-/// A container with an entrypoint gate, its command running or about to.
+/// A container with an entrypoint gate, which waits or has started its command.
 struct Gated {
     child: Child,
 }
@@ -51,11 +51,11 @@ const TWO: &str = r#"[{"name":"db","mode":"entrypoint"},{"name":"api","mode":"en
 const SLEEP: &[&str] = &["sleep", "1000"];
 
 #[test]
-fn a_dependent_runs_when_the_gate_before_it_has_opened_and_its_container_lives() {
+fn dependent_container_starts_after_its_dependency_runs() {
     let pod = Pod::new();
     let _sidecar = pod.sidecar(TWO, &[]);
     let api = pod.gate("api", &["--until", "db"], SLEEP);
-    until("api waits and is heard", || pod.board().heard_tickets.contains_key("api"));
+    until("api waits and is acknowledged", || pod.board().heard_tickets.contains_key("api"));
     assert_eq!(pod.read_report("api").unwrap().gate, Some(GateState::Waiting));
     let db = pod.gate("db", &[], SLEEP);
     until("both run", || pod.has_opened("db") && pod.has_opened("api"));
@@ -64,11 +64,11 @@ fn a_dependent_runs_when_the_gate_before_it_has_opened_and_its_container_lives()
     drop((api, db));
 }
 
-/// However it ended, with no API and no polling.
+/// Without an API and without polling, for each kind of end.
 #[test]
-fn an_end_is_on_the_board_at_once() {
+fn end_of_a_container_is_published_at_once() {
     for (how, command) in
-        [("killed", SLEEP), ("ended by TERM", SLEEP), ("exited", &["sh", "-c", "read line < go; exit 3"])]
+        [("killed", SLEEP), ("terminated", SLEEP), ("exited", &["sh", "-c", "read line < go; exit 3"])]
     {
         let pod = Pod::new();
         let _sidecar = pod.sidecar(TWO, &[]);
@@ -83,41 +83,42 @@ fn an_end_is_on_the_board_at_once() {
         .unwrap();
         let db = pod.gate("db", &[], command);
         until("db is Ready", || pod.state("db") == State::Ready);
-        // A drop within 2 s of the start may be that of a program which closes what it inherits.
+        // A tether released within 2 s of the start does not count as an end: the program may close inherited
+        // descriptors.
         std::thread::sleep(Duration::from_millis(2100));
         match how {
             "killed" => db.signal(Signal::KILL),
             "exited" => fs::write(pod.path("go"), "\n").unwrap(),
             _ => db.signal(Signal::TERM),
         }
-        let begin = Instant::now();
+        let start = Instant::now();
         until("db has ended", || pod.state("db").has_ended());
-        eprintln!("{how}: on the board {:.1} ms later", begin.elapsed().as_secs_f64() * 1000.0);
+        eprintln!("{how}: published {:.1} ms later", start.elapsed().as_secs_f64() * 1000.0);
     }
 }
 
 #[test]
-fn after_a_restart_of_the_sidecar_who_runs_counts_by_its_tether_and_a_dead_one_does_not() {
+fn restarted_sidecar_recognizes_containers_by_their_tethers() {
     let pod = Pod::new();
     let first = pod.sidecar(TWO, &[]);
     let mut db = pod.gate("db", &[], SLEEP);
     until("db is Ready", || pod.state("db") == State::Ready);
     drop(first);
     let second = pod.sidecar(TWO, &[]);
-    until("db is Ready again: it runs, and can't report anew", || pod.state("db") == State::Ready);
+    until("db is Ready again by its tether", || pod.state("db") == State::Ready);
     drop(second);
     db.kill();
     assert!(pod.has_opened("db") && !tether::is_held(&pod.path("self"), "db"));
     let _sidecar = pod.sidecar(TWO, &[]);
-    assert_eq!(pod.state("db"), State::Waiting, "what lies there is a dead one's");
+    assert_eq!(pod.state("db"), State::Waiting, "the report is of an ended container");
     let _api = pod.gate("api", &["--until", "db"], SLEEP);
-    until("api is heard", || pod.board().heard_tickets.contains_key("api"));
+    until("api is acknowledged", || pod.board().heard_tickets.contains_key("api"));
     assert!(!pod.has_opened("api"));
 }
 
-/// All are up and the sidecar rests: what it saw last is no reason to open a gate.
+/// An idle sidecar's last states may be old, so a new gate opens only after a new check.
 #[test]
-fn a_gate_that_arrives_later_opens_only_on_a_new_look() {
+fn late_gate_opens_only_after_a_new_check() {
     let port = free_port();
     let containers = format!(
         r#"[{{"name":"db","mode":"entrypoint","readinessProbe":{{"tcpSocket":{{"port":{port}}},"failureThreshold":1000}}}},
@@ -129,21 +130,21 @@ fn a_gate_that_arrives_later_opens_only_on_a_new_look() {
     let _db = pod.gate("db", &[], SLEEP);
     let mut api = pod.gate("api", &["--until", "db"], SLEEP);
     until("both run", || pod.has_opened("api"));
-    until("it rests", || pod.board().phase == Phase::Started);
+    until("the Pod has started", || pod.board().phase == Phase::Started);
     drop(listener);
     api.kill();
     let api = pod.gate("api", &["--until", "db"], SLEEP);
     until("api waits", || pod.read_report("api").is_some_and(|report| report.gate == Some(GateState::Waiting)));
     std::thread::sleep(Duration::from_millis(500));
-    assert_eq!(pod.state("db"), State::Ready, "one that fails has not failed often enough to count");
-    assert!(!pod.has_opened("api"), "and yet nobody may start on it");
+    assert_eq!(pod.state("db"), State::Ready, "the probe has not failed often enough to count");
+    assert!(!pod.has_opened("api"), "a failing probe must not open a gate");
     let _listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     until("api runs", || pod.has_opened("api"));
     drop(api);
 }
 
 #[test]
-fn a_hook_may_leave_a_tether_behind() {
+fn hook_leaves_a_process_that_holds_the_tether() {
     let pod = Pod::new();
     let _sidecar = pod.sidecar(r#"[{"name":"db","mode":"post-start"}]"#, &[]);
     let mut hook = Command::new(AGENT);
@@ -152,7 +153,7 @@ fn a_hook_may_leave_a_tether_behind() {
     let output = hook.current_dir(pod.root.path()).output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     until("db is Ready", || pod.state("db") == State::Ready);
-    // Its output has ended, though somebody stays.
+    // The hook's output has ended although a process stays behind to hold the tether.
     let holder = fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
         let path = entry.path();
         let held = fs::read_dir(path.join("fd"))
@@ -161,12 +162,12 @@ fn a_hook_may_leave_a_tether_behind() {
             .any(|fd| fs::read_link(fd.path()).is_ok_and(|file| file.starts_with(pod.path("self/db"))));
         held.then(|| entry.file_name().to_str()?.parse().ok()).flatten()
     });
-    kill_process(Pid::from_raw(holder.expect("somebody holds it")).unwrap(), Signal::KILL).unwrap();
-    until("db is gone", || pod.state("db") == State::Failed);
+    kill_process(Pid::from_raw(holder.expect("a process holds the tether")).unwrap(), Signal::KILL).unwrap();
+    until("db has failed", || pod.state("db") == State::Failed);
 }
 
 #[test]
-fn an_order_that_can_not_be_kept_is_refused_with_its_reason() {
+fn impossible_order_is_rejected_with_a_reason() {
     let pod = Pod::new();
     let broken = r#"[{"name":"api","mode":"entrypoint","until":["db"]},{"name":"db","mode":"post-start"}]"#;
     let output = pod.command(&["--publish", "board", "--containers", broken]).output().unwrap();

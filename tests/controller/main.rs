@@ -1,6 +1,6 @@
-//! Black-box tests of the sidecar's real binary, with no API at all: the board, the folders, the probes, the exit codes. What
-//! needs an API server is tested on a real one, in `tests/kubelet`.
-#![allow(clippy::disallowed_methods, reason = "tests may look at a clock")]
+//! Black-box tests of the sidecar's binary without an API server: board, folders, probes and exit codes. Tests that
+//! need an API server are in `tests/kubelet`.
+#![allow(clippy::disallowed_methods, reason = "tests may read the clock")]
 
 mod clock_step;
 mod gates;
@@ -22,7 +22,7 @@ use tempfile::TempDir;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_podgate-controller");
 const AGENT: &str = env!("CARGO_BIN_EXE_podgate");
 
-/// The volumes of one pod.
+/// The volumes of one Pod.
 struct Pod {
     root: TempDir,
 }
@@ -48,12 +48,12 @@ impl Pod {
         command
     }
 
-    /// A sidecar that publishes on the board alone, and has raised it.
+    /// Starts a sidecar with `--publish board` and waits until it is ready.
     fn sidecar(&self, containers: &str, more: &[&str]) -> Sidecar {
         self.sidecar_with(containers, more, |_| ())
     }
 
-    /// The same, of a command that has been changed.
+    /// The same, with a change to the command.
     fn sidecar_with(&self, containers: &str, more: &[&str], change: impl FnOnce(&mut Command)) -> Sidecar {
         let arguments = [&["--publish", "board", "--containers", containers], more].concat();
         let mut command = self.command(&arguments);
@@ -72,7 +72,7 @@ impl Pod {
         self.board().states[container]
     }
 
-    /// What the agent of `container` would say.
+    /// Writes a report as the agent of `container` would.
     fn report(&self, container: &str, report: Report) {
         let report = Report { sandbox: Some(sandbox_id()), epoch: self.board().epoch, started: true, ..report };
         files::replace(&self.path("self").join(container), names::REPORT_FILE, report.to_text().as_bytes(), 0o644)
@@ -104,9 +104,9 @@ impl Drop for Sidecar {
     }
 }
 
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
-    while !is_so() {
+    while !condition() {
         assert!(Instant::now() < deadline, "not within 10 s: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -116,7 +116,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A port that nobody uses, and a declaration of `db` behind it.
+/// Declares `db`, with a probe of `port`, and `web`.
 fn db(port: u16) -> String {
     format!(
         r#"[{{"name":"db","mode":"post-start","readinessProbe":{{"tcpSocket":{{"port":{port}}}}}}},{{"name":"web"}}]"#
@@ -128,30 +128,30 @@ fn free_port() -> u16 {
 }
 
 #[test]
-fn what_is_wrong_with_the_set_up_is_said_and_has_its_code() {
+fn wrong_setup_has_an_error_message_and_exit_code() {
     let pod = Pod::new();
-    for (arguments, code, says) in [
+    for (arguments, code, text) in [
         (&["--nonsense"][..], 64, "--nonsense"),
         (&["--containers", "[{\"name\":\"A\"}]"], 64, "no container name"),
-        (&["--publish", "nowhere"], 64, "it is api or board"),
+        (&["--publish", "nowhere"], 64, "must be api or board"),
         (&["--probe-floor", "soon"], 64, "--probe-floor"),
-        (&["--pod-ips", "localhost"], 64, "is no address"),
+        (&["--pod-ips", "localhost"], 64, "is not an IP address"),
         (&[], 78, "POD_NAME and POD_NAMESPACE are not set"),
         (&["--publish", "board"], 78, "needs --containers"),
         (&["--publish", "board", "--containers", "[]", "--board", "nowhere"], 78, "--board nowhere: no such folder"),
         (&["--publish", "board", "--containers", "[]", "--self", "nowhere"], 78, "--self nowhere: no such folder"),
         (&["--publish", "board", "--containers", "[]", "--agent", "nowhere"], 78, "can't install nowhere"),
         (&["--publish", "board", "--containers", "[]", "--metrics-addr", "192.0.2.1:1"], 78, "--metrics-addr"),
-        (&["ready", "--timeout", "10ms"], 75, "no controller holds it"),
+        (&["ready", "--timeout", "10ms"], 75, "not locked by a sidecar"),
     ] {
         let output = pod.command(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(says), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(text), "{arguments:?}: {}", stderr(&output));
     }
 }
 
 #[test]
-fn a_board_of_before_is_reset_and_its_revision_grows() {
+fn old_board_is_reset_and_its_revision_grows() {
     let pod = Pod::new();
     for sandbox in [sandbox_id().to_string(), "3f2a9c1e-1-1".to_owned()] {
         let stale = format!(
@@ -168,23 +168,23 @@ fn a_board_of_before_is_reset_and_its_revision_grows() {
 }
 
 #[test]
-fn db_is_ready_when_it_has_reported_and_listens() {
+fn db_is_ready_after_it_has_reported_and_listens() {
     let pod = Pod::new();
     let port = free_port();
     let _sidecar = pod.sidecar(&db(port), &[]);
     let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(pod.state("db"), State::Waiting, "somebody listens, but db has not reported");
+    assert_eq!(pod.state("db"), State::Waiting, "the port is open, but db has not reported");
     drop(listener);
     pod.report("db", Report::default());
     until("db has started", || pod.state("db") == State::Started);
     let _listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     until("db is Ready", || pod.state("db") == State::Ready);
-    assert_eq!(pod.board().phase, Phase::Started, "web has no gate, and nobody can see it start");
+    assert_eq!(pod.board().phase, Phase::Started, "web has no hook and no gate, so its start does not count");
 }
 
 #[test]
-fn the_agents_hook_is_released_by_it() {
+fn sidecar_releases_the_agents_hook() {
     let pod = Pod::new();
     let port = free_port();
     let _sidecar = pod.sidecar(&db(port), &[]);
@@ -198,7 +198,7 @@ fn the_agents_hook_is_released_by_it() {
 }
 
 #[test]
-fn after_a_restart_it_learns_anew_what_answers() {
+fn restarted_sidecar_finds_ready_containers_by_probing() {
     let pod = Pod::new();
     let port = free_port();
     let first = pod.sidecar(&db(port), &[]);
@@ -213,7 +213,7 @@ fn after_a_restart_it_learns_anew_what_answers() {
 }
 
 #[test]
-fn exec_probes_are_believed_when_reported() {
+fn reported_exec_check_makes_a_container_ready() {
     let pod = Pod::new();
     let exec = r#"[{"name":"db","mode":"post-start","readinessProbe":{"exec":{"command":["true"]}}}]"#;
     let _sidecar = pod.sidecar(exec, &[]);
@@ -224,7 +224,7 @@ fn exec_probes_are_believed_when_reported() {
 }
 
 #[test]
-fn hostile_folders_make_nobody_ready_and_end_nothing() {
+fn hostile_folder_does_not_affect_other_containers() {
     let pod = Pod::new();
     let _sidecar = pod.sidecar(r#"[{"name":"db","mode":"post-start"},{"name":"bad","mode":"post-start"}]"#, &[]);
     let bad = pod.path("self/bad");
@@ -251,7 +251,7 @@ fn hostile_folders_make_nobody_ready_and_end_nothing() {
 }
 
 #[test]
-fn an_override_for_this_sandbox_is_honoured_from_the_volume() {
+fn override_for_this_sandbox_is_read_from_the_volume() {
     let pod = Pod::new();
     let _sidecar = pod.sidecar(&db(free_port()), &[]);
     let write = |value: &str| {
@@ -262,11 +262,11 @@ fn an_override_for_this_sandbox_is_honoured_from_the_volume() {
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(pod.state("db"), State::Waiting);
     write(&format!("Ready@{}", sandbox_id()));
-    until("db is Ready by hand", || pod.state("db") == State::Ready);
+    until("db is Ready by override", || pod.state("db") == State::Ready);
 }
 
 #[test]
-fn ends_with_0_only_after_its_own_hook_has_succeeded() {
+fn exit_code_is_0_only_after_the_hook_has_succeeded() {
     let pod = Pod::new();
     let hooked = pod.sidecar(&db(free_port()), &[]);
     assert_eq!(hooked.end(Signal::TERM).status.code(), Some(0));
@@ -277,7 +277,7 @@ fn ends_with_0_only_after_its_own_hook_has_succeeded() {
 }
 
 #[test]
-fn an_api_that_is_away_is_complained_of_once_and_holds_nothing_up() {
+fn missing_api_is_logged_once_and_delays_nothing() {
     let pod = Pod::new();
     let port = free_port();
     let containers = db(port);
@@ -288,14 +288,14 @@ fn an_api_that_is_away_is_complained_of_once_and_holds_nothing_up() {
     let _listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     pod.report("db", Report::default());
     until("db is Ready", || pod.state("db") == State::Ready);
-    // Long enough for several tries of both tasks.
+    // Long enough for several attempts of both tasks.
     std::thread::sleep(Duration::from_millis(1500));
     let log = stderr(&sidecar.end(Signal::TERM));
     assert_eq!(log.matches("WARN").count(), 1, "{log}");
 }
 
 #[test]
-fn metrics_are_served_only_where_asked() {
+fn metrics_are_served_at_the_given_address() {
     let pod = Pod::new();
     let (port, metrics) = (free_port(), free_port());
     let _sidecar = pod.sidecar(&db(port), &["--metrics-addr", &format!("127.0.0.1:{metrics}")]);
@@ -312,29 +312,30 @@ fn metrics_are_served_only_where_asked() {
     let page = get("/metrics");
     assert!(page.contains("podgate_container_state{container=\"db\",state=\"Ready\"} 1"), "{page}");
     assert!(get("/").starts_with("HTTP/1.1 404"));
-    // A client that says nothing holds up nobody else for longer than its limit.
+    // A silent client does not block other clients.
     let _silent = TcpStream::connect(("127.0.0.1", metrics)).unwrap();
     assert!(get("/metrics").contains("podgate_build_info"));
 }
 
-/// `docs/podgate-controller.md` shows the help. With `PODGATE_REGENERATE=1` in the environment it is brought up to date.
+/// With `PODGATE_REGENERATE=1` in the environment, this test updates `docs/podgate-controller.md`.
 #[test]
-fn help_is_what_the_documentation_shows() {
+fn documentation_shows_the_current_help() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/podgate-controller.md");
     let page = std::fs::read_to_string(&path).unwrap();
-    let mut fresh = page.clone();
+    let mut updated = page.clone();
     for command in ["", "ready"] {
         let prompt = format!("$ podgate-controller {command} --help").replace("  ", " ");
-        let (before, rest) = fresh.split_once(&format!("```text\n{prompt}\n")).unwrap_or_else(|| panic!("no {prompt}"));
+        let (before, rest) =
+            updated.split_once(&format!("```text\n{prompt}\n")).unwrap_or_else(|| panic!("no {prompt}"));
         let (_, after) = rest.split_once("```").unwrap();
         let arguments = [command, "--help"].into_iter().filter(|word| !word.is_empty());
         let output = Command::new(PROGRAM).env_clear().args(arguments).output().unwrap();
         let help = String::from_utf8(output.stdout).unwrap();
-        fresh = format!("{before}```text\n{prompt}\n{}\n```{after}", help.trim_end());
+        updated = format!("{before}```text\n{prompt}\n{}\n```{after}", help.trim_end());
     }
     if std::env::var_os("PODGATE_REGENERATE").is_some() {
-        std::fs::write(&path, &fresh).unwrap();
+        std::fs::write(&path, &updated).unwrap();
     } else {
-        assert_eq!(page, fresh, "docs/podgate-controller.md is out of date; run this test with PODGATE_REGENERATE=1");
+        assert_eq!(page, updated, "docs/podgate-controller.md is out of date; run this test with PODGATE_REGENERATE=1");
     }
 }

@@ -1,4 +1,4 @@
-/* Preloaded, it steps the wall clock of a program by STEP_SECONDS from the moment on at which the file STEP_WHEN is there. */
+/* When preloaded, adds STEP_SECONDS to a program's wall clock as soon as the file STEP_WHEN exists. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/syscall.h>

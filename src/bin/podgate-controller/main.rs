@@ -1,5 +1,5 @@
-//! The sidecar: it installs the agent, raises the board, learns each container's state, publishes it on the board and as pod
-//! annotations. One thread.
+//! The sidecar: installs the agent, sets up the board, determines each container's state, and publishes it on the board
+//! and as Pod annotations. Single-threaded.
 #![forbid(unsafe_code)]
 
 mod api;

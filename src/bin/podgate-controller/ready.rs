@@ -1,5 +1,5 @@
-//! `podgate-controller ready`: the sidecar's own postStart hook. It waits for the lock of a controller that has reset and
-//! published, not for files, which survive restarts.
+//! `podgate-controller ready`: the sidecar's postStart hook. It waits for the lock that the sidecar takes after it has
+//! set up the board. A file would not do, because files survive a restart of the sidecar.
 
 use crate::args::ReadyArgs;
 use crate::clock::now;
@@ -14,7 +14,7 @@ const MAX_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) fn run(args: &ReadyArgs) -> Exit {
     let since = now();
     let path = args.board.join(names::CONTROLLER_FILE);
-    let mut last = String::from("no controller holds it");
+    let mut last = String::from("not locked by a sidecar");
     loop {
         match lock::is_held(&path) {
             Ok(true) => break,
@@ -24,12 +24,12 @@ pub(crate) fn run(args: &ReadyArgs) -> Exit {
         let waited = since.elapsed();
         if waited >= args.timeout {
             let limit = humantime::format_duration(args.timeout);
-            eprintln!("podgate-controller ready: {} after {limit}: {last}; see the sidecar's log", path.display());
+            eprintln!("podgate-controller ready: {}: {last} after {limit}; see the sidecar's log", path.display());
             return Exit::TimedOut;
         }
         std::thread::sleep((waited / 50).clamp(MIN_PAUSE, MAX_PAUSE).min(args.timeout - waited));
     }
-    // So that the controller knows at its end that nobody still waits for it. Without it the sidecar ends with 143, no worse.
+    // The sidecar reads this file when it exits. Without the file it exits with 143 instead of 0, which does no harm.
     if let Ok(snapshot) = source::read_board(&args.board) {
         let _ = files::replace(&args.board, names::HOOKED_FILE, snapshot.epoch.as_bytes(), 0o644);
     }

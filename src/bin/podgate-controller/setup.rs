@@ -1,4 +1,4 @@
-//! What the controller begins with: which pod is its own, where the agent lies, what is declared.
+//! Startup configuration: the Pod's identity, the agent's path, and the declared containers.
 
 use crate::api::PodIdentity;
 use crate::args::{PublishTarget, RunArgs};
@@ -6,12 +6,12 @@ use podgate::core::container::{Container, Mode};
 use podgate::core::names;
 use std::path::{Path, PathBuf};
 
-/// Which pod is ours; `None` if no API is to be used.
+/// Returns the identity of the sidecar's own Pod; `None` with `--publish board`.
 pub(crate) fn pod_identity(args: &RunArgs) -> Result<Option<PodIdentity>, String> {
     if args.publish == PublishTarget::Board {
         return match args.containers {
             Some(_) => Ok(None),
-            None => Err("--publish board needs --containers: nothing else says which containers there are".to_owned()),
+            None => Err("--publish board needs --containers, because the Pod's spec is not read".to_owned()),
         };
     }
     match (&args.pod_name, &args.pod_namespace) {
@@ -21,33 +21,33 @@ pub(crate) fn pod_identity(args: &RunArgs) -> Result<Option<PodIdentity>, String
             uid: args.pod_uid.clone(),
             container: args.name.clone(),
         })),
-        _ => {
-            Err("POD_NAME and POD_NAMESPACE are not set; fill them in by fieldRef, or give --publish board".to_owned())
-        }
+        _ => Err("POD_NAME and POD_NAMESPACE are not set; set them with fieldRef, or pass --publish board".to_owned()),
     }
 }
 
-/// The agent that came with this program.
+/// Returns the path of the agent that was shipped next to this program.
 pub(crate) fn default_agent_path() -> std::io::Result<PathBuf> {
     let own = std::fs::read_link("/proc/self/exe")?;
     Ok(own.parent().unwrap_or(Path::new("/")).join(names::AGENT_FILE))
 }
 
-/// What `--containers` says holds, since it has the originals of what an injection changed; the spec fills in the rest.
+/// Merges both lists. `--containers` takes precedence, because it has the values from before an injection changed them.
 pub(crate) fn merge_containers(declared: &[Container], spec: &[Container]) -> Vec<Container> {
     let merged = |spec: &Container| {
-        let Some(own) = declared.iter().find(|own| own.name == spec.name) else { return spec.clone() };
-        let has_probes = own.probes().next().is_some();
-        let probes = if has_probes { own } else { spec };
+        let Some(declaration) = declared.iter().find(|declaration| declaration.name == spec.name) else {
+            return spec.clone();
+        };
+        let has_probes = declaration.probes().next().is_some();
+        let probes = if has_probes { declaration } else { spec };
         Container {
-            name: own.name.clone(),
-            ports: if own.ports.is_empty() { spec.ports.clone() } else { own.ports.clone() },
+            name: declaration.name.clone(),
+            ports: if declaration.ports.is_empty() { spec.ports.clone() } else { declaration.ports.clone() },
             startup_probe: probes.startup_probe.clone(),
             readiness_probe: probes.readiness_probe.clone(),
-            restart_policy: own.restart_policy.clone().or_else(|| spec.restart_policy.clone()),
-            mode: if own.mode == Mode::None { spec.mode } else { own.mode },
-            pre_stop: own.pre_stop || spec.pre_stop,
-            until: if own.until.is_empty() { spec.until.clone() } else { own.until.clone() },
+            restart_policy: declaration.restart_policy.clone().or_else(|| spec.restart_policy.clone()),
+            mode: if declaration.mode == Mode::None { spec.mode } else { declaration.mode },
+            pre_stop: declaration.pre_stop || spec.pre_stop,
+            until: if declaration.until.is_empty() { spec.until.clone() } else { declaration.until.clone() },
         }
     };
     spec.iter().map(merged).collect()

@@ -77,7 +77,7 @@ pub(super) fn board_full(stage: &CellSetup<'_>) -> Cell {
     if says {
         // Nothing can be told to anybody before there is room again.
         cell.waited = format!("{} after the board has room again", course.last_start_after(room));
-        cell.user_sees.push_str("; the sidecar's log: `can't write the board; tries again`");
+        cell.user_sees.push_str("; the sidecar's log: `can't write the board; retrying`");
     }
     cell
 }

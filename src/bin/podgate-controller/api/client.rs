@@ -1,7 +1,7 @@
-//! The client for the API of our own cluster, put together from kube's parts.
+//! The client for the API of the sidecar's own cluster, built from kube's parts.
 //!
-//! `kube::Client::try_from` can do much that a sidecar never needs (kubeconfig files, credential plugins, proxies, identity
-//! providers), and all of it would be linked in: 2 MB.
+//! `kube::Client::try_from` would add 2 MB to the binary for features that the sidecar never needs: kubeconfig files,
+//! credential plugins, proxies and identity providers.
 
 use hyper::Request;
 use hyper::header::{AUTHORIZATION, HeaderValue};
@@ -16,14 +16,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tower::ServiceBuilder;
 
-/// Where Kubernetes mounts a container's token, and renews it well before it expires.
+/// Path of the service account's token. Kubernetes renews it well before it expires.
 const TOKEN_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connects nothing yet.
+/// Creates a client. It does not connect yet.
 ///
 /// # Errors
-/// When this is no container with a service account's volume.
+/// If no service account is mounted in this container.
 pub(crate) fn in_cluster() -> Result<kube::Client, Box<dyn Error>> {
     let config = kube::Config::incluster()?;
     let mut roots = rustls::RootCertStore::empty();
@@ -46,7 +46,7 @@ pub(crate) fn in_cluster() -> Result<kube::Client, Box<dyn Error>> {
     Ok(kube::Client::new(service, config.default_namespace))
 }
 
-/// With the token as it is now: it is renewed in place. Without one the API says what is missing.
+/// Adds the current token, which is renewed in place. Without a token the API server returns an error.
 fn authorize(mut request: Request<Body>) -> Request<Body> {
     if let Ok(token) = std::fs::read_to_string(TOKEN_FILE)
         && let Ok(mut value) = HeaderValue::from_str(&format!("Bearer {}", token.trim()))

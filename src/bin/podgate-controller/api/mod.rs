@@ -1,5 +1,5 @@
-//! The Kubernetes API, a guest: watched and patched by two tasks that never hold up the board. Forbidden, unreachable or slow,
-//! it is complained of once, and asked again later.
+//! The Kubernetes API, which is optional. Two tasks watch and patch the Pod without delaying the board. If the API is
+//! forbidden, unreachable or slow, the sidecar logs that once and retries.
 
 mod client;
 pub(crate) mod task;
@@ -25,40 +25,40 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 use tracing::{info, warn};
 
-/// Changes of a moment go out as one patch. Between a Ready and the next container's start lie 0.1 to 0.3 s.
+/// Changes within this time go out as one patch. The next container starts 0.1 to 0.3 s after a Ready.
 const BATCH_WINDOW: Duration = Duration::from_millis(400);
-/// That a container has started tells little by itself: it waits this long for company.
+/// The same for minor changes: a patch that only says that containers have started can wait.
 const MINOR_BATCH_WINDOW: Duration = Duration::from_secs(5);
-/// No request takes longer; the watch aside, which the server ends.
+/// Time limit for a request, except the watch, which the server ends.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long one watch lasts at most, in seconds.
+/// Time limit for one watch, in seconds.
 const WATCH_TIMEOUT_SECONDS: u32 = 290;
-/// Name of the watch among what can fail.
+/// Name of the watch in logs and in `failing_requests`.
 pub(crate) const WATCH_REQUEST: &str = "watch";
-/// A watch that lasted as long as this was a good one: the back-off begins anew.
+/// The back-off is reset after a watch that lasted this long.
 const STABLE_WATCH: Duration = Duration::from_secs(5);
 
-/// Which pod is ours.
+/// Identifies the sidecar's own Pod.
 #[derive(Debug, Clone)]
 pub(crate) struct PodIdentity {
     pub(crate) name: String,
     pub(crate) namespace: String,
     pub(crate) uid: Option<String>,
-    /// The controller's own container.
+    /// Name of the sidecar's own container.
     pub(crate) container: String,
 }
 
-/// What both tasks share.
+/// State that both tasks share.
 pub(crate) struct ApiState {
     pub(crate) identity: PodIdentity,
     pub(crate) metrics: Rc<Metrics>,
     failing_requests: RefCell<BTreeSet<&'static str>>,
     actual: RefCell<ServerAnnotations>,
-    /// Told when `actual` has changed.
+    /// Notified when `actual` has changed.
     actual_changed: Notify,
 }
 
-/// Our annotations as the API has them.
+/// Podgate's annotations as the API server has them.
 #[derive(Debug, Default)]
 struct ServerAnnotations {
     annotations: Option<Annotations>,
@@ -76,27 +76,27 @@ impl ApiState {
         })
     }
 
-    /// One warning when the first thing fails, and one line when nothing fails any more.
+    /// Logs one warning when the first kind of request fails. `on_success` logs one line when none fails any more.
     fn on_failure(&self, what: &'static str, error: &str) {
         let first = self.failing_requests.borrow().is_empty();
         self.failing_requests.borrow_mut().insert(what);
         if first {
-            warn!(request = what, error, "the API does not serve us; goes on by the board alone, and asks again later");
+            warn!(request = what, error, "API request failed; continuing with the board only, will retry");
         }
     }
 
     fn on_success(&self, what: &'static str) {
         if self.failing_requests.borrow_mut().remove(what) && self.failing_requests.borrow().is_empty() {
-            info!("the API serves us again");
+            info!("API requests succeed again");
         }
     }
 
-    /// Nobody asks for this any more, so its failing is no trouble.
+    /// Forgets a failed request that is no longer retried.
     pub(crate) fn clear_failure(&self, what: &'static str) {
         self.failing_requests.borrow_mut().remove(what);
     }
 
-    /// Takes in what the API shows; an older version than what we know already says nothing.
+    /// Stores the annotations from the API; ignores a version older than the known one.
     fn update_actual(&self, annotations: Annotations, version: Option<u64>) {
         let mut actual = self.actual.borrow_mut();
         if let (Some(known), Some(version)) = (actual.resource_version, version)
@@ -128,15 +128,15 @@ fn error_message(error: &kube::Error) -> String {
     }
 }
 
-/// Watches our pod for ever, and hands on what it shows.
+/// Watches the Pod forever and sends its facts to `updates`.
 ///
-/// From version 0 with a field selector and without bookmarks: that needs the smallest rights, starts with the pod as it is, and
-/// is served by every API server.
-pub(crate) async fn watch_pod(shared: Rc<ApiState>, heard: mpsc::Sender<PodFacts>) {
+/// A watch from version 0 with a field selector and without bookmarks needs the fewest rights, starts with the current
+/// Pod, and works with every API server.
+pub(crate) async fn watch_pod(shared: Rc<ApiState>, updates: mpsc::Sender<PodFacts>) {
     let mut pause = backoff();
     loop {
         let since = now();
-        if let Err(error) = watch_once(&shared, &heard).await {
+        if let Err(error) = watch_once(&shared, &updates).await {
             shared.on_failure(WATCH_REQUEST, &error);
         }
         if since.elapsed() > STABLE_WATCH {
@@ -146,16 +146,16 @@ pub(crate) async fn watch_pod(shared: Rc<ApiState>, heard: mpsc::Sender<PodFacts
     }
 }
 
-async fn watch_once(shared: &ApiState, heard: &mpsc::Sender<PodFacts>) -> Result<(), String> {
+async fn watch_once(shared: &ApiState, updates: &mpsc::Sender<PodFacts>) -> Result<(), String> {
     let api = shared.connect()?;
     let own = &shared.identity;
     let selector = format!("metadata.name={}", own.name);
     let params = WatchParams::default().fields(&selector).timeout(WATCH_TIMEOUT_SECONDS).disable_bookmarks();
     let events = tokio::time::timeout(REQUEST_TIMEOUT, api.watch(&params, "0")).await;
-    let mut events = pin!(events.map_err(|_| "no answer in time")?.map_err(|error| error_message(&error))?);
-    // A server that is gone without a word would be listened to for ever.
+    let mut events = pin!(events.map_err(|_| "timed out")?.map_err(|error| error_message(&error))?);
+    // Without a time limit, a server that vanishes without closing the connection would block the watch forever.
     let limit = Duration::from_secs(u64::from(WATCH_TIMEOUT_SECONDS)) + REQUEST_TIMEOUT;
-    while let Some(event) = tokio::time::timeout(limit, events.next()).await.map_err(|_| "silent for long")? {
+    while let Some(event) = tokio::time::timeout(limit, events.next()).await.map_err(|_| "no event in time")? {
         match event.map_err(|error| error_message(&error))? {
             WatchEvent::Added(pod) | WatchEvent::Modified(pod) => {
                 shared.on_success(WATCH_REQUEST);
@@ -164,7 +164,7 @@ async fn watch_once(shared: &ApiState, heard: &mpsc::Sender<PodFacts>) -> Result
                     continue;
                 }
                 shared.update_actual(facts.annotations.clone(), facts.resource_version);
-                if heard.send(facts).await.is_err() {
+                if updates.send(facts).await.is_err() {
                     return Ok(());
                 }
             }
@@ -175,13 +175,13 @@ async fn watch_once(shared: &ApiState, heard: &mpsc::Sender<PodFacts>) -> Result
     Ok(())
 }
 
-/// Keeps our annotations at the API as `desired` says, for ever: what is missing is added, what is stale or forged is taken back.
+/// Keeps podgate's annotations in the API equal to `desired`, forever: adds missing ones, removes stale or forged ones.
 pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::Receiver<Annotations>) {
     let mut pause = backoff();
     let mut api = None;
     loop {
         if merge_patch(&shared, &desired.borrow_and_update()).is_none() {
-            // Nothing to do: let go of the connection until there is.
+            // Nothing to do: drop the connection when it has been idle for a while.
             tokio::select! {
                 changed = desired.changed() => if changed.is_err() { return },
                 () = shared.actual_changed.notified() => {}
@@ -210,7 +210,7 @@ pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::R
     }
 }
 
-/// Waits for the moment to pass, and gives all that has changed by then; `None` if that is nothing any more.
+/// Waits for further changes and returns the patch for all of them; `None` if there is nothing left to change.
 async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotations>) -> Option<Value> {
     let first = now();
     let mut until = first + MINOR_BATCH_WINDOW;
@@ -223,12 +223,12 @@ async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotati
         if more.is_err() || now() >= until {
             return merge_patch(shared, &desired.borrow());
         }
-        // What comes later does not put off what is due.
+        // Later changes do not delay the deadline.
         until = until.min(first + MINOR_BATCH_WINDOW);
     }
 }
 
-/// Whether a patch says no more than that containers have started.
+/// Returns true if a patch only says that containers have started.
 fn is_minor(patch: &Value) -> bool {
     let started = Value::from(State::Started.as_str());
     let entries = patch.as_object();
@@ -241,19 +241,19 @@ fn is_minor(patch: &Value) -> bool {
 async fn send_patch(shared: &ApiState, api: &Api<Pod>, annotations: Value) -> Result<(), String> {
     let mut metadata = json!({ "annotations": annotations });
     if let Some(uid) = &shared.identity.uid {
-        // A pod of the same name that has taken our place is not ours to write to.
+        // Do not write to another Pod that has the same name.
         metadata["uid"] = json!(uid);
     }
     let (params, patch) = (PatchParams::default(), Patch::Merge(json!({ "metadata": metadata })));
     let request = api.patch_metadata(&shared.identity.name, &params, &patch);
-    let answer = tokio::time::timeout(REQUEST_TIMEOUT, request).await.map_err(|_| "no answer in time")?;
+    let answer = tokio::time::timeout(REQUEST_TIMEOUT, request).await.map_err(|_| "timed out")?;
     let metadata = answer.map_err(|error| error_message(&error))?.metadata;
     let version = metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
     shared.update_actual(metadata.annotations.unwrap_or_default(), version);
     Ok(())
 }
 
-/// What a merge patch must hold; `None` if the API has what we want.
+/// Returns the merge patch that is needed; `None` if the API already has the desired annotations.
 fn merge_patch(shared: &ApiState, desired: &Annotations) -> Option<Value> {
     if desired.is_empty() {
         return None;
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn patches_what_differs_and_takes_back_what_is_forged() {
+    fn patch_sets_changed_and_removes_forged_annotations() {
         let shared = shared();
         let desired = annotations(&[("status.podgate.io/db", "Waiting")]);
         assert_eq!(merge_patch(&shared, &desired), Some(json!({"status.podgate.io/db": "Waiting"})));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn that_a_container_has_started_waits_for_company() {
+    fn patch_with_only_started_containers_is_minor() {
         let minor = json!({"status.podgate.io/db": "Started", "sandbox.podgate.io/revision": "2", "sandbox.podgate.io/seen": "x",
                            "sandbox.podgate.io/times": "1,db=started+0"});
         assert!(is_minor(&minor));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_view_of_the_pod_undoes_nothing() {
+    fn older_version_of_the_pod_is_ignored() {
         let shared = shared();
         let desired = annotations(&[("status.podgate.io/db", "Ready")]);
         shared.update_actual(desired.clone(), Some(6));

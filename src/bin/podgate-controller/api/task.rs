@@ -1,4 +1,5 @@
-//! The two tasks that talk to the API; a fault in one takes nobody with it. They end with the controller's `LocalSet`.
+//! Runs the two tasks that use the API. A panic in a task restarts only that task. They end with the controller's
+//! `LocalSet`.
 
 use crate::api::{self, ApiState, PodIdentity};
 use crate::input::pod_facts::PodFacts;
@@ -12,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::error;
 
-/// How long to leave before a task that has ended by a fault is begun anew.
+/// Pause before a task that panicked is restarted.
 const RESTART_DELAY: Duration = Duration::from_millis(100);
 
 pub(crate) struct ApiTask {
@@ -23,25 +24,23 @@ pub(crate) struct ApiTask {
 }
 
 impl ApiTask {
-    /// Begins to keep the annotations; the watch is begun apart. What the watch shows goes to `pod_updates`.
-    pub(crate) fn spawn(identity: PodIdentity, metrics: Rc<Metrics>, tell: mpsc::Sender<PodFacts>) -> ApiTask {
+    /// Starts to sync annotations. [`watch`](ApiTask::watch) starts the watch, which sends to `pod_updates`.
+    pub(crate) fn spawn(identity: PodIdentity, metrics: Rc<Metrics>, pod_updates: mpsc::Sender<PodFacts>) -> ApiTask {
         let (desired, receiver) = watch::channel(Annotations::new());
         let shared = ApiState::new(identity, metrics);
-        let keeper = Rc::clone(&shared);
-        supervise(move || api::sync_annotations(Rc::clone(&keeper), receiver.clone()));
-        ApiTask { shared, desired, pod_updates: tell, watch_task: None }
+        let state = Rc::clone(&shared);
+        supervise(move || api::sync_annotations(Rc::clone(&state), receiver.clone()));
+        ApiTask { shared, desired, pod_updates, watch_task: None }
     }
 
-    /// What the annotations are to be from now on.
     pub(crate) fn publish(&self, annotations: Annotations) {
         self.desired.send_replace(annotations);
     }
 
-    /// Watches the pod, if it is not watched already.
     pub(crate) fn watch(&mut self) {
         if self.watch_task.is_none() {
-            let (shared, tell) = (Rc::clone(&self.shared), self.pod_updates.clone());
-            self.watch_task = Some(supervise(move || api::watch_pod(Rc::clone(&shared), tell.clone())));
+            let (shared, updates) = (Rc::clone(&self.shared), self.pod_updates.clone());
+            self.watch_task = Some(supervise(move || api::watch_pod(Rc::clone(&shared), updates.clone())));
         }
     }
 
@@ -53,11 +52,11 @@ impl ApiTask {
     }
 }
 
-/// Runs a task for ever: one that ends by a fault is begun anew, and takes nobody with it.
+/// Runs a task and restarts it whenever it panics.
 fn supervise<F: Future<Output = ()> + 'static>(mut task: impl FnMut() -> F + 'static) -> JoinHandle<()> {
     tokio::task::spawn_local(async move {
         while AssertUnwindSafe(task()).catch_unwind().await.is_err() {
-            error!("a fault in a task; begins it anew");
+            error!("a task panicked; restarting it");
             tokio::time::sleep(RESTART_DELAY).await;
         }
     })

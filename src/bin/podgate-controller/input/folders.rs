@@ -1,4 +1,4 @@
-//! The containers' own folders: made by the controller, watched by inotify, read with suspicion.
+//! The containers' folders: created by the controller and watched with inotify. Their content is not trusted.
 
 use crate::clock::now;
 use inotify::{Inotify, WatchMask};
@@ -17,19 +17,19 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tracing::{debug, warn};
 
-/// How often to look where inotify has run out.
+/// Polling interval when inotify is not available.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// How long to leave between two looks at most: who writes without end costs no more than this.
+/// Longest pause between two checks. It limits the cost of a container that writes all the time.
 const MAX_GAP: Duration = Duration::from_millis(200);
-/// After a rest as long as this, the next event is looked at without delay again.
+/// After this long without a check, the next event is handled without a pause again.
 const QUIET_PERIOD: Duration = Duration::from_secs(1);
 
-/// How long after an event to look again: a file is told to be closed a little before its lock is gone, and a process that ends
-/// lets go of its ports and of its tether in no certain order.
+/// Delays after an event for further checks. inotify reports a close slightly before the lock is released, and a
+/// process that exits releases its ports and its tether in no fixed order.
 const RECHECK_DELAYS: [Duration; 4] =
     [Duration::from_millis(1), Duration::from_millis(2), Duration::from_millis(4), Duration::from_millis(8)];
 
-/// The folders, and what was found in each last.
+/// Tracks the folders and what was last found in each.
 #[derive(Debug)]
 pub(crate) struct Folders {
     root: PathBuf,
@@ -37,7 +37,7 @@ pub(crate) struct Folders {
     last_seen: BTreeMap<String, LastSeen>,
     gap: Duration,
     last_check: Option<Instant>,
-    /// When the last event came, and how often it was looked at again since.
+    /// Time of the last event, and the number of checks since then.
     last_event: Option<(Instant, usize)>,
 }
 
@@ -48,30 +48,28 @@ struct LastSeen {
     is_checked: bool,
 }
 
-/// Which file it was: its inode, and when that was changed. A replaced file differs in at least one of these.
+/// Identifies a file by inode and ctime (seconds, nanoseconds). A replaced file differs in at least one of these.
 type Stamp = (u64, i64, i64);
 
-/// A folder in which something has changed.
 #[derive(Debug, PartialEq)]
 pub(crate) struct FolderChange {
     pub(crate) container: String,
     pub(crate) report: Option<Report>,
-    /// The report is another file than before.
+    /// The report file was replaced.
     pub(crate) is_rewritten: bool,
-    /// Somebody holds the tether.
     pub(crate) is_tether_held: bool,
-    /// Nothing will be looked at again because of the event that led here.
+    /// No further check follows for the event that led here.
     pub(crate) is_last_check: bool,
 }
 
 impl Folders {
-    /// To be called inside the runtime.
+    /// Creates the inotify instance. Must be called inside the tokio runtime.
     pub(crate) fn new(root: &Path, podinfo: &Path) -> Folders {
-        #[allow(deprecated, reason = "sound here: an Inotify owns its descriptor, and never gives it away")]
+        #[allow(deprecated, reason = "sound here: an Inotify owns its descriptor and never exposes it")]
         let register = |inotify| AsyncFd::with_interest(inotify, Interest::READABLE);
         let inotify: io::Result<_> = Inotify::init().and_then(register);
         if let Err(error) = &inotify {
-            warn!(%error, "no inotify; looks at the folders every 100 ms instead");
+            warn!(%error, "no inotify; polling the folders every 100 ms instead");
         }
         let mut folders = Folders {
             root: root.to_owned(),
@@ -85,10 +83,10 @@ impl Folders {
         folders
     }
 
-    /// Makes the folder of each container that has none yet, and watches it.
+    /// Creates and watches the folder of each container that has none yet.
     ///
     /// # Errors
-    /// When a folder can't be made: then that container can't report.
+    /// If a folder can't be created. That container can't report then.
     pub(crate) fn create<'a>(&mut self, containers: impl Iterator<Item = &'a str>) -> io::Result<()> {
         for name in containers {
             if self.last_seen.contains_key(name) {
@@ -96,7 +94,8 @@ impl Folders {
             }
             let path = self.root.join(name);
             match rustix::fs::mkdir(&path, Mode::from_raw_mode(0o777)) {
-                // Whoever runs there, under whatever user id, reports into it; nobody else sees it. The umask does not count.
+                // The container may run with any user id. Only that container mounts this folder. chmod ignores the
+                // umask.
                 Ok(()) => rustix::fs::chmod(&path, Mode::from_raw_mode(0o777))?,
                 Err(rustix::io::Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
@@ -110,14 +109,14 @@ impl Folders {
 
     fn watch(&mut self, path: &Path) {
         let Some(inotify) = &mut self.inotify else { return };
-        // The last close of a tether is a CLOSE_WRITE too, however its process has ended.
+        // The kernel sends CLOSE_WRITE for the last close of a tether too, even if the process was killed.
         let mask = WatchMask::MOVED_TO | WatchMask::CLOSE_WRITE | WatchMask::ONLYDIR;
         if let Err(error) = inotify.get_mut().watches().add(path, mask) {
-            debug!(%error, path = %path.display(), "can't watch");
+            debug!(%error, path = %path.display(), "can't watch a folder");
         }
     }
 
-    /// Returns when something may have been written, or let go of. Safe to drop and call again.
+    /// Waits until a report may have been written or a tether released. Cancel-safe.
     pub(crate) async fn changed(&mut self) {
         if let Some((at, rounds)) = self.last_event
             && let Some(pause) = RECHECK_DELAYS.get(rounds)
@@ -138,7 +137,8 @@ impl Folders {
             match inotify.readable_mut().await {
                 Ok(mut guard) => match guard.get_inner_mut().read_events(&mut buffer).map_or(0, Iterator::count) {
                     0 => guard.clear_ready(),
-                    // Events are wake-ups, not data; an overflow is one too. What stays in the queue wakes after the gap.
+                    // Events only wake up, so an overflow does no harm. Events left in the queue wake up again after
+                    // the gap.
                     _ => break,
                 },
                 Err(_) => self.inotify = None,
@@ -154,38 +154,33 @@ impl Folders {
         }
     }
 
-    /// The folders in which something has changed since the last call. What is not as the agent writes it is no report.
+    /// Returns the changes since the last call. A file that is not a valid report counts as none.
     pub(crate) fn take_changes(&mut self) -> Vec<FolderChange> {
-        let mut fresh = Vec::new();
-        let is_last_look = self.last_event.is_none_or(|(_, rounds)| rounds == RECHECK_DELAYS.len());
+        let mut changes = Vec::new();
+        let is_last_check = self.last_event.is_none_or(|(_, rounds)| rounds == RECHECK_DELAYS.len());
         for (name, known) in &mut self.last_seen {
-            // The lock first: a gate reports that it waits before it takes its tether, and that it has opened while it holds it.
-            let held = tether::is_held(&self.root, name);
+            // Read the lock first: a gate reports Waiting before it takes its tether, and Opened while it holds it.
+            let is_tether_held = tether::is_held(&self.root, name);
             let (stamp, report) = match read_report(&self.root, name) {
                 Ok((stamp, report)) => (Some(stamp), report),
                 Err(error) => {
                     if error.kind() != io::ErrorKind::NotFound {
-                        debug!(container = %name, %error, "no report to believe");
+                        debug!(container = %name, %error, "can't read the report");
                     }
                     (None, None)
                 }
             };
-            let rewritten = known.stamp != stamp;
-            if rewritten || known.is_tether_held != held || !known.is_checked {
-                *known = LastSeen { stamp, is_tether_held: held, is_checked: true };
-                fresh.push(FolderChange {
-                    container: name.clone(),
-                    report,
-                    is_rewritten: rewritten,
-                    is_tether_held: held,
-                    is_last_check: is_last_look,
-                });
+            let is_rewritten = known.stamp != stamp;
+            if is_rewritten || known.is_tether_held != is_tether_held || !known.is_checked {
+                *known = LastSeen { stamp, is_tether_held, is_checked: true };
+                let container = name.clone();
+                changes.push(FolderChange { container, report, is_rewritten, is_tether_held, is_last_check });
             }
         }
-        fresh
+        changes
     }
 
-    /// To be told of this container again, at the next look.
+    /// Makes the next `take_changes` return this container, changed or not.
     pub(crate) fn recheck(&mut self, container: &str) {
         if let Some(known) = self.last_seen.get_mut(container) {
             known.is_checked = false;
@@ -193,8 +188,8 @@ impl Folders {
     }
 }
 
-/// Puts files where the report, of the size that it never exceeds, and the tether will lie, so that a neighbour who fills the
-/// volume can't keep this container from reporting. What lies there from before serves as well.
+/// Creates the report, padded to its full size, and the tether, where they do not exist yet. So the container can
+/// report even if another container fills the volume.
 fn reserve_files(folder: &Path) -> io::Result<()> {
     for (name, text) in [(names::REPORT_FILE, Report::default().to_padded_text()), (names::TETHER_FILE, String::new())]
     {
@@ -212,7 +207,7 @@ fn read_report(root: &Path, name: &str) -> io::Result<(Stamp, Option<Report>)> {
     let handle = files::open_beneath(root.as_fd(), &path, OFlags::PATH)?;
     let metadata = File::from(handle).metadata()?;
     let stamp = (metadata.ino(), metadata.ctime(), metadata.ctime_nsec());
-    // A report that is torn, too long or no file at all is *unknown*: it takes back an earlier one and says nothing itself.
+    // A report that is truncated, too long or not a regular file counts as no report, and replaces an earlier one.
     let bytes = files::read_beneath(root.as_fd(), &path, names::BOARD_FILE_MAX);
     Ok((stamp, bytes.ok().and_then(|bytes| Report::parse(&bytes).ok())))
 }
@@ -229,16 +224,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_report_is_told_once_and_a_rewritten_one_again() {
+    async fn each_written_report_is_returned_once() {
         let (root, mut folders) = folders(&["db", "api"]);
-        assert_eq!(folders.take_changes().len(), 2, "the reserved ones");
+        assert_eq!(folders.take_changes().len(), 2, "the reserved files");
         let report = Report { epoch: "e".to_owned(), ..Report::default() };
         for _ in 0..2 {
             files::replace(&root.path().join("db"), "report", report.to_text().as_bytes(), 0o644).unwrap();
             folders.changed().await;
-            let fresh = folders.take_changes();
-            assert_eq!((fresh.len(), fresh[0].container.as_str()), (1, "db"));
-            assert_eq!((&fresh[0].report, fresh[0].is_rewritten), (&Some(report.clone()), true));
+            let changes = folders.take_changes();
+            assert_eq!((changes.len(), changes[0].container.as_str()), (1, "db"));
+            assert_eq!((&changes[0].report, changes[0].is_rewritten), (&Some(report.clone()), true));
             assert!(folders.take_changes().is_empty());
         }
         std::fs::remove_file(root.path().join("db/report")).unwrap();
@@ -246,38 +241,38 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_tether_that_drops_is_told_though_no_file_is_written() {
+    async fn released_tether_is_a_change_without_a_new_report() {
         let (root, mut folders) = folders(&["db"]);
         assert!(!folders.take_changes()[0].is_tether_held);
         let tether = tether::Tether::take(&root.path().join("db")).unwrap();
         folders.changed().await;
         assert!(folders.take_changes()[0].is_tether_held);
         drop(tether);
-        let mut looks = 0;
-        let fresh = loop {
+        let mut checks = 0;
+        let change = loop {
             folders.changed().await;
-            looks += 1;
-            if let Some(fresh) = folders.take_changes().pop() {
-                break fresh;
+            checks += 1;
+            if let Some(change) = folders.take_changes().pop() {
+                break change;
             }
         };
-        assert!(!fresh.is_tether_held && !fresh.is_rewritten && looks < 10, "{fresh:?} after {looks} looks");
+        assert!(!change.is_tether_held && !change.is_rewritten && checks < 10, "{change:?} after {checks} checks");
     }
 
     #[tokio::test]
-    async fn hostile_things_are_no_report_and_never_block() {
+    async fn invalid_report_files_are_ignored_without_blocking() {
         let (root, mut folders) = folders(&["db"]);
         let report = root.path().join("db/report");
         std::fs::remove_file(&report).unwrap();
         std::fs::write(root.path().join("secret"), "started=\"true\"").unwrap();
         std::os::unix::fs::symlink("../secret", &report).unwrap();
-        assert!(folders.take_changes().iter().all(|fresh| fresh.report.is_none()));
+        assert!(folders.take_changes().iter().all(|change| change.report.is_none()));
         std::fs::remove_file(&report).unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, &report, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o666), 0)
             .unwrap();
-        assert!(folders.take_changes().iter().all(|fresh| fresh.report.is_none()));
+        assert!(folders.take_changes().iter().all(|change| change.report.is_none()));
         std::fs::remove_file(&report).unwrap();
         std::fs::write(&report, vec![b'x'; names::BOARD_FILE_MAX + 1]).unwrap();
-        assert!(folders.take_changes().iter().all(|fresh| fresh.report.is_none()));
+        assert!(folders.take_changes().iter().all(|change| change.report.is_none()));
     }
 }

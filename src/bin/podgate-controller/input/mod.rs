@@ -1,4 +1,4 @@
-//! What the sidecar reads: the containers' folders, and the Pod as the API shows it.
+//! The sidecar's inputs: the containers' folders, and the Pod from the API.
 
 pub(crate) mod folders;
 pub(crate) mod pod_facts;

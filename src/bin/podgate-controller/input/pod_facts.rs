@@ -1,4 +1,4 @@
-//! From the pod as the API shows it to the few facts that the controller needs. Pure.
+//! Extracts the facts that the controller needs from the Pod in the API. No I/O.
 
 use podgate::core::annotations::Annotations;
 use podgate::core::container::Container;
@@ -14,19 +14,19 @@ pub(crate) type Pod = kube::core::Object<PodSpec, PodStatus>;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct PodFacts {
     pub(crate) uid: String,
-    /// Grows with every change of the object; opaque in principle, a number in practice.
+    /// Grows with every change of the object. Kubernetes calls it opaque, but it is a number in practice.
     pub(crate) resource_version: Option<u64>,
     /// It has a `deletionTimestamp`.
     pub(crate) is_deleting: bool,
-    /// Our own annotations, and the operator's overrides.
+    /// Podgate's annotations, and the user's overrides.
     pub(crate) annotations: Annotations,
-    /// All containers but ours that run beside each other: native sidecars, then regular ones, each in spec order.
+    /// Native sidecars, then regular containers, each in spec order, without the sidecar itself.
     pub(crate) containers: Vec<Container>,
-    /// The kubelet's word on each.
+    /// The kubelet's status of each container, by name.
     pub(crate) kubelet_statuses: BTreeMap<String, KubeletStatus>,
-    /// The sidecar is a regular container, not a native sidecar, and the others can all end for good: then it has to end too.
+    /// The sidecar is a regular container and all others can end for good, so it must exit when they have.
     pub(crate) must_end_with_others: bool,
-    /// When the kubelet says that our own container started, if that runs.
+    /// Start time of the sidecar's container according to the kubelet, if it is running.
     pub(crate) own_started_at: Option<SystemTime>,
     /// Every other regular container has ended for good.
     pub(crate) have_others_ended: bool,
@@ -34,30 +34,30 @@ pub(crate) struct PodFacts {
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct KubeletStatus {
-    /// It runs, as this incarnation.
+    /// Container id of the running incarnation, if any.
     pub(crate) running_id: Option<String>,
-    /// It has ended: which incarnation, and its exit code.
+    /// Container id and exit code of the incarnation that has ended, if any.
     pub(crate) termination: Option<(String, i32)>,
-    /// When the incarnation that has ended was started, or failed to start.
+    /// Time when the ended incarnation started, or failed to start.
     pub(crate) ended_run_started_at: Option<SystemTime>,
-    /// Its startup probe has passed, or it has none.
+    /// The startup probe has passed, or there is none.
     pub(crate) has_started: bool,
     pub(crate) is_ready: bool,
-    /// Why it can't go on by itself.
+    /// Reason why the container does not continue without help.
     pub(crate) stuck_reason: Option<String>,
 }
 
-/// Reasons for waiting that last until somebody does something, or at least for a long back-off.
+/// Reasons for waiting that last until a user acts, or for a long back-off.
 const STUCK_REASONS: [&str; 4] = ["CrashLoopBackOff", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"];
 
-/// Reasons for waiting between an end and the next start.
+/// Reasons for waiting between a termination and the next start.
 const BACKOFF_REASONS: [&str; 2] = ["CrashLoopBackOff", "PostStartHookError"];
 
 fn parse_time(text: &str) -> Option<SystemTime> {
     humantime::parse_rfc3339_weak(text).ok()
 }
 
-/// Reads the facts; `own` is the name of the controller's own container.
+/// Extracts the facts; `own` is the name of the sidecar's own container.
 pub(crate) fn extract_facts(pod: &Pod, own: &str) -> PodFacts {
     let spec = &pod.spec;
     let status = pod.status.clone().unwrap_or_default();
@@ -73,13 +73,14 @@ pub(crate) fn extract_facts(pod: &Pod, own: &str) -> PodFacts {
     let policy = |container: &pod::Container| {
         container.restart_policy.clone().or_else(|| spec.restart_policy.clone()).unwrap_or_else(|| "Always".to_owned())
     };
-    let word = |container: &&pod::Container| {
+    let named_status = |container: &&pod::Container| {
         let status = statuses.get(container.name.as_str())?;
         Some((container.name.clone(), kubelet_status(status, &policy(container), &container.restart_policy_rules)))
     };
-    let words: BTreeMap<String, KubeletStatus> = others.iter().filter_map(word).collect();
-    let over = |container: &pod::Container| {
-        words.get(&container.name).is_some_and(|word| word.stuck_reason.as_deref() == Some(snapshot::REASON_ENDED))
+    let kubelet_statuses: BTreeMap<String, KubeletStatus> = others.iter().filter_map(named_status).collect();
+    let has_ended = |container: &pod::Container| {
+        let status = kubelet_statuses.get(&container.name);
+        status.is_some_and(|status| status.stuck_reason.as_deref() == Some(snapshot::REASON_ENDED))
     };
     let regular_others: Vec<&pod::Container> = spec.containers.iter().filter(|c| c.name != own).collect();
     let own_state = statuses.get(own).and_then(|status| status.state.running.as_ref());
@@ -93,8 +94,8 @@ pub(crate) fn extract_facts(pod: &Pod, own: &str) -> PodFacts {
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect(),
         containers: others.iter().map(|container| container.declared()).collect(),
-        have_others_ended: !regular_others.is_empty() && regular_others.iter().all(|c| over(c)),
-        kubelet_statuses: words,
+        have_others_ended: !regular_others.is_empty() && regular_others.iter().all(|c| has_ended(c)),
+        kubelet_statuses,
         must_end_with_others: spec.containers.iter().any(|container| container.name == own)
             && regular_others.iter().all(|container| policy(container) != "Always"),
         own_started_at: own_state.and_then(|running| running.started_at.as_deref()).and_then(parse_time),
@@ -104,7 +105,7 @@ pub(crate) fn extract_facts(pod: &Pod, own: &str) -> PodFacts {
 fn kubelet_status(status: &ContainerStatus, policy: &str, rules: &[RestartRule]) -> KubeletStatus {
     let state = &status.state;
     let waiting = state.waiting.as_ref().and_then(|waiting| waiting.reason.as_deref());
-    // In back-off the end stands in the last state; else what stands there was another round's.
+    // During a back-off, lastState holds the termination. Otherwise lastState belongs to an earlier incarnation.
     let in_back_off = waiting.is_some_and(|reason| BACKOFF_REASONS.contains(&reason));
     let terminated = state.terminated.as_ref().or(status.last_state.terminated.as_ref().filter(|_| in_back_off));
     let id = |id: &Option<String>| id.clone().or_else(|| status.container_id.clone()).unwrap_or_default();
@@ -116,7 +117,7 @@ fn kubelet_status(status: &ContainerStatus, policy: &str, rules: &[RestartRule])
         termination: terminated.map(|end| (id(&end.container_id), end.exit_code)),
         ended_run_started_at: terminated.and_then(|end| {
             let started = end.started_at.as_deref().and_then(parse_time).filter(|at| *at > SystemTime::UNIX_EPOCH);
-            // One that could not be started was started in 1970.
+            // For a container that could not be started, startedAt is 1970.
             started.or_else(|| parse_time(end.finished_at.as_deref()?))
         }),
         has_started: status.started == Some(true),
@@ -125,7 +126,7 @@ fn kubelet_status(status: &ContainerStatus, policy: &str, rules: &[RestartRule])
     }
 }
 
-/// Whether the kubelet starts a container again that has exited with `code`.
+/// Returns true if the kubelet restarts a container that has exited with `code`.
 fn will_restart(policy: &str, rules: &[RestartRule], code: i32) -> bool {
     let applies = |rule: &RestartRule| {
         rule.exit_codes.as_ref().is_some_and(|codes| match codes.operator.as_str() {
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_containers_beside_ours_with_their_mode() {
+    fn other_containers_are_read_with_their_mode() {
         let facts = facts(json!({
             "metadata": {"uid": "u", "resourceVersion": "17", "annotations": {
                 "status.podgate.io/db": "Ready", "override.podgate.io/db": "Ready@x", "foreign": "1"}},
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_an_end_for_good_from_one_that_is_not() {
+    fn restart_policy_decides_whether_an_end_is_final() {
         let end = |code: i32| json!({"name": "db", "state": {"terminated": {"exitCode": code, "containerID": "c1"}}});
         for (policy, code, for_good) in [
             ("Always", 0, false),
@@ -201,21 +202,21 @@ mod tests {
             ("OnFailure", 1, false),
             ("Never", 1, true),
         ] {
-            let word = status_of_db(policy, end(code));
-            assert_eq!(word.termination, Some(("c1".to_owned(), code)));
-            assert_eq!(word.stuck_reason.is_some(), for_good, "{policy} {code}");
+            let status = status_of_db(policy, end(code));
+            assert_eq!(status.termination, Some(("c1".to_owned(), code)));
+            assert_eq!(status.stuck_reason.is_some(), for_good, "{policy} {code}");
         }
     }
 
     #[test]
-    fn in_back_off_the_end_stands_in_the_last_state() {
-        let word = status_of_db(
+    fn last_state_holds_the_termination_during_back_off() {
+        let status = status_of_db(
             "Always",
             json!({"name": "db", "containerID": "c1", "state": {"waiting": {"reason": "CrashLoopBackOff"}},
                    "lastState": {"terminated": {"exitCode": 3, "containerID": "c1"}}}),
         );
         assert_eq!(
-            (word.termination, word.stuck_reason.as_deref()),
+            (status.termination, status.stuck_reason.as_deref()),
             (Some(("c1".to_owned(), 3)), Some("CrashLoopBackOff"))
         );
         let again = status_of_db(
@@ -228,20 +229,22 @@ mod tests {
     }
 
     #[test]
-    fn a_regular_sidecar_ends_with_the_others_where_those_can_end() {
-        for (policy, ends, over) in [("Always", false, false), ("OnFailure", true, true), ("Never", true, true)] {
+    fn regular_sidecar_must_end_when_others_can_end() {
+        for (policy, must_end, have_ended) in
+            [("Always", false, false), ("OnFailure", true, true), ("Never", true, true)]
+        {
             let facts = facts(json!({
                 "metadata": {},
                 "spec": {"restartPolicy": policy, "containers": [{"name": "podgate"}, {"name": "app"}]},
                 "status": {"containerStatuses": [
                     {"name": "app", "state": {"terminated": {"exitCode": 0}}}, {"name": "podgate", "state": {"running": {}}}]}
             }));
-            assert_eq!((facts.must_end_with_others, facts.have_others_ended), (ends, over), "{policy}");
+            assert_eq!((facts.must_end_with_others, facts.have_others_ended), (must_end, have_ended), "{policy}");
         }
     }
 
     #[test]
-    fn a_containers_own_policy_and_rules_count_more_than_the_pods() {
+    fn container_restart_policy_overrides_the_pods() {
         let facts = facts(json!({
             "metadata": {},
             "spec": {"restartPolicy": "Always", "containers": [

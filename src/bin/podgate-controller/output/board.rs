@@ -1,4 +1,4 @@
-//! The controller's side of the board: the annotations, the bell, the lock.
+//! The controller's side of the board: annotations file, bell and lock.
 
 use crate::clock::now;
 use podgate::core::annotations::{self, Annotations};
@@ -17,11 +17,11 @@ pub(crate) struct Board {
     folder: PathBuf,
     ringer: Ringer,
     lock: Option<lock::HeldLock>,
-    /// What could not be written, and when to try again.
+    /// Annotations that could not be written, and the time of the next attempt.
     unwritten: Option<(Annotations, Instant)>,
 }
 
-/// How long to leave before a board is written again that could not be written.
+/// Pause before the next attempt to write the board.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 impl Board {
@@ -29,22 +29,22 @@ impl Board {
         Board { folder: folder.to_owned(), ringer: Ringer::new(folder, names::BELL_FILE), lock: None, unwritten: None }
     }
 
-    /// What an earlier controller left here. A board that can't be read is as good as none.
+    /// Returns the snapshot of an earlier controller; `None` if there is none or it can't be read.
     pub(crate) fn previous_snapshot(&self) -> Option<Snapshot> {
         source::read_board(&self.folder).ok()
     }
 
-    /// When the first controller of the sandbox that the board speaks of was started, as that has written down.
+    /// Returns the start time of the first controller in the board's sandbox, as recorded on the board.
     pub(crate) fn sandbox_started_at(&self) -> Option<SystemTime> {
         humantime::parse_rfc3339(&source::read_board_annotation(&self.folder, names::SANDBOX_SINCE)?).ok()
     }
 
-    /// When each container came to what, as an earlier controller of the same sandbox has written down.
+    /// Returns the milestones that an earlier controller recorded on the board.
     pub(crate) fn previous_times(&self) -> Times {
         Times::parse(&source::read_board_annotation(&self.folder, names::SANDBOX_TIMES).unwrap_or_default())
     }
 
-    /// Puts `annotations` into place, then rings. What can't be written now is kept, and written by [`retry`](Board::retry).
+    /// Writes `annotations`, then rings the bell. On failure, keeps them for [`retry`](Board::retry).
     pub(crate) fn publish(&mut self, annotations: Annotations) {
         let text = annotations::write(&annotations);
         let written = files::replace(&self.folder, names::ANNOTATIONS_FILE, text.as_bytes(), 0o444)
@@ -53,14 +53,14 @@ impl Board {
         let before = std::mem::replace(&mut self.unwritten, unwritten);
         match written {
             Err(error) if before.is_none() => {
-                error!(%error, board = %self.folder.display(), "can't write the board; tries again");
+                error!(%error, board = %self.folder.display(), "can't write the board; retrying");
             }
             Ok(()) if before.is_some() => info!("the board can be written again"),
             _ => {}
         }
     }
 
-    /// When to call [`retry`](Board::retry); `None` if all is written.
+    /// Returns when to call [`retry`](Board::retry); `None` if everything is written.
     pub(crate) fn retry_at(&self) -> Option<Instant> {
         self.unwritten.as_ref().map(|(_, at)| *at)
     }
@@ -71,7 +71,7 @@ impl Board {
         }
     }
 
-    /// Takes the lock for which the sidecar's own hook waits; `false` while an earlier controller still holds it.
+    /// Takes the lock that the sidecar's hook waits for. Returns false while an earlier controller holds it.
     pub(crate) fn try_lock(&mut self) -> io::Result<bool> {
         if self.lock.is_none() {
             self.lock = lock::take(&self.folder.join(names::CONTROLLER_FILE))?;
@@ -79,7 +79,7 @@ impl Board {
         Ok(self.lock.is_some())
     }
 
-    /// Whether the sidecar's own hook has succeeded in this epoch.
+    /// Returns true if the sidecar's hook has succeeded in this epoch.
     pub(crate) fn has_hook_succeeded(&self, epoch: &str) -> bool {
         files::read_trusted(&self.folder.join(names::HOOKED_FILE), 64).is_ok_and(|found| found == epoch.as_bytes())
     }
@@ -90,9 +90,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_board_that_could_not_be_written_is_written_later() {
-        let above = tempfile::tempdir().unwrap();
-        let folder = above.path().join("board");
+    fn board_is_written_later_after_a_failure() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("board");
         let mut board = Board::new(&folder);
         board.publish([("a".to_owned(), "1".to_owned())].into());
         assert!(board.retry_at().is_some());
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hook_counts_only_for_its_own_epoch() {
+    fn hook_success_counts_only_for_its_epoch() {
         let folder = tempfile::tempdir().unwrap();
         let mut board = Board::new(folder.path());
         assert!(board.try_lock().unwrap() && board.try_lock().unwrap());

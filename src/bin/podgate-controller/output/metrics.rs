@@ -1,4 +1,4 @@
-//! Metrics for Prometheus, and the one page that serves them. No port is opened unless asked for.
+//! Prometheus metrics and the HTTP page that serves them. No port is opened by default.
 
 use crate::clock::now;
 use http_body_util::Full;
@@ -28,9 +28,9 @@ use tracing::warn;
 
 type Labels = Vec<(&'static str, String)>;
 
-/// How long a client may take over its request.
+/// Time limit for one request.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many at a time: this is read every some seconds by one scraper.
+/// Limit on concurrent clients. Usually there is one scraper.
 const MAX_CLIENTS: usize = 8;
 
 pub(crate) struct Metrics {
@@ -57,12 +57,12 @@ impl Default for Metrics {
             started_at: RefCell::default(),
         };
         let registry = &mut metrics.registry;
-        registry.register("build", "The version that runs", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
-        registry.register("container_state", "1 for the state that a container is in", metrics.states.clone());
-        registry.register("state_transitions", "Changes into a state", metrics.transitions.clone());
-        registry.register_with_unit("probe", "Time that probe attempts took", Unit::Seconds, metrics.probes.clone());
-        registry.register("patches", "Patches of the pod's annotations, by result", metrics.patches.clone());
-        let help = "Time from a container's start until it was Ready, which is how long its gate waited";
+        registry.register("build", "Program version", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+        registry.register("container_state", "1 for the current state, 0 for others", metrics.states.clone());
+        registry.register("state_transitions", "State changes, by the new state", metrics.transitions.clone());
+        registry.register_with_unit("probe", "Duration of probe attempts", Unit::Seconds, metrics.probes.clone());
+        registry.register("patches", "Patches of the Pod's annotations, by result", metrics.patches.clone());
+        let help = "Time from a container's start until it was Ready";
         registry.register_with_unit("gate_wait", help, Unit::Seconds, metrics.gate_waits.clone());
         metrics
     }
@@ -89,10 +89,10 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn record_probe(&self, container: &str, success: bool, took: Duration) {
+    pub(crate) fn record_probe(&self, container: &str, success: bool, duration: Duration) {
         let outcome = if success { "success" } else { "failure" };
         let labels = vec![("container", container.to_owned()), ("outcome", outcome.to_owned())];
-        self.probes.get_or_create(&labels).observe(took.as_secs_f64());
+        self.probes.get_or_create(&labels).observe(duration.as_secs_f64());
     }
 
     pub(crate) fn record_patch(&self, result: &str) {
@@ -107,15 +107,14 @@ impl Metrics {
     }
 }
 
-/// Serves the page for ever.
 pub(crate) async fn serve(metrics: Rc<Metrics>, listener: TcpListener) {
-    let seats = Arc::new(Semaphore::new(MAX_CLIENTS));
+    let slots = Arc::new(Semaphore::new(MAX_CLIENTS));
     loop {
-        let Ok(seat) = Arc::clone(&seats).acquire_owned().await else { return };
+        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                warn!(%error, "metrics: can't accept");
+                warn!(%error, "can't accept a connection to the metrics port");
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 continue;
             }
@@ -130,7 +129,7 @@ pub(crate) async fn serve(metrics: Rc<Metrics>, listener: TcpListener) {
             let server = server.timer(TokioTimer::new()).header_read_timeout(CLIENT_TIMEOUT).keep_alive(false);
             let connection = server.serve_connection(TokioIo::new(stream), service);
             let _ = tokio::time::timeout(CLIENT_TIMEOUT, connection).await;
-            drop(seat);
+            drop(slot);
         });
     }
 }
@@ -153,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_what_happens() {
+    fn recorded_events_appear_on_the_page() {
         let metrics = Metrics::default();
         metrics.record_transition("db", None, State::Waiting);
         metrics.record_transition("db", Some(State::Waiting), State::Started);

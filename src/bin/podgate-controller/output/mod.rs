@@ -1,4 +1,4 @@
-//! What the sidecar writes beside annotations: the board, and metrics.
+//! The sidecar's outputs apart from annotations: the board and metrics.
 
 pub(crate) mod board;
 pub(crate) mod metrics;

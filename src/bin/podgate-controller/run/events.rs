@@ -1,4 +1,4 @@
-//! What the controller hears: of the API, of its own probing, of the containers' folders.
+//! Handlers for events: updates of the Pod, results of probes, and changes in the containers' folders.
 
 use super::{Controller, START_TIME_RESOLUTION};
 use crate::clock::now;
@@ -6,7 +6,7 @@ use crate::input::folders::FolderChange;
 use crate::input::pod_facts::PodFacts;
 use crate::model::pod::Urgency;
 use crate::model::ready_filter::ReadyFilter;
-use crate::model::track::FolderState;
+use crate::model::track::{ContainerTrack, FolderState};
 use crate::probe::prober::ProbeEvent;
 use crate::setup::merge_containers;
 use podgate::core::names;
@@ -30,65 +30,58 @@ impl Controller {
             return;
         }
         self.api_wait_until = None;
-        let needing: Vec<_> = self.pod.tracks().iter().filter(|track| track.has_exec_probe()).collect();
-        if needing.is_empty() {
+        let with_exec_probe: Vec<_> = self.pod.tracks().iter().filter(|track| track.has_exec_probe()).collect();
+        if with_exec_probe.is_empty() {
             return;
         }
         let seen = self.config_seen();
         if seen.is_none() {
-            debug!("no kubernetes.io/config.seen in the downward-API volume: the kubelet's ready is not believed");
+            debug!("no kubernetes.io/config.seen in the downward-API volume: the kubelet's ready status is ignored");
         }
-        for track in needing {
-            if let Some(word) = track.kubelet_status() {
+        for track in with_exec_probe {
+            if let Some(status) = track.kubelet_status() {
                 let has_startup = track.spec.startup_probe.is_some();
-                let vet =
+                let filter =
                     self.ready_filters.entry(track.spec.name.clone()).or_insert_with(|| ReadyFilter::new(has_startup));
-                vet.on_kubelet_status(word, seen.as_deref(), now());
+                filter.on_kubelet_status(status, seen.as_deref(), now());
             }
         }
     }
 
-    pub(super) fn on_probe_event(&mut self, found: ProbeEvent) {
-        match found {
+    pub(super) fn on_probe_event(&mut self, event: ProbeEvent) {
+        match event {
             ProbeEvent::Listening(container) => self.pod.on_listening(&container),
-            ProbeEvent::AttemptEnded { container, verdict: word, outcome, started_at: began, duration: took } => {
-                self.metrics.record_probe(&container, outcome.success, took);
-                self.pod.on_probe(&container, word, outcome.success, began);
+            ProbeEvent::AttemptEnded { container, verdict, outcome, started_at, duration } => {
+                self.metrics.record_probe(&container, outcome.success, duration);
+                self.pod.on_probe(&container, verdict, outcome.success, started_at);
             }
         }
     }
 
     pub(super) fn on_reports(&mut self) {
-        let (mut news, stopping) = (false, self.pod.stopping_count());
-        for FolderChange {
-            container,
-            report,
-            is_rewritten: rewritten,
-            is_tether_held: held,
-            is_last_check: is_last_look,
-        } in self.folders.take_changes()
+        let (mut has_news, stopping) = (false, self.pod.stopping_count());
+        for FolderChange { container, report, is_rewritten, is_tether_held, is_last_check } in
+            self.folders.take_changes()
         {
-            debug!(%container, ?report, held, "reported");
-            let mut listens = false;
-            if let Some(track) = self.pod.track(&container).filter(|track| !held && track.ends_on_tether_drop()) {
-                listens = self.prober.is_listening(&track.spec);
-                if listens && !is_last_look {
-                    // A process that ends lets go of its ports within the moment, one that runs on does not.
+            debug!(%container, ?report, held = is_tether_held, "report or tether changed");
+            let mut is_listening = false;
+            let may_have_ended = |track: &&ContainerTrack| !is_tether_held && track.ends_on_tether_drop();
+            if let Some(track) = self.pod.track(&container).filter(may_have_ended) {
+                is_listening = self.prober.is_listening(&track.spec);
+                if is_listening && !is_last_check {
+                    // A process that has ended closes its ports within milliseconds, so check again.
                     self.folders.recheck(&container);
                     continue;
                 }
             }
-            news |= self.pod.on_report(
-                &container,
-                FolderState { report, is_rewritten: rewritten, is_tether_held: held, is_listening: listens },
-                now(),
-            );
+            let folder = FolderState { report, is_rewritten, is_tether_held, is_listening };
+            has_news |= self.pod.on_report(&container, folder, now());
         }
-        if news {
+        if has_news {
             self.wake_up(if self.pod.stopping_count() > stopping { Urgency::Now } else { self.pod.urgency() });
         }
         if self.api.is_none() {
-            // With the API the overrides come with the pod.
+            // With an API, overrides arrive with the Pod's annotations.
             let wanted = |key: &str| key.starts_with(names::OVERRIDE_PREFIX);
             if let Ok(overrides) = source::read_volume_annotations(&self.podinfo, wanted) {
                 self.pod.on_overrides(&overrides);
@@ -99,7 +92,7 @@ impl Controller {
     pub(super) fn create_folders(&mut self) {
         let names = self.pod.tracks().iter().map(|track| track.spec.name.as_str());
         if let Err(error) = self.folders.create(names) {
-            warn!(%error, "can't make a container's folder; its agent can't report");
+            warn!(%error, "can't create a container's folder; its agent can't report");
         }
     }
 }

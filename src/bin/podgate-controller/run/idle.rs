@@ -1,4 +1,4 @@
-//! Rest, once nothing more is to be learnt, and what ends it.
+//! Idling when no state can change without a change in a folder, and waking up again.
 
 use super::Controller;
 use crate::clock::now;
@@ -6,44 +6,45 @@ use crate::model::pod::Urgency;
 use std::time::Duration;
 use tracing::info;
 
-/// How long to rest between two looks after having settled, at first and at most.
+/// Shortest and longest interval between two wake-ups.
 pub(super) const MIN_WAKE_UP_INTERVAL: Duration = Duration::from_secs(2);
 const MAX_WAKE_UP_INTERVAL: Duration = Duration::from_secs(60);
-/// The same for what somebody waits for, at first; later a quarter of the other.
+/// Shortest interval while a gate or hook waits (`Urgency::Soon`). Otherwise it is a quarter of the normal interval.
 const URGENT_WAKE_UP_INTERVAL: Duration = Duration::from_secs(1);
-/// How long to wait for the API's answer in such a look.
+/// Time limit for the API's answer after a wake-up.
 const API_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Controller {
-    /// Nothing more is to be learnt: lets go of connections and timers, and sleeps until a folder changes.
+    /// Closes connections and stops timers. Only a change in a folder wakes the controller up.
     pub(super) fn go_idle(&mut self) {
         if self.is_idle {
             return;
         }
-        info!("all have started; settles");
+        info!("all containers started; going idle");
         self.is_idle = true;
         self.prober.clear();
         self.ready_filters.clear();
-        // Only the kubelet can say that the others have ended.
+        // The watch stays open where only the kubelet can report that other containers have ended.
         if let Some(api) = self.api.as_mut().filter(|_| !self.must_end_with_others && !self.pod.needs_pod_watch()) {
             api.stop_watching();
             self.pod.mark_pod_stale();
         }
     }
 
-    /// Something has come up: looks at the pod again, at once or when the last look is long enough ago. A container can cause
-    /// this as often as it likes, and the API is to notice little of it; but each begins to stop only once.
+    /// Leaves idle, now or when enough time has passed since the last wake-up. A container can cause wake-ups as often
+    /// as it likes, so they are rate-limited to protect the API server. `Urgency::Now` is not: each container stops
+    /// only once.
     pub(super) fn wake_up(&mut self, urgency: Urgency) {
         if !self.is_idle {
             return;
         }
         let here = now();
-        let rest = match urgency {
+        let interval = match urgency {
             Urgency::Now => Duration::ZERO,
             Urgency::Soon => (self.wake_up_interval / 4).max(URGENT_WAKE_UP_INTERVAL),
             Urgency::Later => self.wake_up_interval,
         };
-        let due = self.last_wake_up.map_or(here, |last| last + rest);
+        let due = self.last_wake_up.map_or(here, |last| last + interval);
         if due > here {
             self.wake_up_at = Some(self.wake_up_at.map_or(due, |at| at.min(due)));
             return;
@@ -54,7 +55,7 @@ impl Controller {
         (self.last_wake_up, self.wake_up_at, self.is_idle) = (Some(here), None, false);
         if let Some(api) = &mut self.api {
             api.watch();
-            // What the API says is waited for, unless it says nothing.
+            // Stay awake until the API has answered or the time limit is over.
             self.api_wait_until = Some(here + API_TIMEOUT);
         }
     }

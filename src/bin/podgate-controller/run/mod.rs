@@ -1,4 +1,4 @@
-//! The controller's life: reset, raise the board, then learn and publish until told to end.
+//! The controller's main loop: sets up the board, then handles events and publishes until it is told to stop.
 
 mod events;
 mod idle;
@@ -39,38 +39,38 @@ use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tracing::{debug, error, info};
 
-/// How long to wait after a fault of our own.
+/// Pause before a restart after a panic.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
-/// How long to wait for the API to say which containers there are, where no `--containers` does.
+/// Time limit for reading the containers from the API, without `--containers`.
 const FIRST_POD_TIMEOUT: Duration = Duration::from_secs(3);
-/// The kubelet gives start times in whole seconds.
+/// Tolerance for start times, which the kubelet reports in whole seconds.
 const START_TIME_RESOLUTION: Duration = Duration::from_secs(2);
 
 pub(crate) fn main(args: RunArgs) -> ExitCode {
     let started_at = wall_clock();
     log::init(args.log_format, args.log_level, Target::Stderr);
-    // A neighbour that shares the process namespace must not reach through /proc to the token.
+    // With a shared process namespace, other containers must not read the token through /proc.
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            error!(%error, "can't start");
+            error!(%error, "can't create the async runtime");
             return Exit::BadSetup.into();
         }
     };
     loop {
-        let life = LocalSet::new();
-        let lived = AssertUnwindSafe(run_controller(&args, started_at)).catch_unwind();
-        match life.block_on(&runtime, lived) {
+        let tasks = LocalSet::new();
+        let result = AssertUnwindSafe(run_controller(&args, started_at)).catch_unwind();
+        match tasks.block_on(&runtime, result) {
             Ok(Ok(exit)) => return exit.into(),
             Ok(Err(why)) => {
                 error!("{why}");
                 return Exit::BadSetup.into();
             }
-            // The waiting hooks under a freeze have nobody else: begin anew, as after a restart, and believe nothing.
+            // Do not exit: a frozen kubelet would not restart the sidecar, and hooks wait for it.
             Err(_) => {
-                error!("a fault in the controller; begins anew");
+                error!("the controller panicked; restarting");
                 std::thread::sleep(RETRY_DELAY);
             }
         }
@@ -100,28 +100,28 @@ struct Controller {
     published_states: BTreeMap<String, State>,
     milestones: MilestoneRecorder,
     phase: Option<Phase>,
-    /// What the API was told last, but for what changes each time.
+    /// Annotations last sent to the API, without revision and times, which change every time.
     sent_annotations: Annotations,
     metrics: Rc<Metrics>,
     api: Option<ApiTask>,
     pod_updates: mpsc::Receiver<PodFacts>,
     is_idle: bool,
-    /// When it last looked again after it had settled, how long to rest after that, and when the next look is due.
+    /// Last wake-up from idle, interval until the next one is allowed, and the one that is planned.
     last_wake_up: Option<Instant>,
     wake_up_interval: Duration,
     wake_up_at: Option<Instant>,
-    /// Until when the API's answer is waited for before it settles again.
+    /// Do not go idle before this time, unless the API has answered.
     api_wait_until: Option<Instant>,
-    /// It has been told to end, and stays for others.
+    /// Set after a signal, while the controller waits for preStop hooks.
     shutdown: Option<Shutdown>,
-    /// The others can all end for good, and then so must we.
+    /// The sidecar is a regular container and must exit when all others have ended for good.
     must_end_with_others: bool,
-    /// They have.
+    /// All others have ended for good.
     have_others_ended: bool,
 }
 
 impl Controller {
-    /// Resets what it finds, installs the agent, raises the board, makes the folders, and then takes the lock.
+    /// Resets the board, installs the agent, creates the folders, publishes, and then takes the lock.
     async fn start(args: &RunArgs, started_at: SystemTime) -> Result<Controller, String> {
         let identity = pod_identity(args)?;
         let declared = args.containers.clone().unwrap_or_default();
@@ -139,26 +139,27 @@ impl Controller {
             Some(found) if resumed => MilestoneRecorder::resume(board.previous_times(), found.states),
             _ => MilestoneRecorder::default(),
         };
-        let epoch = random_id(8).map_err(|e| format!("no randomness: {e}"))?;
-        let mut world = PodModel::new(sandbox.clone(), epoch, revision, resumed);
-        world.sandbox_started_at = board.sandbox_started_at().filter(|_| resumed);
-        world.set_containers(declared.clone());
-        info!(version = env!("CARGO_PKG_VERSION"), %sandbox, epoch = world.epoch, resumed, "starts");
+        let epoch = random_id(8).map_err(|e| format!("can't get random bytes: {e}"))?;
+        let mut pod = PodModel::new(sandbox.clone(), epoch, revision, resumed);
+        pod.sandbox_started_at = board.sandbox_started_at().filter(|_| resumed);
+        pod.set_containers(declared.clone());
+        info!(version = env!("CARGO_PKG_VERSION"), %sandbox, epoch = pod.epoch, resumed, "starting");
 
-        let agent = args.agent.clone().map_or_else(default_agent_path, Ok).map_err(|e| format!("no agent: {e}"))?;
+        let agent = args.agent.clone().map_or_else(default_agent_path, Ok);
+        let agent = agent.map_err(|e| format!("can't find the agent: {e}; pass its path with --agent"))?;
         let bin = args.board.join(names::BIN_DIR);
         install::install(&agent, &bin, names::AGENT_FILE)
             .map_err(|e| format!("can't install {} into {}: {e}", agent.display(), bin.display()))?;
 
         let metrics = Rc::new(Metrics::default());
-        let (tell, heard) = mpsc::channel(4);
-        let api = identity.map(|identity| ApiTask::spawn(identity, Rc::clone(&metrics), tell));
+        let (sender, pod_updates) = mpsc::channel(4);
+        let api = identity.map(|identity| ApiTask::spawn(identity, Rc::clone(&metrics), sender));
         let ip = args.pod_ips.flatten().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let mut controller = Controller {
             declared_containers: declared,
             podinfo: args.podinfo.clone(),
             started_at,
-            pod: world,
+            pod,
             board,
             folders: Folders::new(&args.self_dir, &args.podinfo),
             prober: Prober::new(ip, args.probe_floor),
@@ -169,7 +170,7 @@ impl Controller {
             sent_annotations: Annotations::new(),
             metrics,
             api,
-            pod_updates: heard,
+            pod_updates,
             is_idle: false,
             last_wake_up: None,
             wake_up_interval: idle::MIN_WAKE_UP_INTERVAL,
@@ -189,7 +190,7 @@ impl Controller {
             api.watch();
         }
         if controller.declared_containers.is_empty() {
-            // Nothing else says which folders to make, and they must be there before anybody can fill the volume.
+            // The folders must exist before another container can fill the volume.
             if let Ok(Some(facts)) = tokio::time::timeout(FIRST_POD_TIMEOUT, controller.pod_updates.recv()).await {
                 controller.on_pod_update(&facts);
                 container_list::check_order(&facts.containers).map_err(|broken| broken.to_string())?;
@@ -197,10 +198,10 @@ impl Controller {
             }
         }
         while !controller.board.try_lock().map_err(|e| format!("can't lock the board: {e}"))? {
-            debug!("an earlier controller still holds the board");
+            debug!("an earlier controller still holds the lock");
             tokio::time::sleep(RETRY_DELAY / 10).await;
         }
-        // Reports may lie there from before; the current ones count.
+        // The folders may already hold reports.
         controller.on_reports();
         controller.update();
         Ok(controller)
@@ -208,48 +209,48 @@ impl Controller {
 
     async fn run_loop(&mut self, term: &mut Signal, interrupt: &mut Signal) -> Exit {
         loop {
-            if let Some(staying) = self.shutdown
-                && !staying.must_wait(&self.pod, now())
+            if let Some(shutdown) = self.shutdown
+                && !shutdown.must_wait(&self.pod, now())
             {
-                return self.finish(staying.signal);
+                return self.finish(shutdown.signal);
             }
             let timer = self.next_timer();
             tokio::select! {
                 Some(facts) = self.pod_updates.recv() => self.on_pod_update(&facts),
-                found = self.prober.next_event() => self.on_probe_event(found),
+                event = self.prober.next_event() => self.on_probe_event(event),
                 () = self.folders.changed() => self.on_reports(),
                 () = sleep_until(timer) => self.tick(),
                 _ = term.recv() => self.on_signal("TERM"),
                 _ = interrupt.recv() => self.on_signal("INT"),
             }
             if self.have_others_ended {
-                info!("all other containers have ended; ends too");
+                info!("all other containers have ended; exiting");
                 return Exit::Released;
             }
             self.update();
         }
     }
 
-    /// Those who stay until others are gone need the board for that: as a regular container, told to end with all others, it stays
-    /// as long as they do. The kubelet's KILL is the limit.
+    /// Starts the shutdown. As a regular container, the sidecar gets SIGTERM together with all others. It keeps running
+    /// while their preStop hooks still need the board, until the kubelet's SIGKILL. A second signal skips it.
     fn on_signal(&mut self, signal: &'static str) {
         self.shutdown = Some(Shutdown { signal, signaled_at: self.shutdown.is_none().then(now) });
     }
 
     fn finish(&self, signal: &str) -> Exit {
-        // With code 0 a sidecar whose hook never succeeded would look as if all were well.
+        // Exit code 0 would hide that the hook never succeeded.
         let exit = if self.board.has_hook_succeeded(&self.pod.epoch) { Exit::Released } else { Exit::Terminated };
-        info!(signal, code = exit.code(), "ends");
+        info!(signal, code = exit.code(), "exiting");
         exit
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        let vets = self.ready_filters.values().filter_map(ReadyFilter::due);
-        vets.chain(self.board.retry_at())
+        let due = self.ready_filters.values().filter_map(ReadyFilter::due);
+        due.chain(self.board.retry_at())
             .chain(self.wake_up_at)
             .chain(self.api_wait_until)
             .chain(self.pod.due())
-            .chain(self.shutdown.as_ref().and_then(|staying| staying.due(now())))
+            .chain(self.shutdown.as_ref().and_then(|shutdown| shutdown.due(now())))
             .min()
     }
 
@@ -264,13 +265,13 @@ impl Controller {
         self.api_wait_until = self.api_wait_until.filter(|until| *until > now());
         self.pod.tick(now());
         let seen = self.config_seen();
-        for (name, vet) in &mut self.ready_filters {
-            vet.recheck(seen.as_deref(), now());
-            self.pod.on_kubelet_ready(name, vet.trusted_ready());
+        for (name, filter) in &mut self.ready_filters {
+            filter.recheck(seen.as_deref(), now());
+            self.pod.on_kubelet_ready(name, filter.trusted_ready());
         }
     }
 
-    /// Judges, publishes what has changed, and sees to it that the right containers are probed.
+    /// Determines all states, publishes changes, and starts and stops probing.
     fn update(&mut self) {
         let snapshot = self.pod.update_snapshot().cloned();
         self.milestones.record(self.pod.tracks(), wall_clock());
@@ -285,13 +286,13 @@ impl Controller {
             }
             annotations
                 .insert(names::SANDBOX_SEEN.to_owned(), humantime::format_rfc3339_seconds(wall_clock()).to_string());
-            // The board first: a slow API delays annotations, never a start. A failure is logged and retried by the board.
+            // Write the board first, so that a slow API never delays a start. `Board` logs and retries failures.
             self.board.publish(annotations.clone());
-            // What is of the board alone is no reason for a request.
+            // These annotations exist only on the board.
             annotations.remove(names::SANDBOX_HEARD);
             annotations.remove(names::SANDBOX_SINCE);
-            let passing = [names::SANDBOX_REVISION, names::SANDBOX_SEEN, names::SANDBOX_TIMES];
-            let lasting = annotations.iter().filter(|(key, _)| !passing.contains(&key.as_str()));
+            let volatile = [names::SANDBOX_REVISION, names::SANDBOX_SEEN, names::SANDBOX_TIMES];
+            let lasting = annotations.iter().filter(|(key, _)| !volatile.contains(&key.as_str()));
             let lasting: Annotations = lasting.map(|(key, value)| (key.clone(), value.clone())).collect();
             if let Some(api) = self.api.as_ref().filter(|_| self.sent_annotations != lasting) {
                 self.sent_annotations = lasting;
@@ -308,7 +309,7 @@ impl Controller {
                 }
             }
             if self.phase.replace(snapshot.phase) != Some(snapshot.phase) {
-                info!(phase = %snapshot.phase, revision = snapshot.revision, "phase");
+                info!(phase = %snapshot.phase, revision = snapshot.revision, "phase changed");
             }
         }
         if self.pod.may_idle() && self.api_wait_until.is_none() {
