@@ -1,10 +1,10 @@
-//! What is answered to the API server.
+//! Responses to the API server.
 
 use crate::client::{pod, review};
 use crate::program::{Files, Webhook};
 use serde_json::{Value, json};
 
-/// What the API server makes of the answer.
+/// Applies the response's patch to `object`, as the API server does.
 fn patched(object: &Value, response: &Value) -> Value {
     assert_eq!(response["patchType"], "JSONPatch", "{response}");
     let patch: k8s_openapi::ByteString = serde_json::from_value(response["patch"].clone()).unwrap();
@@ -15,7 +15,7 @@ fn patched(object: &Value, response: &Value) -> Value {
 }
 
 #[test]
-fn a_pod_is_injected_once() {
+fn pod_is_injected_only_once() {
     let files = Files::new();
     let webhook =
         Webhook::with_files(&files, &["--image", "registry.example/podgate:1", "--image-pull-policy", "Never"]);
@@ -29,7 +29,7 @@ fn a_pod_is_injected_once() {
     assert_eq!(sidecar["imagePullPolicy"], "Never");
     assert!(injected["metadata"]["annotations"]["podgate.io/injected"].is_string());
 
-    // By another webhook's doing it comes again (reinvocationPolicy: IfNeeded).
+    // The API server sends it again after another webhook has changed it (reinvocationPolicy: IfNeeded).
     let again = client.review(&review("two", &injected));
     assert_eq!((&again["uid"], &again["allowed"]), (&json!("two"), &json!(true)));
     assert!(again.get("patch").is_none() && again.get("patchType").is_none(), "{again}");
@@ -40,7 +40,7 @@ fn a_pod_is_injected_once() {
 }
 
 #[test]
-fn a_dry_run_is_answered_in_the_same_way() {
+fn dry_run_gets_the_same_response() {
     let files = Files::new();
     let webhook = Webhook::with_files(&files, &[]);
     let client = webhook.client(&files.ca);
@@ -51,7 +51,7 @@ fn a_dry_run_is_answered_in_the_same_way() {
 }
 
 #[test]
-fn a_bad_annotation_is_refused_with_its_place() {
+fn invalid_annotation_is_denied_with_its_path() {
     let files = Files::new();
     let webhook = Webhook::with_files(&files, &[]);
     let response = webhook.client(&files.ca).review(&review("one", &pod("db, nosuch")));
@@ -64,7 +64,7 @@ fn a_bad_annotation_is_refused_with_its_place() {
 }
 
 #[test]
-fn what_is_not_ours_passes() {
+fn other_objects_are_allowed_unchanged() {
     let files = Files::new();
     let webhook = Webhook::with_files(&files, &[]);
     let client = webhook.client(&files.ca);

@@ -1,4 +1,4 @@
-//! As much of an API server as the webhook's own certificates need: one Secret, one MutatingWebhookConfiguration.
+//! A fake API server with one Secret and one MutatingWebhookConfiguration, for the tests of `--tls self`.
 
 use serde_json::{Value, json};
 use std::fs;
@@ -16,7 +16,7 @@ struct Held {
     secret: Option<Value>,
     configuration: Value,
     revision: u64,
-    /// The next writes that are to be refused, as if another had been quicker.
+    /// Number of further writes that get a conflict.
     conflicts: usize,
     writes: usize,
     wrong: Vec<String>,
@@ -29,7 +29,7 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// With an empty Secret, as the manifests have it.
+    /// Starts with an empty Secret, as in the manifests.
     pub(crate) fn new() -> Api {
         let held = Arc::new(Mutex::new(Held {
             secret: Some(
@@ -73,11 +73,14 @@ impl Api {
         self.kubeconfig.to_str().unwrap()
     }
 
-    /// The CA bundle, as the API server has it.
+    /// Returns the CA bundle in the webhook configuration.
     pub(crate) fn bundle(&self) -> Vec<u8> {
         let held = self.held.lock().unwrap();
         assert_eq!(held.wrong, [""; 0]);
-        assert_eq!(held.configuration["webhooks"][1]["clientConfig"]["caBundle"], "b3RoZXJz", "others are left alone");
+        assert_eq!(
+            held.configuration["webhooks"][1]["clientConfig"]["caBundle"], "b3RoZXJz",
+            "other webhooks are unchanged"
+        );
         let bundle = held.configuration["webhooks"][0]["clientConfig"]["caBundle"].clone();
         serde_json::from_value::<Option<k8s_openapi::ByteString>>(bundle).unwrap().unwrap_or_default().0
     }
@@ -86,7 +89,7 @@ impl Api {
         self.held.lock().unwrap().secret.clone().unwrap()
     }
 
-    /// Changes what is held, as somebody else would.
+    /// Changes the objects as another client would.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Option<Value>, &mut Value)) {
         let mut held = self.held.lock().unwrap();
         let Held { secret, configuration, revision, .. } = &mut *held;

@@ -1,4 +1,4 @@
-//! What calls the webhook: TLS and HTTP/1.1 by hand, so that it can be done wrong too.
+//! A client with TLS and handwritten HTTP/1.1, so that it can send invalid requests too.
 
 use crate::program::NAME;
 use rustls::pki_types::pem::PemObject;
@@ -20,7 +20,7 @@ pub(crate) struct Reply {
 impl Reply {
     pub(crate) fn parse(answer: &[u8]) -> Reply {
         let text = String::from_utf8_lossy(answer);
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no response: {text:?}"));
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
         Reply { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
     }
@@ -52,7 +52,7 @@ impl Client {
         Client { address, config: Arc::new(config) }
     }
 
-    /// A connection with the handshake done.
+    /// Connects and completes the TLS handshake.
     pub(crate) fn connect(&self) -> io::Result<Stream> {
         let mut socket = TcpStream::connect(self.address)?;
         socket.set_read_timeout(Some(Duration::from_secs(60)))?;
@@ -64,10 +64,10 @@ impl Client {
         Ok(StreamOwned::new(connection, socket))
     }
 
-    /// What comes back for `request`, to the end of the connection.
+    /// Sends `request` and reads the response up to the end of the connection.
     pub(crate) fn raw(&self, request: &[u8]) -> io::Result<Reply> {
         let mut stream = self.connect()?;
-        // Who is refused by the head need not read the body.
+        // The webhook may reject the head and close the connection without reading the body.
         let _ = stream.write_all(request).and_then(|()| stream.flush());
         let mut answer = Vec::new();
         match stream.read_to_end(&mut answer) {
@@ -88,7 +88,7 @@ impl Client {
     }
 }
 
-/// A whole request, the last of its connection.
+/// Returns a complete request with `Connection: close`.
 pub(crate) fn post(body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let head = format!(

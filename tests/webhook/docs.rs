@@ -1,4 +1,4 @@
-//! `docs/webhook.md` says what is so.
+//! `docs/webhook.md` matches the program.
 
 use crate::program::{Files, Webhook};
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::process::Command;
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/webhook.md");
 
 #[test]
-fn help_is_what_the_docs_say() {
+fn docs_show_the_current_help() {
     let output = Command::new(env!("CARGO_BIN_EXE_podgate-webhook")).arg("--help").env_clear().output();
     let help = String::from_utf8(output.unwrap().stdout).unwrap();
     let block = format!("```text\n$ podgate-webhook --help\n{}\n```\n", help.trim_end());
@@ -18,21 +18,23 @@ fn help_is_what_the_docs_say() {
         fs::write(DOCS, format!("{rest}\n\n{block}")).unwrap();
         return;
     }
-    assert!(docs.contains(&block), "docs/webhook.md should hold\n{block}\n(PODGATE_REGENERATE=1 writes it)");
+    assert!(
+        docs.contains(&block),
+        "docs/webhook.md is out of date; run this test with PODGATE_REGENERATE=1. Expected:\n{block}"
+    );
 }
 
-/// Every metric there is has its line, and every line its metric.
 #[test]
-fn all_metrics_are_in_the_table() {
+fn metrics_table_is_complete_and_current() {
     let docs = fs::read_to_string(DOCS).unwrap();
     let cells = docs.lines().filter_map(|line| line.strip_prefix("| `podgate_webhook_"));
     let name = |text: &str| {
         text.split(['`', '{']).next().unwrap().trim_end_matches("_total").trim_end_matches("_info").to_owned()
     };
-    let told: BTreeSet<String> = cells.map(name).collect();
+    let documented: BTreeSet<String> = cells.map(name).collect();
     let files = Files::new();
     let page = Webhook::with_files(&files, &[]).page("/metrics").body;
     let found = page.lines().filter_map(|line| line.strip_prefix("# HELP podgate_webhook_"));
-    let found: BTreeSet<String> = found.map(|line| line.split(' ').next().unwrap().to_owned()).collect();
-    assert_eq!(told, found);
+    let served: BTreeSet<String> = found.map(|line| line.split(' ').next().unwrap().to_owned()).collect();
+    assert_eq!(documented, served);
 }

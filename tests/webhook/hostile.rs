@@ -1,4 +1,4 @@
-//! What no API server would send.
+//! Requests and connections that no API server would send or make.
 
 use crate::client::{pod, post, review};
 use crate::program::{Files, Webhook, eventually, now};
@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// After whatever was done to it, it answers as before.
+/// Asserts that the webhook still responds as before and has not panicked.
 fn still_works(webhook: &mut Webhook, files: &Files) {
     assert!(webhook.is_alive());
     assert_eq!(webhook.client(&files.ca).review(&review("after", &pod("db, api")))["uid"], "after");
@@ -14,7 +14,7 @@ fn still_works(webhook: &mut Webhook, files: &Files) {
 }
 
 #[test]
-fn wrong_requests_are_told_so() {
+fn invalid_requests_get_error_responses() {
     let files = Files::new();
     let mut webhook = Webhook::with_files(&files, &[]);
     let client = webhook.client(&files.ca);
@@ -22,7 +22,7 @@ fn wrong_requests_are_told_so() {
         format!("{start} HTTP/1.1\r\nHost: x\r\n{kind}Content-Length: 2\r\nConnection: close\r\n\r\n{{}}")
     };
     let json = "Content-Type: application/json\r\n";
-    for (request, status, says) in [
+    for (request, status, text) in [
         (head("POST /", json), 404, "/inject"),
         (head("POST /inject/x", json), 404, "/inject"),
         (head("GET /inject", json), 405, "POST"),
@@ -33,11 +33,11 @@ fn wrong_requests_are_told_so() {
     ] {
         let reply = client.raw(request.as_bytes()).unwrap();
         assert_eq!(reply.status, status, "{request}: {reply:?}");
-        assert!(reply.body.contains(says), "{request}: {reply:?}");
+        assert!(reply.body.contains(text), "{request}: {reply:?}");
     }
     assert!(client.raw(head("GET /inject", json).as_bytes()).unwrap().head.contains("\r\nallow: post"));
     for garbage in [&b"\0\0\0\0"[..], b"GET\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &[b'A'; 40_000]] {
-        // Hung up on, or told 400 or 431; never left hanging.
+        // The webhook closes the connection or responds with an error, and never leaves it hanging.
         if let Ok(reply) = client.raw(garbage) {
             assert!((400..=505).contains(&reply.status), "{reply:?}");
         }
@@ -46,7 +46,7 @@ fn wrong_requests_are_told_so() {
 }
 
 #[test]
-fn garbage_bodies_are_400() {
+fn invalid_bodies_get_status_400() {
     let files = Files::new();
     let mut webhook = Webhook::with_files(&files, &[]);
     let client = webhook.client(&files.ca);
@@ -78,7 +78,7 @@ fn garbage_bodies_are_400() {
 }
 
 #[test]
-fn a_pod_of_odd_parts_is_no_panic() {
+fn pod_with_invalid_fields_causes_no_panic() {
     let files = Files::new();
     let mut webhook = Webhook::with_files(&files, &[]);
     let client = webhook.client(&files.ca);
@@ -110,7 +110,7 @@ fn a_pod_of_odd_parts_is_no_panic() {
 }
 
 #[test]
-fn huge_bodies_are_413_unread() {
+fn too_large_bodies_get_status_413() {
     let files = Files::new();
     let mut webhook = Webhook::with_files(&files, &[]);
     let client = webhook.client(&files.ca);
@@ -120,18 +120,18 @@ fn huge_bodies_are_413_unread() {
     let chunk = format!("100000\r\n{}\r\n", " ".repeat(1 << 20));
     let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n{}", chunk.repeat(9));
     assert_eq!(client.raw(chunked.as_bytes()).unwrap().status, 413);
-    // The largest that is read: all blanks, and so no review.
+    // The largest body that is read. It holds only spaces, so it is not a review.
     assert_eq!(client.post(&vec![b' '; 8 << 20]).status, 400);
     still_works(&mut webhook, &files);
 }
 
 #[test]
-fn who_is_slow_is_hung_up_on_and_holds_up_nobody() {
+fn slow_clients_are_disconnected_and_block_no_others() {
     let files = Files::new();
     let mut webhook = Webhook::with_files(&files, &[]);
     let client = webhook.client(&files.ca);
     let since = now();
-    // No handshake, half a head, half a body.
+    // One client sends no handshake, one half a head, one half a body.
     let mut silent = TcpStream::connect(webhook.address).unwrap();
     let mut open: Vec<_> = [
         "POST /inject HTTP/1.1\r\nHost:",
@@ -160,13 +160,13 @@ fn who_is_slow_is_hung_up_on_and_holds_up_nobody() {
     still_works(&mut webhook, &files);
 }
 
-/// Idle connections of somebody else do not keep the API server out.
+/// Idle connections of other clients must not lock the API server out.
 #[test]
-fn more_connections_than_there_is_room_for() {
+fn oldest_idle_connections_make_room_for_new_ones() {
     let files = Files::new();
     let mut webhook = Webhook::with_files(&files, &[]);
     let idle: Vec<_> = (0..600).map(|_| TcpStream::connect(webhook.address).unwrap()).collect();
-    eventually("old ones are hung up on", || {
+    eventually("old connections are closed", || {
         (webhook.metric("podgate_webhook_connections_failed_total{reason=\"crowded-out\"}") > 50.0).then_some(())
     });
     still_works(&mut webhook, &files);

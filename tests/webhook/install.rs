@@ -1,4 +1,4 @@
-//! What users install: `manifests/injector` and the chart say the same, and no more than is needed.
+//! `manifests/injector` and the chart create the same objects, with minimal rights.
 
 use podgate::order::release;
 use serde_json::{Value, json};
@@ -24,11 +24,11 @@ fn by_name(documents: Vec<Value>) -> Objects {
         )
     };
     let objects: Objects = documents.into_iter().map(|object| (key(&object), object)).collect();
-    assert_eq!(objects.len(), count, "no object twice");
+    assert_eq!(objects.len(), count, "duplicate object");
     objects
 }
 
-/// All that a kustomization names.
+/// Returns all objects of a kustomization.
 fn kustomization(folder: &str) -> Vec<Value> {
     let read = |file: &str| {
         let path = format!("{ROOT}/{folder}/{file}");
@@ -49,7 +49,7 @@ fn object<'a>(objects: &'a Objects, kind: &str) -> &'a Value {
     object
 }
 
-/// What the program has by default.
+/// Returns a flag's default value from the help text.
 fn default(flag: &str) -> String {
     let help = Command::new(env!("CARGO_BIN_EXE_podgate-webhook")).arg("--help").env_clear().output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
@@ -58,7 +58,7 @@ fn default(flag: &str) -> String {
 }
 
 #[test]
-fn the_rights_are_the_least() {
+fn webhook_has_minimal_rights() {
     let objects = injector();
     assert_eq!(
         object(&objects, "Role")["rules"],
@@ -81,10 +81,10 @@ fn the_rights_are_the_least() {
 }
 
 #[test]
-fn names_are_those_of_the_program() {
+fn manifests_use_the_programs_default_names() {
     let objects = injector();
     assert_eq!(object(&objects, "Secret")["metadata"]["name"], default("secret"));
-    assert!(object(&objects, "Secret").get("data").is_none(), "another apply must not empty it");
+    assert!(object(&objects, "Secret").get("data").is_none(), "applying again must not empty the Secret");
     assert_eq!(object(&objects, "MutatingWebhookConfiguration")["metadata"]["name"], default("configuration"));
     let service = object(&objects, "Service");
     assert_eq!(service["metadata"]["name"], default("service"));
@@ -101,9 +101,9 @@ fn names_are_those_of_the_program() {
     assert_eq!(default("image"), release::sidecar_image());
 }
 
-/// The images of the chart, too, are those of `src/order/release.rs`; their tag is the chart's version.
+/// The chart uses the images of `src/order/release.rs`. Their tag defaults to the chart's version.
 #[test]
-fn the_chart_names_the_images_of_the_release() {
+fn chart_uses_the_images_of_the_release() {
     let values = documents(&fs::read_to_string(format!("{ROOT}/charts/podgate/values.yaml")).unwrap()).remove(0);
     for (key, name) in [("image", "podgate-webhook"), ("sidecar", "podgate")] {
         assert_eq!(values[key]["repository"], format!("{}/{name}", release::IMAGE_REGISTRY));
@@ -112,16 +112,16 @@ fn the_chart_names_the_images_of_the_release() {
 }
 
 #[test]
-fn an_outage_touches_nobody_else() {
+fn outage_affects_only_labeled_pods() {
     let objects = injector();
     let webhooks = object(&objects, "MutatingWebhookConfiguration")["webhooks"].as_array().unwrap();
     assert_eq!(webhooks.len(), 1);
     let webhook = &webhooks[0];
     assert_eq!(webhook["failurePolicy"], "Fail");
     assert_eq!(webhook["objectSelector"], json!({"matchLabels": {"podgate.io/inject": "enabled"}}));
-    let left_out = &webhook["namespaceSelector"]["matchExpressions"];
+    let excluded = &webhook["namespaceSelector"]["matchExpressions"];
     assert_eq!(
-        left_out,
+        excluded,
         &json!([{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "podgate"]}])
     );
     assert_eq!(
@@ -135,7 +135,7 @@ fn an_outage_touches_nobody_else() {
 }
 
 #[test]
-fn the_pods_are_restricted_spread_and_given_time_to_end() {
+fn pods_are_restricted_and_spread_and_have_grace() {
     let objects = injector();
     let deployment = object(&objects, "Deployment");
     assert_eq!(deployment["spec"]["replicas"], 2);
@@ -171,11 +171,11 @@ fn the_pods_are_restricted_spread_and_given_time_to_end() {
     );
 }
 
-/// helm, if it is here or can be built.
+/// Runs helm; `None` if it is not installed and can't be built.
 fn helm(arguments: &[&str]) -> Option<Output> {
     let place = Command::new(format!("{ROOT}/tests/webhook/helm")).output().unwrap();
     if place.status.code() == Some(3) {
-        eprintln!("left out: no helm, and no Go to build it with");
+        eprintln!("skipped: no helm, and no Go to build it");
         return None;
     }
     assert!(place.status.success(), "{}", String::from_utf8_lossy(&place.stderr));
@@ -193,10 +193,10 @@ fn render(namespace: &str, values: &[&str]) -> Option<Result<Objects, String>> {
 }
 
 #[test]
-fn the_chart_is_the_same_as_the_manifests() {
+fn chart_and_manifests_create_the_same_objects() {
     let Some(chart) = render("podgate", &[]) else { return };
     let mut manifests = by_name([kustomization("manifests"), kustomization("manifests/injector")].concat());
-    // Helm makes the namespace by a flag of its own.
+    // Helm creates the namespace with --create-namespace.
     manifests.remove(&("Namespace".to_owned(), "/podgate".to_owned())).unwrap();
     let chart = chart.unwrap();
     assert_eq!(chart.keys().collect::<Vec<_>>(), manifests.keys().collect::<Vec<_>>());
@@ -213,7 +213,7 @@ fn the_chart_is_the_same_as_the_manifests() {
 }
 
 #[test]
-fn the_chart_takes_its_values() {
+fn chart_applies_its_values() {
     let values = [
         "replicas=3",
         "image.tag=9",
@@ -267,13 +267,13 @@ fn the_chart_takes_its_values() {
         let binding = &objects[&("RoleBinding".to_owned(), format!("{namespace}/podgate-sidecars"))];
         assert_eq!(binding["subjects"][0]["name"], format!("system:serviceaccounts:{namespace}"));
     }
-    let Some(Ok(without)) = render("podgate", &["sidecar.create=false"]) else { panic!("does not render") };
+    let Some(Ok(without)) = render("podgate", &["sidecar.create=false"]) else { panic!("the chart does not render") };
     assert!(!without.keys().any(|(kind, _)| kind.starts_with("ValidatingAdmission")));
     assert!(!without.contains_key(&("ClusterRole".to_owned(), "/podgate-sidecar".to_owned())));
 }
 
 #[test]
-fn the_chart_with_certificates_of_others() {
+fn chart_supports_external_certificates() {
     let Some(chart) = render("podgate", &["tls.mode=cert-manager"]) else { return };
     let objects = chart.unwrap();
     let files = ["--tls=files", "--cert=/tls/tls.crt", "--key=/tls/tls.key"];
@@ -281,7 +281,7 @@ fn the_chart_with_certificates_of_others() {
         let pod = &object(objects, "Deployment")["spec"]["template"]["spec"];
         assert_eq!(pod["containers"][0]["args"].as_array().unwrap()[1..], files);
         assert_eq!(pod["volumes"], json!([{"name": "tls", "secret": {"secretName": secret}}]));
-        assert_eq!(pod["automountServiceAccountToken"], false, "no right, no token");
+        assert_eq!(pod["automountServiceAccountToken"], false, "no token without rights");
         for kind in ["Secret", "Role", "ClusterRoleBinding"] {
             assert!(!objects.keys().any(|(of, name)| of == kind && name.contains("podgate-webhook")), "{kind}");
         }
@@ -303,12 +303,12 @@ fn the_chart_with_certificates_of_others() {
     let objects = render("podgate", &["tls.mode=files", "tls.secretName=mine", "tls.ca=PEM"]).unwrap().unwrap();
     uses(&objects, "mine");
     assert_eq!(object(&objects, "MutatingWebhookConfiguration")["webhooks"][0]["clientConfig"]["caBundle"], "UEVN");
-    for (values, says) in [
+    for (values, text) in [
         (&["tls.mode=none"][..], "it must be self, cert-manager or files"),
         (&["tls.mode=files", "tls.secretName=a"], "tls.ca is needed"),
         (&["tls.mode=files", "tls.ca=a"], "tls.secretName is needed"),
     ] {
         let error = render("podgate", values).unwrap().unwrap_err();
-        assert!(error.contains(says), "{error}");
+        assert!(error.contains(text), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! `podgate-webhook` from outside: the real program, called as the API server calls it, and as it never would.
+//! Black-box tests of `podgate-webhook`, with requests as from the API server and with hostile ones.
 
 mod answers;
 mod api;

@@ -1,4 +1,4 @@
-//! `--tls self`: what is kept, what the API server is told, what is shown.
+//! `--tls self`: the Secret, the CA bundle and the served certificate.
 
 use crate::api::Api;
 use crate::client::{pod, review};
@@ -11,10 +11,10 @@ fn start(api: &Api, arguments: &[&str]) -> Webhook {
 }
 
 fn ready(webhook: &Webhook) {
-    eventually("it is ready", || webhook.is_ready().then_some(()));
+    eventually("the webhook is ready", || webhook.is_ready().then_some(()));
 }
 
-/// As the API server would call it now.
+/// Asserts that the webhook responds to a client with the current CA bundle.
 fn works(api: &Api, webhook: &Webhook) {
     let client = webhook.client(&api.bundle());
     assert_eq!(client.review(&review("one", &pod("db, api")))["uid"], "one");
@@ -29,17 +29,17 @@ fn certificates(bundle: &[u8]) -> usize {
 }
 
 #[test]
-fn two_replicas_agree() {
+fn two_replicas_share_one_certificate() {
     let api = Api::new();
     let webhooks = [start(&api, &[]), start(&api, &[])];
     for webhook in &webhooks {
         ready(webhook);
         works(&api, webhook);
     }
-    assert_eq!(keys(&api.secret()), ["ca.crt", "tls.crt", "tls.key"], "no CA's key is kept");
+    assert_eq!(keys(&api.secret()), ["ca.crt", "tls.crt", "tls.key"], "the CA's key is not stored");
     assert_eq!(certificates(&api.bundle()), 1);
-    assert_eq!(api.writes(), 2, "one each, of the Secret and of the configuration");
-    // A third finds all done.
+    assert_eq!(api.writes(), 2, "one write each to the Secret and the configuration");
+    // A third replica finds nothing left to do.
     let third = start(&api, &[]);
     ready(&third);
     works(&api, &third);
@@ -48,7 +48,7 @@ fn two_replicas_agree() {
 }
 
 #[test]
-fn who_is_overtaken_looks_again() {
+fn conflict_is_retried_without_a_warning() {
     let api = Api::new();
     api.refuse(2);
     let webhook = start(&api, &[]);
@@ -58,7 +58,7 @@ fn who_is_overtaken_looks_again() {
 }
 
 #[test]
-fn a_bundle_that_was_overwritten_is_put_right() {
+fn removed_ca_bundle_is_restored() {
     let api = Api::new();
     let webhook = start(&api, &["--certificate-life", "60s"]);
     ready(&webhook);
@@ -66,14 +66,14 @@ fn a_bundle_that_was_overwritten_is_put_right() {
     api.change(|_, configuration| {
         configuration["webhooks"][0]["clientConfig"]["caBundle"] = Value::Null;
     });
-    eventually("it is there again", || (api.bundle() == bundle).then_some(()));
+    eventually("the bundle is restored", || (api.bundle() == bundle).then_some(()));
     works(&api, &webhook);
 }
 
-/// A change of the CA, as it comes with each renewal; begun by emptying the Secret, which needs no waiting for the end of a life.
-/// At every moment both replicas are to be reached with the bundle that the API server has then.
+/// Every renewal changes the CA. This test empties the Secret, so that it need not wait for the end of a lifetime. Both
+/// replicas must always be reachable with the API server's current bundle.
 #[test]
-fn a_change_of_the_ca_without_a_gap() {
+fn change_of_the_ca_causes_no_outage() {
     let api = Api::new();
     let webhooks = [start(&api, &["--certificate-life", "60s"]), start(&api, &["--certificate-life", "60s"])];
     webhooks.iter().for_each(ready);
@@ -82,17 +82,17 @@ fn a_change_of_the_ca_without_a_gap() {
         secret.as_mut().unwrap().as_object_mut().unwrap().remove("data");
     });
     let mut phases = Vec::new();
-    let shows = |webhook: &Webhook, ca: &[u8]| webhook.client(ca).connect().is_ok();
-    eventually("both show the new one", || {
+    let accepts = |webhook: &Webhook, ca: &[u8]| webhook.client(ca).connect().is_ok();
+    eventually("both serve the new certificate", || {
         let bundle = api.bundle();
         for webhook in &webhooks {
-            assert!(shows(webhook, &bundle), "not to be reached");
+            assert!(accepts(webhook, &bundle), "unreachable");
             assert!(webhook.is_ready());
         }
         if phases.last() != Some(&certificates(&bundle)) {
             phases.push(certificates(&bundle));
         }
-        webhooks.iter().all(|webhook| !shows(webhook, &old)).then_some(())
+        webhooks.iter().all(|webhook| !accepts(webhook, &old)).then_some(())
     });
     assert_eq!(phases, [1, 2], "the old CA stays until its certificate has expired");
     assert_eq!(keys(&api.secret()), ["ca.crt", "old-ca.crt", "tls.crt", "tls.key"]);
@@ -104,33 +104,30 @@ fn a_change_of_the_ca_without_a_gap() {
 }
 
 #[test]
-fn what_is_missing_is_said_once_and_waited_for() {
+fn missing_secret_is_logged_once_and_retried() {
     let api = Api::new();
     let secret = api.secret();
     api.change(|secret, _| *secret = None);
     let webhook = start(&api, &[]);
-    let line = webhook.logged("can't look after the certificates; tries again");
+    let line = webhook.logged("certificate check failed; will retry");
     let error = line["error"].as_str().unwrap();
-    assert!(
-        error.contains("can't get the Secret podgate-webhook-tls: there is none; apply manifests/injector"),
-        "{error}"
-    );
+    assert!(error.contains("can't get the Secret podgate-webhook-tls: not found; apply manifests/injector"), "{error}");
     assert_eq!(webhook.page("/readyz").body, "no certificate yet\n");
-    assert_eq!(webhook.page("/healthz").status, 200, "a restart would fix nothing");
+    assert_eq!(webhook.page("/healthz").status, 200, "a restart would not help");
     assert!(webhook.client(b"").connect().is_err());
-    eventually("it tries again", || {
+    eventually("the webhook retries", || {
         (webhook.metric("podgate_webhook_certificate_checks_total{result=\"failed\"}") >= 2.0).then_some(())
     });
-    let said = webhook.log().iter().filter(|line| line["level"] == "warn").count();
-    assert_eq!(said, 1);
+    let warnings = webhook.log().iter().filter(|line| line["level"] == "warn").count();
+    assert_eq!(warnings, 1);
     api.change(|held, _| *held = Some(secret));
     ready(&webhook);
     works(&api, &webhook);
 }
 
-/// Somebody's hand in the Secret: a key that does not fit, half of it gone, garbage.
+/// The Secret holds invalid or missing parts.
 #[test]
-fn a_spoilt_secret_is_made_anew() {
+fn broken_secret_is_replaced() {
     for (key, value) in [("tls.key", "Z2FyYmFnZQ=="), ("ca.crt", ""), ("tls.crt", "")] {
         let api = Api::new();
         ready(&start(&api, &[]));
@@ -138,19 +135,19 @@ fn a_spoilt_secret_is_made_anew() {
         let webhook = start(&api, &[]);
         ready(&webhook);
         works(&api, &webhook);
-        let why = webhook.log().iter().any(|line| line["level"] == "warn");
-        assert!(why, "{key}: {:?}", webhook.log());
+        let has_warned = webhook.log().iter().any(|line| line["level"] == "warn");
+        assert!(has_warned, "{key}: {:?}", webhook.log());
     }
 }
 
 #[test]
-fn without_an_api_server_it_lives_on() {
+fn webhook_keeps_serving_when_checks_fail() {
     let api = Api::new();
     let mut webhook = start(&api, &["--certificate-life", "60s", "--request-timeout", "1s"]);
     ready(&webhook);
     api.change(|secret, _| *secret = None);
-    webhook.logged("can't look after the certificates; tries again");
+    webhook.logged("certificate check failed; will retry");
     std::thread::sleep(Duration::from_secs(1));
-    assert!(webhook.is_alive() && webhook.is_ready(), "its certificate is good");
+    assert!(webhook.is_alive() && webhook.is_ready(), "its certificate is still valid");
     works(&api, &webhook);
 }

@@ -1,4 +1,4 @@
-//! The program, running.
+//! Starts the webhook's binary and its certificate files.
 
 use crate::client::{Client, Reply};
 use serde_json::Value;
@@ -10,28 +10,28 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The name in the certificates.
+/// DNS name in the certificates.
 pub(crate) const NAME: &str = "podgate-webhook.podgate.svc";
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-#[allow(clippy::disallowed_methods, reason = "tests wait by the clock")]
+#[allow(clippy::disallowed_methods, reason = "tests may read the clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Asks until there is an answer.
+/// Calls `ask` until it returns a value; panics after the time limit.
 pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let end = now() + PATIENCE;
+    let end = now() + TIME_LIMIT;
     loop {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(now() < end, "{what}: not within {PATIENCE:?}");
+        assert!(now() < end, "{what}: not within {TIME_LIMIT:?}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// A CA with one certificate, in files.
+/// Files with a certificate, and its CA.
 pub(crate) struct Files {
     pub(crate) dir: TempDir,
     pub(crate) ca: Vec<u8>,
@@ -44,7 +44,7 @@ impl Files {
         files
     }
 
-    /// Another CA, another certificate, under the same names: by rename, as Kubernetes does it.
+    /// Replaces CA and certificate under the same file names, by rename, like Kubernetes.
     pub(crate) fn renew(&mut self) {
         let ca_key = rcgen::KeyPair::generate().unwrap();
         let mut ca = rcgen::CertificateParams::new(Vec::new()).unwrap();
@@ -77,7 +77,7 @@ pub(crate) struct Webhook {
 }
 
 impl Webhook {
-    /// With a certificate from files.
+    /// Starts the webhook with a certificate from files.
     pub(crate) fn with_files(files: &Files, arguments: &[&str]) -> Webhook {
         let (cert, key) = (files.path("tls.crt"), files.path("tls.key"));
         let tls = ["--tls", "files", "--cert", cert.to_str().unwrap(), "--key", key.to_str().unwrap()];
@@ -110,10 +110,10 @@ impl Webhook {
         webhook
     }
 
-    /// Waits for this message.
+    /// Waits for a log line with this message.
     pub(crate) fn logged(&self, message: &str) -> Value {
         let find = || self.log().into_iter().find(|line| line["msg"] == message);
-        eventually(&format!("logs {message:?}; has: {:?}", self.log()), find)
+        eventually(&format!("no log line {message:?} in {:?}", self.log()), find)
     }
 
     pub(crate) fn log(&self) -> Vec<Value> {
@@ -124,7 +124,7 @@ impl Webhook {
         Client::new(self.address, ca)
     }
 
-    /// A page of the plain port.
+    /// Gets a page from the status port.
     pub(crate) fn page(&self, path: &str) -> Reply {
         let mut stream = TcpStream::connect(self.status).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
@@ -133,7 +133,7 @@ impl Webhook {
         Reply::parse(&answer)
     }
 
-    /// The value of a metric, by the whole of its name and labels.
+    /// Returns the value of a metric, given by its full name and labels.
     pub(crate) fn metric(&self, name: &str) -> f64 {
         let page = self.page("/metrics").body;
         let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

@@ -1,4 +1,4 @@
-//! Starting, serving many, renewing, ending.
+//! Start, load, certificate renewal and shutdown.
 
 use crate::client::{pod, post, review};
 use crate::program::{Files, Webhook, eventually};
@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 
 #[test]
-fn two_hundred_at_a_time() {
+fn two_hundred_concurrent_requests_are_served() {
     let files = Files::new();
     let webhook = Webhook::with_files(&files, &["--log-level", "info"]);
     let client = webhook.client(&files.ca);
@@ -37,7 +37,7 @@ fn one_connection_serves_many_requests() {
         let mut piece = [0; 4096];
         while !answer.windows(3).any(|part| part == b"}}\n" || part == b"}}}") && !answer.ends_with(b"}}") {
             let count = stream.read(&mut piece).unwrap();
-            assert!(count > 0, "hung up after {answer:?}");
+            assert!(count > 0, "connection closed after {answer:?}");
             answer.extend_from_slice(&piece[..count]);
         }
         assert!(answer.starts_with(b"HTTP/1.1 200 "));
@@ -46,10 +46,10 @@ fn one_connection_serves_many_requests() {
 }
 
 #[test]
-fn health_and_metrics_on_the_plain_port() {
+fn status_port_serves_health_and_metrics() {
     let files = Files::new();
     let webhook = Webhook::with_files(&files, &[]);
-    for (path, status, says) in [
+    for (path, status, text) in [
         ("/healthz", 200, "ok"),
         ("/readyz", 200, "ok"),
         ("/metrics", 200, "# EOF"),
@@ -58,14 +58,14 @@ fn health_and_metrics_on_the_plain_port() {
     ] {
         let reply = webhook.page(path);
         assert_eq!(reply.status, status, "{path}");
-        assert!(reply.body.contains(says), "{path}: {reply:?}");
+        assert!(reply.body.contains(text), "{path}: {reply:?}");
     }
     assert!(webhook.metric("podgate_webhook_certificate_expiry_timestamp") > 4e9, "rcgen's default is the year 4096");
 }
 
-/// What has begun is finished, what comes meanwhile is answered and told to go, then it ends.
+/// After SIGTERM the webhook finishes open requests, still serves new ones with `Connection: close`, and then exits.
 #[test]
-fn told_to_end_it_finishes() {
+fn sigterm_drains_and_exits() {
     let files = Files::new();
     let mut webhook = Webhook::with_files(&files, &["--shutdown-delay", "2s"]);
     let client = webhook.client(&files.ca);
@@ -74,13 +74,13 @@ fn told_to_end_it_finishes() {
     let mut begun = client.connect().unwrap();
     begun.write_all(first).and_then(|()| begun.flush()).unwrap();
     let mut idle = client.connect().unwrap();
-    eventually("it has begun", || (webhook.metric("podgate_webhook_requests_in_flight") == 1.0).then_some(()));
+    eventually("the request has begun", || (webhook.metric("podgate_webhook_requests_in_flight") == 1.0).then_some(()));
 
     webhook.signal("-TERM");
-    eventually("it says so", || (!webhook.is_ready()).then_some(()));
-    assert_eq!(webhook.page("/readyz").body, "told to end\n");
+    eventually("the webhook is not ready", || (!webhook.is_ready()).then_some(()));
+    assert_eq!(webhook.page("/readyz").body, "shutting down\n");
     assert_eq!(webhook.page("/healthz").status, 200);
-    // A new connection, for the API server may not know yet; kept alive if it were not for the end.
+    // A new connection, because the API server may not know yet. Without the shutdown it would be kept alive.
     let request = String::from_utf8(whole.clone()).unwrap().replace("Connection: close\r\n", "");
     let meanwhile = client.raw(request.as_bytes()).unwrap();
     assert_eq!(meanwhile.status, 200);
@@ -91,7 +91,7 @@ fn told_to_end_it_finishes() {
     let _ = begun.read_to_end(&mut answer);
     assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&answer));
     assert!(String::from_utf8_lossy(&answer).contains("\"late\""));
-    // One that never asked for anything does not hold it up for ever.
+    // An idle connection does not delay the exit.
     let status = webhook.wait();
     assert_eq!(status.code(), Some(0));
     let mut rest = Vec::new();
@@ -100,21 +100,21 @@ fn told_to_end_it_finishes() {
 }
 
 #[test]
-fn a_certificate_is_renewed_without_a_restart() {
+fn certificate_is_renewed_without_a_restart() {
     let mut files = Files::new();
     let webhook = Webhook::with_files(&files, &[]);
     let old = files.ca.clone();
     let before = webhook.client(&old);
     let mut kept = before.connect().unwrap();
-    // A pair that does not belong together, a torn file: what is served stays.
+    // With an invalid key file, the old certificate is still served.
     files.put("tls.key", b"-----BEGIN PRIVATE KEY-----\n");
     std::thread::sleep(std::time::Duration::from_secs(12));
     assert_eq!(before.review(&review("one", &pod("db, api")))["uid"], "one");
     files.renew();
     let after = webhook.client(&files.ca);
-    eventually("the new one is served", || after.connect().ok());
-    assert!(before.connect().is_err(), "the old one is not");
-    // A connection from before lives on.
+    eventually("the new certificate is served", || after.connect().ok());
+    assert!(before.connect().is_err(), "the old CA is no longer valid");
+    // An existing connection stays open.
     kept.write_all(&post(review("kept", &pod("db, api")).to_string().as_bytes())).and_then(|()| kept.flush()).unwrap();
     let mut answer = Vec::new();
     let _ = kept.read_to_end(&mut answer);
@@ -122,7 +122,7 @@ fn a_certificate_is_renewed_without_a_restart() {
 }
 
 #[test]
-fn what_can_not_start_says_why() {
+fn failed_start_prints_the_reason() {
     let files = Files::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
@@ -131,22 +131,22 @@ fn what_can_not_start_says_why() {
     files.put("garbage", b"garbage");
     let garbage = files.path("garbage");
     let garbage = garbage.to_str().unwrap();
-    for (arguments, code, says) in [
-        (&["--tls", "files", "--cert", cert, "--key", key, "--listen", &taken][..], 1, "can't listen at 127.0.0.1:"),
+    for (arguments, code, text) in [
+        (&["--tls", "files", "--cert", cert, "--key", key, "--listen", &taken][..], 1, "can't listen on 127.0.0.1:"),
         (&["--tls", "files", "--cert", cert, "--key", "/no/such"], 1, "can't read /no/such: No such file"),
-        (&["--tls", "files", "--cert", garbage, "--key", key], 1, "no certificate in it"),
+        (&["--tls", "files", "--cert", garbage, "--key", key], 1, "no certificate found"),
         (&["--tls", "files", "--cert", cert, "--key", garbage], 1, "the private key"),
         (&["--tls", "files", "--cert", cert], 64, "--key <FILE>"),
         (&["--tls", "none"], 64, "[possible values: self, files]"),
         (&["--listen", "8443"], 64, "neither ADDRESS:PORT nor :PORT"),
         (&["--certificate-life", "1s"], 64, "between 1min and 366days"),
         (&["--kubeconfig", "/no/such"], 1, "kubeconfig"),
-        (&[], 1, "name a cluster by --kubeconfig"),
+        (&[], 1, "pass --kubeconfig"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_podgate-webhook"));
         let output = command.env_clear().env("HOME", files.dir.path()).args(arguments).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-        assert!(said.contains(says), "{arguments:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(text), "{arguments:?}: {stderr}");
     }
 }

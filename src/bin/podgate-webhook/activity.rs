@@ -1,8 +1,8 @@
-//! Tracks what one connection is doing, and limits the time that it may take for it.
+//! Tracks the phase of a connection and enforces a time limit for each phase.
 //!
 //! hyper's `header_read_timeout` also runs between two requests. The API server keeps idle connections for 90 s
-//! (`IdleConnTimeout`); closing one earlier can fail the request that the API server sends at that very moment. So an idle
-//! connection has a longer limit than the head of a request.
+//! (`IdleConnTimeout`); closing one earlier can fail the request that the API server sends at that very moment. So an
+//! idle connection has a longer limit than the head of a request.
 
 use crate::clock::now;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ pub(crate) enum Phase {
     Handshake,
     Idle,
     Head,
-    /// A request is being answered. Reading its body has a limit of its own.
+    /// A request is being handled. Reading its body has its own time limit.
     Busy,
 }
 
@@ -53,14 +53,14 @@ impl Activity {
         self.0.borrow().0
     }
 
-    /// Notes that bytes have arrived: on an idle connection they begin a request.
+    /// Notes that bytes have arrived. On an idle connection they start a request.
     pub(crate) fn on_bytes(&self) {
         if self.phase() == Phase::Idle {
             self.set(Phase::Head);
         }
     }
 
-    /// The time since when the connection has been of no use; `None` while a request is answered.
+    /// Returns when the phase began; `None` while a request is handled, because the connection must stay open then.
     pub(crate) fn evictable_since(&self) -> Option<Instant> {
         let (phase, since) = *self.0.borrow();
         (phase != Phase::Busy).then_some(since)
@@ -89,28 +89,28 @@ mod tests {
     use tokio::time::timeout;
 
     #[tokio::test]
-    async fn each_phase_has_its_limit_and_only_an_idle_connection_begins_a_head() {
+    async fn each_phase_has_its_time_limit() {
         let activity = Activity::new();
-        let begun = |phase, ago| {
+        let set_phase = |phase, ago| {
             let _ = activity.0.send_replace((phase, now().checked_sub(ago).unwrap()));
         };
-        let late = async |limit| timeout(Duration::from_millis(limit), activity.wait_for_timeout()).await.ok();
+        let timed_out = async |limit| timeout(Duration::from_millis(limit), activity.wait_for_timeout()).await.ok();
         for (phase, limit) in
             [(Phase::Handshake, HANDSHAKE_TIMEOUT), (Phase::Head, HEAD_TIMEOUT), (Phase::Idle, IDLE_TIMEOUT)]
         {
-            begun(phase, limit);
-            assert_eq!(late(1000).await, Some(phase));
-            begun(phase, limit - Duration::from_secs(2));
-            assert_eq!(late(10).await, None, "{phase:?}");
+            set_phase(phase, limit);
+            assert_eq!(timed_out(1000).await, Some(phase));
+            set_phase(phase, limit - Duration::from_secs(2));
+            assert_eq!(timed_out(10).await, None, "{phase:?}");
             activity.on_bytes();
             assert_eq!(activity.phase(), if phase == Phase::Idle { Phase::Head } else { phase });
         }
-        begun(Phase::Busy, IDLE_TIMEOUT * 2);
+        set_phase(Phase::Busy, IDLE_TIMEOUT * 2);
         activity.on_bytes();
-        assert_eq!((late(10).await, activity.evictable_since()), (None, None));
+        assert_eq!((timed_out(10).await, activity.evictable_since()), (None, None));
         // The deadline of a request head is shorter than that of the idle connection before it.
         activity.set(Phase::Idle);
-        let (phase, ()) = tokio::join!(late(1000), async { begun(Phase::Head, HEAD_TIMEOUT) });
+        let (phase, ()) = tokio::join!(timed_out(1000), async { set_phase(Phase::Head, HEAD_TIMEOUT) });
         assert_eq!(phase, Some(Phase::Head));
     }
 }

@@ -1,4 +1,4 @@
-//! One request on the TLS port.
+//! Handles a request on the TLS port.
 
 use crate::clock::now;
 use crate::http::{Reply, TEXT, reply};
@@ -15,12 +15,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// Largest body, in bytes: the API server itself takes objects of 3 MiB.
+/// Largest body, in bytes. The API server itself accepts objects of 3 MiB.
 const BODY_MAX: usize = 8 << 20;
-/// For a body to arrive whole.
+/// Time limit for receiving the whole body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a request came to, for the metrics, and its answer.
+/// Outcome for the metrics, and the response.
 type OutcomeReply = (&'static str, Reply);
 
 fn error_reply(outcome: &'static str, status: StatusCode, what: impl Display) -> OutcomeReply {
@@ -41,10 +41,10 @@ pub(crate) async fn answer(state: &State, request: Request<Incoming>) -> Reply {
 
 async fn handle(state: &State, request: Request<Incoming>) -> OutcomeReply {
     if request.uri().path() != "/inject" {
-        return error_reply("bad-request", StatusCode::NOT_FOUND, "reviews go to /inject");
+        return error_reply("bad-request", StatusCode::NOT_FOUND, "not found; send reviews to /inject");
     }
     if request.method() != Method::POST {
-        let mut refused = error_reply("bad-request", StatusCode::METHOD_NOT_ALLOWED, "POST only");
+        let mut refused = error_reply("bad-request", StatusCode::METHOD_NOT_ALLOWED, "use POST");
         refused.1.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
         return refused;
     }
@@ -53,9 +53,9 @@ async fn handle(state: &State, request: Request<Incoming>) -> OutcomeReply {
         return error_reply("bad-request", StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json");
     }
     let too_large =
-        || error_reply("too-large", StatusCode::PAYLOAD_TOO_LARGE, format_args!("a body may have {BODY_MAX} bytes"));
+        || error_reply("too-large", StatusCode::PAYLOAD_TOO_LARGE, format_args!("the limit is {BODY_MAX} bytes"));
     let size = request.body().size_hint();
-    // One that does not say how long it is may be as long as any.
+    // A body of unknown size may be as large as allowed.
     let size = size.exact().or(size.upper()).unwrap_or(BODY_MAX as u64);
     let Some(size) = usize::try_from(size).ok().filter(|size| *size <= BODY_MAX) else { return too_large() };
     let whole = async {
@@ -69,8 +69,8 @@ async fn handle(state: &State, request: Request<Incoming>) -> OutcomeReply {
             error_reply("bad-request", StatusCode::BAD_REQUEST, format_args!("the body can't be read: {why}"))
         }
         Err(_) => {
-            let what = "no room, or no whole body, in time";
-            let mut busy = error_reply("timeout", StatusCode::SERVICE_UNAVAILABLE, what);
+            let why = "the body did not arrive in time, or too many requests are in progress";
+            let mut busy = error_reply("timeout", StatusCode::SERVICE_UNAVAILABLE, why);
             busy.1.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
             busy
         }
@@ -88,7 +88,7 @@ fn review(state: &State, body: &[u8]) -> OutcomeReply {
             warn!(error = %bad, "bad request");
             error_reply("bad-request", StatusCode::BAD_REQUEST, bad)
         }
-        Err(_) => error_reply("failed", StatusCode::INTERNAL_SERVER_ERROR, "a fault of podgate; its log has more"),
+        Err(_) => error_reply("failed", StatusCode::INTERNAL_SERVER_ERROR, "internal error; see the webhook's log"),
     }
 }
 

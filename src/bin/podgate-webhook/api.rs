@@ -1,4 +1,4 @@
-//! The client for the API server. `--tls self` alone needs one.
+//! The client for the API server. Only `--tls self` needs it.
 
 use crate::args::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -8,7 +8,7 @@ use podgate::core::text::error_chain;
 /// Returns a client and the namespace of this Pod, or of the kubeconfig's context. It sends nothing yet.
 ///
 /// # Errors
-/// One line: no service account, or an unusable kubeconfig.
+/// One line, if there is no service account or the kubeconfig is unusable.
 pub(crate) async fn make_client(args: &Args) -> Result<(Client, String), String> {
     let wrong = |error: &dyn std::error::Error| format!("can't use the kubeconfig: {}", error_chain(error));
     let mut config = match &args.kubeconfig {
@@ -20,10 +20,10 @@ pub(crate) async fn make_client(args: &Args) -> Result<(Client, String), String>
         }
         None => Config::incluster().map_err(|error| {
             let why = error_chain(&error);
-            format!("no service account in this container: {why}; name a cluster by --kubeconfig, or use --tls files")
+            format!("no service account in this container: {why}; pass --kubeconfig, or use --tls files")
         })?,
     };
-    // The caller repeats its requests anyway.
+    // The caller retries.
     config.default_retry = false;
     config.connect_timeout = Some(args.request_timeout);
     let namespace = config.default_namespace.clone();

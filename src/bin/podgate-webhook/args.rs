@@ -12,7 +12,7 @@ The API server calls this for each Pod that is about to be created. Pods that de
 injected, in the same way as `kubectl podgate inject` injects manifests. It is meant to run as a
 Deployment: manifests/injector, or the Helm chart charts/podgate.
 
-With --tls self (the default) it makes its own certificates, keeps them in the Secret --secret of its
+With --tls self (the default) it creates its own certificates, keeps them in the Secret --secret of its
 own namespace, which all replicas share, and writes their CA into the MutatingWebhookConfiguration
 --configuration. Both must exist. With --tls files it serves the given files, and reads them again
 every 10 seconds.
@@ -26,7 +26,7 @@ Examples:
 
 Exit codes:
   0    stopped by a signal
-  1    could not start: a port is taken, no certificate in the files, no cluster
+  1    could not start: port in use, no certificate in the files, or no access to a cluster
   64   wrong flag or argument";
 
 /// The admission webhook of a cluster: injects Pods while they are created
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// HTTP address of /healthz, /readyz and /metrics; `:PORT` for all addresses
     #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_STATUS_LISTEN", default_value = ":8080", value_parser = listen_address)]
     pub(crate) status_listen: SocketAddr,
-    /// Source of the certificate: self (made here, kept in a Secret) or files
+    /// Source of the certificate: self (created by the webhook, kept in a Secret) or files
     #[arg(long, value_name = "SOURCE", env = "PODGATE_TLS", default_value = "self")]
     pub(crate) tls: TlsSource,
     /// Certificate chain in PEM, with --tls files
@@ -48,16 +48,16 @@ pub(crate) struct Args {
     /// Private key in PEM, with --tls files
     #[arg(long, value_name = "FILE", required_if_eq("tls", "files"))]
     pub(crate) key: Option<PathBuf>,
-    /// Lifetime of certificates made here; renewed when a third of it is left
+    /// Lifetime of certificates with --tls self; renewed when a third of it is left
     #[arg(long, value_name = "DURATION", env = "PODGATE_CERTIFICATE_LIFE", default_value = "7days", value_parser = cert_life)]
     pub(crate) certificate_life: Duration,
-    /// Service that the API server calls: the certificate's name
+    /// Service that the API server calls; determines the certificate's DNS names
     #[arg(long, value_name = "NAME", default_value = "podgate-webhook")]
     pub(crate) service: String,
     /// Secret that keeps the certificates
     #[arg(long, value_name = "NAME", default_value = "podgate-webhook-tls")]
     pub(crate) secret: String,
-    /// MutatingWebhookConfiguration that gets the CA
+    /// MutatingWebhookConfiguration that receives the CA
     #[arg(long, value_name = "NAME", default_value = "podgate-webhook")]
     pub(crate) configuration: String,
     /// Image of the injected sidecar
@@ -78,7 +78,7 @@ pub(crate) struct Args {
     /// Kubeconfig to use instead of this Pod's service account, with --tls self
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Wait at most this long for an answer of the API server
+    /// Wait at most this long for each response of the API server
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = up_to_an_hour)]
     pub(crate) request_timeout: Duration,
     /// Format of log lines: text or json
@@ -91,10 +91,10 @@ pub(crate) struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TlsSource {
-    // Made here.
+    // Created by the webhook.
     #[value(name = "self")]
     SelfSigned,
-    // By cert-manager, or by hand.
+    // Created by cert-manager or by hand.
     Files,
 }
 
@@ -123,12 +123,12 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_definition_is_valid() {
         Args::command().debug_assert();
     }
 
     #[test]
-    fn a_place_to_listen_at() {
+    fn listen_addresses_are_parsed() {
         for (text, address) in [(":8443", "[::]:8443"), ("[::1]:0", "[::1]:0"), ("127.0.0.1:1", "127.0.0.1:1")] {
             assert_eq!(listen_address(text), Ok(address.parse().unwrap()));
         }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_lives_long_enough_to_be_renewed() {
+    fn certificate_life_has_limits() {
         assert_eq!(cert_life("60s"), Ok(Duration::from_secs(60)));
         for text in ["59s", "0s", "367days", "soon", "99999999999999years"] {
             assert!(cert_life(text).is_err(), "{text:?}");

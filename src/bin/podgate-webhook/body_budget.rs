@@ -1,11 +1,11 @@
-//! Limits the memory that request bodies take together.
+//! Limits the total memory for request bodies.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Largest body of the lane for small ones, in bytes.
+/// Largest body that counts as small, in bytes.
 const SMALL_BODY_MAX: usize = 256 << 10;
 
-/// Memory for bodies, in KiB. Small bodies have a lane of their own, so that a few huge ones do not block all others.
+/// Free memory for bodies, in KiB. Small bodies have a separate budget, so that a few large ones do not block them.
 pub(crate) struct BodyBudget {
     small: Semaphore,
     large: Semaphore,
@@ -18,9 +18,9 @@ impl Default for BodyBudget {
 }
 
 impl BodyBudget {
-    /// Waits for room for a body of `size` bytes. It is held until the permit is dropped.
+    /// Waits for memory for a body of `size` bytes and reserves it until the permit is dropped.
     pub(crate) async fn reserve(&self, size: usize) -> Option<SemaphorePermit<'_>> {
-        let lane = if size <= SMALL_BODY_MAX { &self.small } else { &self.large };
-        lane.acquire_many(u32::try_from(size.div_ceil(1024)).ok()?).await.ok()
+        let budget = if size <= SMALL_BODY_MAX { &self.small } else { &self.large };
+        budget.acquire_many(u32::try_from(size.div_ceil(1024)).ok()?).await.ok()
     }
 }

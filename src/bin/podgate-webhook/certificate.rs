@@ -1,4 +1,4 @@
-//! The certificate in use.
+//! The certificate that is served.
 
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -6,23 +6,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
-/// From when to when a certificate is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Validity {
     pub(crate) from: SystemTime,
     pub(crate) until: SystemTime,
 }
 
-/// What is shown to who connects.
 #[derive(Debug, Default)]
 pub(crate) struct ServedCert {
     current: RwLock<Option<(Arc<CertifiedKey>, Validity)>>,
-    /// Who calls has been told to trust it; by files, that is somebody else's affair.
+    /// The API server has its CA. Always true with `--tls files`, where the webhook does not manage the CA.
     is_trusted: AtomicBool,
 }
 
 impl ServedCert {
-    /// From the next handshake on; whether it is another one than before.
+    /// Serves `key` from the next handshake on. Returns false if it was already served.
     pub(crate) fn replace(&self, key: CertifiedKey, life: Validity) -> bool {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref().is_some_and(|(now, _)| now.cert == key.cert) {
@@ -36,7 +34,7 @@ impl ServedCert {
         self.is_trusted.store(is_trusted, Ordering::Relaxed);
     }
 
-    /// Why the API server could not use it at `now`.
+    /// Returns why the API server can't use the certificate at `now`; `None` if it can.
     pub(crate) fn unusable_reason(&self, now: SystemTime) -> Option<&'static str> {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         let Some((_, life)) = &*current else { return Some("no certificate yet") };

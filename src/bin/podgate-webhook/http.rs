@@ -1,4 +1,4 @@
-//! Parts that both ports share.
+//! HTTP helpers for both ports.
 
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -19,12 +19,12 @@ pub(crate) fn reply(status: StatusCode, kind: &'static str, body: impl Into<Byte
     reply
 }
 
-/// Waits for a connection. Retries where one can't be accepted, for example for lack of file descriptors.
+/// Waits for a connection. Retries after an error, for example for lack of file descriptors.
 pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => return stream,
-            Err(error) => warn!(%error, "can't accept"),
+            Err(error) => warn!(%error, "can't accept a connection"),
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

@@ -1,4 +1,4 @@
-//! `podgate-webhook`: the admission webhook. It injects Pods while they are created.
+//! `podgate-webhook`: the admission webhook that injects Pods while they are created.
 #![forbid(unsafe_code)]
 
 mod activity;
@@ -20,8 +20,8 @@ use clap::Parser;
 use podgate::core::exit::Exit;
 use std::process::ExitCode;
 
-/// musl's allocator returns memory to the kernel and requests it again some hundred times for each injected Pod, which makes an
-/// admission several times slower.
+/// musl's allocator returns and requests memory some hundred times for each injected Pod, which makes an admission
+/// several times slower.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;

@@ -1,4 +1,4 @@
-//! What is counted, for Prometheus.
+//! Prometheus metrics.
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -11,12 +11,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 type Labels = [(&'static str, &'static str); 1];
 
-/// What may come of a request.
+/// Outcomes of requests.
 const OUTCOMES: [&str; 8] =
     ["injected", "unchanged", "passed", "refused", "bad-request", "too-large", "timeout", "failed"];
-/// Why a connection may come to nothing.
+/// Reasons for failed connections.
 const CONNECTION_ERRORS: [&str; 5] = ["handshake", "handshake-timeout", "crowded-out", "bad-request", "broken-off"];
-/// What may come of a look at the certificates.
+/// Results of certificate checks.
 const CHECK_RESULTS: [&str; 2] = ["ok", "failed"];
 
 pub(crate) struct Metrics {
@@ -33,41 +33,38 @@ pub(crate) struct Metrics {
 impl Default for Metrics {
     fn default() -> Metrics {
         let mut registry = Registry::with_prefix("podgate_webhook");
-        registry.register("build", "The version that runs", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+        registry.register("build", "Program version", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
         let requests = counters("outcome", &OUTCOMES);
-        registry.register("requests", "Requests, by what came of them", requests.clone());
-        let seconds = Histogram::new([0.0003, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0]);
-        let help = "Time from a request's head to its answer";
-        registry.register_with_unit("request", help, Unit::Seconds, seconds.clone());
+        registry.register("requests", "Requests, by outcome", requests.clone());
+        let request_seconds =
+            Histogram::new([0.0003, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0]);
+        let help = "Time from a request's head to the response";
+        registry.register_with_unit("request", help, Unit::Seconds, request_seconds.clone());
         let in_flight = Gauge::default();
-        registry.register("requests_in_flight", "Requests that are worked on now", in_flight.clone());
+        registry.register("requests_in_flight", "Requests that are being handled", in_flight.clone());
         let connections = Gauge::default();
-        registry.register("connections", "Connections that are open now", connections.clone());
-        let rejected = counters("reason", &CONNECTION_ERRORS);
-        registry.register("connections_failed", "Connections that came to nothing, by why", rejected.clone());
+        registry.register("connections", "Open connections", connections.clone());
+        let failed_connections = counters("reason", &CONNECTION_ERRORS);
+        registry.register("connections_failed", "Connections that failed, by reason", failed_connections.clone());
         let expiry = Gauge::default();
-        let help = "When the certificate that is served ends, in seconds since 1970; 0 while there is none";
+        let help = "Time when the served certificate expires, in seconds since 1970; 0 if there is none";
         registry.register("certificate_expiry_timestamp", help, expiry.clone());
-        let certificates = counters("result", &CHECK_RESULTS);
-        registry.register(
-            "certificate_checks",
-            "Looks at the certificates, by what came of them",
-            certificates.clone(),
-        );
+        let certificate_checks = counters("result", &CHECK_RESULTS);
+        registry.register("certificate_checks", "Checks of the certificates, by result", certificate_checks.clone());
         Metrics {
             registry,
             requests,
-            request_seconds: seconds,
+            request_seconds,
             in_flight,
             connections,
-            failed_connections: rejected,
+            failed_connections,
             expiry,
-            certificate_checks: certificates,
+            certificate_checks,
         }
     }
 }
 
-/// A counter for each of `values`. All are on the page from the start, with 0: else a first failure would be no increase.
+/// Creates a counter for each of `values`. All start at 0, so that Prometheus sees the first failure as an increase.
 fn counters(label: &'static str, values: &[&'static str]) -> Family<Labels, Counter> {
     let family = Family::<Labels, Counter>::default();
     values.iter().for_each(|value| drop(family.get_or_create(&[(label, value)])));
@@ -75,16 +72,16 @@ fn counters(label: &'static str, values: &[&'static str]) -> Family<Labels, Coun
 }
 
 impl Metrics {
-    pub(crate) fn record_request(&self, outcome: &'static str, took: Duration) {
+    pub(crate) fn record_request(&self, outcome: &'static str, duration: Duration) {
         debug_assert!(OUTCOMES.contains(&outcome), "{outcome}");
         self.requests.get_or_create(&[("outcome", outcome)]).inc();
-        self.request_seconds.observe(took.as_secs_f64());
+        self.request_seconds.observe(duration.as_secs_f64());
     }
 
-    /// A connection was given up before it had a request.
-    pub(crate) fn connection_failed(&self, why: &'static str) {
-        debug_assert!(CONNECTION_ERRORS.contains(&why), "{why}");
-        self.failed_connections.get_or_create(&[("reason", why)]).inc();
+    /// Counts a connection that was closed because of an error, or to make room.
+    pub(crate) fn connection_failed(&self, reason: &'static str) {
+        debug_assert!(CONNECTION_ERRORS.contains(&reason), "{reason}");
+        self.failed_connections.get_or_create(&[("reason", reason)]).inc();
     }
 
     pub(crate) fn set_expiry(&self, until: SystemTime) {
@@ -109,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_what_happens() {
+    fn recorded_events_appear_on_the_page() {
         let metrics = Metrics::default();
         metrics.record_request("injected", Duration::from_millis(2));
         metrics.connection_failed("handshake");

@@ -15,14 +15,14 @@ use tracing::{error, info};
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     log::init(args.log_format, args.log_level, log::Target::Stderr);
-    // One line in the log's own format; the request that panicked is answered with 500.
-    std::panic::set_hook(Box::new(|panic| error!(%panic, "a fault of podgate: please report it")));
+    // Log a panic as one line in the chosen format. The request that panicked gets status 500.
+    std::panic::set_hook(Box::new(|panic| error!(%panic, "internal error (panic); please report this")));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("can't start: {error}"));
+    let runtime = runtime.map_err(|error| format!("can't create the async runtime: {error}"));
     match runtime.and_then(|runtime| runtime.block_on(serve_until_signal(args))) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(what) => {
-            eprintln!("podgate-webhook: {what}");
+        Err(error) => {
+            eprintln!("podgate-webhook: {error}");
             ExitCode::FAILURE
         }
     }
@@ -58,23 +58,22 @@ async fn serve_until_signal(args: &Args) -> Result<(), String> {
         _ = term.recv() => "TERM",
         _ = interrupt.recv() => "INT",
     };
-    info!(signal = name, "told to end");
+    info!(signal = name, "shutting down");
     state.drain();
     tokio::time::sleep(args.shutdown_delay).await;
     let _ = stop.send(true);
     match tokio::time::timeout(args.shutdown_grace, server).await {
-        Ok(_) => info!("ended"),
-        Err(_) => error!(
-            in_flight = state.metrics.in_flight.get(),
-            "ended in the midst of requests: --shutdown-grace was too short"
-        ),
+        Ok(_) => info!("stopped"),
+        Err(_) => {
+            error!(in_flight = state.metrics.in_flight.get(), "stopped with open requests; increase --shutdown-grace")
+        }
     }
     Ok(())
 }
 
-/// Opens a port. On a machine without IPv6, `[::]` stands for all addresses of IPv4.
+/// Opens a port. On a machine without IPv6, `[::]` means all IPv4 addresses.
 async fn bind(at: SocketAddr) -> Result<TcpListener, String> {
     let all = SocketAddr::from((Ipv4Addr::UNSPECIFIED, at.port()));
-    let places = if at.ip() == Ipv6Addr::UNSPECIFIED { vec![at, all] } else { vec![at] };
-    TcpListener::bind(&places[..]).await.map_err(|error| format!("can't listen at {at}: {error}"))
+    let addresses = if at.ip() == Ipv6Addr::UNSPECIFIED { vec![at, all] } else { vec![at] };
+    TcpListener::bind(&addresses[..]).await.map_err(|error| format!("can't listen on {at}: {error}"))
 }

@@ -29,15 +29,15 @@ impl State {
         }
     }
 
-    /// Shows this certificate from the next handshake on.
+    /// Uses this certificate from the next handshake on.
     pub(crate) fn serve_cert(&self, key: CertifiedKey, life: Validity) {
         self.metrics.set_expiry(life.until);
         if self.served_cert.replace(key, life) {
-            info!(until = %humantime::format_rfc3339_seconds(life.until), "serves another certificate");
+            info!(until = %humantime::format_rfc3339_seconds(life.until), "serving a new certificate");
         }
     }
 
-    /// Asks clients to leave: readiness fails, and each answer closes its connection.
+    /// Starts to drain: readiness fails, and each response closes its connection.
     pub(crate) fn drain(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
     }
@@ -46,8 +46,8 @@ impl State {
         self.is_draining.load(Ordering::Relaxed)
     }
 
-    /// The reason why requests should not be sent here.
+    /// Returns why this replica is not ready; `None` if it is.
     pub(crate) fn unready_reason(&self) -> Option<&'static str> {
-        if self.is_draining() { Some("told to end") } else { self.served_cert.unusable_reason(wall_time()) }
+        if self.is_draining() { Some("shutting down") } else { self.served_cert.unusable_reason(wall_time()) }
     }
 }

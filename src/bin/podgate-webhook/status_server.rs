@@ -1,4 +1,4 @@
-//! The plain port: `/healthz`, `/readyz`, `/metrics`.
+//! The HTTP port: `/healthz`, `/readyz`, `/metrics`.
 
 use crate::http::{Reply, TEXT, accept, reply};
 use crate::state::State;
@@ -15,15 +15,15 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// Time limit for a connection, which is for one request.
+/// Time limit for a connection, which serves one request.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many at a time: a kubelet and a scraper or two.
+/// Limit on concurrent clients: usually a kubelet and one or two scrapers.
 const CLIENTS_MAX: usize = 16;
 
-/// Serves for ever.
+/// Serves forever.
 pub(crate) async fn serve(state: Arc<State>, listener: TcpListener) {
-    let seats = Arc::new(Semaphore::new(CLIENTS_MAX));
-    while let Ok(seat) = Arc::clone(&seats).acquire_owned().await {
+    let slots = Arc::new(Semaphore::new(CLIENTS_MAX));
+    while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
         let stream = TokioIo::new(accept(&listener).await);
         let state = Arc::clone(&state);
         tokio::spawn(async move {
@@ -31,7 +31,7 @@ pub(crate) async fn serve(state: Arc<State>, listener: TcpListener) {
             let mut server = http1::Builder::new();
             let server = server.header_read_timeout(None).keep_alive(false);
             let _ = timeout(CLIENT_TIMEOUT, server.serve_connection(stream, service)).await;
-            drop(seat);
+            drop(slot);
         });
     }
 }
@@ -45,8 +45,8 @@ fn answer(state: &State, request: &Request<Incoming>) -> Reply {
         },
         (&Method::GET, "/metrics") => reply(StatusCode::OK, METRICS_TYPE, state.metrics.render()),
         (&Method::GET | &Method::HEAD, _) => {
-            reply(StatusCode::NOT_FOUND, TEXT, "there are /healthz, /readyz and /metrics\n")
+            reply(StatusCode::NOT_FOUND, TEXT, "not found; use /healthz, /readyz or /metrics\n")
         }
-        _ => reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, "GET only\n"),
+        _ => reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, "use GET\n"),
     }
 }

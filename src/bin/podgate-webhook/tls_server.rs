@@ -1,4 +1,4 @@
-//! The TLS port: connections, and what each may cost.
+//! The TLS port: accepts connections and limits their number, time and memory.
 
 use crate::activity::{Activity, Phase};
 use crate::admit;
@@ -19,12 +19,12 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::io::InspectReader;
 use tracing::debug;
 
-/// Most connections. The API server opens as many as it has requests at a time, and keeps 25 of them.
+/// Limit on connections. The API server opens one for each concurrent request and keeps 25 of them.
 const CONNECTIONS_MAX: usize = 512;
-/// For a request's head, in bytes.
+/// Size limit for a request's head, in bytes.
 const HEAD_MAX: usize = 16 << 10;
 
-/// Serves until `stop` turns true, then finishes what has begun.
+/// Serves until `stop` becomes true, then finishes open requests.
 pub(crate) async fn serve(
     state: Arc<State>,
     config: Arc<ServerConfig>,
@@ -49,10 +49,11 @@ pub(crate) async fn serve(
             serve_connection(Arc::clone(&state), acceptor.clone(), stream, Arc::clone(&activity), stop.clone());
         let task = connections.spawn(connection);
         open.insert(task.id(), (task, activity));
-        // Make room for the next one: clients that only hold connections must not keep the API server out.
+        // Close the connection that has handled no request for the longest time, so that idle clients can't lock the
+        // API server out.
         if open.len() == CONNECTIONS_MAX {
-            let useless = open.values().filter_map(|(task, activity)| Some((activity.evictable_since()?, task)));
-            if let Some((_, task)) = useless.min_by_key(|(since, _)| *since) {
+            let evictable = open.values().filter_map(|(task, activity)| Some((activity.evictable_since()?, task)));
+            if let Some((_, task)) = evictable.min_by_key(|(since, _)| *since) {
                 task.abort();
                 state.metrics.connection_failed("crowded-out");
             }
@@ -69,9 +70,9 @@ async fn serve_connection(
     activity: Arc<Activity>,
     mut stop: watch::Receiver<bool>,
 ) {
-    // An answer is one small write.
+    // A response is one small write, so do not delay it.
     let _ = stream.set_nodelay(true);
-    // In this order, so that a late look at the clock fails no client whose bytes have arrived in time.
+    // Biased, so that a client whose bytes have arrived in time does not fail if this task runs late.
     let handshake = tokio::select! {
         biased;
         handshake = acceptor.accept(stream) => handshake,
@@ -80,7 +81,7 @@ async fn serve_connection(
     let stream = match handshake {
         Ok(stream) => stream,
         Err(error) => {
-            debug!(%error, "TLS handshake");
+            debug!(%error, "TLS handshake failed");
             return state.metrics.connection_failed("handshake");
         }
     };
@@ -92,7 +93,7 @@ async fn serve_connection(
         activity.set(Phase::Idle);
         Ok::<_, Infallible>(response)
     });
-    // HTTP/1.1 alone: the API server speaks nothing else to webhooks, to spread its requests over the replicas.
+    // HTTP/1.1 only: the API server uses nothing else for webhooks, to spread its requests over the replicas.
     let mut server = http1::Builder::new();
     // `Activity` enforces the time limits instead.
     server.header_read_timeout(None).max_buf_size(HEAD_MAX);
@@ -107,7 +108,7 @@ async fn serve_connection(
             return;
         }
         () = async { drop(stop.wait_for(|stop| *stop).await) } => {
-            // hyper would wait for the rest of a head.
+            // Do not let hyper wait for the rest of an incomplete head.
             if activity.phase() == Phase::Head {
                 return;
             }
@@ -116,7 +117,7 @@ async fn serve_connection(
         }
     };
     if let Err(error) = ended {
-        debug!(%error, "connection");
+        debug!(%error, "connection failed");
         state.metrics.connection_failed(if error.is_parse() { "bad-request" } else { "broken-off" });
     }
 }

@@ -1,4 +1,4 @@
-//! A certificate in files that somebody else renews: cert-manager's Secret as a volume, say.
+//! A certificate in files that another program renews, for example a cert-manager Secret mounted as a volume.
 
 use super::pair;
 use crate::state::State;
@@ -7,7 +7,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How often to look. A look is two small reads; a file's time of change would not do for a Secret volume, where links change.
+/// Interval between two reads of both files. Modification times do not help, because in a Secret volume only symlinks
+/// change.
 pub(super) const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
 /// Largest file, in bytes.
 const FILE_MAX: u64 = 1 << 20;
@@ -18,14 +19,14 @@ pub(crate) struct CertFiles {
 }
 
 impl CertFiles {
-    /// Shows what is in the files, if it has changed.
+    /// Reads the files and serves their certificate if it has changed.
     ///
     /// # Errors
-    /// One line: what is shown stays as it is.
+    /// One line, if the files can't be used. The served certificate stays the same.
     pub(super) fn reload(&self, state: &State) -> Result<(), String> {
         let (cert, key) = (read_file(&self.cert)?, read_file(&self.key)?);
-        let places = format!("{} and {}", self.cert.display(), self.key.display());
-        let (key, life) = pair::parse(&cert, &key).map_err(|error| format!("{places}: {error}"))?;
+        let paths = format!("{} and {}", self.cert.display(), self.key.display());
+        let (key, life) = pair::parse(&cert, &key).map_err(|error| format!("{paths}: {error}"))?;
         state.served_cert.set_trusted(true);
         state.serve_cert(key, life);
         Ok(())

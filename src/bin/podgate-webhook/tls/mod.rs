@@ -1,11 +1,11 @@
-//! The source of the certificate in use.
+//! Sources of the served certificate.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`pair`] | a certificate, its key and its CA: made, and looked at |
-//! | [`rollover`] | which pair is used when: a function of values |
-//! | [`self_signed`] | the Secret and the webhook configuration |
-//! | [`files`] | the files of `--tls files` |
+//! | [`pair`] | creation and verification of a certificate, its key and its CA |
+//! | [`rollover`] | decides which pair is used when; no I/O |
+//! | [`self_signed`] | `--tls self`: the Secret and the webhook configuration |
+//! | [`files`] | `--tls files` |
 
 mod files;
 mod pair;
@@ -22,12 +22,12 @@ use rustls::server::NoServerSessionStorage;
 use std::sync::Arc;
 use tracing::{info, warn};
 
-/// TLS 1.2 and 1.3 with what `shown` holds.
-pub(crate) fn server_config(shown: &Arc<ServedCert>) -> Result<Arc<ServerConfig>, String> {
+/// Returns the configuration for TLS 1.2 and 1.3 with the certificate in `served`.
+pub(crate) fn server_config(served: &Arc<ServedCert>) -> Result<Arc<ServerConfig>, String> {
     let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS: {error}"))?;
-    let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::<ServedCert>::clone(shown));
+    let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::<ServedCert>::clone(served));
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     // The API server resumes no sessions; they would only take memory.
     config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -35,15 +35,16 @@ pub(crate) fn server_config(shown: &Arc<ServedCert>) -> Result<Arc<ServerConfig>
     Ok(Arc::new(config))
 }
 
-/// Where certificates come from.
 pub(crate) enum CertSource {
     SelfSigned(Box<self_signed::CertKeeper>),
     Files(files::CertFiles),
 }
 
 impl CertSource {
+    /// Opens the source that the flags select.
+    ///
     /// # Errors
-    /// One line: no cluster to ask, or no certificate in the files.
+    /// One line, if there is no access to a cluster or no certificate in the files.
     pub(crate) async fn open(args: &Args, state: &State) -> Result<CertSource, String> {
         match (args.tls, &args.cert, &args.key) {
             (TlsSource::Files, Some(cert), Some(key)) => {
@@ -58,10 +59,10 @@ impl CertSource {
         }
     }
 
-    /// Keeps the certificate valid, for ever.
+    /// Keeps the certificate valid, forever.
     pub(crate) async fn keep_valid(mut self, state: Arc<State>) {
-        // The last error, and how often it came in a row. A single one is not worth a line: the two files do not match while
-        // they are replaced one after the other, and the API server may be busy.
+        // The last error and how often it occurred in a row. A single error is not logged: the files do not match while
+        // they are being replaced, and the API server may be busy.
         let (mut error, mut count) = (String::new(), 0);
         loop {
             let (result, pause) = match &mut self {
@@ -72,7 +73,7 @@ impl CertSource {
             match result {
                 Ok(()) => {
                     if count > 1 {
-                        info!("the certificates can be looked after again");
+                        info!("certificate checks succeed again");
                     }
                     count = 0;
                 }
@@ -80,7 +81,7 @@ impl CertSource {
                     count = if found == error { count + 1 } else { 1 };
                     error = found;
                     if count == 2 {
-                        warn!(error, "can't look after the certificates; tries again");
+                        warn!(error, "certificate check failed; will retry");
                     }
                 }
             }

@@ -1,7 +1,7 @@
-//! A certificate, its private key and its CA: made, and looked at.
+//! Creates and verifies a certificate with its private key and its CA.
 //!
-//! Each certificate has a CA of its own, whose key is gone when it has signed: there is none that could be stolen, and every
-//! renewal goes the way that a change of the CA must go.
+//! Each certificate has its own CA, whose key is dropped after it has signed, so it can't be stolen. Every renewal
+//! therefore changes the CA too.
 
 use crate::certificate::Validity;
 use podgate::core::text::error_chain;
@@ -20,10 +20,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use x509_parser::time::ASN1Time;
 
-/// How far back a new certificate is valid: the clocks of a cluster differ.
+/// Start of a new certificate's validity before its creation, because clocks in a cluster differ.
 pub(super) const BACKDATED: Duration = Duration::from_secs(60 * 60);
 
-/// PEM, as it is kept.
+/// A certificate, its key and its CA, in PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CertPair {
     pub(super) ca: Vec<u8>,
@@ -32,7 +32,7 @@ pub(super) struct CertPair {
 }
 
 impl CertPair {
-    /// For the Service of the DNS names `names`, from now on for `life`.
+    /// Creates a pair for the DNS names `names`, valid from now on for `life`.
     pub(super) fn generate(names: &[String], now: SystemTime, life: Duration) -> Result<CertPair, String> {
         let make = || -> Result<CertPair, rcgen::Error> {
             let (from, until) = (now - BACKDATED, now + life);
@@ -49,7 +49,7 @@ impl CertPair {
             let ca_key = KeyPair::generate()?;
             let ca_cert = ca.self_signed(&ca_key)?;
             let first = names.first().map_or("podgate-webhook", String::as_str);
-            // A common name may have 64 characters; nobody looks at it where there are others.
+            // A common name is limited to 64 characters. Clients ignore it if there are DNS names.
             let mut leaf = named(CertificateParams::new(names.to_vec())?, &first[..first.len().min(64)]);
             leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];
             leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -59,41 +59,41 @@ impl CertPair {
             let [ca, cert, key] = [ca_cert.pem(), cert.pem(), key.serialize_pem()].map(String::into_bytes);
             Ok(CertPair { ca, cert, key })
         };
-        make().map_err(|error| format!("can't make a certificate: {}", error_chain(&error)))
+        make().map_err(|error| format!("can't create a certificate: {}", error_chain(&error)))
     }
 
-    /// What can be shown, if a client that trusts the CA would accept it at `now` for every one of `names`.
+    /// Returns the key to serve if a client that trusts the CA accepts it at `now` for all of `names`.
     pub(super) fn verify(&self, names: &[String], now: SystemTime) -> Result<(CertifiedKey, Validity), String> {
         let (key, life) = parse(&self.cert, &self.key)?;
         let mut roots = RootCertStore::empty();
         for ca in CertificateDer::pem_slice_iter(&self.ca) {
-            let ca = ca.map_err(|error| format!("the CA is no PEM: {error}"))?;
-            roots.add(ca).map_err(|error| format!("the CA: {error}"))?;
+            let ca = ca.map_err(|error| format!("the CA is not valid PEM: {error}"))?;
+            roots.add(ca).map_err(|error| format!("the CA is invalid: {error}"))?;
         }
         let provider = Arc::new(ring::default_provider());
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
             .build()
-            .map_err(|error| format!("the CA: {error}"))?;
+            .map_err(|error| format!("the CA is invalid: {error}"))?;
         let (leaf, between) = key.cert.split_first().ok_or("no certificate")?;
         let now = UnixTime::since_unix_epoch(now.duration_since(UNIX_EPOCH).unwrap_or_default());
         for name in names {
-            let name = ServerName::try_from(name.as_str()).map_err(|_| format!("{name:?} is no DNS name"))?;
+            let name = ServerName::try_from(name.as_str()).map_err(|_| format!("{name:?} is not a DNS name"))?;
             let verified = verifier.verify_server_cert(leaf, between, &name, &[], now);
-            verified.map_err(|error| format!("the certificate: {error}"))?;
+            verified.map_err(|error| format!("the certificate is invalid: {error}"))?;
         }
         Ok((key, life))
     }
 }
 
-/// A certificate chain and its private key from PEM, and when the certificate is valid.
+/// Parses a certificate chain and its private key from PEM. Returns them with the certificate's validity.
 pub(super) fn parse(cert: &[u8], key: &[u8]) -> Result<(CertifiedKey, Validity), String> {
     let certs: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(cert).collect();
-    let certs = certs.map_err(|error| format!("the certificate is no PEM: {error}"))?;
-    let first = certs.first().ok_or("no certificate in it")?;
-    let life = validity(first).ok_or("the certificate does not say when it is valid")?;
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("the private key: {error}"))?;
+    let certs = certs.map_err(|error| format!("the certificate is not valid PEM: {error}"))?;
+    let first = certs.first().ok_or("no certificate found")?;
+    let life = validity(first).ok_or("can't read the certificate's validity")?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("the private key is invalid: {error}"))?;
     let key = CertifiedKey::from_der(certs, key, &ring::default_provider())
-        .map_err(|error| format!("the private key: {error}"))?;
+        .map_err(|error| format!("the private key is invalid: {error}"))?;
     Ok((key, life))
 }
 
@@ -105,7 +105,7 @@ fn validity(der: &[u8]) -> Option<Validity> {
     Some(Validity { from: at(validity.not_before), until: at(validity.not_after) })
 }
 
-/// Whether the CA in `pem` is still valid at `now`.
+/// Returns true if the CA in `pem` has not expired at `now`.
 pub(super) fn is_ca_valid(pem: &[u8], now: SystemTime) -> bool {
     let ca = CertificateDer::from_pem_slice(pem).ok();
     ca.and_then(|ca| validity(&ca)).is_some_and(|life| now < life.until)
@@ -120,34 +120,34 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_accepted_for_its_life() {
+    fn new_certificate_is_valid_for_its_lifetime() {
         let now = UNIX_EPOCH + Duration::from_secs(1_795_300_424);
         let life = Duration::from_secs(3600);
         let pair = CertPair::generate(&names(), now, life).unwrap();
         let (_, found) = pair.verify(&names(), now).unwrap();
         assert_eq!(found, Validity { from: now - BACKDATED, until: now + life });
         assert!(pair.verify(&names(), now - BACKDATED).is_ok() && pair.verify(&names(), now + life / 2).is_ok());
-        for (names, at, says) in [
+        for (names, at, text) in [
             (names(), now + life + Duration::from_secs(1), "xpired"),
             (names(), now - BACKDATED - Duration::from_secs(1), "valid yet"),
             (vec!["other.podgate.svc".to_owned()], now, "not valid for name"),
         ] {
-            let said = pair.verify(&names, at).unwrap_err();
-            assert!(said.contains(says), "{said}");
+            let error = pair.verify(&names, at).unwrap_err();
+            assert!(error.contains(text), "{error}");
         }
         assert!(is_ca_valid(&pair.ca, now) && !is_ca_valid(&pair.ca, now + life) && !is_ca_valid(b"", now));
     }
 
     #[test]
-    fn what_does_not_belong_together_is_refused() {
+    fn mismatched_parts_are_rejected() {
         let now = UNIX_EPOCH + Duration::from_secs(1_795_300_424);
         let make = || CertPair::generate(&names(), now, Duration::from_secs(3600)).unwrap();
         let (one, two) = (make(), make());
-        let said = |pair: CertPair| pair.verify(&names(), now).unwrap_err();
-        assert!(said(CertPair { key: two.key.clone(), ..one.clone() }).contains("the private key"));
-        assert!(said(CertPair { ca: two.ca, ..one.clone() }).contains("the certificate"));
-        assert!(said(CertPair { cert: Vec::new(), ..one.clone() }).contains("no certificate in it"));
-        assert!(said(CertPair { key: b"x".to_vec(), ..one.clone() }).contains("the private key"));
-        assert!(said(CertPair { ca: Vec::new(), ..one }).contains("the CA"));
+        let error_of = |pair: CertPair| pair.verify(&names(), now).unwrap_err();
+        assert!(error_of(CertPair { key: two.key.clone(), ..one.clone() }).contains("the private key"));
+        assert!(error_of(CertPair { ca: two.ca, ..one.clone() }).contains("the certificate"));
+        assert!(error_of(CertPair { cert: Vec::new(), ..one.clone() }).contains("no certificate found"));
+        assert!(error_of(CertPair { key: b"x".to_vec(), ..one.clone() }).contains("the private key"));
+        assert!(error_of(CertPair { ca: Vec::new(), ..one }).contains("the CA"));
     }
 }

@@ -1,14 +1,15 @@
-//! Which certificate is used when. A function of values: what is kept, what the time is, what to keep instead.
+//! Decides which certificate is used when. No I/O: maps the stored certificates and the time to the certificates to
+//! store next.
 //!
-//! A new pair first stands by as `next`, while its CA is written into the webhook configuration; when the API servers have had
-//! time to hear of it, it becomes the current one. The CA before it stays in the configuration until its certificate has expired:
-//! for that long a replica may still show that.
+//! A new pair is first stored as `next`, and its CA is added to the webhook configuration. After all API servers have
+//! had time to read it, `next` becomes `current`. The old CA stays in the configuration until its certificate has
+//! expired, because a replica may still serve that.
 
 use super::pair::{BACKDATED, CertPair};
 use crate::certificate::Validity;
 use std::time::{Duration, SystemTime};
 
-/// What the Secret keeps.
+/// Content of the Secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct StoredCerts {
     pub(super) current: Option<CertPair>,
@@ -17,36 +18,36 @@ pub(super) struct StoredCerts {
 }
 
 impl StoredCerts {
-    /// All CAs that may be met: what the webhook configuration is to hold.
+    /// Returns all CAs for the webhook configuration: those of certificates that a replica may serve.
     pub(super) fn ca_bundle(&self) -> Vec<u8> {
         let pairs = [&self.current, &self.next].into_iter().flatten().map(|pair| &pair.ca);
         pairs.chain(&self.old_ca).flatten().copied().collect()
     }
 }
 
-/// What else decides.
+/// Further inputs of the decision.
 pub(super) struct RolloverInputs<'a> {
     pub(super) time: SystemTime,
-    /// How long a new one is to live.
+    /// Lifetime of a new certificate.
     pub(super) life: Duration,
     /// The CA of `next` has been in the webhook configuration for long enough.
     pub(super) is_propagated: bool,
-    /// What this replica shows, should nothing be kept any more.
+    /// The pair that this replica serves, in case the Secret is empty.
     pub(super) served: Option<&'a CertPair>,
-    /// When a pair is valid; `None` for one that can't be used now.
+    /// Returns a pair's validity; `None` if it can't be used now.
     pub(super) validity_of: &'a dyn Fn(&CertPair) -> Option<Validity>,
     pub(super) is_ca_valid: &'a dyn Fn(&[u8]) -> bool,
     pub(super) generate: &'a dyn Fn() -> Result<CertPair, String>,
 }
 
-/// What to keep from now on.
+/// Returns the certificates to store.
 ///
 /// # Errors
-/// When a certificate is needed and can't be made.
-pub(super) fn next_certs(kept: &StoredCerts, now: &RolloverInputs<'_>) -> Result<StoredCerts, String> {
+/// If a certificate is needed but can't be created.
+pub(super) fn next_certs(stored: &StoredCerts, now: &RolloverInputs<'_>) -> Result<StoredCerts, String> {
     let usable = |pair: &Option<CertPair>| pair.clone().filter(|pair| (now.validity_of)(pair).is_some());
-    let old_ca = kept.old_ca.clone().filter(|ca| (now.is_ca_valid)(ca));
-    let (current, next) = (usable(&kept.current), usable(&kept.next));
+    let old_ca = stored.old_ca.clone().filter(|ca| (now.is_ca_valid)(ca));
+    let (current, next) = (usable(&stored.current), usable(&stored.next));
     Ok(match (current, next) {
         (Some(current), Some(next)) if now.is_propagated => {
             StoredCerts { current: Some(next), next: None, old_ca: Some(current.ca) }
@@ -55,17 +56,17 @@ pub(super) fn next_certs(kept: &StoredCerts, now: &RolloverInputs<'_>) -> Result
             StoredCerts { current: Some(current), next: Some((now.generate)()?), old_ca }
         }
         (Some(current), next) => StoredCerts { current: Some(current), next, old_ca },
-        // What this replica shows is known to the API servers: no gap while a new one stands by.
-        (None, next) if let Some(shown) = usable(&now.served.cloned()) => {
+        // The API servers already trust the served certificate, so it bridges the gap until the new one is ready.
+        (None, next) if let Some(served) = usable(&now.served.cloned()) => {
             let next = next.map_or_else(now.generate, Ok)?;
-            StoredCerts { current: Some(shown), next: Some(next), old_ca }
+            StoredCerts { current: Some(served), next: Some(next), old_ca }
         }
         (None, Some(next)) => StoredCerts { current: Some(next), next: None, old_ca },
         (None, None) => StoredCerts { current: Some((now.generate)()?), next: None, old_ca },
     })
 }
 
-/// A third of its life is left, or it would live for longer than is now asked for.
+/// Returns true if at most a third of its lifetime is left, or clearly more than a new certificate would get.
 fn is_renewal_due(pair: &CertPair, now: &RolloverInputs<'_>) -> bool {
     let Some(life) = (now.validity_of)(pair) else { return true };
     let left = life.until.duration_since(now.time).unwrap_or_default();
@@ -73,13 +74,13 @@ fn is_renewal_due(pair: &CertPair, now: &RolloverInputs<'_>) -> bool {
     left <= whole / 3 || left > now.life + now.life / 10
 }
 
-/// How often to look: often enough that a step is late by no more than a fraction of a certificate's life.
+/// Returns the interval between two checks, which is a small fraction of a certificate's lifetime.
 pub(super) fn reconcile_interval(life: Duration) -> Duration {
     (life / 20).clamp(Duration::from_secs(1), Duration::from_secs(60))
 }
 
-/// How long a CA stands in the webhook configuration before it is used: an API server hears of it within a second, unless
-/// something is wrong with it.
+/// Returns the time between publishing a CA in the webhook configuration and using it. A healthy API server needs less
+/// than a second.
 pub(super) fn propagation_time(life: Duration) -> Duration {
     (life / 12).clamp(Duration::from_secs(5), Duration::from_secs(600))
 }
@@ -96,7 +97,7 @@ mod tests {
         UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds)
     }
 
-    /// A stand-in whose text says when it was made and for how long.
+    /// A fake pair whose CA holds the times of creation and expiry.
     fn pair(made: u64, life: u64) -> CertPair {
         CertPair { ca: format!("{} {}", made, made + life).into_bytes(), cert: Vec::new(), key: Vec::new() }
     }
@@ -107,76 +108,82 @@ mod tests {
         Validity { from: at(made.parse().unwrap()) - BACKDATED, until: at(until.parse().unwrap()) }
     }
 
-    fn next_certs_at(kept: &StoredCerts, seconds: u64, is_ripe: bool, shown: Option<&CertPair>) -> StoredCerts {
+    fn next_certs_at(
+        stored: &StoredCerts,
+        seconds: u64,
+        is_propagated: bool,
+        served: Option<&CertPair>,
+    ) -> StoredCerts {
         let time = at(seconds);
-        let life_of = |pair: &CertPair| Some(validity(&pair.ca)).filter(|life| life.from <= time && time < life.until);
+        let validity_of =
+            |pair: &CertPair| Some(validity(&pair.ca)).filter(|life| life.from <= time && time < life.until);
         let ca_holds = |ca: &[u8]| time < validity(ca).until;
         let make = || Ok(pair(seconds, LIFE.as_secs()));
         let now = RolloverInputs {
             time,
             life: LIFE,
-            is_propagated: is_ripe,
-            served: shown,
-            validity_of: &life_of,
+            is_propagated,
+            served,
+            validity_of: &validity_of,
             is_ca_valid: &ca_holds,
             generate: &make,
         };
-        next_certs(kept, &now).unwrap()
+        next_certs(stored, &now).unwrap()
     }
 
-    /// By when they were made: the current pair, the next one, the old CA.
+    /// Stored certificates by their times of creation: current pair, next pair, old CA.
     fn stored([current, next, old]: [Option<u64>; 3]) -> StoredCerts {
         let made = |at: Option<u64>| at.map(|at| pair(at, LIFE.as_secs()));
         StoredCerts { current: made(current), next: made(next), old_ca: made(old).map(|old| old.ca) }
     }
 
     #[test]
-    fn each_step() {
+    fn each_step_of_the_rollover() {
         let (first, due, second) = ([Some(0), None, None], [Some(0), Some(400), None], [Some(400), None, Some(0)]);
-        for (what, before, seconds, is_ripe, shown, after) in [
-            ("from nothing", [None; 3], 0, false, None, first),
-            ("not yet due", first, 399, true, None, first),
-            ("due", first, 400, false, None, due),
-            ("the API servers may not know it yet", due, 449, false, None, due),
-            ("they know it", due, 450, true, None, second),
-            ("another replica may show the old one", second, 599, false, None, second),
-            ("nobody shows the old one any more", second, 600, false, None, [Some(400), None, None]),
+        for (what, before, seconds, is_propagated, served, after) in [
+            ("no certificate yet", [None; 3], 0, false, None, first),
+            ("renewal not due yet", first, 399, true, None, first),
+            ("renewal due", first, 400, false, None, due),
+            ("API servers may not have the new CA yet", due, 449, false, None, due),
+            ("API servers have the new CA", due, 450, true, None, second),
+            ("another replica may serve the old one", second, 599, false, None, second),
+            ("the old one has expired", second, 600, false, None, [Some(400), None, None]),
             ("the second renewal", second, 800, false, None, [Some(400), Some(800), None]),
-            ("after a long sleep a new one at once", first, 5000, false, None, [Some(5000), None, None]),
-            ("ripe or not, it is the only one", due, 700, false, None, [Some(400), None, None]),
-            ("made by a clock that was ahead", [Some(100_000), None, None], 0, false, None, first),
-            ("wiped: put back, and replaced without a gap", [None; 3], 100, false, Some(0), [Some(0), Some(100), None]),
-            ("wiped, and expired", [None; 3], 900, false, Some(0), [Some(900), None, None]),
+            ("expired during a long pause: a new one at once", first, 5000, false, None, [Some(5000), None, None]),
+            ("next is used early if current has expired", due, 700, false, None, [Some(400), None, None]),
+            ("created by a clock that was ahead", [Some(100_000), None, None], 0, false, None, first),
+            ("Secret emptied: stored again, then renewed", [None; 3], 100, false, Some(0), [Some(0), Some(100), None]),
+            ("Secret emptied, served one expired", [None; 3], 900, false, Some(0), [Some(900), None, None]),
         ] {
-            let shown = shown.map(|made| pair(made, 600));
-            let once = next_certs_at(&stored(before), seconds, is_ripe, shown.as_ref());
+            let served = served.map(|made| pair(made, 600));
+            let once = next_certs_at(&stored(before), seconds, is_propagated, served.as_ref());
             assert_eq!(once, stored(after), "{what}");
-            assert_eq!(next_certs_at(&once, seconds, false, shown.as_ref()), once, "{what}, for who comes second");
+            assert_eq!(next_certs_at(&once, seconds, false, served.as_ref()), once, "{what}, second replica");
         }
         assert_eq!(stored(due).ca_bundle(), b"0 600400 1000", "both CAs");
     }
 
     #[test]
-    fn a_life_that_is_asked_to_be_shorter_begins_anew() {
-        let kept = StoredCerts { current: Some(pair(0, 100_000)), next: None, old_ca: None };
-        assert_eq!(next_certs_at(&kept, 1, false, None).next, Some(pair(1, 600)));
+    fn shorter_lifetime_triggers_a_renewal() {
+        let stored = StoredCerts { current: Some(pair(0, 100_000)), next: None, old_ca: None };
+        assert_eq!(next_certs_at(&stored, 1, false, None).next, Some(pair(1, 600)));
     }
 
     #[test]
-    fn what_can_not_be_made_is_an_error_and_only_where_it_is_needed() {
-        let tried = Cell::new(0);
+    fn failure_to_create_is_an_error_only_when_needed() {
+        let attempts = Cell::new(0);
         let make = || {
-            tried.set(tried.get() + 1);
+            attempts.set(attempts.get() + 1);
             Err("no".to_owned())
         };
         let time = at(0);
-        let life_of = |pair: &CertPair| Some(validity(&pair.ca));
+        let validity_of = |pair: &CertPair| Some(validity(&pair.ca));
         let now = RolloverInputs {
             time,
             life: LIFE,
             is_propagated: true,
             served: None,
-            validity_of: &life_of,
+            validity_of: &validity_of,
             is_ca_valid: &|_| true,
             generate: &make,
         };
@@ -184,13 +191,13 @@ mod tests {
             next_certs(&StoredCerts { current: Some(pair(0, 600)), ..StoredCerts::default() }, &now).map(|_| ()),
             Ok(())
         );
-        assert_eq!(tried.get(), 0);
+        assert_eq!(attempts.get(), 0);
         assert_eq!(next_certs(&StoredCerts::default(), &now), Err("no".to_owned()));
     }
 
-    /// The shortest life that is allowed: each step fits into the one before it.
+    /// All steps of a rollover fit into the shortest lifetime that is allowed.
     #[test]
-    fn a_minute_is_enough() {
+    fn lifetime_of_a_minute_is_enough() {
         let life = Duration::from_secs(60);
         assert!(life * 2 / 3 + propagation_time(life) + reconcile_interval(life) * 3 < life);
         assert_eq!(reconcile_interval(life), Duration::from_secs(3));

@@ -1,7 +1,8 @@
-//! Certificates of the webhook's own making: kept in a Secret that all replicas share, their CAs told to the API server.
+//! Certificates that the webhook creates itself. They are stored in a Secret that all replicas share, and their CAs are
+//! published to the API server.
 //!
-//! Every replica does the same at its own times. Writes carry the resourceVersion of what was read: of two at a time one is refused,
-//! looks again, and finds nothing left to do.
+//! All replicas run the same steps. Writes carry the resourceVersion that was read, so of two concurrent writes one
+//! gets a conflict. That replica reads again and finds nothing left to do.
 
 use super::pair::{self, CertPair};
 use super::rollover::{self, RolloverInputs, StoredCerts};
@@ -20,7 +21,7 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
 
-/// Looks in a row, where another replica was quicker each time, before it waits.
+/// Limit on immediate retries after a conflict.
 const ATTEMPTS_MAX: usize = 5;
 /// The keys of the Secret.
 const SECRET_KEYS: [&str; 7] =
@@ -32,27 +33,29 @@ pub(crate) struct CertKeeper {
     args: Args,
     namespace: String,
     dns_names: Vec<String>,
-    /// What is shown.
+    /// The pair that is served.
     served: Option<CertPair>,
-    /// The CA that stands by, and since when this replica has seen it in the webhook configuration.
+    /// The CA of `next`, and since when this replica has seen it in the webhook configuration.
     propagating: Option<(Vec<u8>, Instant)>,
 }
 
-/// Why a look came to nothing.
+/// Failure of one step.
 enum StepError {
-    /// Somebody else has written meanwhile.
+    /// Another writer has changed the object.
     Conflict,
     Failed(String),
 }
 
 impl CertKeeper {
+    /// Creates a keeper for the Secret and the configuration that the flags name.
+    ///
     /// # Errors
-    /// One line: names that can't be.
+    /// One line, if the Service's name is invalid.
     pub(super) fn new(args: &Args, client: Client, namespace: String) -> Result<CertKeeper, String> {
         let name = format!("{}.{namespace}", args.service);
         let names = vec![format!("{name}.svc"), name.clone(), format!("{name}.svc.cluster.local")];
         if rustls::pki_types::ServerName::try_from(names[2].as_str()).is_err() {
-            return Err(format!("{name:?} can't be the name of a Service: see --service"));
+            return Err(format!("{name:?} is not a valid Service name; check --service"));
         }
         Ok(CertKeeper {
             secrets: Api::namespaced(client.clone(), &namespace),
@@ -65,7 +68,7 @@ impl CertKeeper {
         })
     }
 
-    /// The pause until the next look.
+    /// Returns the pause until the next check.
     pub(super) fn reconcile_interval(&self, state: &State) -> Duration {
         let interval = rollover::reconcile_interval(self.args.certificate_life);
         if state.served_cert.unusable_reason(wall_time()).is_some() {
@@ -79,14 +82,14 @@ impl CertKeeper {
         for _ in 0..ATTEMPTS_MAX {
             match self.reconcile_once(state).await {
                 Ok(()) => return Ok(()),
-                Err(StepError::Conflict) => debug!("another replica was quicker; looks again"),
+                Err(StepError::Conflict) => debug!("conflict with another replica; reading again"),
                 Err(StepError::Failed(error)) => return Err(error),
             }
         }
-        Err("others write to the Secret or the MutatingWebhookConfiguration all the time".to_owned())
+        Err("too many conflicts: the Secret or the MutatingWebhookConfiguration changes all the time".to_owned())
     }
 
-    /// One step: the Secret as it is to be, then the webhook configuration, then what is shown.
+    /// Updates the Secret, then the webhook configuration, then the served certificate.
     async fn reconcile_once(&mut self, state: &State) -> Result<(), StepError> {
         let name = &self.args.secret;
         let secret = self.request("get the Secret", name, self.secrets.get(name)).await?;
@@ -99,9 +102,9 @@ impl CertKeeper {
             let (is_new, has_next) = (after.current != before.current, after.next.is_some());
             info!(is_new, has_next, has_old_ca = after.old_ca.is_some(), "certificates changed");
         }
-        // What is shown is never ahead of what is kept, nor of what the API server has been told; but a configuration that can't
-        // be written must not keep a certificate from being shown that the other replicas show.
-        let told = self.publish_cas(&after).await;
+        // Serve a certificate only after it was stored and published. If the configuration can't be written, serve it
+        // anyway, because the other replicas do.
+        let published = self.publish_cas(&after).await;
         if let Some(pair) = after.current
             && self.served.as_ref() != Some(&pair)
             && let Some((key, life)) = self.verify_pair(&pair)
@@ -109,7 +112,7 @@ impl CertKeeper {
             state.serve_cert(key, life);
             self.served = Some(pair);
         }
-        let bundle = told?;
+        let bundle = published?;
         let in_bundle = |ca: &[u8]| !ca.is_empty() && bundle.windows(ca.len()).any(|part| part == ca);
         state.served_cert.set_trusted(self.served.as_ref().is_some_and(|pair| in_bundle(&pair.ca)));
         self.propagating = match (after.next, self.propagating.take()) {
@@ -120,35 +123,35 @@ impl CertKeeper {
         Ok(())
     }
 
-    fn next_certs(&self, kept: &StoredCerts) -> Result<StoredCerts, String> {
+    fn next_certs(&self, stored: &StoredCerts) -> Result<StoredCerts, String> {
         let time = wall_time();
-        let next = kept.next.as_ref().map(|next| &next.ca);
-        let is_ripe = self.propagating.as_ref().is_some_and(|(ca, since)| {
+        let next = stored.next.as_ref().map(|next| &next.ca);
+        let is_propagated = self.propagating.as_ref().is_some_and(|(ca, since)| {
             Some(ca) == next && since.elapsed() >= rollover::propagation_time(self.args.certificate_life)
         });
         let now = RolloverInputs {
             time,
             life: self.args.certificate_life,
-            is_propagated: is_ripe,
+            is_propagated,
             served: self.served.as_ref(),
             validity_of: &|pair| Some(self.verify_pair(pair)?.1),
             is_ca_valid: &|ca| pair::is_ca_valid(ca, time),
             generate: &|| CertPair::generate(&self.dns_names, time, self.args.certificate_life),
         };
-        rollover::next_certs(kept, &now)
+        rollover::next_certs(stored, &now)
     }
 
-    /// What can be shown of `pair` now.
+    /// Returns the key of `pair` if it can be served now.
     fn verify_pair(&self, pair: &CertPair) -> Option<(CertifiedKey, Validity)> {
         let checked = pair.verify(&self.dns_names, wall_time());
-        checked.inspect_err(|why| warn!(why, "a certificate in the Secret is of no use")).ok()
+        checked.inspect_err(|why| warn!(why, "a certificate in the Secret is unusable")).ok()
     }
 
-    /// Makes sure that the webhook configuration has all CAs; what it then has.
-    async fn publish_cas(&self, kept: &StoredCerts) -> Result<Vec<u8>, StepError> {
+    /// Writes all CAs into the webhook configuration where they are missing. Returns the bundle.
+    async fn publish_cas(&self, stored: &StoredCerts) -> Result<Vec<u8>, StepError> {
         let name = &self.args.configuration;
         let found = self.request("get the MutatingWebhookConfiguration", name, self.configurations.get(name)).await?;
-        let bundle = kept.ca_bundle();
+        let bundle = stored.ca_bundle();
         let ours =
             |service: &ServiceReference| service.name == self.args.service && service.namespace == self.namespace;
         let webhooks = found.webhooks.iter().flatten();
@@ -161,7 +164,7 @@ impl CertKeeper {
             return Err(StepError::Failed(what));
         }
         let behind = webhooks.iter().filter(|w| w.client_config.ca_bundle.as_ref().is_none_or(|ca| ca.0 != bundle));
-        // Strategic: webhooks are found by their names, and nothing else of them is touched.
+        // A strategic merge patch matches webhooks by name and leaves their other fields alone.
         let changes: Vec<_> =
             behind.map(|w| json!({"name": w.name, "clientConfig": {"caBundle": ByteString(bundle.clone())}})).collect();
         if changes.is_empty() {
@@ -174,7 +177,7 @@ impl CertKeeper {
         let (parameters, patch) = (PatchParams::default(), Patch::Strategic(patch));
         let write = self.configurations.patch(name, &parameters, &patch);
         self.request("patch the MutatingWebhookConfiguration", name, write).await?;
-        info!(configuration = name, bytes = bundle.len(), "told the API server which CAs to trust");
+        info!(configuration = name, bytes = bundle.len(), "published the CAs to the API server");
         Ok(bundle)
     }
 
@@ -182,18 +185,18 @@ impl CertKeeper {
         &self,
         what: &str,
         name: &str,
-        question: impl Future<Output = kube::Result<T>>,
+        request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, StepError> {
         let failed = |why: &str| StepError::Failed(format!("can't {what} {name}: {why}"));
-        match tokio::time::timeout(self.args.request_timeout, question).await {
+        match tokio::time::timeout(self.args.request_timeout, request).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(kube::Error::Api(status))) => Err(match status.code {
                 409 => StepError::Conflict,
-                404 => failed("there is none; apply manifests/injector (or the chart) again, which has an empty one"),
+                404 => failed("not found; apply manifests/injector or the chart again, which creates it"),
                 _ => failed(&status.message),
             }),
             Ok(Err(error)) => Err(failed(&error_chain(&error))),
-            Err(_) => Err(failed("no answer in time")),
+            Err(_) => Err(failed("timed out")),
         }
     }
 }
@@ -205,14 +208,14 @@ fn certs_from_secret(secret: &Secret) -> StoredCerts {
     StoredCerts { current: pair([ca, cert, key]), next: pair([next_ca, next_cert, next_key]), old_ca }
 }
 
-/// `secret`, keeping `certs_from_secret`; whatever else is in it stays.
-fn store_in_secret(mut secret: Secret, kept: &StoredCerts) -> Secret {
+/// Stores `certs` in `secret`. Other keys stay.
+fn store_in_secret(mut secret: Secret, certs: &StoredCerts) -> Secret {
     let data = secret.data.get_or_insert_default();
     let pair = |pair: &Option<CertPair>| match pair.clone() {
         Some(CertPair { ca, cert, key }) => [Some(ca), Some(cert), Some(key)],
         None => [None, None, None],
     };
-    let values = [pair(&kept.current), pair(&kept.next)].into_iter().flatten().chain([kept.old_ca.clone()]);
+    let values = [pair(&certs.current), pair(&certs.next)].into_iter().flatten().chain([certs.old_ca.clone()]);
     for (key, value) in SECRET_KEYS.into_iter().zip(values) {
         match value {
             Some(value) => drop(data.insert(key.to_owned(), ByteString(value))),
@@ -228,7 +231,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn the_secret_holds_all_of_it_and_nothing_more() {
+    fn secret_stores_all_certificates_and_removes_old_keys() {
         let pair = |n: u8| CertPair { ca: vec![n], cert: vec![n, 1], key: vec![n, 2] };
         let full = StoredCerts { current: Some(pair(1)), next: Some(pair(2)), old_ca: Some(vec![3]) };
         let data = Some(BTreeMap::from([("other".to_owned(), ByteString(vec![9]))]));
