@@ -1,4 +1,4 @@
-//! A stand-in for the API server: answers by a function, writes down what it was asked, and can hold a watch open.
+//! Fake API server: answers with a function, records the requests, and can keep a watch open.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 
-/// One request.
+/// Recorded request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) method: String,
@@ -17,14 +17,14 @@ pub(crate) struct Request {
     pub(crate) body: String,
 }
 
-/// What is answered.
+/// Response of the fake server.
 pub(crate) enum Answer {
     Json(u16, Value),
-    /// The same with any body.
+    /// Any body.
     Text(u16, String),
-    /// A watch: each text is sent as it comes, until the sender is dropped.
+    /// A watch: sends each text as it arrives, until the sender is dropped.
     Watch(Receiver<String>),
-    /// The connection is closed without a word.
+    /// Closes the connection without a response.
     Disconnect,
 }
 
@@ -35,12 +35,12 @@ pub(crate) fn error_status(code: u16, reason: &str, message: &str) -> Answer {
     )
 }
 
-/// One event of a watch.
+/// Returns one watch event.
 pub(crate) fn watch_event(kind: &str, object: &Value) -> String {
     format!("{}\n", json!({"type": kind, "object": object}))
 }
 
-/// Writes a kubeconfig for `server`, with the namespace `shop`, into the folder `home`.
+/// Writes a kubeconfig for `server`, with the namespace `shop`, into `home`; returns its path.
 pub(crate) fn kubeconfig(home: &Path, server: &str) -> PathBuf {
     let path = home.join("kubeconfig");
     let text = format!(
@@ -61,12 +61,12 @@ pub(crate) struct FakeApiServer {
 }
 
 impl FakeApiServer {
-    /// Answers every request by `answer`.
+    /// Starts a server that answers every request with `answer`.
     pub(crate) fn new(answer: impl FnMut(&Request) -> Answer + Send + 'static) -> FakeApiServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let (seen, answer) = (Arc::clone(&asked), Arc::new(Mutex::new(answer)));
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (seen, answer) = (Arc::clone(&requests), Arc::new(Mutex::new(answer)));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
@@ -75,32 +75,32 @@ impl FakeApiServer {
                     let Some(request) = read_request(&stream) else { return };
                     seen.lock().unwrap().push(request.clone());
                     let answer = (answer.lock().unwrap())(&request);
-                    // A client that has seen enough may be gone.
+                    // The client may have closed the connection already.
                     let _ = send_answer(&mut stream, answer);
                 });
             }
         });
-        FakeApiServer { address, requests: asked, home: tempfile::tempdir().unwrap() }
+        FakeApiServer { address, requests, home: tempfile::tempdir().unwrap() }
     }
 
-    /// What it was asked, oldest first.
+    /// Returns the recorded requests, oldest first.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap().clone()
     }
 
-    /// A kubeconfig for it, with the namespace `shop`.
+    /// Writes a kubeconfig for this server, with the namespace `shop`; returns its path.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         kubeconfig(self.home.path(), &self.address)
     }
 
-    /// The program with these arguments, against this server.
+    /// Returns the program with these arguments, configured for this server.
     pub(crate) fn command(&self, arguments: &[&str]) -> std::process::Command {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kubectl-podgate"));
         command.env_clear().env("HOME", self.home.path()).env("KUBECONFIG", self.kubeconfig()).args(arguments);
         command
     }
 
-    /// Runs it: exit code, output, standard error.
+    /// Runs the program; returns exit code, standard output and standard error.
     pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String, String) {
         let output = self.command(arguments).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();

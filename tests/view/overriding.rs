@@ -101,8 +101,8 @@ fn what_the_server_refuses_is_said_in_clear_words() {
     let table: [(Patch, &str); 4] = [
         (|| error_status(403, "Forbidden", "user u can't"), "not allowed to patch the Pod \"ordered\": user u can't"),
         (|| error_status(409, "Conflict", "uid"), "has been replaced by another one meanwhile; nothing was changed"),
-        (|| error_status(404, "NotFound", "x"), "no Pod \"ordered\" in the namespace \"shop\""),
-        (|| Answer::Disconnect, "can't ask http://127.0.0.1:"),
+        (|| error_status(404, "NotFound", "x"), "no Pod \"ordered\" in namespace \"shop\""),
+        (|| Answer::Disconnect, "request to http://127.0.0.1:"),
     ];
     for (patch, says) in table {
         let server = serve(starting(), patch);

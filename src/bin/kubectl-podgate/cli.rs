@@ -1,4 +1,4 @@
-//! The command line as a whole. Each command's own arguments, and what its help teaches, are in its folder.
+//! The top-level command line. Each command's arguments and help text are in its folder.
 
 use crate::{check, completion, inject, overrides, status, timeline};
 use clap::{Parser, Subcommand};
@@ -11,14 +11,14 @@ An order is declared on the Pod, or on a workload's Pod template:
       podgate.io/order: db, api, web
 
 Examples:
-  kubectl podgate check shop.yaml                                  will it work, and how?
-  kubectl podgate inject -f shop.yaml | kubectl apply -f -
-  kubectl podgate status -w shop-6bcbfd8758-sr5xs                  who waits for whom
-  kubectl podgate timeline shop-6bcbfd8758-sr5xs                   how it went
+  kubectl podgate check shop.yaml                                  find errors, forecast the start
+  kubectl podgate inject -f shop.yaml | kubectl apply -f -         add the order and apply
+  kubectl podgate status -w shop-6bcbfd8758-sr5xs                  watch what each container waits for
+  kubectl podgate timeline shop-6bcbfd8758-sr5xs                   show how the start went
 
-See `kubectl podgate COMMAND --help`.";
+See `kubectl podgate COMMAND --help` for details.";
 
-/// Start the containers of a Pod in a declared order: check it, write it into manifests, watch it.
+/// Start the containers of a Pod in a declared order: check, inject, watch.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-podgate", bin_name = "kubectl podgate", version, after_help = HELP)]
 #[command(disable_help_subcommand = true, max_term_width = 100)]
@@ -42,7 +42,7 @@ pub(crate) enum Command {
     Version,
 }
 
-/// Says what is wrong with the command line; help and version are no mistakes.
+/// Prints clap's message. `--help` and `--version` also arrive here; they are not errors.
 pub(crate) fn report_parse_error(error: &clap::Error) -> Exit {
     let _ = error.print();
     if error.use_stderr() { Exit::Usage } else { Exit::Released }
@@ -54,7 +54,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_passes_clap_assertions() {
         Args::command().debug_assert();
     }
 }

@@ -1,4 +1,4 @@
-//! The clocks: what the cluster writes down is compared with that on the wall.
+//! Wall clock, to compare with the cluster's timestamps, and monotonic clock.
 
 use std::time::{Instant, SystemTime};
 
@@ -7,7 +7,7 @@ pub(crate) fn wall_time() -> SystemTime {
     SystemTime::now()
 }
 
-/// For how long something lasts.
+/// Returns the monotonic time, for durations.
 #[allow(clippy::disallowed_methods, reason = "the one place that reads this clock")]
 pub(crate) fn monotonic_time() -> Instant {
     Instant::now()

@@ -1,4 +1,4 @@
-//! `kubectl podgate`: the user's tool.
+//! `kubectl podgate`: the kubectl plugin.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -21,7 +21,7 @@ mod yaml;
 use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
 
-/// musl's own allocator is several times slower where much is allocated, as in every copy of a manifest.
+/// musl's allocator is several times slower under many allocations, such as copying a manifest.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;

@@ -1,35 +1,35 @@
-//! A person's terminal: how wide it is, and how wide a text is on it.
+//! Width of the terminal, and width of a text on it.
 
 use std::io::IsTerminal;
 use terminal_size::{Height, Width, terminal_size_of};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Columns and rows of the terminal that standard output is; `None` if it is none.
+/// Returns columns and rows of the terminal on standard output; `None` without a terminal.
 pub(crate) fn size() -> Option<(usize, usize)> {
     let out = std::io::stdout();
     let found = terminal_size_of(&out).map(|(Width(columns), Height(rows))| (columns.into(), rows.into()));
-    // A terminal that does not say, such as a serial line, is taken for the classic one.
+    // A serial line reports no size; assume the classic 80x24.
     found.or_else(|| out.is_terminal().then_some((80, 24)))
 }
 
-/// How many columns `text` takes.
+/// Returns the number of columns that `text` takes.
 pub(crate) fn display_width(text: &str) -> usize {
     text.width()
 }
 
-/// The columns that a table takes for each of its own: as many as the widest cell does, or the head.
+/// Returns the width of each table column: that of its widest cell or its head.
 pub(crate) fn column_widths<const N: usize>(heads: [&str; N], rows: &[[String; N]]) -> [usize; N] {
     std::array::from_fn(|at| rows.iter().map(|row| display_width(&row[at])).fold(heads[at].len(), usize::max))
 }
 
-/// `text` in exactly `columns`, blanks behind it; what is too long is cut, and shows that.
+/// Pads or truncates `text` to exactly `columns`; a truncated text ends with `…`.
 pub(crate) fn fit(text: &str, columns: usize) -> String {
     let cut = truncate(text, columns);
     let pad = columns.saturating_sub(display_width(&cut));
     format!("{cut}{:pad$}", "")
 }
 
-/// At most `columns` of `text`.
+/// Truncates `text` to at most `columns`, with `…` at the end.
 pub(crate) fn truncate(text: &str, columns: usize) -> String {
     if display_width(text) <= columns {
         return text.to_owned();
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_cut_and_filled_by_the_columns_they_take() {
+    fn fit_counts_display_columns() {
         for (text, columns, fits) in [
             ("abc", 5, "abc  "),
             ("abcdef", 4, "abc…"),

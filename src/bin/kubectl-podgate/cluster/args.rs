@@ -1,36 +1,35 @@
-//! The arguments of all commands that ask a cluster.
+//! Arguments of all commands that talk to a cluster.
 
 use crate::common_args::duration;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Which cluster, as whom, and how patiently: the same for each command that asks one.
+/// Connection flags, the same for every command that talks to a cluster.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ConnectionArgs {
-    /// The namespace; by default that of the kubeconfig's context
+    /// Namespace; defaults to that of the kubeconfig context
     #[arg(short, long, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
-    /// The kubeconfig's context; by default its current one
+    /// Kubeconfig context; defaults to the current context
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// The kubeconfig; by default what KUBECONFIG names, else ~/.kube/config, else the service account
-    /// of the Pod that this runs in
+    /// Kubeconfig file; defaults to KUBECONFIG, ~/.kube/config, then the Pod's service account
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// How long the API server may take
+    /// Time limit for one API request
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
     pub(crate) request_timeout: Duration,
 }
 
-/// Takes `pod/NAME` too, as kubectl prints it.
+/// Parses `NAME` or `pod/NAME`, as kubectl prints it.
 pub(crate) fn pod_name(text: &str) -> Result<String, &'static str> {
     let name = ["pod/", "pods/", "po/"].iter().find_map(|kind| text.strip_prefix(kind)).unwrap_or(text);
     let ok = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
     if !name.is_empty() && name.len() <= 253 && name.bytes().all(ok) {
         Ok(name.to_owned())
     } else {
-        Err("no Pod's name")
+        Err("not a Pod name; write NAME or pod/NAME")
     }
 }
 
@@ -39,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_a_pod_as_kubectl_prints_it() {
+    fn pod_name_accepts_kubectl_output() {
         for text in ["db-0", "pod/db-0", "pods/db-0", "po/db-0"] {
             assert_eq!(pod_name(text), Ok("db-0".to_owned()), "{text}");
         }

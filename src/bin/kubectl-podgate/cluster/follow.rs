@@ -1,5 +1,5 @@
-//! Follows one pod for as long as somebody listens: watched where that is allowed, else read again and again. An API server that
-//! does not answer is asked anew, less and less often.
+//! Follows one Pod until the receiver is dropped: with a watch where that is allowed, else by polling. Failed requests are
+//! retried with exponential back-off.
 
 use crate::clock;
 use crate::cluster::Cluster;
@@ -11,30 +11,29 @@ use podgate::core::text::error_chain;
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 
-/// How long one watch lasts at most, in seconds: a server that is gone without a word is missed no later.
+/// Longest duration of one watch, in seconds. Bounds the time until a silently dead server is noticed.
 const WATCH_SECONDS: u32 = 50;
-/// Between two reads where watching is not allowed.
+/// Time between two reads where watching is not allowed.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// What lasted as long as this was good: the back-off begins anew.
+/// A watch that lasted this long counts as a success and resets the back-off.
 const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(5);
 
-/// What there is to hear.
+/// Change of the followed Pod, or failure to read it.
 #[derive(Debug)]
 pub(crate) enum PodEvent {
-    /// The pod, as it is now.
+    /// The Pod's current state.
     Pod(Box<Pod>),
-    /// It is no more.
+    /// The Pod was deleted.
     Gone,
-    /// The server can't be asked; in one line. It is asked again.
+    /// The request failed, with one line of explanation. It will be retried.
     RequestFailed(String),
 }
 
-/// Why one watch, or one read, has ended before its time.
+/// Reason why a watch or read ended early.
 enum EndReason {
     Gone,
-    /// Watching is not allowed; reading is.
+    /// Watching is forbidden; reading may be allowed.
     WatchForbidden,
-    /// Nobody listens any more.
     ReceiverDropped,
     RequestFailed(String),
 }
@@ -44,14 +43,14 @@ fn backoff_delays() -> impl Iterator<Item = Duration> {
     builder.with_max_delay(Duration::from_secs(10)).without_max_times().with_jitter().build()
 }
 
-/// Follows the pod `name`, last read at the version `version`, and tells of each change until it is gone or nobody listens.
-pub(crate) async fn follow(cluster: Cluster, name: String, version: Option<String>, tell: Sender<PodEvent>) {
-    let (mut version, mut may_watch, mut pause) = (version, true, backoff_delays());
+/// Follows the Pod `name` from resource version `version`; sends each change until the Pod or the receiver is gone.
+pub(crate) async fn follow(cluster: Cluster, name: String, version: Option<String>, sender: Sender<PodEvent>) {
+    let (mut version, mut may_watch, mut delays) = (version, true, backoff_delays());
     loop {
         let since = clock::monotonic_time();
         let ended = match version.take() {
-            Some(version) if may_watch => watch_pod(&cluster, &name, &version, &tell).await,
-            _ => match read_pod(&cluster, &name, &tell).await {
+            Some(version) if may_watch => watch_pod(&cluster, &name, &version, &sender).await,
+            _ => match read_pod(&cluster, &name, &sender).await {
                 Ok(found) => {
                     version = found;
                     if !may_watch {
@@ -66,33 +65,33 @@ pub(crate) async fn follow(cluster: Cluster, name: String, version: Option<Strin
             Ok(()) => {}
             Err(EndReason::WatchForbidden) => may_watch = false,
             Err(EndReason::ReceiverDropped) => return,
-            Err(EndReason::Gone) => return drop(tell.send(PodEvent::Gone).await),
+            Err(EndReason::Gone) => return drop(sender.send(PodEvent::Gone).await),
             Err(EndReason::RequestFailed(text)) => {
-                if tell.send(PodEvent::RequestFailed(text)).await.is_err() {
+                if sender.send(PodEvent::RequestFailed(text)).await.is_err() {
                     return;
                 }
             }
         }
         if since.elapsed() > BACKOFF_RESET_AFTER {
-            pause = backoff_delays();
+            delays = backoff_delays();
         }
-        tokio::time::sleep(pause.next().unwrap_or(BACKOFF_RESET_AFTER)).await;
+        tokio::time::sleep(delays.next().unwrap_or(BACKOFF_RESET_AFTER)).await;
     }
 }
 
-/// Reads the pod and tells of it; gives its version.
-async fn read_pod(cluster: &Cluster, name: &str, tell: &Sender<PodEvent>) -> Result<Option<String>, EndReason> {
+/// Reads the Pod and sends it; returns its resource version.
+async fn read_pod(cluster: &Cluster, name: &str, sender: &Sender<PodEvent>) -> Result<Option<String>, EndReason> {
     let answer = cluster.with_timeout(cluster.pods().get_opt(name)).await.map_err(EndReason::RequestFailed)?;
     let pod = answer
         .map_err(|error| EndReason::RequestFailed(cluster.error_message(&error, name)))?
         .ok_or(EndReason::Gone)?;
     let version = pod.metadata.resource_version.clone();
-    tell.send(PodEvent::Pod(Box::new(pod))).await.map_err(|_| EndReason::ReceiverDropped)?;
+    sender.send(PodEvent::Pod(Box::new(pod))).await.map_err(|_| EndReason::ReceiverDropped)?;
     Ok(version)
 }
 
-/// Watches the pod from `version` on and tells of each change, until the server ends the watch, as it does with all.
-async fn watch_pod(cluster: &Cluster, name: &str, version: &str, tell: &Sender<PodEvent>) -> Result<(), EndReason> {
+/// Watches the Pod from `version` on and sends each change, until the server ends the watch.
+async fn watch_pod(cluster: &Cluster, name: &str, version: &str, sender: &Sender<PodEvent>) -> Result<(), EndReason> {
     let selector = format!("metadata.name={name}");
     let params = WatchParams::default().fields(&selector).timeout(WATCH_SECONDS);
     let pods = cluster.pods();
@@ -102,15 +101,15 @@ async fn watch_pod(cluster: &Cluster, name: &str, version: &str, tell: &Sender<P
     };
     pin_mut!(events);
     let limit = Duration::from_secs(WATCH_SECONDS.into()) + cluster.request_timeout;
-    let silent = |_| EndReason::RequestFailed(format!("no word from {} for long", cluster.server));
-    let broken = |error| EndReason::RequestFailed(format!("the watch broke off: {}", error_chain(&error)));
+    let silent = |_| EndReason::RequestFailed(format!("no data from {} for {} s", cluster.server, limit.as_secs()));
+    let broken = |error| EndReason::RequestFailed(format!("watch failed: {}", error_chain(&error)));
     while let Some(event) = tokio::time::timeout(limit, events.next()).await.map_err(silent)? {
         match event.map_err(broken)? {
             WatchEvent::Added(pod) | WatchEvent::Modified(pod) => {
-                tell.send(PodEvent::Pod(Box::new(pod))).await.map_err(|_| EndReason::ReceiverDropped)?;
+                sender.send(PodEvent::Pod(Box::new(pod))).await.map_err(|_| EndReason::ReceiverDropped)?;
             }
             WatchEvent::Deleted(_) => return Err(EndReason::Gone),
-            // The version is too old, mostly: it is read anew.
+            // Usually the version is too old. The caller then reads the Pod again.
             WatchEvent::Error(_) => break,
             WatchEvent::Bookmark(_) => {}
         }

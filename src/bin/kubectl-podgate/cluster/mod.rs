@@ -1,4 +1,4 @@
-//! Questions to the API server, and clear words for what it answers.
+//! Requests to the API server, and readable messages for its errors.
 
 mod args;
 pub(crate) mod follow;
@@ -13,23 +13,23 @@ use kube::{Client, Config};
 use podgate::core::text::error_chain;
 use std::time::Duration;
 
-/// A cluster that can be asked. Making one asks nothing yet.
+/// Connection to a cluster. Creating one sends no request.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
-    /// The server's address, for messages.
+    /// Server address, for messages.
     pub(crate) server: String,
-    /// The namespace that was asked for, else that of the kubeconfig's context.
+    /// Namespace from the command line, else from the kubeconfig context.
     pub(crate) namespace: String,
-    /// How long one answer may take.
+    /// Time limit for one request.
     pub(crate) request_timeout: Duration,
 }
 
 impl Cluster {
     /// # Errors
-    /// One line that says what is wrong with the kubeconfig.
+    /// One line that explains what is wrong with the kubeconfig.
     pub(crate) async fn from_args(connection: &ConnectionArgs) -> Result<Self, String> {
         let mut config = load_config(connection).await?;
-        // One question, and the answer as it is; who asks can ask again.
+        // Callers retry where that makes sense.
         config.default_retry = false;
         config.connect_timeout = Some(connection.request_timeout);
         let server = config.cluster_url.to_string();
@@ -39,44 +39,42 @@ impl Cluster {
         Ok(Self { client, server, namespace, request_timeout: connection.request_timeout })
     }
 
-    /// The pods of the namespace.
+    /// Returns the API of the namespace's Pods.
     pub(crate) fn pods(&self) -> Api<Pod> {
         let pods = ApiResource::erase::<v1::Pod>(&());
         Api::namespaced_with(self.client.clone(), &self.namespace, &pods)
     }
 
     /// # Errors
-    /// One line that says what is wrong.
+    /// One line that explains the failure.
     pub(crate) async fn get_pod(&self, name: &str) -> Result<Pod, String> {
         self.with_timeout(self.pods().get(name)).await?.map_err(|error| self.error_message(&error, name))
     }
 
-    /// Waits for one answer of the server.
+    /// Waits for one response of the server.
     ///
     /// # Errors
-    /// One line, if there is none within the limit.
+    /// One line, if there is no response within the limit.
     pub(crate) async fn with_timeout<T>(&self, answer: impl Future<Output = T>) -> Result<T, String> {
         tokio::time::timeout(self.request_timeout, answer).await.map_err(|_| self.timeout_message())
     }
 
     pub(crate) fn timeout_message(&self) -> String {
-        format!("no answer from {} within {}", self.server, humantime::format_duration(self.request_timeout))
+        let limit = humantime::format_duration(self.request_timeout);
+        format!("no answer from {} within {limit} (--request-timeout)", self.server)
     }
 
     pub(crate) fn error_message(&self, error: &kube::Error, pod: &str) -> String {
         let Self { server, namespace, .. } = self;
         match error {
             kube::Error::Api(status) => match status.code {
-                404 => format!("no Pod {pod:?} in the namespace {namespace:?}; another one is named with -n"),
-                401 => format!(
-                    "{server} does not know who you are ({}): log in, or name another --context",
-                    status.message
-                ),
+                404 => format!("no Pod {pod:?} in namespace {namespace:?}; pass another namespace with -n"),
+                401 => format!("{server}: not logged in ({}); log in or pass another --context", status.message),
                 403 => format!("not allowed to read the Pod {pod:?}: {}", status.message),
                 code => format!("{server} answered {code}: {}", status.message),
             },
-            kube::Error::SerdeError(error) => format!("{server} answered with something that is no Pod: {error}"),
-            other => format!("can't ask {server}: {}", error_chain(other)),
+            kube::Error::SerdeError(error) => format!("{server}: the response is not a Pod: {error}"),
+            other => format!("request to {server} failed: {}", error_chain(other)),
         }
     }
 }
@@ -92,11 +90,11 @@ async fn load_config(connection: &ConnectionArgs) -> Result<Config, String> {
             .await
             .map_err(|error| format!("can't use the kubeconfig: {}", error_chain(&error))),
         Err(error) => {
-            // In a pod there is none, and a service account in its place.
+            // A Pod has no kubeconfig, but a service account.
             let asked_for = connection.kubeconfig.is_some() || connection.context.is_some();
             let config = Config::incluster().ok().filter(|_| !asked_for);
             config.ok_or_else(|| {
-                format!("no kubeconfig: {}; name one with --kubeconfig or KUBECONFIG", error_chain(&error))
+                format!("can't read the kubeconfig: {}; pass one with --kubeconfig or KUBECONFIG", error_chain(&error))
             })
         }
     }

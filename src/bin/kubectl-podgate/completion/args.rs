@@ -1,10 +1,10 @@
-//! The arguments of `completion` and `man`, and what their help teaches.
+//! Arguments and help of `completion` and `man`.
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 const HELP: &str = "\
-The script completes commands and flags of kubectl-podgate, the name of this program in PATH.
+The script completes commands and flags of kubectl-podgate, which must be in PATH.
 
 Examples:
   source <(kubectl podgate completion bash)
@@ -17,16 +17,16 @@ Exit codes:
   1    the script could not be written
   64   wrong argument";
 
-/// Print a script by which a shell completes commands and flags
+/// Print a shell completion script
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Completion {
-    /// The shell
+    /// Shell to complete for
     #[arg(value_name = "SHELL")]
     pub(crate) shell: Shell,
 }
 
-/// A shell that there is a script for.
+/// Shell with a completion script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Shell {
     Bash,
@@ -35,10 +35,10 @@ pub(crate) enum Shell {
     Powershell,
 }
 
-/// Write the manual's pages into a folder
+/// Write the man pages into a folder
 #[derive(Debug, Args)]
 pub(crate) struct Man {
-    /// The folder; it must be there
+    /// Existing folder to write into
     #[arg(value_name = "FOLDER")]
     pub(crate) folder: PathBuf,
 }

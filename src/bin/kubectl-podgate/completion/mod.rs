@@ -1,4 +1,4 @@
-//! Completion for shells, and the manual's pages: both made from the command line's own definition.
+//! Shell completion and man pages, both generated from the command line definition.
 
 mod args;
 
@@ -25,10 +25,10 @@ pub(crate) fn print_script(mut command: Command, args: &Completion) -> ExitCode 
 }
 
 pub(crate) fn write_man_pages(mut command: Command, args: &Man) -> ExitCode {
-    // The pages of subcommands are named by this.
+    // Prefix of the file names of subcommand pages.
     command.set_bin_name(PROGRAM);
     match clap_mangen::generate_to(command, &args.folder) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&format!("can't write the pages into {}: {error}", args.folder.display())),
+        Err(error) => fail(&format!("can't write man pages into {}: {error}", args.folder.display())),
     }
 }
