@@ -43,7 +43,7 @@ fn as_manifests() {
     let calls = AdmissionCalls::begin(namespace);
     let mut bundles = BTreeSet::from([ca_bundle()]);
     let before = check_output(namespace);
-    assert!(before.contains("1 template looked at: 0 errors") && !before.contains("missing-webhook"), "{before}");
+    assert!(before.contains("1 template checked: 0 errors") && !before.contains("missing-webhook"), "{before}");
 
     for workload in workloads::all() {
         workload.assert_starts_in_order(&scene);

@@ -1,4 +1,4 @@
-//! One template after the other, looked at.
+//! Analysis of each template: plan, forecast and findings.
 
 use super::locate::{LocatedFinding, locate};
 use crate::registry::images::ResolvedImages;
@@ -13,16 +13,16 @@ use podgate::order::plan::{KnownImages, Plan, plan};
 use podgate::order::pod_templates;
 use serde_json::Value;
 
-/// All that has been seen.
+/// Result for all input files.
 #[derive(Debug, Default)]
 pub(crate) struct Analysis<'a> {
-    /// Templates that declare something, in their order.
+    /// Templates that declare an order, in input order.
     pub(crate) templates: Vec<CheckedTemplate<'a>>,
-    /// All findings, in the order of their places.
+    /// All findings, sorted by file and position.
     pub(crate) findings: Vec<LocatedFinding<'a>>,
 }
 
-/// One template that declares something.
+/// Template that declares an order.
 #[derive(Debug)]
 pub(crate) struct CheckedTemplate<'a> {
     pub(crate) file: &'a str,
@@ -31,44 +31,44 @@ pub(crate) struct CheckedTemplate<'a> {
     /// `Deployment/shop`.
     pub(crate) name: String,
     pub(crate) place: Place,
-    /// Its namespace, if the manifest says one.
+    /// Namespace, if the manifest has one.
     pub(crate) namespace: Option<&'a str>,
     pub(crate) service_account: &'a str,
     pub(crate) is_injected: bool,
-    /// It leaves it to the webhook to inject its Pods.
+    /// The template is labeled for the webhook and not injected yet.
     pub(crate) needs_webhook: bool,
-    /// `None` if it can't be worked out; then there is an error among the findings.
+    /// Plan and forecast. `None` if there is no plan; the findings then contain an error.
     pub(crate) outlook: Option<(Plan, LintReport)>,
 }
 
 impl Analysis<'_> {
-    /// Puts the findings into the order of their places; several of one place stay in theirs.
+    /// Sorts the findings by file and position. The sort is stable.
     pub(crate) fn sort(&mut self) {
         self.findings.sort_by_key(|located| (located.file, located.start));
     }
 
-    /// How many findings are of such a level.
+    /// Counts the findings with a matching level.
     pub(crate) fn count(&self, is: impl Fn(Level) -> bool) -> usize {
         self.findings.iter().filter(|located| is(located.finding.level)).count()
     }
 }
 
-/// Looks at all templates.
+/// Analyzes all templates.
 pub(crate) fn analyze_all<'a>(
     sources: &'a [(Input, Source)],
     images: &ResolvedImages,
     kubernetes: Option<Version>,
 ) -> Analysis<'a> {
-    let mut looked = Analysis::default();
+    let mut analysis = Analysis::default();
     for (_, source) in sources {
         for document in &source.documents {
             for template in pod_templates::templates(&document.value) {
-                analyze_template(source, document, template, images, kubernetes, &mut looked);
+                analyze_template(source, document, template, images, kubernetes, &mut analysis);
             }
         }
     }
-    looked.sort();
-    looked
+    analysis.sort();
+    analysis
 }
 
 fn analyze_template<'a>(
@@ -77,12 +77,12 @@ fn analyze_template<'a>(
     at: pod_templates::Template,
     images: &ResolvedImages,
     kubernetes: Option<Version>,
-    looked: &mut Analysis<'a>,
+    analysis: &mut Analysis<'a>,
 ) {
     let Some(template) = at.place.of(&document.value) else { return };
     let misplaced = lint::misplaced_keys(&document.value, &at);
     let from_root = |finding| locate(finding, &Place::root(), document, &source.name);
-    looked.findings.extend(misplaced.into_iter().map(from_root));
+    analysis.findings.extend(misplaced.into_iter().map(from_root));
     let label = inject::inject_label(template);
     if label == Some("disabled") {
         return;
@@ -90,7 +90,7 @@ fn analyze_template<'a>(
     let here = |finding| locate(finding, &at.place, document, &source.name);
     let is_injected = inject::is_injected(template);
     if !declare::is_declared(template) && !is_injected {
-        looked.findings.extend(lint::check_handwritten(template).into_iter().map(here));
+        analysis.findings.extend(lint::check_handwritten(template).into_iter().map(here));
         // The label alone makes `inject` read the other annotations, so they are checked too.
         if label != Some("enabled") {
             return;
@@ -99,10 +99,10 @@ fn analyze_template<'a>(
     let workload = if at.place == at.object { None } else { at.object.to("spec").of(&document.value) };
     let mut findings = Vec::new();
     let outlook = plan_and_outlook(template, images, Context { kubernetes, workload }, &mut findings);
-    looked.findings.extend(findings.into_iter().map(here));
+    analysis.findings.extend(findings.into_iter().map(here));
     let namespace = at.object.to("metadata").to("namespace").of(&document.value);
     let account = Place::root().to("spec").to("serviceAccountName").of(template);
-    looked.templates.push(CheckedTemplate {
+    analysis.templates.push(CheckedTemplate {
         file: &source.name,
         document,
         position: document.position(document.highlight(&at.object.to("kind")).start),
@@ -123,10 +123,10 @@ fn plan_and_outlook(
     findings: &mut Vec<Finding>,
 ) -> Option<(Plan, LintReport)> {
     let resolved = images.for_template(template);
-    // Nothing is pinned here.
+    // Omit the notes: check pins no image.
     findings.extend(resolved.findings.into_iter().filter(|finding| finding.level > Level::Note));
     let known = KnownImages { images: resolved.commands };
-    // The image has no part in what is found.
+    // The image name does not affect the findings.
     let injected = inject::inject(template, &Options::new("podgate"), &known);
     let Injected { findings: found, plan: planned, plain, .. } =
         injected.map_err(|found| findings.extend(found)).ok()?;
@@ -138,7 +138,7 @@ fn plan_and_outlook(
     let plain = plain.as_ref().unwrap_or(template);
     let plan = match planned {
         Some(plan) => plan,
-        // What has been injected, and is not declared any more, is taken out without a plan.
+        // `inject` makes no plan for a template that is injected but declares no order any more.
         None => {
             let plan = plan(plain, &known).map_err(|found| findings.extend(in_place(found))).ok()?;
             findings.extend(in_place(plan.findings.clone()));

@@ -1,4 +1,4 @@
-//! All of it as one JSON object, as docs/check.md promises it.
+//! Findings and forecasts as one JSON object; docs/check.md documents its fields.
 
 use super::analyze::{Analysis, CheckedTemplate};
 use super::locate::LocatedFinding;
@@ -9,15 +9,15 @@ use podgate::order::lint::LintReport;
 use podgate::order::plan::ContainerPlan;
 use serde_json::{Value, json};
 
-pub(super) fn render(looked: &Analysis<'_>, is_quiet: bool) -> Result<String, String> {
+pub(super) fn render(analysis: &Analysis<'_>, is_quiet: bool) -> Result<String, String> {
     let templates: Vec<Value> =
-        if is_quiet { Vec::new() } else { looked.templates.iter().map(template_json).collect() };
+        if is_quiet { Vec::new() } else { analysis.templates.iter().map(template_json).collect() };
     output::to_json(&json!({
-        "findings": looked.findings.iter().map(finding_json).collect::<Value>(),
+        "findings": analysis.findings.iter().map(finding_json).collect::<Value>(),
         "templates": templates,
-        "errors": looked.count(|level| level == Level::Error),
-        "warnings": looked.count(|level| level == Level::Warning),
-        "notes": looked.count(|level| level == Level::Note),
+        "errors": analysis.count(|level| level == Level::Error),
+        "warnings": analysis.count(|level| level == Level::Warning),
+        "notes": analysis.count(|level| level == Level::Note),
     }))
 }
 

@@ -1,15 +1,15 @@
-//! Where in a file a finding is.
+//! Position of a finding in its file.
 
 use crate::yaml::{Document, Position};
 use podgate::order::edit::Place;
 use podgate::order::finding::Finding;
 use std::ops::Range;
 
-/// A finding, and where it is.
+/// Finding with its position.
 #[derive(Debug, Clone)]
 pub(crate) struct LocatedFinding<'a> {
     pub(crate) finding: Finding,
-    /// Its place from the root of the document.
+    /// Path from the root of the document.
     pub(crate) place: Place,
     pub(crate) file: &'a str,
     pub(crate) start: Position,
@@ -17,22 +17,22 @@ pub(crate) struct LocatedFinding<'a> {
     pub(crate) line: SourceLine,
 }
 
-/// The line of a finding, as far as it is shown.
+/// Part of a finding's line that is shown.
 #[derive(Debug, Clone)]
 pub(crate) struct SourceLine {
     pub(crate) text: String,
-    /// What is marked in it, in bytes.
+    /// Marked byte range in `text`.
     pub(crate) highlight: Range<usize>,
-    /// The line was too long, and something is left out of it.
+    /// Parts of a long line are omitted.
     pub(crate) is_cut: bool,
 }
 
-/// How much of a line is shown before and behind what is marked, in bytes. A manifest may be one line of megabytes.
+/// Bytes of a long line shown on each side of the mark. A manifest may be a single line of megabytes.
 const CONTEXT_BYTES: usize = 60;
-/// The longest line that is shown whole.
+/// Longest line that is shown whole, in bytes.
 const MAX_LINE_BYTES: usize = 300;
 
-/// Places a finding whose place counts from `template` in `document`, a part of `file`.
+/// Locates a finding whose path starts at `template` in `document` of `file`.
 pub(crate) fn locate<'a>(finding: Finding, template: &Place, document: &Document, file: &'a str) -> LocatedFinding<'a> {
     let place = template.join(&finding.at);
     let range = document.highlight_word(&place, finding.span.as_ref());
@@ -41,10 +41,10 @@ pub(crate) fn locate<'a>(finding: Finding, template: &Place, document: &Document
     LocatedFinding { finding, place, file, start, end, line }
 }
 
-/// The line on which `range` begins, cut where it is long, and what of it is marked.
+/// Returns the line on which `range` begins, shortened if necessary, with `range` as its mark.
 fn source_line(text: &str, range: &Range<usize>) -> SourceLine {
     let floor = |at: usize| text.floor_char_boundary(at);
-    // Further away nothing is looked for: of a line so long only a part is shown.
+    // Limits the search for line ends: only a part of such a long line is shown anyway.
     let (first, last) =
         (floor(range.start.saturating_sub(2 * MAX_LINE_BYTES)), floor(range.start + 2 * MAX_LINE_BYTES));
     let start = text[first..range.start].rfind('\n').map_or(first, |at| first + at + 1);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_word_within_an_annotation_is_found_however_it_is_written() {
+    fn span_in_annotation_is_found_in_any_yaml_style() {
         for (text, line, column, marked) in [
             ("metadata:\n  annotations:\n    podgate.io/order: db, apii\n", 3, 27, "apii"),
             ("metadata:\n  annotations:\n    podgate.io/order: 'db, apii' # apii\n", 3, 28, "apii"),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_megabytes_is_cut_around_its_place() {
+    fn very_long_line_is_cut_around_the_mark() {
         let text = format!(
             "{{\"a\": \"{}\", \"metadata\": {{\"annotations\": {{\"podgate.io/order\": \"db, apii\"}}}}, \"b\": \"{}\"}}",
             "ü".repeat(1_000_000),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_not_there_is_marked_at_the_nearest() {
+    fn missing_field_marks_its_nearest_parent() {
         let found =
             located("metadata: {}\nspec: {}\n", Finding::error("x", Place::root().to("spec").to("containers"), "x"));
         assert_eq!((found.start.line, &found.line.text[found.line.highlight.clone()]), (2, "spec"));

@@ -1,12 +1,12 @@
-//! `kubectl podgate check`: what is wrong with an order, and what will come of it, before it is applied.
+//! `kubectl podgate check`: findings and forecasts for declared orders, before they are applied.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `args` | the command line |
-//! | `analyze` | one template looked at |
-//! | `locate` | where in a file a finding is |
-//! | `text`, `json`, `sarif` | what is printed |
-//! | `server` | what the cluster is asked |
+//! | `args` | command line |
+//! | `analyze` | analysis of each template |
+//! | `locate` | position of a finding in its file |
+//! | `text`, `json`, `sarif` | output formats |
+//! | `server` | queries to the cluster |
 
 mod analyze;
 mod args;
@@ -42,16 +42,16 @@ fn check(args: &Check) -> Result<ExitCode, Vec<String>> {
     print_report(args, &analyze::analyze_all(&sources, &images, args.kubernetes)).map_err(|line| vec![line])
 }
 
-fn print_report(args: &Check, looked: &Analysis<'_>) -> Result<ExitCode, String> {
+fn print_report(args: &Check, analysis: &Analysis<'_>) -> Result<ExitCode, String> {
     let text = match args.output {
-        ReportFormat::Text => text::render(looked, args.quiet),
-        ReportFormat::Json => json::render(looked, args.quiet)?,
-        ReportFormat::Sarif => sarif::render(looked)?,
+        ReportFormat::Text => text::render(analysis, args.quiet),
+        ReportFormat::Json => json::render(analysis, args.quiet)?,
+        ReportFormat::Sarif => sarif::render(analysis)?,
     };
     write_stdout(&text)?;
-    if args.output == ReportFormat::Text && looked.templates.is_empty() {
-        print_stderr("nothing here declares an order; podgate.io/order on a Pod, or on a workload's template, would");
+    if args.output == ReportFormat::Text && analysis.templates.is_empty() {
+        print_stderr("no order declared; set the annotation podgate.io/order on a Pod or a workload's Pod template");
     }
     let worst = if args.strict { Level::Warning } else { Level::Error };
-    Ok(if looked.count(|level| level >= worst) > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if analysis.count(|level| level >= worst) > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

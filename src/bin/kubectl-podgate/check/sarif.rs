@@ -1,4 +1,4 @@
-//! The findings as SARIF 2.1.0 (<https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html>), as code scanning takes it.
+//! Findings as SARIF 2.1.0 (<https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html>), for GitHub code scanning.
 
 use super::analyze::Analysis;
 use super::locate::LocatedFinding;
@@ -29,7 +29,7 @@ pub(super) fn render(looked: &Analysis<'_>) -> Result<String, String> {
     }))
 }
 
-/// GitHub wants both descriptions, and takes no rule without help.
+/// Returns a rule. GitHub requires both descriptions and the help.
 fn rule_object(id: &str) -> Value {
     let rule = RULES.iter().find(|rule| rule.name == id);
     let says = message_object(&rule.map_or_else(|| id.replace('-', " "), |rule| rule.summary.to_owned()));
@@ -61,13 +61,13 @@ fn result_object(located: &LocatedFinding<'_>, numbers: &BTreeMap<&str, usize>) 
     })
 }
 
-/// With a full stop, where it does not ask.
+/// Returns a message object; appends a period unless the text ends with punctuation.
 fn message_object(text: &str) -> Value {
     let stop = if text.ends_with(['.', '?', '!']) { "" } else { "." };
     json!({"text": format!("{text}{stop}")})
 }
 
-/// A path as the URI reference that SARIF asks for: relative ones stay so.
+/// Returns a path as a URI reference, as SARIF requires. Relative paths stay relative.
 fn uri(file: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
     let path: String = file
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_uri_references() {
+    fn paths_become_uri_references() {
         assert_eq!(uri("./a b/ü.yaml"), "a%20b/%C3%BC.yaml");
         assert_eq!(uri("/x/y.yaml"), "file:///x/y.yaml");
         assert_eq!(uri("<stdin>"), "%3Cstdin%3E");

@@ -1,4 +1,4 @@
-//! Findings as a compiler shows them, and what will come of each template.
+//! Text output: findings in the style of a compiler, then the forecast for each template.
 
 use super::analyze::{Analysis, CheckedTemplate};
 use super::locate::LocatedFinding;
@@ -14,7 +14,7 @@ use podgate::order::lint::{LintReport, rules};
 use podgate::order::plan::ContainerPlan;
 use std::fmt::Write as _;
 
-/// With colours, which the writer takes out where they are not wanted.
+/// Renders with colors. The writer strips them where they are not wanted.
 pub(super) fn render(looked: &Analysis<'_>, is_quiet: bool) -> String {
     let mut out = String::new();
     for located in &looked.findings {
@@ -40,7 +40,7 @@ fn summary(looked: &Analysis<'_>) -> String {
     let some = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
     let [errors, warnings, notes] = [Level::Error, Level::Warning, Level::Note]
         .map(|level| some(looked.count(|other| other == level), level.as_str()));
-    format!("{} looked at: {errors}, {warnings}, {notes}", some(looked.templates.len(), "template"))
+    format!("{} checked: {errors}, {warnings}, {notes}", some(looked.templates.len(), "template"))
 }
 
 fn render_finding(located: &LocatedFinding<'_>) -> String {
@@ -49,13 +49,13 @@ fn render_finding(located: &LocatedFinding<'_>) -> String {
         Level::Warning => SnippetLevel::WARNING,
         Level::Note => SnippetLevel::NOTE,
     };
-    // A line of its own where columns can't be right: of a cut line only a part is shown.
+    // The renderer computes the column from the shown text, which is wrong for a cut line: give the real one in the path.
     let path = match located.line.is_cut {
         true => format!("{}:{}:{}", located.file, located.start.line, located.start.column),
         false => located.file.to_owned(),
     };
     let mark = located.line.highlight.clone();
-    // What is empty could not be seen.
+    // An empty mark would be invisible: widen it to one byte.
     let mark = mark.start..mark.end.max(mark.start + 1).min(located.line.text.len().max(mark.start));
     let snippet = Snippet::source(&located.line.text)
         .line_start(located.start.line)
@@ -73,7 +73,7 @@ fn render_finding(located: &LocatedFinding<'_>) -> String {
 }
 
 fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
-    let injected = if template.is_injected { ", with podgate's parts in it" } else { "" };
+    let injected = if template.is_injected { ", injected" } else { "" };
     let _ = writeln!(
         out,
         "{} ({}:{}{injected})",
@@ -82,7 +82,7 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
         template.position.line
     );
     let Some((plan, LintReport { forecast, native_advice: native, .. })) = &template.outlook else {
-        let _ = writeln!(out, "  no forecast: it can't work as it is");
+        let _ = writeln!(out, "  no forecast: fix the errors first");
         return;
     };
     let widest = plan.containers.iter().map(|planned| planned.name.len()).max().unwrap_or(0);
@@ -100,10 +100,10 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
     if !forecast.longest_wait.is_zero() {
         let longest = format_duration(forecast.longest_wait);
         let then = match plan.containers.iter().any(|planned| planned.continue_on_timeout) {
-            true => "then it goes on all the same",
-            false => "then a container fails, and is tried again as its restartPolicy says",
+            true => "then the start continues anyway",
+            false => "then a waiting container fails, and its restartPolicy applies",
         };
-        let _ = writeln!(out, "  waits    {longest} at most until the last one starts; {then}");
+        let _ = writeln!(out, "  waits    at most {longest} until the last container starts; {then}");
     }
     if !forecast.stop_steps.is_empty() {
         let steps: Vec<String> = forecast.stop_steps.iter().map(|step| step.join(" and ")).collect();
@@ -116,34 +116,36 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
     };
     let _ = writeln!(out, "  sidecar  {sidecar}");
     if let Some(advice) = native {
-        let _ = writeln!(out, "  without podgate, by native sidecars alone:");
+        let _ = writeln!(out, "  possible without podgate, with native sidecars:");
         for line in advice.manifest().lines() {
             let _ = writeln!(out, "    {}", sanitize(line));
         }
     }
 }
 
-/// How a container starts, in words.
+/// Describes how a container starts.
 fn start_description(planned: &ContainerPlan) -> String {
     let list = |untils: &[WaitCondition]| untils.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let (limit, because) = (format_duration(planned.timeout), &planned.mode_reason);
     let mut how = match planned.mode {
-        Mode::None if planned.after.is_empty() => "as it is".to_owned(),
-        Mode::None => format!("when {} is so (by the hooks before it)", list(&planned.after)),
+        Mode::None if planned.after.is_empty() => "without waiting".to_owned(),
+        Mode::None => format!("when {} (held back by the hooks before it)", list(&planned.after)),
         Mode::Entrypoint if planned.until.is_empty() => format!("at once (gate; {because})"),
-        Mode::Entrypoint => format!("when {}, for {limit} at most (gate; {because})", list(&planned.until)),
+        Mode::Entrypoint => format!("when {}, waits at most {limit} (gate; {because})", list(&planned.until)),
         Mode::PostStart => {
             let first =
                 if planned.after.is_empty() { "at once".to_owned() } else { format!("when {}", list(&planned.after)) };
             let until = list(&planned.until);
             match planned.until.iter().any(|until| until.want != WantedState::Started) {
-                true => format!("{first}; holds the next back until {until}, for {limit} at most (hook; {because})"),
+                true => {
+                    format!("{first}; holds the next container back until {until}, at most {limit} (hook; {because})")
+                }
                 false => format!("{first} (hook; {because})"),
             }
         }
     };
     if !planned.stop_after.is_empty() {
-        let _ = write!(how, "; ended when {} have exited", planned.stop_after.join(", "));
+        let _ = write!(how, "; stops when {} have exited", planned.stop_after.join(", "));
     }
     how
 }

@@ -1,5 +1,5 @@
-//! What the cluster is asked: its version, whether labelled Pods find podgate's webhook there, and whether the Pods' service
-//! accounts may do what its sidecar needs.
+//! `check --server`: the cluster's version, whether it has podgate's webhook for labeled Pods, and whether the Pods' service
+//! accounts have the permissions of the sidecar.
 
 mod rbac;
 mod webhook;
@@ -17,7 +17,7 @@ use podgate::order::finding::Finding;
 use podgate::order::lint::Version;
 use std::collections::BTreeMap;
 
-/// Looks at all templates with the cluster's version, and asks for what they need there.
+/// Analyzes all templates for the cluster's version, and checks that the cluster has what they need.
 pub(super) async fn analyze_with_cluster<'a>(
     args: &Check,
     sources: &'a [(Input, Source)],
@@ -27,25 +27,25 @@ pub(super) async fn analyze_with_cluster<'a>(
     let info = tokio::time::timeout(cluster.request_timeout, cluster.client.apiserver_version()).await;
     let info = info
         .map_err(|_| cluster.timeout_message())?
-        .map_err(|error| format!("can't ask {}: {}", cluster.server, error_chain(&error)))?;
+        .map_err(|error| format!("request to {} failed: {}", cluster.server, error_chain(&error)))?;
     let version = format!("{}.{}", info.major, info.minor).parse::<Version>();
     let version = version.map_err(|error| format!("{}: {error}", cluster.server))?;
-    let mut looked = analyze::analyze_all(sources, images, Some(args.kubernetes.unwrap_or(version)));
+    let mut analysis = analyze::analyze_all(sources, images, Some(args.kubernetes.unwrap_or(version)));
     let mut known = ClusterAnswers { cluster, webhook: None, rights: BTreeMap::new() };
-    for template in &looked.templates {
+    for template in &analysis.templates {
         let found = known.findings(template).await?.into_iter();
         let found = found.map(|finding| locate(finding, &template.place, template.document, template.file));
-        looked.findings.extend(found);
+        analysis.findings.extend(found);
     }
-    looked.sort();
-    Ok(looked)
+    analysis.sort();
+    Ok(analysis)
 }
 
-/// The answers so far. Each thing is asked once, and only if a template needs it.
+/// Cache of the cluster's answers. Each query is sent once, and only if a template needs it.
 struct ClusterAnswers {
     cluster: Cluster,
     webhook: Option<Option<Finding>>,
-    /// By namespace and service account.
+    /// Findings by namespace and service account.
     rights: BTreeMap<(String, String), Option<Finding>>,
 }
 

@@ -1,4 +1,4 @@
-//! Whether a Pod's service account may do what podgate's sidecar does.
+//! Check that a Pod's service account has the permissions of podgate's sidecar.
 
 use crate::cluster::Cluster;
 use k8s_openapi::api::authorization::v1::{LocalSubjectAccessReview, ResourceAttributes, SubjectAccessReviewSpec};
@@ -7,17 +7,17 @@ use podgate::core::text::error_chain;
 use podgate::order::edit::Place;
 use podgate::order::finding::Finding;
 
-/// What the sidecar does with its own Pod.
+/// Verbs that the sidecar uses on its own Pod.
 const VERBS: [&str; 3] = ["get", "watch", "patch"];
 
-/// A finding if the service account lacks a right, or if that can't be told.
+/// Returns a finding if the service account lacks a permission, or if the API server does not tell.
 pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &str) -> Result<Option<Finding>, String> {
     let at = Place::root().to("spec").to("serviceAccountName");
     let unknown = |why: &str| {
-        let what = format!(
-            "whether the service account {account} in {namespace} has the rights of podgate's sidecar is not known: {why}"
+        let message = format!(
+            "can't check whether the service account {account} in {namespace} has the permissions of podgate's sidecar: {why}"
         );
-        Ok(Some(Finding::note("missing-rbac", at.clone(), what)))
+        Ok(Some(Finding::note("missing-rbac", at.clone(), message)))
     };
     let api: Api<LocalSubjectAccessReview> = Api::namespaced(cluster.client.clone(), namespace);
     let mut missing = Vec::new();
@@ -50,17 +50,17 @@ pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &s
             Err(kube::Error::Api(status)) if status.code == 404 => {
                 return unknown(&format!("there is no namespace {namespace}"));
             }
-            Err(error) => return Err(format!("can't ask {}: {}", cluster.server, error_chain(&error))),
+            Err(error) => return Err(format!("request to {} failed: {}", cluster.server, error_chain(&error))),
         }
     }
     if missing.is_empty() {
         return Ok(None);
     }
-    let what = format!(
+    let message = format!(
         "the service account {account} in {namespace} may not {} pods: the order holds, but states are not published, a deletion during \
-         the start is noticed late, and what only the kubelet knows is not known",
+         the start is noticed late, and the sidecar misses what only the kubelet knows",
         missing.join(", ")
     );
-    let fix = "apply podgate's rbac.yaml with a RoleBinding for this namespace, or write podgate.io/publish: board";
-    Ok(Some(Finding::warning("missing-rbac", at, what).fix(fix)))
+    let fix = "apply podgate's rbac.yaml with a RoleBinding for this namespace, or set podgate.io/publish: board";
+    Ok(Some(Finding::warning("missing-rbac", at, message).fix(fix)))
 }
