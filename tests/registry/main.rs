@@ -1,4 +1,4 @@
-//! `inject --resolve-images` against a real registry, and against what only pretends to be one.
+//! `inject --resolve-images` against a real registry, and against servers that do not answer like one.
 
 mod commands;
 #[allow(dead_code, reason = "shared with tests/book")]
@@ -12,7 +12,7 @@ mod tokens;
 
 use assert_cmd::Command;
 use serde_json::{Value, json};
-use server::{Door, Registry, USER};
+use server::{Access, Registry, USER};
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
@@ -24,29 +24,29 @@ const APP: &[u8] = br#"{"os":"linux","config":{"Entrypoint":["/app","--x"],"Cmd"
 const ARM: &[u8] = br#"{"os":"linux","config":{"Entrypoint":null,"Cmd":["/arm"]}}"#;
 const NONE: &[u8] = br#"{"os":"linux","config":{}}"#;
 
-/// A registry's images, and a home.
-struct Place {
+/// Folder with a registry's images and a home directory.
+struct Scene {
     folder: TempDir,
     program: String,
 }
 
-impl Place {
-    fn new() -> Option<Place> {
+impl Scene {
+    fn new() -> Option<Scene> {
         let program = server::program()?;
-        let place = Place { folder: tempfile::tempdir().unwrap(), program };
-        fs::create_dir(place.home()).unwrap();
-        Some(place)
+        let scene = Scene { folder: tempfile::tempdir().unwrap(), program };
+        fs::create_dir(scene.home()).unwrap();
+        Some(scene)
     }
 
     fn home(&self) -> std::path::PathBuf {
         self.folder.path().join("home")
     }
 
-    fn serve(&self, door: Door) -> Registry {
-        Registry::start(&self.program, self.folder.path(), door)
+    fn serve(&self, access: Access) -> Registry {
+        Registry::start(&self.program, self.folder.path(), access)
     }
 
-    /// A file with this text; its name.
+    /// Writes a file; returns its path.
     fn file(&self, name: &str, text: &str) -> String {
         let path = self.folder.path().join(name);
         fs::write(&path, text).unwrap();
@@ -65,14 +65,20 @@ struct Run {
 }
 
 impl Run {
-    /// The injected Pod's own container.
+    /// Returns the injected container `app`.
     fn container(&self) -> Value {
         assert_eq!(self.code, 0, "{}", self.err);
         let pod: Value = serde_saphyr::from_str(&self.out).unwrap();
-        pod["spec"]["containers"].as_array().unwrap().iter().find(|own| own["name"] == "app").unwrap().clone()
+        pod["spec"]["containers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|container| container["name"] == "app")
+            .unwrap()
+            .clone()
     }
 
-    /// What its gate starts.
+    /// Returns the command that the gate starts.
     fn command(&self) -> Vec<String> {
         let container = self.container();
         let all = ["command", "args"].into_iter().filter_map(|field| container[field].as_array()).flatten();
@@ -93,7 +99,7 @@ fn run(home: &Path, input: &str, more: &[&str]) -> Run {
     Run { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// A Pod whose second container has no command.
+/// Returns a Pod whose second container has no command.
 fn pod(image: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  annotations:\n    podgate.io/order: db, app\n    podgate.io/mode: entrypoint\n\
@@ -103,9 +109,9 @@ fn pod(image: &str) -> String {
 }
 
 #[test]
-fn commands_come_from_images_of_all_kinds() {
-    let Some(place) = Place::new() else { return };
-    let registry = place.serve(Door::Open);
+fn commands_are_read_from_all_image_formats() {
+    let Some(scene) = Scene::new() else { return };
+    let registry = scene.serve(Access::Open);
     let at = &registry.address;
     let own = registry.push("team/app", "docker", true, APP);
     registry.push("team/app", "oci", false, APP);
@@ -113,60 +119,60 @@ fn commands_come_from_images_of_all_kinds() {
     let index = registry.index("team/app", "all", &[(own.clone(), "linux/amd64"), (arm, "linux/arm64/v8")]);
 
     for tag in ["docker", "oci", "all"] {
-        let run = place.inject(&format!("{at}/team/app:{tag}"), &[]);
+        let run = scene.inject(&format!("{at}/team/app:{tag}"), &[]);
         assert_eq!(run.command(), ["/app", "--x", "$$(A)", "serve"], "{tag}");
     }
-    // Pinned, to the index where there is one.
+    // A multi-platform image is pinned to the digest of its index.
     let digest = |descriptor: &Value| descriptor["digest"].as_str().unwrap().to_owned();
-    let run = place.inject(&format!("{at}/team/app:all"), &[]);
+    let run = scene.inject(&format!("{at}/team/app:all"), &[]);
     assert_eq!(run.image(), format!("{at}/team/app:all@{}", digest(&index)));
     assert!(run.err.contains("note: ") && run.err.contains("[image-pinned]"), "{}", run.err);
-    let run = place.inject(&format!("{at}/team/app:all"), &["--no-pin"]);
+    let run = scene.inject(&format!("{at}/team/app:all"), &["--no-pin"]);
     assert_eq!(run.image(), format!("{at}/team/app:all"));
 
     for platform in ["linux/arm64", "linux/arm64/v8"] {
-        let run = place.inject(&format!("{at}/team/app:all"), &["--platform", platform]);
+        let run = scene.inject(&format!("{at}/team/app:all"), &["--platform", platform]);
         assert_eq!(run.command(), ["/arm"]);
     }
     let by_digest = format!("{at}/team/app@{}", digest(&own));
-    let run = place.inject(&by_digest, &[]);
+    let run = scene.inject(&by_digest, &[]);
     assert_eq!((run.command().len(), run.image()), (4, by_digest));
 }
 
 #[test]
-fn what_the_manifest_says_comes_before_the_image() {
-    let Some(place) = Place::new() else { return };
-    let registry = place.serve(Door::Open);
+fn manifest_takes_precedence_over_image() {
+    let Some(scene) = Scene::new() else { return };
+    let registry = scene.serve(Access::Open);
     registry.push("app", "1", false, APP);
     let image = format!("{}/app:1", registry.address);
     let with_args = pod(&image) + "    args: [own]\n";
-    let run_args = run(&place.home(), &with_args, &["--resolve-images"]);
+    let run_args = run(&scene.home(), &with_args, &["--resolve-images"]);
     assert_eq!(run_args.command(), ["/app", "--x", "own"]);
 
     drop(registry);
-    // Nobody is asked where nothing has to be known.
+    // With the registry gone: no request is sent when the command is known or not needed.
     for text in [pod(&image) + "    command: [/own]\n", pod(&image).replace("mode: entrypoint", "mode: post-start")] {
-        assert_eq!(run(&place.home(), &text, &["--resolve-images"]).code, 0);
+        assert_eq!(run(&scene.home(), &text, &["--resolve-images"]).code, 0);
     }
-    let run = run(&place.home(), &pod(&image), &[]);
+    let run = run(&scene.home(), &pod(&image), &[]);
     assert!(run.code == 1 && run.err.contains("--resolve-images"), "{}", run.err);
 }
 
 #[test]
-fn a_digest_that_is_known_is_not_asked_for_again() {
-    let Some(place) = Place::new() else { return };
-    let registry = place.serve(Door::Open);
+fn cached_digest_needs_no_registry() {
+    let Some(scene) = Scene::new() else { return };
+    let registry = scene.serve(Access::Open);
     registry.push("app", "1", false, APP);
     let image = format!("{}/app:1", registry.address);
-    let first = place.inject(&image, &[]);
+    let first = scene.inject(&image, &[]);
     let pinned = first.image();
     drop(registry);
-    assert_eq!(place.inject(&pinned, &[]).command(), ["/app", "--x", "$$(A)", "serve"]);
-    let again = run(&place.home(), &first.out, &["--resolve-images"]);
+    assert_eq!(scene.inject(&pinned, &[]).command(), ["/app", "--x", "$$(A)", "serve"]);
+    let again = run(&scene.home(), &first.out, &["--resolve-images"]);
     assert_eq!((again.code, again.out), (0, first.out), "{}", again.err);
-    assert_eq!(place.inject(&image, &[]).code, 1, "a tag may have moved");
-    fs::remove_dir_all(place.home().join(".cache")).unwrap();
-    assert_eq!(place.inject(&pinned, &[]).code, 1);
+    assert_eq!(scene.inject(&image, &[]).code, 1, "a tag may have moved");
+    fs::remove_dir_all(scene.home().join(".cache")).unwrap();
+    assert_eq!(scene.inject(&pinned, &[]).code, 1);
 }
 
 fn login(registry: &str, password: &str) -> String {
@@ -174,111 +180,115 @@ fn login(registry: &str, password: &str) -> String {
 }
 
 #[test]
-fn logins_are_those_of_pull_secrets_and_of_docker() {
-    let Some(place) = Place::new() else { return };
-    place.serve(Door::Open).push("team/app", "1", true, APP);
-    let registry = place.serve(Door::Locked);
+fn logins_come_from_pull_secrets_and_docker_config() {
+    let Some(scene) = Scene::new() else { return };
+    scene.serve(Access::Open).push("team/app", "1", true, APP);
+    let registry = scene.serve(Access::Locked);
     let image = format!("{}/team/app:1", registry.address);
 
-    let run = place.inject(&image, &[]);
+    let run = scene.inject(&image, &[]);
     assert!(run.code == 1 && run.err.contains("--pull-secret"), "{}", run.err);
-    let wrong = place.file("wrong.json", &login(&registry.address, "secret-and-wrong"));
-    let run = place.inject(&image, &["--pull-secret", &wrong]);
-    assert!(run.code == 1 && run.err.contains("lets nobody read it"), "{}", run.err);
+    let wrong = scene.file("wrong.json", &login(&registry.address, "secret-and-wrong"));
+    let run = scene.inject(&image, &["--pull-secret", &wrong]);
+    assert!(run.code == 1 && run.err.contains("access denied"), "{}", run.err);
     assert!(!run.err.contains("secret-and-wrong"), "{}", run.err);
 
-    let right = place.file("right.json", &login(&registry.address, USER.1));
-    assert_eq!(place.inject(&image, &["--pull-secret", &right]).command().len(), 4);
-    fs::remove_dir_all(place.home().join(".cache")).unwrap();
-    let narrow = place.file("narrow.json", &login(&format!("https://{}/team", registry.address), USER.1));
-    // The next is tried where one is turned away.
-    assert_eq!(place.inject(&image, &["--pull-secret", &wrong, "--pull-secret", &narrow]).command().len(), 4);
-    fs::remove_dir_all(place.home().join(".cache")).unwrap();
-    let elsewhere = place.file("elsewhere.json", &login(&format!("{}/other", registry.address), USER.1));
-    assert_eq!(place.inject(&image, &["--pull-secret", &elsewhere]).code, 1);
+    let right = scene.file("right.json", &login(&registry.address, USER.1));
+    assert_eq!(scene.inject(&image, &["--pull-secret", &right]).command().len(), 4);
+    fs::remove_dir_all(scene.home().join(".cache")).unwrap();
+    let narrow = scene.file("narrow.json", &login(&format!("https://{}/team", registry.address), USER.1));
+    // A denied login is followed by the next one.
+    assert_eq!(scene.inject(&image, &["--pull-secret", &wrong, "--pull-secret", &narrow]).command().len(), 4);
+    fs::remove_dir_all(scene.home().join(".cache")).unwrap();
+    let elsewhere = scene.file("elsewhere.json", &login(&format!("{}/other", registry.address), USER.1));
+    assert_eq!(scene.inject(&image, &["--pull-secret", &elsewhere]).code, 1);
 
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "stringData": {".dockerconfigjson": login(&registry.address, USER.1)}});
-    let secret = place.file("secret.yaml", &secret.to_string());
-    assert_eq!(place.inject(&image, &["--pull-secret", &secret]).command().len(), 4);
-    fs::remove_dir_all(place.home().join(".cache")).unwrap();
+    let secret = scene.file("secret.yaml", &secret.to_string());
+    assert_eq!(scene.inject(&image, &["--pull-secret", &secret]).command().len(), 4);
+    fs::remove_dir_all(scene.home().join(".cache")).unwrap();
 
-    fs::create_dir(place.home().join(".docker")).unwrap();
-    fs::write(place.home().join(".docker/config.json"), login(&registry.address, USER.1)).unwrap();
-    assert_eq!(place.inject(&image, &[]).command().len(), 4);
+    fs::create_dir(scene.home().join(".docker")).unwrap();
+    fs::write(scene.home().join(".docker/config.json"), login(&registry.address, USER.1)).unwrap();
+    assert_eq!(scene.inject(&image, &[]).command().len(), 4);
 }
 
-/// As at Docker Hub, ghcr.io and most others: the registry sends whoever comes to a service for a token.
+/// Docker Hub, ghcr.io and most others send their clients to a token service.
 #[test]
-fn tokens_are_fetched_where_a_registry_wants_them() {
-    let Some(place) = Place::new() else { return };
-    let open = place.serve(Door::Open);
+fn tokens_are_fetched_from_a_token_service() {
+    let Some(scene) = Scene::new() else { return };
+    let open = scene.serve(Access::Open);
     open.push("public/app", "1", true, APP);
     open.push("team/app", "1", true, APP);
     drop(open);
-    let service = Service::start(place.folder.path());
-    let registry = place.serve(Door::Token(service.address));
+    let service = Service::start(scene.folder.path());
+    let registry = scene.serve(Access::Token(service.address));
     let at = &registry.address;
 
-    assert_eq!(place.inject(&format!("{at}/public/app:1"), &[]).command().len(), 4, "{:?}", service.asked());
+    assert_eq!(scene.inject(&format!("{at}/public/app:1"), &[]).command().len(), 4, "{:?}", service.asked());
     assert_eq!(service.asked(), [("repository:public/app:pull".to_owned(), None)], "one token for all of an image");
 
     let own = format!("{at}/team/app:1");
-    fs::remove_dir_all(place.home().join(".cache")).unwrap();
-    let run = place.inject(&own, &[]);
+    fs::remove_dir_all(scene.home().join(".cache")).unwrap();
+    let run = scene.inject(&own, &[]);
     assert!(run.code == 1 && run.err.contains("--pull-secret"), "{}", run.err);
-    let wrong = place.file("wrong.json", &login(at, "secret-and-wrong"));
-    let right = place.file("right.json", &login(at, USER.1));
-    let run = place.inject(&own, &["--pull-secret", &wrong]);
-    assert!(run.code == 1 && run.err.contains("lets nobody read it"), "{}", run.err);
-    let run = place.inject(&own, &["--pull-secret", &wrong, "--pull-secret", &right]);
+    let wrong = scene.file("wrong.json", &login(at, "secret-and-wrong"));
+    let right = scene.file("right.json", &login(at, USER.1));
+    let run = scene.inject(&own, &["--pull-secret", &wrong]);
+    assert!(run.code == 1 && run.err.contains("access denied"), "{}", run.err);
+    let run = scene.inject(&own, &["--pull-secret", &wrong, "--pull-secret", &right]);
     assert_eq!(run.command().len(), 4);
     let last = service.asked().pop().unwrap();
     assert_eq!(last, ("repository:team/app:pull".to_owned(), Some(format!("{}:{}", USER.0, USER.1))));
 }
 
 #[test]
-fn a_helper_that_a_login_file_names_is_never_started() {
-    let Some(place) = Place::new() else { return };
-    place.serve(Door::Open).push("app", "1", true, APP);
-    let registry = place.serve(Door::Locked);
-    let marker = place.folder.path().join("started");
-    let bin = place.folder.path().join("bin");
+fn credential_helper_is_never_run() {
+    let Some(scene) = Scene::new() else { return };
+    scene.serve(Access::Open).push("app", "1", true, APP);
+    let registry = scene.serve(Access::Locked);
+    let marker = scene.folder.path().join("started");
+    let bin = scene.folder.path().join("bin");
     fs::create_dir(&bin).unwrap();
     let helper = bin.join("docker-credential-evil");
     fs::write(&helper, format!("#!/bin/sh\ntouch {}\n", marker.display())).unwrap();
     fs::set_permissions(&helper, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let config =
-        place.file("config.json", &json!({"auths": {&registry.address: {}}, "credsStore": "evil"}).to_string());
+        scene.file("config.json", &json!({"auths": {&registry.address: {}}, "credsStore": "evil"}).to_string());
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-podgate"));
-    command.env_clear().env("HOME", place.home()).env("PATH", &bin).timeout(Duration::from_secs(60));
+    command.env_clear().env("HOME", scene.home()).env("PATH", &bin).timeout(Duration::from_secs(60));
     let arguments = ["inject", "-", "--resolve-images", "--pull-secret", &config];
     let output = command.args(arguments).write_stdin(pod(&format!("{}/app:1", registry.address))).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(1) && said.contains("podgate starts none"), "{said}");
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && err.contains("does not run the credential helper"), "{err}");
     assert!(!marker.exists());
 }
 
 #[test]
-fn a_private_ca_is_trusted_only_when_it_is_named() {
-    let Some(place) = Place::new() else { return };
-    place.serve(Door::Open).push("app", "1", true, APP);
+fn private_ca_needs_registry_ca() {
+    let Some(scene) = Scene::new() else { return };
+    scene.serve(Access::Open).push("app", "1", true, APP);
     let certificate = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
-    let ca = place.file("tls.pem", &certificate.cert.pem());
-    place.file("key.pem", &certificate.signing_key.serialize_pem());
-    let registry = place.serve(Door::Tls);
+    let ca = scene.file("tls.pem", &certificate.cert.pem());
+    scene.file("key.pem", &certificate.signing_key.serialize_pem());
+    let registry = scene.serve(Access::Tls);
     let image = format!("{}/app:1", registry.address);
-    let run = place.inject(&image, &[]);
-    assert!(run.code == 1 && run.err.contains("can't ask 127.0.0.1:") && run.err.contains("ertificate"), "{}", run.err);
-    assert_eq!(place.inject(&image, &["--registry-ca", &ca]).command().len(), 4);
-    let none = place.file("none.pem", "no certificate\n");
-    let run = place.inject(&image, &["--registry-ca", &none]);
-    assert!(run.code == 1 && run.err.contains("no certificate in PEM"), "{}", run.err);
+    let run = scene.inject(&image, &[]);
+    assert!(
+        run.code == 1 && run.err.contains("request to 127.0.0.1:") && run.err.contains("ertificate"),
+        "{}",
+        run.err
+    );
+    assert_eq!(scene.inject(&image, &["--registry-ca", &ca]).command().len(), 4);
+    let none = scene.file("none.pem", "no certificate\n");
+    let run = scene.inject(&image, &["--registry-ca", &none]);
+    assert!(run.code == 1 && run.err.contains("no PEM certificate"), "{}", run.err);
 }
 
 #[test]
-fn what_can_not_be_looked_up_is_one_line_each() {
-    let Some(place) = Place::new() else { return };
-    let registry = place.serve(Door::Open);
+fn failed_lookup_is_one_error_line() {
+    let Some(scene) = Scene::new() else { return };
+    let registry = scene.serve(Access::Open);
     let at = registry.address.clone();
     let own = registry.push("app", "1", true, APP);
     registry.index("app", "arm", &[(own, "linux/arm64")]);
@@ -288,27 +298,27 @@ fn what_can_not_be_looked_up_is_one_line_each() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = silent.local_addr().map(|address| (silent, address)).unwrap();
-    for (image, says) in [
-        (format!("{at}/app:2"), "has no such image"),
-        (format!("{at}/other:1"), "has no such image"),
-        (format!("{at}/app@sha256:{}", "0".repeat(64)), "has no such image"),
-        (format!("{at}/app:arm"), "there is none for linux/amd64"),
-        (format!("{at}/app:broken"), "its configuration is not that of an image"),
+    for (image, expected) in [
+        (format!("{at}/app:2"), "image not found"),
+        (format!("{at}/other:1"), "image not found"),
+        (format!("{at}/app@sha256:{}", "0".repeat(64)), "image not found"),
+        (format!("{at}/app:arm"), "no image for platform linux/amd64"),
+        (format!("{at}/app:broken"), "its configuration is not an image configuration"),
         (format!("{at}/app:huge"), "larger than 4 MiB"),
         (format!("{free}/app:1"), "Connection refused"),
-        ("no-such-host.invalid/app:1".to_owned(), "can't ask no-such-host.invalid"),
+        ("no-such-host.invalid/app:1".to_owned(), "request to no-such-host.invalid failed"),
         (format!("{}/app:1", silent.1), "no answer from"),
-        ("'no name:1'".to_owned(), "no image's name"),
+        ("'no name:1'".to_owned(), "invalid image name"),
     ] {
-        let run = place.inject(&image, &["--registry-timeout", "3s"]);
+        let run = scene.inject(&image, &["--registry-timeout", "3s"]);
         assert_eq!((run.code, run.out.as_str()), (1, ""), "{image}: {}", run.err);
-        assert!(run.err.contains(says), "{image}: {}", run.err);
+        assert!(run.err.contains(expected), "{image}: {}", run.err);
         assert!(
             run.err.lines().count() == 1 && run.err.contains("<stdin>:1: container app: image "),
             "{image}: {}",
             run.err
         );
     }
-    let run = place.inject(&format!("{at}/app:none"), &[]);
+    let run = scene.inject(&format!("{at}/app:none"), &[]);
     assert!(run.code == 1 && run.err.contains("neither Entrypoint nor Cmd"), "{}", run.err);
 }

@@ -1,4 +1,4 @@
-//! A registry of Debian's, with images in it that no container engine has built.
+//! Debian's docker-registry, filled with hand-made images.
 
 use crate::tokens::NAME;
 use serde_json::{Value, json};
@@ -9,38 +9,38 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A registry that runs until it is dropped.
+/// Registry process that runs until it is dropped.
 pub(crate) struct Registry {
     child: Child,
     /// `127.0.0.1:PORT`
     pub(crate) address: String,
 }
 
-/// What a registry asks of its clients.
+/// Access control of a registry.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum Access {
     Open,
-    /// A name and a password: [`USER`].
+    /// Requires the name and password [`USER`].
     Locked,
-    /// TLS, with the certificate in `tls.pem` and `key.pem` of the folder.
+    /// Serves TLS with `tls.pem` and `key.pem` of the folder.
     Tls,
-    /// A token of the service there, whose certificate is `token.pem` in the folder.
+    /// Requires a token of the service at this address, whose certificate is `token.pem` in the folder.
     Token(SocketAddr),
 }
 
-/// Name and password; a known pair of crypt_blowfish's own tests.
+/// Name and password. The password and its hash are a test vector of crypt_blowfish.
 pub(crate) const USER: (&str, &str) = ("shop", "U*U");
 const HTPASSWD: &str = "shop:$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n";
 
-/// Debian's program; `None` on a machine that has no Debian packages.
+/// Returns the path of Debian's program; `None` on a machine without apt-get.
 pub(crate) fn program() -> Option<String> {
     let has =
         |name: &str| Command::new("sh").args(["-c", &format!("command -v {name}")]).output().unwrap().status.success();
     if !has("apt-get") || !has("dpkg") {
-        eprintln!("skipped: no apt-get and dpkg to get docker-registry with");
+        eprintln!("skipped: docker-registry needs apt-get and dpkg");
         return None;
     }
-    // One at a time: the tests run side by side.
+    // Tests run in parallel, but the script may run only once at a time.
     static ONCE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _one = ONCE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/registry/get")).output().unwrap();
@@ -49,27 +49,27 @@ pub(crate) fn program() -> Option<String> {
 }
 
 impl Registry {
-    /// Serves the images in `folder`.
-    pub(crate) fn start(program: &str, folder: &Path, door: Door) -> Registry {
+    /// Starts a registry with the images in `folder`.
+    pub(crate) fn start(program: &str, folder: &Path, access: Access) -> Registry {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let at = folder.display();
         let mut config = format!(
             "version: 0.1\nlog: {{level: error, accesslog: {{disabled: true}}}}\nstorage:\n  filesystem: {{rootdirectory: {at}/images}}\n\
              http:\n  addr: 127.0.0.1:{port}\n"
         );
-        match door {
-            Door::Open => {}
-            Door::Locked => {
+        match access {
+            Access::Open => {}
+            Access::Locked => {
                 fs::write(folder.join("htpasswd"), HTPASSWD).unwrap();
                 config += &format!("auth:\n  htpasswd: {{realm: shop, path: {at}/htpasswd}}\n");
             }
-            Door::Token(service) => {
+            Access::Token(service) => {
                 let realm = format!("http://{service}/token");
                 config += &format!(
                     "auth:\n  token: {{realm: '{realm}', service: {NAME}, issuer: {NAME}, rootcertbundle: {at}/token.pem}}\n"
                 );
             }
-            Door::Tls => config += &format!("  tls: {{certificate: {at}/tls.pem, key: {at}/key.pem}}\n"),
+            Access::Tls => config += &format!("  tls: {{certificate: {at}/tls.pem, key: {at}/key.pem}}\n"),
         }
         let file = folder.join(format!("registry-{port}.yml"));
         fs::write(&file, config).unwrap();
@@ -82,10 +82,10 @@ impl Registry {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        panic!("the registry does not come up");
+        panic!("the registry did not start within 10 s");
     }
 
-    /// One request: status, header `name` of the answer.
+    /// Sends one request; returns the status and the response header `name`.
     fn request(&self, method: &str, path: &str, kind: &str, body: &[u8], name: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let head = format!(
@@ -101,7 +101,7 @@ impl Registry {
         (status, line.unwrap_or_default().trim().to_owned())
     }
 
-    /// A descriptor of bytes that are now in the registry.
+    /// Uploads a blob; returns its descriptor.
     fn blob(&self, image: &str, kind: &str, bytes: &[u8]) -> Value {
         let digest = digest(bytes);
         let (status, location) =
@@ -128,7 +128,7 @@ impl Registry {
         json!({"mediaType": kind, "size": bytes.len(), "digest": digest})
     }
 
-    /// An image with this configuration; its descriptor.
+    /// Pushes an image with this configuration; returns its descriptor.
     pub(crate) fn push(&self, image: &str, tag: &str, docker: bool, config: &[u8]) -> Value {
         let kinds = match docker {
             true => ["manifest.v2+json", "container.image.v1+json", "image.rootfs.diff.tar.gzip"].map(|kind| {
@@ -146,7 +146,7 @@ impl Registry {
         )
     }
 
-    /// An index over images, each with its platform (`os/architecture`); its descriptor.
+    /// Pushes an index of images with their platforms (`os/architecture[/variant]`); returns its descriptor.
     pub(crate) fn index(&self, image: &str, tag: &str, entries: &[(Value, &str)]) -> Value {
         let entry = |(descriptor, platform): &(Value, &str)| {
             let mut entry = descriptor.clone();
@@ -168,7 +168,7 @@ impl Registry {
 
 impl Drop for Registry {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // Fails if the process has exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,5 +1,5 @@
-//! A token service, as most public registries send their clients to: it knows who may read what, and signs it; the registry, which is
-//! Debian's, believes the signature (<https://distribution.github.io/distribution/spec/auth/token/>).
+//! Token service, as most public registries use one: it signs the permissions of a client, and the registry checks the signature
+//! (<https://distribution.github.io/distribution/spec/auth/token/>).
 
 use crate::server::USER;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine};
@@ -12,41 +12,41 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Whom the tokens are from, and for.
+/// Issuer and audience of the tokens.
 pub(crate) const NAME: &str = "shop";
 
-/// What a client has asked for: the scope, and by whose login.
-pub(crate) type Asked = (String, Option<String>);
+/// Token request: the scope and the login.
+pub(crate) type TokenRequest = (String, Option<String>);
 
-/// Gives everybody tokens for `public/…`, and [`USER`] for all.
+/// Issues tokens for `public/…` to anyone, and for everything to [`USER`].
 pub(crate) struct Service {
     pub(crate) address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<TokenRequest>>>,
 }
 
 impl Service {
-    /// Its certificate is `token.pem` in `folder`.
+    /// Starts the service and writes its certificate to `token.pem` in `folder`.
     pub(crate) fn start(folder: &Path) -> Service {
         let signer = rcgen::generate_simple_self_signed(vec![NAME.to_owned()]).unwrap();
         fs::write(folder.join("token.pem"), signer.cert.pem()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&asked);
+        let requests = Arc::clone(&asked);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                answer(stream, &heard, |scope| token(&signer.signing_key, signer.cert.der(), scope));
+                answer(stream, &requests, |scope| token(&signer.signing_key, signer.cert.der(), scope));
             }
         });
         Service { address, asked }
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<TokenRequest> {
         self.asked.lock().unwrap().clone()
     }
 }
 
-fn answer(stream: TcpStream, asked: &Mutex<Vec<Asked>>, token: impl Fn(&str) -> String) {
+fn answer(stream: TcpStream, asked: &Mutex<Vec<TokenRequest>>, token: impl Fn(&str) -> String) {
     let mut lines = BufReader::new(&stream).lines().map_while(Result::ok).take_while(|line| !line.is_empty());
     let Some(request) = lines.next() else { return };
     let login = lines.filter_map(|line| {
@@ -71,9 +71,9 @@ fn answer(stream: TcpStream, asked: &Mutex<Vec<Asked>>, token: impl Fn(&str) -> 
     let _ = (&stream).write_all(format!("{head}{body}").as_bytes());
 }
 
-/// A JSON web token (RFC 7519), by ES256.
+/// Returns a JSON Web Token (RFC 7519), signed with ES256.
 fn token(key: &impl SigningKey, certificate: &[u8], scope: &str) -> String {
-    #[allow(clippy::disallowed_methods, reason = "the registry looks at the clock too")]
+    #[allow(clippy::disallowed_methods, reason = "the registry compares the token with the clock")]
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let mut parts = scope.split(':').skip(1);
     let (name, actions) = (parts.next(), parts.next().unwrap_or_default().split(','));
@@ -86,7 +86,7 @@ fn token(key: &impl SigningKey, certificate: &[u8], scope: &str) -> String {
     format!("{signed}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))
 }
 
-/// An ECDSA signature's two numbers, 32 bytes each, out of its ASN.1.
+/// Converts an ECDSA signature from ASN.1 to its two numbers of 32 bytes each.
 fn fixed(signature: &[u8]) -> Vec<u8> {
     let mut rest = &signature[2..];
     let mut number = || {

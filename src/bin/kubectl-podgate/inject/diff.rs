@@ -1,10 +1,10 @@
-//! What changes, as a patch that `patch` and `git apply` take.
+//! Unified diff that `patch` and `git apply` accept.
 
 use similar::{DiffOp, TextDiff};
 use std::fmt::Write;
 use std::ops::Range;
 
-/// The patch from `old` to `new`; empty if they are the same.
+/// Returns the patch from `old` to `new`; empty if they are equal.
 pub(super) fn unified(name: &str, old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (lines(old), lines(new));
     let diff = TextDiff::configure().diff_slices(&old, &new);
@@ -27,7 +27,7 @@ fn lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-/// `start,count` of one side of a hunk; a side without lines names the line before it.
+/// Returns `start,count` of one side of a hunk. A side without lines gives the line before it, as the format requires.
 fn hunk_range(ops: &[DiffOp], range: fn(&DiffOp) -> Range<usize>) -> String {
     let (start, end) = (range(&ops[0]).start, range(&ops[ops.len() - 1]).end);
     format!("{},{}", start + usize::from(end > start), end - start)
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shows_changes_with_three_lines_around() {
+    fn hunks_have_three_lines_of_context() {
         let old: String = (1..=20).map(|n| format!("{n}\n")).collect();
         let new = old.replace("10\n", "ten\n10\n").replace("20\n", "20");
         let expected = "--- f\n+++ f\n@@ -7,6 +7,7 @@\n 7\n 8\n 9\n+ten\n 10\n 11\n 12\n@@ -17,4 +18,4 @@\n 17\n 18\n 19\n-20\n+20\n\
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_compared_line_by_line() {
+    fn long_text_gives_minimal_hunks() {
         let old: String = (0..5000).map(|n| format!("{n}\n")).collect();
         let new: String = (0..5000).map(|n| format!("{}\n", n + 1)).collect();
         let patch = unified("f", &format!("x\n{old}"), &format!("y\n{new}"));

@@ -1,4 +1,4 @@
-//! `kubectl podgate inject` and `uninject`: manifests in, manifests out.
+//! `kubectl podgate inject` and `uninject`: read manifests, change them, write them.
 
 mod args;
 mod diff;
@@ -22,10 +22,9 @@ use std::io::Write;
 use std::process::ExitCode;
 use transform::{Action, Report};
 
-/// Something would change.
+/// Exit code of `--check` if a file would change.
 const EXIT_WOULD_CHANGE: u8 = 3;
 
-/// Runs `inject`.
 pub(crate) fn inject(args: &Inject) -> ExitCode {
     let from = match args.from.as_ref().map(load_migration).transpose() {
         Ok(from) => from,
@@ -33,33 +32,32 @@ pub(crate) fn inject(args: &Inject) -> ExitCode {
     };
     let image_pull_policy = args.image_pull_policy.clone();
     let options = Options { image_pull_policy, has_fixed_user: !args.no_fixed_user, ..Options::new(&args.image) };
-    let way = |sources: &[(Input, Source)]| {
+    let action = |sources: &[(Input, Source)]| {
         let images = args.images.resolve_images.then(|| look_up_images(sources, &args.images)).transpose()?;
         Ok(Action::Inject { options, from, images })
     };
-    run(&args.files, way).unwrap_or_else(|lines| fail_all(&lines))
+    run(&args.files, action).unwrap_or_else(|lines| fail_all(&lines))
 }
 
-/// Runs `uninject`.
 pub(crate) fn uninject(args: &Uninject) -> ExitCode {
     run(&args.files, |_| Ok(Action::Uninject)).unwrap_or_else(|lines| fail_all(&lines))
 }
 
 fn run(
     args: &FileArgs,
-    way: impl FnOnce(&[(Input, Source)]) -> Result<Action, Vec<String>>,
+    action: impl FnOnce(&[(Input, Source)]) -> Result<Action, Vec<String>>,
 ) -> Result<ExitCode, Vec<String>> {
     if args.in_place && args.manifests.has_standard_input() {
-        fail("--in-place has no file to rewrite where - (standard input) is read; leave one of them away");
+        fail("--in-place can't rewrite standard input (-); pass files or omit --in-place");
         return Ok(Exit::Usage.into());
     }
     let sources = args.manifests.read()?;
-    let way = way(&sources)?;
+    let action = action(&sources)?;
     let (mut reports, mut changed, mut any) = (Vec::new(), Vec::new(), false);
     for (input, source) in sources {
         let mut replaced = Vec::new();
         for (index, document) in source.documents.iter().enumerate() {
-            let done = transform::transform_document(&source.name, document, &way);
+            let done = transform::transform_document(&source.name, document, &action);
             reports.extend(done.reports);
             any |= done.is_concerned;
             replaced.extend(done.new_text.map(|text| (index, text)));
@@ -73,7 +71,7 @@ fn run(
         return Ok(ExitCode::FAILURE);
     }
     if !any && !args.quiet {
-        print_stderr(way.nothing_done_message());
+        print_stderr(action.nothing_done_message());
     }
     if args.check {
         return list_changes(&changed, args.diff);
@@ -86,7 +84,7 @@ fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// `--check`: the names of the files that would change.
+/// Runs `--check`: lists the files that would change.
 fn list_changes(changed: &[FileChange], diff: bool) -> Result<ExitCode, Vec<String>> {
     let would: Vec<&FileChange> = changed.iter().filter(|changed| changed.new_text != changed.source.text).collect();
     for changed in &would {
@@ -97,19 +95,19 @@ fn list_changes(changed: &[FileChange], diff: bool) -> Result<ExitCode, Vec<Stri
     Ok(if would.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_WOULD_CHANGE) })
 }
 
-/// Reports go to standard error, in the order of the files. Where something is broken nothing has been injected: what would have
-/// been is no news then.
+/// Prints reports to standard error in file order. After an error nothing is written, so lines about changes are omitted.
+/// `--quiet` also omits notes.
 fn print_reports(reports: &[Report], quiet: bool, broken: bool) {
     for report in reports {
-        let news = report.level.is_none_or(|level| level == Level::Note);
-        if !(news && quiet || report.level.is_none() && broken) {
+        let is_minor = report.level.is_none_or(|level| level == Level::Note);
+        if !(is_minor && quiet || report.level.is_none() && broken) {
             print_line(&report.line);
         }
     }
 }
 
 fn print_line(line: &str) {
-    // Nobody is left to tell when this fails.
+    // A failure of standard error can't be reported anywhere.
     let _ = writeln!(std::io::stderr(), "{}", sanitize(line));
 }
 

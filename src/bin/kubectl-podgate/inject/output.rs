@@ -1,4 +1,4 @@
-//! Where results go: standard output, or the files they came from.
+//! Output of results: standard output, or in place.
 
 use super::diff;
 use crate::yaml::Source;
@@ -7,28 +7,28 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// A file and what it is to be.
+/// Input file with its new text.
 #[derive(Debug)]
 pub(super) struct FileChange {
     pub(super) input: Input,
     pub(super) source: Source,
-    /// Its whole text; the same if nothing changes.
+    /// Whole new text; equal to the old one if nothing changes.
     pub(super) new_text: String,
 }
 
 impl FileChange {
-    /// As a patch; empty if nothing changes.
+    /// Returns the change as a patch; empty if nothing changes.
     pub(super) fn diff(&self) -> String {
         diff::unified(&self.source.name, &self.source.text, &self.new_text)
     }
 }
 
-/// All files as one stream that `kubectl apply -f -` reads: one alone as it is, several with separators between them.
+/// Joins all files into one stream for `kubectl apply -f -`. A single file stays as it is; several get separators.
 pub(super) fn joined_stream(changed: &[FileChange]) -> String {
     if let [one] = changed {
         return one.new_text.clone();
     }
-    // A stream that begins with `{` is read as JSON from then on; behind a separator JSON is YAML.
+    // kubectl reads a stream that begins with `{` as JSON to its end; after a separator it reads JSON as YAML.
     let mut out = String::new();
     for changed in changed.iter().filter(|changed| changed.source.documents.iter().any(|d| !d.value.is_null())) {
         for part in stream_parts(changed) {
@@ -44,7 +44,7 @@ pub(super) fn joined_stream(changed: &[FileChange]) -> String {
     out
 }
 
-/// A file's text without its byte order mark. A file of several JSON values gives one text for each.
+/// Returns a file's text without its byte order mark. A file with several JSON values gives one part for each.
 fn stream_parts(changed: &FileChange) -> Vec<&str> {
     let text = changed.new_text.trim_start_matches('\u{feff}');
     if !changed.source.documents.iter().any(|document| document.is_json) {
@@ -64,55 +64,53 @@ fn starts_with_separator(text: &str) -> bool {
     code.is_some_and(|line| line.starts_with("---"))
 }
 
-/// Writes to standard output.
+/// Writes to standard output. A reader that closes the pipe early is no error.
 pub(super) fn print(text: &str) -> Result<(), Vec<String>> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // Who closes the pipe has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.map_err(|error| vec![format!("can't write: {error}")]),
+        other => other.map_err(|error| vec![format!("can't write to standard output: {error}")]),
     }
 }
 
-/// Rewrites the files that change. Each is either as it was or as it is to be, whatever happens; the first that can't be written
-/// ends it.
+/// Rewrites the files that change, each atomically. Stops at the first error.
 pub(super) fn write_in_place(changed: &[FileChange]) -> Result<(), Vec<String>> {
     for changed in changed.iter().filter(|changed| changed.new_text != changed.source.text) {
         let Input::File(path) = &changed.input else { continue };
-        let failed = |error| vec![format!("{}: can't be written: {error}", path.display())];
+        let failed = |error| vec![format!("{}: can't write: {error}", path.display())];
         rewrite(path, &changed.new_text).map_err(failed)?;
     }
     Ok(())
 }
 
 fn rewrite(path: &Path, text: &str) -> io::Result<()> {
-    // Behind a symbolic link the file itself is rewritten, and the link stays.
+    // Rewrite the target of a symbolic link, and keep the link.
     let path = fs::canonicalize(path)?;
     let mode = fs::metadata(&path)?.permissions();
     if mode.readonly() {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is write-protected"));
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file is read-only"));
     }
-    let (mut file, beside) = create_temp_file(&path)?;
+    let (mut file, temp_path) = create_temp_file(&path)?;
     let written = file
         .write_all(text.as_bytes())
         .and_then(|()| file.set_permissions(mode))
         .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&beside, &path));
+        .and_then(|()| fs::rename(&temp_path, &path));
     if written.is_err() {
-        // The error that counts is that of writing.
-        let _ = fs::remove_file(&beside);
+        // Report the write error, not one of this clean-up.
+        let _ = fs::remove_file(&temp_path);
     }
     written
 }
 
-/// A new file in the same folder: only within one file system does a rename replace.
+/// Creates a file in the same folder, because a rename works only within one file system.
 fn create_temp_file(path: &Path) -> io::Result<(fs::File, PathBuf)> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut number = 0;
     loop {
-        let beside = path.with_file_name(format!(".{name}.podgate-{}-{number}", std::process::id()));
-        match fs::OpenOptions::new().write(true).create_new(true).open(&beside) {
-            Ok(file) => return Ok((file, beside)),
+        let temp_path = path.with_file_name(format!(".{name}.podgate-{}-{number}", std::process::id()));
+        match fs::OpenOptions::new().write(true).create_new(true).open(&temp_path) {
+            Ok(file) => return Ok((file, temp_path)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 100 => number += 1,
             Err(error) => return Err(error),
         }
@@ -129,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_comes_out_as_it_is() {
+    fn single_file_is_unchanged() {
         for text in ["", "a: 1", "{\"a\": 1}{\"b\": 2}", "\u{feff}---\na: 1\n---\n"] {
             assert_eq!(joined_stream(&[file_change(text)]), text);
         }

@@ -1,4 +1,4 @@
-//! What becomes of one document.
+//! Injection into one document, or removal from it.
 
 use crate::registry::images::ResolvedImages;
 use crate::yaml::{Document, Position};
@@ -10,59 +10,59 @@ use podgate::order::plan::KnownImages;
 use podgate::order::pod_templates;
 use serde_json::Value;
 
-/// What is done.
+/// Operation on each document.
 pub(super) enum Action {
     Inject { options: Options, from: Option<migrate::MigrationSource>, images: Option<ResolvedImages> },
     Uninject,
 }
 
 impl Action {
-    /// What to say where no document was concerned.
+    /// Message for input without any Pod or template to change.
     pub(super) fn nothing_done_message(&self) -> &'static str {
         match self {
             Action::Inject { from: Some(_), .. } => {
-                "no Pod or pod template here has an order to be read with --from: nothing is injected"
+                "nothing to inject: no Pod or pod template has an order that --from can convert"
             }
             Action::Inject { .. } => {
-                "no Pod or pod template here declares an order (annotation podgate.io/order): nothing is injected"
+                "nothing to inject: no Pod or pod template declares an order (annotation podgate.io/order)"
             }
-            Action::Uninject => "nothing has been injected here: nothing is taken out",
+            Action::Uninject => "nothing to remove: no Pod or pod template is injected",
         }
     }
 
     fn past_tense(&self) -> &'static str {
         match self {
             Action::Inject { .. } => "injected",
-            Action::Uninject => "taken out",
+            Action::Uninject => "uninjected",
         }
     }
 }
 
-/// A line about a document.
+/// One line about a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Report {
-    /// How grave it is; `None` says that something was done.
+    /// Severity; `None` for a line that reports a change.
     pub(super) level: Option<Level>,
     pub(super) line: String,
 }
 
-/// What has become of a document.
+/// Result for one document.
 #[derive(Debug, Default)]
 pub(super) struct DocumentOutcome {
-    /// Its new text, if it changes.
+    /// New text, if the document changes.
     pub(super) new_text: Option<String>,
-    /// One of its templates declares an order, or has been injected.
+    /// A template of the document declares an order or has been injected.
     pub(super) is_concerned: bool,
     pub(super) reports: Vec<Report>,
 }
 
-/// Goes through the document's templates.
-pub(super) fn transform_document(file: &str, document: &Document, way: &Action) -> DocumentOutcome {
+/// Applies `action` to the document's templates.
+pub(super) fn transform_document(file: &str, document: &Document, action: &Action) -> DocumentOutcome {
     let mut done = DocumentOutcome::default();
     let (mut edits, mut changed) = (Vec::new(), Vec::new());
     for at in pod_templates::templates(&document.value) {
         let Some(template) = at.place.of(&document.value) else { continue };
-        let Some(result) = template_edits(template, way) else { continue };
+        let Some(result) = template_edits(template, action) else { continue };
         done.is_concerned = true;
         let injected = result.unwrap_or_else(|findings| Injected { findings, ..Injected::default() });
         done.reports.extend(injected.findings.iter().map(|finding| finding_report(file, document, &at.place, finding)));
@@ -78,7 +78,7 @@ pub(super) fn transform_document(file: &str, document: &Document, way: &Action) 
         Ok(text) => {
             for template in changed {
                 let at = document.position(document.highlight(&template.place).start);
-                let line = format!("{}: {}: {}", at.in_file(file), template.name(&document.value), way.past_tense());
+                let line = format!("{}: {}: {}", at.in_file(file), template.name(&document.value), action.past_tense());
                 done.reports.push(Report { level: None, line });
             }
             done.new_text = Some(text);
@@ -92,18 +92,18 @@ pub(super) fn transform_document(file: &str, document: &Document, way: &Action) 
     done
 }
 
-/// What is to change in a template; `None` where it is none of podgate's business.
-fn template_edits(template: &Value, way: &Action) -> Option<Result<Injected, Vec<Finding>>> {
-    let Action::Inject { options, from, images } = way else {
+/// Returns the edits for a template; `None` if it neither declares an order nor is injected.
+fn template_edits(template: &Value, action: &Action) -> Option<Result<Injected, Vec<Finding>>> {
+    let Action::Inject { options, from, images } = action else {
         return inject::is_injected(template).then(|| inject::uninject(template));
     };
-    let ours = inject::is_requested(template) || inject::is_injected(template);
+    let is_ours = inject::is_requested(template) || inject::is_injected(template);
     let before = match from {
-        Some(from) if !ours && may_have_foreign_order(template, from) => match migrate::migrate(template, from) {
+        Some(from) if !is_ours && may_have_foreign_order(template, from) => match migrate::migrate(template, from) {
             Ok(migrated) => migrated,
             Err(findings) => return Some(Err(findings)),
         },
-        _ if !ours => return None,
+        _ if !is_ours => return None,
         _ => Injected::unchanged(template),
     };
     let mut known = KnownImages::default();
@@ -111,7 +111,7 @@ fn template_edits(template: &Value, way: &Action) -> Option<Result<Injected, Vec
     if let Some(images) = images {
         let resolved = images.for_template(template);
         for edit in resolved.edits {
-            // They name fields that the template has.
+            // Can't fail: the edits address fields that exist.
             if apply(&mut value, &edit).is_ok() {
                 edits.push(edit);
             }
@@ -132,15 +132,15 @@ fn template_edits(template: &Value, way: &Action) -> Option<Result<Injected, Vec
     })
 }
 
-/// Whether there is anything to read with `--from`: among many documents most have nothing to do with it.
+/// Returns false for a template without Kruise's markers, so that `--from kruise` skips unrelated documents.
 fn may_have_foreign_order(template: &Value, from: &migrate::MigrationSource) -> bool {
-    let text = |word: &str| template.to_string().contains(word);
+    let contains = |marker: &str| template.to_string().contains(marker);
     !matches!(from, migrate::MigrationSource::Kruise)
-        || text("apps.kruise.io/container-launch-priority")
-        || text("KRUISE_CONTAINER_PRIORITY")
+        || contains("apps.kruise.io/container-launch-priority")
+        || contains("KRUISE_CONTAINER_PRIORITY")
 }
 
-/// `file:line:column: level: what; how to fix it [rule]`.
+/// Formats `file:line:column: level: message; fix [rule]`.
 fn finding_report(file: &str, document: &Document, template: &Place, finding: &Finding) -> Report {
     let place = template.join(&finding.at);
     let at = document.position(document.highlight_word(&place, finding.span.as_ref()).start);
@@ -150,7 +150,7 @@ fn finding_report(file: &str, document: &Document, template: &Place, finding: &F
 }
 
 impl Position {
-    /// `file:line:column`.
+    /// Formats `file:line:column`.
     fn in_file(self, file: &str) -> String {
         format!("{file}:{}:{}", self.line, self.column)
     }

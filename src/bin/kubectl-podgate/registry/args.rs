@@ -1,39 +1,38 @@
-//! The arguments by which images are looked up.
+//! Arguments for looking up images in registries.
 
 use crate::common_args::duration;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where the words of a container without a `command` come from.
+/// Flags of `--resolve-images`, which finds the command of containers without a `command`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ImageArgs {
-    /// Where a container has no command, take Entrypoint and Cmd of its image from the registry, so that
-    /// it can wait in a gate; the image is pinned to the digest that was looked at
+    /// For containers without a command, read Entrypoint and Cmd from the registry and pin the image
     #[arg(long)]
     pub(crate) resolve_images: bool,
-    /// Don't pin: another image may then stand behind the tag, with another command
+    /// Do not pin the image; the command is wrong if the tag later names another image
     #[arg(long, requires = "resolve_images")]
     pub(crate) no_pin: bool,
-    /// The platform, where an image has several
+    /// Platform to look up in a multi-platform image
     #[arg(long, value_name = "OS/ARCH[/VARIANT]", default_value = "linux/amd64", value_parser = platform, requires = "resolve_images")]
     pub(crate) platform: Platform,
-    /// A .dockerconfigjson, or a Secret's manifest with one, to log in with; may be given several times
+    /// Registry credentials: a .dockerconfigjson, or a manifest of its Secret; repeatable
     #[arg(long, value_name = "FILE", requires = "resolve_images")]
     pub(crate) pull_secret: Vec<PathBuf>,
-    /// A file of PEM certificates to trust beside the system's
+    /// PEM file of CA certificates to trust besides the system's; repeatable
     #[arg(long, value_name = "FILE", requires = "resolve_images")]
     pub(crate) registry_ca: Vec<PathBuf>,
-    /// A registry to speak plain HTTP with, HOST[:PORT]; localhost needs no naming
+    /// Use plain HTTP for the registry HOST[:PORT], not needed for localhost; repeatable
     #[arg(long, value_name = "HOST", requires = "resolve_images")]
     pub(crate) insecure_registry: Vec<String>,
-    /// How long one image may take
+    /// Time limit for looking up one image
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration, requires = "resolve_images")]
     pub(crate) registry_timeout: Duration,
-    /// The user's docker configuration, for logins that `docker login` wrote
+    /// Folder of the Docker configuration, for credentials that `docker login` stored
     #[arg(long, value_name = "FOLDER", env = "DOCKER_CONFIG", hide = true)]
     pub(crate) docker_config: Option<PathBuf>,
-    /// Where looked-up commands are kept between runs
+    /// Cache folder for looked-up commands
     #[arg(long, value_name = "FOLDER", env = "XDG_CACHE_HOME", hide = true)]
     pub(crate) cache_home: Option<PathBuf>,
 }
@@ -55,7 +54,7 @@ fn platform(text: &str) -> Result<Platform, &'static str> {
             let variant = variant.map(str::to_owned);
             Ok(Platform { os: os.to_owned(), architecture: architecture.to_owned(), variant })
         }
-        _ => Err("write OS/ARCH, as linux/arm64"),
+        _ => Err("write OS/ARCH, such as linux/arm64"),
     }
 }
 
@@ -64,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_a_platform() {
+    fn parses_platforms() {
         let arm = platform("linux/arm/v7").unwrap();
         assert_eq!((arm.os.as_str(), arm.architecture.as_str(), arm.variant.as_deref()), ("linux", "arm", Some("v7")));
         for text in ["", "linux", "linux/", "/amd64", "linux/arm/", "a/b/c/d"] {

@@ -1,11 +1,11 @@
-//! Looked-up commands, kept between runs by digest: what a digest names never changes.
+//! Cache of looked-up commands. Keyed by digest, whose content never changes, so that entries never expire.
 
 use podgate::order::plan::ImageCommand;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 
-/// The folder; without one nothing is kept. That it can't be read or written is no error: it only saves time.
+/// Cache folder; `None` disables the cache. Failures to read or write it are ignored.
 #[derive(Debug, Clone)]
 pub(super) struct CommandCache(pub(super) Option<PathBuf>);
 
@@ -21,18 +21,18 @@ impl CommandCache {
         let words = |field: &str| -> Option<Vec<String>> {
             value[field].as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
         };
-        // A file that another digest's was copied to says so.
-        let same = value["digest"] == digest;
-        same.then_some(ImageCommand { entrypoint: words("entrypoint")?, cmd: words("cmd")? })
+        // Guards against a file that was copied or renamed from another digest's.
+        let is_same = value["digest"] == digest;
+        is_same.then_some(ImageCommand { entrypoint: words("entrypoint")?, cmd: words("cmd")? })
     }
 
     pub(super) fn put(&self, digest: &str, platform: &str, command: &ImageCommand) {
         let Some(path) = self.path(digest, platform) else { return };
         let text = json!({"digest": digest, "entrypoint": command.entrypoint, "cmd": command.cmd}).to_string();
-        // By a rename: another run may read at the same time.
-        let beside = path.with_extension(format!("{}.tmp", std::process::id()));
+        // Write by a rename, because another run may read at the same time.
+        let temp_path = path.with_extension(format!("{}.tmp", std::process::id()));
         let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
-        let _ = folder.and_then(|()| fs::write(&beside, text)).and_then(|()| fs::rename(&beside, &path));
+        let _ = folder.and_then(|()| fs::write(&temp_path, text)).and_then(|()| fs::rename(&temp_path, &path));
     }
 }
 
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_what_it_was_given_and_believes_nothing_else() {
+    fn returns_only_intact_entries_of_same_digest_and_platform() {
         let folder = tempfile::tempdir().unwrap();
         let cache = CommandCache(Some(folder.path().join("deep/er")));
         let command = ImageCommand { entrypoint: vec!["/e".to_owned()], cmd: vec!["ü".to_owned()] };

@@ -1,4 +1,4 @@
-//! Asks registries, with limits on time and size.
+//! Registry client, with limits on time and size.
 
 use super::args::Platform;
 use super::cache::CommandCache;
@@ -16,28 +16,28 @@ use std::io::{Cursor, ErrorKind};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The largest configuration that is taken, in bytes; real ones have a few KiB.
+/// Largest accepted image configuration, in bytes; real ones have a few KiB.
 const MAX_CONFIG_BYTES: usize = 4 << 20;
 
-/// Longest text of an error, in bytes: registries answer with whole pages.
+/// Longest error text, in bytes. Some registries answer with whole HTML pages.
 const MAX_ERROR_BYTES: usize = 200;
 
-/// How registries are asked.
+/// Settings for registry requests.
 #[derive(Clone)]
 pub(crate) struct RegistrySettings {
     pub(crate) platform: Platform,
     pub(crate) logins: Logins,
-    /// Certificates in PEM to trust beside the system's.
+    /// PEM certificates to trust besides the system's.
     pub(crate) ca_certificates: Vec<Vec<u8>>,
     /// `HOST[:PORT]` of registries that speak plain HTTP.
     pub(crate) insecure_hosts: Vec<String>,
-    /// For one image, all in all.
+    /// Time limit for one image, all requests included.
     pub(crate) timeout: Duration,
-    /// Where looked-up commands are kept.
+    /// Cache folder for looked-up commands.
     pub(crate) cache_folder: Option<PathBuf>,
 }
 
-/// Registries, and how to ask them.
+/// Client for all registries, with credentials and a cache.
 pub(crate) struct RegistryClient {
     settings: RegistrySettings,
     cache: CommandCache,
@@ -47,30 +47,31 @@ pub(crate) struct RegistryClient {
 
 impl RegistryClient {
     /// # Errors
-    /// A certificate that is none.
+    /// A CA certificate is invalid.
     pub(crate) fn new(settings: RegistrySettings) -> Result<RegistryClient, String> {
-        // Another part of the program may have chosen before; it is the same.
+        // Fails if a provider is installed already; every part of the program installs the same one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let https = build_client(&settings, ClientProtocol::Https)?;
         let http = build_client(&settings, ClientProtocol::Http)?;
         Ok(RegistryClient { cache: CommandCache(settings.cache_folder.clone()), settings, https, http })
     }
 
-    /// What `image` runs by itself.
+    /// Looks up the Entrypoint and Cmd of `image`.
     ///
     /// # Errors
     /// One line, without the image's name.
     pub(crate) async fn look_up(&self, image: &str) -> Result<ImageInfo, String> {
-        let reference: Reference = image.parse().map_err(|error| format!("no image's name: {error}"))?;
+        let reference: Reference = image.parse().map_err(|error| format!("invalid image name: {error}"))?;
         let limit = self.settings.timeout;
         let asked = tokio::time::timeout(limit, self.fetch(&reference)).await;
         let registry = reference.resolve_registry();
-        asked.unwrap_or_else(|_| Err(format!("no answer from {registry} within {}", humantime::format_duration(limit))))
+        let limit = humantime::format_duration(limit);
+        asked.unwrap_or_else(|_| Err(format!("no answer from {registry} within {limit} (--registry-timeout)")))
     }
 
     async fn fetch(&self, image: &Reference) -> Result<ImageInfo, String> {
         let registry = image.resolve_registry();
-        // What a digest names never changes: known is known, and nobody is asked.
+        // The content of a digest never changes, so a cached command needs no request.
         if let Some(found) = image.digest().and_then(|digest| self.cached(digest)) {
             return Ok(found);
         }
@@ -78,10 +79,10 @@ impl RegistryClient {
             self.fetch_with_logins(ClientProtocol::Http, image).await
         } else {
             match self.fetch_with_logins(ClientProtocol::Https, image).await {
-                // A registry on this very machine seldom has a certificate; nobody listens in between.
+                // A local registry seldom has a certificate, and local traffic can't be intercepted: retry over HTTP.
                 Err(Error::RequestError(error)) if is_local(registry) && error.is_connect() => {
                     match self.fetch_with_logins(ClientProtocol::Http, image).await {
-                        // It does speak TLS: report what is wrong with that.
+                        // The registry does speak TLS: report the TLS error instead.
                         Err(Error::ServerError { code: 400, .. }) => Err(Error::RequestError(error)),
                         plain => plain,
                     }
@@ -97,7 +98,7 @@ impl RegistryClient {
         Some(ImageInfo { digest: digest.to_owned(), command })
     }
 
-    /// Tries one login after the other; without one, as anybody.
+    /// Tries each matching login in turn; without any, pulls anonymously.
     async fn fetch_with_logins(&self, protocol: ClientProtocol, image: &Reference) -> Result<ImageInfo, Error> {
         let shared = if protocol == ClientProtocol::Http { &self.http } else { &self.https };
         let logins = self.settings.logins.for_image(image.resolve_registry(), image.repository());
@@ -106,7 +107,7 @@ impl RegistryClient {
             [one] => return self.pull(shared, image, one).await,
             [others @ .., last] => (last, others),
         };
-        // A client keeps the first login that it is given.
+        // A client caches the first login it gets, so each login needs its own client.
         let fresh = || build_client(&self.settings, protocol.clone()).unwrap_or_else(|_| shared.clone());
         for login in others {
             match self.pull(&fresh(), image, login).await {
@@ -125,39 +126,39 @@ impl RegistryClient {
         if let Some(found) = self.cached(&digest) {
             return Ok(found);
         }
-        // By its digest from here on: the tag may move between two questions.
+        // Use the digest from here on, because the tag may move between two requests.
         let pinned = image.clone_with_digest(digest.clone());
         let (manifest, ..) = client.pull_image_manifest_and_list_digest(&pinned, auth).await?;
         let mut config = Cursor::new(vec![0; MAX_CONFIG_BYTES].into_boxed_slice());
         client.pull_blob(&pinned, &manifest.config, &mut config).await?;
         let config = &config.get_ref()[..config.position() as usize];
         let command = parse_command(&String::from_utf8_lossy(config))
-            .ok_or_else(|| Error::SpecViolationError("its configuration is not that of an image".to_owned()))?;
+            .ok_or_else(|| Error::SpecViolationError("its configuration is not an image configuration".to_owned()))?;
         self.cache.put(&digest, &self.settings.platform.to_string(), &command);
         Ok(ImageInfo { digest, command })
     }
 
-    /// One line on what went wrong.
+    /// Returns one line that explains the error.
     fn explain(&self, image: &Reference, error: &Error) -> String {
         let registry = image.resolve_registry();
         match error {
             error if is_denied(error) => {
                 let helper = match self.settings.logins.has_helper {
-                    true => "; the docker configuration keeps logins with a helper program, and podgate starts none",
+                    true => "; podgate does not run the credential helper of the Docker configuration",
                     false => "",
                 };
-                format!("{registry} lets nobody read it that podgate could be: name a login by --pull-secret{helper}")
+                format!("{registry}: access denied; pass credentials with --pull-secret{helper}")
             }
-            // Only an index without a manifest for the platform ends so.
+            // Returned only for an index without a manifest for the platform.
             Error::ImageManifestNotFoundError(_) => {
-                format!("there is none for {}: name another --platform", self.settings.platform)
+                format!("no image for platform {}; pass another --platform", self.settings.platform)
             }
-            error if is_not_found(error) => format!("{registry} has no such image"),
+            error if is_not_found(error) => format!("{registry}: image not found"),
             Error::RequestError(error) if error.is_timeout() => format!("no answer from {registry}"),
-            Error::RequestError(error) => format!("can't ask {registry}: {}", error_chain(error)),
+            Error::RequestError(error) => format!("request to {registry} failed: {}", error_chain(error)),
             Error::ServerError { code, .. } => format!("{registry} answered {code}"),
             Error::IoError(error) if error.kind() == ErrorKind::WriteZero => {
-                format!("{registry}: its configuration is larger than {} MiB", MAX_CONFIG_BYTES >> 20)
+                format!("{registry}: the image configuration is larger than {} MiB", MAX_CONFIG_BYTES >> 20)
             }
             Error::IoError(error) => format!("{registry}: {error}"),
             other => format!("{registry}: {}", one_line(&other.to_string(), MAX_ERROR_BYTES)),
@@ -177,11 +178,11 @@ fn build_client(settings: &RegistrySettings, protocol: ClientProtocol) -> Result
     for pem in &settings.ca_certificates {
         let before = certificates.len();
         for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(|error| format!("a certificate of --registry-ca: {error}"))?;
+            let certificate = certificate.map_err(|error| format!("--registry-ca: invalid certificate: {error}"))?;
             certificates.push(Certificate { encoding: CertificateEncoding::Der, data: certificate.to_vec() });
         }
         if certificates.len() == before {
-            return Err("a file of --registry-ca holds no certificate in PEM".to_owned());
+            return Err("--registry-ca: a file contains no PEM certificate".to_owned());
         }
     }
     let platform = settings.platform.clone();
@@ -195,19 +196,19 @@ fn build_client(settings: &RegistrySettings, protocol: ClientProtocol) -> Result
         ..ClientConfig::default()
     };
     Client::try_from(config)
-        .map_err(|error| format!("can't ask registries: {}", one_line(&error.to_string(), MAX_ERROR_BYTES)))
+        .map_err(|error| format!("can't create the registry client: {}", one_line(&error.to_string(), MAX_ERROR_BYTES)))
 }
 
-/// The entry for a platform. Without a variant the first that fits will do, as containerd takes `linux/arm64` for `linux/arm64/v8`.
+/// Returns the digest for a platform. Without a variant any one matches, as `linux/arm64` means `linux/arm64/v8` to containerd.
 fn platform_digest(platform: &Platform, entries: &[ImageIndexEntry]) -> Option<String> {
-    let fits = |entry: &&ImageIndexEntry| {
+    let matches = |entry: &&ImageIndexEntry| {
         entry.platform.as_ref().is_some_and(|its| {
             its.os.to_string() == platform.os
                 && its.architecture.to_string() == platform.architecture
                 && (platform.variant.is_none() || platform.variant == its.variant)
         })
     };
-    entries.iter().find(fits).map(|entry| entry.digest.clone())
+    entries.iter().find(matches).map(|entry| entry.digest.clone())
 }
 
 fn is_denied(error: &Error) -> bool {
@@ -230,7 +231,7 @@ fn is_not_found(error: &Error) -> bool {
     }
 }
 
-/// A registry on this machine.
+/// Returns true for a registry on this machine.
 fn is_local(registry: &str) -> bool {
     let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -242,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_a_registry_on_this_machine() {
+    fn local_registries_are_recognized() {
         for (registry, local) in [
             ("localhost", true),
             ("localhost:5000", true),

@@ -1,25 +1,25 @@
-//! Logins for registries, from pull secrets and from what `docker login` wrote. Which one is for which image is decided as the
-//! kubelet does (`pkg/credentialprovider/keyring.go`). Programs that such a file names are never started.
+//! Registry credentials from pull secrets and `docker login`. They are matched to images as the kubelet does it
+//! (`pkg/credentialprovider/keyring.go`). Credential helpers that a file names are never run: the file may be untrusted.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use oci_client::secrets::RegistryAuth;
 use serde_json::Value;
 
-/// Logins, each with what it is for: `registry.example`, `*.example:5000`, `ghcr.io/org`.
+/// Logins with their patterns, such as `registry.example`, `*.example:5000`, `ghcr.io/org`.
 #[derive(Clone, Default)]
 pub(crate) struct Logins {
     entries: Vec<(String, RegistryAuth)>,
-    /// A file keeps logins with a helper program.
+    /// A file refers to a credential helper.
     pub(crate) has_helper: bool,
 }
 
 const DOCKER_HUB_HOSTS: [&str; 2] = ["docker.io", "index.docker.io"];
 
 impl Logins {
-    /// Adds those of a `.dockerconfigjson`, a legacy `.dockercfg`, or the Secret that holds one; those added before come first.
+    /// Adds the logins of a `.dockerconfigjson`, a legacy `.dockercfg`, or a Secret with one. Earlier files take precedence.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// One line that explains what is wrong with the file.
     pub(crate) fn add_file(&mut self, file: &Value) -> Result<(), String> {
         if file.get("kind").and_then(Value::as_str) == Some("Secret") {
             return self.add_file(&secret_content(file)?);
@@ -29,35 +29,35 @@ impl Logins {
         let auths = match file.get("auths") {
             Some(auths) => auths,
             None if self.has_helper || file.as_object().is_some_and(serde_json::Map::is_empty) => return Ok(()),
-            // Legacy: the auths are the file.
+            // In a legacy file the top-level object holds the logins.
             None => file,
         };
-        let Value::Object(auths) = auths else { return Err("no object of logins (auths)".to_owned()) };
+        let Value::Object(auths) = auths else { return Err("the logins (auths) are not an object".to_owned()) };
         let mut added = Vec::new();
         for (registry, entry) in auths {
             if !entry.is_object() {
-                return Err(format!("the login for {registry:?} is no object"));
+                return Err(format!("the login for {registry:?} is not an object"));
             }
-            // An empty entry says that a helper has it.
-            if let Some(login) = parse_login(entry).map_err(|what| format!("the login for {registry:?}: {what}"))? {
+            // An empty entry means that a credential helper has the login.
+            if let Some(login) = parse_login(entry).map_err(|error| format!("the login for {registry:?}: {error}"))? {
                 added.push((registry_pattern(registry), login));
             }
         }
-        // The longest path first, as the kubelet has it.
+        // Longest path first, as in the kubelet.
         added.sort_by(|(a, _), (b, _)| b.cmp(a));
         self.entries.extend(added);
         Ok(())
     }
 
-    /// The logins for an image, the best first.
+    /// Returns the logins for an image, best match first.
     pub(crate) fn for_image(&self, registry: &str, repository: &str) -> Vec<&RegistryAuth> {
         let hosts = if DOCKER_HUB_HOSTS.contains(&registry) { DOCKER_HUB_HOSTS.to_vec() } else { vec![registry] };
-        let fits = |pattern: &str| hosts.iter().any(|host| matches_image(pattern, host, repository));
-        self.entries.iter().filter(|(pattern, _)| fits(pattern)).map(|(_, login)| login).collect()
+        let matches = |pattern: &str| hosts.iter().any(|host| matches_image(pattern, host, repository));
+        self.entries.iter().filter(|(pattern, _)| matches(pattern)).map(|(_, login)| login).collect()
     }
 }
 
-/// The file within a Secret.
+/// Returns the parsed login file in a Secret.
 fn secret_content(secret: &Value) -> Result<Value, String> {
     for name in [".dockerconfigjson", ".dockercfg"] {
         let text = match (secret["stringData"][name].as_str(), secret["data"][name].as_str()) {
@@ -65,15 +65,15 @@ fn secret_content(secret: &Value) -> Result<Value, String> {
             (None, Some(encoded)) => decode_base64(encoded)?,
             (None, None) => continue,
         };
-        return serde_json::from_str(&text).map_err(|_| format!("{name} in the Secret is no JSON"));
+        return serde_json::from_str(&text).map_err(|_| format!("{name} in the Secret is not JSON"));
     }
-    Err("a Secret without .dockerconfigjson".to_owned())
+    Err("the Secret has no .dockerconfigjson".to_owned())
 }
 
 fn decode_base64(base64: &str) -> Result<String, String> {
     let text = base64.split_whitespace().collect::<String>();
-    let bytes = BASE64_STANDARD.decode(text).map_err(|_| "no base64".to_owned())?;
-    String::from_utf8(bytes).map_err(|_| "no UTF-8 behind the base64".to_owned())
+    let bytes = BASE64_STANDARD.decode(text).map_err(|_| "invalid base64".to_owned())?;
+    String::from_utf8(bytes).map_err(|_| "the decoded base64 is not UTF-8".to_owned())
 }
 
 fn parse_login(entry: &Value) -> Result<Option<RegistryAuth>, String> {
@@ -86,12 +86,12 @@ fn parse_login(entry: &Value) -> Result<Option<RegistryAuth>, String> {
     }
     let Some(auth) = text("auth") else { return Ok(None) };
     let decoded = decode_base64(auth)?;
-    let (user, password) = decoded.split_once(':').ok_or("no NAME:PASSWORD in auth")?;
-    // Docker ends some of them with NUL bytes.
+    let (user, password) = decoded.split_once(':').ok_or("auth is not NAME:PASSWORD in base64")?;
+    // Docker pads some passwords with NUL bytes.
     Ok(Some(RegistryAuth::Basic(user.to_owned(), password.trim_end_matches('\0').to_owned())))
 }
 
-/// `host/path` of a key, which may be a URL.
+/// Returns `host/path` of a key, which may be a URL.
 fn registry_pattern(registry: &str) -> String {
     let rest = registry.strip_prefix("https://").or_else(|| registry.strip_prefix("http://")).unwrap_or(registry);
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -100,7 +100,7 @@ fn registry_pattern(registry: &str) -> String {
     if path.is_empty() { host.to_owned() } else { format!("{host}/{path}") }
 }
 
-/// Each part between dots must fit, `*` standing for a part or a piece of one; the port must be the same; the path must begin so.
+/// Matches like the kubelet: each part between dots by glob, the port exactly, the path as a prefix.
 fn matches_image(pattern: &str, registry: &str, repository: &str) -> bool {
     let (host, path) = pattern.split_once('/').unwrap_or((pattern, ""));
     let (wanted_host, wanted_port) = host.rsplit_once(':').unwrap_or((host, ""));
@@ -111,10 +111,10 @@ fn matches_image(pattern: &str, registry: &str, repository: &str) -> bool {
         && repository.starts_with(path)
 }
 
-/// `*` is any number of characters, `?` is one.
+/// Matches `*` to any number of characters and `?` to one, without backtracking.
 fn glob_matches(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    // Which beginnings of the pattern fit the text so far.
+    // Element i: the first i characters of the pattern match the text so far.
     let mut fit: Vec<bool> = vec![false; pattern.len() + 1];
     fit[0] = true;
     let spread = |fit: &mut Vec<bool>| (0..pattern.len()).for_each(|i| fit[i + 1] |= fit[i] && pattern[i] == '*');
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// The users of the logins for an image.
+    /// Returns the user names of the logins for an image.
     fn users<'a>(logins: &'a Logins, registry: &str, repository: &str) -> Vec<&'a str> {
         let user = |login: &'a RegistryAuth| match login {
             RegistryAuth::Basic(user, _) => user.as_str(),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_login_is_the_one_with_the_longest_path() {
+    fn longest_path_wins() {
         let mut logins = Logins::default();
         let named = |user: &str| json!({"username": user, "password": "p"});
         let auths = json!({"auths": {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_holds_the_same() {
+    fn secrets_hold_login_files() {
         let inner = json!({"auths": {"r.example": {"auth": "dTpw"}}}).to_string();
         let encoded = BASE64_STANDARD.encode(&inner);
         for secret in [
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn helpers_are_seen_and_not_started() {
+    fn credential_helpers_and_malformed_files_are_detected() {
         let mut logins = Logins::default();
         logins.add_file(&json!({"auths": {"r.example": {}}, "credsStore": "desktop"})).unwrap();
         assert!(logins.has_helper && logins.for_image("r.example", "a").is_empty());
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_any_piece() {
+    fn glob_matches_in_bounded_time() {
         for (pattern, text, expected) in [
             ("*", "", true),
             ("*", "a", true),

@@ -1,20 +1,20 @@
-//! What an image's configuration says of its command.
+//! Command in an image configuration.
 
 use podgate::order::plan::ImageCommand;
 use serde_json::Value;
 
-/// An image as it was found.
+/// Result of looking up an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ImageInfo {
-    /// The digest behind its tag, `sha256:…`: of the index where it has several platforms.
+    /// Digest of the tag, `sha256:…`; that of the index for a multi-platform image.
     pub(crate) digest: String,
     pub(crate) command: ImageCommand,
 }
 
-/// Reads an image's configuration (<https://github.com/opencontainers/image-spec/blob/main/config.md>).
+/// Parses an image configuration (<https://github.com/opencontainers/image-spec/blob/main/config.md>).
 pub(super) fn parse_command(config: &str) -> Option<ImageCommand> {
     let config: Value = serde_json::from_str(config).ok()?;
-    // Docker leaves `config` out, or null, where an image sets nothing.
+    // Docker omits `config`, or writes null, if an image sets nothing.
     let words = |field: &str| match config.get("config").and_then(|config| config.get(field)) {
         None | Some(Value::Null) => Some(Vec::new()),
         Some(Value::Array(words)) => words.iter().map(|word| word.as_str().map(str::to_owned)).collect(),
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_an_image_runs() {
+    fn parses_entrypoint_and_cmd() {
         let read = |text| parse_command(text).map(|command| (command.entrypoint.join(" "), command.cmd.join(" ")));
         let both = r#"{"config": {"Entrypoint": ["/e", "x"], "Cmd": ["c"]}, "os": "linux"}"#;
         assert_eq!(read(both), Some(("/e x".to_owned(), "c".to_owned())));

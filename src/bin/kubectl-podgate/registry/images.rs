@@ -1,4 +1,4 @@
-//! `--resolve-images`: which images have to be looked up, and what is made of the answers.
+//! `--resolve-images`: selects the images to look up, and turns the results into commands, edits and findings.
 
 use super::args::ImageArgs;
 use super::client::{RegistryClient, RegistrySettings};
@@ -17,21 +17,22 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// So many images are asked for at a time.
+/// Images that are looked up in parallel.
 const MAX_CONCURRENT: usize = 4;
 
-/// The images that have been looked up.
+/// Results of looking up images, by image name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ResolvedImages {
     images: BTreeMap<String, ImageInfo>,
     is_pinning: bool,
 }
 
-/// What the images say about a template's containers.
+/// Results for one template.
 #[derive(Debug, Default)]
 pub(crate) struct TemplateImages {
+    /// Commands by container name.
     pub(crate) commands: BTreeMap<String, ImageCommand>,
-    /// Images that get a digest.
+    /// Edits that pin images to their digests.
     pub(crate) edits: Vec<Edit>,
     pub(crate) findings: Vec<Finding>,
 }
@@ -49,8 +50,8 @@ pub(crate) fn look_up_images(sources: &[(Input, Source)], args: &ImageArgs) -> R
                 let Some(template) = place.of(&document.value) else { continue };
                 for (container, image) in images_to_resolve(template) {
                     let at = document.position(document.highlight(&place).start);
-                    let whose = format!("{}:{}: container {container}: image {image}", source.name, at.line);
-                    wanted.entry(image).or_insert(whose);
+                    let location = format!("{}:{}: container {container}: image {image}", source.name, at.line);
+                    wanted.entry(image).or_insert(location);
                 }
             }
         }
@@ -60,33 +61,33 @@ pub(crate) fn look_up_images(sources: &[(Input, Source)], args: &ImageArgs) -> R
     }
     let registry = RegistryClient::new(settings).map_err(|line| vec![line])?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| vec![format!("can't start: {error}")])?;
+    let runtime = runtime.map_err(|error| vec![format!("can't start the async runtime: {error}")])?;
     let answers = runtime.block_on(async {
-        let questions = wanted.iter().map(|(image, whose)| {
+        let questions = wanted.iter().map(|(image, location)| {
             let registry = &registry;
-            async move { (image, whose, registry.look_up(image).await) }
+            async move { (image, location, registry.look_up(image).await) }
         });
         futures::stream::iter(questions).buffered(MAX_CONCURRENT).collect::<Vec<_>>().await
     });
-    let (mut images, mut wrong) = (BTreeMap::new(), Vec::new());
-    for (image, whose, answer) in answers {
+    let (mut images, mut errors) = (BTreeMap::new(), Vec::new());
+    for (image, location, answer) in answers {
         match answer {
-            Ok(looked) => drop(images.insert(image.clone(), looked)),
-            Err(what) => wrong.push(format!("{whose}: {what}")),
+            Ok(info) => drop(images.insert(image.clone(), info)),
+            Err(error) => errors.push(format!("{location}: {error}")),
         }
     }
-    if wrong.is_empty() { Ok(ResolvedImages { images, is_pinning: !args.no_pin }) } else { Err(wrong) }
+    if errors.is_empty() { Ok(ResolvedImages { images, is_pinning: !args.no_pin }) } else { Err(errors) }
 }
 
-/// Containers whose command only their image knows, with that image.
+/// Returns name and image of each container whose command is needed and known only to its image.
 fn images_to_resolve(template: &Value) -> Vec<(String, String)> {
     if !inject::is_requested(template) {
         return Vec::new();
     }
-    // As it was before podgate: an injected container has a command, the gate.
+    // Look at the template before injection: the command of an injected container is the gate.
     let Ok(before) = inject::uninject(template) else { return Vec::new() };
     let planned = plan(&before.value, &KnownImages::default()).ok();
-    let told = |key: &str| {
+    let annotation = |key: &str| {
         annotation_place(key).of(&before.value).and_then(Value::as_str).unwrap_or_default().trim().to_owned()
     };
     let mut found = Vec::new();
@@ -94,13 +95,13 @@ fn images_to_resolve(template: &Value) -> Vec<(String, String)> {
         let (Some(name), Some(image)) = (text_field(container, "name"), text_field(container, "image")) else {
             continue;
         };
-        let given = !told(&format!("{}{name}", keys::COMMAND_PREFIX)).is_empty();
-        let mode = match told(&format!("{}{name}", keys::MODE_PREFIX)) {
-            mode if mode.is_empty() => told(keys::MODE),
+        let has_annotation = !annotation(&format!("{}{name}", keys::COMMAND_PREFIX)).is_empty();
+        let mode = match annotation(&format!("{}{name}", keys::MODE_PREFIX)) {
+            mode if mode.is_empty() => annotation(keys::MODE),
             mode => mode,
         };
-        let concerned = planned.as_ref().is_none_or(|plan| plan.get(name).is_some_and(|own| own.is_modified()));
-        if !has_command(container) && !given && mode != "post-start" && concerned {
+        let is_affected = planned.as_ref().is_none_or(|plan| plan.get(name).is_some_and(|own| own.is_modified()));
+        if !has_command(container) && !has_annotation && mode != "post-start" && is_affected {
             found.push((name.to_owned(), image.to_owned()));
         }
     }
@@ -108,11 +109,11 @@ fn images_to_resolve(template: &Value) -> Vec<(String, String)> {
 }
 
 impl ResolvedImages {
-    /// What the images say about this template's containers.
+    /// Returns the results for this template's containers.
     pub(crate) fn for_template(&self, template: &Value) -> TemplateImages {
         let mut resolved = TemplateImages::default();
         let Ok(before) = inject::uninject(template) else { return resolved };
-        let own: BTreeSet<&str> = containers(&before.value)
+        let without_command: BTreeSet<&str> = containers(&before.value)
             .filter(|container| !has_command(container))
             .filter_map(|container| text_field(container, "name"))
             .collect();
@@ -120,20 +121,20 @@ impl ResolvedImages {
             let (Some(name), Some(image)) = (text_field(container, "name"), text_field(container, "image")) else {
                 continue;
             };
-            let Some(looked) = self.images.get(image).filter(|_| own.contains(name)) else { continue };
+            let Some(info) = self.images.get(image).filter(|_| without_command.contains(name)) else { continue };
             let at = Place::root().to("spec").to("containers").to(index).to("image");
-            if looked.command.entrypoint.is_empty() && looked.command.cmd.is_empty() {
-                let what = format!("the image of {name:?} has neither Entrypoint nor Cmd");
+            if info.command.entrypoint.is_empty() && info.command.cmd.is_empty() {
+                let message = format!("the image of {name:?} has neither Entrypoint nor Cmd");
                 resolved
                     .findings
-                    .push(Finding::warning("image-without-command", at, what).fix("give the container a command"));
+                    .push(Finding::warning("image-without-command", at, message).fix("set the container's command"));
                 continue;
             }
-            resolved.commands.insert(name.to_owned(), looked.command.clone());
+            resolved.commands.insert(name.to_owned(), info.command.clone());
             if self.is_pinning && !image.contains('@') {
-                let pinned = format!("{image}@{}", looked.digest);
-                let what = format!("the image of {name:?} is pinned, since its command was taken from it: {pinned}");
-                resolved.findings.push(Finding::note("image-pinned", at.clone(), what));
+                let pinned = format!("{image}@{}", info.digest);
+                let message = format!("pinned the image of {name:?}, because its command is taken from it: {pinned}");
+                resolved.findings.push(Finding::note("image-pinned", at.clone(), message));
                 resolved.edits.push(Edit { at, op: Op::Set(Value::String(pinned)) });
             }
         }
@@ -159,7 +160,7 @@ fn settings(args: &ImageArgs) -> Result<RegistrySettings, String> {
     let docker = args.docker_config.clone().or_else(|| home(".docker")).map(|folder| folder.join("config.json"));
     for path in args.pull_secret.iter().chain(&docker.filter(|path| path.exists())) {
         let value = files::read_single_document(path)?;
-        logins.add_file(&value).map_err(|what| format!("{}: {what}", path.display()))?;
+        logins.add_file(&value).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     let read = |path: &Path| files::read_text(&Input::File(path.to_owned())).map(String::into_bytes);
     Ok(RegistrySettings {

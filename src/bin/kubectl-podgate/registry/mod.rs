@@ -1,4 +1,4 @@
-//! What an image runs by itself: its `Entrypoint` and `Cmd`, asked of its registry.
+//! Looks up the `Entrypoint` and `Cmd` of images in their registries.
 
 mod args;
 mod cache;
