@@ -1,4 +1,4 @@
-//! The annotation format against Go's quoting, and against everything else that bytes can be.
+//! Annotation format: compatible with Go's quoting, and robust against arbitrary bytes.
 
 use podgate::core::annotations::{Annotations, read, write};
 use podgate::core::report::Report;
@@ -10,7 +10,7 @@ fn vectors(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name)
 }
 
-/// The text's bytes and the quoted text of each line.
+/// Returns each line of a vector file: the bytes of the text, and the quoted text.
 fn lines(name: &str) -> Vec<(Vec<u8>, String)> {
     let file = std::fs::read_to_string(vectors(name)).unwrap();
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
@@ -21,19 +21,19 @@ fn lines(name: &str) -> Vec<(Vec<u8>, String)> {
     file.split_terminator('\n').map(line).collect()
 }
 
-fn one(quoted: &str) -> Option<String> {
-    read(format!("a={quoted}\nz=\"end\"").as_bytes(), |_| true).expect("the file is whole").remove("a")
+fn read_value(quoted: &str) -> Option<String> {
+    read(format!("a={quoted}\nz=\"end\"").as_bytes(), |_| true).expect("complete file").remove("a")
 }
 
 #[test]
-fn reads_what_go_quotes() {
+fn reads_text_quoted_by_go() {
     let lines = lines("go-quoted.txt");
     assert!(lines.len() > 300);
     let mut texts = 0;
     for (bytes, quoted) in lines {
-        let read = one(&quoted);
+        let read = read_value(&quoted);
         match String::from_utf8(bytes) {
-            // What is no text, and Go escapes byte by byte, is left out rather than guessed at.
+            // Go escapes invalid UTF-8 byte by byte. Such values are dropped.
             Err(_) => assert_eq!(read, None, "{quoted}"),
             Ok(text) => {
                 assert_eq!(read, Some(text), "{quoted}");
@@ -44,10 +44,10 @@ fn reads_what_go_quotes() {
     assert!(texts > 150);
 }
 
-/// `podgate-quoted.txt` is what podgate makes of the same texts, and what `go run tests/vectors/main.go unquote` has read back.
-/// With `PODGATE_REGENERATE=1` in the environment it is written anew.
+/// `podgate-quoted.txt` holds the same texts, quoted by podgate. `go run tests/vectors/main.go unquote` has verified it.
+/// Run this test with `PODGATE_REGENERATE=1` to write it again.
 #[test]
-fn writes_what_go_has_been_seen_to_read() {
+fn writes_quotes_that_go_can_read() {
     let texts = lines("go-quoted.txt").into_iter().filter_map(|(bytes, _)| String::from_utf8(bytes).ok());
     let line = |text: String| {
         let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -62,7 +62,7 @@ fn writes_what_go_has_been_seen_to_read() {
 }
 
 #[test]
-fn every_character_reads_back() {
+fn every_character_round_trips() {
     let characters: Vec<char> = ('\0'..=char::MAX).collect();
     for some in characters.chunks(4096) {
         let all = Annotations::from([("a".to_owned(), some.iter().collect())]);
@@ -72,14 +72,14 @@ fn every_character_reads_back() {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back(all in prop::collection::btree_map("[!-<>-~]{1,20}", any::<String>(), 0..8)) {
+    fn annotations_round_trip(all in prop::collection::btree_map("[!-<>-~]{1,20}", any::<String>(), 0..8)) {
         let text = write(&all);
         prop_assert!(text.bytes().all(|b| b == b'\n' || (b' '..=b'~').contains(&b)));
         prop_assert_eq!(read(text.as_bytes(), |_| true), Ok(all));
     }
 
     #[test]
-    fn a_file_cut_short_gives_nothing_that_was_not_there(
+    fn truncated_file_gives_no_wrong_value(
         all in prop::collection::btree_map("[a-z./]{1,20}", any::<String>(), 1..5),
         cut in any::<prop::sample::Index>(),
     ) {
@@ -92,7 +92,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(bytes in prop::collection::vec(prop_oneof![
+    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(prop_oneof![
         any::<u8>(), Just(b'\\'), Just(b'"'), Just(b'='), Just(b'\n'), Just(b'u'), Just(b'x'), Just(b'0'),
     ], 0..200)) {
         if let Ok(all) = read(&bytes, |_| true) {

@@ -1,4 +1,4 @@
-//! Dependencies of the programs.
+//! Dependencies of the programs, and their targets in Cargo.toml.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -14,15 +14,15 @@ fn tree(arguments: &[&str]) -> String {
     String::from_utf8(run.stdout).unwrap()
 }
 
-/// The names of all crates in a program's tree.
+/// Returns the names of all crates in a program's dependency tree.
 fn crates(features: &str) -> BTreeSet<String> {
     let tree = tree(&["--features", features, "--format", "{p}"]);
     tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
 
-/// No runtime, no API client, no TLS: a compile error, not an observation about a linker.
+/// The agent must not depend on a runtime, an API client or TLS. This checks the dependency tree, not the linked binary.
 #[test]
-fn the_agents_tree_is_small_and_holds_no_runtime() {
+fn agent_has_few_dependencies_and_no_runtime() {
     let names = crates("");
     let heavy =
         ["tokio", "futures", "mio", "kube", "hyper", "http", "rustls", "ring", "native-tls", "openssl", "regex"];
@@ -30,30 +30,32 @@ fn the_agents_tree_is_small_and_holds_no_runtime() {
         .iter()
         .filter(|name| heavy.iter().any(|heavy| *name == heavy || name.starts_with(&format!("{heavy}-"))))
         .collect();
-    assert!(found.is_empty(), "in the agent's tree: {found:?}");
+    assert!(found.is_empty(), "the agent depends on {found:?}");
     assert!((10..=45).contains(&names.len()), "{} crates: {names:?}", names.len());
 }
 
-/// The webhook is a program of its own: who installs the tool gets no server, nor what a server needs.
+/// The webhook is a separate program, so that the plugin needs no server code.
 #[test]
-fn the_tools_tree_holds_no_server() {
+fn plugin_has_no_server_dependencies() {
     let names = crates("kubectl");
     for server in ["rcgen", "prometheus-client", "x509-parser"] {
-        assert!(!names.contains(server), "in the tool's tree: {server}");
-        assert!(crates("webhook").contains(server), "{server} has another name now");
+        assert!(!names.contains(server), "the plugin depends on {server}");
+        assert!(crates("webhook").contains(server), "the webhook does not depend on {server}; was the crate renamed?");
     }
     let tree = tree(&["--features", "kubectl", "--format", "{p} [{f}]"]);
     let hyper = tree.lines().find(|line| line.starts_with("hyper ")).unwrap();
     assert!(!hyper.contains("server"), "{hyper}");
 }
 
-/// clap without its defaults loses `--help` unless these are named; inotify's default is tokio.
+/// Without default features, clap has `--help` only if these features are enabled. inotify's default feature needs tokio.
 #[test]
-fn features_that_matter_are_as_they_should_be() {
+fn dependencies_have_the_right_features() {
     let tree = tree(&["--format", "{p} [{f}]"]);
     let features = |name: &str| {
-        let line =
-            tree.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap_or_else(|| panic!("no {name}"));
+        let line = tree
+            .lines()
+            .find(|line| line.starts_with(&format!("{name} ")))
+            .unwrap_or_else(|| panic!("no crate {name}"));
         let list = line.rsplit_once('[').unwrap().1.split(']').next().unwrap();
         list.split(',').map(str::to_owned).collect::<Vec<_>>()
     };
@@ -65,16 +67,16 @@ fn features_that_matter_are_as_they_should_be() {
     }
 }
 
-/// The longest annotation that the sidecar writes is one that the policy lets through.
+/// The policy must allow the longest annotation that the sidecar writes.
 #[test]
-fn what_the_sidecar_writes_finds_room_in_what_the_policy_allows() {
+fn policy_allows_longest_sidecar_annotation() {
     let policy = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/policy.yaml")).unwrap();
     assert!(policy.contains(&format!("size() <= {}", podgate::core::times::MAX_BYTES)));
 }
 
-/// An image is built without tests and benches: Cargo looks for those that say no path, and stops where it finds none.
+/// Images are built without the folders of tests and benches. Cargo fails on a missing target unless it has a `path`.
 #[test]
-fn every_target_says_its_path() {
+fn every_target_has_a_path() {
     let manifest = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap();
     let targets: Vec<&str> = manifest.split("\n[[").skip(1).map(|rest| rest.split("\n[").next().unwrap()).collect();
     assert!(targets.len() > 10, "{targets:?}");

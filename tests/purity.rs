@@ -1,4 +1,5 @@
-//! The borders that the compiler does not hold: the core is values alone, `unsafe` has one home, no source file knows a feature.
+//! Layering rules that the compiler does not enforce: the core does no I/O, only one file has `unsafe`, no source file uses a
+//! `cfg(feature)`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,13 +21,13 @@ fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     found.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
 }
 
-/// The lines that are code: neither comments nor blank.
+/// Returns the lines with code, without comments and blank lines.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     lines.filter(|(_, line)| !line.is_empty() && !line.starts_with("//"))
 }
 
-/// What is between `use` and `;`, over several lines too, so that `use std::{fs, io}` is found like `use std::fs`.
+/// Returns the paths of `use` statements, joined over lines, so that `use std::{fs, io}` is found like `use std::fs`.
 fn uses(text: &str) -> Vec<String> {
     let joined: String = code(text).map(|(_, line)| line).collect::<Vec<_>>().join(" ");
     let statements = joined.split("use ").skip(1).filter_map(|rest| rest.split_once(';'));
@@ -34,7 +35,7 @@ fn uses(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn core_and_order_know_no_clock_no_file_no_socket_and_no_environment() {
+fn core_and_order_use_no_clock_io_or_environment() {
     const BANNED: [&str; 8] = ["fs", "net", "env", "process", "thread", "os", "time::Instant", "time::SystemTime"];
     for (path, text) in sources("src/core").into_iter().chain(sources("src/order")) {
         for (number, line) in code(&text) {
@@ -60,7 +61,7 @@ fn core_and_order_know_no_clock_no_file_no_socket_and_no_environment() {
     }
 }
 
-/// Fails where a source in one of `folders` names the library's `module`.
+/// Fails if a source file in `folders` uses the library's `module`.
 fn assert_not_named(module: &str, folders: &[&str]) {
     for (path, text) in folders.iter().flat_map(|folder| sources(folder)) {
         for (number, line) in code(&text) {
@@ -76,18 +77,18 @@ fn assert_not_named(module: &str, folders: &[&str]) {
 }
 
 #[test]
-fn only_the_tool_and_the_webhook_name_order() {
+fn only_the_plugin_and_the_webhook_use_order() {
     assert_not_named("order", &["src/core", "src/edge", "src/bin/podgate", "src/bin/podgate-controller"]);
 }
 
-/// `edge` is there on Linux alone; the tool runs on Windows and macOS too.
+/// `edge` needs Linux; the plugin also runs on Windows and macOS.
 #[test]
-fn the_tool_never_names_edge() {
+fn plugin_does_not_use_edge() {
     assert_not_named("edge", &["src/bin/kubectl-podgate"]);
 }
 
 #[test]
-fn the_edge_names_no_binary_and_no_runtime() {
+fn edge_uses_no_binary_and_no_runtime() {
     for (path, text) in sources("src/edge") {
         for (number, line) in code(&text) {
             for banned in ["tokio", "kube::", "hyper", "clap", "crate::bin"] {
@@ -98,18 +99,18 @@ fn the_edge_names_no_binary_and_no_runtime() {
 }
 
 #[test]
-fn unsafe_has_one_home_and_each_block_its_reason() {
+fn unsafe_is_in_one_file_and_has_reasons() {
     for (path, text) in sources("src") {
-        let home = path.ends_with("edge/sys.rs");
+        let is_allowed = path.ends_with("edge/sys.rs");
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
         for (number, line) in code(&text) {
             let is_unsafe = line.contains("unsafe {") || line.contains("unsafe fn") || line.contains("unsafe impl");
-            assert!(!is_unsafe || home, "{path:?}:{number}: {line}");
+            assert!(!is_unsafe || is_allowed, "{path:?}:{number}: {line}");
             if is_unsafe {
                 let above = lines[..number - 1].iter().rev().take_while(|line| line.starts_with("//"));
                 assert!(
                     above.into_iter().any(|line| line.starts_with("// SAFETY:")),
-                    "{path:?}:{number} has no reason"
+                    "{path:?}:{number} has no SAFETY comment"
                 );
             }
         }
@@ -121,7 +122,7 @@ fn unsafe_has_one_home_and_each_block_its_reason() {
 }
 
 #[test]
-fn no_source_file_knows_a_feature() {
+fn no_source_file_uses_a_cargo_feature() {
     for (path, text) in sources("src") {
         for (number, line) in code(&text) {
             assert!(!(line.contains("cfg") && line.contains("feature")), "{path:?}:{number}: {line}");

@@ -1,4 +1,4 @@
-//! Commands on the pages that need no cluster, each run by bash in a folder with the files that it names.
+//! Runs each command on the pages that needs no cluster, with bash, in a folder with the files that it names.
 
 use crate::page::{Copied, Page, needs_a_cluster};
 use crate::shell::{self, bash};
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 const HELM: &str = "#!/bin/sh\ncat shop.yaml\n";
 
-/// A Deployment whose order `check --strict` has nothing against.
+/// Deployment whose order passes `check --strict`.
 const SHOP: &str = "\
 apiVersion: apps/v1
 kind: Deployment
@@ -54,17 +54,17 @@ fn run(command: &Copied) {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     let text = match command.text.split_once(" | Out-String") {
-        // PowerShell's own part.
+        // Skip the part for PowerShell.
         Some((before, _)) => before,
         None => &command.text,
     };
     if text.contains("--from kruise") {
         fs::write(at("shop.yaml"), SHOP.replace(KRUISE.0, KRUISE.1)).unwrap();
     }
-    let (code, said) = bash(folder.path(), folder.path(), &format!("fpath=(. .)\n{text}"));
-    // They are not as inject would write them: that is what these are there to find.
+    let (code, output) = bash(folder.path(), folder.path(), &format!("fpath=(. .)\n{text}"));
+    // The files are not injected yet, so --check must report changes.
     let expected = if text.contains("--check") { 3 } else { 0 };
-    assert_eq!(code, Some(expected), "{}: {text}\n{said}", command.at);
+    assert_eq!(code, Some(expected), "{}: {text}\n{output}", command.at);
 
     let read = |name: &str| fs::read_to_string(at(name)).unwrap();
     let is_injected = |text: &str| text.contains("name: podgate\n");
@@ -82,21 +82,21 @@ fn run(command: &Copied) {
 }
 
 #[test]
-fn examples_in_the_help_do_what_they_say() {
+fn examples_in_the_help_work() {
     let examples: Vec<Copied> = Page::all().iter().flat_map(Page::examples).collect();
-    let ours = examples.iter().filter(|example| !needs_a_cluster(&example.text));
-    assert!(ours.map(run).count() >= 19, "{examples:#?}");
+    let local = examples.iter().filter(|example| !needs_a_cluster(&example.text));
+    assert!(local.map(run).count() >= 19, "{examples:#?}");
 }
 
 #[test]
-fn commands_in_the_readme_do_what_they_say() {
+fn commands_in_the_readme_work() {
     let commands = Page::read("README.md").in_tables();
-    let ours = commands.iter().filter(|command| !needs_a_cluster(&command.text));
-    assert!(ours.map(run).count() >= 3, "{commands:#?}");
+    let local = commands.iter().filter(|command| !needs_a_cluster(&command.text));
+    assert!(local.map(run).count() >= 3, "{commands:#?}");
 }
 
 #[test]
-fn commands_for_ci_do_what_they_say() {
+fn commands_for_ci_work() {
     let blocks = Page::read("docs/inject.md").blocks("sh");
     let line = |text: &str| Copied { text: text.to_owned(), ..blocks[0].clone() };
     let lines: Vec<Copied> = blocks.iter().flat_map(|block| block.text.lines().map(line)).collect();

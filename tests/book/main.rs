@@ -1,6 +1,5 @@
-//! The pages: each whole manifest on them is one that `check` finds no fault with and `inject` takes, and each command that needs
-//! no cluster does what it says. The others are run on a real kubelet (`tests/kubelet/pages`), those that ask a registry by
-//! `tests/registry`.
+//! Tests of the documentation pages: `check` and `inject` accept each complete manifest, and each command that needs no cluster
+//! works. `tests/kubelet/pages` runs the other commands on a real kubelet, `tests/registry` those that need a registry.
 
 #[path = "../common/api_server.rs"]
 mod api_server;
@@ -28,7 +27,7 @@ fn tool(arguments: &[&str], input: &str) -> Output {
 }
 
 #[test]
-fn each_manifest_on_the_pages_can_be_checked_and_injected() {
+fn check_and_inject_accept_each_manifest() {
     let mut seen = 0;
     // Half of those in docs/rules.md are wrong on purpose: `rules` runs them.
     let pages = Page::all().into_iter().filter(|page| page.name != rules::PAGE);
@@ -39,8 +38,9 @@ fn each_manifest_on_the_pages_can_be_checked_and_injected() {
         }
         for arguments in [["check", "-"], ["inject", "-"]] {
             let output = tool(&arguments, &manifest.text);
-            let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
-            assert!(output.status.success(), "{}: {arguments:?}: {said}", manifest.at);
+            let output_text =
+                String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{}: {arguments:?}: {output_text}", manifest.at);
         }
         seen += 1;
     }
@@ -48,7 +48,7 @@ fn each_manifest_on_the_pages_can_be_checked_and_injected() {
 }
 
 #[test]
-fn each_command_on_the_pages_has_flags_that_are_there() {
+fn each_command_uses_existing_flags() {
     let mut seen = 0;
     for script in Page::all().iter().flat_map(|page| [page.blocks("sh"), page.in_tables()].concat()) {
         for command in script.text.replace("\\\n", " ").split(['\n', '|', ';']) {
@@ -57,12 +57,12 @@ fn each_command_on_the_pages_has_flags_that_are_there() {
             let mut words = rest.split_whitespace();
             let name = words.next().unwrap();
             let help = tool(&[name, "--help"], "");
-            assert!(help.status.success(), "{}: no command {name}", script.at);
+            assert!(help.status.success(), "{}: there is no command {name}", script.at);
             let help = String::from_utf8(help.stdout).unwrap();
             for flag in words.filter(|word| word.starts_with('-') && *word != "-") {
                 let flag = flag.split('=').next().unwrap();
                 let listed = help.split([' ', ',', '\n', '=', '[']).any(|word| word == flag);
-                assert!(listed, "{}: {name} has no {flag}", script.at);
+                assert!(listed, "{}: {name} has no flag {flag}", script.at);
             }
             seen += 1;
         }

@@ -1,11 +1,11 @@
-//! The pages: README.md and docs/*.md, and what on them can be run.
+//! Documentation pages, README.md and docs/*.md, and the commands and manifests on them.
 
 use std::fs;
 use std::path::Path;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Something on a page that a reader would copy.
+/// Command or block on a page that a reader would copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Copied {
     /// `PAGE:LINE`
@@ -14,12 +14,12 @@ pub(crate) struct Copied {
 }
 
 pub(crate) struct Page {
-    /// From the repository's root.
+    /// Path from the repository's root.
     pub(crate) name: String,
     text: String,
 }
 
-/// Whether a command of `kubectl podgate` needs a cluster; the others are run by the tests that need none.
+/// Returns true for a `kubectl podgate` command that needs a cluster.
 pub(crate) fn needs_a_cluster(command: &str) -> bool {
     let asks = ["status", "timeline", "override"].map(|name| format!("kubectl podgate {name} "));
     asks.iter().any(|name| command.contains(name)) || command.contains("--server")
@@ -32,11 +32,11 @@ impl Page {
         Page { name: name.to_owned(), text }
     }
 
-    /// All of them.
+    /// Reads all pages.
     pub(crate) fn all() -> Vec<Page> {
         let names = fs::read_dir(Path::new(ROOT).join("docs")).expect("docs");
         let mut names: Vec<String> = names
-            .map(|entry| format!("docs/{}", entry.expect("an entry").file_name().to_string_lossy()))
+            .map(|entry| format!("docs/{}", entry.expect("directory entry").file_name().to_string_lossy()))
             .filter(|name| name.ends_with(".md"))
             .collect();
         names.push("README.md".to_owned());
@@ -48,7 +48,7 @@ impl Page {
         format!("{}:{line}", self.name)
     }
 
-    /// The fenced blocks of `language`.
+    /// Returns the fenced blocks of `language`.
     pub(crate) fn blocks(&self, language: &str) -> Vec<Copied> {
         self.fenced().into_iter().filter(|(info, _)| info == language).map(|(_, block)| block).collect()
     }
@@ -96,7 +96,7 @@ impl Page {
         found
     }
 
-    /// The examples of `kubectl podgate` in the help that stands on the page, without the words beside them.
+    /// Returns the examples in the page's help texts, without their descriptions.
     pub(crate) fn examples(&self) -> Vec<Copied> {
         let mut found = Vec::new();
         let mut within = false;
@@ -110,7 +110,7 @@ impl Page {
         found
     }
 
-    /// The commands of `kubectl podgate` in the cells of the page's tables.
+    /// Returns the `kubectl podgate` commands in the page's tables.
     pub(crate) fn in_tables(&self) -> Vec<Copied> {
         let rows = self.text.lines().enumerate().filter(|(_, line)| line.starts_with("| `kubectl podgate "));
         rows.map(|(number, line)| {
