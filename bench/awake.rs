@@ -1,23 +1,23 @@
-//! With `--awake`, processors that never halt: a virtual one that does is given away by a busy hypervisor, and comes back some
-//! milliseconds after it is needed. On hardware `/dev/cpu_dma_latency` is for that, as cyclictest(8) uses it; a guest has nothing
-//! behind it. It is not the rule, since whatever starts processes, as a container runtime does, is slowed by it.
+//! `--awake` keeps all processors from halting. A busy hypervisor takes a halted virtual processor away, and returns it some
+//! milliseconds after it is needed. On hardware `/dev/cpu_dma_latency` does this, as in cyclictest(8); in a guest it has no effect.
+//! The option is off by default, because it slows whatever starts processes, such as a container runtime.
 
 use std::num::NonZero;
 use std::os::unix::process::parent_id;
 use std::process::{Child, Command};
 use std::thread::available_parallelism;
 
-/// The word by which a benchmark runs itself as one of these processes.
+/// Argument with which a benchmark starts itself as a spinning process.
 const SPIN: &str = "spin";
-/// The option that asks for them.
+/// Command line option that enables the spinning processes.
 const WANTED: &str = "--awake";
 
-/// None without the option; with it a process for each processor, which runs when nothing else wants to (`SCHED_IDLE`), and spins.
-/// They end with this.
+/// Spinning processes, one for each processor; none without `--awake`. They run only when nothing else does (`SCHED_IDLE`), and
+/// end when this is dropped.
 pub(crate) struct Awake(Vec<Child>);
 
 impl Awake {
-    /// To be called first. `None` says that this is one of those processes, and that its time is over.
+    /// Starts the processes. Must be called first in `main`. Returns `None` in a spinning process that should exit.
     pub(crate) fn keep() -> Option<Awake> {
         if std::env::args().nth(1).is_some_and(|word| word == SPIN) {
             spin();
@@ -26,7 +26,7 @@ impl Awake {
         if !std::env::args().any(|word| word == WANTED) {
             return Some(Awake(Vec::new()));
         }
-        let own = std::env::current_exe().expect("this program's path");
+        let own = std::env::current_exe().expect("path of this program");
         let processors = available_parallelism().map_or(1, NonZero::get);
         let start = |processor: usize| {
             let mut command = Command::new("taskset");

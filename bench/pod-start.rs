@@ -1,6 +1,6 @@
-//! What podgate adds to a pod's start, on a real kubelet, side by side and interleaved: from the request to create the pod to the
-//! application's first instruction; and from Ready to the next container's first instruction behind a postStart hook. Then what
-//! the sidecar costs at rest.
+//! Time that podgate adds to a Pod's start on a real kubelet, measured in interleaved rounds: from the request to create the Pod to
+//! the application's first instruction, and, with a postStart hook, from Ready to the next container's first instruction. Then the
+//! cost of the idle sidecar.
 //!
 //! ```text
 //! tests/kubelet/prepare && cargo bench --bench pod-start [-- ROUNDS]
@@ -16,7 +16,7 @@ mod cluster;
 #[path = "../tests/kubelet/pod.rs"]
 mod pod;
 
-/// What the cluster's helpers say goes to the same place as what this says.
+/// Sends the output of the cluster helpers to standard error, like that of this benchmark.
 mod scene {
     pub(crate) fn print_line(line: &str) {
         eprintln!("{line}");
@@ -33,7 +33,7 @@ use std::time::Duration;
 
 const NAMESPACE: &str = "bench-pod-start";
 const NEXT: &str = "Ready to the next container's first instruction";
-const REST: Duration = Duration::from_secs(20);
+const IDLE: Duration = Duration::from_secs(20);
 
 fn main() {
     // cargo passes --bench.
@@ -88,7 +88,7 @@ fn variants() -> [(&'static str, Value); 3] {
     ]
 }
 
-/// Milliseconds from the request to the application's first instruction.
+/// Returns the milliseconds from the create request to the application's first instruction.
 fn first_instruction(pod: &Value) -> f64 {
     let before = wall_ms();
     cluster::create(NAMESPACE, &pod.to_string());
@@ -97,28 +97,28 @@ fn first_instruction(pod: &Value) -> f64 {
     start - before
 }
 
-/// A chain of three: `db` answers 503 before it is ready, `api` is ready as soon as it listens. With `look`, also what the
-/// sidecar costs.
-fn chained(look: bool) -> (Vec<(&'static str, f64)>, Option<String>) {
+/// Measures a chain of three: `db` answers 503 before it is ready, `api` is ready as soon as it listens. With `with_cost`, also
+/// measures the cost of the sidecar.
+fn chained(with_cost: bool) -> (Vec<(&'static str, f64)>, Option<String>) {
     let db = server("db").http(8001).ready_after("1500ms").hook(&[]);
     let api = server("api").http(8002).args(&["--listen-after", "500ms"]).hook(&[]);
     let pod = Pod::new("chain", [db, api, server("web").http(8003)]).json();
     cluster::create(NAMESPACE, &pod.to_string());
     eventually("web's first line", 60, || event("chain", "web", "start"));
     let at = |container, what| eventually(what, 10, || event("chain", container, what));
-    let let_go = |container| eventually("the hook's last line", 10, || released("chain", container));
+    let released_at = |container| eventually("the hook's last line", 10, || released("chain", container));
     let steps = vec![
-        ("Ready to the hook's release, server answers 503 first", let_go("db") - at("db", "ready")),
-        ("Ready to the hook's release, server ready when it listens", let_go("api") - at("api", "ready")),
+        ("Ready to the hook's release, server answers 503 first", released_at("db") - at("db", "ready")),
+        ("Ready to the hook's release, server ready when it listens", released_at("api") - at("api", "ready")),
         (NEXT, at("api", "start") - at("db", "ready")),
         (NEXT, at("web", "start") - at("api", "ready")),
     ];
-    let cost = look.then(|| at_rest("chain"));
+    let cost = with_cost.then(|| idle_cost("chain"));
     remove("chain");
     (steps, cost)
 }
 
-/// When the hook of `container` let go, by its own log.
+/// Returns the time at which the hook of `container` was released, from its log.
 fn released(pod: &str, container: &str) -> Option<f64> {
     let log = try_kubectl(&["-n", NAMESPACE, "logs", pod, "-c", container]).ok()?;
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -137,8 +137,8 @@ fn remove(pod: &str) {
     kubectl(&["-n", NAMESPACE, "delete", "pod", pod, "--wait=true"]);
 }
 
-/// Memory and processor time of a sidecar that has settled.
-fn at_rest(pod: &str) -> String {
+/// Describes memory and processor time of the idle sidecar.
+fn idle_cost(pod: &str) -> String {
     eventually("the pod has started", 30, || {
         let phase = kubectl(&[
             "-n",
@@ -152,20 +152,20 @@ fn at_rest(pod: &str) -> String {
         (phase == "started").then_some(())
     });
     let Some(pid) = cluster::pid(NAMESPACE, pod, "podgate") else {
-        return "no process number of the sidecar".to_owned();
+        return "the sidecar's pid was not found".to_owned();
     };
     std::thread::sleep(Duration::from_secs(3));
-    let (before, waking) = (ticks(pid), field(pid, "voluntary_ctxt_switches"));
-    std::thread::sleep(REST);
+    let (before, wakes_before) = (ticks(pid), field(pid, "voluntary_ctxt_switches"));
+    std::thread::sleep(IDLE);
     let used = (ticks(pid) - before) as f64 / 100.0;
-    let wakes = field(pid, "voluntary_ctxt_switches") - waking;
+    let wakes = field(pid, "voluntary_ctxt_switches") - wakes_before;
     format!(
-        "the sidecar of a chain of three, settled: {} kB resident ({} kB anonymous, peak {} kB), {} thread(s); in {} s {used:.2} s of processor time and {wakes} wake-ups\n",
+        "the idle sidecar of a chain of three: {} kB resident ({} kB anonymous, peak {} kB), {} thread(s); in {} s {used:.2} s of processor time and {wakes} wake-ups\n",
         field(pid, "VmRSS"),
         field(pid, "RssAnon"),
         field(pid, "VmHWM"),
         field(pid, "Threads"),
-        REST.as_secs(),
+        IDLE.as_secs(),
     )
 }
 
@@ -175,7 +175,7 @@ fn field(pid: u32, name: &str) -> u64 {
     line.and_then(|value| value.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Processor time so far, in hundredths of a second.
+/// Returns the processor time so far, in hundredths of a second.
 fn ticks(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let after = stat.rsplit(')').next().unwrap_or("");

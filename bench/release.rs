@@ -1,13 +1,12 @@
-//! From a container being Ready to the first instruction of the one that waits for it, on a real kubelet: podgate's two modes, and
-//! what is used instead, side by side and interleaved. The predecessor becomes Ready 1 to 4 s after its start, at a moment drawn
-//! anew each time.
+//! Time from a container being Ready to the first instruction of the container that waits for it, on a real kubelet: podgate's two
+//! modes and common alternatives, in interleaved rounds. The predecessor becomes Ready at a random time, 1 to 4 s after its start.
 //!
 //! ```text
-//! tests/kubelet/prepare && cargo bench --bench release [-- [--awake] ROUNDS [WORDS...]]
+//! tests/kubelet/prepare && cargo bench --bench release [-- [--awake] ROUNDS [LABELS...]]
 //! ```
 //!
-//! With WORDS only those ways in whose label one of them stands; `--awake` keeps processors from halting, for a machine whose
-//! hypervisor gives them away.
+//! With LABELS, only ways whose label contains one of them are measured. `--awake` keeps processors from halting, for a machine whose
+//! hypervisor takes idle ones away.
 
 mod awake;
 #[allow(dead_code, reason = "shared with the scenarios")]
@@ -21,7 +20,7 @@ mod cluster;
 mod pod;
 mod steal;
 
-/// What the cluster's helpers say goes to the same place as what this says.
+/// Sends the output of the cluster helpers to standard error, like that of this benchmark.
 mod scene {
     pub(crate) fn print_line(line: &str) {
         eprintln!("{line}");
@@ -37,18 +36,18 @@ use std::time::Duration;
 const NAMESPACE: &str = "bench-release";
 const PORT: u16 = 8001;
 
-/// What the hypervisor may take of the processors while one start is measured, as a share: with more it is measured anew.
+/// Largest share of processor time that the hypervisor may take during one start. Above it, the start is measured again.
 const STOLEN: f64 = 0.02;
-/// How often, at most.
+/// Most measurements of one start.
 const TRIES: usize = 10;
 
-/// How long after it was created a pod with no wait at all runs.
+/// Time after which a Pod that waits for nothing is surely running.
 const SETTLED: Duration = Duration::from_millis(2500);
 
 /// One way to make `app` wait for `db`.
 struct Way {
     label: &'static str,
-    /// The pod, whose `db` becomes Ready that many milliseconds after its start.
+    /// Returns the Pod; its `db` becomes Ready that many milliseconds after its start.
     pod: fn(u64) -> Value,
 }
 
@@ -66,9 +65,9 @@ const WAYS: [Way; 8] = [
 fn main() {
     let Some(awake) = awake::Awake::keep() else { return };
     // cargo passes --bench.
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let rounds = words.first().map_or(30, |word| word.parse().expect("a number of rounds"));
-    let wanted = words.get(1..).unwrap_or_default();
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let rounds = arguments.first().map_or(30, |word| word.parse().expect("a number of rounds"));
+    let wanted = arguments.get(1..).unwrap_or_default();
     let is_wanted = |way: &&Way| wanted.is_empty() || wanted.iter().any(|word| way.label.contains(word));
     let ways: Vec<&Way> = WAYS.iter().filter(is_wanted).collect();
     let _ = try_kubectl(&["delete", "namespace", NAMESPACE, "--wait=true"]);
@@ -78,14 +77,14 @@ fn main() {
     kubectl(&["-n", NAMESPACE, "create", "rolebinding", "podgate", "--clusterrole=podgate-sidecar", &group]);
     let mut times: Vec<Vec<f64>> = ways.iter().map(|_| Vec::new()).collect();
     let mut pods = 0..;
-    let (mut anew, mut disturbed) = (0, 0);
+    let (mut repeated, mut disturbed) = (0, 0);
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
         for (way, times) in ways.iter().zip(&mut times) {
             for attempt in 1..=TRIES {
-                let (time, stolen) = ready_to_first_instruction(way, pods.next().expect("a number"), moment());
+                let (time, stolen) = ready_to_first_instruction(way, pods.next().expect("a number"), random_delay_ms());
                 if stolen > STOLEN && attempt < TRIES {
-                    anew += 1;
+                    repeated += 1;
                     continue;
                 }
                 disturbed += usize::from(stolen > STOLEN);
@@ -98,10 +97,10 @@ fn main() {
         "Kubernetes 1.{}, {rounds} rounds, interleaved; from Ready to the first instruction, ms",
         cluster::minor_version()
     );
-    if anew > 0 {
+    if repeated > 0 {
         let share = STOLEN * 100.0;
         println!(
-            "measured anew, since the hypervisor took more than {share} % of the processors meanwhile: {anew}; counted all the same: {disturbed}"
+            "measured again, because the hypervisor took more than {share} % of the processors: {repeated}; counted nevertheless: {disturbed}"
         );
     }
     drop(awake);
@@ -114,8 +113,8 @@ fn main() {
     let _ = try_kubectl(&["delete", "namespace", NAMESPACE, "--wait=false"]);
 }
 
-/// 1 to 4 s, at no fixed place on anybody's grid.
-fn moment() -> u64 {
+/// Returns a random delay of 1 to 4 s in ms, so that it does not align with any polling interval.
+fn random_delay_ms() -> u64 {
     let noise = (wall_ms() * 1000.0) as u64;
     1000 + noise.wrapping_mul(6_364_136_223_846_793_005).rotate_left(24) % 3000
 }
@@ -133,14 +132,14 @@ fn gates(db: Container) -> Value {
 }
 
 fn hooks(db: Container) -> Value {
-    // Who neither waits nor is waited for needs none of podgate's volumes.
+    // `app` neither waits nor is waited for, so it needs no volumes of podgate.
     Pod::new("pod", [db.hook(&[]), server("app").with(json!({"volumeMounts": []}))]).json()
 }
 
 const POLLING: &str = "until [ -e /shared/ready ]; do /tools/busybox sleep 1; done; exec /testserver";
 
-/// A pod without podgate, with the security context of the others: a busybox for scripts, put there by an init container, and a
-/// volume for files.
+/// Returns a Pod without podgate, with the same security context as the others, busybox for scripts (copied by an init container),
+/// and a shared volume.
 fn plain(containers: Value, more: Value) -> Value {
     let mounts = json!([{"name": "tools", "mountPath": "/tools"}, {"name": "shared", "mountPath": "/shared"}]);
     let mut pod = json!({
@@ -183,7 +182,7 @@ fn notified(ms: u64) -> Value {
     plain(json!([db(ms, &["--touch", "/shared/ready"]), program("app", &["await", "/shared/ready"])]), Value::Null)
 }
 
-/// What is left of it is the kubelet's own part, which every hook has.
+/// Measures the kubelet's own share, which every hook has.
 fn hooked(ms: u64) -> Value {
     const FILE: &str = "/shared/ready";
     let mut db = db(ms, &["--touch", FILE]);
@@ -207,19 +206,19 @@ fn native(ms: u64) -> Value {
     plain(json!([program("app", &[])]), json!([db]))
 }
 
-/// Milliseconds, and what of the processors was stolen meanwhile.
+/// Returns the milliseconds from Ready to the first instruction, and the share of processor time stolen meanwhile.
 fn ready_to_first_instruction(way: &Way, number: usize, ms: u64) -> (f64, f64) {
     let name = format!("pod-{number}");
     let mut pod = (way.pod)(ms);
     pod["metadata"]["name"] = name.as_str().into();
     let before = steal::Time::now();
     cluster::create(NAMESPACE, &pod.to_string());
-    // Nothing is asked before it is over: each question takes a processor for longer than what is measured.
+    // Send no request before the end: each kubectl uses a processor for longer than the measured time.
     std::thread::sleep(Duration::from_millis(ms) + SETTLED);
     let stolen = before.stolen_since();
     let start = eventually("the application's first line", 60, || event(&name, "app", "start"));
-    let ready = eventually("the predecessor's word", 10, || event(&name, "db", "ready"));
-    // Its end takes the runtime some time, which the next one's start would have to share.
+    let ready = eventually("the predecessor's ready event", 10, || event(&name, "db", "ready"));
+    // Wait for the deletion: the runtime's work would slow down the next start.
     kubectl(&["-n", NAMESPACE, "delete", "pod", &name, "--wait=true", "--grace-period=1"]);
     (start - ready, stolen)
 }

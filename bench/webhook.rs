@@ -1,11 +1,11 @@
-//! `podgate-webhook` under load: admissions at a constant rate, each sent when it is due whether those before it are answered
-//! or not, as an API server would. Latencies are counted from when a request was due.
+//! `podgate-webhook` under load: admissions at a constant rate. Each is sent when it is due, even if earlier ones are unanswered, as
+//! the API server does. Latencies count from the due time.
 //!
 //! ```text
 //! make webhook && cargo bench --bench webhook [-- [--awake] SECONDS [RATE]]
 //! ```
 //!
-//! `--awake` keeps processors from halting, for a machine whose hypervisor gives them away.
+//! `--awake` keeps processors from halting, for a machine whose hypervisor takes idle ones away.
 
 mod awake;
 #[allow(dead_code, reason = "shared with the tests")]
@@ -13,7 +13,7 @@ mod awake;
 mod client;
 mod steal;
 
-/// What `client` wants of the tests.
+/// Constants that `client` imports from the tests.
 mod program {
     pub(crate) const NAME: &str = "podgate-webhook.podgate.svc";
 }
@@ -28,16 +28,16 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Connections that are kept, at most: the API server keeps 25.
+/// Number of connections; the API server keeps up to 25.
 const CONNECTIONS: usize = 25;
-/// Between two looks at the memory.
-const LOOK: Duration = Duration::from_secs(10);
+/// Time between two memory readings.
+const MEMORY_INTERVAL: Duration = Duration::from_secs(10);
 
 fn main() {
     let Some(awake) = awake::Awake::keep() else { return };
     // cargo passes --bench.
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let number = |n: usize, default| words.get(n).map_or(default, |word| word.parse().expect("a number"));
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let number = |n: usize, default| arguments.get(n).map_or(default, |word| word.parse().expect("a number"));
     let (seconds, rate) = (number(0, 60), number(1, 200));
     let files = Files::new();
     let webhook = Webhook::start(&files);
@@ -55,14 +55,14 @@ fn main() {
         })
         .collect();
     let (start, before) = (now(), steal::Time::now());
-    let mut looked = start;
+    let mut last_reading = start;
     for n in 0..seconds * rate {
         let at = start
             + Duration::from_secs(1) * u32::try_from(n).expect("few enough") / u32::try_from(rate).expect("a rate");
         std::thread::sleep(at.saturating_duration_since(now()));
         due.send(at).expect("workers");
-        if at - looked >= LOOK {
-            looked = at;
+        if at - last_reading >= MEMORY_INTERVAL {
+            last_reading = at;
             println!("after {:3} s: {} KiB", (at - start).as_secs(), webhook.resident());
         }
     }
@@ -71,7 +71,7 @@ fn main() {
     let stolen = before.stolen_since() * 100.0;
     drop(awake);
     times.sort_unstable();
-    println!("resident after: {} KiB, most: {} KiB", webhook.resident(), webhook.most());
+    println!("resident after: {} KiB, most: {} KiB", webhook.resident(), webhook.peak());
     println!("processor time: {:.2} ms an admission", webhook.processor_ms() / times.len() as f64);
     let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize].as_secs_f64() * 1000.0;
     println!("taken by the hypervisor meanwhile, of all processors: {stolen:.1} %");
@@ -91,7 +91,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Takes what is due, sends it, waits for the answer; how long each took since it was due.
+/// Sends requests from the queue and waits for each answer; returns the latencies since the due times.
 fn work(queue: &Mutex<Receiver<Instant>>, client: &Client, request: &[u8]) -> Vec<Duration> {
     let mut connection = client.connect().expect("a connection");
     let mut times = Vec::new();
@@ -107,11 +107,11 @@ fn work(queue: &Mutex<Receiver<Instant>>, client: &Client, request: &[u8]) -> Ve
 fn exchange(stream: &mut Stream, request: &[u8]) -> String {
     stream.write_all(request).and_then(|()| stream.flush()).expect("to send");
     let mut answer = Vec::new();
-    let mut piece = [0; 16384];
+    let mut chunk = [0; 16384];
     loop {
-        let count = stream.read(&mut piece).expect("to receive");
-        assert!(count > 0, "hung up on");
-        answer.extend_from_slice(&piece[..count]);
+        let count = stream.read(&mut chunk).expect("to receive");
+        assert!(count > 0, "the webhook closed the connection");
+        answer.extend_from_slice(&chunk[..count]);
         let text = String::from_utf8_lossy(&answer);
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
             let length =
@@ -132,7 +132,8 @@ fn request(body: &str) -> Vec<u8> {
     [head.as_bytes(), body.as_bytes()].concat()
 }
 
-/// A Pod as a ReplicaSet makes it and the API server completes it: five containers, some environment, a token volume.
+/// Returns the review of a Pod as created by a ReplicaSet and defaulted by the API server: five containers with environment, a
+/// token volume.
 fn review() -> Value {
     let mount = json!({"name": "kube-api-access-x7k2p", "readOnly": true, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"});
     let container = |(n, name): (usize, &&str)| {
@@ -172,7 +173,7 @@ fn review() -> Value {
     client::review("705ab4f5-6393-11e8-b7cc-42010a800002", &object)
 }
 
-/// A certificate, in files.
+/// Certificate files of the webhook.
 struct Files {
     folder: PathBuf,
     ca: Vec<u8>,
@@ -224,16 +225,16 @@ impl Webhook {
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}; run make webhook first", program.display()));
         let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
-        let listening = lines.find(|line| line.contains("\"listening\"")).expect("it listens");
+        let listening = lines.find(|line| line.contains("\"listening\"")).expect("a log line with the address");
         let listening: Value = serde_json::from_str(&listening).expect("JSON");
         let address = listening["address"].as_str().and_then(|text| text.parse().ok()).expect("an address");
-        // Its log has a line for each admission, which somebody has to read.
+        // Drain the log, which has a line for each admission: a full pipe would block the webhook.
         std::thread::spawn(move || lines.for_each(drop));
         Webhook { child, address }
     }
 
     fn status(&self, key: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it lives");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("running webhook");
         let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("a line");
         line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().expect("a number")
     }
@@ -243,15 +244,16 @@ impl Webhook {
         self.status("VmRSS")
     }
 
-    /// Processor time that it has used, in milliseconds.
+    /// Processor time used so far, in milliseconds.
     fn processor_ms(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it lives");
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("running webhook");
         let fields = stat.rsplit_once(')').expect("a name in brackets").1.split_whitespace();
         // utime and stime, in hundredths of a second: USER_HZ is 100 on every Linux.
         fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() * 10.0
     }
 
-    fn most(&self) -> u64 {
+    /// Peak resident memory, in KiB.
+    fn peak(&self) -> u64 {
         self.status("VmHWM")
     }
 }

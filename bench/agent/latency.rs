@@ -1,4 +1,4 @@
-//! How long until it lets go, and how long until it is there.
+//! Latency from publication to release, and from exec to the first log line.
 
 use crate::scene::{Means, Scene};
 use podgate::core::state::State;
@@ -7,11 +7,11 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-pub(crate) fn tables(agent: &Path, here: &[Means], rounds: usize) {
+pub(crate) fn tables(agent: &Path, available: &[Means], rounds: usize) {
     println!("## From the publication to the waiter's process being gone, {rounds} rounds\n");
     println!("| means | median, ms | 95th percentile, ms | longest, ms |\n|---|---:|---:|---:|");
-    for &means in here {
-        // Half a second on average each: fewer will do.
+    for &means in available {
+        // Each takes half a second on average, so limit the rounds.
         let rounds = if means == Means::Loop("1") { rounds.min(100) } else { rounds };
         row(&means.name(), (0..rounds).map(|round| release(agent, means, round)).collect());
     }
@@ -27,18 +27,18 @@ fn row(name: &str, mut times: Vec<Duration>) {
     println!("| {name} | {:.2} | {:.2} | {:.2} |", at(50), at(95), at(100));
 }
 
-/// From just before the controller begins to write the new annotations, which it renames into place a few microseconds later.
+/// Measures from just before the sidecar writes the new annotations, which it renames into place a few microseconds later.
 fn release(agent: &Path, means: Means, round: usize) -> Duration {
     let mut scene = Scene::new(means);
     let mut child = scene.start(agent, means);
-    // At any moment of a loop's period, and never before the waiter sleeps.
+    // Cover all phases of a loop's period, but publish only after the waiter has gone to sleep.
     let spread = if means == Means::Loop("1") { 1000 } else { 100 };
     std::thread::sleep(Duration::from_millis(5 + u64::try_from(round * 37 % spread).unwrap()));
     let begun = scene.publish(State::Ready);
     let status = child.wait().unwrap();
-    let took = begun.elapsed();
+    let elapsed = begun.elapsed();
     assert!(status.success(), "{}: {status}", means.name());
-    took
+    elapsed
 }
 
 fn first_line(agent: &Path) -> Duration {
@@ -53,8 +53,8 @@ fn first_line(agent: &Path) -> Duration {
         .spawn()
         .unwrap();
     child.stderr.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-    let took = begun.elapsed();
+    let elapsed = begun.elapsed();
     let _ = child.kill();
     let _ = child.wait();
-    took
+    elapsed
 }

@@ -1,8 +1,8 @@
-//! Lost wake-ups: one publisher, twenty waiters, each a process that runs the agent's own loop: arm, read, sleep.
+//! Lost wake-ups: one publisher and twenty waiters, each a process with the agent's own loop: arm, read, sleep.
 //!
-//! A publication is lost when a waiter sleeps until the slow re-read (1 s) while the board shows a revision that it has not read.
-//! After a random half of the publications the publisher waits until all have answered, so that each of those must be heard by
-//! everybody; after the others it goes on at once or after a few microseconds, so that they fall into every moment of the loop.
+//! A publication is lost when a waiter sleeps until the slow re-read (1 s) although the board has a revision that it has not read.
+//! After a random half of the publications the publisher waits until all waiters have read them. After the other half it continues
+//! within microseconds, so that publications hit every phase of the loop.
 
 use crate::scene::{Means, Scene};
 use podgate::core::snapshot::{Snapshot, Unreadable};
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The argument by which this program becomes a waiter.
+/// Argument with which this program runs as a waiter.
 pub(crate) const WAITER: &str = "--waiter";
 const WAITERS: usize = 20;
 
@@ -29,17 +29,17 @@ pub(crate) fn table(publications: usize) {
         let mut scene = Scene::new(means);
         let last = publications + 1;
         let mut waiters: Vec<Child> = (0..WAITERS).map(|_| start(&scene.board, last)).collect();
-        let mut heard = vec![0u64; WAITERS];
+        let mut read_revisions = vec![0u64; WAITERS];
         let mut times = Vec::new();
         let mut random = 0x2545_f491_4f6c_dd1d_u64;
-        hear(&mut waiters, &mut heard, 1);
+        wait_until_read(&mut waiters, &mut read_revisions, 1);
         for revision in 2..=last {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
             let begun = scene.publish(State::Started);
             if random.is_multiple_of(2) || revision == last {
-                hear(&mut waiters, &mut heard, u64::try_from(revision).unwrap());
+                wait_until_read(&mut waiters, &mut read_revisions, u64::try_from(revision).unwrap());
                 times.push(begun.elapsed());
             } else {
                 let pause = Duration::from_micros(random >> 3 & 127);
@@ -63,16 +63,16 @@ fn start(board: &Path, last: usize) -> Child {
     command.spawn().unwrap()
 }
 
-/// Returns when every waiter has read `revision`.
-fn hear(waiters: &mut [Child], heard: &mut [u64], revision: u64) {
-    for (waiter, heard) in waiters.iter_mut().zip(heard) {
-        while *heard < revision {
-            *heard = number(waiter);
+/// Waits until every waiter has read `revision`.
+fn wait_until_read(waiters: &mut [Child], read_revisions: &mut [u64], revision: u64) {
+    for (waiter, read_revision) in waiters.iter_mut().zip(read_revisions) {
+        while *read_revision < revision {
+            *read_revision = number(waiter);
         }
     }
 }
 
-/// How many publications this waiter has slept through.
+/// Returns the number of publications that this waiter missed.
 fn lost(waiter: &mut Child) -> u64 {
     let lost = number(waiter);
     assert!(waiter.wait().unwrap().success());
@@ -85,12 +85,12 @@ fn number(waiter: &mut Child) -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// What each of those processes does: tells each revision that it reads, and at the end how many it has slept through.
+/// Runs a waiter process: reports each revision that it reads, and at the end the number of missed ones.
 pub(crate) fn wait_for_all(board: &Path, last: u64) {
     let here = sandbox_id();
     let mut watch = Watch::new(board.to_owned(), None, SLOW_REREAD);
     let mut out = std::io::stdout();
-    let mut tell = |number: u64| {
+    let mut report = |number: u64| {
         out.write_all(&number.to_ne_bytes()).unwrap();
         out.flush().unwrap();
     };
@@ -99,15 +99,15 @@ pub(crate) fn wait_for_all(board: &Path, last: u64) {
         let view = watch.read(|| choose_source(&here, source::read_board(board), || Err(Unreadable::Missing)));
         let PodView::Snapshot(Snapshot { revision, .. }, _) = view else { panic!("{view:?}") };
         if revision > read {
-            // One that arrives just as the time is up is none that was slept through, but there is no telling: it counts.
+            // A publication at the very moment of the timeout is indistinguishable from a lost one, and counts as lost.
             lost += u64::from(woken == WakeReason::Timeout && slept.elapsed() >= SLOW_REREAD);
             read = revision;
-            tell(revision);
+            report(revision);
         }
         if read < last {
             slept = Instant::now();
             woken = watch.wait(SLOW_REREAD, Vec::new()).unwrap();
         }
     }
-    tell(lost);
+    report(lost);
 }

@@ -1,11 +1,11 @@
-//! What the agent costs and how fast it lets go, beside what one would write by hand instead.
+//! Cost and release latency of the agent, compared with hand-written shell loops.
 //!
 //! ```text
 //! cargo bench --no-default-features --bench agent [-- --rounds 300 --seconds 60 --publications 100000]
 //! ```
 //!
-//! It builds the static binary that is shipped, and measures that. Tables are Markdown, as `docs/performance.md` shows them.
-#![allow(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
+//! Builds and measures the static binary as released. Prints Markdown tables, as in `docs/performance.md`.
+#![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 mod latency;
 mod lost;
@@ -31,20 +31,20 @@ fn main() {
     println!("## Size\n");
     let bytes = std::fs::metadata(&agent).unwrap().len();
     println!("| | bytes |\n|---|---:|\n| `podgate`, static ({TARGET}), stripped | {bytes} |\n");
-    let here: Vec<Means> = scene::ALL.into_iter().filter(|means| means.is_here()).collect();
-    waiting::table(&agent, &here, number("--seconds", 60));
-    latency::tables(&agent, &here, number("--rounds", 300));
+    let available: Vec<Means> = scene::ALL.into_iter().filter(|means| means.is_available()).collect();
+    waiting::table(&agent, &available, number("--seconds", 60));
+    latency::tables(&agent, &available, number("--rounds", 300));
     lost::table(number("--publications", 100_000));
 }
 
-/// Builds the agent as it is shipped.
+/// Builds the agent with its release profile; returns its path.
 fn build() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
     let root = env!("CARGO_MANIFEST_DIR");
     let arguments =
         ["build", "--quiet", "--no-default-features", "--profile", "agent", "--bin", "podgate", "--target", TARGET];
     let status = Command::new(cargo).args(arguments).current_dir(root).status().unwrap();
-    assert!(status.success(), "the agent does not build");
+    assert!(status.success(), "building the agent failed");
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| Path::new(root).join("target"), PathBuf::from);
     target.join(TARGET).join("agent/podgate")
 }

@@ -1,4 +1,4 @@
-//! A board with a controller, and the ways to wait for it.
+//! Board with a simulated sidecar, and the means to wait for a state on it.
 
 use podgate::core::names;
 use podgate::core::snapshot::Snapshot;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How something waits until `db` is Ready.
+/// Means of waiting until `db` is Ready.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Means {
     Bell,
@@ -37,24 +37,24 @@ impl Means {
         }
     }
 
-    /// Whether this machine has what it takes; says so if not.
-    pub(crate) fn is_here(self) -> bool {
+    /// Returns true if this machine supports the means; otherwise prints why not.
+    pub(crate) fn is_available(self) -> bool {
         let try_shell = |script: &str| {
             Command::new("sh").args(["-c", script]).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
         };
-        let (here, lacks) = match self {
+        let (is_available, missing) = match self {
             Means::InotifyWait => (try_shell("command -v inotifywait >/dev/null"), "no inotifywait"),
             Means::Polling => (try_shell(&format!("{} true", limited())), "no user namespaces"),
             _ => (true, ""),
         };
-        if !here {
-            println!("({}: left out, {lacks} here)\n", self.name());
+        if !is_available {
+            println!("({}: skipped, {missing} on this machine)\n", self.name());
         }
-        here
+        is_available
     }
 }
 
-/// A prefix for a command that gets no inotify instance.
+/// Returns a command prefix that denies inotify instances.
 fn limited() -> String {
     "unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_inotify_instances && exec \"$@\"' -".to_owned()
 }
@@ -84,7 +84,7 @@ impl Scene {
         scene
     }
 
-    /// Publishes as the controller does; returns when it began to.
+    /// Publishes as the sidecar does; returns the start time of the publication.
     pub(crate) fn publish(&mut self, db: State) -> Instant {
         self.snapshot.states.insert("db".to_owned(), db);
         self.snapshot.revision += 1;
@@ -97,7 +97,7 @@ impl Scene {
         begun
     }
 
-    /// The command that waits.
+    /// Returns the command that waits.
     pub(crate) fn command(&self, agent: &Path, means: Means) -> Command {
         let root = self.root.path().display();
         let file = self.board.join(names::ANNOTATIONS_FILE).display().to_string();
@@ -117,7 +117,7 @@ impl Scene {
         command
     }
 
-    /// Starts it, and returns when it is asleep.
+    /// Starts the waiting command; returns once it sleeps.
     pub(crate) fn start(&self, agent: &Path, means: Means) -> Child {
         let message = self.root.path().join("message");
         std::fs::write(&message, "").unwrap();

@@ -1,4 +1,4 @@
-//! What it costs to wait.
+//! Cost of waiting.
 
 use crate::scene::{Means, Scene};
 use std::fs;
@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
-/// Memory, threads, and how often each means wakes while nothing happens.
-pub(crate) fn table(agent: &Path, here: &[Means], seconds: usize) {
+/// Prints memory, threads and wake-ups of each means while nothing happens.
+pub(crate) fn table(agent: &Path, available: &[Means], seconds: usize) {
     println!("## While waiting, {seconds} s without an event\n");
     println!("| means | anonymous memory, kB | threads | wake-ups a minute |\n|---|---:|---:|---:|");
     let start = |means: &Means| {
@@ -16,14 +16,14 @@ pub(crate) fn table(agent: &Path, here: &[Means], seconds: usize) {
         let child = scene.start(agent, means);
         (means, scene, child)
     };
-    let mut all: Vec<(Means, Scene, Child)> = here.iter().map(start).collect();
+    let mut all: Vec<(Means, Scene, Child)> = available.iter().map(start).collect();
     std::thread::sleep(Duration::from_millis(500));
     let sleeps = |child: &Child| field(child.id(), "voluntary_ctxt_switches:");
     let before: Vec<u64> = all.iter().map(|(_, _, child)| sleeps(child)).collect();
     std::thread::sleep(Duration::from_secs(u64::try_from(seconds).unwrap()));
     for ((means, _, child), before) in all.iter().zip(before) {
         let a_minute = (sleeps(child) - before) * 60 / u64::try_from(seconds.max(1)).unwrap();
-        // A shell waits in children: what they hold counts too.
+        // A shell waits in child processes; include theirs.
         let family = || [child.id()].into_iter().chain(children(child.id()));
         let memory: u64 = family().map(|id| field(id, "RssAnon:")).sum();
         let threads: u64 = family().map(|id| field(id, "Threads:")).sum();
