@@ -1,23 +1,23 @@
-//! What arrives at the admission webhook: a body of any kind, or a review of any object. Never a panic; a refusal has its reason; what is
-//! injected is whole, and is left alone when it comes again.
+//! Requests to the admission webhook: arbitrary bodies, and reviews of arbitrary objects. It never panics, a refusal has a reason,
+//! and injecting an injected Pod changes nothing.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use podgate::order::admission::{Outcome, answer};
 use podgate::order::edit::apply;
 use podgate::order::inject::{self, Options};
-use podgate::order::plan::Known;
+use podgate::order::plan::KnownImages;
 use serde_json::{Value, json};
 
 fn options() -> Options {
     let mut options = Options::new("podgate:dev");
-    options.from_api = true;
+    options.is_from_api = true;
     options
 }
 
 fn ask(body: &[u8]) {
     let options = options();
-    let inject = |pod: &Value| inject::inject(pod, &options, &Known::default());
+    let inject = |pod: &Value| inject::inject(pod, &options, &KnownImages::default());
     match answer(body, &inject) {
         Err(bad) => assert!(!bad.to_string().is_empty()),
         Ok(answer) => {
@@ -37,13 +37,13 @@ fuzz_target!(|bytes: &[u8]| {
         "request": {"uid": "u", "kind": {"group": "", "version": "v1", "kind": "Pod"}, "operation": "CREATE", "object": object},
     });
     ask(review.to_string().as_bytes());
-    if let Ok(once) = inject::inject(&object, &options(), &Known::default()) {
+    if let Ok(once) = inject::inject(&object, &options(), &KnownImages::default()) {
         let mut value = object;
         for edit in &once.edits {
-            apply(&mut value, edit).expect("an edit fits");
+            apply(&mut value, edit).expect("valid edit");
         }
         assert_eq!(value, once.value);
-        let twice = inject::inject(&value, &options(), &Known::default()).expect("what was injected can be");
+        let twice = inject::inject(&value, &options(), &KnownImages::default()).expect("injectable again");
         assert_eq!(twice.edits, []);
     }
 });

@@ -1,20 +1,20 @@
-//! What users write: conditions, checks, commands, container lists, sandbox ids. What is accepted says the same when written out.
+//! User input: conditions, checks, commands, container lists, sandbox ids. Accepted text round-trips through its value.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use podgate::core::argv::{Argv, Check};
-use podgate::core::containers::parse_list;
+use podgate::core::container_list::parse_list;
 use podgate::core::sandbox::{SandboxId, hostname_mount_root};
-use podgate::core::until::Until;
+use podgate::core::until::WaitCondition;
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-fn reads_back<T: FromStr + Display + Debug + PartialEq>(text: &str)
+fn round_trip<T: FromStr + Display + Debug + PartialEq>(text: &str)
 where
     T::Err: Debug + Display,
 {
     match text.parse::<T>() {
-        Ok(value) => assert_eq!(value.to_string().parse::<T>().expect("its own text is taken"), value),
+        Ok(value) => assert_eq!(value.to_string().parse::<T>().expect("formatted text parses"), value),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
@@ -22,9 +22,9 @@ where
 fuzz_target!(|bytes: &[u8]| {
     let _ = hostname_mount_root(bytes);
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    reads_back::<Until>(text);
-    reads_back::<Check>(text);
-    reads_back::<Argv>(text);
-    reads_back::<SandboxId>(text);
+    round_trip::<WaitCondition>(text);
+    round_trip::<Check>(text);
+    round_trip::<Argv>(text);
+    round_trip::<SandboxId>(text);
     let _ = parse_list(text).map_err(|error| error.to_string());
 });

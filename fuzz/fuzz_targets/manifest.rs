@@ -1,13 +1,13 @@
-//! Any file as a manifest: cut, read, its places found. Nothing panics, nothing is lost, each place is in the text.
+//! Arbitrary files as manifests: split and parse them, and locate their fields. No panic, no lost text, all positions valid.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use podgate::order::edit::Place;
-use podgate::order::kinds;
+use podgate::order::pod_templates;
 use serde_json::Value;
 
-// The reader belongs to the tool's binary, which no other package can name.
-#[allow(dead_code, reason = "the tool uses all of it")]
+// The reader is part of the plugin's binary, which other packages can't import.
+#[allow(dead_code, unused_imports, reason = "the plugin uses all of it")]
 #[path = "../../src/bin/kubectl-podgate/yaml/mod.rs"]
 mod manifest;
 
@@ -17,7 +17,7 @@ fn walk(document: &Document, value: &Value, place: &Place) {
     if let Some(span) = document.span(place) {
         assert!(document.text.get(span.clone()).is_some(), "{place}: {span:?}");
     }
-    let mark = document.mark(place);
+    let mark = document.highlight(place);
     assert!(document.text.get(mark.clone()).is_some() && document.position(mark.start).line >= document.line);
     match value {
         Value::Array(items) => {
@@ -37,15 +37,15 @@ fn walk(document: &Document, value: &Value, place: &Place) {
 fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match Source::parse("fuzz", text.to_owned()) {
-        Err(fault) => assert!(!fault.what.is_empty()),
+        Err(error) => assert!(!error.message.is_empty()),
         Ok(source) => {
-            assert_eq!(source.with(&[]), text);
+            assert_eq!(source.with_replaced(&[]), text);
             for document in &source.documents {
-                // Each place costs a way through the document: what is larger than any manifest says nothing new.
+                // Each lookup walks the document, so large documents would be slow without finding more.
                 if document.text.len() < 4096 {
                     walk(document, &document.value, &Place::root());
                 }
-                let _ = kinds::templates(&document.value);
+                let _ = pod_templates::templates(&document.value);
             }
         }
     }
