@@ -1,6 +1,7 @@
-//! `--awake` keeps all processors from halting. A busy hypervisor takes a halted virtual processor away, and returns it some
-//! milliseconds after it is needed. On hardware `/dev/cpu_dma_latency` does this, as in cyclictest(8); in a guest it has no effect.
-//! The option is off by default, because it slows whatever starts processes, such as a container runtime.
+//! `--awake` keeps all processors from halting. A busy hypervisor takes a halted virtual processor away, and returns it
+//! some milliseconds after it is needed. On hardware `/dev/cpu_dma_latency` does this, as in cyclictest(8); in a guest
+//! it has no effect. The option is off by default, because it slows whatever starts processes, such as a container
+//! runtime.
 
 use std::num::NonZero;
 use std::os::unix::process::parent_id;
@@ -12,8 +13,8 @@ const SPIN: &str = "spin";
 /// Command line option that enables the spinning processes.
 const WANTED: &str = "--awake";
 
-/// Spinning processes, one for each processor; none without `--awake`. They run only when nothing else does (`SCHED_IDLE`), and
-/// end when this is dropped.
+/// Spinning processes, one for each processor; none without `--awake`. They run only when nothing else does
+/// (`SCHED_IDLE`), and end when this is dropped.
 pub(crate) struct Awake(Vec<Child>);
 
 impl Awake {

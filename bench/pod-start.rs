@@ -1,6 +1,6 @@
-//! Time that podgate adds to a Pod's start on a real kubelet, measured in interleaved rounds: from the request to create the Pod to
-//! the application's first instruction, and, with a postStart hook, from Ready to the next container's first instruction. Then the
-//! cost of the idle sidecar.
+//! Time that podgate adds to a Pod's start on a real kubelet, measured in interleaved rounds: from the request to
+//! create the Pod to the application's first instruction, and, with a postStart hook, from Ready to the next
+//! container's first instruction. Then the cost of the idle sidecar.
 //!
 //! ```text
 //! tests/kubelet/prepare && cargo bench --bench pod-start [-- ROUNDS]
@@ -97,8 +97,8 @@ fn first_instruction(pod: &Value) -> f64 {
     start - before
 }
 
-/// Measures a chain of three: `db` answers 503 before it is ready, `api` is ready as soon as it listens. With `with_cost`, also
-/// measures the cost of the sidecar.
+/// Measures a chain of three: `db` answers 503 before it is ready, `api` is ready as soon as it listens. With
+/// `with_cost`, also measures the cost of the sidecar.
 fn chained(with_cost: bool) -> (Vec<(&'static str, f64)>, Option<String>) {
     let db = server("db").http(8001).ready_after("1500ms").hook(&[]);
     let api = server("api").http(8002).args(&["--listen-after", "500ms"]).hook(&[]);

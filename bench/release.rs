@@ -1,12 +1,13 @@
-//! Time from a container being Ready to the first instruction of the container that waits for it, on a real kubelet: podgate's two
-//! modes and common alternatives, in interleaved rounds. The predecessor becomes Ready at a random time, 1 to 4 s after its start.
+//! Time from a container being Ready to the first instruction of the container that waits for it, on a real kubelet:
+//! podgate's two modes and common alternatives, in interleaved rounds. The predecessor becomes Ready at a random time,
+//! 1 to 4 s after its start.
 //!
 //! ```text
 //! tests/kubelet/prepare && cargo bench --bench release [-- [--awake] ROUNDS [LABELS...]]
 //! ```
 //!
-//! With LABELS, only ways whose label contains one of them are measured. `--awake` keeps processors from halting, for a machine whose
-//! hypervisor takes idle ones away.
+//! With LABELS, only ways whose label contains one of them are measured. `--awake` keeps processors from halting, for a
+//! machine whose hypervisor takes idle ones away.
 
 mod awake;
 #[allow(dead_code, reason = "shared with the scenarios")]
@@ -36,7 +37,7 @@ use std::time::Duration;
 const NAMESPACE: &str = "bench-release";
 const PORT: u16 = 8001;
 
-/// Largest share of processor time that the hypervisor may take during one start. Above it, the start is measured again.
+/// Largest share of processor time that the hypervisor may take during one start. Above it, the start is repeated.
 const STOLEN: f64 = 0.02;
 /// Most measurements of one start.
 const TRIES: usize = 10;
@@ -138,8 +139,8 @@ fn hooks(db: Container) -> Value {
 
 const POLLING: &str = "until [ -e /shared/ready ]; do /tools/busybox sleep 1; done; exec /testserver";
 
-/// Returns a Pod without podgate, with the same security context as the others, busybox for scripts (copied by an init container),
-/// and a shared volume.
+/// Returns a Pod without podgate, with the same security context as the others, busybox for scripts (copied by an init
+/// container), and a shared volume.
 fn plain(containers: Value, more: Value) -> Value {
     let mounts = json!([{"name": "tools", "mountPath": "/tools"}, {"name": "shared", "mountPath": "/shared"}]);
     let mut pod = json!({

@@ -1,5 +1,5 @@
-//! Processor time that the hypervisor gave to other machines: `steal` in `/proc/stat` (proc_stat(5)). It matters for millisecond
-//! measurements, because a processor may be missing for a tenth of a second.
+//! Processor time that the hypervisor gave to other machines: `steal` in `/proc/stat` (proc_stat(5)). It matters for
+//! millisecond measurements, because a processor may be missing for a tenth of a second.
 
 /// Time of all processors since boot, in ticks.
 pub(crate) struct Time {

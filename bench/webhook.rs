@@ -1,5 +1,5 @@
-//! `podgate-webhook` under load: admissions at a constant rate. Each is sent when it is due, even if earlier ones are unanswered, as
-//! the API server does. Latencies count from the due time.
+//! `podgate-webhook` under load: admissions at a constant rate. Each is sent when it is due, even if earlier ones are
+//! unanswered, as the API server does. Latencies count from the due time.
 //!
 //! ```text
 //! make webhook && cargo bench --bench webhook [-- [--awake] SECONDS [RATE]]
@@ -132,8 +132,8 @@ fn request(body: &str) -> Vec<u8> {
     [head.as_bytes(), body.as_bytes()].concat()
 }
 
-/// Returns the review of a Pod as created by a ReplicaSet and defaulted by the API server: five containers with environment, a
-/// token volume.
+/// Returns the review of a Pod as created by a ReplicaSet and defaulted by the API server: five containers with
+/// environment, a token volume.
 fn review() -> Value {
     let mount = json!({"name": "kube-api-access-x7k2p", "readOnly": true, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"});
     let container = |(n, name): (usize, &&str)| {

@@ -44,7 +44,7 @@ fn reads_text_quoted_by_go() {
     assert!(texts > 150);
 }
 
-/// `podgate-quoted.txt` holds the same texts, quoted by podgate. `go run tests/vectors/main.go unquote` has verified it.
+/// `podgate-quoted.txt` holds the same texts, quoted by podgate. `go run tests/vectors/main.go unquote` verified it.
 /// Run this test with `PODGATE_REGENERATE=1` to write it again.
 #[test]
 fn writes_quotes_that_go_can_read() {

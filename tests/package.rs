@@ -20,7 +20,7 @@ fn crates(features: &str) -> BTreeSet<String> {
     tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
 
-/// The agent must not depend on a runtime, an API client or TLS. This checks the dependency tree, not the linked binary.
+/// The agent must not depend on a runtime, an API client or TLS. Checks the dependency tree, not the linked binary.
 #[test]
 fn agent_has_few_dependencies_and_no_runtime() {
     let names = crates("");
@@ -47,7 +47,7 @@ fn plugin_has_no_server_dependencies() {
     assert!(!hyper.contains("server"), "{hyper}");
 }
 
-/// Without default features, clap has `--help` only if these features are enabled. inotify's default feature needs tokio.
+/// Without default features, clap has `--help` only if these features are enabled. inotify's default needs tokio.
 #[test]
 fn dependencies_have_the_right_features() {
     let tree = tree(&["--format", "{p} [{f}]"]);

@@ -1,5 +1,5 @@
-//! Layering rules that the compiler does not enforce: the core does no I/O, only one file has `unsafe`, no source file uses a
-//! `cfg(feature)`.
+//! Layering rules that the compiler does not enforce: the core does no I/O, only one file has `unsafe`, no source file
+//! uses a `cfg(feature)`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -27,7 +27,7 @@ fn row(name: &str, mut times: Vec<Duration>) {
     println!("| {name} | {:.2} | {:.2} | {:.2} |", at(50), at(95), at(100));
 }
 
-/// Measures from just before the sidecar writes the new annotations, which it renames into place a few microseconds later.
+/// Measures from just before the sidecar writes the new annotations, which it renames into place microseconds later.
 fn release(agent: &Path, means: Means, round: usize) -> Duration {
     let mut scene = Scene::new(means);
     let mut child = scene.start(agent, means);

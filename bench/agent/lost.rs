@@ -1,8 +1,8 @@
 //! Lost wake-ups: one publisher and twenty waiters, each a process with the agent's own loop: arm, read, sleep.
 //!
-//! A publication is lost when a waiter sleeps until the slow re-read (1 s) although the board has a revision that it has not read.
-//! After a random half of the publications the publisher waits until all waiters have read them. After the other half it continues
-//! within microseconds, so that publications hit every phase of the loop.
+//! A publication is lost when a waiter sleeps until the slow re-read (1 s) although the board has a revision that it
+//! has not read. After a random half of the publications the publisher waits until all waiters have read them. After
+//! the other half it continues within microseconds, so that publications hit every phase of the loop.
 
 use crate::scene::{Means, Scene};
 use podgate::core::snapshot::{Snapshot, Unreadable};

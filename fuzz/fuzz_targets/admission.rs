@@ -1,5 +1,5 @@
-//! Requests to the admission webhook: arbitrary bodies, and reviews of arbitrary objects. It never panics, a refusal has a reason,
-//! and injecting an injected Pod changes nothing.
+//! Requests to the admission webhook: arbitrary bodies, and reviews of arbitrary objects. It never panics, a refusal
+//! has a reason, and injecting an injected Pod changes nothing.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

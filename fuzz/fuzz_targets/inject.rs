@@ -1,4 +1,5 @@
-//! Arbitrary files through `inject` and `uninject`: the output reads as intended, and injecting twice equals injecting once.
+//! Arbitrary files through `inject` and `uninject`: the output reads as intended; injecting twice equals injecting
+//! once.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -15,7 +16,7 @@ mod manifest;
 
 use manifest::{Document, Source};
 
-/// Applies `change` to the document's templates; returns the new text and the number of edits, or `None` if it is refused.
+/// Applies `change` to the document's templates; returns the new text and the number of edits, or `None` if refused.
 fn changed(document: &Document, change: impl Fn(&Value) -> Option<Injected>) -> Option<(String, usize)> {
     let mut edits = Vec::new();
     for pod_templates::Template { place, .. } in pod_templates::templates(&document.value) {

@@ -1,4 +1,5 @@
-//! Arbitrary files as manifests: split and parse them, and locate their fields. No panic, no lost text, all positions valid.
+//! Arbitrary files as manifests: split and parse them, and locate their fields. No panic, no lost text, valid
+//! positions.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,6 @@
-//! Tests of the documentation pages: `check` and `inject` accept each complete manifest, and each command that needs no cluster
-//! works. `tests/kubelet/pages` runs the other commands on a real kubelet, `tests/registry` those that need a registry.
+//! Tests of the documentation pages: `check` and `inject` accept each complete manifest, and each command that needs no
+//! cluster works. `tests/kubelet/pages` runs the other commands on a real kubelet, `tests/registry` those that need a
+//! registry.
 
 #[path = "../common/api_server.rs"]
 mod api_server;

@@ -1,5 +1,5 @@
-//! Token service, as most public registries use one: it signs the permissions of a client, and the registry checks the signature
-//! (<https://distribution.github.io/distribution/spec/auth/token/>).
+//! Token service, as most public registries use one: it signs the permissions of a client, and the registry checks the
+//! signature (<https://distribution.github.io/distribution/spec/auth/token/>).
 
 use crate::server::USER;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine};

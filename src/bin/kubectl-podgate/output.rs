@@ -5,8 +5,8 @@ use serde::Serialize;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
-/// Writes `text`, with colors only on a terminal and without NO_COLOR. Returns false if the reader has closed the pipe, as
-/// `head` does: that is not an error.
+/// Writes `text`, with colors only on a terminal and without NO_COLOR. Returns false if the reader has closed the pipe,
+/// as `head` does: that is not an error.
 pub(crate) fn write_stdout(text: &str) -> Result<bool, String> {
     let mut out = anstream::AutoStream::auto(std::io::stdout());
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

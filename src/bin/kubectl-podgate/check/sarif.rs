@@ -1,4 +1,4 @@
-//! Findings as SARIF 2.1.0 (<https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html>), for GitHub code scanning.
+//! Findings as SARIF 2.1.0 (<https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html>), for code scanning.
 
 use super::analyze::Analysis;
 use super::locate::LocatedFinding;

@@ -49,7 +49,7 @@ fn render_finding(located: &LocatedFinding<'_>) -> String {
         Level::Warning => SnippetLevel::WARNING,
         Level::Note => SnippetLevel::NOTE,
     };
-    // The renderer computes the column from the shown text, which is wrong for a cut line: give the real one in the path.
+    // The renderer takes the column from the shown text, which is wrong for a cut line; the path then has the real one.
     let path = match located.line.is_cut {
         true => format!("{}:{}:{}", located.file, located.start.line, located.start.column),
         false => located.file.to_owned(),

@@ -1,5 +1,5 @@
-//! Follows one Pod until the receiver is dropped: with a watch where that is allowed, else by polling. Failed requests are
-//! retried with exponential back-off.
+//! Follows one Pod until the receiver is dropped: with a watch where that is allowed, else by polling. Failed requests
+//! are retried with exponential back-off.
 
 use crate::clock;
 use crate::cluster::Cluster;

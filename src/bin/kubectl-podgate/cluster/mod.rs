@@ -39,7 +39,6 @@ impl Cluster {
         Ok(Self { client, server, namespace, request_timeout: connection.request_timeout })
     }
 
-    /// Returns the API of the namespace's Pods.
     pub(crate) fn pods(&self) -> Api<Pod> {
         let pods = ApiResource::erase::<v1::Pod>(&());
         Api::namespaced_with(self.client.clone(), &self.namespace, &pods)

@@ -95,7 +95,7 @@ fn list_changes(changed: &[FileChange], diff: bool) -> Result<ExitCode, Vec<Stri
     Ok(if would.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_WOULD_CHANGE) })
 }
 
-/// Prints reports to standard error in file order. After an error nothing is written, so lines about changes are omitted.
+/// Prints reports to standard error in file order. Nothing is written after an error, so omits lines about changes.
 /// `--quiet` also omits notes.
 fn print_reports(reports: &[Report], quiet: bool, broken: bool) {
     for report in reports {

@@ -199,7 +199,7 @@ fn build_client(settings: &RegistrySettings, protocol: ClientProtocol) -> Result
         .map_err(|error| format!("can't create the registry client: {}", one_line(&error.to_string(), MAX_ERROR_BYTES)))
 }
 
-/// Returns the digest for a platform. Without a variant any one matches, as `linux/arm64` means `linux/arm64/v8` to containerd.
+/// Returns the digest for a platform. Without a variant the first match wins: `linux/arm64` finds `linux/arm64/v8`.
 fn platform_digest(platform: &Platform, entries: &[ImageIndexEntry]) -> Option<String> {
     let matches = |entry: &&ImageIndexEntry| {
         entry.platform.as_ref().is_some_and(|its| {

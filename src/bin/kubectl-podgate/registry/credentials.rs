@@ -1,5 +1,5 @@
 //! Registry credentials from pull secrets and `docker login`. They are matched to images as the kubelet does it
-//! (`pkg/credentialprovider/keyring.go`). Credential helpers that a file names are never run: the file may be untrusted.
+//! (`pkg/credentialprovider/keyring.go`). Credential helpers are never run: the file may be untrusted.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use oci_client::secrets::RegistryAuth;
@@ -16,7 +16,7 @@ pub(crate) struct Logins {
 const DOCKER_HUB_HOSTS: [&str; 2] = ["docker.io", "index.docker.io"];
 
 impl Logins {
-    /// Adds the logins of a `.dockerconfigjson`, a legacy `.dockercfg`, or a Secret with one. Earlier files take precedence.
+    /// Adds the logins of a `.dockerconfigjson`, a legacy `.dockercfg`, or a Secret with one. Earlier files win.
     ///
     /// # Errors
     /// One line that explains what is wrong with the file.

@@ -1,5 +1,5 @@
-//! `check --server`: the cluster's version, whether it has podgate's webhook for labeled Pods, and whether the Pods' service
-//! accounts have the permissions of the sidecar.
+//! `check --server`: the cluster's version, whether it has podgate's webhook for labeled Pods, and whether the Pods'
+//! service accounts have the permissions of the sidecar.
 
 mod rbac;
 mod webhook;

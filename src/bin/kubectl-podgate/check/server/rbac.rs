@@ -10,7 +10,7 @@ use podgate::order::finding::Finding;
 /// Verbs that the sidecar uses on its own Pod.
 const VERBS: [&str; 3] = ["get", "watch", "patch"];
 
-/// Returns a finding if the service account lacks a permission, or if the API server does not tell.
+/// Returns a finding if the service account lacks a permission, or if that can't be checked.
 pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &str) -> Result<Option<Finding>, String> {
     let at = Place::root().to("spec").to("serviceAccountName");
     let unknown = |why: &str| {

@@ -11,7 +11,7 @@ use podgate::order::finding::Finding;
 /// Name of the webhook within its configuration in all of podgate's manifests.
 const WEBHOOK_NAME: &str = "pods.podgate.io";
 
-/// Returns a finding if the cluster does not have podgate's webhook, or if the API server does not tell.
+/// Returns a finding if the cluster does not have podgate's webhook, or if that can't be checked.
 pub(super) async fn check_webhook(cluster: &Cluster) -> Result<Option<Finding>, String> {
     let api: Api<MutatingWebhookConfiguration> = Api::all(cluster.client.clone());
     let asked = tokio::time::timeout(cluster.request_timeout, api.list(&ListParams::default())).await;
@@ -19,9 +19,10 @@ pub(super) async fn check_webhook(cluster: &Cluster) -> Result<Option<Finding>, 
     match asked.map_err(|_| cluster.timeout_message())? {
         Ok(list) if list.items.iter().any(is_podgate_webhook) => Ok(None),
         Ok(_) => {
-            let message = "the cluster does not have podgate's webhook, which this label relies on: the Pod is created without podgate, and its \
-                           containers start in no order";
-            let fix = "install the webhook (podgate's manifests/injector, or its Helm chart), or apply the output of kubectl podgate inject";
+            let message = "the cluster does not have podgate's webhook, which this label relies on: the Pod is created without \
+                           podgate, and its containers start in no order";
+            let fix = "install the webhook (podgate's manifests/injector, or its Helm chart), or apply the output of \
+                       kubectl podgate inject";
             Ok(Some(Finding::warning("missing-webhook", at, message).fix(fix)))
         }
         Err(kube::Error::Api(status)) if status.code == 403 => {
@@ -34,7 +35,7 @@ pub(super) async fn check_webhook(cluster: &Cluster) -> Result<Option<Finding>, 
     }
 }
 
-/// Returns true for a configuration of podgate's webhook. Its own name is not checked, because an installer may choose it.
+/// Returns true for a configuration of podgate's webhook. Its own name does not count, because users may choose it.
 /// Labels alone do not count: a configuration without webhooks has no effect.
 fn is_podgate_webhook(configuration: &MutatingWebhookConfiguration) -> bool {
     let label = |key: &str| configuration.metadata.labels.as_ref()?.get(key).map(String::as_str);
