@@ -204,7 +204,7 @@ fn what_can_not_be_read_is_one_line_each() {
     let (code, out, err) = check(&folder, &["pod.yaml"]);
     assert_eq!((code, out.as_str(), err.matches('\n').count()), (1, "", 1), "{err}");
     assert!(err.starts_with("kubectl podgate: pod.yaml:2:1: "), "{err}");
-    for (arguments, says) in [(&["nowhere.yaml"][..], "nowhere.yaml: can't be read"), (&["."], "pod.yaml:2:1")] {
+    for (arguments, says) in [(&["nowhere.yaml"][..], "nowhere.yaml: cannot read"), (&["."], "pod.yaml:2:1")] {
         let (code, _, err) = check(&folder, arguments);
         assert!(code == 1 && err.contains(says), "{err}");
     }

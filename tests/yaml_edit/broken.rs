@@ -8,7 +8,7 @@ fn what_kubernetes_could_not_read_is_refused_with_its_place() {
         ("a: 1\na: 2\n", "<stdin>:2:1: duplicate mapping key: a"),
         ("a: 1\n---\nb: {{ .Values.b }}\n", "<stdin>:3:"),
         ("a: 1\n--- {b: 1}\n", "<stdin>:2:1: a line that begins with ---"),
-        ("%YAML 1.1\n---\na: 1\n", "<stdin>:1:1: a directive"),
+        ("%YAML 1.1\n---\na: 1\n", "<stdin>:1:1: Kubernetes rejects documents with a directive"),
         ("a:\n\t- b\n", "<stdin>:2:"),
         ("a: *b\n", "<stdin>:1:4: "),
         ("a: [\n", "<stdin>:1:4: unclosed"),

@@ -88,5 +88,5 @@ fn the_limits_and_errors_in_the_docs_are_those_of_the_program() {
     let docs = |name: &str| fs::read_to_string(format!("{}/docs/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let deep = format!("a: {}{}\n", "[".repeat(90), "]".repeat(90));
     let said = run(&["inject", "-"], &deep).err;
-    assert!(said.contains("nested more than 80 deep") && docs("inject.md").contains("nested 80 deep"), "{said}");
+    assert!(said.contains("nested more than 80 levels deep") && docs("inject.md").contains("nested 80 deep"), "{said}");
 }

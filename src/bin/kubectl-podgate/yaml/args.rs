@@ -5,31 +5,31 @@ use super::files::{self, Input};
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
 
-/// Which manifests are read.
+/// Flags and arguments that select the manifests to read.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ManifestArgs {
-    /// Files, folders (their *.yaml, *.yml and *.json), or - for standard input
+    /// Files or folders (reads *.yaml, *.yml and *.json), or - for standard input
     #[arg(value_name = "FILE", required_unless_present = "named")]
     files: Vec<PathBuf>,
-    /// The same, as kubectl has it; may be given several times
+    /// Same as FILE, in kubectl's syntax; may be repeated
     #[arg(id = "named", short = 'f', long = "filename", value_name = "FILE", action = ArgAction::Append)]
     named: Vec<PathBuf>,
-    /// Look through the folders in a folder too
+    /// Read subfolders too
     #[arg(short = 'R', long)]
     recursive: bool,
 }
 
 impl ManifestArgs {
-    /// Reads them.
+    /// Reads the manifests.
     ///
     /// # Errors
-    /// A line for each file that can't be read.
+    /// One line for each file that cannot be read.
     pub(crate) fn read(&self) -> Result<Vec<(Input, Source)>, Vec<String>> {
         let named: Vec<PathBuf> = self.paths().cloned().collect();
         files::read_sources(&named, self.recursive)
     }
 
-    /// Whether standard input is among them.
+    /// Returns true if the user named standard input.
     pub(crate) fn has_standard_input(&self) -> bool {
         self.paths().any(|path| path.as_os_str() == "-")
     }

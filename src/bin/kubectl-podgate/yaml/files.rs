@@ -6,14 +6,14 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Standard input, as it is called in messages.
+/// Name of standard input in messages.
 pub(crate) const STDIN: &str = "<stdin>";
-/// The largest file that is taken, in bytes.
+/// Size limit of a file, in bytes.
 pub(crate) const FILE_SIZE_MAX: u64 = 64 << 20;
-/// How deep folders are walked.
+/// Depth limit for subfolders.
 const FOLDER_DEPTH_MAX: usize = 32;
 
-/// Where a manifest comes from.
+/// Source of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Input {
     /// Standard input.
@@ -23,7 +23,7 @@ pub(crate) enum Input {
 }
 
 impl Input {
-    /// How it is called in messages.
+    /// Returns the name for messages.
     pub(crate) fn name(&self) -> String {
         match self {
             Input::Stdin => STDIN.to_owned(),
@@ -32,11 +32,12 @@ impl Input {
     }
 }
 
-/// The manifests that `named` stands for, in a stable order: as given, and within a folder by name. `-` is standard input. Of a
-/// folder the files `*.yaml`, `*.yml` and `*.json` are taken, with `recursive` those of the folders in it too; hidden ones are not.
+/// Returns the manifests that `named` selects: in the given order, and by name within a folder. `-` is standard input.
+///
+/// A folder selects its `*.yaml`, `*.yml` and `*.json` files, except hidden ones. `recursive` adds its subfolders.
 ///
 /// # Errors
-/// One line that says which one can't be had, and why.
+/// One line with the path that cannot be read and the reason.
 pub(crate) fn find_inputs(named: &[PathBuf], recursive: bool) -> Result<Vec<Input>, String> {
     let mut found: Vec<Input> = Vec::new();
     for path in named {
@@ -52,11 +53,11 @@ pub(crate) fn find_inputs(named: &[PathBuf], recursive: bool) -> Result<Vec<Inpu
         let before = found.len();
         walk_folder(path, if recursive { FOLDER_DEPTH_MAX } else { 0 }, &mut found)?;
         if found.len() == before {
-            let deeper = if recursive { "" } else { "; with -R the folders in it are looked through too" };
-            return Err(format!("{}: no *.yaml, *.yml or *.json in it{deeper}", path.display()));
+            let hint = if recursive { "" } else { "; pass -R to search subfolders too" };
+            return Err(format!("{}: no *.yaml, *.yml or *.json files in this folder{hint}", path.display()));
         }
     }
-    // Twice the same (a folder and a file in it) would be twice applied.
+    // The user may name a folder and a file in it. Each file is edited or applied once.
     let mut seen = std::collections::BTreeSet::new();
     found.retain(|input| seen.insert(input.clone()));
     Ok(found)
@@ -85,7 +86,7 @@ fn walk_folder(folder: &Path, depth: usize, found: &mut Vec<Input>) -> Result<()
     Ok(())
 }
 
-/// The text of one manifest.
+/// Returns the text of one manifest.
 ///
 /// # Errors
 /// One line that begins with its name.
@@ -96,49 +97,49 @@ pub(crate) fn read_text(input: &Input) -> Result<String, String> {
     };
     let bytes = bytes.map_err(|error| read_error(Path::new(&input.name()), &error))?;
     if bytes.len() as u64 > FILE_SIZE_MAX {
-        return Err(format!("{}: larger than {} MiB", input.name(), FILE_SIZE_MAX >> 20));
+        return Err(format!("{}: the file is larger than {} MiB", input.name(), FILE_SIZE_MAX >> 20));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        format!("{}: not UTF-8 (byte {at})", input.name())
+        format!("{}: invalid UTF-8 at byte {at}", input.name())
     })
 }
 
-/// Finds, reads and cuts all that `named` stands for.
+/// Finds, reads and parses all manifests that `named` selects.
 ///
 /// # Errors
-/// All that is wrong, one line each.
+/// One line for each manifest that fails.
 pub(crate) fn read_sources(named: &[PathBuf], recursive: bool) -> Result<Vec<(Input, Source)>, Vec<String>> {
     let inputs = find_inputs(named, recursive).map_err(|line| vec![line])?;
     let mut sources = Vec::new();
-    let mut wrong = Vec::new();
+    let mut errors = Vec::new();
     for input in inputs {
         let name = input.name();
         let source =
-            read_text(&input).and_then(|text| Source::parse(&name, text).map_err(|fault| fault.located_message(&name)));
+            read_text(&input).and_then(|text| Source::parse(&name, text).map_err(|error| error.located_message(&name)));
         match source {
             Ok(source) => sources.push((input, source)),
-            Err(line) => wrong.push(line),
+            Err(line) => errors.push(line),
         }
     }
-    if wrong.is_empty() { Ok(sources) } else { Err(wrong) }
+    if errors.is_empty() { Ok(sources) } else { Err(errors) }
 }
 
-/// The one document of a file.
+/// Returns the document of a file that must hold exactly one.
 pub(crate) fn read_single_document(path: &Path) -> Result<Value, String> {
     let input = if path.as_os_str() == "-" { Input::Stdin } else { Input::File(path.to_owned()) };
     let name = input.name();
-    let source = Source::parse(&name, read_text(&input)?).map_err(|fault| fault.located_message(&name))?;
+    let source = Source::parse(&name, read_text(&input)?).map_err(|error| error.located_message(&name))?;
     let mut values = source.documents.into_iter().map(|document| document.value).filter(|value| !value.is_null());
     match (values.next(), values.next()) {
         (Some(value), None) => Ok(value),
-        (None, _) => Err(format!("{name}: there is nothing in it")),
-        _ => Err(format!("{name}: more than one document; name a file with the one that is meant")),
+        (None, _) => Err(format!("{name}: the file is empty")),
+        _ => Err(format!("{name}: the file has more than one document; pass a file with a single one")),
     }
 }
 
 impl SourceError {
-    /// `name:line:column: what`.
+    /// Returns `name:line:column: message`.
     pub(crate) fn located_message(&self, name: &str) -> String {
         match self.position {
             Some(at) => format!("{name}:{}:{}: {}", at.line, at.column, self.message),
@@ -147,7 +148,7 @@ impl SourceError {
     }
 }
 
-/// Never more than a byte over the limit, whatever it is: a device has no end.
+/// Stops one byte above the limit, because a device file has no end.
 fn read_limited(from: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(FILE_SIZE_MAX + 1).read_to_end(&mut bytes)?;
@@ -155,7 +156,7 @@ fn read_limited(from: impl Read) -> io::Result<Vec<u8>> {
 }
 
 fn read_error(path: &Path, error: &io::Error) -> String {
-    format!("{}: can't be read: {error}", path.display())
+    format!("{}: cannot read: {error}", path.display())
 }
 
 #[cfg(test)]
@@ -180,14 +181,14 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_read_is_named() {
+    fn errors_name_the_unreadable_file() {
         let folder = tempfile::tempdir().unwrap();
         let bad = folder.path().join("bad.yaml");
         fs::write(&bad, b"a: \xff\n").unwrap();
         let line = &read_sources(&[bad], false).unwrap_err()[0];
-        assert!(line.ends_with("bad.yaml: not UTF-8 (byte 3)"), "{line}");
+        assert!(line.ends_with("bad.yaml: invalid UTF-8 at byte 3"), "{line}");
         let line = find_inputs(&[folder.path().join("none")], false).unwrap_err();
-        assert!(line.contains("none: can't be read: No such file"), "{line}");
+        assert!(line.contains("none: cannot read: No such file"), "{line}");
         let empty = tempfile::tempdir().unwrap();
         assert!(find_inputs(&[empty.path().to_owned()], false).unwrap_err().contains("no *.yaml"));
     }

@@ -1,6 +1,7 @@
-//! Manifests as text: cut, read as Kubernetes reads them, with the place of every value, and edited so that nothing else changes.
+//! Manifests as text: splits files into documents, parses them as Kubernetes does, and locates every value.
+//! Edits change only what they must.
 //!
-//! Only [`files`] touches the world; everything else is functions of text and values.
+//! Only [`files`] does I/O. Everything else is pure functions of text and values.
 
 mod args;
 pub(crate) mod files;
@@ -20,43 +21,43 @@ use std::ops::Range;
 /// A file with its documents.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// How it is called in messages: the path as it was given, or `<stdin>`.
+    /// The name for messages: the path as the user gave it, or `<stdin>`.
     pub(crate) name: String,
-    /// Its whole text.
+    /// The whole text.
     pub(crate) text: String,
-    /// Its documents, in their order; empty ones are among them.
+    /// The documents in file order, including empty ones.
     pub(crate) documents: Vec<Document>,
 }
 
-/// One document.
+/// One document of a file.
 #[derive(Debug)]
 pub(crate) struct Document {
-    /// Its text, without separators.
+    /// Text without separators.
     pub(crate) text: String,
-    /// What Kubernetes reads in it; `Null` if it is empty.
+    /// The value as Kubernetes reads it; `Null` if the document is empty.
     pub(crate) value: Value,
-    /// Where its text begins in that of its source, in bytes.
+    /// Byte offset of the document in its source.
     pub(crate) offset: usize,
-    /// The line of its source on which it begins, from 1.
+    /// First line of the document in its source, from 1.
     pub(crate) line: usize,
-    /// It is JSON, in a file of JSON.
+    /// The file holds only JSON.
     pub(crate) is_json: bool,
     tree: OnceCell<Option<Tree>>,
     /// The positions of the bytes 0, [`STRIDE`], and so on.
     positions: OnceCell<Vec<Position>>,
 }
 
-/// A position is counted from the nearest of these before it: lines, and files, may be long.
+/// Distance of the cached positions, in bytes. They spare a long document the count from its beginning.
 const STRIDE: usize = 4096;
 
-/// A place in a file, as editors count: both from 1, columns in characters.
+/// Position in a file as editors count: line and column from 1, the column in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
     pub(crate) line: usize,
     pub(crate) column: usize,
 }
 
-/// Why a file can't be taken: `position`, where there is one, and one line.
+/// Error in a file: its position, if known, and a message of one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SourceError {
     pub(crate) position: Option<Position>,
@@ -64,15 +65,14 @@ pub(crate) struct SourceError {
 }
 
 impl Source {
-    /// Cuts and reads a file's text.
+    /// Splits a file's text into documents and parses them.
     ///
     /// # Errors
-    /// The first document that Kubernetes could not read.
+    /// The first syntax error that Kubernetes would reject too.
     pub(crate) fn parse(name: &str, text: String) -> Result<Source, SourceError> {
         let pieces = split::split_documents(&text).map_err(|bad| SourceError {
             position: Some(Position { line: bad.line, column: 1 }),
-            message: "a line that begins with --- separates documents and may hold nothing else but a comment"
-                .to_owned(),
+            message: "a line that begins with --- separates documents; only a comment may follow on it".to_owned(),
         })?;
         let mut documents = Vec::with_capacity(pieces.len());
         let (mut line, mut counted) = (1, 0);
@@ -100,7 +100,7 @@ impl Source {
         Ok(Source { name: name.to_owned(), text, documents })
     }
 
-    /// The whole text, with some documents' texts replaced: by their index, in their order.
+    /// Returns the whole text with some documents replaced. `replaced` holds their indexes, ascending, and new texts.
     pub(crate) fn with_replaced(&self, replaced: &[(usize, String)]) -> String {
         let (mut text, mut at) = (String::with_capacity(self.text.len()), 0);
         let mut replaced = replaced.iter().peekable();
@@ -120,21 +120,22 @@ impl Document {
         self.tree.get_or_init(|| Tree::parse(&self.text)).as_ref()
     }
 
-    /// Where the value at `place` stands in [`Document::text`]: an alias where the alias is, a value behind an alias or a merge
-    /// key where it is defined. `None` where there is no such value.
+    /// Returns the range of the value at `place` in [`Document::text`], or `None` if there is no such value.
+    ///
+    /// An alias is located where it is written. A value inside an alias or a merge key is located where it is defined.
     pub(crate) fn span(&self, place: &Place) -> Option<Range<usize>> {
         let tree = self.tree()?;
         let (_, node, taken) = tree.nearest(place);
         (taken == place.0.len()).then(|| tree.node(node).content.clone())
     }
 
-    /// What an editor or a compiler would mark for `place`: a field's key, an item's beginning; of what is not there, the nearest
-    /// that is around it. At worst, the first word of the document.
+    /// Returns the range to underline for `place`: the key of a field, the first line of an item. For a missing value
+    /// it is that of the nearest parent, at worst the first line of the document.
     pub(crate) fn highlight(&self, place: &Place) -> Range<usize> {
         let Some(tree) = self.tree() else { return 0..0 };
         let (key, value, _) = tree.nearest(place);
         let whole = tree.node(key.unwrap_or(value)).content.clone();
-        // Of a collection its first line says enough.
+        // Underline only the first line of a collection.
         let first_line = self.text[whole.clone()].lines().next().unwrap_or_default().trim_end().len();
         whole.start..whole.start + first_line
     }
@@ -144,7 +145,7 @@ impl Document {
         let inside = || {
             let (word, span, value) = (word?, self.span(place)?, place.of(&self.value)?.as_str()?);
             let written = &self.text[span.clone()];
-            // Where it is written as it is read. With escapes, or over several lines, only a word that stands there once.
+            // Without escapes and line breaks the text holds the value literally. Otherwise search a unique occurrence.
             let at = match written.find(value) {
                 Some(at) if !value.is_empty() => at + word.start,
                 _ => {
@@ -160,7 +161,7 @@ impl Document {
         inside().unwrap_or_else(|| self.highlight(place))
     }
 
-    /// Line and column in the file of a byte of [`Document::text`].
+    /// Returns the position in the file of a byte offset in [`Document::text`].
     pub(crate) fn position(&self, offset: usize) -> Position {
         let known = self.positions.get_or_init(|| {
             let (mut known, mut at) = (Vec::new(), Position { line: self.line, column: 1 });
@@ -176,7 +177,7 @@ impl Document {
 }
 
 impl Position {
-    /// The position at the end of these bytes of `text`, where this is the one at their start.
+    /// Returns the position at the end of `bytes` in `text`, if `self` is the position at their start.
     fn after(mut self, text: &str, bytes: Range<usize>) -> Position {
         let text = text.as_bytes();
         for (at, byte) in bytes.clone().zip(&text[bytes]) {
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_count_in_the_file() {
+    fn positions_are_relative_to_the_file() {
         let source = Source::parse("f", "---\na: 1\n---\n# c\nö: {x: ü, b: [1, 2]}\n".to_owned()).unwrap();
         let [_, second] = &source.documents[..] else { panic!("{source:?}") };
         let span = second.span(&place("ö/b/1")).unwrap();
@@ -226,8 +227,8 @@ mod tests {
     }
 
     #[test]
-    fn positions_far_into_a_document_are_counted_from_its_beginning() {
-        // Characters of every length lie across the bytes from which positions are counted.
+    fn cached_positions_are_right_in_long_documents() {
+        // Characters of every length cross the cached positions.
         let text = format!("# {}\n{}a: 1\n", "aü€𝄞".repeat(2 * STRIDE / 10), "# aü€𝄞\n".repeat(STRIDE / 10));
         let source = Source::parse("f", text.clone()).unwrap();
         for (offset, _) in text.char_indices().step_by(7) {
@@ -241,20 +242,20 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_kubernetes_could_not_read_is_refused_with_the_place() {
+    fn syntax_errors_have_a_position() {
         for (text, line, column) in [
             ("a: 1\n---\nb: 1\nb: 2\n", 4, 1),
             ("a: 1\n--- x\n", 2, 1),
             ("a: 1\n---\nb: {{ x }}\n", 3, 5),
             ("{\"a\": 1,\n \"a\": }\n", 2, 2),
         ] {
-            let fault = Source::parse("f", text.to_owned()).unwrap_err();
-            assert_eq!(fault.position, Some(Position { line, column }), "{text:?}: {}", fault.message);
+            let error = Source::parse("f", text.to_owned()).unwrap_err();
+            assert_eq!(error.position, Some(Position { line, column }), "{text:?}: {}", error.message);
         }
     }
 
     #[test]
-    fn documents_are_replaced_and_the_rest_stays() {
+    fn replaced_documents_leave_other_text_unchanged() {
         let text = "\u{feff}# x\n---\na: 1\n...\nrest\n--- # c\r\nb: 1\r\n---\n";
         let source = Source::parse("f", text.to_owned()).unwrap();
         assert_eq!(source.with_replaced(&[]), text);

@@ -1,4 +1,4 @@
-//! Reads one document as Kubernetes does (YAML 1.1 scalars), and as strictly: a doubled key is an error.
+//! Parses one document as Kubernetes does: YAML 1.1 scalars, and a duplicate key is an error.
 
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -6,34 +6,34 @@ use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter, Options};
 use std::fmt;
 
-/// Why a document can't be read: where in its text (a byte), and what is wrong.
+/// Syntax error in a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ParseError {
-    /// The byte at which the reader stumbled.
+    /// Byte offset of the error in the document.
     pub(crate) offset: usize,
-    /// One line.
+    /// Message of one line.
     pub(crate) message: String,
 }
 
-/// How deep a document may be nested: what a thread of 2 MiB bears in a build without optimization.
+/// Limit on nesting. It fits the 2 MiB stack of a thread in an unoptimized build.
 const DEPTH_MAX: usize = 80;
 
-/// The value of a YAML document; `Null` where there is none.
+/// Returns the value of a YAML document, or `Null` if it is empty.
 ///
 /// # Errors
 /// [`ParseError`].
 pub(crate) fn yaml(text: &str) -> Result<Value, ParseError> {
     if let Some(offset) = find_directive(text) {
-        let what = "a directive (%YAML, %TAG): Kubernetes does not read a document with one".to_owned();
-        return Err(ParseError { offset, message: what });
+        let message = "Kubernetes rejects documents with a directive (%YAML, %TAG); remove it".to_owned();
+        return Err(ParseError { offset, message });
     }
     let mut documents: Vec<Value> =
         serde_saphyr::from_multiple_with_options(text, options(text)).map_err(|error| parse_error(text, &error))?;
     match documents.len() {
         0 => Ok(Value::Null),
         1 => Ok(documents.remove(0)),
-        // The cutter has left no separator in it.
-        _ => Err(ParseError { offset: 0, message: "more than one document without a separator".to_owned() }),
+        // `split_documents` leaves no separator in `text`.
+        _ => Err(ParseError { offset: 0, message: "more than one document without a separator (---)".to_owned() }),
     }
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn is_yaml_of(text: &str, value: &Value) -> bool {
 fn options(text: &str) -> Options {
     let size = text.len();
     let budget = serde_saphyr::budget! {
-        // A node takes a byte at least, and so does an event or two: these bound what aliases make of it.
+        // A node and its one or two events take at least a byte of text. Higher counts come from expanded aliases.
         max_nodes: size.saturating_mul(4).max(250_000),
         max_events: size.saturating_mul(8).max(1_000_000),
         max_depth: DEPTH_MAX,
@@ -64,7 +64,7 @@ fn options(text: &str) -> Options {
     }
 }
 
-/// Compares a value with what is read, while it is read: anything else is an error.
+/// Compares a value with the document during deserialization. Any difference is an error.
 #[derive(Clone, Copy)]
 struct ExpectedValue<'a>(&'a Value);
 
@@ -132,7 +132,7 @@ impl<'de> Visitor<'de> for ExpectedValue<'_> {
     }
 }
 
-/// The value of a JSON document.
+/// Returns the value of a JSON document.
 ///
 /// # Errors
 /// [`ParseError`].
@@ -146,25 +146,25 @@ pub(crate) fn json(text: &str) -> Result<Value, ParseError> {
 
 fn parse_error(text: &str, error: &Error) -> ParseError {
     let error = error.without_snippet();
-    // A syntax error has no place in bytes.
+    // Syntax errors have a line and a column, but no byte offset.
     let offset = error.location().map_or(0, |location| {
         let line = usize::try_from(location.line()).unwrap_or(usize::MAX).saturating_sub(1);
         let column = usize::try_from(location.column()).unwrap_or(usize::MAX).saturating_sub(1);
         let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
         text[start..].char_indices().nth(column).map_or(text.len(), |(index, _)| start + index)
     });
-    let what = match error {
-        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => format!("nested more than {DEPTH_MAX} deep"),
-        Error::Budget { breach, .. } => format!("too much, with its aliases worked out ({breach:?})"),
+    let message = match error {
+        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => format!("nested more than {DEPTH_MAX} levels deep"),
+        Error::Budget { breach, .. } => format!("the document is too large after aliases are expanded ({breach:?})"),
         Error::DuplicateMappingKey { key: Some(key), .. } => format!("duplicate mapping key: {key}"),
         Error::DuplicateMappingKey { .. } => "duplicate mapping key".to_owned(),
         other => DefaultMessageFormatter.format_message(other).into_owned(),
     };
-    let what = what.lines().next().unwrap_or_default().trim_end_matches([':', ',']).to_owned();
-    ParseError { offset, message: what }
+    let message = message.lines().next().unwrap_or_default().trim_end_matches([':', ',']).to_owned();
+    ParseError { offset, message }
 }
 
-/// Where the document begins with a directive.
+/// Returns the offset of a directive at the beginning of the document.
 fn find_directive(text: &str) -> Option<usize> {
     let mut at = 0;
     for line in text.split_inclusive('\n') {
@@ -183,7 +183,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn reads_scalars_as_kubernetes_does() {
+    fn parses_scalars_as_kubernetes_does() {
         let text =
             "a: yes\nb: n\nc: 0755\nd: 1_000\ne: \"yes\"\nf: 0o17\ng: ~\nh: 12:30\ni: on\nj: .5\nk: 1e3\nl: 0x1f\n";
         let value = yaml(text).unwrap();
@@ -196,14 +196,14 @@ mod tests {
     }
 
     #[test]
-    fn anchors_and_merge_keys_are_worked_out() {
+    fn expands_aliases_and_merge_keys() {
         let value = yaml("a: &x {b: 1, c: [1]}\nd: *x\ne:\n  <<: *x\n  b: 2\n").unwrap();
         assert_eq!(value["d"], json!({"b": 1, "c": [1]}));
         assert_eq!(value["e"], json!({"b": 2, "c": [1]}));
     }
 
     #[test]
-    fn a_text_is_compared_with_a_value_as_it_is_read() {
+    fn is_yaml_of_detects_every_difference() {
         let text = "a: &x [1, -2, 0.5, yes, ~]\nb: {c: \"1\", <<: {d: 0x1f}}\ne: *x\n";
         let value = yaml(text).unwrap();
         assert!(is_yaml_of(text, &value) && is_yaml_of("", &Value::Null) && is_yaml_of("# x\n", &Value::Null));
@@ -227,18 +227,18 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_null() {
+    fn empty_documents_are_null() {
         for text in ["", "\n", "# comment\n", "\r\n  \n"] {
             assert_eq!(yaml(text), Ok(Value::Null), "{text:?}");
         }
     }
 
     #[test]
-    fn what_kubernetes_refuses_is_refused_with_its_place() {
+    fn rejects_what_kubernetes_rejects_with_an_offset() {
         for (text, at) in [
             ("a: 1\nb: 2\na: 3\n", 10),
             ("a:\n\tb: 1\n", 3),
-            ("a: *nobody\n", 3),
+            ("a: *undefined\n", 3),
             ("%YAML 1.1\n", 0),
             ("# x\n%TAG ! tag:x,2000:\n", 4),
             ("a: {{ .Values.x }}\n", 3),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn bombs_and_towers_are_refused_at_once() {
+    fn rejects_alias_bombs_and_deep_nesting() {
         let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
         for n in 1..10 {
             let below = format!("*a{}, ", n - 1).repeat(10);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn big_documents_are_read() {
+    fn parses_large_documents() {
         let text: String = (0..60_000).map(|n| format!("- [{n}, 1, 2, 3]\n")).collect();
         assert_eq!(yaml(&text).unwrap().as_array().map(Vec::len), Some(60_000));
     }

@@ -1,50 +1,51 @@
-//! Where each value and key of a document stands in its text.
+//! Maps the values and keys of a document to ranges of its text.
 
 use podgate::order::edit::{PathSegment, Place};
 use serde_saphyr::granit_parser::{self, Event, Parser, ScalarStyle, StructureStyle};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-/// All values and keys of a document, with their places.
+/// Tree of all values and keys of a document, with their ranges.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
-    /// Each node before those inside it.
+    /// The nodes, parents before children. A node's id is its index here.
     nodes: Vec<Node>,
-    /// The aliases of each node that has some.
+    /// Maps each anchored node to its aliases.
     aliases: BTreeMap<usize, Vec<usize>>,
 }
 
 /// One value or key.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// The collection that it is a part of.
+    /// The collection that contains the node.
     pub(crate) parent: Option<usize>,
-    /// The number after those of all nodes inside it.
+    /// The first id after the node's descendants.
     pub(crate) subtree_end: usize,
-    /// With its anchor and its tag.
+    /// The beginning, including anchor and tag.
     pub(crate) start: usize,
-    /// Without them; to the end of its last word, comments and line ends not counted.
+    /// The value itself, without anchor, tag, and trailing comments and line ends.
     pub(crate) content: Range<usize>,
     pub(crate) kind: NodeKind,
 }
 
+/// Kind of a node; children are node ids.
 #[derive(Debug)]
 pub(crate) enum NodeKind {
-    /// A scalar, with its text; whether it is quoted; whether it is one of those with `|` and `>`.
+    /// A scalar with its parsed text. `block`: written with `|` or `>`.
     Scalar { text: String, quoted: bool, block: bool },
-    /// A list; its items.
+    /// A list.
     List { flow: bool, items: Vec<usize> },
-    /// An object; its keys and values.
+    /// An object with its keys and values.
     Object { flow: bool, entries: Vec<(usize, usize)> },
-    /// `*name`, with the node that has the anchor.
+    /// `*name`, with the anchored node.
     Alias(usize),
 }
 
-/// How many aliases of aliases are followed.
+/// Limit on chains of aliases.
 const ALIAS_DEPTH_MAX: usize = 16;
 
 impl Tree {
-    /// Reads the document; `None` where it can't be read, or is empty.
+    /// Parses a document. Returns `None` if it is empty or invalid.
     pub(crate) fn parse(text: &str) -> Option<Tree> {
         let options = granit_parser::options! { emit_anchor_events: true, emit_comments: false, simple_key_max_lookahead: 1 << 20 };
         let mut build = TreeBuilder {
@@ -62,27 +63,27 @@ impl Tree {
         (build.root == Some(0) && build.open_collections.is_empty()).then_some(build.tree)
     }
 
-    /// The node with this number.
+    /// Returns the node with this id.
     pub(crate) fn node(&self, id: usize) -> &Node {
         &self.nodes[id]
     }
 
-    /// The root's number.
+    /// Returns the root's id.
     pub(crate) fn root(&self) -> usize {
         0
     }
 
-    /// All nodes.
+    /// Returns all nodes.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter()
     }
 
-    /// The aliases of all nodes in a range.
-    pub(crate) fn aliases(&self, of: Range<usize>) -> impl Iterator<Item = usize> {
-        self.aliases.range(of).flat_map(|(_, aliases)| aliases.iter().copied())
+    /// Returns the aliases of all nodes in a range of ids.
+    pub(crate) fn aliases(&self, ids: Range<usize>) -> impl Iterator<Item = usize> {
+        self.aliases.range(ids).flat_map(|(_, aliases)| aliases.iter().copied())
     }
 
-    /// Key and value of each field of an object, items of a list (without a key).
+    /// Returns the fields of an object as key and value, or the items of a list without keys.
     pub(crate) fn children(&self, id: usize) -> Vec<(Option<usize>, usize)> {
         match &self.nodes[id].kind {
             NodeKind::Object { entries, .. } => entries.iter().map(|(key, value)| (Some(*key), *value)).collect(),
@@ -91,7 +92,7 @@ impl Tree {
         }
     }
 
-    /// The value of the field, or the item, with this index.
+    /// Returns the value of the field or item at `index`.
     pub(crate) fn child(&self, id: usize, index: usize) -> Option<usize> {
         match &self.nodes[id].kind {
             NodeKind::Object { entries, .. } => entries.get(index).map(|(_, value)| *value),
@@ -100,7 +101,7 @@ impl Tree {
         }
     }
 
-    /// The text of a key.
+    /// Returns the text of a key.
     pub(crate) fn key_text(&self, id: usize) -> Option<&str> {
         match &self.nodes[self.resolve_alias(id)?].kind {
             NodeKind::Scalar { text, .. } => Some(text),
@@ -108,7 +109,7 @@ impl Tree {
         }
     }
 
-    /// What an alias stands for; every other node stands for itself.
+    /// Returns the target of an alias, or the node itself if it is no alias.
     pub(crate) fn resolve_alias(&self, mut id: usize) -> Option<usize> {
         for _ in 0..ALIAS_DEPTH_MAX {
             match &self.nodes[id].kind {
@@ -119,18 +120,18 @@ impl Tree {
         None
     }
 
-    /// Key and value of a field as it is written in this object; the last if it is doubled. Merged ones are not.
+    /// Returns key and value of a field of this object, the last one if it is duplicate. Ignores merged fields.
     pub(crate) fn find_entry(&self, object: usize, key: &str) -> Option<(usize, usize)> {
         let NodeKind::Object { entries, .. } = &self.nodes[object].kind else { return None };
         entries.iter().rev().find(|(name, _)| self.key_text(*name) == Some(key)).copied()
     }
 
-    /// Whether this is the key `<<`.
+    /// Returns true for the key `<<`.
     pub(crate) fn is_merge(&self, key: usize) -> bool {
         matches!(&self.nodes[key].kind, NodeKind::Scalar { text, quoted: false, .. } if text == "<<")
     }
 
-    /// Key (of a field) and value of the step from `from`, through aliases and merge keys.
+    /// Returns the child of `from` at `step`, with its key if it is a field. Follows aliases and merge keys.
     fn follow_step(&self, from: usize, step: &PathSegment, depth: usize) -> Option<(Option<usize>, usize)> {
         let from = self.resolve_alias(from)?;
         match (step, &self.nodes[from].kind) {
@@ -153,7 +154,7 @@ impl Tree {
         }
     }
 
-    /// Key (of a field) and value at `place`, or at the nearest place around it that is there, with the steps that it took.
+    /// Returns the key (of a field) and value at `place` or its nearest existing parent, and the number of steps taken.
     pub(crate) fn nearest(&self, place: &Place) -> (Option<usize>, usize, usize) {
         let (mut key, mut node) = (None, self.root());
         for (taken, step) in place.0.iter().enumerate() {
@@ -166,14 +167,14 @@ impl Tree {
     }
 }
 
-/// A tree that grows from the parser's events.
+/// Builds a [`Tree`] from the parser's events.
 struct TreeBuilder<'a> {
     text: &'a str,
     tree: Tree,
-    /// The collections that are open, each with the key that waits for its value.
+    /// The open collections, each with the key whose value comes next.
     open_collections: Vec<(usize, Option<usize>)>,
     root: Option<usize>,
-    /// The nodes that have an anchor, by the parser's number for it.
+    /// Maps the parser's anchor ids to nodes.
     anchors: HashMap<usize, usize>,
 }
 
@@ -220,7 +221,7 @@ impl TreeBuilder<'_> {
                 node.content.end = end.max(node.content.start);
             }
             Event::Anchor(..) => {
-                // It comes right behind the node that it names.
+                // The parser sends an anchor right after its node.
                 let node = self.tree.nodes.last_mut()?;
                 node.start = node.start.min(range.start);
             }
@@ -229,7 +230,7 @@ impl TreeBuilder<'_> {
         Some(())
     }
 
-    /// From its `|` or `>` to its last line that is not blank; with `+`, where blank lines count, to the last of those.
+    /// Returns the range from `|` or `>` to the last line that is not blank. With `+`, trailing blank lines count too.
     fn block_scalar(&self, range: &Range<usize>) -> Range<usize> {
         let end = self.text[..range.end].trim_end().len();
         let before = self.text[..range.start.min(end)].trim_end();
@@ -251,14 +252,14 @@ impl TreeBuilder<'_> {
         }
         match self.open_collections.last_mut() {
             None => self.root = Some(id),
-            Some((parent, waiting)) => match &mut self.tree.nodes[*parent].kind {
+            Some((parent, pending_key)) => match &mut self.tree.nodes[*parent].kind {
                 NodeKind::List { items, .. } => items.push(id),
-                NodeKind::Object { entries, .. } => match waiting.take() {
+                NodeKind::Object { entries, .. } => match pending_key.take() {
                     Some(key) => {
                         entries.push((key, id));
                         self.place_empty_value(key, id);
                     }
-                    None => *waiting = Some(id),
+                    None => *pending_key = Some(id),
                 },
                 _ => {}
             },
@@ -266,7 +267,7 @@ impl TreeBuilder<'_> {
         id
     }
 
-    /// Puts an empty value behind the `:` of its key: the parser has it elsewhere.
+    /// Moves an empty value to the end of its key's `:`, because the parser reports it elsewhere.
     fn place_empty_value(&mut self, key: usize, value: usize) {
         let end = self.tree.nodes[key].content.end;
         let rest = self.text[end..].trim_start_matches(' ');
@@ -279,7 +280,7 @@ impl TreeBuilder<'_> {
     }
 }
 
-/// Whether a block scalar's header, up to a comment, begins at `index` of its line.
+/// Returns true if a block scalar's header begins at `index` of `line`. Only a comment may follow the header.
 fn is_block_header(line: &str, index: usize) -> bool {
     let (before, from) = line.split_at(index);
     let Some(rest) = from.strip_prefix(['|', '>']) else { return false };
@@ -298,7 +299,7 @@ mod tests {
         Place(steps.map(|step| step.parse().map_or_else(|_| PathSegment::from(step), PathSegment::Index)).collect())
     }
 
-    /// Text of the key and of the value at `path`.
+    /// Returns the text of the key and the value at `path`.
     fn at<'a>(text: &'a str, path: &str) -> (&'a str, &'a str) {
         let tree = Tree::parse(text).unwrap();
         let (key, value, taken) = tree.nearest(&place(path));
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_them_in_flow_style_and_json() {
+    fn finds_values_and_keys_in_flow_style_and_json() {
         let text = "{\n\t\"a\": [1, {\"ü\": \"x y\"}],\n\t\"b\":{}}";
         assert_eq!(at(text, "a/1/ü"), ("\"ü\"", "\"x y\""));
         assert_eq!(at(text, "a"), ("\"a\"", "[1, {\"ü\": \"x y\"}]"));
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn follows_aliases_and_merge_keys_to_the_definition() {
+    fn follows_aliases_and_merge_keys() {
         let text = "a: &x !!map\n  b: 1\nc: *x\nd:\n  <<: [*x]\n  e: 2\n";
         assert_eq!(at(text, "c"), ("c", "*x"));
         assert_eq!(at(text, "c/b"), ("b", "1"));
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_answered_by_what_is_around_it() {
+    fn missing_places_resolve_to_the_nearest_parent() {
         let text = "a:\n  b: 1\n";
         let tree = Tree::parse(text).unwrap();
         let (key, _, taken) = tree.nearest(&place("a/x/y"));
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_read_has_no_places() {
+    fn invalid_documents_have_no_tree() {
         for text in ["", "# c\n", "a: [", "a: *x\n", "\ta: b: c\n"] {
             assert!(Tree::parse(text).is_none(), "{text:?}");
         }

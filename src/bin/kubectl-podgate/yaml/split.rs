@@ -1,28 +1,27 @@
-//! Cuts a file into documents as kubectl does, before anybody reads YAML.
+//! Splits a file into documents as kubectl does, before any YAML is parsed.
 
 use std::ops::Range;
 
-/// One document's place in its file.
+/// Range of one document in its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DocumentSpan {
-    /// What is read and edited: what Kubernetes reads. It ends before a line `...`, behind which Kubernetes drops everything up
-    /// to the next separator.
+    /// The text that Kubernetes reads. It ends before a line `...`: Kubernetes skips the rest up to the next separator.
     pub(crate) body: Range<usize>,
-    /// It is one of several JSON values in a file of JSON.
+    /// The document is a JSON value in a file that holds only JSON.
     pub(crate) is_json: bool,
 }
 
-/// A line that begins like a separator and is none: Kubernetes refuses the file.
+/// A line that begins with `---` but is no separator. Kubernetes rejects the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BadSeparator {
-    /// The line, from 1.
+    /// Line number, from 1.
     pub(crate) line: usize,
 }
 
-/// The documents of `text`, in their order. What lies between them are separators, and what Kubernetes does not read.
+/// Returns the documents of `text` in file order. Between them are separators and text that Kubernetes ignores.
 ///
 /// # Errors
-/// [`BadSeparator`]: `--- {a: 1}`, or a line of a key in PEM at the left margin.
+/// [`BadSeparator`], for example `--- {a: 1}` or an unindented PEM header.
 pub(crate) fn split_documents(text: &str) -> Result<Vec<DocumentSpan>, BadSeparator> {
     let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     if let Some(values) = split_json(text, start) {
@@ -50,7 +49,7 @@ pub(crate) fn split_documents(text: &str) -> Result<Vec<DocumentSpan>, BadSepara
     Ok(pieces)
 }
 
-/// The values of a file that holds JSON and nothing else; `None` for all other files. (A file may begin with `{` and be YAML.)
+/// Returns the values of a file that holds only JSON, otherwise `None`. A YAML file may begin with `{` too.
 fn split_json(text: &str, start: usize) -> Option<Vec<DocumentSpan>> {
     if !text[start..].trim_start().starts_with('{') {
         return None;
@@ -77,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_at_separators_alone_or_with_a_comment() {
+    fn splits_at_separators_with_or_without_comment() {
         assert_eq!(bodies("a: 1\n"), ["a: 1\n"]);
         assert_eq!(bodies("---\na: 1\n--- # two\nb: 1\n---   \nc: 1"), ["a: 1\n", "b: 1\n", "c: 1"]);
         assert_eq!(bodies("a: 1\r\n---\r\nb: 1\r\n"), ["a: 1\r\n", "b: 1\r\n"]);
@@ -87,13 +86,13 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_end_of_a_document_is_not_read() {
+    fn ignores_text_after_the_end_marker() {
         assert_eq!(bodies("a: 1\n...\nb: 2\n---\nc: 1\n...\n"), ["a: 1\n", "c: 1\n"]);
         assert_eq!(bodies("a: ...\n  ...\n...a\n"), ["a: ...\n  ...\n...a\n"]);
     }
 
     #[test]
-    fn refuses_a_line_that_only_looks_like_a_separator() {
+    fn rejects_lines_that_resemble_separators() {
         for text in ["--- {a: 1}\n", "a: |\n-----BEGIN KEY-----\n", "---a: 1\n", "x: 1\n--- |\n"] {
             assert!(split_documents(text).is_err(), "{text:?}");
         }
@@ -102,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn json_values_follow_each_other_without_separators() {
+    fn splits_json_values_without_separators() {
         assert_eq!(bodies(" {\"a\": 1}\n{\"b\": 2} "), ["{\"a\": 1}", "{\"b\": 2}"]);
         assert!(split_documents("{\"a\": 1}").unwrap()[0].is_json);
         assert!(!split_documents("{a: 1}\n").unwrap()[0].is_json, "flow YAML");

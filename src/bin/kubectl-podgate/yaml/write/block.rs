@@ -1,4 +1,4 @@
-//! Edits in block style, by whole lines. `None`: not written in a way that lines can be told apart here.
+//! Edits in block style, by whole lines. The functions return `None` if the layout does not allow that.
 
 use super::super::spans::NodeKind;
 use super::lines::{
@@ -11,14 +11,14 @@ use serde_json::Value;
 use std::ops::Range;
 
 impl Splicer<'_> {
-    /// The fields of an object.
+    /// Returns the splices for an object.
     pub(super) fn object_splices(&self, object: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
         let NodeKind::Object { entries, .. } = &self.tree.node(object).kind else { return None };
         let column = column(self.text, self.tree.node(entries.first()?.0).start)?;
         let lines = entries.iter().map(|(key, value)| {
             let name = self.tree.node(*key);
             let end = self.tree.node(*value).content.end.max(self.colon_end(*key).unwrap_or(name.content.end));
-            // Of `? key` the mark is the beginning.
+            // `? key` begins at the `?`.
             let before = line_before(self.text, name.start);
             let marked = before.trim_end_matches(' ').strip_suffix('?').filter(|_| before.ends_with(' '));
             let start = marked.map_or(name.start, |marked| line_start(self.text, name.start) + marked.len());
@@ -50,14 +50,14 @@ impl Splicer<'_> {
         Some(out)
     }
 
-    /// Takes the lines of entries away that are no more.
+    /// Returns the splices that remove the lines of deleted entries.
     fn removal_splices(&self, lines: &[Range<usize>], parts: &[EntryEdit<'_>]) -> Option<Vec<Splice>> {
-        let mut stays = vec![false; lines.len()];
-        parts.iter().filter_map(|part| part.old_index).for_each(|from| stays[from] = true);
-        // Where the first one stands behind a dash, the first that stays takes its place.
-        let first = stays.iter().position(|stays| *stays).filter(|_| !begins_line(self.text, lines[0].start));
+        let mut kept = vec![false; lines.len()];
+        parts.iter().filter_map(|part| part.old_index).for_each(|index| kept[index] = true);
+        // If the first entry follows a dash, the first kept entry moves there.
+        let first = kept.iter().position(|kept| *kept).filter(|_| !begins_line(self.text, lines[0].start));
         let mut out = Vec::new();
-        for index in (0..lines.len()).filter(|index| !stays[*index]) {
+        for index in (0..lines.len()).filter(|index| !kept[*index]) {
             match first.filter(|first| index < *first) {
                 None => out.push((line_start(self.text, lines[index].start)..lines[index].end, String::new())),
                 Some(first) => {
@@ -70,7 +70,7 @@ impl Splicer<'_> {
         Some(out)
     }
 
-    /// Puts the lines of new entries before the entry with this index, and before the comments above that.
+    /// Returns the splice that puts new entries before the entry at `index` and the comments above it.
     fn insertion_before(&self, lines: &[Range<usize>], index: usize, first: bool, new: String) -> Option<Splice> {
         let start = lines[0].start;
         if new.is_empty() {
@@ -80,21 +80,21 @@ impl Splicer<'_> {
             let at = self.entry_start(lines, index)?;
             return Some((at..at, new));
         }
-        // Behind a dash: the first new one takes its place there.
+        // The old first entry follows a dash: the first new entry takes its position.
         let column = column(self.text, start)?;
         Some((start..start, format!("{}{:column$}", &new[column..], "")))
     }
 
-    /// Where an entry that begins a line begins with the comments above it.
+    /// Returns the start of an entry, including the comments above it. The entry must begin a line.
     fn entry_start(&self, lines: &[Range<usize>], index: usize) -> Option<usize> {
         let start = lines[index].start;
-        // Not above the entry before it, or the line of the collection's key, or whatever is there.
+        // Comments above the previous entry or the collection's key do not belong to this entry.
         let bound =
             index.checked_sub(1).map_or_else(|| self.comment_block_start(start), |previous| lines[previous].end);
         begins_line(self.text, start).then(|| comments_start(self.text, start, bound))
     }
 
-    /// The end of the `:` behind a key on the key's own line.
+    /// Returns the end of the `:` that follows a key on the same line.
     fn colon_end(&self, key: usize) -> Option<usize> {
         let end = self.tree.node(key).content.end;
         let rest = &self.text[end..];
@@ -103,7 +103,7 @@ impl Splicer<'_> {
             .then_some(end + blanks + 1)
     }
 
-    /// A field's new value.
+    /// Returns the splices for a field's new value.
     fn value_splices(&self, (key, value): (usize, usize), new: &Value) -> Option<Vec<Splice>> {
         let colon = self.colon_end(key)?;
         let column = column(self.text, self.tree.node(key).start)?;
@@ -118,7 +118,7 @@ impl Splicer<'_> {
         Some(match render::lines_below_key(new, column, self.style) {
             None if same_line && start < end => vec![(start..end, render::inline(new))],
             None => {
-                // The key's own line keeps its comment, and the lines of the old value go.
+                // Keep the comment on the key's line and remove the lines of the old value.
                 let value = (colon..colon, format!(" {}", render::inline(new)));
                 if same_line { vec![value] } else { vec![value, (lines, String::new())] }
             }
@@ -135,7 +135,7 @@ impl Splicer<'_> {
         })
     }
 
-    /// The items of a list.
+    /// Returns the splices for a list.
     pub(super) fn list_splices(&self, list: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
         let NodeKind::List { items, .. } = &self.tree.node(list).kind else { return None };
         let lines = items.iter().map(|item| {
@@ -158,7 +158,7 @@ impl Splicer<'_> {
             }
             let new = std::mem::take(&mut new);
             if moved {
-                // Behind another dash, what stands between the items ends with the blanks in front of them.
+                // In a list that follows another dash, the text between the items ends with their indentation.
                 let shift = if new.is_empty() || begins_line(self.text, first) { 0 } else { column };
                 let own = self.moved_item_text(&lines, index, &part.inner_splices)?;
                 pieces.push(format!("{}{:shift$}{own}", &new[shift..], ""));
@@ -170,7 +170,7 @@ impl Splicer<'_> {
             out.extend(part.inner_splices);
         }
         if moved {
-            // Blank lines between items stay where they are.
+            // Only the items move, not the blank lines between them.
             out = self.splice_moved(kept, pieces, out)?;
         }
         let end = lines.last()?.end;
@@ -178,7 +178,7 @@ impl Splicer<'_> {
         Some(out)
     }
 
-    /// An item's new value.
+    /// Returns the splice for an item's new value.
     fn item_splice(&self, item: usize, lines: &Range<usize>, value: &Value) -> Option<Splice> {
         let (node, dash) = (self.tree.node(item), lines.start);
         let end = self.item_end(item, dash);
@@ -191,27 +191,27 @@ impl Splicer<'_> {
         let mut new = render::item(value, column, self.style)[column..].to_owned();
         let rest = Some(line_after(self.text, end).trim_end()).filter(|rest| is_blank_or_comment(rest))?;
         if scalar {
-            // The comment is not the old value's own, and goes on the new one's first line.
+            // The comment belongs to the item, not to the old value: keep it on the first line.
             let first = new.find(['\r', '\n']).unwrap_or(new.len());
             new.insert_str(first, rest);
         }
         Some((lines.clone(), new))
     }
 
-    /// An item with the comments directly above it, in a list whose items move.
+    /// Returns the range of an item to move, including the comments directly above it.
     fn item_with_comments(&self, lines: &[Range<usize>], index: usize) -> Option<Range<usize>> {
-        // A list behind another dash: its first item can't take the line's beginning along, so no item does.
+        // In a list that follows another dash, the first item cannot take its comments along, so no item does.
         let inline = !begins_line(self.text, lines[0].start);
         let start = if inline { Some(lines[index].start) } else { self.entry_start(lines, index) };
         Some(start?..lines[index].end)
     }
 
-    /// The text of an item that moves.
+    /// Returns the text of an item to move.
     fn moved_item_text(&self, lines: &[Range<usize>], index: usize, inner: &[Splice]) -> Option<String> {
         let (whole, column) = (self.item_with_comments(lines, index)?, column(self.text, lines[0].start)?);
         let own = line_start(self.text, lines[index].start).max(whole.start);
         let mut out = String::new();
-        // Behind a block scalar a comment that stands further in would be a line of that.
+        // After a block scalar, a deeper indented comment would become part of the scalar.
         for line in self.text[whole.start..own].split_inclusive('\n') {
             let code = line.trim_start_matches(' ');
             let indent = if line.len() - code.len() > column { column } else { line.len() - code.len() };
@@ -220,13 +220,13 @@ impl Splicer<'_> {
         Some(out + &self.apply_splices(own..whole.end, inner)?)
     }
 
-    /// Where an item ends. Of an empty one the parser only knows what comes next.
+    /// Returns the end of an item. For an empty one the parser only reports the next token.
     fn item_end(&self, item: usize, dash: usize) -> usize {
         let node = self.tree.node(item);
         if node.content.is_empty() { dash + 1 } else { node.content.end.max(dash + 1) }
     }
 
-    /// The line below the first one above `at` that is neither blank nor a comment.
+    /// Returns the start of the block of comments and blank lines directly above `at`.
     fn comment_block_start(&self, at: usize) -> usize {
         let mut line = line_start(self.text, at);
         while line > 0 {

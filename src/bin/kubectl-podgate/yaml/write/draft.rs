@@ -1,7 +1,7 @@
-//! The entries of each collection as the edits leave them, beside the tree of the text as it is.
+//! The entries of each collection after the edits, next to the tree of the unedited text.
 //!
-//! An edit that passes through an alias or a merge key, or changes what others share by an alias, writes the shared value out: it
-//! changes one place, and not all places with that anchor.
+//! An edit must change one place, not all places that share an anchor. If it goes through an alias or a merge key, or
+//! changes an anchored value, the draft replaces the affected aliases with copies of the value.
 
 use super::super::spans::{NodeKind, Tree};
 use super::lines::begins_line;
@@ -14,26 +14,26 @@ use std::ops::Range;
 /// One entry of a collection after the edits.
 #[derive(Debug, Clone)]
 pub(super) struct DraftEntry {
-    /// Its index among the entries as they are written; `None` for a new entry.
+    /// The index before the edits; `None` for a new entry.
     pub(super) old_index: Option<usize>,
     /// The key of a field.
     pub(super) key: Option<String>,
-    /// Its value is written again. Otherwise the text stays, except for edits inside it.
+    /// The whole value is rendered again. Otherwise only edits inside it change its text.
     pub(super) is_rewritten: bool,
 }
 
-/// Collects edits. The values come later, from the document as it is meant to be.
+/// Collects edits. New values are not stored here: the splicer takes them from the intended document.
 #[derive(Debug)]
 pub(super) struct Draft<'a> {
     text: &'a str,
     tree: &'a Tree,
-    /// The value of the text.
+    /// The parsed value of `text`.
     value: &'a Value,
-    /// The collections whose entries change.
+    /// The new entries of each changed collection.
     changed: BTreeMap<usize, Vec<DraftEntry>>,
 }
 
-/// Fields that a reader expects before others.
+/// Pairs of fields: the first is inserted before the second, where readers expect it.
 const FIELD_ORDER: [(&str, &str); 4] =
     [("initContainers", "containers"), ("command", "args"), ("metadata", "spec"), ("serviceAccountName", "containers")];
 
@@ -42,10 +42,10 @@ impl<'a> Draft<'a> {
         Draft { text, tree, value, changed: BTreeMap::new() }
     }
 
-    /// Adds one edit, which must fit the value after all edits before it.
+    /// Adds one edit, which must apply to the value after all previous edits.
     pub(super) fn add_edit(&mut self, edit: &Edit) -> Result<(), EditError> {
         let Some((last, parents)) = edit.at.0.split_last() else {
-            return Err(edit_error(&edit.at, "can't be replaced as a whole"));
+            return Err(edit_error(&edit.at, "cannot be replaced as a whole"));
         };
         let mut node = self.tree.root();
         for step in parents {
@@ -61,7 +61,7 @@ impl<'a> Draft<'a> {
                 self.entries_mut(node).insert(*index, DraftEntry { old_index: None, key: None, is_rewritten: true });
             }
             (Op::Move(to), PathSegment::Index(index)) => {
-                // An alias that moves may come to stand before its anchor.
+                // A moved alias could end up before its anchor.
                 let tree = self.tree;
                 let list = node..tree.node(node).subtree_end;
                 let mut moving = tree.aliases(0..usize::MAX).filter(|alias| list.contains(alias));
@@ -73,8 +73,8 @@ impl<'a> Draft<'a> {
             }
             (op, step) => match self.find_entry(node, step) {
                 Some((index, old)) => {
-                    let gone = old.map_or(0..0, |old| old..self.tree.node(old).subtree_end);
-                    self.expand_aliases(gone.clone(), gone)?;
+                    let replaced = old.map_or(0..0, |old| old..self.tree.node(old).subtree_end);
+                    self.expand_aliases(replaced.clone(), replaced)?;
                     let slots = self.entries_mut(node);
                     match op {
                         Op::Remove => drop(slots.remove(index)),
@@ -82,10 +82,9 @@ impl<'a> Draft<'a> {
                     }
                 }
                 None if *op == Op::Remove => {
-                    return Err(edit_error(
-                        &edit.at,
-                        "comes from a merge key (<<) and can't be taken away here; write it out",
-                    ));
+                    let message =
+                        "comes from a merge key (<<) and cannot be removed here; replace the merge with its fields";
+                    return Err(edit_error(&edit.at, message));
                 }
                 None => self.add_field(node, step),
             },
@@ -93,10 +92,10 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// The node at `step`; `None` where all of the value will be written again.
+    /// Returns the node at `step`, or `None` if its whole value will be rendered again.
     fn enter_child(&mut self, node: usize, step: &PathSegment) -> Option<usize> {
         let Some((index, old)) = self.find_entry(node, step) else {
-            // A merge key brings it.
+            // The field comes from a merge key.
             self.add_field(node, step);
             return None;
         };
@@ -107,7 +106,7 @@ impl<'a> Draft<'a> {
         old
     }
 
-    /// The index of an entry, and its node unless it is written again.
+    /// Returns the index of an entry, and its node unless it will be rendered again.
     fn find_entry(&self, node: usize, step: &PathSegment) -> Option<(usize, Option<usize>)> {
         let index = match (step, self.changed.get(&node)) {
             (PathSegment::Index(index), _) => *index,
@@ -124,7 +123,7 @@ impl<'a> Draft<'a> {
         Some((index, from.and_then(|from| self.tree.child(node, from))))
     }
 
-    /// A new field: last, or where a reader expects it.
+    /// Adds a field at the end, or where [`FIELD_ORDER`] puts it.
     fn add_field(&mut self, object: usize, step: &PathSegment) {
         let PathSegment::Key(key) = step else { return };
         let (text, tree) = (self.text, self.tree);
@@ -133,7 +132,7 @@ impl<'a> Draft<'a> {
         let flow = matches!(tree.node(object).kind, NodeKind::Object { flow: true, .. });
         let follower = FIELD_ORDER.iter().find(|(new, _)| new == key).filter(|_| !flow);
         let slots = self.entries_mut(object);
-        // The first field of an item stands behind the dash: nothing goes before that.
+        // The first field of a list item follows the dash. No field can be inserted before it.
         let index = follower.and_then(|(_, follower)| {
             slots.iter().position(|slot| slot.key.as_deref() == Some(*follower) && slot.old_index.is_none_or(begins))
         });
@@ -143,14 +142,14 @@ impl<'a> Draft<'a> {
         );
     }
 
-    /// Writes out the aliases of what is in `shared`, except for those in `but`.
-    fn expand_aliases(&mut self, shared: Range<usize>, but: Range<usize>) -> Result<(), EditError> {
+    /// Expands the aliases of all nodes in `targets`, except aliases that are in `except`.
+    fn expand_aliases(&mut self, targets: Range<usize>, except: Range<usize>) -> Result<(), EditError> {
         let tree = self.tree;
-        let mut aliases = tree.aliases(shared).filter(|alias| !but.contains(alias));
+        let mut aliases = tree.aliases(targets).filter(|alias| !except.contains(alias));
         aliases.try_for_each(|alias| self.expand_alias(alias))
     }
 
-    /// Writes out one alias, or the merge key that it is a part of.
+    /// Replaces one alias with a copy of its value, or a merge key that contains it with the merged fields.
     fn expand_alias(&mut self, alias: usize) -> Result<(), EditError> {
         let (mut merges, mut node) = (None, alias);
         while let Some(parent) = self.tree.node(node).parent {
@@ -174,8 +173,8 @@ impl<'a> Draft<'a> {
         }
         let Some(parent) = self.tree.node(alias).parent else { return Ok(()) };
         let Some(index) = self.tree.children(parent).iter().position(|(_, value)| *value == alias) else {
-            let what = "has a key that is an alias (*) of what changes, and can't be written out";
-            return Err(edit_error(&self.place_of(parent), what));
+            let message = "has a key that is an alias (*) of a changed value; write the key without an alias";
+            return Err(edit_error(&self.place_of(parent), message));
         };
         if let Some(slot) = self.entries_mut(parent).iter_mut().find(|slot| slot.old_index == Some(index)) {
             slot.is_rewritten = true;
@@ -187,7 +186,7 @@ impl<'a> Draft<'a> {
         key.is_some_and(|key| self.tree.is_merge(key))
     }
 
-    /// The place of a node in the text's value.
+    /// Returns the place of a node in the unedited value.
     pub(super) fn place_of(&self, mut node: usize) -> Place {
         let mut steps = Vec::new();
         while let Some(parent) = self.tree.node(node).parent {
@@ -201,17 +200,17 @@ impl<'a> Draft<'a> {
         Place(steps)
     }
 
-    /// Whether something changes in what is inside a node.
+    /// Returns true if a collection in this subtree changes.
     pub(super) fn has_changes_in(&self, node: usize) -> bool {
         self.changed.range(node..self.tree.node(node).subtree_end).next().is_some()
     }
 
-    /// The entries of a collection after the edits, if they change themselves.
+    /// Returns the entries of a collection after the edits, or `None` if none was added, removed, moved or rewritten.
     pub(super) fn changed_entries(&self, node: usize) -> Option<&Vec<DraftEntry>> {
         self.changed.get(&node)
     }
 
-    /// The entries of a collection after the edits.
+    /// Returns the entries of a collection after the edits.
     pub(super) fn entries(&self, node: usize) -> Vec<DraftEntry> {
         let written = || {
             let slot = |(from, (key, _)): (usize, (Option<usize>, usize))| {

@@ -1,4 +1,4 @@
-//! Edits in flow style and in JSON: `[a, b]`, `{a: b}`, on one line or with an entry on each.
+//! Edits in flow style and JSON: `[a, b]`, `{a: b}`, on one line or with one entry per line.
 
 use super::super::spans::NodeKind;
 use super::lines::line_before;
@@ -8,37 +8,37 @@ use serde::Serialize;
 use serde_json::Value;
 use std::ops::Range;
 
-/// How the entries of a collection are written.
+/// Layout of the entries of a collection.
 #[derive(Debug)]
 struct FlowLayout<'a> {
     style: FlowStyle,
-    /// The entries stand on lines of their own: with this in front.
+    /// The indentation of the entries, if each has its own line.
     indent: Option<&'a str>,
-    /// How far each level stands in; in JSON with an entry on each line.
+    /// The indentation per level, for JSON with one entry per line.
     unit: &'a str,
     newline: &'static str,
 }
 
 impl Splicer<'_> {
-    /// The entries of a collection in brackets. `None` where a comment would go.
+    /// Returns the splices for a collection in brackets, or `None` if they would remove a comment.
     pub(super) fn flow_splices(&self, node: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
         let whole = self.tree.node(node).content.clone();
-        // Not those that are in no brackets: `[a: b]`.
+        // The object in `[a: b]` has no brackets of its own.
         self.text[whole.clone()].starts_with(['[', '{']).then_some(())?;
         let elements = self.tree.children(node).into_iter().map(|(key, value)| {
             let (start, end) = (self.tree.node(value).start, self.tree.node(value).content.end);
             key.map(|key| self.tree.node(key)).map_or(start..end, |key| key.start..key.content.end.max(end))
         });
         let elements: Vec<Range<usize>> = elements.collect();
-        let hand = self.flow_layout(node, elements.first().map_or(0, |first| first.start));
-        let separator = hand.separator();
+        let layout = self.flow_layout(node, elements.first().map_or(0, |first| first.start));
+        let separator = layout.separator();
 
         let kept: Vec<usize> = parts.iter().filter_map(|part| part.old_index).collect();
         let moved = !kept.is_sorted();
         let inside = whole.start + 1..whole.end - 1;
         let Some(last) = kept.iter().max() else {
             let new: Option<Vec<String>> =
-                parts.iter().map(|part| Some(hand.format_entry(part, part.new_value?))).collect();
+                parts.iter().map(|part| Some(layout.format_entry(part, part.new_value?))).collect();
             let ends = elements.iter().map(|element| element.end);
             let starts = elements.iter().map(|element| element.start).chain([inside.end]);
             let mut between = [inside.start].into_iter().chain(ends).zip(starts);
@@ -50,7 +50,7 @@ impl Splicer<'_> {
         let mut out = Vec::new();
         let no_comment = |range: &Range<usize>| (!self.text[range.clone()].contains('#')).then_some(());
         for index in (0..elements.len()).filter(|index| !kept.contains(index)) {
-            // With its separator: that behind it, or for the last ones that before.
+            // Remove the separator too: the one after the entry, or before it if no kept entry follows.
             let (range, around) = if index < *last {
                 (elements[index].start..elements[index + 1].start, elements[index].end..elements[index + 1].start)
             } else {
@@ -62,12 +62,12 @@ impl Splicer<'_> {
         let (mut new, mut pieces) = (String::new(), Vec::new());
         for mut part in parts {
             let Some(index) = part.old_index else {
-                new += &hand.format_entry(&part, part.new_value?);
+                new += &layout.format_entry(&part, part.new_value?);
                 new += &separator;
                 continue;
             };
             if let Some(value) = part.new_value {
-                part.inner_splices.push((elements[index].clone(), hand.format_entry(&part, value)));
+                part.inner_splices.push((elements[index].clone(), layout.format_entry(&part, value)));
             }
             if moved {
                 pieces.push(
@@ -80,7 +80,7 @@ impl Splicer<'_> {
             }
         }
         if moved {
-            // Separators stay where they are.
+            // Only the entries move, not the separators.
             out = self.splice_moved(kept.into_iter().map(|index| elements[index].clone()).collect(), pieces, out)?;
         }
         if let Some(new) = new.strip_suffix(&separator) {
@@ -120,7 +120,7 @@ impl FlowLayout<'_> {
         }
     }
 
-    /// In JSON with an entry on each line, as the document around it is.
+    /// Renders a value as JSON with one entry per line, like the surrounding document.
     fn format_pretty(&self, value: &Value, indent: &str) -> String {
         let mut out = Vec::new();
         let formatter = serde_json::ser::PrettyFormatter::with_indent(self.unit.as_bytes());

@@ -2,28 +2,28 @@
 
 use super::super::spans::Node;
 
-/// Where the line of `at` begins.
+/// Returns the start of the line that contains `at`.
 pub(crate) fn line_start(text: &str, at: usize) -> usize {
     text[..at].rfind('\n').map_or(0, |newline| newline + 1)
 }
 
-/// Where the line of `at` ends, its line end included.
+/// Returns the end of the line that contains `at`, including the line break.
 pub(crate) fn line_end(text: &str, at: usize) -> usize {
     text[at..].find('\n').map_or(text.len(), |newline| at + newline + 1)
 }
 
-/// What stands before `at` on its line.
+/// Returns the text before `at` on its line.
 pub(crate) fn line_before(text: &str, at: usize) -> &str {
     &text[line_start(text, at)..at]
 }
 
-/// What stands behind `at` on its line, without the line end.
+/// Returns the text from `at` to the end of its line, without the line break.
 pub(crate) fn line_after(text: &str, at: usize) -> &str {
     text[at..line_end(text, at)].trim_end_matches(['\n', '\r'])
 }
 
-/// The column of the field or item whose key or dash is at `at`; `None` where more than dashes and blanks stand before it. Of `? key`
-/// it is the mark's.
+/// Returns the column of the field or item whose key or dash is at `at`; for `? key`, the column of the `?`.
+/// Returns `None` if other characters than dashes and spaces precede it.
 pub(crate) fn column(text: &str, at: usize) -> Option<usize> {
     let before = line_before(text, at);
     let marked = before.trim_end_matches(' ').strip_suffix('?');
@@ -31,19 +31,19 @@ pub(crate) fn column(text: &str, at: usize) -> Option<usize> {
     before.bytes().all(|byte| byte == b' ' || byte == b'-').then_some(before.len())
 }
 
-/// Whether nothing but blanks stands before `at`.
+/// Returns true if only spaces precede `at` on its line.
 pub(crate) fn begins_line(text: &str, at: usize) -> bool {
     let before = text[..at].trim_end_matches(' ');
     before.is_empty() || before.ends_with('\n')
 }
 
-/// A blank rest of a line, or a comment.
+/// Returns true if the rest of a line is blank or a comment.
 pub(crate) fn is_blank_or_comment(rest: &str) -> bool {
     let code = rest.trim_start();
     code.is_empty() || (code.starts_with('#') && (code.len() < rest.len()))
 }
 
-/// Where the comment lines directly above the line of `at` begin, but not above `bound`.
+/// Returns the start of the comment lines directly above the line of `at`, but not before `bound`.
 pub(crate) fn comments_start(text: &str, at: usize, bound: usize) -> usize {
     let mut start = line_start(text, at);
     while start > bound {
@@ -56,7 +56,7 @@ pub(crate) fn comments_start(text: &str, at: usize, bound: usize) -> usize {
     start
 }
 
-/// Where an item's dash is.
+/// Returns the position of a list item's dash.
 pub(crate) fn dash_position(text: &str, node: &Node) -> Option<usize> {
     let start = node.start;
     let prefix = line_before(text, start);
@@ -65,7 +65,7 @@ pub(crate) fn dash_position(text: &str, node: &Node) -> Option<usize> {
     }
     let mut line = line_start(text, start);
     if !prefix.trim().is_empty() {
-        // An empty item, as the parser has it, stands behind its comment.
+        // The parser reports an empty item after its comment.
         let lead = prefix.len() - prefix.trim_start_matches([' ', '-']).len();
         let dash = prefix[..lead].rfind('-')?;
         return (node.content.is_empty() && is_blank_or_comment(&prefix[dash + 1..])).then_some(line + dash);
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_above_belong_to_what_follows() {
+    fn comments_start_includes_adjacent_comments_only() {
         let text = "a:\n# far\n\n# near\n  # nearer\n- x\n";
         let at = text.find("- x").unwrap();
         assert_eq!(&text[comments_start(text, at, 0)..], "# near\n  # nearer\n- x\n");

@@ -1,9 +1,10 @@
-//! Writes edits into a document's text so that nothing else changes, and believes no result that it has not read again.
+//! Applies edits to a document's text. The rest of the text stays unchanged.
 //!
-//! The edits are first collected beside the tree of the text ([`draft`]). Each collection that changes then says what takes the
-//! place of which of its lines ([`block`]), or of what between its brackets ([`flow`]), and all of that is done at once. A collection
-//! that can't be edited in this way is written again as a whole, unless it holds comments. In the end the text is read as Kubernetes
-//! reads it, and compared with the value that was meant. If they differ, the document stays as it was.
+//! 1. [`draft`] collects the edits next to the tree of the text.
+//! 2. Each changed collection computes its splices: of whole lines ([`block`]), or of text in brackets ([`flow`]). If
+//!    that fails and the collection has no comments, it is rendered again as a whole.
+//! 3. All splices are applied at once.
+//! 4. The new text is parsed as Kubernetes does and compared with the intended value. If they differ, the edit fails.
 
 mod block;
 mod draft;
@@ -19,7 +20,7 @@ use podgate::order::edit::{Edit, Place, apply};
 use render::Style;
 use splicer::Splicer;
 
-/// Why edits can't be written: where, and what is in the way. Nothing has been changed.
+/// Error for edits that cannot be applied: the place and the obstacle. The document is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EditError {
     pub(crate) place: Place,
@@ -27,47 +28,47 @@ pub(crate) struct EditError {
 }
 
 impl Document {
-    /// The document's text with these edits; all else in it stays byte for byte.
+    /// Returns the document's text with these edits. All other bytes stay the same.
     ///
     /// # Errors
     /// [`EditError`].
     pub(crate) fn edited(&self, edits: &[Edit]) -> Result<String, EditError> {
-        let mut meant = self.value.clone();
+        let mut expected = self.value.clone();
         for edit in edits {
-            apply(&mut meant, edit).map_err(|_| edit_error(&edit.at, "is not there, or is of another kind"))?;
+            apply(&mut expected, edit).map_err(|_| edit_error(&edit.at, "does not exist, or has another type"))?;
         }
         let Some(first) = edits.first().map(|edit| &edit.at) else { return Ok(self.text.clone()) };
-        let unknown = || edit_error(first, "stands in a document whose places can't be told");
-        let tree = self.tree().ok_or_else(unknown)?;
+        let no_tree = || edit_error(first, "is in a document whose values cannot be located");
+        let tree = self.tree().ok_or_else(no_tree)?;
         let style = detect_style(&self.text, tree, self.is_json);
-        // Whole lines come and go more easily where the last one has its end too.
-        let bare = !self.text.ends_with('\n');
-        let text = format!("{}{}", self.text, if bare { style.newline } else { "" });
+        // Splices of whole lines need a line break at the end of the last line too.
+        let unterminated = !self.text.ends_with('\n');
+        let text = format!("{}{}", self.text, if unterminated { style.newline } else { "" });
         let mut draft = Draft::new(&text, tree, &self.value);
         edits.iter().try_for_each(|edit| draft.add_edit(edit))?;
-        let sheet = Splicer { text: &text, tree, draft: &draft, style: &style };
-        let splices = sheet.document_splices(&meant).map_err(|stuck| {
-            let what =
-                "is written in a way that can't be edited without a change elsewhere; write it in plain block style";
-            let place = draft.place_of(stuck);
-            edit_error(if place.0.is_empty() { first } else { &place }, what)
+        let splicer = Splicer { text: &text, tree, draft: &draft, style: &style };
+        let splices = splicer.document_splices(&expected).map_err(|failed| {
+            let message = "has a layout that cannot be edited without other changes; write it in plain block style";
+            let place = draft.place_of(failed);
+            edit_error(if place.0.is_empty() { first } else { &place }, message)
         })?;
-        let new = sheet.apply_splices(0..text.len(), &splices);
-        let new = new.map(|new| new.strip_suffix(style.newline).filter(|_| bare).map(str::to_owned).unwrap_or(new));
-        let is_meant = |text: &String| match self.is_json {
-            true => parse::json(text).is_ok_and(|value| value == meant),
-            false => parse::is_yaml_of(text, &meant),
+        let new = splicer.apply_splices(0..text.len(), &splices);
+        let stripped = |text: &str| text.strip_suffix(style.newline).filter(|_| unterminated).map(str::to_owned);
+        let new = new.map(|new| stripped(&new).unwrap_or(new));
+        let is_expected = |text: &String| match self.is_json {
+            true => parse::json(text).is_ok_and(|value| value == expected),
+            false => parse::is_yaml_of(text, &expected),
         };
-        new.filter(is_meant)
-            .ok_or_else(|| edit_error(first, "can't be written so that it would be read as it is meant"))
+        new.filter(is_expected)
+            .ok_or_else(|| edit_error(first, "cannot be edited: the new text would not parse to the intended value"))
     }
 }
 
-fn edit_error(place: &Place, what: &str) -> EditError {
-    EditError { place: place.clone(), message: what.to_owned() }
+fn edit_error(place: &Place, message: &str) -> EditError {
+    EditError { place: place.clone(), message: message.to_owned() }
 }
 
-/// How a document is written: by the first example of each.
+/// Detects a document's style. The first example of each property decides.
 fn detect_style(text: &str, tree: &Tree, json: bool) -> Style {
     let fields = || {
         tree.nodes().filter_map(|node| match &node.kind {

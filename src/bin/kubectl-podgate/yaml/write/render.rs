@@ -1,36 +1,36 @@
-//! New text for a manifest: as a person would write it, and so that no reader takes a string for anything else.
+//! Renders new text for a manifest in the usual style, so that every parser reads strings as strings.
 
 use serde_json::Value;
 use std::fmt::Write;
 
-/// Longer lists of words are written one below the other.
+/// Limit for a list of scalars on one line. Longer lists have one item per line.
 const LINE_WIDTH: usize = 100;
 
-/// How the document around is written.
+/// Style of the surrounding document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Style {
-    /// It is JSON.
+    /// The document is JSON.
     pub(crate) is_json: bool,
-    /// In JSON, a blank stands behind `:` and `,`.
+    /// JSON with a space after `:` and `,`.
     pub(crate) spaced: bool,
-    /// Its line end.
+    /// The line break.
     pub(crate) newline: &'static str,
-    /// How far the fields of an object stand in from their parent's key.
+    /// Indentation of an object's fields, relative to their parent's key.
     pub(crate) indent: usize,
-    /// How far the items of a list stand in from their list's key: 0 as `kubectl` writes, or more.
+    /// Indentation of a list's items, relative to the list's key; `kubectl` uses 0.
     pub(crate) list_indent: usize,
 }
 
-/// How flow style is written.
+/// Style of values in flow style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FlowStyle {
-    /// Every key and every string in quotes.
+    /// Quote every key and string.
     pub(crate) is_json: bool,
-    /// A blank behind `:` and `,`.
+    /// Put a space after `:` and `,`.
     pub(crate) spaced: bool,
 }
 
-/// A field in block style: its lines, each with its end, the key at `column`.
+/// Renders a field in block style as whole lines, with the key at `column`.
 pub(crate) fn field(key: &str, value: &Value, column: usize, style: &Style) -> String {
     let (key, newline) = (quote_if_needed(key, false), style.newline);
     match lines_below_key(value, column, style) {
@@ -39,31 +39,30 @@ pub(crate) fn field(key: &str, value: &Value, column: usize, style: &Style) -> S
     }
 }
 
-/// An item of a list in block style: its lines, the dash at `column`.
+/// Renders a list item in block style as whole lines, with the dash at `column`.
 pub(crate) fn item(value: &Value, column: usize, style: &Style) -> String {
     let fields = Some(value).filter(|value| value.is_object()).and_then(|value| block(value, column + 2, 0, style));
     match fields {
-        // The first stands behind the dash.
+        // The first field follows the dash.
         Some(lines) => format!("{:column$}- {}", "", &lines[column + 2..]),
         None => format!("{:column$}- {}{}", "", inline(value), style.newline),
     }
 }
 
-/// A whole document in block style.
+/// Renders a whole document in block style.
 pub(crate) fn document(value: &Value, style: &Style) -> String {
     block(value, 0, 0, style).unwrap_or_else(|| format!("{}{}", inline(value), style.newline))
 }
 
-/// The lines below a key at `column`; `None` where the value stands on the key's own line.
+/// Renders the lines below a key at `column`. Returns `None` if the value goes on the key's own line.
 pub(crate) fn lines_below_key(value: &Value, column: usize, style: &Style) -> Option<String> {
-    let word = |item: &Value| !item.is_object() && !item.is_array();
-    let words = value.as_array().is_some_and(|items| items.iter().all(word));
-    // A list of words that has room on one line.
-    let fits = words && column + inline(value).chars().count() <= LINE_WIDTH;
+    let scalar = |item: &Value| !item.is_object() && !item.is_array();
+    let scalars = value.as_array().is_some_and(|items| items.iter().all(scalar));
+    let fits = scalars && column + inline(value).chars().count() <= LINE_WIDTH;
     block(value, column + style.indent, column + style.list_indent, style).filter(|_| !fits)
 }
 
-/// The fields at one column or the items at another; `None` where there are none.
+/// Renders fields at column `fields_at`, or items at `items_at`. Returns `None` for scalars and empty collections.
 fn block(value: &Value, fields_at: usize, items_at: usize, style: &Style) -> Option<String> {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -76,12 +75,12 @@ fn block(value: &Value, fields_at: usize, items_at: usize, style: &Style) -> Opt
     }
 }
 
-/// The value on one line: a scalar, or in flow style.
+/// Renders a value on one line: a scalar, or a collection in YAML flow style.
 pub(crate) fn inline(value: &Value) -> String {
     flow(value, FlowStyle { is_json: false, spaced: true })
 }
 
-/// The value on one line.
+/// Renders a value on one line in the given style.
 pub(crate) fn flow(value: &Value, style: FlowStyle) -> String {
     let comma = if style.spaced { ", " } else { "," };
     match value {
@@ -98,31 +97,31 @@ pub(crate) fn flow(value: &Value, style: FlowStyle) -> String {
     }
 }
 
-/// A key in flow style, up to its value.
+/// Renders a key in flow style, including the `:`.
 pub(crate) fn flow_key(key: &str, style: FlowStyle) -> String {
     quote_if_needed(key, style.is_json) + if style.spaced { ": " } else { ":" }
 }
 
-/// A string, in quotes where any reader of YAML 1.1 or 1.2 might take it for something else.
+/// Renders a string. Quotes it if a YAML 1.1 or 1.2 parser might read the bare text as anything else.
 pub(crate) fn quote_if_needed(string: &str, json: bool) -> String {
     let escaped = |c: char| needs_escape(c) || c == '\'';
     match () {
         () if json => quote(string),
         () if is_plain(string) || is_quantity(string) => string.to_owned(),
-        // JSON in a string is easier read so.
+        // Single quotes keep JSON in a string readable.
         () if string.contains(['"', '\\']) && !string.contains(escaped) => format!("'{string}'"),
         () => quote(string),
     }
 }
 
-/// A number with a unit: `5m`, `32Mi`. With none of these letters it is a number of YAML's.
+/// Returns true for a number with a unit: `5m`, `32Mi`. No YAML number ends with one of these units.
 fn is_quantity(string: &str) -> bool {
     const UNITS: [&str; 10] = ["m", "s", "h", "ms", "Ki", "Mi", "Gi", "Ti", "k", "M"];
     let digits = string.trim_start_matches(|c: char| c.is_ascii_digit());
     digits.len() < string.len() && !string.starts_with('0') && UNITS.contains(&digits)
 }
 
-/// Only what is beyond doubt: a word, a path, a flag, a name with a domain, an image.
+/// Returns true for strings that are safe without quotes: a word, a path, a flag, a qualified name, an image.
 fn is_plain(string: &str) -> bool {
     const WORDS: [&str; 9] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"];
     let bytes = string.as_bytes();
@@ -133,14 +132,14 @@ fn is_plain(string: &str) -> bool {
     let begins =
         word.first().is_some_and(|byte| byte.is_ascii_alphabetic() || (*byte == b'/' && word.len() == bytes.len()));
     let inside = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-=@:".contains(byte);
-    // A flag that is an infinity or a number would need a letter first and a dot or nothing behind it: `-Inf` is none, `-.inf` is out.
+    // YAML's negative numbers and infinities have no letter after the dash: `-Inf` is a string, `-.inf` is excluded.
     begins
         && bytes.iter().all(inside)
         && !string.ends_with(':')
         && !WORDS.contains(&string.to_ascii_lowercase().as_str())
 }
 
-/// In double quotes: JSON's own, and YAML's where YAML allows less in a line than JSON.
+/// Renders a string in double quotes, as JSON. Also escapes the characters that YAML does not allow in a line.
 fn quote(string: &str) -> String {
     let mut out = String::with_capacity(string.len() + 2);
     out.push('"');
@@ -161,7 +160,7 @@ fn quote(string: &str) -> String {
     out
 }
 
-/// What YAML calls not printable, or takes for a line's end.
+/// Returns true for characters that YAML treats as non-printable or as a line break.
 fn needs_escape(c: char) -> bool {
     matches!(c, '\0'..='\u{1f}' | '\u{7f}'..='\u{a0}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
@@ -174,7 +173,7 @@ mod tests {
     const STYLE: Style = Style { is_json: false, spaced: true, newline: "\n", indent: 2, list_indent: 0 };
 
     #[test]
-    fn a_field_looks_like_one_that_a_person_wrote() {
+    fn fields_are_rendered_in_block_style() {
         let value = json!({"exec": {"command": ["/podgate/bin/podgate", "post-start", "--timeout", "2m"]}, "env": [
             {"name": "A", "value": "yes"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "status.podIPs"}}}
         ], "empty": {}, "none": null, "i": 7});
@@ -187,13 +186,13 @@ mod tests {
     }
 
     #[test]
-    fn a_list_too_long_for_a_line_is_written_below() {
+    fn long_lists_have_one_item_per_line() {
         let long = "x".repeat(60);
         assert_eq!(field("a", &json!([long, long]), 2, &STYLE), format!("  a:\n  - {long}\n  - {long}\n"));
     }
 
     #[test]
-    fn every_string_is_read_back_as_the_same_string() {
+    fn every_string_parses_back_to_itself() {
         let plain = "\
             a y No on TRUE null ~ 0755 1_000 1e3 .5 .inf -.inf 0x1f 12:30:00 2026-11-21 #a - -- --- ... a: = \
             << *a &a !a %a @a `a | > [a {a a] a,b ' ü 😀 5m 0m 5 5Mi 1k 1M 007s 12h --until -x -1 --1 \
@@ -229,7 +228,7 @@ mod tests {
         let mut strings: Vec<String> = plain.split(' ').chain(others).map(str::to_owned).collect();
         strings.push("long ".repeat(400));
         for string in &strings {
-            // A key has a limit of 1,024 characters, and `<<` is none as a key.
+            // A key has at most 1,024 characters, and `<<` is the merge key.
             let key = if string.len() > 1000 || string == "<<" { "key" } else { string };
             let value = json!({key: [string], "k": {"v": string}});
             let texts = [

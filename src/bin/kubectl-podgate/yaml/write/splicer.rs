@@ -1,4 +1,4 @@
-//! The text of a document with its tree, and the splices that make it what the draft says.
+//! Computes and applies the splices that turn a document's text into what the draft describes.
 
 use super::super::spans::{NodeKind, Tree};
 use super::draft::Draft;
@@ -7,10 +7,10 @@ use super::render::{self, Style};
 use serde_json::Value;
 use std::ops::Range;
 
-/// Text that takes the place of a range.
+/// Range of text and its replacement.
 pub(super) type Splice = (Range<usize>, String);
 
-/// A document that is being edited. Its last line has a line end.
+/// A document that is being edited. Its last line ends with a line break.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Splicer<'a> {
     pub(super) text: &'a str,
@@ -22,37 +22,37 @@ pub(super) struct Splicer<'a> {
 /// One entry of a collection after the edits.
 #[derive(Debug)]
 pub(super) struct EntryEdit<'v> {
-    /// Its index among the entries as they are written.
+    /// The index before the edits.
     pub(super) old_index: Option<usize>,
     pub(super) key: Option<String>,
-    /// The value, where that is written again.
+    /// The value, if it is rendered as a whole.
     pub(super) new_value: Option<&'v Value>,
-    /// The edits inside it, where it is not.
+    /// The edits inside the value otherwise.
     pub(super) inner_splices: Vec<Splice>,
 }
 
 impl Splicer<'_> {
-    /// The splices that turn the document into `meant`.
+    /// Returns the splices that turn the document into `expected`.
     ///
     /// # Errors
-    /// The node that can't be edited in its style.
-    pub(super) fn document_splices(&self, meant: &Value) -> Result<Vec<Splice>, usize> {
+    /// The node whose layout does not allow the edit.
+    pub(super) fn document_splices(&self, expected: &Value) -> Result<Vec<Splice>, usize> {
         let root = self.tree.root();
         let whole = self.line_range(root);
-        match self.collection_splices(root, meant) {
+        match self.collection_splices(root, expected) {
             _ if self.is_rewritten(root) => {}
             Err(_) if !self.text[whole.clone()].contains('#') => {}
             splices => return splices,
         }
-        Ok(vec![(whole, render::document(meant, self.style))])
+        Ok(vec![(whole, render::document(expected, self.style))])
     }
 
-    /// The splices that turn a collection into `meant`.
-    fn collection_splices(&self, node: usize, meant: &Value) -> Result<Vec<Splice>, usize> {
+    /// Returns the splices that turn a collection into `expected`.
+    fn collection_splices(&self, node: usize, expected: &Value) -> Result<Vec<Splice>, usize> {
         let children = self.tree.children(node);
         let mut parts = Vec::new();
         for (index, slot) in self.draft.entries(node).into_iter().enumerate() {
-            let value = slot.key.as_ref().map_or_else(|| meant.get(index), |key| meant.get(key));
+            let value = slot.key.as_ref().map_or_else(|| expected.get(index), |key| expected.get(key));
             let mut part = EntryEdit {
                 old_index: slot.old_index,
                 key: slot.key,
@@ -66,11 +66,11 @@ impl Splicer<'_> {
                 } else if self.draft.has_changes_in(child) {
                     match self.collection_splices(child, value) {
                         Ok(inner) => part.inner_splices = inner,
-                        // Nothing but the layout is lost where the whole value is written again.
+                        // Without comments, only the layout is lost when the whole value is rendered again.
                         Err(_) if !self.text[self.line_range(child)].contains('#') => {
                             part.new_value = Some(value);
                         }
-                        Err(stuck) => return Err(stuck),
+                        Err(failed) => return Err(failed),
                     }
                 }
             }
@@ -87,13 +87,13 @@ impl Splicer<'_> {
         splices.ok_or(node)
     }
 
-    /// A node to the end of its last line, where a comment may stand.
+    /// Returns a node's range, extended to the end of its last line to include a comment there.
     fn line_range(&self, node: usize) -> Range<usize> {
         let node = self.tree.node(node);
         node.start..line_end(self.text, node.content.end)
     }
 
-    /// Whether a collection keeps none of its entries and is better written again: `[]` becomes lines, and lines become `[]`.
+    /// Returns true if a collection keeps no old entry and is rendered again: `[]` becomes lines, lines become `[]`.
     fn is_rewritten(&self, node: usize) -> bool {
         let Some(slots) = self.draft.changed_entries(node) else { return false };
         let block = |node: usize| {
@@ -106,7 +106,7 @@ impl Splicer<'_> {
         slots.iter().all(|slot| slot.old_index.is_none()) && (block(node) || filled())
     }
 
-    /// The text of a range after the splices in it; `None` where they overlap.
+    /// Returns the text of a range after the splices in it, or `None` if they overlap.
     pub(super) fn apply_splices(&self, range: Range<usize>, splices: &[Splice]) -> Option<String> {
         let inside =
             |(at, new): &&Splice| range.start <= at.start && at.end <= range.end && !(at.is_empty() && new.is_empty());
@@ -122,7 +122,7 @@ impl Splicer<'_> {
         Some(out)
     }
 
-    /// Puts pieces of text into the places of entries that move, in order; what is between those stays, except for what is removed.
+    /// Puts the moved entries' texts (`pieces`) into `places`, in order. Text between them stays, except `removed`.
     pub(super) fn splice_moved(
         &self,
         mut places: Vec<Range<usize>>,

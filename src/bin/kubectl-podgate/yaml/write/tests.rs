@@ -25,10 +25,10 @@ fn move_item(path: &str, to: usize) -> Edit {
     Edit { at: place(path), op: Op::Move(to) }
 }
 
-/// The text after the edits. That it is read as it is meant has been looked at by then.
+/// Returns the text after the edits. `Document::edited` has checked that it parses to the intended value.
 fn edited(text: &str, edits: &[Edit]) -> String {
-    let source = Source::parse("f", text.to_owned()).unwrap_or_else(|fault| panic!("{text}: {fault:?}"));
-    let new = source.documents[0].edited(edits).unwrap_or_else(|refused| panic!("{text}: {refused:?}"));
+    let source = Source::parse("f", text.to_owned()).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+    let new = source.documents[0].edited(edits).unwrap_or_else(|error| panic!("{text}: {error:?}"));
     source.with_replaced(&[(0, new)])
 }
 
@@ -56,7 +56,7 @@ status: {}
 ";
 
 #[test]
-fn fields_come_last_or_where_a_reader_expects_them() {
+fn new_fields_go_last_or_to_their_usual_position() {
     let new = edited(
         POD,
         &[
@@ -86,7 +86,7 @@ fn fields_come_last_or_where_a_reader_expects_them() {
 }
 
 #[test]
-fn what_is_empty_is_filled_in_block_style_and_emptied_again() {
+fn empty_collections_become_block_style_and_back() {
     let filled = edited(
         POD,
         &[
@@ -106,7 +106,7 @@ fn what_is_empty_is_filled_in_block_style_and_emptied_again() {
 }
 
 #[test]
-fn null_and_nothing_become_something() {
+fn null_values_are_replaced() {
     for (text, expected) in [
         ("a:\nb: 1\n", "a:\n  x: 1\nb: 1\n"),
         ("a: # c\nb: 1\n", "a: # c\n  x: 1\nb: 1\n"),
@@ -120,7 +120,7 @@ fn null_and_nothing_become_something() {
 }
 
 #[test]
-fn items_go_before_the_comments_of_those_that_they_precede() {
+fn new_items_go_above_the_next_items_comments() {
     let new = edited(
         POD,
         &[insert("spec/containers/0", json!({"name": "z"})), insert("spec/containers/2", json!({"name": "w"}))],
@@ -135,7 +135,7 @@ fn items_go_before_the_comments_of_those_that_they_precede() {
 }
 
 #[test]
-fn an_item_that_moves_takes_its_comments_along() {
+fn moved_items_take_their_comments_along() {
     let new = edited(POD, &[move_item("spec/containers/1", 0)]);
     let b = "  # the second\n  - name: b   # b!\n    args: [\"1\"]\n    ports:\n    - containerPort: 1\n";
     let a = "  # the first\n  - name: a\n    image: x\n    env: []   # none\n";
@@ -148,7 +148,7 @@ fn an_item_that_moves_takes_its_comments_along() {
 }
 
 #[test]
-fn values_are_replaced_where_they_stand() {
+fn values_are_replaced_in_place() {
     for (text, new, expected) in [
         ("a:   x   # c\n", json!("y"), "a:   \"y\"   # c\n"),
         ("a: [x, y] # c\n", json!({"k": 1}), "a: # c\n  k: 1\n"),
@@ -167,8 +167,8 @@ fn values_are_replaced_where_they_stand() {
 }
 
 #[test]
-fn fields_and_items_go_and_nothing_else_does() {
-    for (text, gone, expected) in [
+fn removal_leaves_other_text_unchanged() {
+    for (text, removed, expected) in [
         ("a: 1\n# c\nb: 2\nc: 3\n", "b", "a: 1\n# c\nc: 3\n"),
         ("a: 1\nb:\n  c: |\n    x\n\n# d\nd: 1", "b", "a: 1\n\n# d\nd: 1"),
         ("a: 1\nb: 2", "b", "a: 1"),
@@ -180,12 +180,12 @@ fn fields_and_items_go_and_nothing_else_does() {
         ("l: [a,]\n", "l/0", "l: []\n"),
         ("x:\n  l:\n  - a\n  # c\nb: 1\n", "x/l/0", "x:\n  l: []\n  # c\nb: 1\n"),
     ] {
-        assert_eq!(edited(text, &[remove(gone)]), expected, "{text:?}");
+        assert_eq!(edited(text, &[remove(removed)]), expected, "{text:?}");
     }
 }
 
 #[test]
-fn lists_are_indented_as_their_neighbours_are() {
+fn new_lists_use_the_documents_indentation() {
     let text = "spec:\n    containers:\n      - name: a\n";
     let new = edited(
         text,
@@ -198,7 +198,7 @@ fn lists_are_indented_as_their_neighbours_are() {
 }
 
 #[test]
-fn json_stays_json_as_it_is_laid_out() {
+fn json_keeps_its_layout() {
     let pretty = "{\n  \"spec\": {\n    \"containers\": [\n      {\n        \"name\": \"a\"\n      }\n    ],\n    \"volumes\": []\n  }\n}\n";
     let edits = [
         set("spec/containers/0/tty", json!(true)),
@@ -215,7 +215,7 @@ fn json_stays_json_as_it_is_laid_out() {
 }
 
 #[test]
-fn an_edit_through_an_alias_writes_it_out() {
+fn edits_through_an_alias_expand_it() {
     let text = "a:\n  m: &m\n  - x: 1\n  # c\nb:\n  m: *m   # shared\nc:\n  <<: &d {k: [1]}\n  e: 2\n";
     let new = edited(text, &[insert("b/m/1", json!(2))]);
     assert_eq!(new, text.replace("  m: *m   # shared\n", "  m:   # shared\n  - x: 1\n  - 2\n"));
@@ -226,7 +226,7 @@ fn an_edit_through_an_alias_writes_it_out() {
 }
 
 #[test]
-fn an_edit_of_what_others_merge_writes_the_merge_out() {
+fn edits_of_a_merged_object_expand_the_merge() {
     let text = "l:\n- &a\n  name: a\n  env:\n  - x\n- <<: *a\n  name: b\n";
     let new = edited(text, &[insert("l/0/env/0", json!("w"))]);
     assert_eq!(new, "l:\n- &a\n  name: a\n  env:\n  - w\n  - x\n- name: b\n  env: [x]\n");
@@ -237,7 +237,7 @@ fn an_edit_of_what_others_merge_writes_the_merge_out() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn edits_that_do_not_apply_are_rejected() {
     let source = Source::parse("f", POD.to_owned()).unwrap();
     for edit in [
         remove("spec/nothing"),
@@ -245,13 +245,13 @@ fn what_does_not_fit_is_refused() {
         set("kind/x", json!(1)),
         move_item("spec/containers/0", 5),
     ] {
-        let refused = source.documents[0].edited(std::slice::from_ref(&edit)).unwrap_err();
-        assert_eq!(refused.place, edit.at);
+        let error = source.documents[0].edited(std::slice::from_ref(&edit)).unwrap_err();
+        assert_eq!(error.place, edit.at);
     }
 }
 
 #[test]
-fn a_comment_in_an_odd_place_is_not_lost_but_refused() {
+fn edits_that_would_lose_a_comment_are_rejected() {
     for (text, edit) in [
         ("x:\n  ? a\n  : - y # c\n", insert("x/a/0", json!("z"))),
         ("? a\n: y # c\n", set("a", json!({"z": 1}))),
@@ -259,13 +259,13 @@ fn a_comment_in_an_odd_place_is_not_lost_but_refused() {
         ("a: [x, # c\n  y]\n", remove("a/0")),
     ] {
         let source = Source::parse("f", text.to_owned()).unwrap();
-        let refused = source.documents[0].edited(std::slice::from_ref(&edit)).unwrap_err();
-        assert!(!refused.place.0.is_empty() && edit.at.0.starts_with(&refused.place.0), "{text:?}: {refused:?}");
+        let error = source.documents[0].edited(std::slice::from_ref(&edit)).unwrap_err();
+        assert!(!error.place.0.is_empty() && edit.at.0.starts_with(&error.place.0), "{text:?}: {error:?}");
     }
 }
 
 #[test]
-fn odd_styles_come_out_right() {
+fn unusual_styles_can_be_edited() {
     for text in [
         "? a\n: - x\n  - y\nb: 1\n",
         "a: [x,\n  y # c\n  ]\nb: 1\n",
@@ -288,15 +288,15 @@ fn odd_styles_come_out_right() {
         let all: Vec<Edit> = all.into_iter().chain(edits).collect();
         for count in 1..=all.len() {
             let source = Source::parse("f", text.to_owned()).unwrap();
-            if let Err(refused) = source.documents[0].edited(&all[..count]) {
-                panic!("{text:?}: {refused:?}");
+            if let Err(error) = source.documents[0].edited(&all[..count]) {
+                panic!("{text:?}: {error:?}");
             }
         }
     }
 }
 
 #[test]
-fn a_long_list_is_edited_at_once() {
+fn many_edits_of_a_long_list_apply() {
     let item =
         |n: usize| format!("- kind: Pod # {n}\n  metadata: {{name: p{n}}}\n  spec:\n    containers:\n    - name: a\n");
     let text: String = format!("kind: List\nitems:\n{}", (0..500).map(item).collect::<String>());
