@@ -1,10 +1,10 @@
-//! Completion scripts and the manual.
+//! `completion` and `man`: shell scripts and manual pages.
 
 use crate::server::{FakeApiServer, error_status};
 use std::fs;
 
 #[test]
-fn each_shell_gets_a_script_that_names_the_commands() {
+fn completion_scripts_name_the_commands() {
     let server = FakeApiServer::new(|_| error_status(404, "NotFound", "x"));
     for shell in ["bash", "zsh", "fish", "powershell"] {
         let (code, out, err) = server.run(&["completion", shell]);
@@ -17,7 +17,7 @@ fn each_shell_gets_a_script_that_names_the_commands() {
 }
 
 #[test]
-fn the_manual_has_a_page_for_each_command() {
+fn manual_has_a_page_for_each_command() {
     let server = FakeApiServer::new(|_| error_status(404, "NotFound", "x"));
     let folder = tempfile::tempdir().unwrap();
     let (code, _, err) = server.run(&["man", folder.path().to_str().unwrap()]);

@@ -1,4 +1,4 @@
-//! What `krew/package` makes: the manifest by krew's own rules (krew, internal/index/validation), and the archives that it names.
+//! Output of `krew/package`: a manifest that follows krew's rules (krew, internal/index/validation), and its archives.
 
 use serde_json::Value;
 use std::fs;
@@ -12,7 +12,7 @@ fn package(arguments: &[&str]) -> Output {
     Command::new(format!("{ROOT}/krew/package")).args(arguments).output().unwrap()
 }
 
-/// Packs something that stands in for the program, for two platforms; the manifest.
+/// Packs a stand-in for the program for two platforms and returns the manifest.
 fn packed(out: &Path) -> Value {
     let folder = TempDir::new().unwrap();
     let binary = folder.path().join("built");
@@ -32,12 +32,12 @@ fn text<'a>(value: &'a Value, at: &str) -> &'a str {
 }
 
 #[test]
-fn the_manifest_keeps_krews_rules() {
+fn manifest_follows_krews_rules() {
     let out = TempDir::new().unwrap();
     let manifest = packed(out.path());
     assert_eq!(text(&manifest, "/apiVersion"), "krew.googlecontainertools.github.com/v1alpha2");
     assert_eq!(text(&manifest, "/kind"), "Plugin");
-    assert_eq!(text(&manifest, "/metadata/name"), "podgate", "as the file is called");
+    assert_eq!(text(&manifest, "/metadata/name"), "podgate", "must match the file name");
     assert_eq!(text(&manifest, "/spec/version"), concat!("v", env!("CARGO_PKG_VERSION")));
     let short = text(&manifest, "/spec/shortDescription");
     assert!(short.len() <= 50 && !short.ends_with('.') && !short.contains('\n'), "{short}");
@@ -62,7 +62,7 @@ fn the_manifest_keeps_krews_rules() {
 }
 
 #[test]
-fn each_archive_holds_the_program_and_the_license_and_is_the_one_that_is_named() {
+fn archives_match_the_manifest_and_are_reproducible() {
     let (out, again) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let manifest = packed(out.path());
     packed(again.path());
@@ -72,7 +72,11 @@ fn each_archive_holds_the_program_and_the_license_and_is_the_one_that_is_named()
         let archive = out.path().join(name);
         let sum = Command::new("sha256sum").arg(&archive).output().unwrap();
         assert!(String::from_utf8_lossy(&sum.stdout).starts_with(text(platform, "/sha256")));
-        assert_eq!(fs::read(&archive).unwrap(), fs::read(again.path().join(name)).unwrap(), "the same bytes each time");
+        assert_eq!(
+            fs::read(&archive).unwrap(),
+            fs::read(again.path().join(name)).unwrap(),
+            "archives differ between runs"
+        );
         let listed = Command::new("tar").arg("tvzf").arg(&archive).output().unwrap();
         let listed = String::from_utf8(listed.stdout).unwrap();
         let lines: Vec<&str> = listed.lines().collect();
@@ -82,8 +86,8 @@ fn each_archive_holds_the_program_and_the_license_and_is_the_one_that_is_named()
 }
 
 #[test]
-fn a_wrong_call_is_one_line() {
-    for (arguments, code, says) in [
+fn wrong_arguments_give_one_line() {
+    for (arguments, code, expected) in [
         (&["--out", "x"][..], 64, "no binary: give"),
         (&["linux-amd64=x"], 64, "--out is missing"),
         (&["--out", "/tmp", "linux-amd64=/nonexistent"], 1, "/nonexistent: no such file"),
@@ -95,6 +99,6 @@ fn a_wrong_call_is_one_line() {
         let output = package(arguments);
         let err = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!((output.status.code(), err.matches('\n').count()), (Some(code), 1), "{arguments:?}: {err}");
-        assert!(err.contains(says), "{err}");
+        assert!(err.contains(expected), "{err}");
     }
 }

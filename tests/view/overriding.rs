@@ -1,10 +1,10 @@
-//! `override`: what it asks of the API server, and what it refuses.
+//! `override`: its requests to the API server, and its errors.
 
 use crate::server::{Answer, FakeApiServer, Request, error_status};
 use crate::{SANDBOX, pod};
 use serde_json::{Value, json};
 
-/// What the server makes of a patch.
+/// The server's response to a patch.
 type Patch = fn() -> Answer;
 
 fn serve(pod: Value, patch: Patch) -> FakeApiServer {
@@ -28,49 +28,49 @@ fn starting() -> Value {
 }
 
 #[test]
-fn writes_one_annotation_for_this_sandbox_and_says_what_it_opens() {
+fn override_writes_one_annotation_and_prints_effects() {
     let server = serve(starting(), done);
     let (code, out, err) = server.run(&["override", "ordered", "db=Ready"]);
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
-    for says in [
+    for expected in [
         "changed Pod shop/ordered (uid u1) as alice",
         "override.podgate.io/db = Ready@3f2a9c1e-4097-1a0c5f3b",
         "db was Started until now",
         "opens the hook of db (db=Ready); the kubelet starts api next",
     ] {
-        assert!(out.contains(says), "{says}: {out}");
+        assert!(out.contains(expected), "{expected}: {out}");
     }
-    let asked = server.requests();
-    let patch = asked.iter().find(|request| request.method == "PATCH").expect("a patch");
+    let requests = server.requests();
+    let patch = requests.iter().find(|request| request.method == "PATCH").expect("no PATCH request");
     assert_eq!(patch.path, "/api/v1/namespaces/shop/pods/ordered?&fieldManager=kubectl-podgate");
     let body: Value = serde_json::from_str(&patch.body).unwrap();
     let value = format!("Ready@{SANDBOX}");
-    // The uid: a pod of that name that comes later is not this one.
+    // With the uid, the patch cannot hit a later Pod of the same name.
     assert_eq!(body, json!({"metadata": {"uid": "u1", "annotations": {"override.podgate.io/db": value}}}));
 }
 
 #[test]
-fn takes_it_back() {
+fn remove_deletes_the_annotation() {
     let mut set = starting();
     set["metadata"]["annotations"]["override.podgate.io/db"] = json!(format!("Ready@{SANDBOX}"));
     for arguments in [&["override", "ordered", "--remove", "db"][..], &["override", "--remove", "ordered"]] {
         let server = serve(set.clone(), done);
         let (code, out, _) = server.run(arguments);
         assert!(code == 0 && out.contains("override.podgate.io/db removed (was Ready@3f2a"), "{out}");
-        let asked = server.requests();
-        let patch = asked.iter().find(|request| request.method == "PATCH").expect("a patch");
+        let requests = server.requests();
+        let patch = requests.iter().find(|request| request.method == "PATCH").expect("no PATCH request");
         let body: Value = serde_json::from_str(&patch.body).unwrap();
         assert_eq!(body["metadata"]["annotations"], json!({"override.podgate.io/db": null}));
     }
     let server = serve(starting(), done);
     let (code, out, _) = server.run(&["override", "ordered", "--remove"]);
-    assert_eq!((code, out.as_str(), server.requests().len()), (0, "Nothing was set by hand.\n", 1));
+    assert_eq!((code, out.as_str(), server.requests().len()), (0, "The Pod has no overrides.\n", 1));
     let (code, _, err) = server.run(&["override", "ordered", "--remove", "db"]);
-    assert!(code == 1 && err.contains("nothing was set by hand of db"), "{err}");
+    assert!(code == 1 && err.contains("db has no override"), "{err}");
 }
 
 #[test]
-fn a_dry_run_changes_nothing() {
+fn dry_run_changes_nothing() {
     let server = serve(starting(), done);
     let (code, out, _) = server.run(&["override", "ordered", "db=Ready", "--dry-run", "-o", "json"]);
     let json: Value = serde_json::from_str(&out).unwrap();
@@ -80,53 +80,54 @@ fn a_dry_run_changes_nothing() {
 }
 
 #[test]
-fn what_can_not_be_is_one_line_and_1_and_changes_nothing() {
+fn impossible_overrides_fail_with_one_line() {
     let bare = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "ordered"},
                       "spec": {"nodeName": "n", "containers": [{"name": "db"}]}});
-    for (pod, wish, says) in [
-        (starting(), "nobody=Ready", "the Pod has no container nobody; it has db, api"),
-        (bare, "db=Ready", "no sandbox is known that the state could be set for"),
-        (pod(7, "terminating", "Ready", "Ready"), "nobody=Ready", "the Pod has no container nobody"),
+    for (pod, target, expected) in [
+        (starting(), "missing=Ready", "the Pod has no container missing; it has db, api"),
+        (bare, "db=Ready", "the Pod's sandbox is unknown, so no state can be set"),
+        (pod(7, "terminating", "Ready", "Ready"), "missing=Ready", "the Pod has no container missing"),
     ] {
         let server = serve(pod, done);
-        let (code, out, err) = server.run(&["override", "ordered", wish]);
+        let (code, out, err) = server.run(&["override", "ordered", target]);
         assert_eq!((code, out.as_str()), (1, ""), "{err}");
-        assert!(err.starts_with("kubectl podgate: ") && err.contains(says) && err.matches('\n').count() == 1, "{err}");
+        assert!(err.starts_with("kubectl podgate: ") && err.contains(expected), "{err}");
+        assert_eq!(err.matches('\n').count(), 1, "{err}");
         assert!(server.requests().iter().all(|request| request.method == "GET"));
     }
 }
 
 #[test]
-fn what_the_server_refuses_is_said_in_clear_words() {
+fn server_errors_are_explained() {
     let table: [(Patch, &str); 4] = [
         (|| error_status(403, "Forbidden", "user u can't"), "not allowed to patch the Pod \"ordered\": user u can't"),
-        (|| error_status(409, "Conflict", "uid"), "has been replaced by another one meanwhile; nothing was changed"),
+        (|| error_status(409, "Conflict", "uid"), "was replaced by another Pod in the meantime; nothing was changed"),
         (|| error_status(404, "NotFound", "x"), "no Pod \"ordered\" in namespace \"shop\""),
         (|| Answer::Disconnect, "request to http://127.0.0.1:"),
     ];
-    for (patch, says) in table {
+    for (patch, expected) in table {
         let server = serve(starting(), patch);
         let (code, out, err) = server.run(&["override", "ordered", "db=Ready"]);
         assert_eq!((code, out.as_str()), (1, ""), "{err}");
-        assert!(err.contains(says) && err.matches('\n').count() == 1, "{err}");
+        assert!(err.contains(expected) && err.matches('\n').count() == 1, "{err}");
     }
 }
 
 #[test]
-fn a_wrong_command_line_is_64_and_asks_nothing() {
+fn usage_errors_exit_with_64_and_send_no_request() {
     let server = serve(starting(), done);
-    for (arguments, says) in [
+    for (arguments, expected) in [
         (&["override", "ordered"][..], "CONTAINER=STATE"),
-        (&["override", "ordered", "db"], "db: to which state? Write db=Ready"),
+        (&["override", "ordered", "db"], "db: the state is missing; write for example db=Ready"),
         (&["override", "ordered", "db=ready"], "one of Started, Ready, Completed, Failed"),
         (&["override", "ordered", "db=Exited"], "set Completed"),
-        (&["override", "ordered", "DB=Ready"], "no container's name"),
-        (&["override", "ordered", "db=Ready", "db=Started"], "db is named twice"),
-        (&["override", "ordered", "--remove", "db=Ready"], "takes the container alone"),
+        (&["override", "ordered", "DB=Ready"], "not a valid container name"),
+        (&["override", "ordered", "db=Ready", "db=Started"], "db is given twice"),
+        (&["override", "ordered", "--remove", "db=Ready"], "takes only the container name"),
     ] {
         let (code, out, err) = server.run(arguments);
         assert_eq!((code, out.as_str()), (64, ""), "{arguments:?}: {err}");
-        assert!(err.contains(says), "{arguments:?}: {err}");
+        assert!(err.contains(expected), "{arguments:?}: {err}");
     }
     assert!(server.requests().is_empty());
 }

@@ -1,4 +1,4 @@
-//! `timeline`: what it asks, and that each format is whole.
+//! `timeline`: its requests, and its output formats.
 
 use crate::pod;
 use crate::server::{Answer, FakeApiServer, Request, error_status};
@@ -18,12 +18,12 @@ fn serve(events: fn() -> Answer) -> FakeApiServer {
 fn events() -> Answer {
     let pulled = json!({"reason": "Pulled", "message": "Successfully pulled image \"x\" in 400ms (500ms including waiting).",
         "firstTimestamp": "2026-11-21T14:00:00Z", "involvedObject": {"fieldPath": "spec.containers{db}"}});
-    // What is of no known shape hides nothing.
+    // Malformed events must not hide the valid one.
     Answer::Json(200, json!({"kind": "EventList", "apiVersion": "v1", "items": [7, {"reason": 7}, pulled]}))
 }
 
 #[test]
-fn draws_a_pod_and_makes_two_requests() {
+fn timeline_draws_a_pod_with_two_requests() {
     let server = serve(events);
     let (code, out, err) = server.run(&["timeline", "ordered", "--width", "60"]);
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
@@ -33,7 +33,7 @@ fn draws_a_pod_and_makes_two_requests() {
     );
     let line = |name: &str| out.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
     let (db, api) = (line("db"), line("api"));
-    // api begins to come up where db is Ready, by the places of their bars.
+    // The bars show that api starts when db is Ready.
     let at = |line: &str, c: char| line.chars().position(|found| found == c).unwrap();
     assert!(at(&db, '▒') < at(&db, '█') && at(&db, '█') <= at(&api, '▒') && at(&api, '▒') < at(&api, '█'), "{out}");
     assert!(out.lines().skip(2).take(3).all(|line| line.chars().count() <= 60), "{out}");
@@ -44,7 +44,7 @@ fn draws_a_pod_and_makes_two_requests() {
 }
 
 #[test]
-fn each_format_is_what_it_says() {
+fn svg_and_json_are_complete() {
     let server = serve(events);
     let run = |format: &str| {
         let (code, out, err) = server.run(&["timeline", "ordered", "-o", format]);
@@ -62,25 +62,25 @@ fn each_format_is_what_it_says() {
 }
 
 #[test]
-fn events_are_of_use_but_not_needed() {
+fn timeline_works_without_events() {
     let table: [fn() -> Answer; 3] =
         [|| error_status(403, "Forbidden", "no events"), || Answer::Disconnect, || Answer::Json(200, json!("no list"))];
     for events in table {
         let (code, out, err) = serve(events).run(&["timeline", "ordered"]);
         assert_eq!((code, err.as_str()), (0, ""), "{out}");
-        assert!(out.contains("The events could not be read") && out.contains("CAME UP IN"), "{out}");
+        assert!(out.contains("The events could not be read") && out.contains("TIME TO READY"), "{out}");
     }
 }
 
 #[test]
-fn a_wrong_command_line_is_64() {
+fn usage_errors_exit_with_64() {
     let server = serve(events);
-    for (arguments, says) in [
+    for (arguments, expected) in [
         (&["timeline"][..], "POD"),
         (&["timeline", "ordered", "-o", "png"], "possible values: text, svg, json"),
         (&["timeline", "ordered", "--width", "5"], "40..=1000"),
     ] {
         let (code, _, err) = server.run(arguments);
-        assert!(code == 64 && err.contains(says), "{arguments:?}: {err}");
+        assert!(code == 64 && err.contains(expected), "{arguments:?}: {err}");
     }
 }

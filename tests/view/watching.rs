@@ -5,14 +5,14 @@ use crate::server::{Answer, FakeApiServer, Request, error_status, watch_event};
 use serde_json::Value;
 use std::sync::mpsc::{Receiver, channel};
 
-/// A watch that sends `events` and then stays open for `open`.
-fn watch(events: &[String], stays: bool) -> Answer {
+/// Returns a watch that sends `events` and then stays open or ends.
+fn watch(events: &[String], stays_open: bool) -> Answer {
     let (sender, receiver): (_, Receiver<String>) = channel();
     for event in events {
         sender.send(event.clone()).unwrap();
     }
-    if stays {
-        // Never dropped: the server holds the watch open.
+    if stays_open {
+        // The fake server keeps the watch open until the sender is dropped.
         std::mem::forget(sender);
     }
     Answer::Watch(receiver)
@@ -34,7 +34,7 @@ fn rest() -> [String; 2] {
 }
 
 #[test]
-fn a_line_for_each_change_until_all_have_started() {
+fn until_started_prints_one_line_per_change() {
     let server = FakeApiServer::new(|request: &Request| match is_watch(request) {
         true => watch(&rest(), true),
         false => Answer::Json(200, first()),
@@ -54,15 +54,14 @@ fn a_line_for_each_change_until_all_have_started() {
     ];
     assert_eq!(lines, expected);
     assert!(!out.contains('\u{1b}'), "{out:?}");
-    let asked = server.requests();
-    assert!(
-        asked[1].path.contains("fieldSelector=metadata.name%3Dordered") && asked[1].path.contains("resourceVersion=1")
-    );
-    assert_eq!(asked.len(), 2, "{asked:?}");
+    let requests = server.requests();
+    assert_eq!(requests.len(), 2, "{requests:?}");
+    let path = &requests[1].path;
+    assert!(path.contains("fieldSelector=metadata.name%3Dordered") && path.contains("resourceVersion=1"), "{path}");
 }
 
 #[test]
-fn as_json_it_is_one_object_a_line_and_only_for_changes() {
+fn json_prints_one_object_per_change() {
     let server = FakeApiServer::new(|request: &Request| match is_watch(request) {
         true => watch(&[vec![watch_event("MODIFIED", &first())], rest().to_vec()].concat(), true),
         false => Answer::Json(200, first()),
@@ -74,16 +73,16 @@ fn as_json_it_is_one_object_a_line_and_only_for_changes() {
 }
 
 #[test]
-fn survives_a_server_that_breaks_off_and_does_not_answer() {
-    let mut asked = 0;
+fn watch_survives_an_unreachable_server() {
+    let mut count = 0;
     let server = FakeApiServer::new(move |request: &Request| {
-        asked += 1;
-        match (asked, is_watch(request)) {
+        count += 1;
+        match (count, is_watch(request)) {
             (1, _) => Answer::Json(200, first()),
             (2, true) => watch(&rest()[..1], false),
             (3..=4, _) => Answer::Disconnect,
             (5, _) => error_status(503, "ServiceUnavailable", "down"),
-            // Too old a version: read anew.
+            // The resource version is too old: the client reads the Pod again.
             (6, false) => Answer::Json(200, pod(2, "starting", "Ready", "Waiting")),
             (7, true) => watch(
                 &[watch_event(
@@ -100,13 +99,13 @@ fn survives_a_server_that_breaks_off_and_does_not_answer() {
     let (code, out, err) = server.run(&["status", "ordered", "--until-started"]);
     assert_eq!(code, 0, "{out}{err}");
     assert!(out.contains("started"), "{out}");
-    let said: Vec<&str> = err.lines().collect();
-    assert_eq!(said.len(), 2, "{err}");
-    assert!(said[0].ends_with("; asks again") && said[1].ends_with("the API server answers again"), "{err}");
+    let lines: Vec<&str> = err.lines().collect();
+    assert_eq!(lines.len(), 2, "{err}");
+    assert!(lines[0].ends_with("; retrying") && lines[1].ends_with("the API server is reachable again"), "{err}");
 }
 
 #[test]
-fn reads_again_and_again_where_watching_is_not_allowed() {
+fn status_polls_if_watching_is_forbidden() {
     let mut reads = 0;
     let server = FakeApiServer::new(move |request: &Request| {
         if is_watch(request) {
@@ -121,7 +120,7 @@ fn reads_again_and_again_where_watching_is_not_allowed() {
 }
 
 #[test]
-fn what_will_not_start_any_more_or_not_in_time_is_3() {
+fn pods_that_do_not_start_exit_with_3() {
     let with = |events: Vec<String>| {
         FakeApiServer::new(move |request: &Request| match is_watch(request) {
             true => watch(&events, true),
@@ -132,21 +131,22 @@ fn what_will_not_start_any_more_or_not_in_time_is_3() {
     deleting["metadata"]["deletionTimestamp"] = "2026-11-21T14:00:00Z".into();
     let mut failed = first();
     failed["status"]["phase"] = "Failed".into();
-    for (events, flags, says) in [
+    for (events, flags, expected) in [
         (vec![watch_event("DELETED", &first())], &["-w"][..], "the Pod \"ordered\" is gone"),
         (vec![watch_event("DELETED", &first())], &["--until-started"], "the Pod \"ordered\" is gone"),
         (vec![watch_event("MODIFIED", &deleting)], &["--until-started"], ""),
         (vec![watch_event("MODIFIED", &failed)], &["--until-started"], ""),
-        (vec![], &["--until-started", "--timeout", "500ms"], "not started within 500ms"),
+        (vec![], &["--until-started", "--timeout", "500ms"], "the Pod \"ordered\" has not started within 500ms"),
     ] {
         let server = with(events);
         let (code, _, err) = server.run(&[&["status", "ordered"], flags].concat());
-        assert!(code == 3 && err.contains(says) && err.is_empty() == says.is_empty(), "{flags:?} {code}: {err}");
+        assert!(code == 3 && err.contains(expected), "{flags:?} {code}: {err}");
+        assert_eq!(err.is_empty(), expected.is_empty(), "{flags:?}: {err}");
     }
 }
 
 #[test]
-fn ends_when_nobody_reads_any_more() {
+fn watch_ends_when_its_reader_is_gone() {
     use std::io::{BufRead, BufReader};
     use std::process::Stdio;
     let (sender, receiver) = channel();

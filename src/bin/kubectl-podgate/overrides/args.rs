@@ -1,4 +1,4 @@
-//! The arguments of `override`, and what its help teaches.
+//! Arguments and help of `override`.
 
 use crate::cluster::{ConnectionArgs, pod_name};
 use crate::common_args::OutputFormat;
@@ -7,17 +7,17 @@ use podgate::core::names::is_container_name;
 use podgate::core::state::State;
 
 const HELP: &str = "\
-For whoever knows better than a probe: it sets the state of a container by hand, and so opens the hooks and
-gates that wait for that state. It writes one annotation, override.podgate.io/CONTAINER=STATE@SANDBOX-ID,
-and says what that opens. The sidecar hears of it through the API within the second, also while a postStart
-hook freezes the rest of the Pod. The annotation counts in this sandbox alone: no template, no later sandbox
-and no other Pod can carry it.
+Use this command if you know better than a probe. It sets the state of a container by hand, and so
+opens the hooks and gates that wait for that state. It writes one annotation per container,
+override.podgate.io/CONTAINER=STATE@SANDBOX-ID, and prints what that opens. The sidecar receives the
+change through the API within a second, even while a postStart hook blocks the rest of the Pod. The
+annotation is valid only in the current sandbox, so a template or another Pod cannot carry it over.
 
-States: Started, Ready, Completed, Failed. The container's own state counts again after --remove. Until
-then it stays as it was set, whatever becomes of the container.
+States: Started, Ready, Completed, Failed. The override stays in force until --remove, whatever
+happens to the container. After --remove, the container has its own state again.
 
-It needs the right to patch the Pod; the API server's audit log has who did it, and so does
-metadata.managedFields, by the name kubectl-podgate.
+The command needs permission to patch the Pod. The API server's audit log records the user, and
+metadata.managedFields records the change under the name kubectl-podgate.
 
 Examples:
   kubectl podgate override ordered db=Ready
@@ -27,11 +27,11 @@ Examples:
   kubectl podgate override ordered --remove
 
 Exit codes:
-  0    done, or shown with --dry-run
-  1    not done: no such Pod or container, no sandbox known yet, no connection, no right to
+  0    success, also with --dry-run
+  1    nothing was changed: no such Pod or container, sandbox unknown, no connection, or access denied
   64   wrong flag or argument";
 
-/// Set a container's state by hand, and so open what waits for it
+/// Set a container's state by hand, to open the hooks and gates that wait for it
 #[derive(Debug, Args)]
 #[command(after_help = HELP, override_usage = "kubectl podgate override [OPTIONS] <POD> <CONTAINER=STATE>...\n       \
     kubectl podgate override [OPTIONS] <POD> --remove [CONTAINER]...")]
@@ -39,36 +39,36 @@ pub(crate) struct Override {
     /// The Pod's name
     #[arg(value_name = "POD", value_parser = pod_name)]
     pub(crate) pod: String,
-    /// A container, and the state to set it to; with --remove, the container alone
+    /// Container and its new state; with --remove, only the container
     #[arg(value_name = "CONTAINER=STATE", value_parser = parse_target, required_unless_present = "remove")]
-    pub(crate) wishes: Vec<OverrideTarget>,
-    /// Take what was set by hand back: of these containers, or of all
+    pub(crate) targets: Vec<OverrideTarget>,
+    /// Remove the overrides of these containers, or of all if none is given
     #[arg(long)]
     pub(crate) remove: bool,
-    /// Say what would be done, and do nothing
+    /// Print what would change, but change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
-    /// What to print: sentences, or one JSON object
+    /// Output format: text, or one JSON object
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: OutputFormat,
 }
 
-/// `CONTAINER=STATE`, or a container alone.
+/// Parsed `CONTAINER=STATE`, or only a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OverrideTarget {
     pub(crate) container: String,
     pub(crate) state: Option<State>,
 }
 
-/// The states that something can wait for.
+/// The states that hooks and gates can wait for.
 const SETTABLE_STATES: [State; 4] = [State::Started, State::Ready, State::Completed, State::Failed];
 
 fn parse_target(text: &str) -> Result<OverrideTarget, String> {
     let (name, state) = text.split_once('=').map_or((text, None), |(name, state)| (name, Some(state)));
     if !is_container_name(name) {
-        return Err(format!("{name:?} is no container's name; write CONTAINER=STATE, such as db=Ready"));
+        return Err(format!("{name:?} is not a valid container name; write CONTAINER=STATE, such as db=Ready"));
     }
     let state = match state {
         None => None,
@@ -83,29 +83,28 @@ fn parse_target(text: &str) -> Result<OverrideTarget, String> {
 }
 
 fn unknown_state_message(state: &str) -> String {
-    let words: Vec<&str> = SETTABLE_STATES.iter().map(|state| state.as_str()).collect();
-    let words = words.join(", ");
+    let states: Vec<&str> = SETTABLE_STATES.iter().map(|state| state.as_str()).collect();
+    let states = states.join(", ");
     match state {
         "Exited" => {
-            "Exited is a condition, and no state: set Completed (it exited with 0) or Failed (with another code)"
-                .to_owned()
+            "Exited is a condition, not a state; set Completed (exit code 0) or Failed (any other code)".to_owned()
         }
-        "Waiting" | "NotReady" => format!("nothing waits for {state}; the states that open something are {words}"),
-        _ => format!("{state:?} is no state; it is one of {words}"),
+        "Waiting" | "NotReady" => format!("no hook or gate can wait for {state}; set one of {states}"),
+        _ => format!("{state:?} is not a state; set one of {states}"),
     }
 }
 
-/// What clap can't say: a state is needed but for `--remove`, which takes none; and each container once.
+/// Checks rules that clap cannot express: only `--remove` takes containers without a state, and each container once.
 pub(crate) fn validate(args: &Override) -> Result<(), String> {
-    for (at, wish) in args.wishes.iter().enumerate() {
-        let name = &wish.container;
-        match (args.remove, wish.state) {
-            (false, None) => return Err(format!("{name}: to which state? Write {name}=Ready, for example")),
-            (true, Some(_)) => return Err(format!("{name}: --remove takes the container alone, without a state")),
+    for (at, target) in args.targets.iter().enumerate() {
+        let name = &target.container;
+        match (args.remove, target.state) {
+            (false, None) => return Err(format!("{name}: the state is missing; write for example {name}=Ready")),
+            (true, Some(_)) => return Err(format!("{name}: --remove takes only the container name, without a state")),
             _ => {}
         }
-        if args.wishes[..at].iter().any(|other| other.container == *name) {
-            return Err(format!("{name} is named twice"));
+        if args.targets[..at].iter().any(|other| other.container == *name) {
+            return Err(format!("{name} is given twice; name each container once"));
         }
     }
     Ok(())
@@ -116,23 +115,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_a_state_that_something_can_wait_for() {
+    fn target_state_must_be_settable() {
         assert_eq!(
             parse_target("db=Ready"),
             Ok(OverrideTarget { container: "db".to_owned(), state: Some(State::Ready) })
         );
         assert_eq!(parse_target("db"), Ok(OverrideTarget { container: "db".to_owned(), state: None }));
-        for (text, says) in [
-            ("", "no container's name"),
-            ("=Ready", "no container's name"),
-            ("Db=Ready", "no container's name"),
-            ("db=", "\"\" is no state"),
+        for (text, expected) in [
+            ("", "not a valid container name"),
+            ("=Ready", "not a valid container name"),
+            ("Db=Ready", "not a valid container name"),
+            ("db=", "\"\" is not a state"),
             ("db=ready", "one of Started, Ready, Completed, Failed"),
             ("db=Exited", "set Completed"),
-            ("db=NotReady", "nothing waits for NotReady"),
+            ("db=NotReady", "no hook or gate can wait for NotReady"),
         ] {
             let error = parse_target(text).unwrap_err();
-            assert!(error.contains(says), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 }

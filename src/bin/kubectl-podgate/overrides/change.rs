@@ -1,4 +1,4 @@
-//! From the Pod and what is wanted of it to what is to be written, and what that opens. Pure.
+//! Plans the annotations to write for the requested overrides, and what that opens. Pure functions.
 
 use super::args::OverrideTarget;
 use crate::pod::Pod;
@@ -12,38 +12,38 @@ use podgate::core::until::{ConditionStatus, WaitCondition};
 use serde::Serialize;
 use std::time::SystemTime;
 
-/// One annotation that is to be written or taken away. As JSON it is an interface: see docs/kubectl-podgate.md.
+/// One annotation to write or remove. Its JSON is a public format: see docs/kubectl-podgate.md.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AnnotationChange {
     pub(crate) container: String,
     pub(crate) annotation: String,
-    /// Its value; null where it is taken away.
+    /// The new value; null if the annotation is removed.
     pub(crate) value: Option<String>,
-    /// Its value until now.
+    /// The previous value.
     pub(crate) was: Option<String>,
-    /// The container's state, as published until now.
+    /// The container's published state before the change.
     pub(crate) state: Option<&'static str>,
-    /// What it opens, and what it does not.
+    /// The hooks and gates with conditions that the change meets.
     pub(crate) opens: Vec<GateEffect>,
 }
 
-/// A hook or a gate that waits for the container, and whom the change satisfies.
+/// A waiting hook or gate with at least one condition that the change meets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct GateEffect {
-    /// Whose hook or gate.
+    /// The container that has the hook or gate.
     pub(crate) gate_of: String,
     pub(crate) mode: Mode,
-    /// The conditions that hold by the change.
+    /// The conditions that the change meets.
     pub(crate) conditions: Vec<String>,
-    /// Those for which it goes on waiting; empty if it opens.
+    /// The conditions that are still unmet; empty if the hook or gate opens.
     pub(crate) still_waits_for: Vec<String>,
-    /// The container that the kubelet starts next, where a hook opens.
+    /// The container that the kubelet starts next, if a hook opens.
     pub(crate) then_starts: Option<String>,
 }
 
-/// All that is to be done to a pod.
+/// All changes to one Pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct OverridePlan {
     pub(crate) sandbox: Option<String>,
@@ -52,20 +52,23 @@ pub(crate) struct OverridePlan {
     pub(crate) changes: Vec<AnnotationChange>,
 }
 
-/// What setting `wishes` means; or why it can't be, in one line.
+/// Plans to set the states of `targets`.
+///
+/// # Errors
+/// One line with the reason why they cannot be set.
 pub(crate) fn plan_set(
     pod: &Pod,
     namespace: &str,
-    wishes: &[OverrideTarget],
+    targets: &[OverrideTarget],
     now: SystemTime,
 ) -> Result<OverridePlan, String> {
     let name = pod.metadata.name.clone().unwrap_or_default();
     if pod.metadata.deletion_timestamp.is_some() {
-        return Err(format!("the Pod {name:?} is being deleted: its hooks are let go, and its gates never open"));
+        return Err(format!("the Pod {name:?} is being deleted: its hooks are released and its gates never open"));
     }
     let found = pod_containers(pod);
-    for wish in wishes {
-        check_target(&found, &wish.container)?;
+    for target in targets {
+        check_target(&found, &target.container)?;
     }
     let view = view(pod, namespace, now);
     let annotations = pod.metadata.annotations.clone().unwrap_or_default();
@@ -73,20 +76,20 @@ pub(crate) fn plan_set(
         (Ok(snapshot), None) => snapshot,
         (Ok(_), Some(why)) => {
             return Err(format!(
-                "the sandbox that the Pod has now is not known yet: what is published is not of it, for {why}; try again in a moment"
+                "the Pod's current sandbox is not known yet: the published state is outdated ({why}); retry in a moment"
             ));
         }
         (Err(_), _) => {
-            let why = view.notes.first().map_or("nothing is published", String::as_str);
-            return Err(format!("no sandbox is known that the state could be set for. {why}"));
+            let why = view.notes.first().map_or("Nothing is published.", String::as_str);
+            return Err(format!("the Pod's sandbox is unknown, so no state can be set. {why}"));
         }
     };
     let mut after = before.clone();
     let mut changes = Vec::new();
-    for OverrideTarget { container, state } in wishes {
+    for OverrideTarget { container, state } in targets {
         let Some(state) = *state else { continue };
         let Some(was) = before.states.get(container) else {
-            return Err(format!("podgate's sidecar does not follow {container}: no state of it is published"));
+            return Err(format!("the sidecar does not track {container}: it publishes no state for it"));
         };
         after.states.insert(container.clone(), state);
         let annotation = format!("{}{container}", names::OVERRIDE_PREFIX);
@@ -105,12 +108,15 @@ pub(crate) fn plan_set(
     Ok(OverridePlan { sandbox: Some(before.sandbox.to_string()), phase: Some(before.phase), changes })
 }
 
-/// What taking back means: of `wishes`, or of all that was set.
-pub(crate) fn plan_removal(pod: &Pod, wishes: &[OverrideTarget]) -> Result<OverridePlan, String> {
+/// Plans to remove the overrides of `targets`, or all overrides if `targets` is empty.
+///
+/// # Errors
+/// One line that names a container without an override.
+pub(crate) fn plan_removal(pod: &Pod, targets: &[OverrideTarget]) -> Result<OverridePlan, String> {
     let annotations = pod.metadata.annotations.clone().unwrap_or_default();
     let snapshot = Snapshot::from_annotations(&annotations).ok();
     let state = |name: &str| snapshot.as_ref()?.states.get(name).copied().map(State::as_str);
-    let there = annotations.iter().filter_map(|(key, value)| {
+    let overrides = annotations.iter().filter_map(|(key, value)| {
         let container = key.strip_prefix(names::OVERRIDE_PREFIX)?;
         Some(AnnotationChange {
             container: container.to_owned(),
@@ -121,13 +127,14 @@ pub(crate) fn plan_removal(pod: &Pod, wishes: &[OverrideTarget]) -> Result<Overr
             opens: Vec::new(),
         })
     });
-    let mut changes: Vec<AnnotationChange> = there.collect();
-    if let Some(wish) = wishes.iter().find(|wish| changes.iter().all(|change| change.container != wish.container)) {
+    let mut changes: Vec<AnnotationChange> = overrides.collect();
+    let is_for = |change: &AnnotationChange, target: &OverrideTarget| change.container == target.container;
+    if let Some(target) = targets.iter().find(|target| !changes.iter().any(|change| is_for(change, target))) {
         let names: Vec<&str> = changes.iter().map(|change| change.container.as_str()).collect();
-        let names = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
-        return Err(format!("nothing was set by hand of {}; set is: {names}", wish.container));
+        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        return Err(format!("{} has no override; containers with an override: {names}", target.container));
     }
-    changes.retain(|change| wishes.is_empty() || wishes.iter().any(|wish| wish.container == change.container));
+    changes.retain(|change| targets.is_empty() || targets.iter().any(|target| is_for(change, target)));
     Ok(OverridePlan {
         sandbox: snapshot.as_ref().map(|snapshot| snapshot.sandbox.to_string()),
         phase: snapshot.as_ref().map(|snapshot| snapshot.phase),
@@ -135,32 +142,32 @@ pub(crate) fn plan_removal(pod: &Pod, wishes: &[OverrideTarget]) -> Result<Overr
     })
 }
 
-/// Refuses what is no container that anything could wait for.
+/// Rejects names that no hook or gate can wait for.
 fn check_target(found: &[PodContainer<'_>], name: &str) -> Result<(), String> {
     let ordered = found.iter().filter(|f| f.role == Role::Container).map(|f| f.spec.name.as_str());
     let ordered = ordered.collect::<Vec<_>>().join(", ");
     Err(match found.iter().find(|found| found.spec.name == name).map(|found| found.role) {
         Some(Role::Container) => return Ok(()),
         Some(Role::Sidecar) => {
-            format!("{name} is podgate's own sidecar: nothing waits for it; the Pod has {ordered}")
+            format!("{name} is podgate's sidecar, and nothing waits for it; choose one of {ordered}")
         }
         Some(Role::Init) => format!(
-            "{name} is an init container, which ends before all others start: nothing waits for it; the Pod has {ordered}"
+            "{name} is an init container, which ends before others start, so nothing waits for it; choose one of {ordered}"
         ),
         None => format!("the Pod has no container {name}; it has {ordered}"),
     })
 }
 
-/// The hooks and gates that wait for `container` before, and are satisfied after.
+/// Returns the waiting hooks and gates with conditions on `container` that hold in `after`, but not in `before`.
 fn gate_effects(found: &[PodContainer<'_>], before: &Snapshot, after: &Snapshot, container: &str) -> Vec<GateEffect> {
     let is_met = |until: &WaitCondition, snapshot: &Snapshot| until.status(snapshot) == ConditionStatus::Met;
-    let waits = |at: usize| {
+    let effect = |at: usize| {
         let (spec, gate) = (found[at].spec, found[at].gate.as_ref()?);
         let name = &spec.name;
         match gate.mode {
-            // A gate is there until its own program runs.
+            // A gate waits only until its own program runs.
             Mode::Entrypoint if before.states.get(name) != Some(&State::Waiting) => return None,
-            // Hooks hold back nothing once all have started, or once what comes after them runs.
+            // A hook has returned once all containers have started, or once a later container runs.
             Mode::PostStart if before.phase != Phase::Starting => return None,
             Mode::PostStart => {
                 let runs = |later: &PodContainer<'_>| {
@@ -172,8 +179,9 @@ fn gate_effects(found: &[PodContainer<'_>], before: &Snapshot, after: &Snapshot,
             }
             _ => {}
         }
-        let of = gate.until.iter().filter(|until| until.container == container && !is_met(until, before));
-        let conditions: Vec<String> = of.filter(|until| is_met(until, after)).map(WaitCondition::to_string).collect();
+        let unmet = gate.until.iter().filter(|until| until.container == container && !is_met(until, before));
+        let conditions: Vec<String> =
+            unmet.filter(|until| is_met(until, after)).map(WaitCondition::to_string).collect();
         if conditions.is_empty() {
             return None;
         }
@@ -188,5 +196,5 @@ fn gate_effects(found: &[PodContainer<'_>], before: &Snapshot, after: &Snapshot,
             then_starts: next.map(|next| next.spec.name.clone()),
         })
     };
-    (0..found.len()).filter_map(waits).collect()
+    (0..found.len()).filter_map(effect).collect()
 }

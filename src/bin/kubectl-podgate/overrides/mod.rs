@@ -1,4 +1,4 @@
-//! `kubectl podgate override`: a container's state, set by hand.
+//! `kubectl podgate override`: sets a container's state by hand.
 
 mod args;
 mod change;
@@ -19,20 +19,20 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use std::process::ExitCode;
 
-/// Under which name the API server writes down what this tool changes.
+/// Name under which `metadata.managedFields` records the changes of this tool.
 const FIELD_MANAGER: &str = "kubectl-podgate";
 
-/// What was done, or would be. As JSON it is an interface: see docs/kubectl-podgate.md.
+/// Result of the command, or of a dry run. Its JSON is a public format: see docs/kubectl-podgate.md.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct OverrideOutcome {
-    /// RFC 3339, UTC.
+    /// Time in RFC 3339, UTC.
     at: String,
     server: String,
     namespace: String,
     pod: String,
     uid: String,
-    /// Who the API server says that it was.
+    /// The user name, according to the API server.
     by: Option<String>,
     dry_run: bool,
     #[serde(flatten)]
@@ -40,8 +40,8 @@ pub(crate) struct OverrideOutcome {
 }
 
 pub(crate) fn run(args: &Override) -> ExitCode {
-    if let Err(what) = args::validate(args) {
-        print_stderr(&what);
+    if let Err(error) = args::validate(args) {
+        print_stderr(&error);
         return Exit::Usage.into();
     }
     runtime::block_on(apply(args))
@@ -52,18 +52,18 @@ async fn apply(args: &Override) -> Result<ExitCode, String> {
     let pod = cluster.get_pod(&args.pod).await?;
     let now = clock::wall_time();
     let plan = match args.remove {
-        true => change::plan_removal(&pod, &args.wishes)?,
-        false => change::plan_set(&pod, &cluster.namespace, &args.wishes, now)?,
+        true => change::plan_removal(&pod, &args.targets)?,
+        false => change::plan_set(&pod, &cluster.namespace, &args.targets, now)?,
     };
     if plan.changes.is_empty() {
-        write_stdout("Nothing was set by hand.\n")?;
+        write_stdout("The Pod has no overrides.\n")?;
         return Ok(ExitCode::SUCCESS);
     }
     let uid = pod.metadata.uid.clone().unwrap_or_default();
     if !args.dry_run {
         let values = plan.changes.iter().map(|change| (change.annotation.clone(), serde_json::json!(change.value)));
         let annotations: Map<String, Value> = values.collect();
-        // A pod of the same name that has taken its place is another one: the server refuses that.
+        // With the uid, the server rejects the patch if another Pod has taken the name.
         let patch = Patch::Merge(serde_json::json!({"metadata": {"uid": uid, "annotations": annotations}}));
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let answer = cluster.with_timeout(cluster.pods().patch_metadata(&args.pod, &params, &patch)).await?;
@@ -93,13 +93,13 @@ fn patch_error(cluster: &Cluster, error: &kube::Error, pod: &str) -> String {
             format!("not allowed to patch the Pod {pod:?}: {}", status.message)
         }
         kube::Error::Api(status) if status.code == 409 => {
-            format!("the Pod {pod:?} has been replaced by another one meanwhile; nothing was changed")
+            format!("the Pod {pod:?} was replaced by another Pod in the meantime; nothing was changed")
         }
         other => cluster.error_message(other, pod),
     }
 }
 
-/// Who we are to the API server, where it says so.
+/// Returns the current user's name, if the API server reveals it.
 async fn current_user(cluster: &Cluster) -> Option<String> {
     let review = serde_json::json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let request = hyper::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")

@@ -1,4 +1,4 @@
-//! Whole pods, and what an override does to them.
+//! Overrides of whole Pods.
 
 use super::args::OverrideTarget;
 use super::change::{GateEffect, OverridePlan, plan_removal, plan_set};
@@ -14,7 +14,7 @@ fn target(container: &str, state: State) -> OverrideTarget {
     OverrideTarget { container: container.to_owned(), state: Some(state) }
 }
 
-/// `db` and `api` with hooks, `web` and `worker` with gates; none has come further than `db`.
+/// A Pod in which `db` has started. `db` and `api` have hooks, `web` and `worker` have gates.
 fn pod() -> Value {
     json!({
         "metadata": {"name": "ordered", "uid": "u1", "creationTimestamp": "2026-11-21T14:00:04Z", "annotations": {
@@ -35,18 +35,18 @@ fn parse_pod(pod: &Value) -> Pod {
     serde_json::from_value(pod.clone()).unwrap()
 }
 
-/// `MODE of GATE: CONDITIONS | LEFT | NEXT` of each.
+/// Returns `CONTAINER: CONDITIONS | STILL UNMET | NEXT` of each effect.
 fn effects(plan: &OverridePlan) -> Vec<String> {
     let all = plan.changes.iter().flat_map(|change| &change.opens);
-    let say = |o: &GateEffect| {
+    let describe = |o: &GateEffect| {
         let next = o.then_starts.as_deref().unwrap_or("-");
         format!("{}: {} | {} | {next}", o.gate_of, o.conditions.join(" "), o.still_waits_for.join(" "))
     };
-    all.map(say).collect()
+    all.map(describe).collect()
 }
 
 #[test]
-fn says_what_is_written_and_what_it_opens() {
+fn plan_lists_annotations_and_effects() {
     let pod = parse_pod(&pod());
     let plan = plan_set(&pod, "shop", &[target("db", State::Ready)], now()).unwrap();
     assert_eq!(plan.changes[0].annotation, "override.podgate.io/db");
@@ -64,7 +64,7 @@ fn says_what_is_written_and_what_it_opens() {
 }
 
 #[test]
-fn what_is_open_already_is_not_opened() {
+fn open_gates_are_not_listed_again() {
     let mut started = pod();
     started["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("started");
     started["metadata"]["annotations"]["status.podgate.io/web"] = json!("Started");
@@ -78,59 +78,58 @@ fn what_is_open_already_is_not_opened() {
 }
 
 #[test]
-fn refuses_with_clear_words() {
+fn impossible_overrides_are_rejected() {
     let table: [(&str, &str, Change); 9] = [
         ("nobody", "the Pod has no container nobody; it has db, api, web, worker", |_| {}),
-        ("podgate", "podgate is podgate's own sidecar", |_| {}),
+        ("podgate", "podgate is podgate's sidecar", |_| {}),
         ("once", "once is an init container", |_| {}),
         ("db", "is being deleted", |pod| pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T14:00:11Z")),
-        ("db", "that the state could be set for. Nothing is published, and the sidecar runs", |pod| {
+        ("db", "sandbox is unknown, so no state can be set. The sidecar runs, but has published nothing", |pod| {
             pod["metadata"]["annotations"] = json!({});
         }),
-        ("db", "no sandbox is known that the state could be set for. Neither a sidecar", |pod| {
+        ("db", "sandbox is unknown, so no state can be set. The Pod has no podgate sidecar, hook or gate", |pod| {
             pod["metadata"]["annotations"] = json!({});
             pod["spec"] = json!({"nodeName": "n", "containers": [{"name": "db"}]});
         }),
-        ("db", "no sandbox is known that the state could be set for. What is published is not podgate's", |pod| {
+        ("db", "sandbox is unknown, so no state can be set. The published state is invalid", |pod| {
             pod["metadata"]["annotations"]["sandbox.podgate.io/id"] = json!("x");
         }),
-        ("db", "what is published is not of it, for the sidecar has been started anew since; try again", |pod| {
+        ("db", "the published state is outdated (the sidecar has restarted since); retry", |pod| {
             pod["status"]["initContainerStatuses"][0]["state"]["running"]["startedAt"] = json!("2026-11-21T14:00:12Z");
         }),
-        ("db", "podgate's sidecar does not follow db", |pod| {
+        ("db", "the sidecar does not track db", |pod| {
             pod["metadata"]["annotations"].as_object_mut().unwrap().remove("status.podgate.io/db");
         }),
     ];
-    for (container, says, change) in table {
+    for (container, expected, change) in table {
         let mut pod = pod();
         change(&mut pod);
         let error = plan_set(&parse_pod(&pod), "shop", &[target(container, State::Ready)], now()).unwrap_err();
-        assert!(error.contains(says), "{container}: {error}");
+        assert!(error.contains(expected), "{container}: {error}");
         assert!(!error.contains('\n'), "{error}");
     }
 }
 
 #[test]
-fn takes_back_one_or_all_and_nothing_else() {
+fn removal_covers_the_named_or_all_overrides() {
     let mut set = pod();
     set["metadata"]["annotations"]["override.podgate.io/db"] = json!("Ready@x");
     set["metadata"]["annotations"]["override.podgate.io/gone"] = json!("Ready@y");
     let pod = parse_pod(&set);
-    let of = |names: &[&str]| {
-        let wishes: Vec<OverrideTarget> =
+    let removed = |names: &[&str]| {
+        let targets: Vec<OverrideTarget> =
             names.iter().map(|name| OverrideTarget { container: (*name).to_owned(), state: None }).collect();
-        let plan = plan_removal(&pod, &wishes)?;
+        let plan = plan_removal(&pod, &targets)?;
         assert!(plan.changes.iter().all(|change| change.value.is_none() && change.was.is_some()));
         Ok(plan.changes.iter().map(|change| change.annotation.clone()).collect::<Vec<_>>())
     };
-    assert_eq!(of(&["db"]), Ok(vec!["override.podgate.io/db".to_owned()]));
-    assert_eq!(of(&[]).unwrap().len(), 2);
-    assert_eq!(of(&["api"]), Err("nothing was set by hand of api; set is: db, gone".to_owned()));
+    assert_eq!(removed(&["db"]), Ok(vec!["override.podgate.io/db".to_owned()]));
+    assert_eq!(removed(&[]).unwrap().len(), 2);
+    assert_eq!(removed(&["api"]), Err("api has no override; containers with an override: db, gone".to_owned()));
 }
 
-/// What a person sees of it: the example in the docs.
 #[test]
-fn reads_well() {
+fn docs_show_this_output() {
     let done = OverrideOutcome {
         at: "2026-11-21T14:00:12Z".to_owned(),
         server: "https://10.0.0.1:6443/".to_owned(),

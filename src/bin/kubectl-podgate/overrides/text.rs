@@ -1,4 +1,4 @@
-//! What a person reads of it.
+//! The result of `override` as text.
 
 use super::OverrideOutcome;
 use super::change::{AnnotationChange, GateEffect};
@@ -7,7 +7,7 @@ use podgate::core::state::Phase;
 use podgate::core::text::sanitize;
 use std::fmt::Write as _;
 
-/// Who changed what, when, in which pod, and what it opens.
+/// Renders time, Pod, user and sandbox of the change, then each annotation with its effects.
 pub(crate) fn render(done: &OverrideOutcome) -> String {
     let mut out = String::new();
     let verb = if done.dry_run { "would change" } else { "changed" };
@@ -33,17 +33,19 @@ fn effects(change: &AnnotationChange, phase: Option<Phase>) -> Vec<String> {
     let (name, state) = (&change.container, change.state.unwrap_or("unknown"));
     if change.value.is_none() {
         let then = match phase {
-            Some(Phase::Started) => ", once the sidecar has looked. What has started goes on.",
-            _ => ". What has been let go is not held back anew.",
+            Some(Phase::Started) => ", at its next probe. Started containers keep running.",
+            _ => ". Open hooks and gates stay open.",
         };
-        return vec![format!("{name} was {state}; what it is by itself counts again{then}")];
+        return vec![format!("{name} was {state}; the sidecar determines its state again{then}")];
     }
-    let mut lines = vec![format!("{name} was {state} until now, by podgate's own word")];
+    let mut lines = vec![format!("{name} was {state} until now (published state)")];
     lines.extend(change.opens.iter().map(describe_effect));
     if change.opens.is_empty() {
-        lines.push("opens nothing now: no hook and no gate waits for this".to_owned());
+        lines.push("opens nothing: no hook or gate waits for this state".to_owned());
         if phase == Some(Phase::Started) {
-            lines.push("all have started, and the sidecar rests: it hears of this when next a gate waits".to_owned());
+            let line =
+                "all containers have started, so the sidecar is idle: it reads the override when a gate waits next";
+            lines.push(line.to_owned());
         }
     }
     lines

@@ -1,4 +1,4 @@
-//! One Pod, and what is said of it.
+//! The view of one Pod: the state of its containers and what they wait for.
 
 mod notes;
 mod requirement;
@@ -10,5 +10,5 @@ pub(crate) mod view;
 
 use podgate::core::pod::{PodSpec, PodStatus};
 
-/// The Pod as the API server shows it.
+/// A Pod as the API server returns it.
 pub(crate) type Pod = kube::core::Object<PodSpec, PodStatus>;

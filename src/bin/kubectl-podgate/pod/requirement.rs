@@ -1,4 +1,4 @@
-//! What it would take for a condition to hold, in a few words.
+//! Describes in a few words what is needed to meet a condition.
 
 use super::shape::PodContainer;
 use crate::pod::Pod;
@@ -6,7 +6,7 @@ use podgate::core::container::{Container, Handler, PortRef, Probe};
 use podgate::core::container_list::parse_list;
 use podgate::core::until::{WaitCondition, WantedState};
 
-/// What `until` is about, of these containers.
+/// Describes what is needed to meet `until`.
 pub(crate) fn requirement(
     until: &WaitCondition,
     found: &[PodContainer<'_>],
@@ -14,11 +14,11 @@ pub(crate) fn requirement(
     standing: &str,
 ) -> String {
     let name = &until.container;
-    let Some(of) = found.iter().find(|found| found.spec.name == *name) else {
+    let Some(target) = found.iter().find(|found| found.spec.name == *name) else {
         return format!("the Pod has no container {name}");
     };
     if standing == "never" {
-        return format!("{name} has ended for good: a new Pod, or an override");
+        return format!("{name} has ended for good; create a new Pod, or override its state");
     }
     match until.want {
         WantedState::Started => format!("{name} must be started"),
@@ -28,7 +28,7 @@ pub(crate) fn requirement(
             let listed = declared.iter().find(|container| container.name == *name);
             let probes: Vec<String> = match listed {
                 Some(listed) => describe_probes(&listed.startup_probe, &listed.readiness_probe),
-                None => describe_probes(&of.spec.startup_probe, &of.spec.readiness_probe),
+                None => describe_probes(&target.spec.startup_probe, &target.spec.readiness_probe),
             };
             match probes.as_slice() {
                 [] => format!("{name} has no probe: it must be started"),
@@ -38,11 +38,11 @@ pub(crate) fn requirement(
     }
 }
 
-/// What the sidecar is told of the containers: the application's own probes, which the Pod's spec may no longer hold.
+/// Returns the sidecar's list of containers. It holds the application's own probes, which the Pod's spec may lack.
 pub(crate) fn declared_containers(pod: &Pod) -> Vec<Container> {
     let all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
     let mut listed = all.flat_map(|container| &container.env).filter(|variable| variable.name == "PODGATE_CONTAINERS");
-    // The kubelet takes `$$(` for `$(`.
+    // In variables, `$$(` is the kubelet's escape for `$(`.
     listed.next().and_then(|variable| parse_list(&variable.value.replace("$$(", "$(")).ok()).unwrap_or_default()
 }
 

@@ -1,36 +1,36 @@
-//! What is said of a pod, and of each of its containers: the shape of it, which is the JSON too.
+//! Types of the view of a Pod and its containers, which are also its JSON format.
 
 use podgate::core::command::Gate;
 use podgate::core::container::Mode;
 use podgate::core::pod::Container;
 use serde::Serialize;
 
-/// One pod. As JSON it is an interface: see docs/kubectl-podgate.md.
+/// View of one Pod. Its JSON is a public format: see docs/kubectl-podgate.md.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct View {
     pub(crate) namespace: String,
     pub(crate) pod: String,
     pub(crate) node: Option<String>,
-    /// The API's own word for the pod.
+    /// The API's `status.phase`.
     pub(crate) pod_phase: Option<String>,
     pub(crate) deleting: bool,
     /// All containers have started.
     pub(crate) started: bool,
-    /// All of it in one sentence.
+    /// Summary in one sentence.
     pub(crate) summary: String,
     pub(crate) published: Option<Published>,
-    /// Why what is published can't be of the pod as it is now.
+    /// The reason why the published state cannot belong to the current sandbox.
     #[serde(skip)]
     pub(crate) stale_reason: Option<String>,
     /// The ordered containers, in start order.
     pub(crate) order: Vec<String>,
     pub(crate) containers: Vec<Row>,
-    /// What is odd, and what can be done about it.
+    /// Notes about anything unusual, and what to do about it.
     pub(crate) notes: Vec<String>,
 }
 
-/// What the sidecar has published, and where and when it saw it.
+/// Published state of the Pod as a whole, and its origin.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Published {
@@ -49,48 +49,49 @@ pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) role: Role,
     pub(crate) mode: Mode,
-    /// Podgate's word.
+    /// The state that podgate has published.
     pub(crate) state: Option<&'static str>,
-    /// Since when it is as it is.
+    /// The time of the last change of state.
     pub(crate) since: Option<Since>,
     pub(crate) kubelet: KubeletStatus,
-    /// What must come about before it goes on.
+    /// The unmet conditions that block the container.
     pub(crate) waits_for: Vec<Condition>,
-    /// Containers that go on only after it does.
+    /// The containers that this one blocks.
     pub(crate) holds_back: Vec<String>,
-    /// Why it can't go on by itself.
+    /// The reason why the container cannot continue by itself.
     pub(crate) stuck: Option<String>,
-    /// How long its hook or gate waits.
+    /// The timeout of its hook or gate.
     pub(crate) timeout: Option<String>,
 }
 
-/// Since when a container is as it is.
+/// Time of a container's last change of state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Since {
-    /// RFC 3339, UTC.
+    /// Time in RFC 3339, UTC.
     pub(crate) at: String,
     pub(crate) seconds_ago: u64,
-    /// `podgate` or `kubelet`; the kubelet counts in whole seconds.
+    /// Source of the time: `podgate` or `kubelet`. The kubelet's times have whole seconds.
     pub(crate) by: &'static str,
 }
 
+/// Role of a container in the Pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
-    /// Podgate's own.
+    /// Podgate's sidecar.
     Sidecar,
-    /// Runs to its end before any other starts.
+    /// An init container that ends before the next container starts.
     Init,
-    /// Takes part in the order.
+    /// A container that can take part in the order.
     Container,
 }
 
-/// The kubelet's word on one container.
+/// Status of one container according to the kubelet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct KubeletStatus {
-    /// `waiting`, `running` or `terminated`; nothing while the kubelet has said nothing.
+    /// `waiting`, `running` or `terminated`; `None` before the kubelet's first report.
     pub(crate) state: Option<&'static str>,
     pub(crate) reason: Option<String>,
     pub(crate) message: Option<String>,
@@ -101,7 +102,7 @@ pub(crate) struct KubeletStatus {
     pub(crate) restarts: u32,
 }
 
-/// Something that is waited for.
+/// Unmet condition that a container waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Condition {
@@ -109,16 +110,16 @@ pub(crate) struct Condition {
     pub(crate) condition: String,
     /// `not-yet`, `never` or `unknown`.
     pub(crate) standing: &'static str,
-    /// What it would take.
+    /// What is needed to meet the condition.
     pub(crate) takes: String,
-    /// In whose hook or gate it stands.
+    /// The container whose hook or gate has the condition.
     pub(crate) gate_of: String,
-    /// The container that it names.
+    /// The container that the condition names.
     #[serde(skip)]
     pub(crate) container: Option<String>,
 }
 
-/// One container and what the Pod says of it.
+/// A container with what the Pod's spec and status hold about it.
 pub(crate) struct PodContainer<'a> {
     pub(crate) spec: &'a Container,
     pub(crate) role: Role,
@@ -127,7 +128,7 @@ pub(crate) struct PodContainer<'a> {
 }
 
 impl KubeletStatus {
-    /// In a few words.
+    /// Describes the status in a few words.
     pub(crate) fn describe(&self) -> String {
         let mut text = match self.state {
             Some("running") => if self.ready { "running, ready" } else { "running, not ready" }.to_owned(),
@@ -136,7 +137,7 @@ impl KubeletStatus {
                 format!("exited {}{reason}", self.exit_code.unwrap_or_default())
             }
             Some(_) => self.reason.clone().unwrap_or_else(|| "waiting".to_owned()),
-            None => "nothing".to_owned(),
+            None => "no status".to_owned(),
         };
         match self.restarts {
             0 => {}

@@ -1,12 +1,14 @@
-//! Since when a container is as it is: by the sidecar's word, to the millisecond; else by the kubelet's, to the second; else it is not
-//! known, and nothing is said.
+//! Determines the time of a container's last change of state: from the sidecar in milliseconds, else from the kubelet in
+//! seconds, else unknown.
 
 use super::shape::{PodContainer, Since};
 use podgate::core::state::State;
 use podgate::core::times::{Milestone, Times};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// `sidecar` is when the kubelet says that podgate's sidecar started: what waits, has waited since then.
+/// Returns the time of the container's last change of state.
+///
+/// `sidecar` is the kubelet's start time of the sidecar. A container without an own time has been waiting since then.
 pub(crate) fn since(
     found: &PodContainer<'_>,
     state: Option<State>,
@@ -37,12 +39,12 @@ pub(crate) fn since(
     }
 }
 
-/// Reads a time as the API writes it.
+/// Parses a time in the API's format.
 pub(super) fn parse_time(text: &str) -> Option<SystemTime> {
     humantime::parse_rfc3339_weak(text).ok()
 }
 
-/// Whole seconds from `at` to `now`.
+/// Returns the whole seconds from `at` to `now`.
 pub(super) fn seconds_between(at: SystemTime, now: SystemTime) -> u64 {
     now.duration_since(at).unwrap_or_default().as_secs()
 }

@@ -1,11 +1,11 @@
-//! Whole pods, and what is said of them.
+//! Views of whole Pods.
 
 use super::shape::{Row, View};
 use super::view::view;
 use serde_json::{Value, json};
 use std::time::SystemTime;
 
-/// Two seconds after the last look of the pods below.
+/// Returns a time two seconds after the `seen` of the Pods below.
 pub(crate) fn now() -> SystemTime {
     humantime::parse_rfc3339("2026-11-21T14:00:12Z").unwrap()
 }
@@ -29,7 +29,7 @@ fn running(name: &str, ready: bool) -> Value {
     json!({"name": name, "ready": ready, "state": {"running": {"startedAt": "2026-11-21T14:00:05Z"}}})
 }
 
-/// The chain db, api, web, with hooks, as the API shows it while db's hook waits.
+/// Returns a Pod with db, api and web in this order, as the API shows it while db's hook waits.
 pub(crate) fn chain() -> Value {
     let mut db = hook("db", &[]);
     db["readinessProbe"] = json!({"tcpSocket": {"port": 5432}});
@@ -48,7 +48,7 @@ pub(crate) fn chain() -> Value {
     })
 }
 
-/// Adds what the sidecar publishes.
+/// Adds the sidecar's annotations.
 pub(crate) fn with_published(mut pod: Value, phase: &str, states: [&str; 3]) -> Value {
     pod["metadata"]["annotations"] = json!({
         "sandbox.podgate.io/id": "3f2a9c1e-4097-1a0c5f3b", "sandbox.podgate.io/epoch": "e1", "sandbox.podgate.io/revision": "5",
@@ -64,62 +64,62 @@ pub(crate) fn view_of(pod: &Value) -> View {
     view(&serde_json::from_value(pod.clone()).unwrap(), "shop", now())
 }
 
-/// `NAME: what it waits for | what it holds back`, for those of which there is something to say.
+/// Returns `NAME: CONDITIONS | HELD-BACK CONTAINERS` of each container that has either.
 fn waits(view: &View) -> Vec<String> {
     let rows = view.containers.iter().filter(|row| !row.waits_for.is_empty() || !row.holds_back.is_empty());
-    let say = |row: &Row| {
+    let describe = |row: &Row| {
         let conditions: Vec<String> =
             row.waits_for.iter().map(|c| format!("{} ({})", c.condition, c.standing)).collect();
         format!("{}: {} | {}", row.name, conditions.join(", "), row.holds_back.join(", "))
     };
-    rows.map(say).collect()
+    rows.map(describe).collect()
 }
 
 #[test]
-fn shows_what_waits_for_what_as_the_start_goes_on() {
+fn waits_follow_the_progress_of_the_start() {
     let (db, api) = ("db=Ready (not-yet)", "api=Ready (not-yet)");
     let of_db = vec![format!("db: {db} | api, web"), format!("api: {db} | web"), format!("web: {db}, {api} | ")];
     let of_api = vec![format!("api: {api} | web"), format!("web: {api} | ")];
-    for (phase, states, says) in [
-        // The sidecar has just begun.
+    for (phase, states, expected) in [
+        // The sidecar has just started.
         ("starting", ["Waiting", "Waiting", "Waiting"], of_db.clone()),
         ("starting", ["Started", "Waiting", "Waiting"], of_db),
-        // db's hook has been let go; the kubelet starts api next.
+        // db's hook has been released; the kubelet starts api next.
         ("starting", ["Ready", "Waiting", "Waiting"], of_api.clone()),
         ("starting", ["Ready", "Started", "Waiting"], of_api.clone()),
-        // api runs, so db's hook has returned, whatever became of db since.
+        // api runs, so db's hook has returned, even if db is not Ready any more.
         ("starting", ["NotReady", "Started", "Waiting"], of_api),
         ("started", ["Ready", "Ready", "Started"], vec![]),
         ("started", ["Failed", "Ready", "Started"], vec![]),
         ("terminating", ["Started", "Waiting", "Waiting"], vec![]),
     ] {
         let view = view_of(&with_published(chain(), phase, states));
-        assert_eq!(waits(&view), says, "{phase} {states:?}");
+        assert_eq!(waits(&view), expected, "{phase} {states:?}");
         assert_eq!(view.started, phase == "started");
     }
 }
 
 #[test]
-fn what_can_never_be_is_told_from_what_is_not_yet() {
+fn impossible_conditions_are_marked_never() {
     let mut pod = with_published(chain(), "starting", ["Failed", "Waiting", "Waiting"]);
     pod["metadata"]["annotations"]["sandbox.podgate.io/stuck"] = json!("db=Ended");
     let view = view_of(&pod);
     assert!(waits(&view)[0].starts_with("db: db=Ready (never) |"), "{:?}", waits(&view));
-    assert!(view.notes.iter().any(|note| note.starts_with("db has ended, and the kubelet will not start it again")));
+    assert!(view.notes.iter().any(|note| note.starts_with("db has ended, and the kubelet will not restart it")));
 }
 
 #[test]
-fn a_gate_holds_its_own_container_alone() {
+fn a_gate_blocks_only_its_own_container() {
     let mut pod = with_published(chain(), "starting", ["Started", "Waiting", "Waiting"]);
     pod["spec"]["containers"] = json!([{"name": "db"}, gate("api", &["db"]), gate("web", &["db=Started"])]);
     assert_eq!(waits(&view_of(&pod)), ["db:  | api", "api: db=Ready (not-yet) | "]);
-    // A gate stays shut even when the pod has started: the container came anew.
+    // The gate of a restarted container is closed although the Pod has started.
     pod["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("started");
     assert_eq!(waits(&view_of(&pod)), ["db:  | api", "api: db=Ready (not-yet) | "]);
 }
 
 #[test]
-fn of_checks_and_of_the_unpublished_nothing_is_known() {
+fn checks_and_unpublished_conditions_are_unknown() {
     let mut pod = with_published(chain(), "starting", ["Ready", "Waiting", "Waiting"]);
     pod["spec"]["containers"][0] = hook("db", &["--check", "tcp://127.0.0.1:1"]);
     assert_eq!(waits(&view_of(&pod))[0], "db: tcp://127.0.0.1:1 (unknown) | api, web");
@@ -128,11 +128,11 @@ fn of_checks_and_of_the_unpublished_nothing_is_known() {
     let unknown = "db=Ready (unknown)";
     assert_eq!(waits(&view)[..2], [format!("db: {unknown} | api, web"), format!("api: {unknown} | web")]);
     assert!(!view.started);
-    assert!(view.notes[0].starts_with("Nothing is published, and the sidecar runs"), "{:?}", view.notes);
+    assert!(view.notes[0].starts_with("The sidecar runs, but has published nothing"), "{:?}", view.notes);
 }
 
 #[test]
-fn without_a_word_the_kubelets_counts() {
+fn kubelet_status_counts_if_nothing_is_published() {
     let mut pod = chain();
     pod["status"]["containerStatuses"] = json!([running("db", true), running("api", true), running("web", false)]);
     let view = view_of(&pod);
@@ -140,18 +140,18 @@ fn without_a_word_the_kubelets_counts() {
 }
 
 #[test]
-fn says_since_when_by_whom_and_nothing_where_it_is_not_known() {
+fn since_has_its_source_or_is_absent() {
     let since = |pod: &Value| {
-        let said = |row: &Row| row.since.as_ref().map(|s| format!("{} {} {}", row.name, s.seconds_ago, s.by));
-        view_of(pod).containers.iter().filter_map(said).collect::<Vec<_>>()
+        let describe = |row: &Row| row.since.as_ref().map(|s| format!("{} {} {}", row.name, s.seconds_ago, s.by));
+        view_of(pod).containers.iter().filter_map(describe).collect::<Vec<_>>()
     };
-    // What waits, waits since the sidecar has been there.
+    // Waiting containers have been waiting since the sidecar started.
     let pod = with_published(chain(), "starting", ["Started", "Waiting", "Waiting"]);
     assert_eq!(since(&pod), ["podgate 7 kubelet", "db 5 podgate", "api 7 kubelet", "web 7 kubelet"]);
     let mut gated = pod.clone();
     gated["metadata"]["annotations"]["sandbox.podgate.io/times"] = json!("1795269602000,api=gate+1000,web=since+2000");
     assert_eq!(since(&gated), ["podgate 7 kubelet", "api 9 podgate", "web 8 podgate"]);
-    // An earlier sidecar's word counts for this as little as for anything else.
+    // Times of a previous sidecar are ignored.
     let mut stale = pod.clone();
     stale["metadata"]["annotations"]["sandbox.podgate.io/seen"] = json!("2026-11-21T14:00:01Z");
     assert_eq!(since(&stale), ["podgate 7 kubelet"]);
@@ -162,7 +162,7 @@ fn says_since_when_by_whom_and_nothing_where_it_is_not_known() {
 }
 
 #[test]
-fn says_what_each_condition_would_take() {
+fn conditions_describe_what_is_needed() {
     let mut pod = with_published(chain(), "starting", ["Started", "Waiting", "Waiting"]);
     pod["spec"]["containers"][0]["startupProbe"] = json!({"exec": {"command": ["/podgate/bin/podgate", "opened"]}});
     pod["spec"]["containers"][0]["readinessProbe"] = json!({"httpGet": {"port": "web"}});
@@ -181,7 +181,7 @@ fn says_what_each_condition_would_take() {
         "gone=Ready: the Pod has no container gone",
     ];
     assert_eq!(takes(&pod), all);
-    // The sidecar has the application's own probes, whatever stands in the spec now.
+    // The sidecar's list has the application's own probes. It takes precedence over the spec.
     pod["spec"]["initContainers"][0]["env"] = json!([{"name": "PODGATE_CONTAINERS", "value":
         r#"[{"name":"db","startupProbe":{"exec":{"command":["sh","-c","$$(x)"]}},"readinessProbe":{"grpc":{"port":9}}}]"#}]);
     assert_eq!(
@@ -190,75 +190,75 @@ fn says_what_each_condition_would_take() {
     );
     pod["metadata"]["annotations"]["status.podgate.io/db"] = json!("Failed");
     pod["metadata"]["annotations"]["sandbox.podgate.io/stuck"] = json!("db=Ended");
-    assert_eq!(takes(&pod)[0], "db=Ready: db has ended for good: a new Pod, or an override");
+    assert_eq!(takes(&pod)[0], "db=Ready: db has ended for good; create a new Pod, or override its state");
 }
 
-/// A pod, made odd.
+/// Change to a Pod.
 pub(crate) type Change = fn(&mut Value);
 
 #[test]
-fn says_what_is_odd() {
+fn notes_explain_unusual_situations() {
     let table: [(&str, Change); 14] = [
-        ("While the hook of db waits (at most 2m), the kubelet updates nothing", |_| {}),
+        ("While the hook of db waits (at most 2m), the kubelet does not update", |_| {}),
         ("Nothing is published yet: the Pod has no node.", |pod| {
             pod["metadata"]["annotations"] = json!({});
             pod["spec"]["nodeName"] = Value::Null;
         }),
-        ("Nothing is published yet: the kubelet says of the sidecar podgate: ImagePullBackOff.", |pod| {
+        ("Nothing is published yet: the sidecar podgate is not running (ImagePullBackOff).", |pod| {
             pod["metadata"]["annotations"] = json!({});
             pod["status"]["initContainerStatuses"][0]["state"] = json!({"waiting": {"reason": "ImagePullBackOff"}});
         }),
-        ("podgate can't go on by itself: ImagePullBackOff (no such image).", |pod| {
+        ("podgate is stuck: ImagePullBackOff (no such image).", |pod| {
             pod["status"]["initContainerStatuses"][0]["state"] =
                 json!({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}});
         }),
-        ("No sidecar is in its spec", |pod| {
+        ("The Pod has no sidecar: its hooks run their own checks", |pod| {
             pod["metadata"]["annotations"] = json!({});
             pod["spec"]["initContainers"] = json!([]);
         }),
-        ("Neither a sidecar nor a hook or gate", |pod| {
+        ("The Pod has no podgate sidecar, hook or gate", |pod| {
             pod["metadata"]["annotations"] = json!({"a": "b"});
             pod["spec"] = json!({"nodeName": "n", "containers": [{"name": "db"}]});
         }),
-        ("What is published is not podgate's: sandbox.podgate.io/phase is missing or not valid.", |pod| {
+        ("The published state is invalid: sandbox.podgate.io/phase is missing or malformed.", |pod| {
             pod["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("done");
         }),
-        ("not believed here: it is older than the Pod, so it came with its template", |pod| {
+        ("The published state is ignored: it is older than the Pod, so it comes from the Pod's template", |pod| {
             pod["metadata"]["creationTimestamp"] = json!("2026-11-21T14:00:11Z");
             pod["metadata"]["annotations"]["sandbox.podgate.io/seen"] = json!("2026-11-20T14:00:00Z");
         }),
-        ("not believed here: the sidecar has been started anew since", |pod| {
+        ("The published state is ignored: the sidecar has restarted since", |pod| {
             pod["status"]["initContainerStatuses"][0]["state"]["running"]["startedAt"] = json!("2026-11-21T14:00:12Z");
         }),
-        ("The kubelet ends nothing while a hook waits", |pod| {
+        ("The kubelet stops nothing while a hook waits", |pod| {
             pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T14:00:11Z");
         }),
-        ("The sidecar has seen the deletion", |pod| {
+        ("The sidecar has noticed the deletion", |pod| {
             pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T14:00:11Z");
             pod["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("terminating");
         }),
         ("An operator has set db to Ready by hand", |pod| {
             pod["metadata"]["annotations"]["override.podgate.io/db"] = json!("Ready@3f2a9c1e-4097-1a0c5f3b");
         }),
-        ("override.podgate.io/db=Ready@x is not in force", |pod| {
+        ("override.podgate.io/db=Ready@x has no effect", |pod| {
             pod["metadata"]["annotations"]["override.podgate.io/db"] = json!("Ready@x");
         }),
-        ("api: the kubelet says not ready now.", |pod| {
+        ("api: the kubelet reports not ready now.", |pod| {
             pod["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("started");
             pod["metadata"]["annotations"]["status.podgate.io/api"] = json!("Ready");
             pod["status"]["containerStatuses"] = json!([running("api", false)]);
         }),
     ];
-    for (says, change) in table {
+    for (expected, change) in table {
         let mut pod = with_published(chain(), "starting", ["Started", "Waiting", "Waiting"]);
         change(&mut pod);
         let view = view_of(&pod);
-        assert!(view.notes.iter().any(|note| note.contains(says)), "{says}: {:#?}", view.notes);
+        assert!(view.notes.iter().any(|note| note.contains(expected)), "{expected}: {:#?}", view.notes);
     }
 }
 
 #[test]
-fn a_pod_at_rest_is_nothing_odd() {
+fn a_healthy_started_pod_has_no_notes() {
     let mut pod = with_published(chain(), "started", ["Ready", "Ready", "Ready"]);
     pod["status"]["containerStatuses"] = json!([running("db", true), running("api", true), running("web", true)]);
     let view = view_of(&pod);

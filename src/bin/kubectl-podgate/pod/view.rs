@@ -1,4 +1,4 @@
-//! From the Pod, as the API shows it, to what is said of it. Pure.
+//! Builds the view of a Pod from the API's object. Pure functions.
 
 use super::notes;
 use super::requirement;
@@ -16,7 +16,7 @@ use podgate::core::until::{ConditionStatus, WaitCondition};
 use std::ops::Range;
 use std::time::SystemTime;
 
-/// What there is to say of `pod` at the time `now`.
+/// Returns the view of `pod` at the time `now`.
 pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
     let found = pod_containers(pod);
 
@@ -24,13 +24,12 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
     let read = Snapshot::from_annotations(&annotations);
     let seen = annotations.get(names::SANDBOX_SEEN);
     let stale = read.as_ref().ok().and_then(|_| notes::stale_reason(pod, &found, seen.map(String::as_str)));
-    let word = read.as_ref().ok().filter(|_| stale.is_none());
+    let snapshot = read.as_ref().ok().filter(|_| stale.is_none());
     let deleting = pod.metadata.deletion_timestamp.is_some();
 
-    let times = word.map(|_| Times::parse(annotations.get(names::SANDBOX_TIMES).map_or("", String::as_str)));
-    let scene =
-        RowInputs { found: &found, snapshot: word, times, declared: requirement::declared_containers(pod), now };
-    let mut rows: Vec<Row> = (0..found.len()).map(|at| row(&scene, at)).collect();
+    let times = snapshot.map(|_| Times::parse(annotations.get(names::SANDBOX_TIMES).map_or("", String::as_str)));
+    let inputs = RowInputs { found: &found, snapshot, times, declared: requirement::declared_containers(pod), now };
+    let mut rows: Vec<Row> = (0..found.len()).map(|at| row(&inputs, at)).collect();
     for at in 0..rows.len() {
         let name = rows[at].name.clone();
         let waits_on_it = |row: &&Row| {
@@ -39,10 +38,10 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
         rows[at].holds_back = rows.iter().filter(waits_on_it).map(|row| row.name.clone()).collect();
     }
 
-    let over = |row: &Row| matches!(row.kubelet.state, Some("running" | "terminated"));
-    let started = match word {
+    let has_started = |row: &Row| matches!(row.kubelet.state, Some("running" | "terminated"));
+    let started = match snapshot {
         Some(snapshot) => snapshot.phase == Phase::Started,
-        None => rows.iter().all(over),
+        None => rows.iter().all(has_started),
     };
     let published = read.as_ref().ok().map(|snapshot| Published {
         phase: snapshot.phase.as_str(),
@@ -52,8 +51,8 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
         seen: seen.cloned(),
         seen_seconds_ago: seen.and_then(|seen| parse_time(seen)).map(|at| seconds_between(at, now)),
     });
-    let phase = word.map(|snapshot| snapshot.phase);
-    let order = start_order(word, &found);
+    let phase = snapshot.map(|snapshot| snapshot.phase);
+    let order = start_order(snapshot, &found);
     let mut view = View {
         namespace: namespace.to_owned(),
         pod: pod.metadata.name.clone().unwrap_or_default(),
@@ -73,18 +72,18 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
     view
 }
 
-/// All that one row is made from.
+/// Input for the rows.
 struct RowInputs<'a> {
     found: &'a [PodContainer<'a>],
-    /// What is published, if it counts.
+    /// The published state, unless it is stale.
     snapshot: Option<&'a Snapshot>,
     times: Option<Times>,
-    /// What the sidecar is told of the containers.
+    /// The sidecar's list of containers.
     declared: Vec<Declared>,
     now: SystemTime,
 }
 
-/// The pod's containers in the order in which the kubelet starts them, with what the Pod says of each.
+/// Returns the Pod's containers in the kubelet's start order, with spec, role, gate and status.
 pub(crate) fn pod_containers(pod: &Pod) -> Vec<PodContainer<'_>> {
     let statuses = pod.status.iter().flat_map(|s| s.init_container_statuses.iter().chain(&s.container_statuses));
     let of_init =
@@ -100,32 +99,32 @@ pub(crate) fn pod_containers(pod: &Pod) -> Vec<PodContainer<'_>> {
     found.collect()
 }
 
-fn start_order(word: Option<&Snapshot>, found: &[PodContainer<'_>]) -> Vec<String> {
-    match word {
+fn start_order(snapshot: Option<&Snapshot>, found: &[PodContainer<'_>]) -> Vec<String> {
+    match snapshot {
         Some(snapshot) => snapshot.order.clone(),
         None if found.iter().all(|f| f.gate.is_none()) => Vec::new(),
         None => found.iter().filter(|f| f.role == Role::Container).map(|f| f.spec.name.clone()).collect(),
     }
 }
 
-fn row(scene: &RowInputs<'_>, at: usize) -> Row {
-    let own = &scene.found[at];
+fn row(inputs: &RowInputs<'_>, at: usize) -> Row {
+    let own = &inputs.found[at];
     let PodContainer { spec, role, gate, kubelet } = own;
-    let mut waits_for = if *role == Role::Container { scene.waits_for(at) } else { Vec::new() };
+    let mut waits_for = if *role == Role::Container { inputs.waits_for(at) } else { Vec::new() };
     waits_for.dedup();
-    let state = scene.state(own);
-    let sidecar = scene.found.iter().find(|found| found.role == Role::Sidecar);
+    let state = inputs.state(own);
+    let sidecar = inputs.found.iter().find(|found| found.role == Role::Sidecar);
     let sidecar = sidecar.and_then(|found| found.kubelet.started_at.as_deref());
     Row {
         name: spec.name.clone(),
         role: *role,
         mode: gate.as_ref().map_or(Mode::None, |gate| gate.mode),
         state: state.map(State::as_str),
-        since: since(own, state, scene.times.as_ref(), sidecar, scene.now),
+        since: since(own, state, inputs.times.as_ref(), sidecar, inputs.now),
         kubelet: kubelet.clone(),
         waits_for,
         holds_back: Vec::new(),
-        stuck: scene.snapshot.and_then(|snapshot| snapshot.stuck.get(&spec.name).cloned()),
+        stuck: inputs.snapshot.and_then(|snapshot| snapshot.stuck.get(&spec.name).cloned()),
         timeout: gate.as_ref().map(|gate| gate.timeout.clone()),
     }
 }
@@ -135,16 +134,17 @@ impl RowInputs<'_> {
         self.snapshot.and_then(|snapshot| snapshot.states.get(&found.spec.name).copied())
     }
 
-    /// Whether its own program has been started, as far as is known.
+    /// Returns true if the container's own program is known to have started.
     fn has_started(&self, found: &PodContainer<'_>) -> bool {
         match self.state(found) {
             Some(state) => state != State::Waiting,
-            // The kubelet says so only when the hook has returned.
+            // The kubelet reports the start only after the hook has returned.
             None => matches!(found.kubelet.state, Some("running" | "terminated")),
         }
     }
 
-    /// What the container at `at` waits for: its own gate; or the hooks before it; or, when those have returned, its own hook.
+    /// Returns the unmet conditions of the container at `at`: those of its own gate, or of the hooks before it, or of
+    /// its own hook once those have returned.
     fn waits_for(&self, at: usize) -> Vec<Condition> {
         let (own, found) = (&self.found[at], self.found);
         let (phase, runs_already) = (self.snapshot.map(|snapshot| snapshot.phase), self.has_started(own));
@@ -160,17 +160,17 @@ impl RowInputs<'_> {
         }
         let holds = |index: &usize| {
             let is_hook = found[*index].gate.as_ref().is_some_and(|gate| gate.mode == Mode::PostStart);
-            // Where a later container runs, the hook has returned, whatever became of its container since.
+            // If a later container runs, the hook has returned, whatever its container's state is now.
             is_hook && !found[index + 1..].iter().any(|later| later.role == Role::Container && self.has_started(later))
         };
         let of =
             |hooks: Range<usize>| hooks.filter(holds).flat_map(|index| self.unmet_conditions(&found[index])).collect();
         let before: Vec<Condition> = if runs_already { Vec::new() } else { of(0..at) };
-        // Its turn has come: its own hook may run already, for a mere start is published late.
+        // If no earlier hook blocks, its own hook may be running: the sidecar publishes a mere start late.
         if before.is_empty() { of(at..at + 1) } else { before }
     }
 
-    /// Those conditions of a gate that do not hold, as far as is known.
+    /// Returns the conditions of a hook or gate that are not known to hold.
     fn unmet_conditions(&self, found: &PodContainer<'_>) -> Vec<Condition> {
         let Some(gate) = &found.gate else { return Vec::new() };
         let standing = |until: &WaitCondition| match self.snapshot.map(|snapshot| until.status(snapshot)) {
@@ -190,11 +190,11 @@ impl RowInputs<'_> {
             })
         };
         let mut all: Vec<Condition> = gate.until.iter().filter_map(of).collect();
-        // Of checks the agent alone knows; and if all else holds, it may well be them.
+        // Only the agent knows the results of checks. If all conditions hold, the checks may still block.
         all.extend(gate.checks.iter().map(|check| Condition {
             condition: check.clone(),
             standing: "unknown",
-            takes: "the check must pass; only the agent knows whether it has".to_owned(),
+            takes: "the check must pass; only the agent knows its result".to_owned(),
             gate_of: found.spec.name.clone(),
             container: None,
         }));
@@ -203,10 +203,10 @@ impl RowInputs<'_> {
 }
 
 fn kubelet_status(status: &ContainerStatus) -> KubeletStatus {
-    let word = KubeletStatus { ready: status.ready, restarts: status.restart_count, ..KubeletStatus::default() };
+    let common = KubeletStatus { ready: status.ready, restarts: status.restart_count, ..KubeletStatus::default() };
     let state = &status.state;
     if let Some(running) = &state.running {
-        return KubeletStatus { state: Some("running"), started_at: running.started_at.clone(), ..word };
+        return KubeletStatus { state: Some("running"), started_at: running.started_at.clone(), ..common };
     }
     if let Some(end) = &state.terminated {
         return KubeletStatus {
@@ -216,16 +216,16 @@ fn kubelet_status(status: &ContainerStatus) -> KubeletStatus {
             finished_at: end.finished_at.clone(),
             reason: end.reason.clone(),
             message: end.message.clone(),
-            ..word
+            ..common
         };
     }
-    let Some(waiting) = &state.waiting else { return word };
+    let Some(waiting) = &state.waiting else { return common };
     let last = status.last_state.terminated.as_ref();
     KubeletStatus {
         state: Some("waiting"),
         reason: waiting.reason.clone(),
         message: waiting.message.clone().or_else(|| last.and_then(|end| end.message.clone())),
         exit_code: last.map(|end| end.exit_code),
-        ..word
+        ..common
     }
 }

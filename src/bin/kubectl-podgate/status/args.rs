@@ -1,4 +1,4 @@
-//! The arguments of `status`, and what its help teaches.
+//! Arguments and help of `status`.
 
 use crate::cluster::{ConnectionArgs, pod_name};
 use crate::common_args::{OutputFormat, duration};
@@ -6,13 +6,14 @@ use clap::Args;
 use std::time::Duration;
 
 const HELP: &str = "\
-While a container's postStart hook runs, the kubelet says ContainerCreating (or PodInitializing) of all
-containers of the Pod, and nothing else. This shows what podgate knows meanwhile, with the kubelet's own
-word beside it: the state of each container and since when, what it waits for, and what that would take.
+While a container's postStart hook runs, the kubelet reports only ContainerCreating (or
+PodInitializing) for all containers of the Pod. This command shows what podgate knows in the meantime,
+next to the kubelet's status: the state of each container, since when, what it waits for, and what is
+needed to continue.
 
-With -w the table is drawn anew in place on a terminal; elsewhere a line is added for each change. It
-goes on until you end it (Ctrl-C), or the Pod is gone. With --until-started it ends by itself, when all
-containers have started, or can't any more. An API server that does not answer is asked again.
+With -w, a terminal shows the table and updates it in place. Other outputs get one line per change.
+The command runs until you stop it (Ctrl-C) or the Pod is gone. With --until-started it ends when all
+containers have started or cannot start any more. It retries if the API server does not answer.
 
 Examples:
   kubectl podgate status ordered
@@ -23,11 +24,11 @@ Examples:
 
 Exit codes:
   0    all containers have started
-  1    the Pod could not be read: no such Pod, no connection, no right to
+  1    the Pod could not be read: not found, no connection, or access denied
   3    not all containers have started (in time), or the Pod is being deleted or gone
   64   wrong flag or argument";
 
-/// Show each container of a Pod: its state, what it waits for, what it holds back
+/// Show the state of each container of a Pod, what it waits for, and what it holds back
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Status {
@@ -36,16 +37,16 @@ pub(crate) struct Status {
     pub(crate) pod: String,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
-    /// What to print: a table and sentences, or one JSON object; with -w, one object a line for each change
+    /// Output format: a table with notes, or JSON (with -w, one object per line and change)
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: OutputFormat,
-    /// Follow the Pod, until you end it or the Pod is gone
+    /// Follow the Pod until you stop the command or the Pod is gone
     #[arg(short, long)]
     pub(crate) watch: bool,
-    /// Follow the Pod until all its containers have started, or can't any more
+    /// Follow the Pod until all containers have started or cannot start any more
     #[arg(long)]
     pub(crate) until_started: bool,
-    /// With --until-started: how long to follow it; without a limit by default
+    /// With --until-started: follow the Pod at most this long [default: no limit]
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "until_started")]
     pub(crate) timeout: Option<Duration>,
 }

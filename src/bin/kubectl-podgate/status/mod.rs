@@ -1,4 +1,4 @@
-//! `kubectl podgate status`: one look at one pod, or many.
+//! `kubectl podgate status`: shows one Pod, once or continuously.
 
 mod args;
 mod screen;

@@ -1,4 +1,4 @@
-//! Where a pod that is followed is shown: drawn anew in place on a terminal, a line for each change elsewhere. Pure: texts come out.
+//! Output of `status -w`: updates in place on a terminal, or one line per change. Pure functions that return text.
 
 use super::text;
 use crate::pod::shape::View;
@@ -7,28 +7,28 @@ use podgate::core::text::sanitize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// A text on a terminal that is drawn over the one before.
+/// Text on a terminal that each update overwrites.
 #[derive(Debug, Default)]
 pub(crate) struct LiveScreen {
     drawn_lines: Vec<String>,
 }
 
 impl LiveScreen {
-    /// What to write to see `text`, on a terminal of so many columns and rows, in place of the text before.
+    /// Returns the output that replaces the previous text by `text`, on a terminal of this size.
     pub(crate) fn draw(&mut self, text: &str, (columns, rows): (usize, usize)) -> String {
         let up: usize = self.drawn_lines.iter().map(|line| row_count(line, columns)).sum();
         let mut out = if up > 0 { format!("\r\u{1b}[{up}A") } else { String::new() };
         self.drawn_lines.clear();
-        let (mut room, mut left) = (rows.saturating_sub(1), text.lines().count());
+        let (mut free_rows, mut left) = (rows.saturating_sub(1), text.lines().count());
         for line in text.lines() {
-            let needs = row_count(line, columns);
-            // Nothing that has left the screen at its top can be drawn over.
-            if needs > room || (needs == room && left > 1) {
-                let more = format!("… {left} more lines: make the window higher");
+            let needed = row_count(line, columns);
+            // Lines that have scrolled off the top cannot be overwritten, so the text must fit the screen.
+            if needed > free_rows || (needed == free_rows && left > 1) {
+                let more = format!("… {left} more lines: enlarge the window");
                 self.drawn_lines.push(truncate(&more, columns));
                 break;
             }
-            (room, left) = (room - needs, left - 1);
+            (free_rows, left) = (free_rows - needed, left - 1);
             self.drawn_lines.push(line.to_owned());
         }
         for line in &self.drawn_lines {
@@ -39,26 +39,26 @@ impl LiveScreen {
     }
 }
 
-/// How many rows a line takes.
+/// Returns the number of rows that a line takes.
 fn row_count(line: &str, columns: usize) -> usize {
     let plain = anstream::adapter::strip_str(line).to_string();
     display_width(&plain).div_ceil(columns.max(1)).max(1)
 }
 
-/// A line for each change.
+/// Output of one line per change.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeLines {
-    /// What was last said of each container, and of the pod.
+    /// The last printed row of each container and of the Pod.
     last_rows: BTreeMap<String, [String; 4]>,
     widths: Option<[usize; 4]>,
 }
 
 const HEADERS: [&str; 4] = ["CONTAINER", "PODGATE", "KUBELET", "WAITS FOR"];
-/// What stands for the pod as a whole.
+/// Name of the row for the Pod as a whole.
 const POD_ROW_NAME: &str = "(pod)";
 
 impl ChangeLines {
-    /// The lines for what has changed, with `time` in front.
+    /// Returns one line for each changed row, prefixed with `time`.
     pub(crate) fn changed_lines(&mut self, view: &View, time: &str) -> String {
         let row = |row| {
             let [name, state, _, kubelet, waits_for, _] = text::cells(row);
@@ -75,7 +75,7 @@ impl ChangeLines {
         let mut out = String::new();
         let widths = *self.widths.get_or_insert_with(|| {
             let mut widths = column_widths(HEADERS, &rows);
-            // Room for what may still come: the longest state, the usual words of the kubelet.
+            // Leave room for later rows: the longest state, the kubelet's usual reasons.
             (widths[1], widths[2]) = (widths[1].max(9), widths[2].max(18));
             write_row(&mut out, &widths, "TIME", &HEADERS.map(str::to_owned));
             widths
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_drawn_over_the_one_before() {
+    fn each_draw_overwrites_the_previous_text() {
         let mut live = LiveScreen::default();
         assert_eq!(live.draw("a\nb\n", (10, 24)), "a\u{1b}[K\r\nb\u{1b}[K\r\n\u{1b}[J");
         assert_eq!(live.draw("c\n", (10, 24)), "\r\u{1b}[2Ac\u{1b}[K\r\n\u{1b}[J");
@@ -112,21 +112,22 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_the_terminal_breaks_counts_for_as_many_as_it_takes() {
+    fn wrapped_lines_count_as_several_rows() {
         let mut live = LiveScreen::default();
         live.draw("0123456789\n01234567890\n\u{1b}[1m0123456789\u{1b}[0m\n\n", (10, 24));
-        // One full row, two, one with marks of no width, one empty; and after the window has become narrower, more.
+        // One full row, two rows, one row with escape sequences, one empty row.
         assert!(live.draw("x\n", (10, 24)).starts_with("\r\u{1b}[5A"));
+        // After the window has become narrower, the line takes two rows.
         live.draw("0123456789\n", (10, 24));
         assert!(live.draw("x\n", (5, 24)).starts_with("\r\u{1b}[2A"));
     }
 
     #[test]
-    fn what_finds_no_room_is_cut_and_says_so() {
+    fn long_text_is_cut_with_a_hint() {
         let mut live = LiveScreen::default();
         let text: String = (0..50).map(|n| format!("line {n}\n")).collect();
         let drawn = live.draw(&text, (80, 10));
-        assert_eq!(drawn.matches("\r\n").count(), 9, "one row is left for the cursor: {drawn:?}");
+        assert_eq!(drawn.matches("\r\n").count(), 9, "one row remains for the cursor: {drawn:?}");
         assert!(drawn.contains("line 7") && drawn.contains("… 42 more lines"), "{drawn:?}");
         assert!(live.draw("x", (80, 10)).starts_with("\r\u{1b}[9A"));
         let mut exact = LiveScreen::default();

@@ -1,11 +1,11 @@
-//! What is printed of a Pod.
+//! Output of `status` for whole Pods.
 
 use super::text::render;
 use crate::pod::tests::{chain, view_of, with_published};
 use serde_json::{Value, json};
 
 #[test]
-fn a_pod_of_any_shape_is_looked_at() {
+fn incomplete_pods_can_be_shown() {
     for pod in [
         json!({"metadata": {}, "spec": {}}),
         json!({"metadata": {}, "spec": {"containers": [{}]}, "status": {"phase": 7}}),
@@ -14,9 +14,8 @@ fn a_pod_of_any_shape_is_looked_at() {
     }
 }
 
-/// What a person sees of it: the example in the docs.
 #[test]
-fn reads_well() {
+fn docs_show_this_output() {
     let written = render(&view_of(&with_published(chain(), "starting", ["Started", "Waiting", "Waiting"])));
     let plain = anstream::adapter::strip_str(&written).to_string();
     let docs = include_str!("../../../../docs/kubectl-podgate.md");
@@ -25,7 +24,7 @@ fn reads_well() {
 }
 
 #[test]
-fn as_json_it_is_what_the_docs_promise() {
+fn json_has_the_documented_fields() {
     let json =
         serde_json::to_value(view_of(&with_published(chain(), "starting", ["Started", "Waiting", "Waiting"]))).unwrap();
     assert_eq!(

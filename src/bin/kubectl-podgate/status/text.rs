@@ -1,4 +1,4 @@
-//! What a person reads: a sentence, a table, when it was seen, and what is odd.
+//! The status as text: a summary, a table, details of the published state, and notes.
 
 use crate::pod::shape::{Condition, Role, Row, View};
 use crate::terminal::{column_widths, display_width};
@@ -10,7 +10,7 @@ const HEADERS: [&str; 6] = ["CONTAINER", "PODGATE", "SINCE", "KUBELET", "WAITS F
 const LAST_COLUMN: usize = HEADERS.len() - 1;
 const BOLD: Style = Style::new().bold();
 
-/// With colours, which the writer takes out where they are not wanted.
+/// Renders the status with colors. The writer strips them if they are not wanted.
 pub(crate) fn render(view: &View) -> String {
     let mut out = format!("{BOLD}{}{BOLD:#}\n\n", sanitize(&view.summary));
     write_table(view, &mut out);
@@ -19,7 +19,7 @@ pub(crate) fn render(view: &View) -> String {
         let _ = writeln!(out, "{name:<10} {}", sanitize(value));
     };
     for (at, (condition, takes)) in unmet_conditions(view).into_iter().enumerate() {
-        line(if at == 0 { "to go on" } else { "" }, &format!("{condition}: {takes}"));
+        line(if at == 0 { "needed" } else { "" }, &format!("{condition}: {takes}"));
     }
     if !view.order.is_empty() {
         line("order", &view.order.join(", "));
@@ -28,7 +28,7 @@ pub(crate) fn render(view: &View) -> String {
         let seen = match (&published.seen, published.seen_seconds_ago) {
             (Some(seen), Some(seconds)) => format!("{seen}, {} ago", format_age(seconds)),
             (Some(seen), None) => seen.clone(),
-            (None, _) => "(no time given)".to_owned(),
+            (None, _) => "(no time)".to_owned(),
         };
         line(
             "published",
@@ -36,10 +36,10 @@ pub(crate) fn render(view: &View) -> String {
         );
         line(
             "sandbox",
-            &format!("{} (as published; the Pod's present one shows only inside of it)", published.sandbox),
+            &format!("{} (as published; the current one is visible only inside the Pod)", published.sandbox),
         );
     }
-    line("node", view.node.as_deref().unwrap_or("none yet"));
+    line("node", view.node.as_deref().unwrap_or("not scheduled yet"));
     if !view.notes.is_empty() {
         out.push('\n');
     }
@@ -49,13 +49,13 @@ pub(crate) fn render(view: &View) -> String {
     out
 }
 
-/// Each condition that does not hold yet, with what it would take.
+/// Returns each unmet condition once, with what is needed to meet it.
 fn unmet_conditions(view: &View) -> Vec<(&str, &str)> {
     let mut all: Vec<(&str, &str)> = Vec::new();
     for condition in view.containers.iter().flat_map(|row| &row.waits_for) {
-        let one = (condition.condition.as_str(), condition.takes.as_str());
-        if !all.contains(&one) {
-            all.push(one);
+        let entry = (condition.condition.as_str(), condition.takes.as_str());
+        if !all.contains(&entry) {
+            all.push(entry);
         }
     }
     all
@@ -66,12 +66,12 @@ fn write_table(view: &View, out: &mut String) {
     let widths = column_widths(HEADERS, &lines);
     let mut line = |cells: &[&str; 6], style: Style| {
         for (column, cell) in cells.iter().enumerate() {
-            // Padded by hand: the marks of a colour have no width. Nothing stands after the last column.
+            // Pad by hand, because format! would count the escape sequences. The last column needs no padding.
             let pad = if column < LAST_COLUMN { widths[column] - display_width(cell) + 2 } else { 0 };
             let style = if column == 1 { style } else { Style::new() };
             let _ = write!(out, "{style}{cell}{style:#}{:pad$}", "");
         }
-        // A line whose last cells are empty ends where its text does.
+        // Empty last cells leave trailing spaces.
         out.truncate(out.trim_end_matches(' ').len());
         out.push('\n');
     };
@@ -81,20 +81,20 @@ fn write_table(view: &View, out: &mut String) {
     }
 }
 
-/// One row of the table, as plain text.
+/// Returns one row of the table as plain text.
 pub(super) fn cells(row: &Row) -> [String; 6] {
     let state = match row.role {
         Role::Sidecar => "(sidecar)",
         Role::Init => "(init)",
         Role::Container => row.state.unwrap_or("-"),
     };
-    let say = |condition: &Condition| match condition.standing {
+    let describe = |condition: &Condition| match condition.standing {
         "never" => format!("{} (never)", condition.condition),
         _ => condition.condition.clone(),
     };
-    let conditions: Vec<String> = row.waits_for.iter().map(say).collect();
+    let conditions: Vec<String> = row.waits_for.iter().map(describe).collect();
     let waits_for = match row.state {
-        // Nothing of podgate's is in its way.
+        // No podgate condition blocks the container.
         Some("Waiting") if conditions.is_empty() => "the kubelet".to_owned(),
         _ => conditions.join(", "),
     };
@@ -104,14 +104,14 @@ pub(super) fn cells(row: &Row) -> [String; 6] {
 }
 
 fn state_style(row: &Row) -> Style {
-    let colour = match row.state {
+    let color = match row.state {
         _ if row.stuck.is_some() => AnsiColor::Red,
         Some("Ready" | "Completed") => AnsiColor::Green,
         Some("Failed" | "NotReady") => AnsiColor::Red,
         Some("Started") => AnsiColor::Yellow,
         _ => return Style::new().dimmed(),
     };
-    colour.on_default()
+    color.on_default()
 }
 
 fn format_age(seconds: u64) -> String {
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_as_exact_as_it_need_be() {
+    fn age_unit_grows_with_the_age() {
         let all = [0, 119, 120, 7199, 7200, 172_799, 172_800].map(format_age);
         assert_eq!(all, ["0 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 days"]);
     }

@@ -1,4 +1,4 @@
-//! `status -w`: the pod, followed.
+//! `status -w`: follows a Pod.
 
 use super::args::Status;
 use super::screen::{ChangeLines, LiveScreen};
@@ -19,54 +19,54 @@ use tokio::sync::mpsc;
 /// Exit code when not all containers have started.
 const NOT_STARTED: u8 = 3;
 
-/// How often what is drawn in place is drawn anew: its ages are in seconds.
+/// Interval of updates on a terminal, because the ages in the table count seconds.
 const REDRAW_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Where it is shown.
+/// Output of `status -w`.
 enum StatusPrinter {
     Live(LiveScreen),
     Lines(ChangeLines),
-    /// One object a line; the last one, but for what changes with time alone.
+    /// One JSON object per line. Holds the last one with all ages at zero.
     Json(String),
 }
 
 pub(crate) async fn watch(args: &Status, cluster: Cluster, first: Pod) -> Result<ExitCode, String> {
-    let mut shown = match args.output {
+    let mut printer = match args.output {
         OutputFormat::Json => StatusPrinter::Json(String::new()),
         OutputFormat::Text if terminal::size().is_some() => StatusPrinter::Live(LiveScreen::default()),
         OutputFormat::Text => StatusPrinter::Lines(ChangeLines::default()),
     };
-    let is_live = matches!(shown, StatusPrinter::Live(_));
+    let is_live = matches!(printer, StatusPrinter::Live(_));
     let namespace = cluster.namespace.clone();
     let deadline = args.timeout.map(|timeout| clock::monotonic_time() + timeout);
-    let (tell, mut heard) = mpsc::channel(16);
+    let (sender, mut events) = mpsc::channel(16);
     let version = first.metadata.resource_version.clone();
-    tokio::spawn(follow(cluster, args.pod.clone(), version, tell));
+    tokio::spawn(follow(cluster, args.pod.clone(), version, sender));
     let mut pod = first;
-    let mut trouble: Option<(String, Instant)> = None;
+    let mut outage: Option<(String, Instant)> = None;
     loop {
         let view = view::view(&pod, &namespace, clock::wall_time());
-        let is_read = shown.print(&view, &pod, trouble.as_ref())?;
-        // All its containers have ended, so none will start any more.
+        let has_reader = printer.print(&view, &pod, outage.as_ref())?;
+        // In these phases all containers have ended, so none will start any more.
         let has_ended = matches!(view.pod_phase.as_deref(), Some("Succeeded" | "Failed"));
-        if !is_read || args.until_started && (view.started || view.deleting || has_ended) {
+        if !has_reader || args.until_started && (view.started || view.deleting || has_ended) {
             return Ok(exit_code(&view));
         }
         let tick = is_live.then(|| clock::monotonic_time() + REDRAW_INTERVAL);
         tokio::select! {
-            news = heard.recv() => match news {
+            event = events.recv() => match event {
                 Some(PodEvent::Pod(new)) => {
-                    if trouble.take().is_some() && !is_live {
-                        print_stderr("the API server answers again");
+                    if outage.take().is_some() && !is_live {
+                        print_stderr("the API server is reachable again");
                     }
                     pod = *new;
                 }
-                Some(PodEvent::RequestFailed(what)) => {
-                    if trouble.is_none() && !is_live {
-                        print_stderr(&format!("{what}; asks again"));
+                Some(PodEvent::RequestFailed(error)) => {
+                    if outage.is_none() && !is_live {
+                        print_stderr(&format!("{error}; retrying"));
                     }
-                    let since = trouble.map_or_else(clock::monotonic_time, |(_, since)| since);
-                    trouble = Some((what, since));
+                    let since = outage.map_or_else(clock::monotonic_time, |(_, since)| since);
+                    outage = Some((error, since));
                 }
                 Some(PodEvent::Gone) | None => {
                     print_stderr(&format!("the Pod {:?} is gone", args.pod));
@@ -75,28 +75,29 @@ pub(crate) async fn watch(args: &Status, cluster: Cluster, first: Pod) -> Result
             },
             () = sleep_until(tick) => {}
             () = sleep_until(deadline) => {
-                print_stderr(&format!("not started within {}", humantime::format_duration(args.timeout.unwrap_or_default())));
+                let timeout = humantime::format_duration(args.timeout.unwrap_or_default());
+                print_stderr(&format!("the Pod {:?} has not started within {timeout}", args.pod));
                 return Ok(NOT_STARTED.into());
             }
         }
     }
 }
 
-/// The exit code for a Pod as it is now.
+/// Returns the exit code for the current state of a Pod.
 pub(super) fn exit_code(view: &View) -> ExitCode {
     if view.started { ExitCode::SUCCESS } else { NOT_STARTED.into() }
 }
 
 impl StatusPrinter {
-    /// Gives whether anybody still reads it.
-    fn print(&mut self, view: &View, pod: &Pod, trouble: Option<&(String, Instant)>) -> Result<bool, String> {
+    /// Prints the status. Returns false if the reader of standard output is gone.
+    fn print(&mut self, view: &View, pod: &Pod, outage: Option<&(String, Instant)>) -> Result<bool, String> {
         match self {
             StatusPrinter::Live(live) => {
                 let mut text = text::render(view);
-                if let Some((what, since)) = trouble {
-                    let (style, what) = (AnsiColor::Red.on_default(), sanitize(what));
+                if let Some((error, since)) = outage {
+                    let (style, error) = (AnsiColor::Red.on_default(), sanitize(error));
                     let seconds = since.elapsed().as_secs();
-                    text += &format!("\n{style}From before: {what}; asks again, for {seconds} s now.{style:#}\n");
+                    text += &format!("\n{style}Outdated: {error}; retrying for {seconds} s.{style:#}\n");
                 }
                 write_stdout(&live.draw(&text, terminal::size().unwrap_or((80, 24))))
             }
@@ -105,8 +106,9 @@ impl StatusPrinter {
                 write_stdout(&lines.changed_lines(view, &now))
             }
             StatusPrinter::Json(last) => {
-                let json = |view: &View| serde_json::to_string(view).map_err(|error| format!("can't write: {error}"));
-                // At a time of its own, so that what is compared does not age.
+                let json =
+                    |view: &View| serde_json::to_string(view).map_err(|error| format!("cannot write JSON: {error}"));
+                // A fixed time gives all ages as zero, so that only real changes are printed.
                 let timeless = json(&view::view(pod, &view.namespace, UNIX_EPOCH))?;
                 if *last == timeless {
                     return Ok(true);

@@ -1,16 +1,17 @@
-//! The arguments of `timeline`, and what its help teaches.
+//! Arguments and help of `timeline`.
 
 use crate::cluster::{ConnectionArgs, pod_name};
 use clap::{Args, ValueEnum};
 
 const HELP: &str = "\
-For each container: when its image was pulled, when it was started, how long its gate waited, when it was
-Ready. It is put together from what the sidecar has written down (to the millisecond), the kubelet's status
-and the events (both in whole seconds, marked ~: up to 1 s later than shown). Nothing is guessed: what
-nobody has written down is left out, and that is said. Events are gone after an hour, on most clusters.
+For each container, the chart shows when its image was pulled, when it started, how long its gate
+waited, and when it was Ready. The times come from three sources: the times that the sidecar has
+recorded (in milliseconds), the kubelet's status, and the Pod's events. The latter two have whole
+seconds. They are marked ~, because the real time is up to 1 s later. Times that no source has
+recorded are left out, and a note says so. Most clusters keep events for one hour.
 
-While the Pod still starts, the picture ends now. Colours are for a terminal, and NO_COLOR turns them off
-there; without them the bars are told apart by their shade.
+While the Pod is still starting, the chart ends at the current time. On a terminal the bars have
+colors, unless NO_COLOR is set. Without colors, each kind of bar has its own shade.
 
 Examples:
   kubectl podgate timeline ordered
@@ -19,11 +20,11 @@ Examples:
   kubectl podgate timeline ordered -o json | jq '.containers[] | {name, started, ready}'
 
 Exit codes:
-  0    done
-  1    the Pod could not be read: no such Pod, no connection, no right to
+  0    success
+  1    the Pod could not be read: not found, no connection, or access denied
   64   wrong flag or argument";
 
-/// Show the start of a Pod as a picture: each container pulled, started, held back, Ready
+/// Draw the start of a Pod as a chart: when each container was pulled, started, gated and Ready
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Timeline {
@@ -32,10 +33,10 @@ pub(crate) struct Timeline {
     pub(crate) pod: String,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
-    /// What to print: a picture for the terminal, an SVG picture, or one JSON object
+    /// Output format: a text chart, an SVG image, or one JSON object
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Output,
-    /// Columns of the picture in text; by default those of the terminal, else 100
+    /// Width of the text chart [default: the terminal's width, else 100]
     #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..=1000))]
     pub(crate) width: Option<u16>,
 }

@@ -1,7 +1,7 @@
-//! From the Pod and its events to the picture of its start. Pure.
+//! Builds the timeline of a Pod's start from the Pod and its events. Pure functions.
 //!
-//! A time in whole seconds has lost its fraction: what it tells of came up to 1 s later. Where the sidecar saw the same thing
-//! within that second, its millisecond is taken; where it saw it later, it was late, and the second stands.
+//! A time in whole seconds has lost its fraction: the real time is up to 1 s later. If the sidecar observed the same
+//! event within that second, its milliseconds are used. If it observed the event later, the whole second is used.
 
 use super::event::Event;
 use super::notes;
@@ -14,17 +14,17 @@ use podgate::core::names;
 use podgate::core::times::{Milestone, Times};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A time in whole seconds, and how much later than that it may have been.
+/// Uncertainty of a time in whole seconds, in milliseconds.
 const SECOND_MS: i64 = 1000;
 
 struct Evidence<'a> {
     pod: &'a Pod,
-    /// `None`: they could not be read.
+    /// `None` if the events could not be read.
     events: Option<&'a [Event]>,
     times: Times,
 }
 
-/// Draws up the start of `pod`. `events` are `None` where they could not be read.
+/// Builds the timeline of `pod`. `events` is `None` if they could not be read.
 pub(crate) fn build(pod: &Pod, events: Option<&[Event]>, namespace: &str, now: SystemTime) -> Timeline {
     let view = view(pod, namespace, now);
     let annotations = pod.metadata.annotations.clone().unwrap_or_default();
@@ -41,7 +41,7 @@ pub(crate) fn build(pod: &Pod, events: Option<&[Event]>, namespace: &str, now: S
     let all: Vec<i64> = moments.map(|moment| moment.at).collect();
     let from = marks.first().map(|mark| mark.moment.at).or_else(|| all.iter().min().copied()).unwrap_or(now);
     let last = all.iter().max().copied().unwrap_or(from).max(from);
-    // One that is up is shown to a little after its last step, one that starts is shown to now.
+    // The timeline of a started Pod ends shortly after the last moment, that of a starting Pod ends now.
     let to = match view.started || view.deleting {
         true => last + ((last - from) / 12).max(250),
         false => now.max(last),
@@ -76,11 +76,11 @@ fn parse_millis(text: &str) -> Option<i64> {
     i64::try_from(at.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
 }
 
-/// What was seen at `exact` and is said to have come about in the second `grid`.
-fn merge_moments(grid: Option<Moment>, exact: Option<Moment>) -> Option<Moment> {
-    match (grid, exact) {
-        (Some(grid), Some(exact)) if !grid.exact && exact.at >= grid.at + SECOND_MS => Some(grid),
-        (grid, exact) => exact.or(grid),
+/// Merges two records of the same event: `coarse` from the kubelet in whole seconds, `exact` from the sidecar.
+fn merge_moments(coarse: Option<Moment>, exact: Option<Moment>) -> Option<Moment> {
+    match (coarse, exact) {
+        (Some(coarse), Some(exact)) if !coarse.exact && exact.at >= coarse.at + SECOND_MS => Some(coarse),
+        (coarse, exact) => exact.or(coarse),
     }
 }
 
@@ -104,7 +104,7 @@ impl Evidence<'_> {
         all.into_iter().filter_map(|(what, moment)| Some(Mark { what, moment: moment? })).collect()
     }
 
-    /// The first event of this reason for a container, or for the pod.
+    /// Returns the first event with this reason for a container, or for the Pod if `container` is `None`.
     fn first_event(&self, container: Option<&str>, reason: &str) -> Option<Moment> {
         let events = self.events.unwrap_or_default().iter().filter(|event| event.is_about(container, reason));
         let moments = events.filter_map(|event| {
@@ -125,16 +125,16 @@ impl Evidence<'_> {
             Some(Moment { at, exact: false, by: Source::Kubelet })
         };
         let kubelet = &found.kubelet;
-        // Of one that was started again the status has its last start alone, the events its first too.
+        // After a restart the status holds only the last start. The events still hold the first one.
         let first = self.first_event(Some(name), "Started");
-        let said = by_kubelet(&kubelet.started_at).filter(|_| kubelet.restarts == 0).or(first);
+        let kubelet_start = by_kubelet(&kubelet.started_at).filter(|_| kubelet.restarts == 0).or(first);
         let mode = found.gate.as_ref().map_or(Mode::None, |gate| gate.mode);
         let (gate, opened) = (by_podgate(Milestone::GateWaiting), by_podgate(Milestone::GateOpened));
-        let seen = by_podgate(Milestone::Started);
+        let sidecar_start = by_podgate(Milestone::Started);
         let (created, started) = match mode {
-            // What the kubelet starts is the gate.
-            Mode::Entrypoint => (merge_moments(said, gate), opened.or(seen)),
-            _ => (merge_moments(said, seen), merge_moments(said, seen)),
+            // The kubelet starts the gate; the gate starts the program.
+            Mode::Entrypoint => (merge_moments(kubelet_start, gate), opened.or(sidecar_start)),
+            _ => (merge_moments(kubelet_start, sidecar_start), merge_moments(kubelet_start, sidecar_start)),
         };
         let ended = merge_moments(
             by_kubelet(&kubelet.finished_at).filter(|_| kubelet.restarts == 0),
@@ -159,10 +159,10 @@ impl Evidence<'_> {
     }
 }
 
-/// The bars of one container; `begin` is since when containers can start at all.
+/// Returns the bars of one container. `begin` is the earliest time at which containers can start.
 fn bars(row: &Row, begin: Option<i64>, to: i64) -> Vec<Bar> {
     let mut bars = Vec::new();
-    let mut put = |kind, from: Moment, until: i64| {
+    let mut add = |kind, from: Moment, until: i64| {
         if until > from.at {
             bars.push(Bar { kind, from: from.at, to: until, exact: from.exact });
         }
@@ -172,28 +172,28 @@ fn bars(row: &Row, begin: Option<i64>, to: i64) -> Vec<Bar> {
     if row.role == Role::Container
         && let Some(begin) = begin
     {
-        put(BarKind::Wait, Moment { at: begin, exact: true, by: Source::Podgate }, first.unwrap_or(to));
+        add(BarKind::Wait, Moment { at: begin, exact: true, by: Source::Podgate }, first.unwrap_or(to));
     }
     if let Some((from, until)) = pull {
-        put(BarKind::Pull, from, until.min(row.created.map_or(until, |moment| moment.at)));
+        add(BarKind::Pull, from, until.min(row.created.map_or(until, |moment| moment.at)));
     }
-    let over = row.ended.map_or(to, |moment| moment.at);
+    let end = row.ended.map_or(to, |moment| moment.at);
     if row.mode == Mode::Entrypoint
         && let Some(created) = row.created
     {
-        // Without the sidecar's word a gate that waits and a program that runs look alike.
+        // Without the sidecar's times, a waiting gate cannot be told from a running program.
         let is_known = row.gate.is_some() || row.started.is_some();
-        put(if is_known { BarKind::Gate } else { BarKind::Run }, created, row.started.map_or(over, |moment| moment.at));
+        add(if is_known { BarKind::Gate } else { BarKind::Run }, created, row.started.map_or(end, |moment| moment.at));
     }
     if let Some(started) = row.started {
         match row.ready {
             Some(ready) => {
-                put(BarKind::Start, started, ready.at.min(over));
-                put(BarKind::Ready, ready, over);
+                add(BarKind::Start, started, ready.at.min(end));
+                add(BarKind::Ready, ready, end);
             }
-            // The sidecar would have written down that it is Ready.
-            None if row.role == Role::Container && started.by == Source::Podgate => put(BarKind::Start, started, over),
-            None => put(BarKind::Run, started, over),
+            // The sidecar records this container, so it has not been Ready.
+            None if row.role == Role::Container && started.by == Source::Podgate => add(BarKind::Start, started, end),
+            None => add(BarKind::Run, started, end),
         }
     }
     bars

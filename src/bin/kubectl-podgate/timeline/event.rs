@@ -1,9 +1,9 @@
-//! Events, cut down to what is read of them.
+//! Kubernetes events, reduced to the fields that the timeline reads.
 
 use serde::Deserialize;
 use std::time::Duration;
 
-/// One event of the pod. Those of the scheduler have microseconds (`eventTime`), those of the kubelet whole seconds.
+/// One event of the Pod. The scheduler's events have microseconds (`eventTime`), the kubelet's have whole seconds.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Event {
@@ -21,28 +21,30 @@ struct InvolvedObject {
 }
 
 impl Event {
-    /// Returns true if it has this reason, and is about this container, or about the pod as a whole.
+    /// Returns true for an event with this reason about this container, or about the Pod if `container` is `None`.
     pub(crate) fn is_about(&self, container: Option<&str>, reason: &str) -> bool {
         self.container() == container && self.reason.as_deref() == Some(reason)
     }
 
-    /// The container that it is about: `spec.containers{db}`.
+    /// Returns the container from a field path such as `spec.containers{db}`.
     fn container(&self) -> Option<&str> {
         let path = self.involved_object.as_ref()?.field_path.as_deref()?;
         path.split_once('{')?.1.strip_suffix('}')
     }
 
-    /// When it was, in RFC 3339, and whether that is exact.
+    /// Returns the time in RFC 3339, and true if it is exact.
     pub(crate) fn time(&self) -> Option<(&str, bool)> {
         let exact = self.event_time.as_deref().map(|time| (time, true));
         exact.or_else(|| self.first_timestamp.as_deref().map(|time| (time, false)))
     }
 
-    /// Milliseconds that the pull took, by the kubelet's words: `Successfully pulled image "x" in 1.2s (1.3s including waiting).`
+    /// Returns the duration of the pull in milliseconds.
+    ///
+    /// The kubelet's message is `Successfully pulled image "x" in 1.2s (1.3s including waiting).`
     pub(crate) fn pull_ms(&self) -> Option<i64> {
         let (text, _) = self.message.as_deref()?.split_once(" including waiting")?;
         let took = humantime::parse_duration(text.rsplit_once('(')?.1).ok()?;
-        // A pull that takes longer than a day is no time that somebody has measured.
+        // A pull of more than a day is not plausible.
         (took < Duration::from_secs(24 * 60 * 60)).then_some(took.as_millis() as i64)
     }
 }
@@ -52,9 +54,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_how_long_a_pull_took() {
+    fn pull_duration_is_read_from_the_message() {
         let pull_ms = |message: String| Event { message: Some(message), ..Event::default() }.pull_ms();
-        // As Go's `Duration.String` writes it.
+        // The format of Go's `Duration.String`.
         for (time, ms) in [
             ("1.234567891s", Some(1234)),
             ("1m2.5s", Some(62_500)),

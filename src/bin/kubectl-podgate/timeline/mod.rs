@@ -1,4 +1,4 @@
-//! `kubectl podgate timeline`: the start of one pod, as a picture.
+//! `kubectl podgate timeline`: draws the start of one Pod as a chart.
 
 mod args;
 mod build;
@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::process::ExitCode;
 
-/// Columns where standard output is no terminal.
+/// Width of the text chart if standard output is not a terminal.
 const DEFAULT_COLUMNS: usize = 100;
 
 pub(crate) fn run(args: &Timeline) -> ExitCode {
@@ -37,9 +37,9 @@ async fn show(args: &Timeline) -> Result<ExitCode, String> {
     let text = match args.output {
         Output::Text => {
             let columns = args.width.map(usize::from).or_else(|| Some(terminal::size()?.0)).unwrap_or(DEFAULT_COLUMNS);
-            // What is taken out of a coloured picture by a pipe would leave bars that look alike.
-            let colours = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
-            text::render(&timeline, columns, colours)
+            // A colored chart without its colors would show all bars alike, so shades are drawn instead.
+            let colors = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
+            text::render(&timeline, columns, colors)
         }
         Output::Svg => svg::render(&timeline),
         Output::Json => to_json(&timeline)?,
@@ -48,7 +48,7 @@ async fn show(args: &Timeline) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The pod's events; `None` if they can't be had. They are of use, but not needed.
+/// Returns the Pod's events, or `None` if they cannot be read. The timeline works without them.
 async fn events(cluster: &Cluster, uid: &str) -> Option<Vec<Event>> {
     #[derive(Deserialize)]
     struct List {

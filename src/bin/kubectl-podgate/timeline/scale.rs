@@ -1,13 +1,13 @@
-//! The axis of time.
+//! The time axis.
 
-/// Steps between two marks, in milliseconds.
+/// Distances between two ticks, in milliseconds.
 const TICK_STEPS: [i64; 17] = [
     100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000,
     21_600_000, 86_400_000,
 ];
 
-/// Round marks for `length` milliseconds, at most `most` and the first at 0: how many milliseconds after the beginning each
-/// stands, and its text.
+/// Returns ticks at round times for `length` milliseconds: their offsets in milliseconds, from 0, and labels.
+/// There are at most `most` + 1 of them.
 pub(crate) fn ticks(length: i64, most: usize) -> Vec<(i64, String)> {
     let most = i64::try_from(most.max(1)).unwrap_or(1);
     let days = |step: &i64| *step * (length / step / most + 1);
@@ -35,11 +35,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_are_round_and_not_too_many() {
-        let words = |length, most| ticks(length, most).into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(" ");
-        assert_eq!(words(8_700, 10), "0s 1s 2s 3s 4s 5s 6s 7s 8s");
-        assert_eq!(words(900, 5), "0s 0.2s 0.4s 0.6s 0.8s");
-        assert_eq!(words(150_000, 6), "0s 30s 60s 90s 2min 2min30s");
+    fn ticks_are_round_and_limited() {
+        let labels = |length, most| ticks(length, most).into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(" ");
+        assert_eq!(labels(8_700, 10), "0s 1s 2s 3s 4s 5s 6s 7s 8s");
+        assert_eq!(labels(900, 5), "0s 0.2s 0.4s 0.6s 0.8s");
+        assert_eq!(labels(150_000, 6), "0s 30s 60s 90s 2min 2min30s");
         for length in [1, 999, 12_345, 7_000_000, 400_000_000, i64::MAX / 4] {
             for most in [1, 2, 7, 100] {
                 let ticks = ticks(length, most);

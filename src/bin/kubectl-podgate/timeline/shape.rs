@@ -1,35 +1,35 @@
-//! The start of a pod, as it is known: the shape of it, which is the JSON too. Times are in milliseconds since 1970.
+//! Types of the timeline, which are also its JSON format. Times are in milliseconds since 1970.
 
 use crate::pod::shape::Role;
 use anstyle::AnsiColor;
 use podgate::core::container::Mode;
 use serde::{Serialize, Serializer};
 
-/// One pod's start.
+/// Timeline of one Pod's start.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Timeline {
     pub(crate) namespace: String,
     pub(crate) pod: String,
-    /// All of it in one sentence.
+    /// Summary in one sentence.
     pub(crate) summary: String,
     /// All containers have started.
     pub(crate) started: bool,
-    /// Where the picture begins: when the pod was created.
+    /// Beginning of the chart: the creation of the Pod.
     #[serde(serialize_with = "time")]
     pub(crate) from: i64,
-    /// Where it ends.
+    /// End of the chart.
     #[serde(serialize_with = "time")]
     pub(crate) to: i64,
-    /// What came about for the pod as a whole.
+    /// Events of the Pod as a whole.
     pub(crate) marks: Vec<Mark>,
-    /// In the order in which the kubelet starts them.
+    /// The containers in the kubelet's start order.
     pub(crate) containers: Vec<Row>,
-    /// What is not known, and why.
+    /// Notes about missing and inexact times.
     pub(crate) notes: Vec<String>,
 }
 
-/// Something that came about at one moment.
+/// An event of the Pod as a whole.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Mark {
@@ -38,24 +38,24 @@ pub(crate) struct Mark {
     pub(crate) moment: Moment,
 }
 
-/// A moment, and who has written it down.
+/// A time and its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Moment {
     #[serde(serialize_with = "time")]
     pub(crate) at: i64,
-    /// False: in whole seconds, so it was up to 1 s later.
+    /// False for whole seconds: the real time is up to 1 s later.
     pub(crate) exact: bool,
     pub(crate) by: Source,
 }
 
-/// Who has written a moment down.
+/// Source of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Source {
-    /// The sidecar.
+    /// The sidecar's published times.
     Podgate,
-    /// The kubelet, in the pod's status.
+    /// The kubelet's status of the Pod.
     Kubelet,
     /// An event.
     Event,
@@ -70,26 +70,26 @@ pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) role: Role,
     pub(crate) mode: Mode,
-    /// Its image was there.
+    /// The image was available.
     pub(crate) pulled: Option<Moment>,
-    /// How long that took, in milliseconds, where it had to be fetched.
+    /// Duration of the image pull in milliseconds; `None` if the image was already present.
     pub(crate) pull_ms: Option<i64>,
-    /// The kubelet started it; before a gate's wait, if it has one.
+    /// The kubelet started the container, or its gate.
     pub(crate) created: Option<Moment>,
-    /// Its gate was heard to wait.
+    /// The gate reported that it waits.
     pub(crate) gate: Option<Moment>,
-    /// Its gate has opened.
+    /// The gate opened.
     pub(crate) opened: Option<Moment>,
-    /// Its own program was started.
+    /// The container's own program started.
     pub(crate) started: Option<Moment>,
     pub(crate) ready: Option<Moment>,
     pub(crate) ended: Option<Moment>,
     pub(crate) restarts: u32,
-    /// The bars of the picture.
+    /// The bars of the chart.
     pub(crate) bars: Vec<Bar>,
 }
 
-/// One bar.
+/// One bar of the chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Bar {
@@ -98,30 +98,30 @@ pub(crate) struct Bar {
     pub(crate) from: i64,
     #[serde(serialize_with = "time")]
     pub(crate) to: i64,
-    /// False: it began up to 1 s later.
+    /// False if the bar begins up to 1 s later.
     pub(crate) exact: bool,
 }
 
-/// What a container does for the length of a bar.
+/// Activity of a container during a bar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum BarKind {
-    /// It has not been started: its turn has not come.
+    /// The kubelet has not started the container yet.
     Wait,
-    /// Its image is being fetched.
+    /// The kubelet pulls the image.
     Pull,
-    /// Its gate waits, in front of its command.
+    /// The gate waits in front of the command.
     Gate,
-    /// Its program runs, and is not Ready yet.
+    /// The program runs and has not been Ready yet.
     Start,
-    /// It is, or was once, Ready.
+    /// The container has been Ready at least once.
     Ready,
-    /// It runs; whether and when it was Ready nobody has written down.
+    /// The program runs; its readiness is not recorded.
     Run,
 }
 
 impl Row {
-    /// Everything that is known to have come about, in no certain order.
+    /// Returns all known moments, in no particular order.
     pub(crate) fn moments(&self) -> impl Iterator<Item = Moment> + use<> {
         let Row { pulled, created, gate, opened, started, ready, ended, .. } = self;
         [*pulled, *created, *gate, *opened, *started, *ready, *ended].into_iter().flatten()
@@ -129,35 +129,35 @@ impl Row {
 }
 
 impl Timeline {
-    /// The kinds of bars that there are, in the order in which they come.
+    /// Returns the kinds of bars in the chart, in the order of the legend.
     pub(crate) fn bar_kinds(&self) -> impl Iterator<Item = BarKind> {
         let all = [BarKind::Wait, BarKind::Pull, BarKind::Gate, BarKind::Start, BarKind::Ready, BarKind::Run];
         all.into_iter().filter(|kind| self.containers.iter().flat_map(|row| &row.bars).any(|bar| bar.kind == *kind))
     }
 }
 
-/// How a kind of bar is shown.
+/// Appearance of a kind of bar.
 pub(crate) struct BarStyle {
-    /// In the legend.
+    /// Label in the legend.
     pub(crate) label: &'static str,
-    /// In SVG.
+    /// CSS class in SVG.
     pub(crate) class: &'static str,
-    /// On a terminal without colours.
+    /// Character for text without colors.
     pub(crate) shade: char,
     pub(crate) color: AnsiColor,
 }
 
 impl BarKind {
     pub(crate) fn style(self) -> BarStyle {
-        let (words, class, shade, colour) = match self {
-            BarKind::Wait => ("waits for its turn", "wait", '·', AnsiColor::BrightBlack),
-            BarKind::Pull => ("image is pulled", "pull", '+', AnsiColor::Blue),
-            BarKind::Gate => ("its gate waits", "gate", '░', AnsiColor::Magenta),
-            BarKind::Start => ("comes up", "start", '▒', AnsiColor::Yellow),
+        let (label, class, shade, color) = match self {
+            BarKind::Wait => ("not started yet", "wait", '·', AnsiColor::BrightBlack),
+            BarKind::Pull => ("pulling image", "pull", '+', AnsiColor::Blue),
+            BarKind::Gate => ("gate waiting", "gate", '░', AnsiColor::Magenta),
+            BarKind::Start => ("starting", "start", '▒', AnsiColor::Yellow),
             BarKind::Ready => ("Ready", "ready", '█', AnsiColor::Green),
-            BarKind::Run => ("runs", "run", '▓', AnsiColor::Cyan),
+            BarKind::Run => ("running", "run", '▓', AnsiColor::Cyan),
         };
-        BarStyle { label: words, class, shade, color: colour }
+        BarStyle { label, class, shade, color }
     }
 }
 
@@ -165,13 +165,13 @@ fn time<S: Serializer>(ms: &i64, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&rfc3339(*ms))
 }
 
-/// RFC 3339 in UTC, with milliseconds.
+/// Formats a time as RFC 3339 in UTC, with milliseconds.
 pub(crate) fn rfc3339(ms: i64) -> String {
     let since = std::time::Duration::from_millis(u64::try_from(ms).unwrap_or_default());
     humantime::format_rfc3339_millis(std::time::UNIX_EPOCH + since).to_string()
 }
 
-/// A length of time, for people.
+/// Formats a duration for people: `1.58 s`, `120 s`.
 pub(crate) fn format_seconds(ms: i64) -> String {
     match ms {
         ..100_000 => format!("{:.2} s", ms as f64 / 1000.0),

@@ -1,5 +1,5 @@
-//! The picture as SVG: no script, no foreign resource; readable on dark and on light; with a title and a description for those who
-//! do not see it.
+//! The chart as SVG, without scripts and external resources. It adapts to light and dark mode and has a title and a
+//! description for screen readers.
 
 use super::scale::ticks;
 use super::shape::{Bar, BarKind, BarStyle, Row, Timeline, format_seconds};
@@ -12,15 +12,16 @@ const RIGHT: f64 = 24.0;
 const TOP: f64 = 76.0;
 const ROW_HEIGHT: f64 = 30.0;
 const BAR_HEIGHT: f64 = 18.0;
-/// Most letters of a name that find room to the left: a fixed width each, since who draws it may have any font.
+/// Length limit of a name in the left column, in characters. It leaves room for the widest likely font.
 const NAME_MAX: usize = 24;
-/// Most letters of a headline, in a wide font; and how far its lines are apart.
+/// Length limit of a headline, in characters of a wide font.
 const HEADLINE_MAX: usize = 96;
+/// Line height of the headline.
 const HEADLINE_HEIGHT: f64 = 19.0;
-/// From one entry of the legend to the next.
+/// Distance between two entries of the legend.
 const LEGEND_STEP: f64 = 117.0;
 
-/// Makes any text harmless within XML, as content and as an attribute's value. The one place where foreign text comes in.
+/// Escapes text for XML content and attribute values. All text from the cluster passes through here.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -30,7 +31,7 @@ pub(crate) fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            // XML knows no such characters, not even by number.
+            // XML does not allow these characters, not even as a numeric reference.
             c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push(' '),
             c => out.push(c),
         }
@@ -38,7 +39,7 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// Colours for light and for dark, in both of which they differ in lightness too. Without variables: not every viewer has them.
+/// Colors for light and dark mode. They also differ in lightness. No CSS variables, because some viewers lack them.
 const STYLE: &str = "\
 .pg text{font:13px ui-sans-serif,system-ui,sans-serif;fill:#1f2328}
 .pg .name{font:12px ui-monospace,monospace}
@@ -101,7 +102,7 @@ pub(crate) fn render(timeline: &Timeline) -> String {
     out
 }
 
-/// Broken between words; within one only if it is longer than a line. SVG breaks nothing by itself.
+/// Wraps text between words, because SVG does not wrap. Splits a word only if it is longer than a line.
 fn wrap(text: &str, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -119,14 +120,14 @@ fn wrap(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// A name that is too long without its middle: many differ at the end alone.
+/// Cuts the middle out of a long name, because many names differ only at the end.
 fn shorten(name: &str, most: usize) -> String {
     let letters: Vec<char> = name.chars().collect();
     if letters.len() <= most {
         return name.to_owned();
     }
-    let behind = (most - 1) / 2;
-    let (head, tail) = (&letters[..most - 1 - behind], &letters[letters.len() - behind..]);
+    let after = (most - 1) / 2;
+    let (head, tail) = (&letters[..most - 1 - after], &letters[letters.len() - after..]);
     head.iter().chain(&['…']).chain(tail).collect()
 }
 
@@ -135,9 +136,9 @@ fn x_position(ms: i64, timeline: &Timeline) -> f64 {
     LEFT + share.clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT)
 }
 
-/// The same in words.
+/// Describes the chart in words.
 fn description(timeline: &Timeline) -> String {
-    let say = |row: &Row| {
+    let describe = |row: &Row| {
         let mut parts = Vec::new();
         let mut part = |word: &str, moment| {
             let at = format_offset(moment, timeline.from);
@@ -145,7 +146,7 @@ fn description(timeline: &Timeline) -> String {
                 parts.push(format!("{word} {at}"));
             }
         };
-        part("gate waits from", row.gate.and(row.created));
+        part("gate waited from", row.gate.and(row.created));
         part("started", row.started);
         part("Ready", row.ready);
         part("ended", row.ended);
@@ -154,7 +155,7 @@ fn description(timeline: &Timeline) -> String {
         }
         format!("{}: {}.", row.name, parts.join(", "))
     };
-    let rows: Vec<String> = timeline.containers.iter().map(say).collect();
+    let rows: Vec<String> = timeline.containers.iter().map(describe).collect();
     format!("{} {}", timeline.summary, rows.join(" "))
 }
 
@@ -182,7 +183,7 @@ fn write_row(out: &mut String, row: &Row, index: usize, timeline: &Timeline) {
             r#"<rect class="{class}" x="{from:.1}" y="{bar_top:.1}" width="{width:.1}" height="{BAR_HEIGHT}" rx="2"><title>{title}</title></rect>"#
         );
         if !bar.exact {
-            // Somewhere in here it began.
+            // The bar begins at an unknown time within this second.
             let about = (x_position(bar.from + 1000, timeline) - from).min(width);
             let _ = writeln!(
                 out,
@@ -206,7 +207,7 @@ fn tooltip(row: &Row, bar: &Bar, from: i64) -> String {
 fn write_legend(out: &mut String, timeline: &Timeline, y: f64) {
     let (middle, top, mut x) = (y - 4.0, y - 9.0, 12.0);
     for kind in timeline.bar_kinds() {
-        let (BarStyle { class, label: words, .. }, right, text) = (kind.style(), x + 14.0, x + 18.0);
+        let (BarStyle { class, label, .. }, right, text) = (kind.style(), x + 14.0, x + 18.0);
         let _ = match kind {
             BarKind::Wait => {
                 writeln!(
@@ -216,13 +217,13 @@ fn write_legend(out: &mut String, timeline: &Timeline, y: f64) {
             }
             _ => writeln!(out, r#"<rect class="{class}" x="{x:.1}" y="{top:.1}" width="12" height="10" rx="2"/>"#),
         };
-        let _ = writeln!(out, r#"<text class="dim" x="{text:.1}" y="{y:.1}">{words}</text>"#);
+        let _ = writeln!(out, r#"<text class="dim" x="{text:.1}" y="{y:.1}">{label}</text>"#);
         x += LEGEND_STEP;
     }
     if timeline.containers.iter().flat_map(|row| &row.bars).any(|bar| !bar.exact && bar.kind != BarKind::Wait) {
         let text = x + 18.0;
         let _ = write!(out, r#"<rect class="run" x="{x:.1}" y="{top:.1}" width="12" height="10" rx="2"/>"#);
         let _ = writeln!(out, r#"<rect class="about" x="{x:.1}" y="{top:.1}" width="12" height="10"/>"#);
-        let _ = writeln!(out, r#"<text class="dim" x="{text:.1}" y="{y:.1}">pale: it began within this second</text>"#);
+        let _ = writeln!(out, r#"<text class="dim" x="{text:.1}" y="{y:.1}">pale: began within this second</text>"#);
     }
 }

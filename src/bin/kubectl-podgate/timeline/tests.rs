@@ -1,4 +1,4 @@
-//! Whole pods, and their pictures.
+//! Timelines of whole Pods.
 
 use super::build::build;
 use super::event::Event;
@@ -15,7 +15,7 @@ fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(START_MS + 20_000)
 }
 
-/// db with a hook, api and web with gates; all are up.
+/// A started Pod: db has a hook, api and web have gates.
 fn pod() -> Value {
     let running = |name: &str, at: &str| json!({"name": name, "ready": true, "state": {"running": {"startedAt": format!("2026-11-21T14:00:{at}Z")}}});
     let condition = |kind: &str, at: &str| json!({"type": kind, "status": "True", "lastTransitionTime": format!("2026-11-21T14:00:{at}Z")});
@@ -61,7 +61,7 @@ fn row<'a>(timeline: &'a Timeline, name: &str) -> &'a Row {
     timeline.containers.iter().find(|row| row.name == name).unwrap()
 }
 
-/// `KIND FROM-TO` of each bar, in milliseconds from the beginning.
+/// Returns `KIND FROM-TO` of each bar, in milliseconds from the beginning.
 fn bars(timeline: &Timeline, name: &str) -> Vec<String> {
     let zero = timeline.from;
     let bars = row(timeline, name).bars.iter();
@@ -69,12 +69,12 @@ fn bars(timeline: &Timeline, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn puts_together_what_each_party_has_written_down() {
+fn timeline_combines_all_sources() {
     let timeline = build_timeline(&pod());
     assert_eq!(timeline.from, START_MS as i64);
     assert_eq!(bars(&timeline, "db"), ["Wait 1000-1500", "Pull 1500-4000~", "Start 4123-5700", "Ready 5700-8139"]);
     assert_eq!(bars(&timeline, "api"), ["Wait 1000-4923", "Gate 4923-5703", "Start 5703-7423", "Ready 7423-8139"]);
-    assert_eq!(bars(&timeline, "podgate"), ["Run 1000-8139~"], "when it was Ready nobody has written down");
+    assert_eq!(bars(&timeline, "podgate"), ["Run 1000-8139~"], "its readiness is not recorded");
     let marks: Vec<(&str, i64, bool)> =
         timeline.marks.iter().map(|mark| (mark.what, mark.moment.at - timeline.from, mark.moment.exact)).collect();
     assert_eq!(
@@ -85,42 +85,42 @@ fn puts_together_what_each_party_has_written_down() {
 }
 
 #[test]
-fn a_start_that_the_sidecar_saw_late_is_shown_by_the_kubelets_second() {
+fn kubelet_time_is_used_if_the_sidecar_was_late() {
     let mut pod = pod();
     pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = json!("2026-11-21T14:00:02Z");
     let timeline = build_timeline(&pod);
     assert_eq!(bars(&timeline, "db")[2], "Start 2000-5700~");
-    assert!(timeline.notes.iter().any(|note| note.contains("saw the start of db later")), "{:?}", timeline.notes);
+    assert!(timeline.notes.iter().any(|note| note.contains("observed the start of db late")), "{:?}", timeline.notes);
 }
 
 #[test]
-fn without_the_sidecars_word_it_says_what_it_does_not_know() {
+fn notes_name_missing_sources() {
     let mut bare = pod();
     bare["metadata"]["annotations"].as_object_mut().unwrap().remove("sandbox.podgate.io/times");
     let timeline = build_timeline(&bare);
     assert_eq!(bars(&timeline, "db").last().unwrap(), "Run 4000-7583~");
-    assert_eq!(bars(&timeline, "api").last().unwrap(), "Run 4000-7583~", "a gate and a program look alike");
+    assert_eq!(bars(&timeline, "api").last().unwrap(), "Run 4000-7583~", "a gate and a program cannot be told apart");
     assert!(timeline.containers.iter().all(|row| row.ready.is_none()));
-    assert!(timeline.notes.iter().any(|note| note.contains("has written down no times")), "{:?}", timeline.notes);
+    assert!(timeline.notes.iter().any(|note| note.contains("has recorded no times")), "{:?}", timeline.notes);
 
-    // Times of a sandbox before are as good as none.
+    // Times of a previous sandbox are ignored.
     let mut stale = pod();
     stale["status"]["initContainerStatuses"][0]["state"]["running"]["startedAt"] = json!("2026-11-21T14:00:10Z");
     let timeline = build_timeline(&stale);
     assert!(row(&timeline, "db").ready.is_none());
-    assert!(timeline.notes.iter().any(|note| note.contains("is not believed")), "{:?}", timeline.notes);
+    assert!(timeline.notes.iter().any(|note| note.contains("published times are ignored")), "{:?}", timeline.notes);
 
     let pod = serde_json::from_value(pod()).unwrap();
-    for (events, says) in [(None, "could not be read"), (Some(&[][..]), "no events any more")] {
+    for (events, expected) in [(None, "could not be read"), (Some(&[][..]), "No events are left")] {
         let timeline = build(&pod, events, "shop", now());
-        assert!(timeline.notes[0].contains(says), "{:?}", timeline.notes);
+        assert!(timeline.notes[0].contains(expected), "{:?}", timeline.notes);
         assert!(timeline.containers.iter().all(|row| row.pulled.is_none()));
         assert!(row(&timeline, "db").ready.is_some());
     }
 }
 
 #[test]
-fn a_pod_that_starts_is_shown_to_now() {
+fn timeline_of_a_starting_pod_ends_now() {
     let mut pod = pod();
     pod["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("starting");
     pod["metadata"]["annotations"]["sandbox.podgate.io/times"] =
@@ -130,11 +130,11 @@ fn a_pod_that_starts_is_shown_to_now() {
     assert_eq!(bars(&timeline, "db").last().unwrap(), "Start 4123-20000");
     assert_eq!(bars(&timeline, "api").last().unwrap(), "Gate 4923-20000");
     assert_eq!(bars(&timeline, "web"), ["Wait 1000-20000"]);
-    assert_eq!(timeline.summary, "Pod shop/ordered is starting, for 20.00 s now.");
+    assert_eq!(timeline.summary, "Pod shop/ordered has been starting for 20.00 s.");
 }
 
 #[test]
-fn a_step_ends_and_who_was_started_again_is_named() {
+fn bars_end_with_the_container_and_notes_name_restarts() {
     let mut pod = pod();
     pod["metadata"]["annotations"]["sandbox.podgate.io/times"] =
         json!(format!("{},db=started+0;ready+1;ended+1500,api=started+1600;ready+1700", START_MS + 4123));
@@ -144,11 +144,11 @@ fn a_step_ends_and_who_was_started_again_is_named() {
     let timeline = build_timeline(&pod);
     assert_eq!(bars(&timeline, "db")[2..], ["Start 4123-4124", "Ready 4124-5623"]);
     assert!(bars(&timeline, "api").contains(&"Start 5723-5823".to_owned()), "{:?}", bars(&timeline, "api"));
-    assert!(timeline.notes.iter().any(|note| note.contains("api was started again 2 times")), "{:?}", timeline.notes);
+    assert!(timeline.notes.iter().any(|note| note.contains("api was restarted 2 times")), "{:?}", timeline.notes);
 }
 
 #[test]
-fn a_pod_of_any_shape_is_drawn() {
+fn incomplete_pods_can_be_drawn() {
     for pod in [
         json!({"metadata": {}, "spec": {}}),
         json!({"metadata": {"creationTimestamp": "2026-11-21T14:00:00Z"}, "spec": {"containers": [{}]}}),
@@ -156,16 +156,15 @@ fn a_pod_of_any_shape_is_drawn() {
                "spec": {"containers": [{"name": "db"}]}}),
     ] {
         let timeline = build_timeline(&pod);
-        for colours in [false, true] {
-            text::render(&timeline, 40, colours);
+        for colors in [false, true] {
+            text::render(&timeline, 40, colors);
         }
         assert!(svg::render(&timeline).ends_with("</svg>\n"));
     }
 }
 
-/// What a person sees of it: the example in the docs.
 #[test]
-fn reads_well() {
+fn docs_show_this_output() {
     let timeline = build_timeline(&pod());
     let plain = anstream::adapter::strip_str(&text::render(&timeline, 100, false)).to_string();
     let docs = include_str!("../../../../docs/kubectl-podgate.md");
@@ -183,7 +182,7 @@ fn reads_well() {
 }
 
 #[test]
-fn no_text_of_the_cluster_is_markup_in_a_picture() {
+fn svg_escapes_text_from_the_cluster() {
     assert_eq!(svg::escape("a<b>&\"'\u{1b}\u{ffff}é"), "a&lt;b&gt;&amp;&quot;&#39;  é");
     let mut pod = pod();
     let evil = "<script>alert('x')</script>\"&";
@@ -201,8 +200,7 @@ fn no_text_of_the_cluster_is_markup_in_a_picture() {
 }
 
 #[test]
-fn the_picture_is_whole_xml() {
-    // Every element is closed, and in order.
+fn svg_is_well_formed() {
     let svg = svg::render(&build_timeline(&pod()));
     let mut open: Vec<&str> = Vec::new();
     for tag in svg.split('<').skip(1) {
@@ -223,7 +221,7 @@ fn the_picture_is_whole_xml() {
 }
 
 #[test]
-fn long_names_find_room_in_the_picture() {
+fn svg_shortens_long_names() {
     let mut pod = pod();
     pod["metadata"]["name"] = json!(format!("{}-x2x4z", "a".repeat(240)));
     pod["spec"]["containers"][1]["name"] = json!("metrics-exporter-of-the-shop-number-1");
@@ -238,5 +236,5 @@ fn long_names_find_room_in_the_picture() {
     assert_eq!(texts("name")[2..], ["metrics-expo…op-number-1", "metrics-expo…op-number-2"]);
     let head = texts("head");
     assert!(head.len() > 3 && head.iter().all(|line| line.chars().count() <= 96), "{head:#?}");
-    assert_eq!(head.concat().replace(' ', ""), timeline.summary.replace(' ', ""), "nothing is left out");
+    assert_eq!(head.concat().replace(' ', ""), timeline.summary.replace(' ', ""), "the headline is complete");
 }

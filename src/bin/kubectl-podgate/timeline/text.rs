@@ -1,5 +1,6 @@
-//! The picture for a terminal: a row of bars for each container, in eighths of a cell where there are colours, in shades where
-//! there are none; below, the times.
+//! The chart as text: one row of bars per container, and a table of times below.
+//!
+//! With colors, a bar ends at an eighth of a cell. Without colors, each cell has the shade of one kind of bar.
 
 use super::scale::ticks;
 use super::shape::{Bar, BarKind, Mark, Moment, Row, Timeline, format_seconds, rfc3339};
@@ -8,12 +9,12 @@ use anstyle::Style;
 use podgate::core::text::sanitize;
 use std::fmt::Write as _;
 
-/// Left to the right end of a cell, in eighths.
+/// Blocks that fill a cell from its left, in eighths.
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-/// No name takes more of the width than this.
+/// Width limit of the column of names.
 const NAME_MAX: usize = 24;
 
-pub(crate) fn render(timeline: &Timeline, columns: usize, colours: bool) -> String {
+pub(crate) fn render(timeline: &Timeline, columns: usize, colors: bool) -> String {
     let bold = Style::new().bold();
     let mut out = format!("{bold}{}{bold:#}\n\n", sanitize(&timeline.summary));
     let names =
@@ -23,21 +24,21 @@ pub(crate) fn render(timeline: &Timeline, columns: usize, colours: bool) -> Stri
     write_axis(&mut out, length, names, cells);
     for row in &timeline.containers {
         let _ = write!(out, "{}  ", fit(&sanitize(&row.name), names));
-        let line = match colours {
+        let line = match colors {
             true => render_colored(&row.bars, timeline.from, length, cells),
             false => render_shaded(&row.bars, timeline.from, length, cells),
         };
         let _ = writeln!(out, "{}", line.trim_end_matches(' '));
     }
     out.push('\n');
-    write_legend(&mut out, timeline, colours);
+    write_legend(&mut out, timeline, colors);
     out.push('\n');
     write_table(&mut out, timeline);
-    let say = |mark: &Mark| match mark.what {
+    let describe = |mark: &Mark| match mark.what {
         "created" => format!("created {}", rfc3339(mark.moment.at).replace(".000Z", "Z")),
         what => format!("{what} {}", format_offset(Some(mark.moment), timeline.from)),
     };
-    let marks: Vec<String> = timeline.marks.iter().map(say).collect();
+    let marks: Vec<String> = timeline.marks.iter().map(describe).collect();
     if !marks.is_empty() {
         let _ = writeln!(out, "\nPod: {}", marks.join(", "));
     }
@@ -59,18 +60,18 @@ fn write_axis(out: &mut String, length: i64, names: usize, cells: usize) {
     let _ = writeln!(out, "{:names$}  {line}", "");
 }
 
-/// Where a moment lies, of so many places.
+/// Scales an offset within `length` to one of `places` places.
 fn position(after: i64, length: i64, places: usize) -> usize {
     let share = after.max(0) as f64 / length.max(1) as f64;
     ((share * places as f64).round() as usize).min(places)
 }
 
-/// What lies at each of `places` places.
+/// Returns the kind of bar at each of `count` places.
 fn rasterize(bars: &[Bar], from: i64, length: i64, count: usize) -> Vec<Option<BarKind>> {
     let mut out = vec![None; count];
     for bar in bars {
         let (begin, end) = (position(bar.from - from, length, count), position(bar.to - from, length, count));
-        // What is too short to be seen is shown all the same, as a sliver.
+        // A very short bar still takes one place.
         let end = end.max(begin + 1).min(count);
         out[begin.min(end)..end].fill(Some(bar.kind));
     }
@@ -81,7 +82,7 @@ fn render_shaded(bars: &[Bar], from: i64, length: i64, cells: usize) -> String {
     rasterize(bars, from, length, cells).into_iter().map(|kind| kind.map_or(' ', |kind| kind.style().shade)).collect()
 }
 
-/// In eighths: a cell with a border in it is drawn in both colours.
+/// Draws bars in eighths of a cell. A cell with two kinds of bars gets both colors.
 fn render_colored(bars: &[Bar], from: i64, length: i64, cells: usize) -> String {
     let places = rasterize(bars, from, length, cells * 8);
     let (mut out, mut now) = (String::new(), Style::new());
@@ -96,11 +97,11 @@ fn render_colored(bars: &[Bar], from: i64, length: i64, cells: usize) -> String 
             },
             (Some(first), Some(last)) => (first.on(last), EIGHTHS[border]),
             (Some(first), None) => (first.on_default(), EIGHTHS[border]),
-            // The block fills a cell from its left: what begins within one is drawn the other way round.
+            // Blocks fill a cell from its left. A bar that begins within a cell needs inverted colors.
             (None, Some(last)) => (last.on_default().invert(), EIGHTHS[border]),
             (None, None) => (Style::new(), ' '),
         };
-        // A colour is named where it begins, not for each cell.
+        // Write an escape sequence only where the style changes.
         if style != now {
             let _ = write!(out, "{now:#}{style}");
             now = style;
@@ -111,26 +112,26 @@ fn render_colored(bars: &[Bar], from: i64, length: i64, cells: usize) -> String 
     out
 }
 
-/// A cell that is all of one kind.
+/// Returns style and character of a cell with one kind of bar.
 fn full_cell(kind: BarKind) -> (Style, char) {
     (kind.style().color.on_default(), if kind == BarKind::Wait { '·' } else { '█' })
 }
 
-fn write_legend(out: &mut String, timeline: &Timeline, colours: bool) {
+fn write_legend(out: &mut String, timeline: &Timeline, colors: bool) {
     let items = timeline.bar_kinds().map(|kind| {
-        let (style, c) = if colours { full_cell(kind) } else { (Style::new(), kind.style().shade) };
+        let (style, c) = if colors { full_cell(kind) } else { (Style::new(), kind.style().shade) };
         format!("{style}{c}{c}{style:#} {}", kind.style().label)
     });
     let _ = writeln!(out, "{}", items.collect::<Vec<_>>().join("   "));
 }
 
-/// A moment as its distance from the beginning.
+/// Formats a moment as the time since the beginning.
 pub(super) fn format_offset(moment: Option<Moment>, from: i64) -> String {
     let Some(moment) = moment else { return String::new() };
     format!("{}+{}", if moment.exact { "" } else { "~" }, format_seconds(moment.at - from))
 }
 
-const HEADERS: [&str; 7] = ["CONTAINER", "PULLED", "GATE WAITED", "STARTED", "READY", "CAME UP IN", "ENDED"];
+const HEADERS: [&str; 7] = ["CONTAINER", "PULLED", "GATE WAITED", "STARTED", "READY", "TIME TO READY", "ENDED"];
 
 fn cells(row: &Row, from: i64) -> [String; 7] {
     let between = |a: Option<Moment>, b: Option<Moment>| {
@@ -140,7 +141,7 @@ fn cells(row: &Row, from: i64) -> [String; 7] {
     };
     let pulled = match (row.pull_ms, row.pulled) {
         (Some(took), _) => format!("in {}", format_seconds(took)),
-        (None, Some(_)) => "there".to_owned(),
+        (None, Some(_)) => "present".to_owned(),
         (None, None) => String::new(),
     };
     [
@@ -163,7 +164,7 @@ fn write_table(out: &mut String, timeline: &Timeline) {
         let mut text = String::new();
         for at in &used {
             let (cell, pad) = (cells[*at], " ".repeat(widths[*at] - display_width(cells[*at])));
-            // Names to the left, numbers to the right.
+            // Align names left and numbers right.
             let _ = if *at == 0 { write!(text, "{cell}{pad}  ") } else { write!(text, "{pad}{cell}  ") };
         }
         let _ = writeln!(out, "{}", text.trim_end());
@@ -181,20 +182,20 @@ mod tests {
     }
 
     #[test]
-    fn in_shades_each_cell_is_one_thing() {
+    fn shaded_cells_show_one_kind_of_bar() {
         let bars = [bar(BarKind::Wait, 0, 200), bar(BarKind::Start, 200, 600), bar(BarKind::Ready, 600, 1000)];
         assert_eq!(render_shaded(&bars, 0, 1000, 10), "··▒▒▒▒████");
         assert_eq!(
             render_shaded(&[bar(BarKind::Ready, 999, 1000)], 0, 1000, 10),
             " ".repeat(10),
-            "at the very end is no room"
+            "a bar at the very end has no room"
         );
         assert_eq!(render_shaded(&[bar(BarKind::Ready, 500, 501)], 0, 1000, 10), "     █    ");
         assert_eq!(render_shaded(&[bar(BarKind::Ready, -50, 5000)], 0, 1000, 10), "██████████");
     }
 
     #[test]
-    fn with_colours_a_border_lies_within_a_cell() {
+    fn colored_bars_end_within_a_cell() {
         let plain = |bars: &[Bar]| anstream::adapter::strip_str(&render_colored(bars, 0, 1000, 5)).to_string();
         assert_eq!(plain(&[bar(BarKind::Ready, 0, 300)]), "█▌   ");
         assert_eq!(plain(&[bar(BarKind::Start, 0, 425), bar(BarKind::Ready, 425, 1000)]), "██▏██");
