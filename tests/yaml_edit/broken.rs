@@ -1,10 +1,10 @@
-//! What can't be done is said in one line that names the place, and nothing is written.
+//! Failures: one line with the position, and no output.
 
 use crate::{POD, run, write};
 
 #[test]
-fn what_kubernetes_could_not_read_is_refused_with_its_place() {
-    for (text, says) in [
+fn syntax_errors_have_a_position() {
+    for (text, expected) in [
         ("a: 1\na: 2\n", "<stdin>:2:1: duplicate mapping key: a"),
         ("a: 1\n---\nb: {{ .Values.b }}\n", "<stdin>:3:"),
         ("a: 1\n--- {b: 1}\n", "<stdin>:2:1: a line that begins with ---"),
@@ -16,12 +16,12 @@ fn what_kubernetes_could_not_read_is_refused_with_its_place() {
     ] {
         let run = run(&["inject", "-"], &format!("{text}---\n{POD}"));
         assert_eq!((run.code, run.out.as_str()), (1, ""), "{text:?}");
-        assert!(run.err.contains(says) && run.err.lines().count() == 1, "{text:?}: {}", run.err);
+        assert!(run.err.contains(expected) && run.err.lines().count() == 1, "{text:?}: {}", run.err);
     }
 }
 
 #[test]
-fn what_can_not_be_declared_is_refused_with_its_place_and_a_way_out() {
+fn invalid_orders_have_a_position_and_a_fix() {
     let run = run(&["inject", "-"], &POD.replace("db, api", "db, apo"));
     assert_eq!((run.code, run.out.as_str()), (1, ""));
     let line = run.err.lines().find(|line| line.contains("error")).unwrap();
@@ -30,7 +30,7 @@ fn what_can_not_be_declared_is_refused_with_its_place_and_a_way_out() {
 }
 
 #[test]
-fn all_that_is_wrong_is_said_at_once() {
+fn all_errors_are_reported_at_once() {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in [("a.yaml", "a: ["), ("b.yaml", POD), ("c.yaml", "a: {")] {
         write(folder.path(), name, text);
@@ -41,7 +41,7 @@ fn all_that_is_wrong_is_said_at_once() {
 }
 
 #[test]
-fn what_was_changed_by_hand_since_is_not_guessed_at() {
+fn uninject_rejects_manual_changes_of_injected_parts() {
     let out = crate::done(&["inject", "-"], POD);
     let changed = out.replace("[/podgate/bin/podgate, entrypoint,", "[/podgate/bin/podgate, entrypoint, --and-more,");
     assert_ne!(out, changed);
@@ -51,7 +51,7 @@ fn what_was_changed_by_hand_since_is_not_guessed_at() {
 }
 
 #[test]
-fn a_wrong_command_line_is_64() {
+fn usage_errors_exit_with_64() {
     for arguments in [
         &["inject"][..],
         &["inject", "-", "--in-place"],
@@ -71,7 +71,7 @@ fn a_wrong_command_line_is_64() {
 }
 
 #[test]
-fn a_manifest_does_not_steer_the_terminal() {
+fn messages_strip_terminal_escape_sequences() {
     let name = "\\u001b[31m\\u202e";
     let run = run(&["inject", "-"], &POD.replace("name: shop", &format!("name: \"{name}\"")));
     assert_eq!(run.code, 0, "{}", run.err);
@@ -79,7 +79,7 @@ fn a_manifest_does_not_steer_the_terminal() {
 }
 
 #[test]
-fn deep_and_huge_input_ends_soon() {
+fn deep_and_huge_input_fails_quickly() {
     let bomb: String = std::iter::once("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned())
         .chain((1..12).map(|n| format!("a{n}: &a{n} [{}]\n", vec![format!("*a{}", n - 1); 10].join(","))))
         .collect();

@@ -1,14 +1,14 @@
-//! Manifests that do what people's charts do (`tests/inject/corpus`), through `inject` and back through `uninject`, as bytes.
+//! Realistic manifests (`tests/inject/corpus`) through `inject` and back through `uninject`, compared by bytes.
 
-use crate::{done, keeps_lines, run};
+use crate::{assert_lines_kept, done, run};
 use serde_json::Value;
 use std::fs;
 
-/// Can't be injected.
-const REFUSED: [&str; 4] = ["ephemeral.yaml", "hook-refused.yaml", "name-taken.yaml", "windows.yaml"];
+/// Manifests that `inject` rejects.
+const REJECTED: [&str; 4] = ["ephemeral.yaml", "hook-refused.yaml", "name-taken.yaml", "windows.yaml"];
 
-/// Where a value was replaced, and came back: the same value, written anew (a hook in flow style, an alias, an empty null).
-const WRITTEN_ANEW: [&str; 12] = [
+/// Manifests that return with the same values in another layout (a hook in flow style, an alias, an empty null).
+const REFORMATTED: [&str; 12] = [
     "anchors.yaml",
     "deployment-three-tiers.yaml",
     "hooks-exec.yaml",
@@ -41,22 +41,22 @@ fn values(text: &str) -> Vec<Value> {
 }
 
 #[test]
-fn there_and_back_again() {
+fn uninject_restores_the_original() {
     let mut same = 0;
     for (file, text) in corpus() {
-        let there = run(&["inject", "-"], &text);
-        assert_eq!(there.code, i32::from(REFUSED.contains(&file.as_str())), "{file}: {}", there.err);
-        if there.code == 1 {
-            assert!(there.out.is_empty() && there.err.contains("error: "), "{file}: {}", there.err);
+        let injected = run(&["inject", "-"], &text);
+        assert_eq!(injected.code, i32::from(REJECTED.contains(&file.as_str())), "{file}: {}", injected.err);
+        if injected.code == 1 {
+            assert!(injected.out.is_empty() && injected.err.contains("error: "), "{file}: {}", injected.err);
             continue;
         }
-        assert_eq!(done(&["inject", "-"], &there.out), there.out, "{file}: injected twice");
-        let back = done(&["uninject", "-"], &there.out);
-        if WRITTEN_ANEW.contains(&file.as_str()) {
-            assert_ne!(back, text, "{file} comes back byte for byte: take it out of the list");
-            assert_eq!(values(&back), values(&text), "{file}");
+        assert_eq!(done(&["inject", "-"], &injected.out), injected.out, "{file}: a second inject changed it");
+        let restored = done(&["uninject", "-"], &injected.out);
+        if REFORMATTED.contains(&file.as_str()) {
+            assert_ne!(restored, text, "{file} has the same bytes: remove it from REFORMATTED");
+            assert_eq!(values(&restored), values(&text), "{file}");
         } else {
-            assert_eq!(back, text, "{file}");
+            assert_eq!(restored, text, "{file}");
             same += 1;
         }
     }
@@ -64,21 +64,21 @@ fn there_and_back_again() {
 }
 
 #[test]
-fn comments_and_what_is_not_replaced_stay() {
-    // What inject replaces, or may: commands, hooks, probes, empty collections, what moves or is shared.
-    const MAY_GO: [&str; 13] =
+fn inject_keeps_comments_and_other_lines() {
+    // Lines that inject may replace: commands, hooks, probes, empty collections, moved and shared values.
+    const MAY_CHANGE: [&str; 13] =
         ["command", "args", "- ", "postStart", "preStop", "Probe", "exec", "{", "[", "*", "<<", "null", "httpGet"];
     for (file, text) in
-        corpus().into_iter().filter(|(file, _)| file.ends_with("yaml") && !REFUSED.contains(&file.as_str()))
+        corpus().into_iter().filter(|(file, _)| file.ends_with("yaml") && !REJECTED.contains(&file.as_str()))
     {
         let out = done(&["inject", "-q", "-"], &text);
         let comments: String =
             text.lines().filter(|line| line.trim_start().starts_with('#')).map(|line| format!("{line}\n")).collect();
         for comment in comments.lines() {
-            assert!(out.contains(comment), "{file}: {comment:?} is gone");
+            assert!(out.contains(comment), "{file}: {comment:?} is missing");
         }
         if file == "comments.yaml" {
-            keeps_lines(&text, &out, &MAY_GO);
+            assert_lines_kept(&text, &out, &MAY_CHANGE);
         }
     }
 }

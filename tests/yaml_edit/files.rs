@@ -1,11 +1,11 @@
-//! Files and folders, in and out.
+//! Files and folders as input and output.
 
 use crate::{POD, done, run, write};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
-fn a_folder_comes_out_as_one_stream_in_the_order_of_names() {
+fn folders_give_one_stream_sorted_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().to_str().unwrap();
     for (name, text) in [
@@ -24,39 +24,39 @@ fn a_folder_comes_out_as_one_stream_in_the_order_of_names() {
 }
 
 #[test]
-fn in_place_rewrites_what_changes_and_nothing_else() {
+fn in_place_writes_only_changed_files() {
     let folder = tempfile::tempdir().unwrap();
     let (pod, other) = (write(folder.path(), "pod.yaml", POD), write(folder.path(), "other.yaml", "a: 1\n"));
     let link = folder.path().join("link.yaml");
     std::os::unix::fs::symlink("pod.yaml", &link).unwrap();
     fs::set_permissions(&pod, fs::Permissions::from_mode(0o640)).unwrap();
-    let touched = |path: &str| fs::metadata(path).unwrap().modified().unwrap();
-    let before = touched(&other);
+    let modified = |path: &str| fs::metadata(path).unwrap().modified().unwrap();
+    let before = modified(&other);
 
     assert_eq!(done(&["inject", "-i", link.to_str().unwrap(), &other], ""), "");
     let text = fs::read_to_string(&pod).unwrap();
     assert_eq!(text, done(&["inject", "-"], POD));
     assert_eq!(fs::metadata(&pod).unwrap().permissions().mode() & 0o7777, 0o640);
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-    assert_eq!(touched(&other), before);
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "nothing is left behind");
+    assert_eq!(modified(&other), before);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "a temporary file is left behind");
 
     assert_eq!(done(&["uninject", "-i", &pod], ""), "");
     assert_eq!(fs::read_to_string(&pod).unwrap(), POD);
 }
 
 #[test]
-fn what_fails_in_place_leaves_every_file_as_it_was() {
+fn in_place_failure_changes_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let (a, b) =
-        (write(folder.path(), "a.yaml", POD), write(folder.path(), "b.yaml", &POD.replace("db, api", "db, nobody")));
+        (write(folder.path(), "a.yaml", POD), write(folder.path(), "b.yaml", &POD.replace("db, api", "db, missing")));
     let run = run(&["inject", "-i", &a, &b], "");
     assert_eq!(run.code, 1, "{}", run.err);
     assert_eq!(fs::read_to_string(&a).unwrap(), POD);
 }
 
 #[test]
-fn check_says_what_would_change_and_diff_shows_it() {
+fn check_lists_changes_and_diff_shows_them() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().to_str().unwrap();
     let pod = write(folder.path(), "pod.yaml", POD);
@@ -82,7 +82,7 @@ fn check_says_what_would_change_and_diff_shows_it() {
 }
 
 #[test]
-fn the_patch_is_one_that_patch_takes() {
+fn diff_can_be_applied_as_a_patch() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "pod.yaml", POD.trim_end());
     let shell = |line: &str| {
@@ -94,7 +94,7 @@ fn the_patch_is_one_that_patch_takes() {
             .output()
             .unwrap()
     };
-    // `git apply` wants the names of git's own patches, and is in every developer's reach; `patch` is not.
+    // `git apply` instead of `patch`, because every developer has git.
     let output = shell("$P inject --diff pod.yaml | git apply -p0 && $P inject --check pod.yaml");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -108,11 +108,11 @@ fn options_reach_the_sidecar() {
     let sidecar = &pod["spec"]["initContainers"][0];
     assert_eq!((&sidecar["image"], &sidecar["imagePullPolicy"]), (&"r.example/p:2".into(), &"Always".into()));
     assert!(sidecar["securityContext"].get("runAsUser").is_none(), "{sidecar}");
-    assert_eq!(run.err, "", "quiet");
+    assert_eq!(run.err, "", "-q must print no messages");
 }
 
 #[test]
-fn an_order_of_openkruise_is_read() {
+fn inject_reads_an_openkruise_order() {
     let text =
         POD.replace("    podgate.io/order: db, api\n", "    apps.kruise.io/container-launch-priority: Ordered\n");
     let run = run(&["inject", "--from", "kruise", "-"], &format!("kind: Service\n---\n{text}"));
@@ -122,7 +122,7 @@ fn an_order_of_openkruise_is_read() {
 }
 
 #[test]
-fn an_order_of_compose_is_read() {
+fn inject_reads_a_compose_order() {
     let folder = tempfile::tempdir().unwrap();
     let compose = "services:\n  db: {image: postgres, healthcheck: {test: x}}\n  api:\n    depends_on: {db: {condition: service_healthy}}\n";
     let from = format!("compose={}", write(folder.path(), "compose.yaml", compose));

@@ -1,4 +1,4 @@
-//! `kubectl podgate inject` and `uninject` from outside: what they leave alone, what they write, and what they say.
+//! `kubectl podgate inject` and `uninject` as commands: unchanged text, written text, and messages.
 
 mod broken;
 mod corpus;
@@ -10,24 +10,24 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// What a run has left: exit code, standard output, standard error.
+/// Result of a run: exit code, standard output, standard error.
 struct Run {
     code: i32,
     out: String,
     err: String,
 }
 
-/// Runs the program with `arguments`, in a world of its own, with `input` on its standard input.
+/// Runs the program with an empty environment and `input` on its standard input.
 fn run(arguments: &[&str], input: &str) -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-podgate"));
-    // A run that hangs is killed, and has no exit code.
+    // The time limit kills a run that hangs. It then has no exit code.
     command.env_clear().timeout(Duration::from_secs(30));
     let output = command.args(arguments).write_stdin(input).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Run { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// `run` that must end with 0; its output.
+/// Runs the program, which must exit with 0, and returns its output.
 fn done(arguments: &[&str], input: &str) -> String {
     let run = run(arguments, input);
     assert_eq!(run.code, 0, "{arguments:?}: {}", run.err);
@@ -41,15 +41,15 @@ fn write(folder: &Path, name: &str, text: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// All lines of `old` are in `new`, in their order; those that may change aside.
-fn keeps_lines(old: &str, new: &str, but: &[&str]) {
+/// Asserts that `new` has all lines of `old` in the same order, except lines that contain a part in `may_change`.
+fn assert_lines_kept(old: &str, new: &str, may_change: &[&str]) {
     let mut rest = new.lines();
-    for line in old.lines().filter(|line| !but.iter().any(|part| line.contains(part))) {
-        assert!(rest.any(|new| new == line), "{line:?} is gone, or is elsewhere, in\n{new}");
+    for line in old.lines().filter(|line| !may_change.iter().any(|part| line.contains(part))) {
+        assert!(rest.any(|new| new == line), "{line:?} is missing or has moved in\n{new}");
     }
 }
 
-/// A Pod that declares an order, in an ordinary hand.
+/// A Pod that declares an order, in ordinary style.
 const POD: &str = "\
 apiVersion: v1
 kind: Pod
@@ -74,7 +74,7 @@ spec:
 ";
 
 #[test]
-fn help_is_what_the_docs_say() {
+fn docs_show_the_help() {
     let docs = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/inject.md")).unwrap();
     for command in ["inject", "uninject"] {
         let help = done(&[command, "--help"], "");
@@ -84,9 +84,9 @@ fn help_is_what_the_docs_say() {
 }
 
 #[test]
-fn the_limits_and_errors_in_the_docs_are_those_of_the_program() {
+fn docs_state_the_nesting_limit() {
     let docs = |name: &str| fs::read_to_string(format!("{}/docs/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let deep = format!("a: {}{}\n", "[".repeat(90), "]".repeat(90));
-    let said = run(&["inject", "-"], &deep).err;
-    assert!(said.contains("nested more than 80 levels deep") && docs("inject.md").contains("nested 80 deep"), "{said}");
+    let err = run(&["inject", "-"], &deep).err;
+    assert!(err.contains("nested more than 80 levels deep") && docs("inject.md").contains("nested 80 deep"), "{err}");
 }

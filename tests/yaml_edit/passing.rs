@@ -1,8 +1,8 @@
-//! What is none of podgate's business comes out as it went in, and so does every line that is not podgate's.
+//! Text that podgate does not own passes through unchanged.
 
-use crate::{POD, done, keeps_lines, run};
+use crate::{POD, assert_lines_kept, done, run};
 
-/// Documents that declare nothing, in hands of all kinds.
+/// Documents without an order, in unusual styles.
 const STRANGE: &[&str] = &[
     "",
     "\n\n",
@@ -26,7 +26,7 @@ const STRANGE: &[&str] = &[
 ];
 
 #[test]
-fn what_declares_nothing_comes_out_byte_for_byte() {
+fn documents_without_an_order_keep_their_bytes() {
     for text in STRANGE {
         for command in ["inject", "uninject"] {
             let run = run(&[command, "-"], text);
@@ -37,7 +37,7 @@ fn what_declares_nothing_comes_out_byte_for_byte() {
 }
 
 #[test]
-fn the_documents_around_an_injected_one_come_out_byte_for_byte() {
+fn documents_around_an_injected_one_keep_their_bytes() {
     let around: Vec<&str> =
         STRANGE.iter().copied().filter(|text| !text.starts_with(['{', '\u{feff}']) && !text.contains("...")).collect();
     for text in around {
@@ -50,18 +50,18 @@ fn the_documents_around_an_injected_one_come_out_byte_for_byte() {
 }
 
 #[test]
-fn no_other_line_of_a_touched_document_changes() {
+fn inject_keeps_other_lines_and_line_ends() {
     let out = done(&["inject", "-"], POD);
-    keeps_lines(POD, &out, &["command:"]);
+    assert_lines_kept(POD, &out, &["command:"]);
     let windows = POD.replace('\n', "\r\n");
     let out = done(&["inject", "-"], &windows);
-    assert_eq!(out.matches('\n').count(), out.matches("\r\n").count(), "only CRLF");
-    keeps_lines(&windows, &out, &["command:"]);
+    assert_eq!(out.matches('\n').count(), out.matches("\r\n").count(), "a line has no CRLF");
+    assert_lines_kept(&windows, &out, &["command:"]);
     assert_eq!(done(&["uninject", "-"], &out), windows);
 }
 
 #[test]
-fn injected_twice_is_injected_once_and_uninjected_is_as_before() {
+fn inject_is_idempotent_and_uninject_reverts_it() {
     let job = POD.replace("kind: Pod\n", "kind: Job\n").replace("apiVersion: v1", "apiVersion: batch/v1");
     let indented: String = POD.split("\nspec:\n").map(str::to_owned).collect::<Vec<_>>().join("\nspec:\n");
     let list = format!(
@@ -98,15 +98,15 @@ fn value(text: &str) -> serde_json::Value {
 }
 
 #[test]
-fn json_stays_json() {
+fn compact_json_stays_compact() {
     let out = done(&["inject", "-"], &value(POD).to_string());
     let pod: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(pod["spec"]["initContainers"][0]["name"], "podgate");
-    assert!(!out.contains('\n'), "one line stays one line");
+    assert!(!out.contains('\n'), "the output has several lines");
 }
 
 #[test]
-fn what_is_shared_by_an_anchor_is_written_out_where_it_must_differ() {
+fn inject_expands_aliases_of_changed_values() {
     let shared = POD
         .replace(
             "    image: api:1\n",
