@@ -52,10 +52,7 @@ pub(crate) struct OverridePlan {
     pub(crate) changes: Vec<AnnotationChange>,
 }
 
-/// Plans to set the states of `targets`.
-///
-/// # Errors
-/// One line with the reason why they cannot be set.
+/// Plans to set the states of `targets`. Fails with one line that gives the reason.
 pub(crate) fn plan_set(
     pod: &Pod,
     namespace: &str,
@@ -66,9 +63,9 @@ pub(crate) fn plan_set(
     if pod.metadata.deletion_timestamp.is_some() {
         return Err(format!("the Pod {name:?} is being deleted: its hooks are released and its gates never open"));
     }
-    let found = pod_containers(pod);
+    let containers = pod_containers(pod);
     for target in targets {
-        check_target(&found, &target.container)?;
+        check_target(&containers, &target.container)?;
     }
     let view = view(pod, namespace, now);
     let annotations = pod.metadata.annotations.clone().unwrap_or_default();
@@ -103,15 +100,12 @@ pub(crate) fn plan_set(
         });
     }
     for change in &mut changes {
-        change.opens = gate_effects(&found, &before, &after, &change.container);
+        change.opens = gate_effects(&containers, &before, &after, &change.container);
     }
     Ok(OverridePlan { sandbox: Some(before.sandbox.to_string()), phase: Some(before.phase), changes })
 }
 
-/// Plans to remove the overrides of `targets`, or all overrides if `targets` is empty.
-///
-/// # Errors
-/// One line that names a container without an override.
+/// Plans to remove the overrides of `targets`, or all if there are none. Fails if a target has no override.
 pub(crate) fn plan_removal(pod: &Pod, targets: &[OverrideTarget]) -> Result<OverridePlan, String> {
     let annotations = pod.metadata.annotations.clone().unwrap_or_default();
     let snapshot = Snapshot::from_annotations(&annotations).ok();
@@ -143,10 +137,10 @@ pub(crate) fn plan_removal(pod: &Pod, targets: &[OverrideTarget]) -> Result<Over
 }
 
 /// Rejects names that no hook or gate can wait for.
-fn check_target(found: &[PodContainer<'_>], name: &str) -> Result<(), String> {
-    let ordered = found.iter().filter(|f| f.role == Role::Container).map(|f| f.spec.name.as_str());
+fn check_target(containers: &[PodContainer<'_>], name: &str) -> Result<(), String> {
+    let ordered = containers.iter().filter(|c| c.role == Role::Container).map(|c| c.spec.name.as_str());
     let ordered = ordered.collect::<Vec<_>>().join(", ");
-    Err(match found.iter().find(|found| found.spec.name == name).map(|found| found.role) {
+    Err(match containers.iter().find(|c| c.spec.name == name).map(|c| c.role) {
         Some(Role::Container) => return Ok(()),
         Some(Role::Sidecar) => {
             format!("{name} is podgate's sidecar, and nothing waits for it; choose one of {ordered}")
@@ -158,11 +152,11 @@ fn check_target(found: &[PodContainer<'_>], name: &str) -> Result<(), String> {
     })
 }
 
-/// Returns the waiting hooks and gates with conditions on `container` that hold in `after`, but not in `before`.
-fn gate_effects(found: &[PodContainer<'_>], before: &Snapshot, after: &Snapshot, container: &str) -> Vec<GateEffect> {
+/// Returns the waiting hooks and gates with conditions on `target` that hold in `after`, but not in `before`.
+fn gate_effects(containers: &[PodContainer<'_>], before: &Snapshot, after: &Snapshot, target: &str) -> Vec<GateEffect> {
     let is_met = |until: &WaitCondition, snapshot: &Snapshot| until.status(snapshot) == ConditionStatus::Met;
     let effect = |at: usize| {
-        let (spec, gate) = (found[at].spec, found[at].gate.as_ref()?);
+        let (spec, gate) = (containers[at].spec, containers[at].gate.as_ref()?);
         let name = &spec.name;
         match gate.mode {
             // A gate waits only until its own program runs.
@@ -173,21 +167,21 @@ fn gate_effects(found: &[PodContainer<'_>], before: &Snapshot, after: &Snapshot,
                 let runs = |later: &PodContainer<'_>| {
                     before.states.get(&later.spec.name).is_some_and(|s| *s != State::Waiting)
                 };
-                if found[at + 1..].iter().any(runs) {
+                if containers[at + 1..].iter().any(runs) {
                     return None;
                 }
             }
             _ => {}
         }
-        let unmet = gate.until.iter().filter(|until| until.container == container && !is_met(until, before));
-        let conditions: Vec<String> =
-            unmet.filter(|until| is_met(until, after)).map(WaitCondition::to_string).collect();
+        let is_newly_met =
+            |until: &&WaitCondition| until.container == target && !is_met(until, before) && is_met(until, after);
+        let conditions: Vec<String> = gate.until.iter().filter(is_newly_met).map(WaitCondition::to_string).collect();
         if conditions.is_empty() {
             return None;
         }
         let left = gate.until.iter().filter(|until| !is_met(until, after)).map(WaitCondition::to_string);
         let still_waits_for: Vec<String> = left.chain(gate.checks.iter().cloned()).collect();
-        let next = found.get(at + 1).filter(|_| gate.mode == Mode::PostStart && still_waits_for.is_empty());
+        let next = containers.get(at + 1).filter(|_| gate.mode == Mode::PostStart && still_waits_for.is_empty());
         Some(GateEffect {
             gate_of: name.clone(),
             mode: gate.mode,
@@ -196,5 +190,5 @@ fn gate_effects(found: &[PodContainer<'_>], before: &Snapshot, after: &Snapshot,
             then_starts: next.map(|next| next.spec.name.clone()),
         })
     };
-    (0..found.len()).filter_map(effect).collect()
+    (0..containers.len()).filter_map(effect).collect()
 }

@@ -80,7 +80,7 @@ fn open_gates_are_not_listed_again() {
 #[test]
 fn impossible_overrides_are_rejected() {
     let table: [(&str, &str, Change); 9] = [
-        ("nobody", "the Pod has no container nobody; it has db, api, web, worker", |_| {}),
+        ("missing", "the Pod has no container missing; it has db, api, web, worker", |_| {}),
         ("podgate", "podgate is podgate's sidecar", |_| {}),
         ("once", "once is an init container", |_| {}),
         ("db", "is being deleted", |pod| pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T14:00:11Z")),

@@ -33,7 +33,7 @@ fn effects(change: &AnnotationChange, phase: Option<Phase>) -> Vec<String> {
     let (name, state) = (&change.container, change.state.unwrap_or("unknown"));
     if change.value.is_none() {
         let then = match phase {
-            Some(Phase::Started) => ", at its next probe. Started containers keep running.",
+            Some(Phase::Started) => " at its next probe. Started containers keep running.",
             _ => ". Open hooks and gates stay open.",
         };
         return vec![format!("{name} was {state}; the sidecar determines its state again{then}")];
@@ -43,9 +43,7 @@ fn effects(change: &AnnotationChange, phase: Option<Phase>) -> Vec<String> {
     if change.opens.is_empty() {
         lines.push("opens nothing: no hook or gate waits for this state".to_owned());
         if phase == Some(Phase::Started) {
-            let line =
-                "all containers have started, so the sidecar is idle: it reads the override when a gate waits next";
-            lines.push(line.to_owned());
+            lines.push("all containers have started: the idle sidecar reads this when a gate waits next".to_owned());
         }
     }
     lines

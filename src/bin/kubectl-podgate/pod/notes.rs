@@ -25,7 +25,7 @@ const CLOCK_SKEW_MAX: Duration = Duration::from_secs(5);
 /// Returns the reason why the published state cannot belong to the Pod's current sandbox.
 ///
 /// `None` does not prove that it does: the current sandbox is visible only inside the Pod.
-pub(crate) fn stale_reason(pod: &Pod, found: &[PodContainer<'_>], seen: Option<&str>) -> Option<String> {
+pub(crate) fn stale_reason(pod: &Pod, containers: &[PodContainer<'_>], seen: Option<&str>) -> Option<String> {
     if pod.spec.node_name.is_none() {
         return Some("the Pod has no node yet".to_owned());
     }
@@ -34,7 +34,7 @@ pub(crate) fn stale_reason(pod: &Pod, found: &[PodContainer<'_>], seen: Option<&
     if created.is_some_and(|created| seen + CLOCK_SKEW_MAX < created) {
         return Some("it is older than the Pod, so it comes from the Pod's template".to_owned());
     }
-    let sidecar = found.iter().find(|found| found.role == Role::Sidecar)?;
+    let sidecar = containers.iter().find(|container| container.role == Role::Sidecar)?;
     let started: SystemTime = sidecar.kubelet.started_at.as_deref().and_then(parse_time)?;
     // Both times come from the node's clock and have whole seconds.
     (seen + Duration::from_secs(1) < started).then(|| "the sidecar has restarted since".to_owned())

@@ -9,12 +9,12 @@ use podgate::core::until::{WaitCondition, WantedState};
 /// Describes what is needed to meet `until`.
 pub(crate) fn requirement(
     until: &WaitCondition,
-    found: &[PodContainer<'_>],
+    containers: &[PodContainer<'_>],
     declared: &[Container],
     standing: &str,
 ) -> String {
     let name = &until.container;
-    let Some(target) = found.iter().find(|found| found.spec.name == *name) else {
+    let Some(target) = containers.iter().find(|container| container.spec.name == *name) else {
         return format!("the Pod has no container {name}");
     };
     if standing == "never" {

@@ -1,22 +1,19 @@
-//! Determines the time of a container's last change of state: from the sidecar in milliseconds, else from the kubelet in
-//! seconds, else unknown.
+//! Time of a container's last change of state: the sidecar's in milliseconds, else the kubelet's in seconds.
 
 use super::shape::{PodContainer, Since};
 use podgate::core::state::State;
 use podgate::core::times::{Milestone, Times};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Returns the time of the container's last change of state.
-///
-/// `sidecar` is the kubelet's start time of the sidecar. A container without an own time has been waiting since then.
+/// Returns that time. `sidecar` is the kubelet's start time of the sidecar, and the default for waiting containers.
 pub(crate) fn since(
-    found: &PodContainer<'_>,
+    container: &PodContainer<'_>,
     state: Option<State>,
     times: Option<&Times>,
     sidecar: Option<&str>,
     now: SystemTime,
 ) -> Option<Since> {
-    let name = &found.spec.name;
+    let name = &container.spec.name;
     let by_podgate = |what| {
         let at = UNIX_EPOCH + Duration::from_millis(times?.get(name, what)?);
         Some(Since {
@@ -35,7 +32,7 @@ pub(crate) fn since(
             of_state.or_else(|| by_kubelet(sidecar))
         }
         Some(_) => by_podgate(Milestone::StateChanged),
-        None => by_kubelet(found.kubelet.started_at.as_deref().or(found.kubelet.finished_at.as_deref())),
+        None => by_kubelet(container.kubelet.started_at.as_deref().or(container.kubelet.finished_at.as_deref())),
     }
 }
 

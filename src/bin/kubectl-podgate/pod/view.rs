@@ -18,18 +18,19 @@ use std::time::SystemTime;
 
 /// Returns the view of `pod` at the time `now`.
 pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
-    let found = pod_containers(pod);
+    let containers = pod_containers(pod);
 
     let annotations: Annotations = pod.metadata.annotations.clone().unwrap_or_default();
     let read = Snapshot::from_annotations(&annotations);
     let seen = annotations.get(names::SANDBOX_SEEN);
-    let stale = read.as_ref().ok().and_then(|_| notes::stale_reason(pod, &found, seen.map(String::as_str)));
+    let stale = read.as_ref().ok().and_then(|_| notes::stale_reason(pod, &containers, seen.map(String::as_str)));
     let snapshot = read.as_ref().ok().filter(|_| stale.is_none());
     let deleting = pod.metadata.deletion_timestamp.is_some();
 
     let times = snapshot.map(|_| Times::parse(annotations.get(names::SANDBOX_TIMES).map_or("", String::as_str)));
-    let inputs = RowInputs { found: &found, snapshot, times, declared: requirement::declared_containers(pod), now };
-    let mut rows: Vec<Row> = (0..found.len()).map(|at| row(&inputs, at)).collect();
+    let inputs =
+        RowInputs { containers: &containers, snapshot, times, declared: requirement::declared_containers(pod), now };
+    let mut rows: Vec<Row> = (0..containers.len()).map(|at| row(&inputs, at)).collect();
     for at in 0..rows.len() {
         let name = rows[at].name.clone();
         let waits_on_it = |row: &&Row| {
@@ -52,7 +53,7 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
         seen_seconds_ago: seen.and_then(|seen| parse_time(seen)).map(|at| seconds_between(at, now)),
     });
     let phase = snapshot.map(|snapshot| snapshot.phase);
-    let order = start_order(snapshot, &found);
+    let order = start_order(snapshot, &containers);
     let mut view = View {
         namespace: namespace.to_owned(),
         pod: pod.metadata.name.clone().unwrap_or_default(),
@@ -74,7 +75,7 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
 
 /// Input for the rows.
 struct RowInputs<'a> {
-    found: &'a [PodContainer<'a>],
+    containers: &'a [PodContainer<'a>],
     /// The published state, unless it is stale.
     snapshot: Option<&'a Snapshot>,
     times: Option<Times>,
@@ -90,31 +91,31 @@ pub(crate) fn pod_containers(pod: &Pod) -> Vec<PodContainer<'_>> {
         |c: &Container| if c.restart_policy.as_deref() == Some("Always") { Role::Container } else { Role::Init };
     let init = pod.spec.init_containers.iter().map(|spec| (spec, of_init(spec)));
     let regular = pod.spec.containers.iter().map(|spec| (spec, Role::Container));
-    let found = init.chain(regular).map(|(spec, role)| {
+    let containers = init.chain(regular).map(|(spec, role)| {
         let role = if spec.is_sidecar() { Role::Sidecar } else { role };
         let gate = spec.gate().filter(|_| role == Role::Container);
         let status = statuses.clone().find(|status| status.name == spec.name);
         PodContainer { spec, role, gate, kubelet: status.map(kubelet_status).unwrap_or_default() }
     });
-    found.collect()
+    containers.collect()
 }
 
-fn start_order(snapshot: Option<&Snapshot>, found: &[PodContainer<'_>]) -> Vec<String> {
+fn start_order(snapshot: Option<&Snapshot>, containers: &[PodContainer<'_>]) -> Vec<String> {
     match snapshot {
         Some(snapshot) => snapshot.order.clone(),
-        None if found.iter().all(|f| f.gate.is_none()) => Vec::new(),
-        None => found.iter().filter(|f| f.role == Role::Container).map(|f| f.spec.name.clone()).collect(),
+        None if containers.iter().all(|c| c.gate.is_none()) => Vec::new(),
+        None => containers.iter().filter(|c| c.role == Role::Container).map(|c| c.spec.name.clone()).collect(),
     }
 }
 
 fn row(inputs: &RowInputs<'_>, at: usize) -> Row {
-    let own = &inputs.found[at];
+    let own = &inputs.containers[at];
     let PodContainer { spec, role, gate, kubelet } = own;
     let mut waits_for = if *role == Role::Container { inputs.waits_for(at) } else { Vec::new() };
     waits_for.dedup();
     let state = inputs.state(own);
-    let sidecar = inputs.found.iter().find(|found| found.role == Role::Sidecar);
-    let sidecar = sidecar.and_then(|found| found.kubelet.started_at.as_deref());
+    let sidecar = inputs.containers.iter().find(|container| container.role == Role::Sidecar);
+    let sidecar = sidecar.and_then(|container| container.kubelet.started_at.as_deref());
     Row {
         name: spec.name.clone(),
         role: *role,
@@ -130,23 +131,23 @@ fn row(inputs: &RowInputs<'_>, at: usize) -> Row {
 }
 
 impl RowInputs<'_> {
-    fn state(&self, found: &PodContainer<'_>) -> Option<State> {
-        self.snapshot.and_then(|snapshot| snapshot.states.get(&found.spec.name).copied())
+    fn state(&self, container: &PodContainer<'_>) -> Option<State> {
+        self.snapshot.and_then(|snapshot| snapshot.states.get(&container.spec.name).copied())
     }
 
     /// Returns true if the container's own program is known to have started.
-    fn has_started(&self, found: &PodContainer<'_>) -> bool {
-        match self.state(found) {
+    fn has_started(&self, container: &PodContainer<'_>) -> bool {
+        match self.state(container) {
             Some(state) => state != State::Waiting,
             // The kubelet reports the start only after the hook has returned.
-            None => matches!(found.kubelet.state, Some("running" | "terminated")),
+            None => matches!(container.kubelet.state, Some("running" | "terminated")),
         }
     }
 
     /// Returns the unmet conditions of the container at `at`: those of its own gate, or of the hooks before it, or of
     /// its own hook once those have returned.
     fn waits_for(&self, at: usize) -> Vec<Condition> {
-        let (own, found) = (&self.found[at], self.found);
+        let (own, containers) = (&self.containers[at], self.containers);
         let (phase, runs_already) = (self.snapshot.map(|snapshot| snapshot.phase), self.has_started(own));
         if phase == Some(Phase::Terminating) {
             return Vec::new();
@@ -159,43 +160,45 @@ impl RowInputs<'_> {
             return Vec::new();
         }
         let holds = |index: &usize| {
-            let is_hook = found[*index].gate.as_ref().is_some_and(|gate| gate.mode == Mode::PostStart);
+            let is_hook = containers[*index].gate.as_ref().is_some_and(|gate| gate.mode == Mode::PostStart);
             // If a later container runs, the hook has returned, whatever its container's state is now.
-            is_hook && !found[index + 1..].iter().any(|later| later.role == Role::Container && self.has_started(later))
+            is_hook
+                && !containers[index + 1..].iter().any(|later| later.role == Role::Container && self.has_started(later))
         };
-        let of =
-            |hooks: Range<usize>| hooks.filter(holds).flat_map(|index| self.unmet_conditions(&found[index])).collect();
-        let before: Vec<Condition> = if runs_already { Vec::new() } else { of(0..at) };
+        let unmet_of = |hooks: Range<usize>| {
+            hooks.filter(holds).flat_map(|index| self.unmet_conditions(&containers[index])).collect()
+        };
+        let before: Vec<Condition> = if runs_already { Vec::new() } else { unmet_of(0..at) };
         // If no earlier hook blocks, its own hook may be running: the sidecar publishes a mere start late.
-        if before.is_empty() { of(at..at + 1) } else { before }
+        if before.is_empty() { unmet_of(at..at + 1) } else { before }
     }
 
     /// Returns the conditions of a hook or gate that are not known to hold.
-    fn unmet_conditions(&self, found: &PodContainer<'_>) -> Vec<Condition> {
-        let Some(gate) = &found.gate else { return Vec::new() };
+    fn unmet_conditions(&self, container: &PodContainer<'_>) -> Vec<Condition> {
+        let Some(gate) = &container.gate else { return Vec::new() };
         let standing = |until: &WaitCondition| match self.snapshot.map(|snapshot| until.status(snapshot)) {
             Some(ConditionStatus::Met) => None,
             Some(ConditionStatus::NotYet) => Some("not-yet"),
             Some(ConditionStatus::Never) => Some("never"),
             None => Some("unknown"),
         };
-        let of = |until: &WaitCondition| {
+        let unmet = |until: &WaitCondition| {
             let standing = standing(until)?;
             Some(Condition {
                 condition: until.to_string(),
                 standing,
-                takes: requirement::requirement(until, self.found, &self.declared, standing),
-                gate_of: found.spec.name.clone(),
+                takes: requirement::requirement(until, self.containers, &self.declared, standing),
+                gate_of: container.spec.name.clone(),
                 container: Some(until.container.clone()),
             })
         };
-        let mut all: Vec<Condition> = gate.until.iter().filter_map(of).collect();
+        let mut all: Vec<Condition> = gate.until.iter().filter_map(unmet).collect();
         // Only the agent knows the results of checks. If all conditions hold, the checks may still block.
         all.extend(gate.checks.iter().map(|check| Condition {
             condition: check.clone(),
             standing: "unknown",
             takes: "the check must pass; only the agent knows its result".to_owned(),
-            gate_of: found.spec.name.clone(),
+            gate_of: container.spec.name.clone(),
             container: None,
         }));
         all

@@ -32,11 +32,11 @@ pub(crate) fn build(pod: &Pod, events: Option<&[Event]>, namespace: &str, now: S
         annotations.get(names::SANDBOX_TIMES).filter(|_| view.published.is_some() && view.stale_reason.is_none());
     let times = Times::parse(published.map_or("", String::as_str));
     let evidence = Evidence { pod, events, times };
-    let found = pod_containers(pod);
+    let containers = pod_containers(pod);
     let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
 
     let marks = evidence.marks();
-    let mut rows: Vec<Row> = found.iter().map(|found| evidence.row(found)).collect();
+    let mut rows: Vec<Row> = containers.iter().map(|container| evidence.row(container)).collect();
     let moments = marks.iter().map(|mark| mark.moment).chain(rows.iter().flat_map(Row::moments));
     let all: Vec<i64> = moments.map(|moment| moment.at).collect();
     let from = marks.first().map(|mark| mark.moment.at).or_else(|| all.iter().min().copied()).unwrap_or(now);
@@ -88,8 +88,8 @@ impl Evidence<'_> {
     fn marks(&self) -> Vec<Mark> {
         let conditions = self.pod.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
         let condition = |kind: &str| {
-            let found = conditions.iter().find(|condition| condition.kind == kind && condition.status == "True")?;
-            let at = parse_millis(found.last_transition_time.as_deref()?)?;
+            let met = conditions.iter().find(|condition| condition.kind == kind && condition.status == "True")?;
+            let at = parse_millis(met.last_transition_time.as_deref()?)?;
             Some(Moment { at, exact: false, by: Source::Kubelet })
         };
         let created = self.pod.metadata.creation_timestamp.as_ref().and_then(|at| parse_millis(&at.0.to_string()));
@@ -114,8 +114,8 @@ impl Evidence<'_> {
         moments.min_by_key(|moment| moment.at)
     }
 
-    fn row(&self, found: &PodContainer<'_>) -> Row {
-        let name = found.spec.name.as_str();
+    fn row(&self, container: &PodContainer<'_>) -> Row {
+        let name = container.spec.name.as_str();
         let by_podgate = |what| {
             let at = i64::try_from(self.times.get(name, what)?).ok()?;
             Some(Moment { at, exact: true, by: Source::Podgate })
@@ -124,11 +124,11 @@ impl Evidence<'_> {
             let at = parse_millis(text.as_deref()?).filter(|at| *at > 0)?;
             Some(Moment { at, exact: false, by: Source::Kubelet })
         };
-        let kubelet = &found.kubelet;
+        let kubelet = &container.kubelet;
         // After a restart the status holds only the last start. The events still hold the first one.
         let first = self.first_event(Some(name), "Started");
         let kubelet_start = by_kubelet(&kubelet.started_at).filter(|_| kubelet.restarts == 0).or(first);
-        let mode = found.gate.as_ref().map_or(Mode::None, |gate| gate.mode);
+        let mode = container.gate.as_ref().map_or(Mode::None, |gate| gate.mode);
         let (gate, opened) = (by_podgate(Milestone::GateWaiting), by_podgate(Milestone::GateOpened));
         let sidecar_start = by_podgate(Milestone::Started);
         let (created, started) = match mode {
@@ -143,7 +143,7 @@ impl Evidence<'_> {
         let is_pull = |event: &&Event| event.is_about(Some(name), "Pulled");
         Row {
             name: name.to_owned(),
-            role: found.role,
+            role: container.role,
             mode,
             pulled: self.first_event(Some(name), "Pulled"),
             pull_ms: self.events.unwrap_or_default().iter().filter(is_pull).find_map(Event::pull_ms),

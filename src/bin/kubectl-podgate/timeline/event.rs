@@ -38,9 +38,8 @@ impl Event {
         exact.or_else(|| self.first_timestamp.as_deref().map(|time| (time, false)))
     }
 
-    /// Returns the duration of the pull in milliseconds.
-    ///
-    /// The kubelet's message is `Successfully pulled image "x" in 1.2s (1.3s including waiting).`
+    /// Returns the duration of a pull in milliseconds.
+    /// Parses `Successfully pulled image "x" in 1.2s (1.3s including waiting).`
     pub(crate) fn pull_ms(&self) -> Option<i64> {
         let (text, _) = self.message.as_deref()?.split_once(" including waiting")?;
         let took = humantime::parse_duration(text.rsplit_once('(')?.1).ok()?;

@@ -6,8 +6,8 @@ const TICK_STEPS: [i64; 17] = [
     21_600_000, 86_400_000,
 ];
 
-/// Returns ticks at round times for `length` milliseconds: their offsets in milliseconds, from 0, and labels.
-/// There are at most `most` + 1 of them.
+/// Returns at most `most` + 1 ticks at round times within `length` milliseconds: their offsets in milliseconds,
+/// beginning with 0, and their labels.
 pub(crate) fn ticks(length: i64, most: usize) -> Vec<(i64, String)> {
     let most = i64::try_from(most.max(1)).unwrap_or(1);
     let days = |step: &i64| *step * (length / step / most + 1);

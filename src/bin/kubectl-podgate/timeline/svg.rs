@@ -14,9 +14,8 @@ const ROW_HEIGHT: f64 = 30.0;
 const BAR_HEIGHT: f64 = 18.0;
 /// Length limit of a name in the left column, in characters. It leaves room for the widest likely font.
 const NAME_MAX: usize = 24;
-/// Length limit of a headline, in characters of a wide font.
+/// Length limit of a headline in characters of a wide font, and the height of its lines.
 const HEADLINE_MAX: usize = 96;
-/// Line height of the headline.
 const HEADLINE_HEIGHT: f64 = 19.0;
 /// Distance between two entries of the legend.
 const LEGEND_STEP: f64 = 117.0;

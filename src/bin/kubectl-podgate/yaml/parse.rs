@@ -19,9 +19,6 @@ pub(crate) struct ParseError {
 const DEPTH_MAX: usize = 80;
 
 /// Returns the value of a YAML document, or `Null` if it is empty.
-///
-/// # Errors
-/// [`ParseError`].
 pub(crate) fn yaml(text: &str) -> Result<Value, ParseError> {
     if let Some(offset) = find_directive(text) {
         let message = "Kubernetes rejects documents with a directive (%YAML, %TAG); remove it".to_owned();
@@ -133,9 +130,6 @@ impl<'de> Visitor<'de> for ExpectedValue<'_> {
 }
 
 /// Returns the value of a JSON document.
-///
-/// # Errors
-/// [`ParseError`].
 pub(crate) fn json(text: &str) -> Result<Value, ParseError> {
     serde_json::from_str(text).map_err(|error| {
         let line_start: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
