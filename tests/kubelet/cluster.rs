@@ -1,4 +1,4 @@
-//! The cluster, by the script `tests/cluster/cluster`.
+//! Access to the cluster through the script `tests/cluster/cluster`.
 
 use crate::clock::eventually;
 use serde_json::Value;
@@ -10,7 +10,7 @@ pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 pub(crate) const IMAGE: &str = "docker.io/podgate/podgate:dev";
 pub(crate) const WEBHOOK_IMAGE: &str = "docker.io/podgate/podgate-webhook:dev";
 pub(crate) const TESTSERVER_IMAGE: &str = "docker.io/podgate/testserver:dev";
-/// Both in one, for a clock that steps.
+/// Contains podgate and the test server, with a clock that can be stepped.
 pub(crate) const CLOCK_IMAGE: &str = "docker.io/podgate/clock:dev";
 pub(crate) const BUSYBOX_IMAGE: &str = "docker.io/library/busybox:podgate-test";
 
@@ -18,13 +18,13 @@ pub(crate) fn script_command() -> Command {
     Command::new(format!("{ROOT}/tests/cluster/cluster"))
 }
 
-/// Runs `tests/cluster/cluster ARGUMENTS`, with `input` on its standard input; its output, or what it said went wrong.
+/// Runs `tests/cluster/cluster ARGUMENTS` with `input` as its standard input. Returns its output, or its standard error.
 pub(crate) fn try_script(arguments: &[&str], input: &str) -> Result<String, String> {
     let mut command = script_command();
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("tests/cluster/cluster: {error}"))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A command that does not read its input closes it.
+        // The write fails if the command does not read its input.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output().map_err(|error| error.to_string())?;
@@ -34,7 +34,7 @@ pub(crate) fn try_script(arguments: &[&str], input: &str) -> Result<String, Stri
     }
 }
 
-/// The same for what must succeed.
+/// Runs the script like [`try_script`], and panics if it fails.
 pub(crate) fn run_script(arguments: &[&str]) -> String {
     try_script(arguments, "").unwrap_or_else(|error| panic!("cluster {}: {error}", arguments.join(" ")))
 }
@@ -52,13 +52,13 @@ pub(crate) fn kubectl_json(arguments: &[&str]) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("kubectl {}: {error}", arguments.join(" ")))
 }
 
-/// Creates what `manifest`, JSON or YAML, describes.
+/// Creates the objects of `manifest`, which is JSON or YAML.
 pub(crate) fn create(namespace: &str, manifest: &str) {
     try_script(&["kubectl", "-n", namespace, "create", "-f", "-"], manifest)
         .unwrap_or_else(|error| panic!("kubectl create: {error}\n{manifest}"));
 }
 
-/// Applies what every cluster with podgate has: the policy and the role.
+/// Applies the policy and the role, which every cluster with podgate has.
 pub(crate) fn install_manifests() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -66,20 +66,20 @@ pub(crate) fn install_manifests() {
     });
 }
 
-/// Whether it is a cluster that `tests/cluster/cluster up` started: only there can faults be made.
+/// Returns true if `tests/cluster/cluster up` started this cluster. Only there can a scenario inject faults.
 pub(crate) fn is_test_cluster() -> bool {
-    static OURS: OnceLock<bool> = OnceLock::new();
-    *OURS.get_or_init(|| try_script(&["audit-log"], "").is_ok())
+    static IS_TEST_CLUSTER: OnceLock<bool> = OnceLock::new();
+    *IS_TEST_CLUSTER.get_or_init(|| try_script(&["audit-log"], "").is_ok())
 }
 
-/// The minor version of its Kubernetes.
+/// Returns the minor version of the cluster's Kubernetes.
 pub(crate) fn minor_version() -> u32 {
     let version = kubectl_json(&["version"]);
     let minor = version["serverVersion"]["minor"].as_str().expect("a minor version").trim_end_matches('+');
     minor.parse().expect("a number")
 }
 
-/// The API server, stopped for as long as this lives.
+/// Keeps the API server stopped until it is dropped.
 pub(crate) struct ApiServerStopped;
 
 impl ApiServerStopped {
@@ -92,17 +92,17 @@ impl ApiServerStopped {
 impl Drop for ApiServerStopped {
     fn drop(&mut self) {
         if let Err(error) = try_script(&["start-apiserver"], "") {
-            crate::scene::print_line(&format!("the API server does not start again: {error}"));
+            crate::scene::print_line(&format!("cannot restart the API server: {error}"));
         }
     }
 }
 
-/// Restarts the kubelet, and waits until it is heard of again.
+/// Restarts the kubelet and waits until it reports again.
 pub(crate) fn restart_kubelet() {
     run_script(&["restart-kubelet", "--kill"]);
 }
 
-/// One container, as containerd knows it; times in milliseconds since 1970.
+/// One run of a container, as containerd reports it. Times are in milliseconds since 1970.
 #[derive(Debug, Clone)]
 pub(crate) struct Incarnation {
     pub(crate) container: String,
@@ -111,7 +111,7 @@ pub(crate) struct Incarnation {
     pub(crate) finished: Option<f64>,
 }
 
-/// All incarnations of all containers of a pod, in the order of their making; known without the API server.
+/// Returns all incarnations of all containers of a Pod in the order of their creation. Works without the API server.
 pub(crate) fn incarnations(namespace: &str, pod: &str) -> Vec<Incarnation> {
     let lines = run_script(&["container-times", namespace, pod]);
     let ms = |value: &Value| value.as_f64().map(|ns| ns / 1e6);
@@ -119,13 +119,13 @@ pub(crate) fn incarnations(namespace: &str, pod: &str) -> Vec<Incarnation> {
         let value: Value =
             serde_json::from_str(line).unwrap_or_else(|error| panic!("container-times: {error}: {line}"));
         let container = value["container"].as_str().expect("a container's name").to_owned();
-        let attempt = value["attempt"].as_u64().and_then(|n| n.try_into().ok()).expect("which attempt it was");
+        let attempt = value["attempt"].as_u64().and_then(|n| n.try_into().ok()).expect("an attempt number");
         Incarnation { container, attempt, started: ms(&value["started_ns"]), finished: ms(&value["finished_ns"]) }
     };
     lines.lines().map(read).collect()
 }
 
-/// Waits until `container` has started for the `count`th time; known without the API server.
+/// Waits until `container` has started for the `count`th time, and returns that time. Works without the API server.
 pub(crate) fn wait_for_start(namespace: &str, pod: &str, container: &str, count: usize) -> f64 {
     eventually(&format!("{container} starts ({count})"), 90, || {
         let started = incarnations(namespace, pod).into_iter().filter(|i| i.container == container);
@@ -133,12 +133,12 @@ pub(crate) fn wait_for_start(namespace: &str, pod: &str, container: &str, count:
     })
 }
 
-/// The container's first process, by its number on this machine.
+/// Returns the pid of the container's first process on this machine.
 pub(crate) fn pid(namespace: &str, pod: &str, container: &str) -> Option<u32> {
     try_script(&["container-pid", namespace, pod, container], "").ok()?.trim().parse().ok()
 }
 
-/// A request about pods, from the API server's audit log.
+/// A request for Pods, from the API server's audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuditedRequest {
     pub(crate) verb: String,
@@ -146,7 +146,7 @@ pub(crate) struct AuditedRequest {
     pub(crate) code: u64,
 }
 
-/// The requests about pods that the sidecars of `namespace` made.
+/// Returns the requests for Pods that the sidecars of `namespace` made, oldest first.
 pub(crate) fn requests_of(namespace: &str) -> Vec<AuditedRequest> {
     let path = run_script(&["audit-log"]);
     let log = std::fs::read_to_string(path.trim()).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -157,7 +157,7 @@ pub(crate) fn requests_of(namespace: &str) -> Vec<AuditedRequest> {
         if event["user"]["username"] == user.as_str() {
             let text = |key: &str| event[key].as_str().unwrap_or("").to_owned();
             let code = event["responseStatus"]["code"].as_u64().unwrap_or(0);
-            // A watch is there twice, once at its start and once at its end.
+            // The log has each watch twice, with the same audit ID: at its start and at its end.
             let request = AuditedRequest { verb: text("verb"), uri: text("requestURI"), code };
             requests.insert(text("auditID"), (text("requestReceivedTimestamp"), request));
         }

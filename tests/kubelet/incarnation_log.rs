@@ -1,10 +1,10 @@
-//! What the programs in the containers said, and when.
+//! The log of one incarnation of a container: events of the test server and messages of podgate.
 
 use crate::cluster::try_kubectl;
 use crate::scene::FollowedPod;
 use serde_json::Value;
 
-/// One line of a test server.
+/// One line that the test server logged.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
     pub(crate) name: String,
@@ -12,16 +12,16 @@ pub(crate) struct Event {
     pub(crate) detail: String,
 }
 
-/// The life of one container's current (or previous) incarnation.
+/// The log of one incarnation of a container.
 #[derive(Debug, Clone)]
 pub(crate) struct IncarnationLog {
     pub(crate) name: String,
-    /// Which incarnation, where that is known; else 0.
+    /// Number of the incarnation, or 0 if it is unknown.
     pub(crate) attempt: u32,
     pub(crate) events: Vec<Event>,
-    /// What podgate's hook or gate logged, as JSON.
+    /// JSON lines that podgate's hook or gate logged.
     podgate_lines: Vec<Value>,
-    /// When it ended, as far as that is known.
+    /// End time in milliseconds since 1970, if it is known.
     pub(crate) end: Option<f64>,
 }
 
@@ -36,9 +36,9 @@ impl IncarnationLog {
         IncarnationLog::parse(container, 0, &lines)
     }
 
-    /// From the lines of one incarnation's log that are JSON.
+    /// Builds a log from the JSON lines of one incarnation.
     pub(crate) fn parse(name: &str, attempt: u32, lines: &[Value]) -> IncarnationLog {
-        let hook = lines.iter().filter(|line| line["msg"].is_string()).cloned().collect();
+        let podgate_lines = lines.iter().filter(|line| line["msg"].is_string()).cloned().collect();
         let events = lines.iter().filter_map(|value| {
             let event = value["event"].as_str()?.to_owned();
             Some(Event {
@@ -48,7 +48,7 @@ impl IncarnationLog {
             })
         });
         let mut life =
-            IncarnationLog { name: name.to_owned(), attempt, events: events.collect(), podgate_lines: hook, end: None };
+            IncarnationLog { name: name.to_owned(), attempt, events: events.collect(), podgate_lines, end: None };
         life.end = life.time_of("exit");
         life
     }
@@ -57,23 +57,23 @@ impl IncarnationLog {
         self.events.iter().find(|e| e.name == event).map(|e| e.ms)
     }
 
-    /// When it said `name` first.
+    /// Returns the time of the first `event`. Panics if there is none.
     pub(crate) fn expect_time_of(&self, event: &str) -> f64 {
-        self.time_of(event).unwrap_or_else(|| panic!("{} never said {event:?}: {:?}", self.name, self.events))
+        self.time_of(event).unwrap_or_else(|| panic!("{} never logged {event:?}: {:?}", self.name, self.events))
     }
 
-    /// What the hook said at its end: why it let go or failed.
+    /// Returns podgate's last message: the reason why the hook or gate released its container or failed.
     pub(crate) fn last_message(&self) -> &str {
         self.podgate_lines.last().and_then(|line| line["msg"].as_str()).unwrap_or("(nothing)")
     }
 
-    /// The time limit that matters: how long the hook waited before it let go, by its own word.
+    /// Returns the waiting time that the hook logged with its last message, in milliseconds.
     pub(crate) fn waited_ms(&self) -> Option<u64> {
         let waited = &self.podgate_lines.last()?["waited_ms"];
         waited.as_u64().or_else(|| waited.as_str()?.parse().ok())
     }
 
-    /// All that podgate said in this container.
+    /// Returns all messages that podgate logged in this container.
     pub(crate) fn messages(&self) -> impl Iterator<Item = &str> {
         self.podgate_lines.iter().filter_map(|line| line["msg"].as_str())
     }
@@ -87,7 +87,7 @@ impl IncarnationLog {
     }
 }
 
-/// Asserts that each of `names` started only when the one before it was ready, and gives their lives.
+/// Asserts that each of `names` started only when the one before it was ready. Returns their logs.
 pub(crate) fn assert_order(run: &FollowedPod, names: &[&str]) -> Vec<IncarnationLog> {
     let lives: Vec<IncarnationLog> = names.iter().map(|name| run.log(name)).collect();
     for pair in lives.windows(2) {
@@ -103,7 +103,7 @@ pub(crate) fn assert_order(run: &FollowedPod, names: &[&str]) -> Vec<Incarnation
     lives
 }
 
-/// One line: when each started and became ready, in seconds from the first start.
+/// Formats when each container started and became ready, in seconds after the first start, as one line.
 pub(crate) fn summary(lives: &[IncarnationLog]) -> String {
     let Some(zero) = lives.first().and_then(|life| life.time_of("start")) else { return "no starts".to_owned() };
     let at = |ms: f64| format!("{:+.2}", (ms - zero) / 1000.0);

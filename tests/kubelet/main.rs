@@ -1,14 +1,14 @@
-//! podgate on a real kubelet: each scenario makes a pod, lets it start, and asserts by the containers' own times that each
-//! started only when those before it were ready. Nothing here sleeps and hopes.
+//! Tests podgate on a real kubelet. Each scenario creates a Pod and lets it start. It then asserts that each container
+//! started only when its predecessors were ready, by the times that the containers log.
 //!
 //! ```text
-//! make e2e                                            all of it
-//! tests/kubelet/prepare                               cluster and images alone; then, one scenario:
-//! cargo test --test kubelet -- --ignored NAME
+//! make e2e                                       run all scenarios
+//! tests/kubelet/prepare                          only prepare the cluster and the images
+//! cargo test --test kubelet -- --ignored NAME    then run one scenario
 //! ```
 //!
-//! `PODGATE_KEEP=1` keeps the namespaces. With `KUBECONFIG` set to a cluster of your own, scenarios that need a fault of the
-//! node or of the API server are left out, and say so.
+//! `PODGATE_KEEP=1` keeps the namespaces. If `KUBECONFIG` names a cluster of yours, scenarios that break the node or the
+//! API server are skipped and print that.
 
 mod clock;
 mod cluster;

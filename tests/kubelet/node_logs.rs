@@ -1,5 +1,5 @@
-//! The containers' logs as they lie on the node: those of all incarnations, known without the API server, and kept when the
-//! kubelet takes them away.
+//! The containers' logs of all incarnations, read from the node. This works without the API server, and keeps the logs
+//! that the kubelet deletes.
 
 use crate::cluster::{incarnations, run_script};
 use crate::incarnation_log::IncarnationLog;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
-/// A container's name, and which of its incarnations.
+/// A container's name and the number of its incarnation.
 type IncarnationKey = (String, u32);
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl NodeLogs {
         NodeLogs { namespace: namespace.to_owned(), pod: pod.to_owned(), files, stop, thread: Some(thread) }
     }
 
-    /// All incarnations of all containers, as far as they have said anything, each container's in their order.
+    /// Returns the logs of all incarnations that have logged something, sorted by container and incarnation.
     pub(crate) fn incarnation_logs(&self) -> Vec<IncarnationLog> {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         files
@@ -59,7 +59,7 @@ impl NodeLogs {
             .collect()
     }
 
-    /// The same, with the ends of those that were killed, as far as containerd still knows them.
+    /// Returns the same logs, with the end times of killed incarnations that containerd still knows.
     pub(crate) fn logs_with_ends(&self) -> Vec<IncarnationLog> {
         let known = incarnations(&self.namespace, &self.pod);
         let mut lives = self.incarnation_logs();
@@ -70,7 +70,7 @@ impl NodeLogs {
         lives
     }
 
-    /// Those of one container.
+    /// Returns the logs of one container.
     pub(crate) fn of_container(&self, container: &str) -> Vec<IncarnationLog> {
         self.incarnation_logs().into_iter().filter(|life| life.name == container).collect()
     }
@@ -89,7 +89,7 @@ fn file_names(folder: &Path) -> impl Iterator<Item = String> {
     fs::read_dir(folder).into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok())
 }
 
-/// Reads what is new. A file that was opened once is read to its end even if it is gone from its folder.
+/// Reads text that was appended since the last call. An open file is read to its end even after its deletion.
 fn read_new_text(root: &Path, prefix: &str, files: &mut LogFiles) {
     for pod in file_names(root).filter(|name| name.starts_with(prefix)) {
         for container in file_names(&root.join(&pod)) {
@@ -110,7 +110,7 @@ fn read_new_text(root: &Path, prefix: &str, files: &mut LogFiles) {
     }
 }
 
-/// The JSON among the lines; each has its time, its stream and a flag before it.
+/// Returns the lines that are JSON. A time, the stream and a flag precede each line.
 fn json_lines(text: &[u8]) -> Vec<Value> {
     let text = String::from_utf8_lossy(text);
     text.lines().filter_map(|line| serde_json::from_str(line.splitn(4, ' ').nth(3)?).ok()).collect()

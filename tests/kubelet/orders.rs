@@ -1,13 +1,13 @@
-//! The orders that the scenarios are about.
+//! The orders that several scenarios use.
 
 use crate::pod::{Container, Pod, server};
 
-/// The chain: `db`, `api` when `db` is Ready, `web` when `api` is Ready; `db` takes `db_ready_after`, `api` half a second.
+/// Creates the chain `db`, `api`, `web` with hooks. `db` becomes ready after `db_ready_after`, `api` after half a second.
 pub(crate) fn chain(name: &str, db_ready_after: &str) -> Pod {
     Pod::new(name, chain_containers(db_ready_after, &[]))
 }
 
-/// The containers of [`chain`], with `flags` for both hooks.
+/// Returns the containers of [`chain`], with `flags` for both hooks.
 pub(crate) fn chain_containers(db_ready_after: &str, flags: &[&str]) -> [Container; 3] {
     [
         server("db").http(8001).ready_after(db_ready_after).hook(flags),
@@ -16,7 +16,7 @@ pub(crate) fn chain_containers(db_ready_after: &str, flags: &[&str]) -> [Contain
     ]
 }
 
-/// The same with gates: `db` has one that waits for nothing, for the tether that comes with it.
+/// Returns the same chain with gates. The gate of `db` waits for nothing, but it gives `db` a tether.
 pub(crate) fn gated_chain_containers(db_ready_after: &str, flags: &[&str]) -> [Container; 3] {
     let until = |name| [&["--until", name], flags].concat();
     [
@@ -26,7 +26,7 @@ pub(crate) fn gated_chain_containers(db_ready_after: &str, flags: &[&str]) -> [C
     ]
 }
 
-/// `api` and `cache` side by side when `db` is Ready, `web` when both are.
+/// Returns a diamond: `api` and `cache` start when `db` is Ready, and `web` starts when both are Ready.
 pub(crate) fn diamond_containers(db_ready_after: &str, flags: &[&str]) -> [Container; 4] {
     let until = |name| [&["--until", name], flags].concat();
     [

@@ -1,16 +1,16 @@
-//! Pods for the scenarios. Sidecar and volumes are those of `manifests/pod.yaml`: what users copy is what is tested.
+//! Pods for the scenarios. Sidecar and volumes come from `manifests/pod.yaml`, so the scenarios test what users copy.
 
 use crate::cluster::{CLOCK_IMAGE, IMAGE, ROOT, TESTSERVER_IMAGE};
 use serde_json::{Map, Value, json};
 
-/// A file of `manifests/`, parsed.
+/// Reads a file of `manifests/`.
 pub(crate) fn manifest(name: &str) -> Value {
     let path = format!("{ROOT}/manifests/{name}");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Puts `patch` over `target`: objects are merged, all else is replaced, null takes away.
+/// Applies `patch` to `target`: merges objects, removes fields that are null, and replaces everything else.
 pub(crate) fn merge(target: &mut Value, patch: Value) {
     match (target, patch) {
         (Value::Object(target), Value::Object(patch)) => {
@@ -29,20 +29,21 @@ pub(crate) fn merge(target: &mut Value, patch: Value) {
     }
 }
 
-/// How a container takes part in the order.
+/// The way in which a container takes part in the order.
 #[derive(Debug, Clone)]
 enum OrderMode {
     Unordered,
-    /// podgate's postStart hook, with these flags.
+    /// Has podgate's postStart hook, with these flags.
     Hook(Vec<String>),
-    /// podgate's gate in front of its command, with these flags; `has_startup_probe`: with the startupProbe `podgate opened`.
+    /// Has podgate's gate in front of its command, with these flags. `has_startup_probe` adds the startupProbe
+    /// `podgate opened`.
     Gate {
         flags: Vec<String>,
         has_startup_probe: bool,
     },
 }
 
-/// One container, running the test server.
+/// One container, which runs the test server.
 #[derive(Debug, Clone)]
 pub(crate) struct Container {
     pub(crate) name: String,
@@ -53,7 +54,7 @@ pub(crate) struct Container {
     patch: Value,
 }
 
-/// A test server without any port, ready at once, behind no hook.
+/// Creates a test server without ports, hook and gate. It is ready at once.
 pub(crate) fn server(name: &str) -> Container {
     let (arguments, patch) = (Vec::new(), json!({}));
     Container { name: name.to_owned(), arguments, probe: None, mode: OrderMode::Unordered, pre_stop: None, patch }
@@ -68,7 +69,7 @@ fn to_strings(words: &[&str]) -> impl Iterator<Item = String> {
 }
 
 impl Container {
-    /// Arguments of the test server.
+    /// Adds arguments for the test server.
     pub(crate) fn args(mut self, arguments: &[&str]) -> Self {
         self.arguments.extend(to_strings(arguments));
         self
@@ -78,14 +79,14 @@ impl Container {
         self.args(&["--ready-after", duration])
     }
 
-    /// Any readiness probe; looked at each second by the kubelet.
+    /// Sets the readiness probe, which the kubelet runs every second.
     pub(crate) fn probe(mut self, mut probe: Value) -> Self {
         merge(&mut probe, json!({"periodSeconds": 1}));
         self.probe = Some(probe);
         self
     }
 
-    /// Answers HTTP, with a readiness probe that asks it.
+    /// Serves HTTP, with an HTTP readiness probe.
     pub(crate) fn http(self, port: u16) -> Self {
         self.args(&["--http", &port.to_string()]).probe(json!({"httpGet": {"path": "/", "port": port}}))
     }
@@ -98,33 +99,33 @@ impl Container {
         self.args(&["--grpc", &port.to_string()]).probe(json!({"grpc": {"port": port}}))
     }
 
-    /// podgate's postStart hook, with further flags; it logs into the container's log.
+    /// Adds podgate's postStart hook with `flags`. It logs to the container's log.
     pub(crate) fn hook(mut self, flags: &[&str]) -> Self {
         self.mode = OrderMode::Hook(to_strings(flags).chain(log_flags()).collect());
         self
     }
 
-    /// podgate's gate in front of the test server, with further flags, and the startupProbe that goes with it.
+    /// Adds podgate's gate in front of the test server with `flags`, and its startupProbe.
     pub(crate) fn gate(mut self, flags: &[&str]) -> Self {
         self.mode = OrderMode::Gate { flags: to_strings(flags).collect(), has_startup_probe: true };
         self
     }
 
-    /// Without that startupProbe: the kubelet then calls a container that waits started.
+    /// Omits the gate's startupProbe. The kubelet then reports a waiting container as started.
     pub(crate) fn without_startup_probe(mut self) -> Self {
-        if let OrderMode::Gate { has_startup_probe: opened, .. } = &mut self.mode {
-            *opened = false;
+        if let OrderMode::Gate { has_startup_probe, .. } = &mut self.mode {
+            *has_startup_probe = false;
         }
         self
     }
 
-    /// podgate's preStop hook, with further flags.
+    /// Adds podgate's preStop hook with `flags`.
     pub(crate) fn pre_stop(mut self, flags: &[&str]) -> Self {
         self.pre_stop = Some(to_strings(flags).chain(log_flags()).collect());
         self
     }
 
-    /// Anything else of the container's spec.
+    /// Merges `patch` into the container's spec.
     pub(crate) fn with(mut self, patch: Value) -> Self {
         merge(&mut self.patch, patch);
         self
@@ -154,17 +155,17 @@ impl Container {
         let podgate = |command: &[&str], flags: &[String]| -> Vec<String> {
             to_strings(&["/podgate/bin/podgate"]).chain(to_strings(command)).chain(flags.iter().cloned()).collect()
         };
-        let hook = |what, flags| json!({"exec": {"command": podgate(&[what, "--container", &self.name], flags)}});
+        let hook = |command, flags| json!({"exec": {"command": podgate(&[command, "--container", &self.name], flags)}});
         match &self.mode {
             OrderMode::Unordered => {}
             OrderMode::Hook(flags) => spec["lifecycle"]["postStart"] = hook("post-start", flags),
-            OrderMode::Gate { flags, has_startup_probe: opened } => {
+            OrderMode::Gate { flags, has_startup_probe } => {
                 let gate = ["entrypoint", "--container", &self.name, "--log-format", "json"];
                 let separator = ["--".to_owned()];
                 spec["command"] = json!(podgate(&gate, &[&flags[..], &separator].concat()));
                 spec["args"] = to_strings(&["/testserver"]).chain(self.arguments.iter().cloned()).collect();
-                if *opened {
-                    // The container's own, if it has one, stands in the list alone.
+                if *has_startup_probe {
+                    // The container's own probe, if any, is only declared in --containers.
                     patch.as_object_mut().expect("an object").remove("startupProbe");
                     spec["startupProbe"] = json!({"exec": {"command": podgate(&["opened"], &[])}, "periodSeconds": 1,
                         "failureThreshold": 300});
@@ -178,7 +179,7 @@ impl Container {
         spec
     }
 
-    /// What `--containers` says of it.
+    /// Returns the container's entry for `--containers`.
     fn declaration(&self) -> Value {
         let mut listed = json!({"name": self.name});
         match &self.mode {
@@ -205,7 +206,7 @@ impl Container {
     }
 }
 
-/// Lets the programs of this container see a clock that can be stepped.
+/// Makes the programs of this container see a clock that can be stepped.
 fn add_stepping_clock(container: &mut Value, seconds: i64) {
     container["image"] = CLOCK_IMAGE.into();
     if container["env"].is_null() {
@@ -217,14 +218,14 @@ fn add_stepping_clock(container: &mut Value, seconds: i64) {
     container["env"].as_array_mut().expect("a list").extend(variables);
 }
 
-/// Where the sidecar stands in the pod.
+/// The place of the sidecar in the Pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SidecarPlacement {
     Native,
     FirstContainer,
 }
 
-/// A pod: the sidecar, and the containers in their order.
+/// A Pod with the sidecar and the containers in their order.
 #[derive(Debug, Clone)]
 pub(crate) struct Pod {
     pub(crate) name: String,
@@ -232,13 +233,13 @@ pub(crate) struct Pod {
     sidecar: SidecarPlacement,
     sidecar_args: Vec<String>,
     has_token: bool,
-    /// How far the programs' clock can be stepped, in seconds.
+    /// Size of a step of the programs' clock, in seconds.
     clock_step_seconds: Option<i64>,
     patch: Value,
 }
 
-/// While this file is on the board, podgate's programs of a pod [with a stepping clock](Pod::with_stepping_clock) see the
-/// wall clock stepped.
+/// Path of the file that steps the clock. While it exists on the board, podgate's programs in a Pod
+/// [with a stepping clock](Pod::with_stepping_clock) see the stepped wall clock.
 pub(crate) const STEP_FILE: &str = "/podgate/step";
 
 impl Pod {
@@ -259,25 +260,26 @@ impl Pod {
         self
     }
 
-    /// Arguments of the controller.
+    /// Adds arguments for the sidecar.
     pub(crate) fn sidecar_args(mut self, arguments: &[&str]) -> Self {
         self.sidecar_args.extend(to_strings(arguments));
         self
     }
 
-    /// Takes the volume with the API token away.
+    /// Removes the volume with the API token.
     pub(crate) fn without_token(mut self) -> Self {
         self.has_token = false;
         self
     }
 
-    /// Sidecar, hooks and gates see a wall clock that is `seconds` ahead while [`STEP_FILE`] is there; the test servers don't.
+    /// Makes sidecar, hooks and gates see a wall clock that is `seconds` ahead while [`STEP_FILE`] exists. The test servers
+    /// see the real clock.
     pub(crate) fn with_stepping_clock(mut self, seconds: i64) -> Self {
         self.clock_step_seconds = Some(seconds);
         self
     }
 
-    /// Anything else of the pod.
+    /// Merges `patch` into the Pod.
     pub(crate) fn with(mut self, patch: Value) -> Self {
         merge(&mut self.patch, patch);
         self
@@ -299,10 +301,10 @@ impl Pod {
                 entry["value"] = json!(listed).to_string().into();
             }
         }
-        let api = |item: &Value| item["name"] != "podgate-api";
+        let is_not_token = |item: &Value| item["name"] != "podgate-api";
         if !self.has_token {
-            sidecar["volumeMounts"].as_array_mut().expect("mounts").retain(api);
-            pod["spec"]["volumes"].as_array_mut().expect("volumes").retain(api);
+            sidecar["volumeMounts"].as_array_mut().expect("mounts").retain(is_not_token);
+            pod["spec"]["volumes"].as_array_mut().expect("volumes").retain(is_not_token);
         }
         let mut containers: Vec<Value> = self.containers.iter().map(Container::spec).collect();
         if let Some(seconds) = self.clock_step_seconds {

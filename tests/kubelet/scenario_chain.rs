@@ -1,4 +1,4 @@
-//! The main job: each container starts only when the one before it is Ready.
+//! Chains with hooks: each container starts only when the one before it is Ready.
 
 use crate::clock::eventually;
 use crate::cluster::requests_of;
@@ -12,7 +12,7 @@ const MET: &str = "released: all conditions hold";
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn chain_of_three() {
+fn chain_of_three_starts_in_order() {
     let scene = Scene::shared("chain");
     scene.grant_pod_access();
     let run = scene.create(&chain("chain", "1500ms"));
@@ -30,7 +30,7 @@ fn chain_of_three() {
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn chain_behind_a_first_container() {
+fn chain_starts_in_order_with_sidecar_as_first_container() {
     let scene = Scene::shared("first-container");
     scene.grant_pod_access();
     let run = scene.create(&chain("first-container", "1500ms").sidecar(SidecarPlacement::FirstContainer));
@@ -41,16 +41,17 @@ fn chain_behind_a_first_container() {
     }
 }
 
-/// Longer than any of the kubelet's own probing periods and back-offs.
+/// `db` becomes ready later than any probe period or back-off of the kubelet.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn slow_db() {
+fn hook_waits_for_a_slow_container() {
     let scene = Scene::shared("slow-db");
     scene.grant_pod_access();
     let [db, api, web] = chain_containers("14s", &[]);
     let run = scene.create(&Pod::new("slow-db", [db.args(&["--listen-after", "11s"]), api, web]));
     if crate::cluster::is_test_cluster() {
-        // While the hook waits, the reason stands where `kubectl describe` would show it; then it is taken back.
+        // While the hook waits, its termination message gives the reason. `kubectl describe` shows it if the container
+        // dies. The hook clears the message before it returns.
         let why = "podgate post-start: db: waits for db=Ready (now Started)";
         eventually("the reason", 60, || run.termination_message("db").filter(|words| words == why));
         run.wait_until_up();
@@ -59,13 +60,13 @@ fn slow_db() {
     run.wait_until_up();
     let lives = run.assert_order(&["db", "api", "web"]);
     assert_eq!(lives[0].last_message(), MET);
-    let waited = lives[0].waited_ms().expect("how long the hook waited");
+    let waited = lives[0].waited_ms().expect("a waiting time in the log");
     assert!(waited >= 10_000, "the hook waited {waited} ms");
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn container_without_a_probe() {
+fn container_without_a_probe_counts_as_ready() {
     let scene = Scene::shared("no-probe");
     scene.grant_pod_access();
     let containers = [server("db").hook(&[]), server("api").hook(&[]), server("web").http(8003)];
@@ -77,10 +78,10 @@ fn container_without_a_probe() {
     }
 }
 
-/// Beside the watch and a read: 2 to 4 patches for the start of three containers.
+/// Apart from one watch and one read, the sidecar sends 2 to 4 patches for the start of three containers.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn few_api_requests() {
+fn start_needs_few_api_requests() {
     let scene = Scene::shared("requests");
     if !Scene::can_inject_faults("requests") {
         return;
@@ -89,7 +90,7 @@ fn few_api_requests() {
     let run = scene.create(&chain("requests", "1500ms"));
     run.wait_until_up();
     run.assert_order(&["db", "api", "web"]);
-    // The controller has settled: nothing follows.
+    // Leave time for requests that an idle sidecar must not send.
     sleep(Duration::from_secs(3));
     let requests = requests_of(&scene.namespace);
     let count = |verb: &str| requests.iter().filter(|request| request.verb == verb).count();

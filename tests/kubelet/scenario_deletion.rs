@@ -1,4 +1,4 @@
-//! A pod deleted in the middle of its start.
+//! Deletion of a Pod during its start and afterwards.
 
 use crate::clock::{eventually, wall_ms};
 use crate::cluster::kubectl;
@@ -6,14 +6,15 @@ use crate::orders::chain;
 use crate::scene::Scene;
 use serde_json::{Value, json};
 
-/// A hook that waits must not hold the deletion up: the kubelet does nothing for the pod until it returns.
+/// A waiting hook must return when the Pod is deleted, because the kubelet does nothing for the Pod until then.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn deleted_while_a_hook_waits() {
+fn pod_is_deleted_in_time_while_a_hook_waits() {
     let scene = Scene::shared("deleted");
     scene.grant_pod_access();
-    // The kubelet still starts api and web, and ends them milliseconds later. A first process of a PID namespace that has not
-    // installed its handler by then misses its TERM, and the grace period passes: with a shared namespace it is not the first.
+    // The kubelet still starts api and web and terminates them milliseconds later. Process 1 of a PID namespace ignores
+    // SIGTERM until it has installed a handler, so the grace period would pass. With a shared PID namespace the
+    // containers' processes are not process 1.
     let spec = json!({"terminationGracePeriodSeconds": 30, "shareProcessNamespace": true});
     let pod = chain("deleted", "10m").with(json!({"spec": spec}));
     let run = scene.create(&pod);
@@ -21,7 +22,7 @@ fn deleted_while_a_hook_waits() {
     let begin = wall_ms();
     kubectl(&["-n", &scene.namespace, "delete", "pod", "deleted", "--wait=true"]);
     let took = wall_ms() - begin;
-    scene.report(&format!("gone {:.2} s after the delete", took / 1000.0));
+    scene.report(&format!("gone {:.2} s after the deletion", took / 1000.0));
     assert!(took < 5000.0, "gone only after {took:.0} ms");
 
     let ended = eventually("how the containers ended", 5, || {
@@ -29,18 +30,18 @@ fn deleted_while_a_hook_waits() {
     });
     for name in ["db", "api", "web"] {
         let end = &ended.kubelet_status(name)["state"]["terminated"];
-        // TERM ends the test server with 0 (143 before it has installed its handler); 137 would be a KILL after the grace period.
-        // One that was to come later may never have started.
+        // SIGTERM ends the test server with 0, or 143 before it has installed its handler. 137 would be SIGKILL after the
+        // grace period. Containers after db may never have started.
         let by_term = end["exitCode"] == 0 || end["exitCode"] == 143;
         let never = *end == Value::Null || end["reason"] == "ContainerStatusUnknown";
         assert!(by_term || (name != "db" && never), "{name}: {end}");
     }
 }
 
-/// In no hook, with everything up: the sidecar must not hold it up either.
+/// The sidecar must not delay the deletion of a Pod that has started.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn deleted_when_up() {
+fn started_pod_is_deleted_in_time() {
     let scene = Scene::shared("deleted-up");
     scene.grant_pod_access();
     for (name, sidecar) in
@@ -52,7 +53,7 @@ fn deleted_when_up() {
         let begin = wall_ms();
         kubectl(&["-n", &scene.namespace, "delete", "pod", name, "--wait=true"]);
         let took = wall_ms() - begin;
-        scene.report(&format!("{name}: gone {:.2} s after the delete", took / 1000.0));
+        scene.report(&format!("{name}: gone {:.2} s after the deletion", took / 1000.0));
         assert!(took < 10_000.0, "{name}: gone only after {took:.0} ms");
     }
 }

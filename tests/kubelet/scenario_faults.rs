@@ -1,4 +1,4 @@
-//! What goes wrong around the pod while it starts.
+//! Faults of the API server, the kubelet and the sidecar during the start of a Pod.
 
 use crate::clock::{eventually, wall_ms};
 use crate::cluster::{ApiServerStopped, restart_kubelet};
@@ -11,10 +11,10 @@ use serde_json::json;
 
 const NAMES: [&str; 3] = ["db", "api", "web"];
 
-/// `--containers` and the board suffice; the annotations follow when the API is back.
+/// `--containers` and the board are enough for the start. The annotations follow when the API server is back.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn api_server_away_for_the_whole_start() {
+fn pod_starts_in_order_without_the_api_server() {
     let Some(scene) = Scene::exclusive("api-away") else { return };
     scene.grant_pod_access();
     let run = scene.create(&chain("api-away", "4s"));
@@ -25,7 +25,7 @@ fn api_server_away_for_the_whole_start() {
     drop(away);
     run.wait_until_up();
     let lives = run.assert_order(&NAMES);
-    assert!(stopped < lives[0].ready_time(), "the API server was stopped too late to show anything");
+    assert!(stopped < lives[0].ready_time(), "the API server was stopped too late for this test");
     assert!(last > stopped);
     for gated in &lives[..2] {
         assert_eq!(gated.last_message(), "released: all conditions hold", "{}", gated.name);
@@ -35,9 +35,10 @@ fn api_server_away_for_the_whole_start() {
     scene.report(&format!("API server away from {:+.2} to web's start", (stopped - lives[0].start_time()) / 1000.0));
 }
 
-/// A kubelet that restarts kills the hook and starts the next container: that is the limit of this mode. For seconds it also
-/// calls ready what never was. What podgate decides must not fall for it: api's hook waits for db too.
-fn kubelet_restarts(name: &str, db: crate::pod::Container) {
+/// Restarts the kubelet while db's hook waits. The restarted kubelet kills the hook and starts the next container, which
+/// post-start mode cannot prevent. For some seconds it also reports containers as ready that never were. podgate must not
+/// rely on that: the hook of api waits for db too.
+fn assert_order_survives_kubelet_restart(name: &str, db: crate::pod::Container) {
     let Some(scene) = Scene::exclusive(name) else { return };
     scene.grant_pod_access();
     let api = server("api").http(8002).ready_after("500ms").hook(&["--until", "db", "--until", "api"]);
@@ -50,13 +51,13 @@ fn kubelet_restarts(name: &str, db: crate::pod::Container) {
     scene.report(&crate::incarnation_log::summary(&lives));
     let (db, api, web) = (&lives[0], &lives[1], &lives[2]);
     let seen = run.watch.history();
-    let lies: Vec<f64> = seen
+    let false_ready: Vec<f64> = seen
         .iter()
         .filter(|s| s.at < db.ready_time() && s.kubelet_status("db")["ready"] == true)
         .map(|s| s.at)
         .collect();
-    let span = lies.first().map_or(0.0, |from| lies.last().unwrap_or(from) - from);
-    scene.report(&format!("the kubelet called db ready {} times too early, over {span:.0} ms", lies.len()));
+    let span = false_ready.first().map_or(0.0, |from| false_ready.last().unwrap_or(from) - from);
+    scene.report(&format!("the kubelet reported db as ready {} times too early, over {span:.0} ms", false_ready.len()));
     if let Some(early) = seen.iter().find(|s| s.at < db.ready_time() && s.podgate_state("db") == Some("Ready")) {
         panic!("podgate published db as Ready {:.0} ms before it was", db.ready_time() - early.at);
     }
@@ -76,22 +77,22 @@ fn kubelet_restarts(name: &str, db: crate::pod::Container) {
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn kubelet_restarts_while_db_is_not_ready() {
-    kubelet_restarts("kubelet", server("db").http(8001));
+fn order_survives_a_kubelet_restart() {
+    assert_order_survives_kubelet_restart("kubelet", server("db").http(8001));
 }
 
-/// Here only the kubelet itself can judge: the hook that ran the check is dead.
+/// Only the kubelet can run the exec probe, because the hook that could run the check is dead.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn kubelet_restarts_while_only_it_can_judge_db() {
+fn order_survives_a_kubelet_restart_with_exec_probe() {
     let probe = json!({"exec": {"command": ["/testserver", "check", "/tmp/ready"]}});
-    kubelet_restarts("kubelet-exec", server("db").args(&["--touch", "/tmp/ready"]).probe(probe));
+    assert_order_survives_kubelet_restart("kubelet-exec", server("db").args(&["--touch", "/tmp/ready"]).probe(probe));
 }
 
-/// Under a hook the kubelet does not restart it: the hooks judge for themselves.
+/// The kubelet does not restart the sidecar while a hook waits. The hooks run their fallback checks instead.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn sidecar_killed_with_a_fallback() {
+fn hooks_run_fallback_checks_after_the_sidecar_dies() {
     let scene = Scene::shared("fallback");
     if !Scene::can_inject_faults("fallback") {
         return;
@@ -112,7 +113,7 @@ fn sidecar_killed_with_a_fallback() {
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn sidecar_killed_without_a_fallback() {
+fn hook_reports_a_dead_sidecar_when_it_times_out() {
     let scene = Scene::shared("no-fallback");
     if !Scene::can_inject_faults("no-fallback") {
         return;
@@ -125,7 +126,7 @@ fn sidecar_killed_without_a_fallback() {
     run.signal("podgate", "KILL");
     let words =
         |s: &ObservedPod| s.kubelet_status("db")["lastState"]["terminated"]["message"].as_str().map(str::to_owned);
-    let seen = run.watch.wait_until("db's last words", 60, |s| words(s).is_some());
+    let seen = run.watch.wait_until("db's termination message", 60, |s| words(s).is_some());
     let words = words(&seen).unwrap_or_default();
     assert!(words.contains("timed out after 5s") && words.contains("the controller is dead"), "{words}");
     scene.report(&words);

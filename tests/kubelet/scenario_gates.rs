@@ -1,4 +1,4 @@
-//! Gates in front of the containers' own commands, with nothing going wrong.
+//! Gates in front of the containers' commands, without faults.
 
 use crate::clock::eventually;
 use crate::cluster::run_script;
@@ -10,7 +10,7 @@ use crate::scene::Scene;
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn chain_of_gates() {
+fn gates_start_a_chain_in_order() {
     let scene = Scene::shared("gates");
     scene.grant_pod_access();
     let run = scene.create(&Pod::new("gates", gated_chain_containers("1500ms", &[])));
@@ -22,10 +22,11 @@ fn chain_of_gates() {
     }
 }
 
-/// To a kubelet that knows of no gate, one that waits is a container that runs and, for want of a probe, is ready.
+/// Without a startupProbe the kubelet reports a waiting container as running, and as ready if it has no readiness probe.
+/// The order must not depend on that.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn chain_of_gates_without_a_startup_probe() {
+fn gates_keep_the_order_without_a_startup_probe() {
     let scene = Scene::shared("gates-bare");
     scene.grant_pod_access();
     let containers = gated_chain_containers("3s", &[]).map(|container| container.without_startup_probe());
@@ -34,11 +35,10 @@ fn chain_of_gates_without_a_startup_probe() {
     run.assert_order(&["db", "api", "web"]);
 }
 
-/// A step is one of this sandbox: what was completed in the one before, by its program or by the end of that sandbox, opens
-/// nothing.
+/// Only steps of the current sandbox count. A step that completed in the previous sandbox, or ended with it, opens no gate.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn a_step_is_done_again_in_a_new_sandbox() {
+fn step_runs_again_in_a_new_sandbox() {
     let scene = Scene::shared("step-again");
     if !Scene::can_inject_faults("step-again") {
         return;
@@ -57,7 +57,7 @@ fn a_step_is_done_again_in_a_new_sandbox() {
     assert_eq!(starts("api"), 0);
     run.signal("migrate", "TERM");
     runs("api", 1);
-    // The kubelet starts it again, as this pod's restartPolicy says.
+    // The restartPolicy is Always, so the kubelet restarts it.
     runs("migrate", 2);
     run_script(&["kill-sandbox", &scene.namespace, &run.pod]);
     runs("migrate", 3);
@@ -73,7 +73,7 @@ fn a_step_is_done_again_in_a_new_sandbox() {
     assert_eq!(
         starts("api"),
         1,
-        "order broken: api runs, and migrate has not ended in this sandbox: {:?}",
+        "order broken: api runs, but migrate has not exited in this sandbox: {:?}",
         logs.of_container("api")
     );
     run.signal("migrate", "TERM");

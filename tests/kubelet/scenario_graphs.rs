@@ -1,4 +1,4 @@
-//! Orders that are no chain, conditions other than Ready, and what happens to dependents when a provider starts again.
+//! Orders other than chains, conditions other than Ready, and dependents of a provider that restarts.
 
 use crate::clock::eventually;
 use crate::cluster::{BUSYBOX_IMAGE, kubectl};
@@ -9,10 +9,10 @@ use crate::pod::{Container, Pod, server};
 use crate::scene::Scene;
 use serde_json::{Value, json};
 
-/// Branches side by side, which no hook can have.
+/// Two branches start side by side, which only gates can do.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn diamond() {
+fn diamond_branches_start_together() {
     let scene = Scene::shared("diamond");
     scene.grant_pod_access();
     let mut apart = Vec::new();
@@ -39,14 +39,14 @@ fn diamond() {
         kubectl(&["-n", &scene.namespace, "delete", "pod", &name, "--wait=false"]);
     }
     scene.report(&format!("api and cache started {apart:.1?} ms apart"));
-    // A machine that is busy with something else can keep one of them waiting at any time.
+    // A busy machine can delay either container in any round, so one good round is enough.
     assert!(apart.iter().any(|ms| *ms < 50.0), "{apart:?}");
 }
 
-/// First those that hooks hold back, then those that wait by themselves.
+/// Containers with hooks come first in the list, then containers with gates.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn hooks_then_gates() {
+fn gates_may_follow_hooks() {
     let scene = Scene::shared("mixed");
     scene.grant_pod_access();
     let containers = [
@@ -61,28 +61,28 @@ fn hooks_then_gates() {
     assert!(run.log("log").start_time() >= run.log("db").ready_time());
 }
 
-/// No gate waits under a hook's freeze: what can't be kept is refused before anything has started, and the reason is where
-/// people look.
+/// A gate cannot wait before a hook, because the kubelet starts nothing while a hook runs. The sidecar rejects such a Pod
+/// before any container has started, and logs the reason.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn a_gate_before_a_hook_is_refused() {
+fn sidecar_rejects_a_gate_before_a_hook() {
     let scene = Scene::shared("refused");
     scene.grant_pod_access();
     let containers = [server("api").gate(&["--until", "db"]), server("db").http(8001).hook(&[])];
-    let mut told = Pod::new("told", containers).json();
-    let mut learnt = told.clone();
-    learnt["metadata"]["name"] = "learnt".into();
-    // Without the list the sidecar reads the pod's own spec.
-    let environment = learnt["spec"]["initContainers"][0]["env"].as_array_mut().expect("an environment");
+    let declared = Pod::new("declared", containers).json();
+    let mut from_spec = declared.clone();
+    from_spec["metadata"]["name"] = "from-spec".into();
+    // Without the list the sidecar reads the Pod's spec.
+    let environment = from_spec["spec"]["initContainers"][0]["env"].as_array_mut().expect("an environment");
     environment.retain(|entry| entry["name"] != "PODGATE_CONTAINERS");
-    for (pod, name) in [(&mut told, "told"), (&mut learnt, "learnt")] {
+    for (pod, name) in [(&declared, "declared"), (&from_spec, "from-spec")] {
         let run = scene.follow(name);
         crate::cluster::create(&scene.namespace, &pod.to_string());
         let seen = run.watch.wait_until("the sidecar has ended", 60, |seen| {
             let status = seen.kubelet_status("podgate");
             status["lastState"]["terminated"].is_object() || status["state"]["terminated"].is_object()
         });
-        let log = eventually("why", 20, || {
+        let log = eventually("the reason", 20, || {
             let log = crate::cluster::try_kubectl(&["-n", &scene.namespace, "logs", name, "-c", "podgate"]).ok()?;
             log.contains("put db before api").then_some(log)
         });
@@ -93,7 +93,7 @@ fn a_gate_before_a_hook_is_refused() {
     }
 }
 
-/// `migrate` fails the first time, when the others have long been started, and succeeds the second.
+/// Creates `migrate`, which fails after 4 s, when the other gates already wait. Its second run succeeds.
 fn migrate() -> Container {
     let script =
         "if [ -e /podgate-self/failed ]; then sleep 1; exit 0; fi; touch /podgate-self/failed; sleep 4; exit 3";
@@ -106,7 +106,7 @@ fn on_failure() -> Value {
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn conditions_of_one_that_fails_first() {
+fn conditions_follow_a_step_that_fails_first() {
     let scene = Scene::shared("conditions");
     if !Scene::can_inject_faults("conditions") {
         return;
@@ -114,41 +114,43 @@ fn conditions_of_one_that_fails_first() {
     scene.grant_pod_access();
     let containers = [
         migrate(),
-        server("begun").gate(&["--until", "migrate=Started"]),
-        server("ended").gate(&["--until", "migrate=Exited"]),
-        server("after").gate(&["--until", "migrate=Completed"]),
+        server("on-start").gate(&["--until", "migrate=Started"]),
+        server("on-exit").gate(&["--until", "migrate=Exited"]),
+        server("on-completion").gate(&["--until", "migrate=Completed"]),
     ];
     let run = scene.create(&Pod::new("conditions", containers).with(on_failure()));
     let logs = NodeLogs::follow(&scene.namespace, "conditions");
     let started = |name: &str| {
         eventually(name, 60, || logs.of_container(name).into_iter().find_map(|life| life.time_of("start")))
     };
-    let (after, ended, begun) = (started("after"), started("ended"), started("begun"));
+    let [on_start, on_exit, on_completion] = ["on-start", "on-exit", "on-completion"].map(started);
     let all = crate::cluster::incarnations(&scene.namespace, "conditions");
     let migrate: Vec<_> = all.iter().filter(|i| i.container == "migrate").collect();
     let (first, second) = (migrate[0], migrate[1]);
     let at = |time: Option<f64>| time.expect("a time");
     let from = |time: f64| (time - at(first.started)) / 1000.0;
     scene.report(&format!(
-        "migrate fails {:+.2}, succeeds {:+.2}; begun {:+.2}, ended {:+.2}, after {:+.2}",
+        "migrate fails {:+.2}, succeeds {:+.2}; on-start {:+.2}, on-exit {:+.2}, on-completion {:+.2}",
         from(at(first.finished)),
         from(at(second.finished)),
-        from(begun),
-        from(ended),
-        from(after)
+        from(on_start),
+        from(on_exit),
+        from(on_completion)
     ));
-    // The programs' own times against containerd's, which come a little later.
-    assert!(begun < at(first.finished), "Started holds while it runs");
-    assert!(ended > at(first.started) + 1000.0 && ended < at(second.finished), "Exited holds after any exit");
-    assert!(after > at(second.started) + 500.0, "order broken: Completed does not hold after a failure");
-    let seen = run.watch.wait_until("it says so", 30, |seen| seen.podgate_state("migrate") == Some("Completed"));
+    // The programs log their times. containerd records its times a little later.
+    assert!(on_start < at(first.finished), "Started must hold while migrate runs");
+    assert!(on_exit > at(first.started) + 1000.0 && on_exit < at(second.finished), "Exited must hold after any exit");
+    assert!(on_completion > at(second.started) + 500.0, "order broken: Completed held after a failure");
+    let seen = run
+        .watch
+        .wait_until("podgate publishes Completed", 30, |seen| seen.podgate_state("migrate") == Some("Completed"));
     assert_eq!(seen.kubelet_status("migrate")["restartCount"], 1);
 }
 
-/// `Ready`, of one that crashes before it is, with the dependent's gate there all the while.
+/// `db` crashes after the start. Only the dependent with `--on-provider-restart restart` restarts with it.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn provider_restarts_and_dependents_follow_or_not() {
+fn dependent_restarts_with_its_provider_only_on_request() {
     let scene = Scene::shared("provider");
     if !Scene::can_inject_faults("provider") {
         return;
@@ -163,17 +165,17 @@ fn provider_restarts_and_dependents_follow_or_not() {
     let logs = NodeLogs::follow(&scene.namespace, "provider");
     run.wait_until_up();
     run.signal("db", "KILL");
-    let again = eventually("follows starts again", 60, || {
+    let again = eventually("follows restarts", 60, || {
         logs.of_container("follows").into_iter().find(|l| l.attempt == 1 && l.time_of("start").is_some())
     });
     let db = logs.of_container("db").into_iter().find(|life| life.attempt == 1).expect("db's second incarnation");
-    assert!(again.start_time() >= db.ready_time(), "order broken: it started again before db was ready again");
+    assert!(again.start_time() >= db.ready_time(), "order broken: follows restarted before db was ready again");
     let first = logs.of_container("follows").remove(0);
-    assert!(first.time_of("term").is_some(), "it was not told to end");
+    assert!(first.time_of("term").is_some(), "follows did not receive SIGTERM");
     let why = first.messages().last().unwrap_or_default().to_owned();
     assert!(why.contains("db was restarted"), "{why}");
     scene.report(&format!(
-        "{why}; started again {:+.2} s after db was ready again",
+        "{why}; restarted {:+.2} s after db was ready again",
         (again.start_time() - db.ready_time()) / 1000.0
     ));
     let seen =
@@ -181,10 +183,10 @@ fn provider_restarts_and_dependents_follow_or_not() {
     assert_eq!(seen.kubelet_status("ignores")["restartCount"], 0);
 }
 
-/// `--fail-fast`: what can't come to hold without help ends the wait, with the reason in the status.
+/// `--fail-fast` ends the wait when a condition cannot hold without help. The container status shows the reason.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn fail_fast() {
+fn fail_fast_ends_a_hopeless_wait() {
     let scene = Scene::shared("fail-fast");
     scene.grant_pod_access();
     let never = json!({"image": "localhost/nowhere/nothing:1", "imagePullPolicy": "Never"});

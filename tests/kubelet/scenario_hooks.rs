@@ -1,4 +1,4 @@
-//! What a hook does besides waiting: it gives up in time, runs the user's own hook, obeys an operator.
+//! Hooks: time limits, the user's own hook, and overrides by an operator.
 
 use crate::cluster::kubectl;
 use crate::orders::chain_containers;
@@ -8,7 +8,7 @@ use crate::watch::ObservedPod;
 
 const NEVER: &str = "10m";
 
-/// What the kubelet shows of why a hook failed: its own message, and the container's last words.
+/// Returns why a hook failed, as the kubelet shows it: its own message, and the container's termination message.
 fn failure(seen: &ObservedPod, container: &str) -> Option<(String, String)> {
     let status = seen.kubelet_status(container);
     let waiting = status["state"]["waiting"]["message"]
@@ -20,7 +20,7 @@ fn failure(seen: &ObservedPod, container: &str) -> Option<(String, String)> {
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn timeout_with_fail() {
+fn hook_fails_after_timeout() {
     let scene = Scene::shared("timeout-fail");
     scene.grant_pod_access();
     let [db, api, web] = chain_containers(NEVER, &[]);
@@ -30,12 +30,12 @@ fn timeout_with_fail() {
     let why = "timed out after 3s, still waiting for db=Ready (now Started)";
     assert!(message.contains("exited with 75") && message.contains(why), "{message}");
     assert!(words.contains(why) && words.len() < 1024, "{words}");
-    // In this mode the kubelet starts the next one all the same, and no sooner.
+    // In this mode the kubelet starts the next container after a failed hook too, but not before.
     let api = run.log("api").start_time();
     let first = crate::incarnation_log::IncarnationLog::fetch(&scene.namespace, &run.pod, "db", true);
     assert!(api - first.start_time() >= 3000.0, "api started {} ms after db", api - first.start_time());
     scene.report(&format!("api {:+.2} s after db; {words}", (api - first.start_time()) / 1000.0));
-    // A restart of db freezes nobody.
+    // The restarts of db must not block the other containers.
     run.watch.wait_until("api and web are up", 60, |s| {
         s.kubelet_status("api")["ready"] == true && s.kubelet_status("web")["ready"] == true
     });
@@ -43,7 +43,7 @@ fn timeout_with_fail() {
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn timeout_with_continue() {
+fn hook_continues_after_timeout_if_allowed() {
     let scene = Scene::shared("timeout-continue");
     scene.grant_pod_access();
     let [db, api, web] = chain_containers(NEVER, &[]);
@@ -69,7 +69,7 @@ fn timeout_with_continue() {
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn users_own_hook_runs_first() {
+fn user_hook_runs_before_the_wait() {
     let scene = Scene::shared("then");
     scene.grant_pod_access();
     let [db, api, web] = chain_containers("1500ms", &[]);
@@ -79,13 +79,13 @@ fn users_own_hook_runs_first() {
     let lives = run.assert_order(&["db", "api", "web"]);
     let said = lives[0].events.iter().filter(|e| e.name == "then").count();
     assert_eq!(said, 1, "{:?}", lives[0]);
-    assert!(lives[0].expect_time_of("then") < lives[0].ready_time(), "it ran while db was not ready yet");
+    assert!(lives[0].expect_time_of("then") < lives[0].ready_time(), "the user's hook must run before db is ready");
     assert_eq!(lives[0].last_message(), "released: all conditions hold");
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn users_own_hook_fails() {
+fn hook_fails_if_the_user_hook_fails() {
     let scene = Scene::shared("then-fails");
     scene.grant_pod_access();
     let containers =
@@ -100,7 +100,7 @@ fn users_own_hook_fails() {
 /// `kubectl podgate override` writes this annotation.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn opened_by_hand() {
+fn override_annotation_opens_hooks() {
     let scene = Scene::shared("override");
     scene.grant_pod_access();
     let run = scene.create(&Pod::new("override", chain_containers(NEVER, &[])));
@@ -109,7 +109,7 @@ fn opened_by_hand() {
     let annotate = |value: &str| {
         kubectl(&["-n", &scene.namespace, "annotate", "--overwrite", "pod", "override", value]);
     };
-    // Another sandbox's word opens nothing, nor does one that would fit any.
+    // An override for another sandbox opens nothing, nor does an id whose parts match any sandbox.
     annotate("override.podgate.io/db=Ready@3f2a9c1e-1-1a0c5f3b");
     annotate("override.podgate.io/db=Ready@0-0-0");
     let at = crate::clock::wall_ms();

@@ -1,4 +1,4 @@
-//! A neighbour in the same pod that means harm.
+//! Attacks by another container of the same Pod.
 
 use crate::clock::eventually;
 use crate::cluster::requests_of;
@@ -9,7 +9,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// CPU time that a process has used, in seconds.
+/// Returns the CPU time that a process has used, in seconds.
 fn cpu(pid: u32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
@@ -17,16 +17,17 @@ fn cpu(pid: u32) -> Option<f64> {
     Some(ticks / 100.0)
 }
 
-/// `mallory`, who runs as root and does `what`, may hurt itself. The others start in order all the same, nobody spins, nobody
-/// dies, and no secret of the sidecar's gets out.
-fn root_neighbour(name: &str, what: &[&str]) {
+/// Runs the `attacks` in the container `mallory` as root. They may hurt mallory itself. The other containers must still start
+/// in order, no process may spin or die, and no secret of the sidecar may leak.
+fn assert_order_survives(name: &str, attacks: &[&str]) {
     let scene = Scene::shared(name);
     if !Scene::can_inject_faults(name) {
         return;
     }
     scene.grant_pod_access();
-    let mallory =
-        what.iter().fold(server("mallory").running_as_root(), |mallory, what| mallory.args(&["--hostile", what]));
+    let mallory = attacks
+        .iter()
+        .fold(server("mallory").running_as_root(), |mallory, attack| mallory.args(&["--hostile", attack]));
     let [db, api, web] = chain_containers("12s", &[]);
     let run = scene.create(&Pod::new(name, [mallory, db, api, web]));
     run.wait_for_start("db", 1);
@@ -42,55 +43,55 @@ fn root_neighbour(name: &str, what: &[&str]) {
     let up = run.wait_until_up();
     let lives = run.assert_order(&["db", "api", "web"]);
     let late = lives[1].start_time() - lives[0].ready_time();
-    assert!(late < 5000.0, "the slow re-read helps after 1 s, and api started {late:.0} ms after db was ready");
-    let harm = run.log("mallory");
-    for what in what {
-        let did = harm.events.iter().filter(|event| event.name == format!("hostile {what}"));
-        let did: Vec<&str> = did.map(|event| event.detail.as_str()).collect();
-        assert!(!did.is_empty(), "mallory did nothing: {harm:?}");
-        scene.report(&format!("{what}: {} deeds, such as: {}", did.len(), did[0]));
+    assert!(late < 5000.0, "the slow re-read takes 1 s, but api started {late:.0} ms after db was ready");
+    let mallory = run.log("mallory");
+    for attack in attacks {
+        let outcomes = mallory.events.iter().filter(|event| event.name == format!("hostile {attack}"));
+        let outcomes: Vec<&str> = outcomes.map(|event| event.detail.as_str()).collect();
+        assert!(!outcomes.is_empty(), "mallory did nothing: {mallory:?}");
+        scene.report(&format!("{attack}: {} outcomes, such as: {}", outcomes.len(), outcomes[0]));
     }
     for name in ["podgate", "db", "api", "web"] {
         assert_eq!(up.kubelet_status(name)["restartCount"], 0, "{name}");
     }
-    // With all up, it is left alone by the rest of the world too.
+    // After the start, attacks must not make the sidecar send requests.
     let requests = || requests_of(&scene.namespace).len();
     let before = requests();
     sleep(Duration::from_secs(5));
     let further = requests() - before;
     scene.report(&format!("{further} requests to the API in 5 s after the start"));
-    assert!(further <= 5, "a neighbour makes the sidecar ask the API {further} times in 5 s");
-    // A JSON web token begins so.
-    let said = format!("{}{}", up.pod["metadata"]["annotations"], run.sidecar_log());
-    assert!(!said.contains("eyJ"), "the sidecar's token: {said}");
+    assert!(further <= 5, "the attacks make the sidecar send {further} API requests in 5 s");
+    // JSON web tokens begin with "eyJ".
+    let public = format!("{}{}", up.pod["metadata"]["annotations"], run.sidecar_log());
+    assert!(!public.contains("eyJ"), "the sidecar's token leaked: {public}");
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn root_neighbour_rings_the_bell() {
-    root_neighbour("hostile-bell", &["bell"]);
+fn order_survives_a_neighbor_that_rings_the_bell() {
+    assert_order_survives("hostile-bell", &["bell"]);
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn root_neighbour_fills_its_folder() {
-    root_neighbour("hostile-fill", &["fill"]);
+fn order_survives_a_neighbor_that_fills_its_folder() {
+    assert_order_survives("hostile-fill", &["fill"]);
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn root_neighbour_plants_links() {
-    root_neighbour("hostile-links", &["links"]);
+fn order_survives_a_neighbor_that_plants_links() {
+    assert_order_survives("hostile-links", &["links"]);
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn root_neighbour_lies_about_itself() {
-    root_neighbour("hostile-lies", &["lies"]);
+fn order_survives_a_neighbor_that_lies_about_itself() {
+    assert_order_survives("hostile-lies", &["lies"]);
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn root_neighbour_does_all_it_can() {
-    root_neighbour("hostile-all", &["bell", "links", "fill"]);
+fn order_survives_a_neighbor_that_combines_attacks() {
+    assert_order_survives("hostile-all", &["bell", "links", "fill"]);
 }

@@ -1,4 +1,4 @@
-//! Pods that are to complete.
+//! Pods and Jobs that complete.
 
 use crate::clock::eventually;
 use crate::cluster::{kubectl, kubectl_json};
@@ -6,11 +6,11 @@ use crate::pod::{Container, Pod, SidecarPlacement, server};
 use crate::scene::Scene;
 use serde_json::{Value, json};
 
-/// A sidecar that is a regular container ends when all others have, with 0, so that the pod completes; a native sidecar is
-/// ended by the kubelet.
+/// A sidecar that is a regular container exits with 0 after all others, so that the Pod completes. The kubelet terminates
+/// a native sidecar.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn a_pod_that_completes() {
+fn pod_completes_when_all_containers_exit() {
     let scene = Scene::shared("completes");
     scene.grant_pod_access();
     for (name, sidecar) in [("first", SidecarPlacement::FirstContainer), ("native", SidecarPlacement::Native)] {
@@ -18,7 +18,7 @@ fn a_pod_that_completes() {
         let app = server("app").args(&["--exit-after", "2s"]);
         let pod = Pod::new(name, [db, app]).sidecar(sidecar).with(json!({"spec": {"restartPolicy": "Never"}}));
         let run = scene.create(&pod);
-        let phase = eventually("the pod has come to its end", 60, || {
+        let phase = eventually("the Pod completes", 60, || {
             let phase = kubectl(&["-n", &scene.namespace, "get", "pod", name, "-o", "jsonpath={.status.phase}"]);
             ["Succeeded", "Failed"].contains(&phase.as_str()).then_some(phase)
         });
@@ -27,7 +27,7 @@ fn a_pod_that_completes() {
     }
 }
 
-/// A Job whose app ends so, beside an ordinary container that would run for ever.
+/// Creates a Job with `app` and a `proxy` that would run forever. `proxy` has the gate flag `--stop-after app`.
 fn job(name: &str, app: Container, proxy_flags: &[&str]) -> Value {
     let flags = [&["--stop-after", "app"], proxy_flags].concat();
     let proxy = server("proxy").http(8003).gate(&flags);
@@ -40,12 +40,12 @@ fn job(name: &str, app: Container, proxy_flags: &[&str]) -> Value {
 
 /// The Job's outcome, and how the proxy ended.
 fn outcome(scene: &Scene, name: &str) -> (String, Value) {
-    let outcome = eventually("the Job is over", 90, || {
+    let outcome = eventually("the Job ends", 90, || {
         let job = kubectl_json(&["-n", &scene.namespace, "get", "job", name]);
         let conditions = job["status"]["conditions"].as_array()?.clone();
-        let over =
+        let end =
             conditions.iter().find(|c| (c["type"] == "Complete" || c["type"] == "Failed") && c["status"] == "True");
-        Some(over?["type"].as_str()?.to_owned())
+        Some(end?["type"].as_str()?.to_owned())
     });
     let pods = kubectl_json(&["-n", &scene.namespace, "get", "pods", "-l", &format!("job={name}")]);
     let statuses = pods["items"][0]["status"]["containerStatuses"].as_array().cloned().unwrap_or_default();
@@ -53,11 +53,11 @@ fn outcome(scene: &Scene, name: &str) -> (String, Value) {
     (outcome, proxy["state"]["terminated"].clone())
 }
 
-/// The app's outcome decides, whatever the proxy that is ended then exits with: also where the app has exited before anybody
-/// looked, and where it never started.
+/// The Job has the outcome of `app`, whatever exit code the terminated proxy has. This also holds if `app` exits before the
+/// proxy's gate checks it, or never starts.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn a_job_with_an_ordinary_sidecar_completes() {
+fn job_ends_with_the_outcome_of_its_app() {
     let scene = Scene::shared("job");
     scene.grant_pod_access();
     let app = |code: &str| server("app").args(&["--exit-after", "2s", "--exit-code", code]);

@@ -1,4 +1,4 @@
-//! The examples that users copy, as they are written: only the images are those of the tests.
+//! The example manifests that users copy. Only the images differ.
 
 use crate::clock::{eventually, wall_ms};
 use crate::cluster::{BUSYBOX_IMAGE, IMAGE, ROOT, create, incarnations, is_test_cluster, kubectl, kubectl_json};
@@ -6,8 +6,8 @@ use crate::scene::{FollowedPod, Scene};
 use podgate::order::release;
 use std::time::UNIX_EPOCH;
 
-/// A namespace in which nothing but "restricted" pods may be, and the example's text.
-fn stage(file: &str) -> (Scene, String) {
+/// Creates a namespace that admits only "restricted" Pods, and reads the example.
+fn prepare(file: &str) -> (Scene, String) {
     let scene = Scene::shared(file.trim_end_matches(".yaml"));
     scene.grant_pod_access();
     kubectl(&["label", "namespace", &scene.namespace, "pod-security.kubernetes.io/enforce=restricted"]);
@@ -17,8 +17,8 @@ fn stage(file: &str) -> (Scene, String) {
     (scene, text)
 }
 
-fn as_written(file: &str, pod: &str) {
-    let (scene, text) = stage(file);
+fn assert_example_starts(file: &str, pod: &str) {
+    let (scene, text) = prepare(file);
     let run = scene.follow(pod);
     create(&scene.namespace, &text);
     let up = run.wait_until_up();
@@ -34,7 +34,7 @@ fn as_written(file: &str, pod: &str) {
         found.unwrap_or_else(|| panic!("{name} never started: {all:?}"))
     };
     let (db, api, web) = (start("db"), start("api"), start("web"));
-    // db listens 4 s after its start, api 2 s; a start shows here some ms after the program's first instruction.
+    // db listens 4 s after its start, api 2 s. containerd records a start some ms after the program's first instruction.
     assert!(api - db > 3950.0, "api started {:.0} ms after db", api - db);
     assert!(web - api > 1950.0, "web started {:.0} ms after api", web - api);
     let from = |at: f64| (at - start("podgate")) / 1000.0;
@@ -43,19 +43,19 @@ fn as_written(file: &str, pod: &str) {
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn example_pod() {
-    as_written("pod.yaml", "ordered");
+fn example_pod_starts_in_order() {
+    assert_example_starts("pod.yaml", "ordered");
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn example_pod_with_a_first_container() {
-    as_written("pod-first-container.yaml", "ordered-first-container");
+fn example_pod_with_first_container_starts_in_order() {
+    assert_example_starts("pod-first-container.yaml", "ordered-first-container");
 }
 
-/// When the program behind the container's gate made its first folder, in milliseconds since 1970: the container itself has been
-/// running for as long as its gate has waited.
-fn first_act(run: &FollowedPod<'_>, container: &str) -> f64 {
+/// Returns when the program behind the gate created its first folder, in milliseconds since 1970. The container's own start
+/// time does not tell, because its gate already counts as running.
+fn first_folder_time(run: &FollowedPod<'_>, container: &str) -> f64 {
     let pid = run.pid(container).unwrap_or_else(|| panic!("{container} does not run"));
     let path = format!("/proc/{pid}/root/tmp/www");
     let made = std::fs::metadata(&path).and_then(|found| found.modified());
@@ -65,8 +65,8 @@ fn first_act(run: &FollowedPod<'_>, container: &str) -> f64 {
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn example_pod_entrypoint() {
-    let (scene, text) = stage("pod-entrypoint.yaml");
+fn example_pod_with_gates_starts_in_order() {
+    let (scene, text) = prepare("pod-entrypoint.yaml");
     let pod = "ordered-entrypoint";
     let run = scene.follow(pod);
     create(&scene.namespace, &text);
@@ -76,8 +76,8 @@ fn example_pod_entrypoint() {
         assert_eq!(up.kubelet_status(name)["restartCount"], 0, "{name}");
     }
     if is_test_cluster() {
-        let [db, api, web] = names.map(|name| first_act(&run, name));
-        // db listens 4 s after its start, api 2 s; a folder's time is that of the kernel's last tick.
+        let [db, api, web] = names.map(|name| first_folder_time(&run, name));
+        // db listens 4 s after its start, api 2 s. The kernel stamps a folder with the time of its last tick.
         assert!(api - db > 3950.0, "api started {:.0} ms after db", api - db);
         assert!(web - api > 1950.0, "web started {:.0} ms after api", web - api);
         scene.report(&format!("api {:+.2} and web {:+.2} s after db", (api - db) / 1000.0, (web - db) / 1000.0));
@@ -86,14 +86,17 @@ fn example_pod_entrypoint() {
     kubectl(&["-n", &scene.namespace, "delete", "pod", pod, "--wait=true", "--timeout=60s"]);
     let took = wall_ms() - begin;
     scene.report(&format!("gone {:.2} s after its deletion", took / 1000.0));
-    // Well within the 20 s after which api would have given up staying for web.
-    assert!(took < 15_000.0, "it took {took:.0} ms: somebody stayed for one that was gone, or did not end by TERM");
+    // Well below the 20 s after which the preStop hook of api would give up.
+    assert!(
+        took < 15_000.0,
+        "it took {took:.0} ms: a preStop hook waited for an exited container, or SIGTERM was ignored"
+    );
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn example_job() {
-    let (scene, text) = stage("job.yaml");
+fn example_job_completes() {
+    let (scene, text) = prepare("job.yaml");
     create(&scene.namespace, &text);
     eventually("the Job is complete", 120, || {
         let job = kubectl_json(&["-n", &scene.namespace, "get", "job", "ordered-job"]);
@@ -105,11 +108,15 @@ fn example_job() {
     let label = "batch.kubernetes.io/job-name=ordered-job";
     let pods = kubectl_json(&["-n", &scene.namespace, "get", "pods", "-l", label]);
     let pods = pods["items"].as_array().expect("a list");
-    assert_eq!(pods.len(), 1, "the first attempt");
+    assert_eq!(pods.len(), 1, "the first Pod must succeed");
     let statuses = pods[0]["status"]["containerStatuses"].as_array().expect("a list");
-    let end = |name: &str| &statuses.iter().find(|s| s["name"] == name).expect(name)["state"]["terminated"];
+    let terminated = |name: &str| &statuses.iter().find(|s| s["name"] == name).expect(name)["state"]["terminated"];
     for name in ["app", "proxy"] {
-        assert_eq!(end(name)["exitCode"], 0, "{name}: {:#}", end(name));
+        assert_eq!(terminated(name)["exitCode"], 0, "{name}: {:#}", terminated(name));
     }
-    scene.report(&format!("app ended at {}, proxy at {}", end("app")["finishedAt"], end("proxy")["finishedAt"]));
+    scene.report(&format!(
+        "app ended at {}, proxy at {}",
+        terminated("app")["finishedAt"],
+        terminated("proxy")["finishedAt"]
+    ));
 }

@@ -1,4 +1,5 @@
-//! A container that waits in its gate runs already for the kubelet: `podgate opened` keeps its other probes back.
+//! `podgate opened`: while a gate waits, the kubelet considers the container as running. A startupProbe with
+//! `podgate opened` keeps its other probes off until the gate opens.
 
 use crate::cluster::{minor_version, restart_kubelet};
 use crate::orders::gated_chain_containers;
@@ -6,14 +7,14 @@ use crate::pod::{Container, Pod, server};
 use crate::scene::Scene;
 use serde_json::{Value, json};
 
-/// Every second, dead at the second failure.
+/// Adds a liveness probe that runs every second and restarts the container at the second failure.
 fn liveness(mut handler: Value) -> Value {
     crate::pod::merge(&mut handler, json!({"periodSeconds": 1, "failureThreshold": 2}));
     json!({"livenessProbe": handler})
 }
 
-/// A container that waits for db, with a liveness probe of each kind.
-fn kinds() -> Vec<Container> {
+/// Creates a container for each kind of liveness probe. Each one waits for db.
+fn one_per_probe_kind() -> Vec<Container> {
     let gate = ["--until", "db"];
     let exec = json!({"exec": {"command": ["/testserver", "check", "/tmp/ready"]}});
     vec![
@@ -26,13 +27,13 @@ fn kinds() -> Vec<Container> {
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn longer_than_the_liveness_probe_would_allow() {
+fn gate_waits_longer_than_the_liveness_probe_allows() {
     let scene = Scene::shared("opened");
     scene.grant_pod_access();
-    let naked = server("naked").http(8005).gate(&["--until", "db"]).without_startup_probe();
-    let naked = naked.with(liveness(json!({"httpGet": {"path": "/", "port": 8005}})));
+    let bare = server("bare").http(8005).gate(&["--until", "db"]).without_startup_probe();
+    let bare = bare.with(liveness(json!({"httpGet": {"path": "/", "port": 8005}})));
     let db = server("db").http(8001).ready_after("9s").gate(&[]);
-    let containers: Vec<Container> = [vec![db], kinds(), vec![naked]].concat();
+    let containers: Vec<Container> = [vec![db], one_per_probe_kind(), vec![bare]].concat();
     let run = scene.create(&Pod::new("opened", containers));
     let names = ["http", "tcp", "grpc", "exec"];
     let seen = run
@@ -43,28 +44,28 @@ fn longer_than_the_liveness_probe_would_allow() {
         assert_eq!(seen.kubelet_status(name)["restartCount"], 0, "{name}");
         assert!(run.log(name).start_time() >= db.ready_time(), "order broken: {name} started before db was ready");
     }
-    // One without it is killed by its liveness probe meanwhile, and waits again.
-    let restarts = seen.kubelet_status("naked")["restartCount"].as_i64().unwrap_or(0);
-    assert!(restarts >= 1, "the liveness probe would have allowed it");
+    // The container without the startupProbe is killed by its liveness probe, and waits again.
+    let restarts = seen.kubelet_status("bare")["restartCount"].as_i64().unwrap_or(0);
+    assert!(restarts >= 1, "the wait was too short for the liveness probe to fail");
     scene.report(&format!("waited 9 s, none restarted; without `podgate opened`: {restarts} restarts"));
-    run.watch.wait_until("that one too", 120, |seen| seen.kubelet_status("naked")["ready"] == true);
-    assert!(run.log("naked").start_time() >= db.ready_time(), "order broken: naked started before db was ready");
+    run.watch.wait_until("bare is ready", 120, |seen| seen.kubelet_status("bare")["ready"] == true);
+    assert!(run.log("bare").start_time() >= db.ready_time(), "order broken: bare started before db was ready");
 }
 
-/// From 1.36 on a kubelet that restarts takes a startupProbe for passed that never was: a liveness probe has to know of the gate
-/// by itself, or costs a restart. The order is kept either way.
+/// From 1.36 on, a restarted kubelet wrongly takes the startupProbe of a waiting container as passed. A liveness probe with
+/// `podgate opened --or-waiting` avoids the restart that a plain one causes. The order is kept either way.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn through_a_restart_of_the_kubelet() {
+fn or_waiting_probe_survives_a_kubelet_restart() {
     let Some(scene) = Scene::exclusive("opened-kubelet") else { return };
     scene.grant_pod_access();
     let [db, api, web] = gated_chain_containers("22s", &[]);
-    let knows = json!({"exec": {"command": ["/podgate/bin/podgate", "opened", "--or-waiting", "--check", "http://127.0.0.1:8002/"]}});
-    let knows = api.with(liveness(knows));
-    let knows_not = web.with(liveness(json!({"httpGet": {"path": "/", "port": 8003}})));
-    let run = scene.create(&Pod::new("opened-kubelet", [db, knows, knows_not]));
+    let or_waiting = json!({"exec": {"command": ["/podgate/bin/podgate", "opened", "--or-waiting", "--check", "http://127.0.0.1:8002/"]}});
+    let api = api.with(liveness(or_waiting));
+    let web = web.with(liveness(json!({"httpGet": {"path": "/", "port": 8003}})));
+    let run = scene.create(&Pod::new("opened-kubelet", [db, api, web]));
     let start = run.wait_for_start("web", 1);
-    // Older than 10 s: only then does it keep what it takes for passed.
+    // The kubelet keeps the wrong probe result only for containers older than 10 s.
     crate::clock::eventually("the containers are older than 10 s", 30, || {
         (crate::clock::wall_ms() - start > 11_000.0).then_some(())
     });

@@ -1,4 +1,4 @@
-//! Every kind of readiness probe.
+//! Readiness probes of every kind.
 
 use crate::pod::{Pod, server};
 use crate::scene::Scene;
@@ -6,25 +6,25 @@ use serde_json::json;
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn every_kind_of_probe() {
+fn hooks_wait_for_every_kind_of_probe() {
     let scene = Scene::shared("probes");
     scene.grant_pod_access();
-    let look = ["/testserver", "check", "/tmp/ready"];
-    let check = format!("exec:{}", json!(look));
+    let command = ["/testserver", "check", "/tmp/ready"];
+    let check = format!("exec:{}", json!(command));
     let exec = server("exec").args(&["--touch", "/tmp/ready"]).ready_after("1200ms");
     let containers = [
-        exec.probe(json!({"exec": {"command": look}})).hook(&["--check", &check]),
+        exec.probe(json!({"exec": {"command": command}})).hook(&["--check", &check]),
         server("tcp").tcp(8001).args(&["--listen-after", "1200ms"]).hook(&[]),
         server("grpc").grpc(8002).ready_after("1200ms").hook(&[]),
         server("http").http(8003).ready_after("1200ms").hook(&[]),
-        // By the port's name, and not before the second success in a row.
+        // Names its port, and needs two successes in a row.
         server("named")
             .args(&["--http", "8004"])
             .ready_after("1200ms")
             .probe(json!({"httpGet": {"path": "/", "port": "web"}, "successThreshold": 2}))
             .with(json!({"ports": [{"name": "web", "containerPort": 8004}]}))
             .hook(&[]),
-        // The startup probe first.
+        // Has a startup probe, which runs first.
         server("startup")
             .args(&["--tcp", "8005", "--http", "8006", "--ready-after", "1200ms"])
             .probe(json!({"tcpSocket": {"port": 8005}}))
@@ -48,19 +48,19 @@ fn every_kind_of_probe() {
     }
     let (named, next) = (&lives[4], &lives[5]);
     let later = next.start_time() - named.ready_time();
-    assert!(later >= 990.0, "two successes are a second apart, and the next container started after {later:.0} ms");
+    assert!(later >= 990.0, "two successes are a second apart, but the next container started after {later:.0} ms");
 }
 
-/// What only the container itself can run is run by its gate, where that stays as the parent.
+/// A gate that stays as the parent process runs the exec probe, because the sidecar cannot run it.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn exec_probe_behind_a_gate() {
+fn gate_runs_the_exec_probe_of_its_container() {
     let scene = Scene::shared("exec-gate");
     scene.grant_pod_access();
-    let look = ["/testserver", "check", "/tmp/ready"];
-    let check = format!("exec:{}", json!(look));
+    let command = ["/testserver", "check", "/tmp/ready"];
+    let check = format!("exec:{}", json!(command));
     let db = server("db").args(&["--touch", "/tmp/ready"]).ready_after("1500ms");
-    let db = db.probe(json!({"exec": {"command": look}, "periodSeconds": 1}));
+    let db = db.probe(json!({"exec": {"command": command}, "periodSeconds": 1}));
     let containers =
         [db.gate(&["--tether", "parent", "--check", &check]), server("api").http(8002).gate(&["--until", "db"])];
     let run = scene.create(&Pod::new("exec-gate", containers));

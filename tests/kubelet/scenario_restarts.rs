@@ -1,21 +1,21 @@
-//! One container restarts when all is up.
+//! Restarts of one container after the Pod has started.
 
 use crate::orders::chain;
 use crate::scene::Scene;
 use crate::watch::ObservedPod;
 
-/// How often each container was started, and when last, by the kubelet's word.
-fn starts(seen: &ObservedPod, names: &[&str]) -> Vec<String> {
-    let one = |name: &&str| {
+/// Formats the kubelet's restart count and state of each container.
+fn restarts_and_states(seen: &ObservedPod, names: &[&str]) -> Vec<String> {
+    let format_one = |name: &&str| {
         format!("{name} {} {}", seen.kubelet_status(name)["restartCount"], seen.kubelet_status(name)["state"])
     };
-    names.iter().map(one).collect()
+    names.iter().map(format_one).collect()
 }
 
-/// Hooks run again at every restart, and a hook that waits freezes the whole pod: this one must not.
+/// Hooks run again at every restart. A waiting hook would block the whole Pod, so it must return at once.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn db_restarts_when_all_is_up() {
+fn hook_of_a_restarted_container_does_not_wait() {
     let scene = Scene::shared("db-restarts");
     if !Scene::can_inject_faults("db-restarts") {
         return;
@@ -36,12 +36,12 @@ fn db_restarts_when_all_is_up() {
     let db = run.log("db");
     assert!(
         running.at < db.ready_time(),
-        "its hook had returned {:.0} ms after db was ready",
+        "db's hook returned only {:.0} ms after db was ready",
         running.at - db.ready_time()
     );
     assert_eq!(db.last_message(), "released: the pod has started before, and a restart waits for nobody");
     let others = ["podgate", "api", "web"];
-    assert_eq!(starts(&before, &others), starts(&again, &others));
+    assert_eq!(restarts_and_states(&before, &others), restarts_and_states(&again, &others));
     let shown = (running.at - db.start_time()) / 1000.0;
     scene.report(&format!(
         "db restarted; running {shown:+.2} s after its start, ready {:+.2}",
@@ -49,10 +49,10 @@ fn db_restarts_when_all_is_up() {
     ));
 }
 
-/// A sidecar that restarts believes nothing that it finds, and learns it all anew; nobody else is disturbed.
+/// A restarted sidecar trusts no earlier state and determines all states again. No other container restarts.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn sidecar_restarts_when_all_is_up() {
+fn restarted_sidecar_disturbs_no_other_container() {
     let scene = Scene::shared("sidecar-restarts");
     if !Scene::can_inject_faults("sidecar-restarts") {
         return;
@@ -67,14 +67,14 @@ fn sidecar_restarts_when_all_is_up() {
     let first = run.watch.wait_from(seen, "a new epoch", 60, |s| epoch(s) != epoch(&before));
     let names = ["db", "api", "web"];
     let all_ready = |s: &ObservedPod| names.iter().all(|name| s.podgate_state(name) == Some("Ready"));
-    let again = run.watch.wait_from(seen, "all is known to be ready again", 60, |s| {
+    let again = run.watch.wait_from(seen, "all containers are published as Ready again", 60, |s| {
         epoch(s) != epoch(&before) && s.is_up() && all_ready(s)
     });
     let revision = |s: &ObservedPod| s.annotation("sandbox.podgate.io/revision").and_then(|r| r.parse::<u64>().ok());
     assert!(revision(&again) > revision(&before), "{:?} after {:?}", revision(&again), revision(&before));
-    assert_eq!(starts(&before, &names), starts(&again, &names));
+    assert_eq!(restarts_and_states(&before, &names), restarts_and_states(&again, &names));
     scene.report(&format!(
-        "epoch {:?} -> {:?}, all Ready {:.0} ms after it showed",
+        "epoch {:?} -> {:?}, all Ready {:.0} ms after the new epoch appeared",
         epoch(&before),
         epoch(&again),
         again.at - first.at

@@ -1,4 +1,4 @@
-//! Who may do what: sidecars with few rights or none, forged words, and the policy.
+//! Permissions: sidecars with few permissions or none, forged annotations, and the admission policy.
 
 use crate::clock::eventually;
 use crate::cluster::{kubectl, requests_of, try_kubectl};
@@ -10,19 +10,19 @@ use serde_json::{Value, json};
 
 const NAMES: [&str; 3] = ["db", "api", "web"];
 
-fn ours(pod: &Value) -> Vec<&String> {
+fn podgate_annotations(pod: &Value) -> Vec<&String> {
     let annotations = pod["metadata"]["annotations"].as_object();
     annotations.into_iter().flat_map(|all| all.keys()).filter(|key| key.contains("podgate.io/")).collect()
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn without_any_right() {
+fn order_needs_no_api_permission() {
     let scene = Scene::shared("no-rights");
     let run = scene.create(&chain("no-rights", "1500ms"));
     let up = run.watch.wait_until("the pod is ready", 120, ObservedPod::is_ready);
     run.assert_order(&NAMES);
-    assert_eq!(ours(&up.pod), [""; 0]);
+    assert_eq!(podgate_annotations(&up.pod), [""; 0]);
     let log = run.sidecar_log();
     let warnings: Vec<&str> = log.lines().filter(|line| line.contains(" WARN ") || line.contains(" ERROR ")).collect();
     assert_eq!(warnings.len(), 1, "{log}");
@@ -32,13 +32,13 @@ fn without_any_right() {
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn by_the_board_alone() {
+fn order_needs_only_the_board() {
     let scene = Scene::shared("board-alone");
     let pod = chain("board-alone", "1500ms").sidecar_args(&["--publish", "board"]).without_token();
     let run = scene.create(&pod);
     let up = run.watch.wait_until("the pod is ready", 120, ObservedPod::is_ready);
     run.assert_order(&NAMES);
-    assert_eq!(ours(&up.pod), [""; 0]);
+    assert_eq!(podgate_annotations(&up.pod), [""; 0]);
     let log = run.sidecar_log();
     assert!(!log.contains(" WARN ") && !log.contains(" ERROR "), "{log}");
     if crate::cluster::is_test_cluster() {
@@ -46,8 +46,8 @@ fn by_the_board_alone() {
     }
 }
 
-/// Annotations that come with the pod, from a template or an old manifest, open nothing, and are taken back.
-fn forged(name: &str, sandbox: &str) {
+/// Annotations that are in the manifest, for example from a template, must open nothing. The sidecar removes them.
+fn assert_forged_annotations_open_nothing(name: &str, sandbox: &str) {
     let scene = Scene::shared(name);
     scene.grant_pod_access();
     let annotations = json!({
@@ -75,28 +75,28 @@ fn forged(name: &str, sandbox: &str) {
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn forged_annotations_of_another_sandbox() {
-    forged("forged", "3f2a9c1e-4097-1a0c5f3b");
+fn forged_annotations_of_another_sandbox_open_nothing() {
+    assert_forged_annotations_open_nothing("forged", "3f2a9c1e-4097-1a0c5f3b");
 }
 
-/// A part that could not be had matches anything; so this would match every sandbox, were it believed.
+/// A part of an id that is 0 is unknown and matches anything, so this id would match every sandbox if it were trusted.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn forged_annotations_of_any_sandbox() {
-    forged("forged-any", "0-0-0");
+fn forged_annotations_for_any_sandbox_open_nothing() {
+    assert_forged_annotations_open_nothing("forged-any", "0-0-0");
 }
 
-/// With the sidecar's token: its own pod, our annotations, and nothing else.
+/// The sidecar's token allows changes of podgate's annotations on its own Pod, and nothing else.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn policy_refuses_what_it_must() {
+fn policy_limits_sidecars_to_their_own_annotations() {
     let scene = Scene::shared("policy");
     scene.grant_pod_access();
     let namespace = scene.namespace.as_str();
     let pods = ["one", "two"].map(|name| {
         let pod = Pod::new(name, [server("app")]).with(json!({"metadata": {"annotations": {"example.com/a": "1"}}}));
         let run = scene.create(&pod);
-        run.watch.wait_until("the pod is there", 60, |s| s.pod["metadata"]["uid"].is_string()).pod
+        run.watch.wait_until("the Pod exists", 60, |s| s.pod["metadata"]["uid"].is_string()).pod
     });
     let uid = pods[0]["metadata"]["uid"].as_str().expect("a uid");
     let bound = ["--bound-object-kind", "Pod", "--bound-object-name", "one", "--bound-object-uid", uid];
@@ -109,16 +109,16 @@ fn policy_refuses_what_it_must() {
         try_kubectl(&["-n", namespace, &token, "patch", "pod", pod, "--type=merge", "-p", &patch.to_string()])
     };
     let annotate = |key: &str, value: Value| json!({"metadata": {"annotations": {key: value}}});
-    let ours = || annotate("status.podgate.io/db", "Ready".into());
-    // The policy is in force a moment after it was applied, and the rights a moment after they were given.
+    let status = || annotate("status.podgate.io/db", "Ready".into());
+    // The policy and the permissions take effect a moment after they were applied.
     eventually("the policy is in force", 30, || {
-        let refused = patch(&bound, "two", ours()).err().filter(|e| e.contains("not bound to this pod"));
-        refused.and_then(|_| patch(&bound, "one", ours()).ok())
+        let refused = patch(&bound, "two", status()).err().filter(|e| e.contains("not bound to this pod"));
+        refused.and_then(|_| patch(&bound, "one", status()).ok())
     });
 
     let large = annotate("status.podgate.io/db", "x".repeat(4096).into());
     let allowed = [
-        ours(),
+        status(),
         annotate("sandbox.podgate.io/phase", "starting".into()),
         large,
         annotate("status.podgate.io/db", Value::Null),
@@ -127,7 +127,7 @@ fn policy_refuses_what_it_must() {
     for allowed in &allowed {
         patch(&bound, "one", allowed.clone()).unwrap_or_else(|error| panic!("{allowed}: {error}"));
     }
-    let mut with_label = ours();
+    let mut with_label = status();
     with_label["metadata"]["labels"] = json!({"a": "b"});
     let refused = [
         ("one", annotate("example.com/a", "2".into()), "only annotations under"),
@@ -143,22 +143,23 @@ fn policy_refuses_what_it_must() {
         ("one", json!({"metadata": {"finalizers": ["example.com/f"]}}), "only annotations may change"),
         ("one", json!({"spec": {"activeDeadlineSeconds": 1}}), "only annotations may change"),
         ("one", json!({"spec": {"containers": [{"name": "app", "image": "example.com/x"}]}}), ""),
-        ("two", ours(), "not bound to this pod"),
+        ("two", status(), "not bound to this pod"),
         ("two", json!({}), "not bound to this pod"),
     ];
     for (pod, refused, why) in &refused {
         match patch(&bound, pod, refused.clone()) {
-            Ok(_) => panic!("{pod} could be patched with {refused}"),
+            Ok(_) => panic!("the policy allowed {refused} on {pod}"),
             Err(error) => assert!(error.contains(why), "{pod}, {refused}: {error}"),
         }
     }
-    let error = patch(&unbound, "one", ours()).expect_err("a token of no pod opens nothing");
+    let error = patch(&unbound, "one", status()).expect_err("a token that is bound to no Pod must be refused");
     assert!(error.contains("not bound to this pod"), "{error}");
     for refused in
         [&["get", "pods"][..], &["delete", "pod", "one"], &["patch", "pod", "one", "--subresource=status", "-p", "{}"]]
     {
         let token = format!("--token={bound}");
-        let error = try_kubectl(&[&["-n", namespace, &token], refused].concat()).expect_err("beyond the role");
+        let error =
+            try_kubectl(&[&["-n", namespace, &token], refused].concat()).expect_err("the role must not allow this");
         assert!(error.contains("orbidden"), "{refused:?}: {error}");
     }
     scene.report(&format!("{} allowed, {} refused", allowed.len(), refused.len() + 4));

@@ -1,4 +1,4 @@
-//! Two starts on one board: the second with all that the first left behind lying there.
+//! Second starts of the same Pod, on a board that still has everything from the first start.
 
 use crate::cluster::{minor_version, run_script};
 use crate::orders::chain;
@@ -13,7 +13,7 @@ fn revision(seen: &ObservedPod) -> u64 {
     seen.annotation("sandbox.podgate.io/revision").and_then(|r| r.parse().ok()).expect("a revision")
 }
 
-fn id(seen: &ObservedPod) -> String {
+fn sandbox_id(seen: &ObservedPod) -> String {
     seen.annotation("sandbox.podgate.io/id").expect("a sandbox id").to_owned()
 }
 
@@ -21,15 +21,15 @@ fn epoch(seen: &ObservedPod) -> String {
     seen.annotation("sandbox.podgate.io/epoch").expect("an epoch").to_owned()
 }
 
-/// Lets the pod start, has `again` make it start once more, and asserts the order of both. Gives the first and the second
-/// moment at which it was up.
-fn two_rounds(run: &FollowedPod<'_>, again: impl FnOnce()) -> (ObservedPod, ObservedPod) {
+/// Lets the Pod start, calls `restart` to make all containers start again, and asserts the order of both starts. Returns the
+/// Pod as it was after the first and after the second start.
+fn start_twice(run: &FollowedPod<'_>, restart: impl FnOnce()) -> (ObservedPod, ObservedPod) {
     let first = run.wait_until_up();
     run.assert_order(&NAMES);
     let board = run.board_annotations("podgate").expect("a board");
     assert_eq!(board.get("sandbox.podgate.io/phase").map(String::as_str), Some("started"), "{board:?}");
     let seen = run.watch.len();
-    again();
+    restart();
     let container = |s: &ObservedPod, name: &str| s.kubelet_status(name)["containerID"].as_str().map(str::to_owned);
     let replaced = |s: &ObservedPod| NAMES.iter().all(|name| container(s, name) != container(&first, name));
     let second = run.watch.wait_from(seen, "up again", 120, |s| s.is_up() && replaced(s) && epoch(s) != epoch(&first));
@@ -40,22 +40,22 @@ fn two_rounds(run: &FollowedPod<'_>, again: impl FnOnce()) -> (ObservedPod, Obse
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn sandbox_killed() {
+fn order_survives_a_killed_sandbox() {
     let scene = Scene::shared("sandbox");
     if !Scene::can_inject_faults("sandbox") {
         return;
     }
     scene.grant_pod_access();
     let run = scene.create(&chain("sandbox", "2s"));
-    let (first, second) = two_rounds(&run, || _ = run_script(&["kill-sandbox", &scene.namespace, "sandbox"]));
-    assert_ne!(id(&first), id(&second));
-    scene.report(&format!("sandbox {} -> {}", id(&first), id(&second)));
+    let (first, second) = start_twice(&run, || _ = run_script(&["kill-sandbox", &scene.namespace, "sandbox"]));
+    assert_ne!(sandbox_id(&first), sandbox_id(&second));
+    scene.report(&format!("sandbox {} -> {}", sandbox_id(&first), sandbox_id(&second)));
 }
 
-/// On the host's network the cookie is the node's, the same in every sandbox: the rest of the id must tell them apart.
+/// On the host network, all sandboxes have the cookie of the node. The rest of the id must differ.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn sandbox_on_the_hosts_network_killed() {
+fn order_survives_a_killed_sandbox_on_host_network() {
     let scene = Scene::shared("host-network");
     if !Scene::can_inject_faults("host-network") {
         return;
@@ -67,24 +67,25 @@ fn sandbox_on_the_hosts_network_killed() {
         server("web").http(28_003),
     ];
     let run = scene.create(&Pod::new("host-network", containers).with(json!({"spec": {"hostNetwork": true}})));
-    let (first, second) = two_rounds(&run, || _ = run_script(&["kill-sandbox", &scene.namespace, "host-network"]));
-    let (first, second) = (id(&first), id(&second));
+    let (first, second) = start_twice(&run, || _ = run_script(&["kill-sandbox", &scene.namespace, "host-network"]));
+    let (first, second) = (sandbox_id(&first), sandbox_id(&second));
     assert_ne!(first, second);
     let cookie = |id: &str| id.split('-').nth(1).map(str::to_owned);
-    assert_eq!(cookie(&first), cookie(&second), "the node's network has one cookie");
+    assert_eq!(cookie(&first), cookie(&second), "both sandboxes must have the node's cookie");
     scene.report(&format!("sandbox {first} -> {second}"));
 }
 
-/// All containers again, in the same sandbox, with no back-off and no preStop (from Kubernetes 1.36 on).
+/// `RestartAllContainers` (Kubernetes 1.36 and later) restarts all containers in the same sandbox, without back-off and
+/// preStop hooks.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn restart_of_all_containers() {
+fn order_survives_a_restart_of_all_containers() {
     let scene = Scene::shared("restart-all");
     if !Scene::can_inject_faults("restart-all") {
         return;
     }
     if minor_version() < 36 {
-        print_line("restart-all: left out, for this Kubernetes has no RestartAllContainers");
+        print_line("restart-all: skipped, because this Kubernetes has no RestartAllContainers");
         return;
     }
     scene.grant_pod_access();
@@ -98,15 +99,15 @@ fn restart_of_all_containers() {
             .with(json!({"restartPolicy": "Never", "restartPolicyRules": [rule]})),
     ];
     let run = scene.create(&Pod::new("restart-all", containers));
-    let (first, second) = two_rounds(&run, || run.signal("web", "USR1"));
-    assert_eq!(id(&first), id(&second), "the sandbox is the same");
+    let (first, second) = start_twice(&run, || run.signal("web", "USR1"));
+    assert_eq!(sandbox_id(&first), sandbox_id(&second), "the sandbox must be the same");
     scene.report(&format!("epoch {} -> {}", epoch(&first), epoch(&second)));
 }
 
-/// The sidecar and `db` at once: what restarts finds a controller that starts itself.
+/// `db` and the sidecar restart at the same time, so the new hook of `db` meets a sidecar that is still starting.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn db_and_sidecar_restart_together() {
+fn pod_recovers_when_db_and_sidecar_restart_together() {
     let scene = Scene::shared("both-restart");
     if !Scene::can_inject_faults("both-restart") {
         return;

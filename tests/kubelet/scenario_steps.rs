@@ -1,4 +1,4 @@
-//! Steps that hand on by files, as Tekton's do, with no sidecar's help in it.
+//! Steps that pass on their result by files, as Tekton's steps do. They do not need the sidecar.
 
 use crate::clock::eventually;
 use crate::cluster::{BUSYBOX_IMAGE, create};
@@ -6,7 +6,7 @@ use crate::pod::{Container, Pod, server};
 use crate::scene::{FollowedPod, Scene};
 use serde_json::{Value, json};
 
-/// Step `n`, which runs `script`, waits for the one before it, and says by a file how it ended.
+/// Creates step `n`. It waits for the step before it, runs `script`, and writes a file with the result.
 fn step(n: u32, script: &str, more: &[&str]) -> Container {
     let (own, before) = (format!("/steps/{n}"), format!("file:///steps/{}", n - 1));
     let mut flags = vec!["--post-file", &own];
@@ -18,7 +18,7 @@ fn step(n: u32, script: &str, more: &[&str]) -> Container {
     server(&name).gate(&flags).with(json!({"image": BUSYBOX_IMAGE, "args": ["sh", "-c", script]}))
 }
 
-fn start<'a>(scene: &'a Scene, name: &str, steps: Vec<Container>) -> FollowedPod<'a> {
+fn create_pod<'a>(scene: &'a Scene, name: &str, steps: Vec<Container>) -> FollowedPod<'a> {
     let mut pod = Pod::new(name, steps).with(json!({"spec": {"restartPolicy": "Never"}})).json();
     let add = |list: &mut Value, item: Value| list.as_array_mut().expect("a list").push(item);
     add(&mut pod["spec"]["volumes"], json!({"name": "steps", "emptyDir": {}}));
@@ -30,7 +30,7 @@ fn start<'a>(scene: &'a Scene, name: &str, steps: Vec<Container>) -> FollowedPod
     run
 }
 
-/// Each step's exit code and message, once the pod has come to its end.
+/// Waits until all steps have ended. Returns the exit code and the message of each step.
 fn ends(run: &FollowedPod<'_>, count: u32) -> Vec<(i64, String)> {
     let seen = run.watch.wait_until("all steps have ended", 90, |seen| {
         (1..=count).all(|n| seen.kubelet_status(&format!("step-{n}"))["state"]["terminated"].is_object())
@@ -44,20 +44,20 @@ fn ends(run: &FollowedPod<'_>, count: u32) -> Vec<(i64, String)> {
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn steps_one_after_the_other() {
+fn steps_run_one_after_another() {
     let scene = Scene::shared("steps");
     scene.grant_pod_access();
     let write = |n: u32| format!("echo {n} >>/steps/log; sleep 0.5");
     let last = "echo 3 >>/steps/log; [ \"$(tr -d '\\n' </steps/log)\" = 123 ]";
-    let run = start(&scene, "steps", vec![step(1, &write(1), &[]), step(2, &write(2), &[]), step(3, last, &[])]);
+    let run = create_pod(&scene, "steps", vec![step(1, &write(1), &[]), step(2, &write(2), &[]), step(3, last, &[])]);
     let ends = ends(&run, 3);
     assert!(ends.iter().all(|(code, _)| *code == 0), "{ends:?}");
 }
 
-/// A failure skips what follows; --on-error continue, and a time limit, have their say.
+/// A step that times out makes all later steps skip. A failure with `--on-error continue` does not.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn steps_are_skipped_after_a_failure() {
+fn failure_skips_later_steps() {
     let scene = Scene::shared("steps-fail");
     scene.grant_pod_access();
     let steps = vec![
@@ -66,7 +66,7 @@ fn steps_are_skipped_after_a_failure() {
         step(3, "touch /steps/ran", &[]),
         step(4, "touch /steps/ran", &[]),
     ];
-    let run = start(&scene, "steps-fail", steps);
+    let run = create_pod(&scene, "steps-fail", steps);
     let ends = ends(&run, 4);
     scene.report(&format!("{ends:?}"));
     let codes: Vec<i64> = ends.iter().map(|(code, _)| *code).collect();
@@ -75,19 +75,19 @@ fn steps_are_skipped_after_a_failure() {
     assert!(ends[2].1.contains("/steps/2.err is there") && ends[3].1.contains("/steps/3.err is there"), "{ends:?}");
 }
 
-/// The container is held after a failure, to be looked at, until it is let go.
+/// A breakpoint keeps the container of a failed step running for inspection until the file appears.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn a_breakpoint_holds_a_failed_step() {
+fn breakpoint_holds_a_failed_step() {
     let scene = Scene::shared("steps-break");
     if !Scene::can_inject_faults("steps-break") {
         return;
     }
     scene.grant_pod_access();
-    let run = start(&scene, "steps-break", vec![step(1, "exit 7", &["--breakpoint", "/steps/go"])]);
+    let run = create_pod(&scene, "steps-break", vec![step(1, "exit 7", &["--breakpoint", "/steps/go"])]);
     let pid = eventually("the step runs", 60, || run.pid("step-1"));
     eventually("it is held", 30, || run.log("step-1").messages().any(|line| line.contains("/steps/go")).then_some(()));
-    assert_eq!(run.pid("step-1"), Some(pid), "it has not ended");
+    assert_eq!(run.pid("step-1"), Some(pid), "the step must not end");
     std::fs::write(format!("/proc/{pid}/root/steps/go"), "").expect("a file");
     assert_eq!(ends(&run, 1)[0].0, 7);
 }

@@ -1,4 +1,4 @@
-//! Containers that stop in the reverse of the order in which they started.
+//! Stopping in the reverse of the start order.
 
 use crate::clock::{eventually, wall_ms};
 use crate::cluster::{kubectl, try_kubectl};
@@ -13,7 +13,7 @@ fn grace(seconds: u32) -> serde_json::Value {
     json!({"spec": {"terminationGracePeriodSeconds": seconds}})
 }
 
-/// Deletes the pod, and gives what its containers said until the end, and how long it took, in milliseconds.
+/// Deletes the Pod. Returns the logs of its containers and the duration in milliseconds.
 fn delete(scene: &Scene, pod: &str, logs: &NodeLogs) -> (Vec<IncarnationLog>, f64) {
     let begin = wall_ms();
     kubectl(&["-n", &scene.namespace, "delete", "pod", pod, "--wait=true", "--timeout=60s"]);
@@ -21,30 +21,30 @@ fn delete(scene: &Scene, pod: &str, logs: &NodeLogs) -> (Vec<IncarnationLog>, f6
     (logs.logs_with_ends(), took)
 }
 
-fn of<'a>(lives: &'a [IncarnationLog], name: &str) -> &'a IncarnationLog {
-    lives.iter().rfind(|life| life.name == name).unwrap_or_else(|| panic!("{name} said nothing"))
+fn log_of<'a>(lives: &'a [IncarnationLog], name: &str) -> &'a IncarnationLog {
+    lives.iter().rfind(|life| life.name == name).unwrap_or_else(|| panic!("{name} logged nothing"))
 }
 
 fn summary(lives: &[IncarnationLog], names: &[&str], zero: f64) -> String {
-    let one = |name: &&str| {
-        let life = of(lives, name);
+    let format_one = |name: &&str| {
+        let life = log_of(lives, name);
         let at = |ms: Option<f64>| ms.map_or("never".to_owned(), |ms| format!("{:+.2}", (ms - zero) / 1000.0));
         format!("{name} TERM {} gone {}", at(life.time_of("term")), at(life.end))
     };
-    names.iter().map(one).collect::<Vec<_>>().join(" | ")
+    names.iter().map(format_one).collect::<Vec<_>>().join(" | ")
 }
 
-/// Each of `names` was told to end only when the one before it was gone.
-fn assert_one_after_the_other(lives: &[IncarnationLog], names: &[&str]) {
+/// Asserts that each of `names` received SIGTERM only after the one before it had exited.
+fn assert_stop_order(lives: &[IncarnationLog], names: &[&str]) {
     for pair in names.windows(2) {
-        let (user, provider) = (of(lives, pair[0]), of(lives, pair[1]));
-        let gone = user.end.unwrap_or_else(|| panic!("{} never ended: {user:?}", user.name));
-        let early = gone - provider.expect_time_of("term");
-        assert!(early <= 0.0, "{} was told to end {early:.1} ms before {} was gone", provider.name, user.name);
+        let (dependent, provider) = (log_of(lives, pair[0]), log_of(lives, pair[1]));
+        let end = dependent.end.unwrap_or_else(|| panic!("{} never exited: {dependent:?}", dependent.name));
+        let early = end - provider.expect_time_of("term");
+        assert!(early <= 0.0, "{} received SIGTERM {early:.1} ms before {} exited", provider.name, dependent.name);
     }
 }
 
-fn three_deep(name: &str, sidecar: SidecarPlacement, containers: [Container; 3]) {
+fn assert_chain_stops_in_reverse(name: &str, sidecar: SidecarPlacement, containers: [Container; 3]) {
     let scene = Scene::shared(name);
     if !Scene::can_inject_faults(name) {
         return;
@@ -57,44 +57,44 @@ fn three_deep(name: &str, sidecar: SidecarPlacement, containers: [Container; 3])
     let begin = wall_ms();
     let (lives, took) = delete(&scene, name, &logs);
     scene.report(&format!("{}; pod gone {:+.2}", summary(&lives, &["web", "api", "db"], begin), took / 1000.0));
-    assert_one_after_the_other(&lives, &["web", "api", "db"]);
-    assert!(took < 15_000.0, "it took {took:.0} ms: somebody waited for its grace period");
+    assert_stop_order(&lives, &["web", "api", "db"]);
+    assert!(took < 15_000.0, "it took {took:.0} ms: a container used up its grace period");
 }
 
-fn gated() -> [Container; 3] {
+fn gated_with_pre_stop() -> [Container; 3] {
     let [db, api, web] = gated_chain_containers("500ms", &[]);
     [db.pre_stop(&["--until", "api"]), api.pre_stop(&["--until", "web"]), web]
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn stop_in_reverse_order() {
-    three_deep("stop-reverse", SidecarPlacement::Native, gated());
+fn containers_stop_in_reverse_order() {
+    assert_chain_stops_in_reverse("stop-reverse", SidecarPlacement::Native, gated_with_pre_stop());
 }
 
-/// The sidecar is told to end together with all others, and stays as long as it is needed.
+/// The sidecar receives SIGTERM together with all other containers, and runs as long as they need it.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn stop_in_reverse_order_with_a_first_container() {
-    three_deep("stop-first", SidecarPlacement::FirstContainer, gated());
+fn containers_stop_in_reverse_order_with_first_container_sidecar() {
+    assert_chain_stops_in_reverse("stop-first", SidecarPlacement::FirstContainer, gated_with_pre_stop());
 }
 
-/// With hooks: by the tethers that they leave behind, and, for what has neither hook nor gate, by its port.
+/// The preStop hooks see exits by the tethers that postStart hooks leave behind. `web` has no hook, so `api` checks its port.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn stop_in_reverse_order_behind_hooks() {
+fn hooked_containers_stop_in_reverse_order() {
     let containers = [
         server("db").http(8001).ready_after("500ms").hook(&["--tether"]).pre_stop(&["--until", "api"]),
         server("api").http(8002).hook(&["--tether"]).pre_stop(&["--check-closed", "tcp://127.0.0.1:8003"]),
         server("web").http(8003),
     ];
-    three_deep("stop-hooks", SidecarPlacement::Native, containers);
+    assert_chain_stops_in_reverse("stop-hooks", SidecarPlacement::Native, containers);
 }
 
-/// Inside the pod's grace period, whatever happens: who stays for one that does not end gives up in time.
+/// A preStop hook that waits for a container which never exits gives up within the Pod's grace period.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn stop_with_one_that_ignores_term() {
+fn pre_stop_gives_up_when_sigterm_is_ignored() {
     let scene = Scene::shared("stop-ignores");
     if !Scene::can_inject_faults("stop-ignores") {
         return;
@@ -112,11 +112,11 @@ fn stop_with_one_that_ignores_term() {
     let begin = wall_ms();
     let (lives, took) = delete(&scene, "stop-ignores", &logs);
     scene.report(&format!("{}; pod gone {:+.2}", summary(&lives, &["web", "api", "db"], begin), took / 1000.0));
-    let (db, api, web) = (of(&lives, "db"), of(&lives, "api"), of(&lives, "web"));
-    let stayed = api.expect_time_of("term") - web.expect_time_of("term");
-    assert!(stayed >= 4500.0, "api stayed for {stayed:.0} ms only");
-    assert_one_after_the_other(&lives, &["api", "db"]);
-    assert!(db.expect_time_of("term") - web.expect_time_of("term") < 9000.0, "db stayed longer than for api");
+    let (db, api, web) = (log_of(&lives, "db"), log_of(&lives, "api"), log_of(&lives, "web"));
+    let waited = api.expect_time_of("term") - web.expect_time_of("term");
+    assert!(waited >= 4500.0, "api waited only {waited:.0} ms");
+    assert_stop_order(&lives, &["api", "db"]);
+    assert!(db.expect_time_of("term") - web.expect_time_of("term") < 9000.0, "db waited longer than api needed");
     assert!(took < 20_000.0, "it took {took:.0} ms");
     assert!(
         api.messages().any(|line| line.contains("still there after 5s: web=Exited")),
@@ -125,10 +125,10 @@ fn stop_with_one_that_ignores_term() {
     );
 }
 
-/// Deleted while db's gate has opened, api's has not: db stays for nobody who never came.
+/// The Pod is deleted when db's gate has opened and api's gate has not. db does not wait for containers that never started.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn stop_while_it_still_starts() {
+fn deletion_during_the_start_is_not_delayed() {
     let scene = Scene::shared("stop-early");
     if !Scene::can_inject_faults("stop-early") {
         return;
@@ -150,10 +150,10 @@ fn stop_while_it_still_starts() {
     }
 }
 
-/// The preStop hook runs when the kubelet restarts one container, too; the others go on.
+/// A preStop hook also runs when the kubelet restarts a single container. It must not wait, because the others keep running.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn restart_of_one_waits_for_nobody() {
+fn pre_stop_does_not_wait_on_a_single_restart() {
     let scene = Scene::shared("stop-restart");
     if !Scene::can_inject_faults("stop-restart") {
         return;
@@ -168,24 +168,24 @@ fn restart_of_one_waits_for_nobody() {
     let logs = NodeLogs::follow(&scene.namespace, "stop-restart");
     run.wait_until_up();
     let pid = run.pid("db").expect("db runs");
-    std::fs::remove_file(format!("/proc/{pid}/root/podgate-self/alive")).expect("db is alive by this file");
+    std::fs::remove_file(format!("/proc/{pid}/root/podgate-self/alive")).expect("the file of db's liveness probe");
     run.watch.wait_until("db has been restarted", 60, |seen| seen.kubelet_status("db")["restartCount"] == 1);
     let first = logs.of_container("db").into_iter().next().expect("db's first incarnation");
     let lets_go = "lets go: only this container stops, and that waits for nobody";
     assert!(first.messages().any(|line| line == lets_go), "{:?}", first.messages().collect::<Vec<_>>());
-    let stayed = first.waited_ms().expect("how long it stayed");
-    scene.report(&format!("db's preStop hook let go after {stayed} ms"));
-    assert!((900..5000).contains(&stayed), "{stayed} ms");
+    let waited = first.waited_ms().expect("a waiting time in the log");
+    scene.report(&format!("db's preStop hook returned after {waited} ms"));
+    assert!((900..5000).contains(&waited), "{waited} ms");
     let again = run.wait_until_up();
     for name in ["api", "web"] {
         assert_eq!(again.kubelet_status(name)["restartCount"], 0, "{name}");
     }
 }
 
-/// A user's own preStop command runs when the others are gone, and before the program is told to end.
+/// The user's own preStop command runs after the dependents have exited, and before the program receives SIGTERM.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn own_pre_stop_runs_when_the_others_are_gone() {
+fn user_pre_stop_runs_after_the_dependents_exit() {
     let scene = Scene::shared("stop-then");
     if !Scene::can_inject_faults("stop-then") {
         return;
@@ -197,7 +197,7 @@ fn own_pre_stop_runs_when_the_others_are_gone() {
     let logs = NodeLogs::follow(&scene.namespace, "stop-then");
     run.wait_until_up();
     let (lives, _) = delete(&scene, "stop-then", &logs);
-    let (db, api) = (of(&lives, "db"), of(&lives, "api"));
+    let (db, api) = (log_of(&lives, "db"), log_of(&lives, "api"));
     let then = db.expect_time_of("then");
     assert!(api.end.is_some_and(|end| end <= then) && then <= db.expect_time_of("term"), "{lives:?}");
     eventually("the pod is gone", 30, || try_kubectl(&["-n", &scene.namespace, "get", "pod", "stop-then"]).err());

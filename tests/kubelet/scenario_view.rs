@@ -1,4 +1,4 @@
-//! `kubectl podgate status`, `override` and `timeline`, on pods that start, are stuck, or have started.
+//! `kubectl podgate status`, `override` and `timeline` on Pods that start, are stuck, or have started.
 
 use crate::cluster::{self, kubectl, run_script};
 use crate::incarnation_log::IncarnationLog;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// `kubectl podgate COMMAND POD`, for the pod of `run`.
+/// Prepares `kubectl podgate COMMAND POD` for the Pod of `run`. The first argument is the command.
 fn podgate(run: &FollowedPod, arguments: &[&str]) -> Command {
     let program = option_env!("CARGO_BIN_EXE_kubectl-podgate").unwrap_or("kubectl-podgate");
     let mut command = Command::new(program);
@@ -20,9 +20,9 @@ fn podgate(run: &FollowedPod, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs it: exit code, and all that it said.
-fn said(run: &FollowedPod, arguments: &[&str]) -> (i32, String) {
-    let output = podgate(run, arguments).output().expect("it can be started");
+/// Runs the command. Returns its exit code and its whole output.
+fn run_podgate(run: &FollowedPod, arguments: &[&str]) -> (i32, String) {
+    let output = podgate(run, arguments).output().expect("kubectl podgate runs");
     let text = [output.stdout, output.stderr].concat();
     (output.status.code().expect("an exit code"), String::from_utf8(text).expect("text"))
 }
@@ -32,32 +32,32 @@ fn row<'a>(view: &'a Value, name: &str) -> &'a Value {
     rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("no {name} in {view}"))
 }
 
-/// While the kubelet says nothing but that it creates the containers, status tells what is going on.
+/// While the kubelet only reports that it creates the containers, `status` shows what the Pod waits for.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn status_is_followed_while_a_hook_freezes_the_pod() {
+fn status_shows_why_a_hook_blocks_the_pod() {
     let scene = Scene::shared("view-frozen");
     scene.grant_pod_access();
-    // That a container has merely started is published up to 5 s late.
+    // The state Started is published up to 5 s late.
     let run = scene.create(&chain("view-frozen", "9s"));
     let mut child = podgate(&run, &["status", "--until-started", "--timeout", "2m", "-o", "json"])
         .stdout(Stdio::piped())
         .spawn()
-        .expect("it can be started");
+        .expect("kubectl podgate runs");
     let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let views: Vec<Value> = lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
     assert_eq!(child.wait().unwrap().code(), Some(0), "{views:#?}");
 
-    let frozen = |view: &Value, name: &str| {
+    let is_blocked = |view: &Value, name: &str| {
         let reason = row(view, name)["kubelet"]["reason"].as_str().unwrap_or_default();
         ["ContainerCreating", "PodInitializing"].contains(&reason)
     };
-    let while_frozen = |view: &&Value| ["db", "api", "web"].iter().all(|name| frozen(view, name));
-    let telling = views.iter().filter(while_frozen).find(|view| row(view, "db")["state"] == "Started");
-    let telling = telling.unwrap_or_else(|| panic!("nothing but what the kubelet says: {views:#?}"));
-    assert_eq!(row(telling, "db")["since"]["by"], "podgate");
-    assert_eq!(row(telling, "api")["waitsFor"][0]["condition"], "db=Ready");
-    let takes = row(telling, "db")["waitsFor"][0]["takes"].as_str().unwrap();
+    let all_blocked = |view: &&Value| ["db", "api", "web"].iter().all(|name| is_blocked(view, name));
+    let view = views.iter().filter(all_blocked).find(|view| row(view, "db")["state"] == "Started");
+    let view = view.unwrap_or_else(|| panic!("status shows only what the kubelet reports: {views:#?}"));
+    assert_eq!(row(view, "db")["since"]["by"], "podgate");
+    assert_eq!(row(view, "api")["waitsFor"][0]["condition"], "db=Ready");
+    let takes = row(view, "db")["waitsFor"][0]["takes"].as_str().unwrap();
     assert_eq!(takes, "db must pass its readinessProbe (httpGet :8001/)");
     let last = views.last().expect("a view");
     assert_eq!((&last["started"], &row(last, "db")["state"]), (&true.into(), &"Ready".into()));
@@ -66,101 +66,104 @@ fn status_is_followed_while_a_hook_freezes_the_pod() {
     scene.report(&format!("{} changes followed", views.len()));
 }
 
-/// A moment of the picture, in milliseconds since 1970.
-fn moment(row: &Value, what: &str) -> f64 {
-    let text = row[what]["at"].as_str().unwrap_or_else(|| panic!("{what} is not known: {row}"));
+/// Returns a time of a timeline row, in milliseconds since 1970.
+fn time_in_row(row: &Value, what: &str) -> f64 {
+    let text = row[what]["at"].as_str().unwrap_or_else(|| panic!("{what} has no time: {row}"));
     let at = humantime::parse_rfc3339(text).expect("a time").duration_since(std::time::UNIX_EPOCH);
     at.expect("a time after 1970").as_millis() as f64
 }
 
-/// Asserts that the picture has each of `names` come up in turn, at the times that the containers themselves tell.
-fn assert_picture(run: &FollowedPod, lives: &[IncarnationLog]) {
-    let (code, text) = said(run, &["timeline", "-o", "json"]);
+/// Asserts that the timeline shows the containers of `lives` in order, with the times that the containers logged.
+fn assert_timeline(run: &FollowedPod, lives: &[IncarnationLog]) {
+    let (code, text) = run_podgate(run, &["timeline", "-o", "json"]);
     assert_eq!(code, 0, "{text}");
     let timeline: Value = serde_json::from_str(&text).expect("JSON");
     let mut before = 0.0;
     for life in lives {
         let row = row(&timeline, &life.name);
-        let (started, ready) = (moment(row, "started"), moment(row, "ready"));
-        // A time in whole seconds is that much later at most.
-        let at_latest = started + if row["started"]["exact"] == true { 0.0 } else { 1000.0 };
-        assert!(before <= at_latest && started <= ready, "{} out of turn: {text}", life.name);
-        for (what, drawn, own) in [("started", started, life.start_time()), ("ready", ready, life.ready_time())] {
-            // A time in whole seconds is up to one second early; nobody sees a thing before it is so, but by rounding.
-            assert!((-1001.0..1500.0).contains(&(drawn - own)), "{} {what}: {drawn} {own}: {text}", life.name);
+        let (started, ready) = (time_in_row(row, "started"), time_in_row(row, "ready"));
+        // A time in whole seconds was rounded down by less than a second.
+        let latest = started + if row["started"]["exact"] == true { 0.0 } else { 1000.0 };
+        assert!(before <= latest && started <= ready, "{} is out of order: {text}", life.name);
+        for (what, shown, logged) in [("started", started, life.start_time()), ("ready", ready, life.ready_time())] {
+            // An event is never seen early, but rounding to whole seconds makes its time up to one second early.
+            assert!((-1001.0..1500.0).contains(&(shown - logged)), "{} {what}: {shown} {logged}: {text}", life.name);
         }
         assert_eq!(row["ready"]["by"], "podgate", "{text}");
         before = ready;
     }
-    let (code, picture) = said(run, &["timeline"]);
+    let (code, picture) = run_podgate(run, &["timeline"]);
     assert!(code == 0 && lives.iter().all(|life| picture.contains(&life.name)), "{picture}");
     run.scene.report(picture.lines().next().unwrap_or_default());
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn timeline_of_a_pod_with_hooks() {
+fn timeline_matches_a_pod_with_hooks() {
     let scene = Scene::shared("view-hooks");
     scene.grant_pod_access();
     let run = scene.create(&chain("view-hooks", "2s"));
     run.wait_until_up();
-    assert_picture(&run, &run.assert_order(&["db", "api", "web"]));
+    assert_timeline(&run, &run.assert_order(&["db", "api", "web"]));
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn timeline_of_a_pod_with_gates() {
+fn timeline_matches_a_pod_with_gates() {
     let scene = Scene::shared("view-gates");
     scene.grant_pod_access();
     let run = scene.create(&Pod::new("view-gates", gated_chain_containers("2s", &[])));
     run.wait_until_up();
-    assert_picture(&run, &run.assert_order(&["db", "api", "web"]));
-    let (_, text) = said(&run, &["timeline", "-o", "json"]);
+    assert_timeline(&run, &run.assert_order(&["db", "api", "web"]));
+    let (_, text) = run_podgate(&run, &["timeline", "-o", "json"]);
     let timeline: Value = serde_json::from_str(&text).expect("JSON");
     let (api, web) = (row(&timeline, "api"), row(&timeline, "web"));
-    let (came, opened, ready) = (moment(web, "gate"), moment(web, "opened"), moment(api, "ready"));
-    assert!(came < opened && (0.0..1000.0).contains(&(opened - ready)), "web's gate opens when api is Ready: {text}");
+    let (gate, opened, ready) = (time_in_row(web, "gate"), time_in_row(web, "opened"), time_in_row(api, "ready"));
+    assert!(
+        gate < opened && (0.0..1000.0).contains(&(opened - ready)),
+        "web's gate must open when api is Ready: {text}"
+    );
     assert!(web["bars"].as_array().expect("bars").iter().any(|bar| bar["kind"] == "gate"), "{text}");
 }
 
-/// A container that is never Ready holds back the next by its hook, and the pod stands still; an operator lets it go.
+/// The hook of a container that is never Ready blocks the next container. An operator releases it with an override.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn override_opens_a_hook_under_its_freeze() {
+fn override_opens_a_waiting_hook() {
     let scene = Scene::shared("view-override");
     scene.grant_pod_access();
     let db = server("db").http(8001).ready_after("1h").hook(&[]);
     let run = scene.create(&Pod::new("view-override", [db, server("api").http(8002)]));
     run.watch.wait_until("db's hook waits", 60, |seen| seen.podgate_state("db") == Some("Started"));
-    let (code, text) = said(&run, &["status"]);
+    let (code, text) = run_podgate(&run, &["status"]);
     assert!(code == 3 && text.contains("db holds back api until db=Ready"), "{text}");
-    let (code, text) = said(&run, &["override", "nobody=Ready"]);
+    let (code, text) = run_podgate(&run, &["override", "nobody=Ready"]);
     assert!(code == 1 && text.contains("the Pod has no container nobody; it has db, api"), "{text}");
-    // What is of another sandbox opens nothing.
+    // An override for another sandbox opens nothing.
     kubectl(&["-n", &scene.namespace, "annotate", "pod", &run.pod, "override.podgate.io/db=Ready@00000000-1-00000000"]);
     std::thread::sleep(std::time::Duration::from_secs(1));
     assert!(cluster::incarnations(&scene.namespace, &run.pod).iter().all(|i| i.container != "api"));
 
-    let (code, text) = said(&run, &["override", "db=Ready"]);
+    let (code, text) = run_podgate(&run, &["override", "db=Ready"]);
     let at = crate::clock::wall_ms();
     assert!(code == 0 && text.contains("opens the hook of db (db=Ready); the kubelet starts api next"), "{text}");
     let started = run.wait_for_start("api", 1);
-    assert!(started > at - 2000.0, "it was started before: {started} {at}");
+    assert!(started > at - 2000.0, "api started before the override: {started} {at}");
     scene.report(&format!("api was started {:+.0} ms after the override was written", started - at));
     run.watch.wait_until("the pod has started", 60, |seen| {
         seen.annotation("sandbox.podgate.io/phase") == Some("started") && seen.podgate_state("db") == Some("Ready")
     });
-    let (_, text) = said(&run, &["status"]);
+    let (_, text) = run_podgate(&run, &["status"]);
     assert!(text.contains("An operator has set db to Ready by hand"), "{text}");
-    // What an operator says is no time of its own.
-    let (_, json) = said(&run, &["timeline", "-o", "json"]);
+    // An override is no time at which db was ready.
+    let (_, json) = run_podgate(&run, &["timeline", "-o", "json"]);
     let timeline: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(row(&timeline, "db")["ready"], Value::Null, "{json}");
 
     let from = run.watch.len();
-    let (code, text) = said(&run, &["override", "--remove", "db"]);
+    let (code, text) = run_podgate(&run, &["override", "--remove", "db"]);
     assert!(code == 0 && text.contains("override.podgate.io/db removed"), "{text}");
-    run.watch.wait_from(from, "db is what it is again", 60, |seen| {
+    run.watch.wait_from(from, "db has its real state again", 60, |seen| {
         matches!(seen.podgate_state("db"), Some("Started" | "NotReady"))
     });
 }
@@ -177,10 +180,10 @@ fn override_opens_a_gate() {
     crate::clock::eventually("api's gate waits", 60, || waits(&run.log("api")).then_some(()));
     run.watch.wait_until("db runs", 60, |seen| seen.podgate_state("db") == Some("Started"));
     assert!(run.log("api").time_of("start").is_none());
-    let (code, text) = said(&run, &["override", "db=Ready"]);
+    let (code, text) = run_podgate(&run, &["override", "db=Ready"]);
     assert!(code == 0 && text.contains("opens the gate of api (db=Ready)"), "{text}");
     let start = crate::clock::eventually("api runs", 10, || run.log("api").time_of("start"));
-    let (_, text) = said(&run, &["status"]);
+    let (_, text) = run_podgate(&run, &["status"]);
     assert!(text.contains("An operator has set db to Ready by hand"), "{text}");
     scene.report(&format!("api's own program ran {:.0} ms before this was seen", crate::clock::wall_ms() - start));
 }

@@ -1,4 +1,4 @@
-//! One scenario's stage: a namespace of its own, the pods in it, and, when it fails, all that helps to see why.
+//! The setting of one scenario: its namespace, the Pods in it, and a dump of their state when it fails.
 
 use crate::cluster::{self, kubectl, pid, try_kubectl, try_script};
 use crate::incarnation_log::{IncarnationLog, assert_order, summary};
@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Who breaks the node or the API server has them for himself.
+/// A scenario that breaks the node or the API server holds this lock exclusively.
 static NODE_LOCK: RwLock<()> = RwLock::new(());
 
 #[allow(dead_code, reason = "held for its drop")]
@@ -23,12 +23,12 @@ enum NodeGuard {
     Exclusive(RwLockWriteGuard<'static, ()>),
 }
 
-/// Writes a line past the capture of the test harness, so that it shows for scenarios that pass too.
+/// Writes a line past the output capture of the test harness, so that passing scenarios show it too.
 pub(crate) fn print_line(line: &str) {
     let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
-/// A namespace, until this is dropped.
+/// A namespace that is deleted on drop.
 pub(crate) struct Scene {
     name: String,
     pub(crate) namespace: String,
@@ -36,36 +36,37 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Beside others.
+    /// Creates a scene that may run beside others.
     pub(crate) fn shared(name: &str) -> Scene {
         Scene::new(name, NodeGuard::Shared(NODE_LOCK.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// With nobody else on the node, to break something that all share. `None`, and a word on it, on a cluster of the user's.
+    /// Creates a scene that has the node for itself, to break what all Pods share. Prints a line and returns `None` on a
+    /// cluster of the user.
     pub(crate) fn exclusive(name: &str) -> Option<Scene> {
-        let turn = NodeGuard::Exclusive(NODE_LOCK.write().unwrap_or_else(PoisonError::into_inner));
-        Scene::can_inject_faults(name).then(|| Scene::new(name, turn))
+        let guard = NodeGuard::Exclusive(NODE_LOCK.write().unwrap_or_else(PoisonError::into_inner));
+        Scene::can_inject_faults(name).then(|| Scene::new(name, guard))
     }
 
-    /// Whether faults can be made here; says so if not.
+    /// Returns true if this cluster allows injected faults. Prints a line if not.
     pub(crate) fn can_inject_faults(name: &str) -> bool {
         if !cluster::is_test_cluster() {
             print_line(&format!(
-                "{name}: left out, for it breaks what only a cluster of tests/cluster/cluster may break"
+                "{name}: skipped, because it injects faults; that needs a cluster of tests/cluster/cluster"
             ));
         }
         cluster::is_test_cluster()
     }
 
-    fn new(name: &str, turn: NodeGuard) -> Scene {
+    fn new(name: &str, guard: NodeGuard) -> Scene {
         cluster::install_manifests();
         let nonce = crate::clock::wall_ms() as u64 % 0x100_0000;
         let namespace = format!("e2e-{name}-{nonce:06x}");
         cluster::run_script(&["namespace", &namespace]);
-        Scene { name: name.to_owned(), namespace, _node_guard: turn }
+        Scene { name: name.to_owned(), namespace, _node_guard: guard }
     }
 
-    /// Lets the sidecars of this namespace watch and patch pods.
+    /// Lets the sidecars of this namespace watch and patch Pods.
     pub(crate) fn grant_pod_access(&self) {
         let group = format!("--group=system:serviceaccounts:{}", self.namespace);
         kubectl(&[
@@ -79,7 +80,7 @@ impl Scene {
         ]);
     }
 
-    /// Creates `pod`, and follows it from before its creation.
+    /// Creates `pod` and watches it from before its creation.
     pub(crate) fn create(&self, pod: &Pod) -> FollowedPod<'_> {
         let run = self.follow(&pod.name);
         cluster::create(&self.namespace, &pod.json().to_string());
@@ -90,13 +91,13 @@ impl Scene {
         FollowedPod { scene: self, pod: pod.to_owned(), watch: PodWatch::new(&self.namespace, pod) }
     }
 
-    /// One line of what was seen.
-    pub(crate) fn report(&self, seen: &str) {
-        print_line(&format!("  {}: {seen}", self.name));
+    /// Prints one line about an observation.
+    pub(crate) fn report(&self, text: &str) {
+        print_line(&format!("  {}: {text}", self.name));
     }
 
     fn failure_dump(&self) -> String {
-        let mut out = format!("\n==== {} failed; what is there in {}:\n", self.name, self.namespace);
+        let mut out = format!("\n==== {} failed; state of namespace {}:\n", self.name, self.namespace);
         let show = |arguments: &[&str]| {
             let all = [&["-n", &self.namespace], arguments].concat();
             try_kubectl(&all).unwrap_or_else(|error| error)
@@ -123,7 +124,7 @@ impl Scene {
                 if let Ok(log) =
                     try_kubectl(&["-n", &self.namespace, "logs", name, "-c", container, "--tail=60", "--previous"])
                 {
-                    let _ = writeln!(out, "-- log of the incarnation before\n{log}");
+                    let _ = writeln!(out, "-- log of the previous incarnation\n{log}");
                 }
                 let folder = PathBuf::from(names::SELF_DIR).join(container);
                 for file in
@@ -143,7 +144,7 @@ impl Scene {
         out
     }
 
-    /// A file as `container` sees it, read from outside; at most 64 KiB of it.
+    /// Reads a file of `container` from the node. Returns `None` if it is larger than 64 KiB.
     fn read_file(&self, pod: &str, container: &str, path: &Path) -> Option<String> {
         let pid = pid(&self.namespace, pod, container)?;
         let path = format!("/proc/{pid}/root{}", path.display());
@@ -165,7 +166,7 @@ impl Drop for Scene {
     }
 }
 
-/// A pod of a scene, followed.
+/// A Pod of a scene, with a watch on it.
 pub(crate) struct FollowedPod<'a> {
     pub(crate) scene: &'a Scene,
     pub(crate) pod: String,
@@ -173,24 +174,24 @@ pub(crate) struct FollowedPod<'a> {
 }
 
 impl FollowedPod<'_> {
-    /// Waits until the pod is up, by podgate's word and by the kubelet's.
+    /// Waits until both podgate and the kubelet report that the Pod has started.
     pub(crate) fn wait_until_up(&self) -> ObservedPod {
         self.watch.wait_until("the pod is up", 120, ObservedPod::is_up)
     }
 
-    /// What `container` said in its current incarnation.
+    /// Returns the log of `container`'s current incarnation.
     pub(crate) fn log(&self, container: &str) -> IncarnationLog {
         IncarnationLog::fetch(&self.scene.namespace, &self.pod, container, false)
     }
 
-    /// Asserts the order of `names`, and tells of it.
+    /// Asserts that `names` started in order, and prints their times.
     pub(crate) fn assert_order(&self, names: &[&str]) -> Vec<IncarnationLog> {
         let lives = assert_order(self, names);
         self.scene.report(&summary(&lives));
         lives
     }
 
-    /// Waits until `container` has started for the `count`th time, by containerd's word.
+    /// Waits until containerd reports the `count`th start of `container`, and returns its time.
     pub(crate) fn wait_for_start(&self, container: &str, count: usize) -> f64 {
         cluster::wait_for_start(&self.scene.namespace, &self.pod, container, count)
     }
@@ -203,30 +204,31 @@ impl FollowedPod<'_> {
         pid(&self.scene.namespace, &self.pod, container)
     }
 
-    /// The board's annotations, read as `container` sees them.
+    /// Returns the board's annotations as `container` sees them.
     pub(crate) fn board_annotations(&self, container: &str) -> Option<Annotations> {
         let file = PathBuf::from(names::BOARD_DIR).join(names::ANNOTATIONS_FILE);
         annotations::read(self.scene.read_file(&self.pod, container, &file)?.as_bytes(), |_| true).ok()
     }
 
-    /// The container's last words so far: its termination message.
+    /// Returns the container's current termination message.
     pub(crate) fn termination_message(&self, container: &str) -> Option<String> {
         self.scene.read_file(&self.pod, container, Path::new(names::TERMINATION_LOG))
     }
 
-    /// The hook that runs in `container` now, by its process's number on this machine.
+    /// Returns the pid, on this machine, of the postStart hook that runs in `container` now.
     pub(crate) fn hook_pid(&self, container: &str) -> Option<u32> {
-        let space = |pid: u32| fs::metadata(format!("/proc/{pid}/ns/pid")).ok().map(|found| (found.dev(), found.ino()));
-        let own = space(self.pid(container)?)?;
+        let pid_namespace =
+            |pid: u32| fs::metadata(format!("/proc/{pid}/ns/pid")).ok().map(|found| (found.dev(), found.ino()));
+        let own = pid_namespace(self.pid(container)?)?;
         let processes = fs::read_dir("/proc").ok()?.flatten();
         processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(|pid: &u32| {
             let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let mut words = command.split(|byte| *byte == 0);
-            words.nth(1) == Some(b"post-start") && space(*pid) == Some(own)
+            words.nth(1) == Some(b"post-start") && pid_namespace(*pid) == Some(own)
         })
     }
 
-    /// The log of the sidecar.
+    /// Returns the log of the sidecar.
     pub(crate) fn sidecar_log(&self) -> String {
         kubectl(&["-n", &self.scene.namespace, "logs", &self.pod, "-c", "podgate"])
     }

@@ -1,4 +1,4 @@
-//! A pod as it changed, each state with the time at which it arrived here: never before it was so.
+//! A watch on one Pod. It records each state with the time at which the event arrived, so times are never too early.
 
 use crate::clock::{eventually, wall_ms};
 use crate::cluster::script_command;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
-/// The pod at one moment.
+/// One recorded state of the Pod.
 #[derive(Debug, Clone)]
 pub(crate) struct ObservedPod {
     pub(crate) at: f64,
@@ -24,25 +24,25 @@ impl ObservedPod {
         self.pod["metadata"]["annotations"][key].as_str()
     }
 
-    /// What podgate says of `container`.
+    /// Returns the state of `container` in podgate's annotation.
     pub(crate) fn podgate_state(&self, container: &str) -> Option<&str> {
         self.annotation(&format!("status.podgate.io/{container}"))
     }
 
-    /// What the kubelet says of `container`; null while it says nothing.
+    /// Returns the kubelet's status of `container`, or null if there is none yet.
     pub(crate) fn kubelet_status(&self, container: &str) -> &Value {
         let lists = ["containerStatuses", "initContainerStatuses"].map(|list| &self.pod["status"][list]);
         let mut all = lists.into_iter().filter_map(Value::as_array).flatten();
         all.find(|status| status["name"] == container).unwrap_or(&Value::Null)
     }
 
-    /// The kubelet says that the pod is Ready.
+    /// Returns true if the kubelet reports the Pod as Ready.
     pub(crate) fn is_ready(&self) -> bool {
         let conditions = self.pod["status"]["conditions"].as_array();
         conditions.is_some_and(|all| all.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"))
     }
 
-    /// And so does podgate of every container: its annotations follow by up to half a second.
+    /// Returns true if podgate also reports every container as Ready. Its annotations lag by up to half a second.
     pub(crate) fn is_up(&self) -> bool {
         let annotations = self.pod["metadata"]["annotations"].as_object();
         let mut states = annotations.into_iter().flatten().filter(|(key, _)| key.starts_with(names::STATUS_PREFIX));
@@ -52,7 +52,7 @@ impl ObservedPod {
     }
 }
 
-/// Follows one pod until it is dropped.
+/// Watches one Pod until it is dropped.
 #[derive(Debug)]
 pub(crate) struct PodWatch {
     observed: Arc<Mutex<Vec<ObservedPod>>>,
@@ -63,7 +63,7 @@ pub(crate) struct PodWatch {
 
 impl PodWatch {
     pub(crate) fn new(namespace: &str, pod: &str) -> PodWatch {
-        let (seen, child, stop) =
+        let (observed, child, stop) =
             (Arc::<Mutex<Vec<ObservedPod>>>::default(), Arc::<Mutex<Option<Child>>>::default(), Arc::default());
         let arguments = [
             "kubectl",
@@ -80,18 +80,18 @@ impl PodWatch {
         ]
         .map(str::to_owned);
         let thread = {
-            let (seen, child, stop) = (Arc::clone(&seen), Arc::clone(&child), Arc::clone(&stop));
-            spawn(move || follow(&arguments, &seen, &child, &stop))
+            let (observed, child, stop) = (Arc::clone(&observed), Arc::clone(&child), Arc::clone(&stop));
+            spawn(move || follow(&arguments, &observed, &child, &stop))
         };
-        PodWatch { observed: seen, child, stop, thread: Some(thread) }
+        PodWatch { observed, child, stop, thread: Some(thread) }
     }
 
-    /// All that was seen so far.
+    /// Returns all states so far.
     pub(crate) fn history(&self) -> Vec<ObservedPod> {
         self.observed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The first moment, from the `wait_from`th on, at which `test` held; waits for it.
+    /// Waits for a state for which `test` holds, beginning with state number `from`. Returns the first one.
     pub(crate) fn wait_from(
         &self,
         from: usize,
@@ -133,17 +133,17 @@ impl Drop for PodWatch {
     }
 }
 
-/// Watches again whenever a watch ends, as it does with the API server.
-fn follow(arguments: &[String], seen: &Mutex<Vec<ObservedPod>>, slot: &Mutex<Option<Child>>, stop: &AtomicBool) {
+/// Starts a new watch whenever one ends, for example because the API server stopped.
+fn follow(arguments: &[String], observed: &Mutex<Vec<ObservedPod>>, slot: &Mutex<Option<Child>>, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
-        // The script becomes kubectl, so killing the child ends it.
+        // The script replaces itself by kubectl, so killing the child ends kubectl.
         let child =
             script_command().args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut child = child.expect("kubectl can be started");
         let output = child.stdout.take().expect("its output is a pipe");
         *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(child);
         if stop.load(Ordering::Relaxed) {
-            // Dropped between the last look and now: nobody else ends this child.
+            // Dropped since the check above. `drop` did not see this child yet, so kill it here.
             if let Some(child) = slot.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
                 let _ = child.kill();
             }
@@ -152,7 +152,7 @@ fn follow(arguments: &[String], seen: &Mutex<Vec<ObservedPod>>, slot: &Mutex<Opt
             let Ok(mut event) = event else { break };
             if event["type"] != "ERROR" {
                 let moment = ObservedPod { at: wall_ms(), pod: event["object"].take() };
-                seen.lock().unwrap_or_else(PoisonError::into_inner).push(moment);
+                observed.lock().unwrap_or_else(PoisonError::into_inner).push(moment);
             }
         }
         if let Some(mut child) = slot.lock().unwrap_or_else(PoisonError::into_inner).take() {
