@@ -1,10 +1,10 @@
-//! One cell of the table.
+//! One cell of the tables.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
-/// How the pod's order is kept.
+/// The mechanism that keeps the Pod's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     PostStart,
@@ -22,19 +22,19 @@ impl Mode {
     }
 }
 
-/// What became of the order.
+/// The outcome for the order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Order {
-    /// No container started before those that it stands behind were Ready.
+    /// No container started before its predecessors were Ready.
     Kept,
-    /// One did.
+    /// A container started too early.
     Lost,
-    /// This Kubernetes has nothing of the kind.
+    /// This version of Kubernetes lacks the feature.
     NotHere,
 }
 
 impl Order {
-    /// As the table says it.
+    /// Returns the outcome as the log of the tests shows it.
     pub(super) fn label(self) -> &'static str {
         match self {
             Order::Kept => "kept",
@@ -44,7 +44,7 @@ impl Order {
     }
 }
 
-/// What was measured.
+/// One measured cell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cell {
     pub(super) order: Order,
@@ -59,10 +59,10 @@ impl fmt::Display for Cell {
     }
 }
 
-/// Kubernetes' minor versions that the table is about, in its order.
+/// Kubernetes' minor versions of the tables, in column order.
 pub(super) const VERSIONS: [u32; 2] = [34, 36];
 
-/// Where the cells of one Kubernetes lie, until the table is written.
+/// Returns the path of a measured cell, which is kept until the tables are written.
 fn cell_path(minor: u32, row: &str, mode: Mode) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("guarantees/1.{minor}"));
     folder.join(format!("{row}.{}.json", mode.name()))
@@ -73,7 +73,7 @@ impl Cell {
         Cell { order: Order::NotHere, waited: String::new(), user_sees: String::new() }
     }
 
-    /// Leaves it for the table.
+    /// Saves the cell for the tables.
     pub(super) fn save(&self, minor: u32, row: &str, mode: Mode) {
         let path = cell_path(minor, row, mode);
         let folder = path.parent().expect("a folder");
@@ -83,7 +83,7 @@ impl Cell {
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
 
-    /// One that was left.
+    /// Loads a saved cell.
     pub(super) fn load(minor: u32, row: &str, mode: Mode) -> Cell {
         let path = cell_path(minor, row, mode);
         let text = std::fs::read_to_string(&path)
@@ -92,10 +92,10 @@ impl Cell {
     }
 }
 
-/// A time in words that do not change from run to run.
+/// Rounds a time up to one of a few steps, so that the text does not change from run to run.
 pub(super) fn rounded_time(ms: f64) -> String {
     const STEPS: [(f64, &str); 5] =
         [(1000.0, "1 s"), (5000.0, "5 s"), (10_000.0, "10 s"), (20_000.0, "20 s"), (40_000.0, "40 s")];
     let step = STEPS.iter().find(|(limit, _)| ms <= *limit);
-    step.map_or_else(|| format!("{:.0} s", ms / 1000.0), |(_, word)| format!("< {word}"))
+    step.map_or_else(|| format!("{:.0} s", ms / 1000.0), |(_, text)| format!("< {text}"))
 }

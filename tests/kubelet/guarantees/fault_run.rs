@@ -1,4 +1,5 @@
-//! A pod on its way through a fault: it is told when to go on, so that nothing hangs on how fast the machine is.
+//! A Pod that goes through one fault. Signals tell its containers when to become ready, so the speed of the machine
+//! does not matter.
 
 use super::cell::{Cell, Mode, Order, rounded_time};
 use crate::clock::{eventually, now, wall_ms};
@@ -13,10 +14,10 @@ use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// What each container of the chain stands behind.
+/// Pairs of a container in the chain and one of its predecessors.
 const CHAIN: &[(&str, &str)] = &[("api", "db"), ("web", "db"), ("web", "api")];
 
-/// One cell's stage.
+/// The setup of one cell.
 pub(super) struct CellSetup<'a> {
     pub(super) scene: &'a Scene,
     pub(super) mode: Mode,
@@ -24,15 +25,15 @@ pub(super) struct CellSetup<'a> {
 }
 
 impl CellSetup<'_> {
-    /// The chain in this mode. `db` is Ready only when told to be; `web` stands at the end. `flags` are for whoever waits
-    /// for `db`: in one mode its own hook, in the other the gate of `api`.
+    /// Returns the chain in this mode. `db` becomes Ready only on a signal. `flags` go to the waiter for `db`: its own
+    /// hook in post-start mode, the gate of `api` in entrypoint mode.
     pub(super) fn chain(&self, flags: &[&str], ports: u16) -> [Container; 3] {
         let db = server("db").http(ports + 1).args(&["--ready-on-signal"]);
         let api = server("api").http(ports + 2);
         let web = server("web").http(ports + 3);
         match self.mode {
             Mode::PostStart => {
-                // As the manifests have it.
+                // The example manifests have fallback checks too.
                 let fallback = |port: u16| format!("http://127.0.0.1:{port}/");
                 let (first, second) = (fallback(ports + 1), fallback(ports + 2));
                 let db = db.hook(&[&["--fallback-check", &first], flags].concat());
@@ -60,28 +61,28 @@ impl CellSetup<'_> {
         }
     }
 
-    /// The chain, with `db` running and waited for.
+    /// Starts the chain and waits until `db` runs and is awaited.
     pub(super) fn begin_with_db_awaited(&self, flags: &[&str]) -> FaultRun<'_> {
-        let course = self.begin(&Pod::new("chain", self.chain(flags, 8000)));
-        course.wait_until_db_is_awaited(0);
-        course
+        let fault_run = self.begin(&Pod::new("chain", self.chain(flags, 8000)));
+        fault_run.wait_until_db_is_awaited(0);
+        fault_run
     }
 }
 
-/// A pod on its way.
+/// A Pod that goes through one fault.
 pub(super) struct FaultRun<'a> {
     mode: Mode,
     expected_order: Order,
-    /// Who stands behind whom.
+    /// Pairs of a container and one of its predecessors.
     pub(super) order: &'static [(&'static str, &'static str)],
     pub(super) run: FollowedPod<'a>,
     pub(super) logs: NodeLogs,
 }
 
 impl FaultRun<'_> {
-    /// Waits until incarnation `attempt` of `container`, or a later one, has said `event`.
+    /// Waits until incarnation `attempt` of `container`, or a later one, has logged `event`.
     pub(super) fn wait_for_event(&self, container: &str, attempt: u32, event: &str) -> IncarnationLog {
-        eventually(&format!("{container} says {event:?} (incarnation {attempt})"), 90, || {
+        eventually(&format!("{container} logs {event:?} (incarnation {attempt})"), 90, || {
             self.logs
                 .of_container(container)
                 .into_iter()
@@ -89,7 +90,7 @@ impl FaultRun<'_> {
         })
     }
 
-    /// Who waits for `db`.
+    /// Returns the container whose hook or gate waits for `db`.
     pub(super) fn waiter(&self) -> &'static str {
         match self.mode {
             Mode::PostStart => "db",
@@ -97,10 +98,10 @@ impl FaultRun<'_> {
         }
     }
 
-    /// Waits until incarnation `attempt` of `db` runs, not ready, and is waited for.
+    /// Waits until incarnation `attempt` of `db` runs and a hook or gate waits for it.
     pub(super) fn wait_until_db_is_awaited(&self, attempt: u32) {
         self.wait_for_event("db", attempt, "listening");
-        eventually("db is waited for", 90, || {
+        eventually("db is awaited", 90, || {
             let waits = match self.mode {
                 Mode::PostStart => self.run.hook_pid("db").is_some(),
                 Mode::Entrypoint => self.run.pid("api").is_some(),
@@ -109,20 +110,21 @@ impl FaultRun<'_> {
         });
     }
 
-    /// What stands in the termination message of whoever waits for `db`.
+    /// Returns the termination message of the container that waits for `db`.
     pub(super) fn waiter_message(&self) -> String {
         self.run.termination_message(self.waiter()).unwrap_or_default()
     }
 
-    /// Containers that started before one that they stand behind was Ready.
+    /// Describes each start of a container before one of its predecessors was Ready.
     pub(super) fn early_starts(&self) -> Vec<String> {
         let lives = self.logs.logs_with_ends();
         let mut early = Vec::new();
-        for (behind, before) in self.order {
-            for life in lives.iter().filter(|life| life.name == *behind) {
+        for (container, before) in self.order {
+            for life in lives.iter().filter(|life| life.name == *container) {
                 let Some(start) = life.time_of("start") else { continue };
                 if ready_time_at(&lives, before, start).is_none() {
-                    let text = format!("{behind} (incarnation {}) started while {before} was not Ready", life.attempt);
+                    let text =
+                        format!("{container} (incarnation {}) started while {before} was not Ready", life.attempt);
                     early.push(text);
                 }
             }
@@ -130,7 +132,7 @@ impl FaultRun<'_> {
         early
     }
 
-    /// Gives wrong releases time to show; where they are expected, waits for one.
+    /// Watches the order for 2 s, so that a wrong release shows. If one is expected, waits for it.
     pub(super) fn settle(&self) {
         self.settle_for(Duration::from_secs(2));
     }
@@ -152,21 +154,22 @@ impl FaultRun<'_> {
         assert!(early.is_empty(), "order broken: {}", early.join("; "));
     }
 
-    /// Makes `container`, in whatever incarnation, ready.
+    /// Makes the current incarnation of `container` ready by a signal. Repeats that if the container restarts.
     pub(super) fn make_ready(&self, container: &str) {
-        let mut told = None;
-        eventually(&format!("{container} is ready when told to be"), 90, || {
+        let mut signaled = None;
+        eventually(&format!("{container} becomes ready on the signal"), 90, || {
             let life = self.logs.logs_with_ends().into_iter().rfind(|life| life.name == container)?;
-            if life.time_of("listening").is_some() && life.end.is_none() && told != Some(life.attempt) {
+            if life.time_of("listening").is_some() && life.end.is_none() && signaled != Some(life.attempt) {
                 let namespace = &self.run.scene.namespace;
                 let signal = ["kill-container", namespace, &self.run.pod, container, "USR2"];
-                told = try_script(&signal, "").is_ok().then_some(life.attempt);
+                signaled = try_script(&signal, "").is_ok().then_some(life.attempt);
             }
             (life.end.is_none() && life.time_of("ready").is_some()).then_some(())
         });
     }
 
-    /// Waits until all is up: by the containers' own word, by the kubelet's, and, where the order is kept, by podgate's.
+    /// Waits until the containers and the kubelet, and if the order is kept also podgate, report that the Pod has
+    /// started.
     pub(super) fn wait_until_up(&self) -> ObservedPod {
         eventually("the pod is up", 150, || {
             let up = self.run.watch.last().filter(ObservedPod::is_ready)?;
@@ -188,7 +191,7 @@ impl FaultRun<'_> {
         };
         match self.expected_order {
             Order::Lost => annotated(10).or_else(|| self.run.watch.last()).expect("the pod"),
-            _ => annotated(60).unwrap_or_else(|| panic!("the annotations do not follow: {:#}", self.annotations())),
+            _ => annotated(60).unwrap_or_else(|| panic!("the annotations do not show that: {:#}", self.annotations())),
         }
     }
 
@@ -196,24 +199,24 @@ impl FaultRun<'_> {
         self.run.watch.last().map_or(Value::Null, |seen| seen.pod["metadata"]["annotations"].clone())
     }
 
-    /// How long after the last of those that it stands behind was Ready a container started, at most, in milliseconds; of the
-    /// starts from `since` on.
+    /// Returns the longest time from Ready of a container's last predecessor to its start, in milliseconds. Only starts
+    /// from `since` on count.
     pub(super) fn longest_wait(&self, since: f64) -> f64 {
         let lives = self.logs.logs_with_ends();
         let waited = |name: &str| {
             let life = lives.iter().rfind(|life| life.name == name)?;
             let start = life.time_of("start").filter(|start| *start >= since)?;
-            let before = self.order.iter().filter(|(behind, _)| *behind == name);
+            let before = self.order.iter().filter(|(container, _)| *container == name);
             let ready = before.filter_map(|(_, before)| ready_time_at(&lives, before, start)).fold(f64::MIN, f64::max);
             Some(start - ready)
         };
         ["api", "web"].into_iter().filter_map(waited).fold(0.0, f64::max)
     }
 
-    /// The pod's fault is over and `db` has become ready: how it went.
-    pub(super) fn finish(&self, since: f64, words: &str) -> Cell {
+    /// Waits until the Pod has started after its fault, and returns the cell. `message` goes to what the user sees.
+    pub(super) fn finish(&self, since: f64, message: &str) -> Cell {
         let up = self.wait_until_up();
-        self.cell(since, &[words.to_owned(), self.traces(&up)])
+        self.cell(since, &[message.to_owned(), self.traces(&up)])
     }
 
     pub(super) fn cell(&self, since: f64, user_sees: &[String]) -> Cell {
@@ -231,16 +234,16 @@ impl FaultRun<'_> {
         Cell { order, waited, user_sees: user_sees.join("; ") }
     }
 
-    /// What the kubelet tells of it.
+    /// Describes the traces of the fault in the Pod's status and events.
     pub(super) fn traces(&self, seen: &ObservedPod) -> String {
         let mut traces = Vec::new();
         let restarted = |name: &&str| seen.kubelet_status(name)["restartCount"].as_u64().is_some_and(|count| count > 0);
-        let mut again: Vec<&str> = ["podgate", "db", "api", "web"].into_iter().filter(restarted).collect();
+        let mut restarts: Vec<&str> = ["podgate", "db", "api", "web"].into_iter().filter(restarted).collect();
         if ["db", "api", "web"].iter().all(restarted) {
             traces.push("all containers restarted".to_owned());
-            again.clear();
+            restarts.clear();
         }
-        for container in again {
+        for container in restarts {
             let end = &seen.kubelet_status(container)["lastState"]["terminated"];
             let mut text = format!("`{container}` restarted");
             if let Some(reason) = end["reason"].as_str() {
@@ -252,17 +255,17 @@ impl FaultRun<'_> {
             }
             traces.push(text);
         }
-        let word = |name: &str| {
+        let stale_annotation = |name: &str| {
             seen.podgate_state(name)
                 .filter(|state| *state != "Ready")
                 .map(|state| format!("the annotation of `{name}` stays {state}"))
         };
-        traces.extend(["db", "api", "web"].into_iter().filter_map(word));
+        traces.extend(["db", "api", "web"].into_iter().filter_map(stale_annotation));
         let pod = format!("involvedObject.name={}", self.run.pod);
         let events = kubectl_json(&["-n", &self.run.scene.namespace, "get", "events", "--field-selector", &pod]);
-        let telling = |event: &&Value| event["type"] == "Warning" || event["reason"] == "SandboxChanged";
-        let events = events["items"].as_array().into_iter().flatten().filter(telling);
-        // That a probe failed says nothing of the fault.
+        let is_relevant = |event: &&Value| event["type"] == "Warning" || event["reason"] == "SandboxChanged";
+        let events = events["items"].as_array().into_iter().flatten().filter(is_relevant);
+        // Failed probes occur without a fault too.
         let reasons: BTreeSet<&str> =
             events.filter_map(|e| e["reason"].as_str()).filter(|r| *r != "Unhealthy").collect();
         if !reasons.is_empty() {
@@ -272,22 +275,22 @@ impl FaultRun<'_> {
     }
 }
 
-/// When the incarnation of `name` that ran at `moment` had become ready, if it had.
+/// Returns when the incarnation of `name` that ran at `moment` became ready, if that was before `moment`.
 fn ready_time_at(lives: &[IncarnationLog], name: &str, moment: f64) -> Option<f64> {
     let life =
         lives.iter().rfind(|life| life.name == name && life.time_of("start").is_some_and(|start| start <= moment))?;
-    let lived = life.end.is_none_or(|end| end > moment);
-    life.time_of("ready").filter(|ready| lived && *ready <= moment)
+    let was_running = life.end.is_none_or(|end| end > moment);
+    life.time_of("ready").filter(|ready| was_running && *ready <= moment)
 }
 
-/// The chain with `db` awaited; then `fault`, then `db` becomes ready.
-pub(super) fn while_db_is_awaited(stage: &CellSetup<'_>, flags: &[&str], fault: impl FnOnce(&FaultRun<'_>)) -> Cell {
-    let course = stage.begin_with_db_awaited(flags);
+/// Injects `fault` while `db` is awaited, then makes `db` ready, and returns the cell.
+pub(super) fn while_db_is_awaited(setup: &CellSetup<'_>, flags: &[&str], fault: impl FnOnce(&FaultRun<'_>)) -> Cell {
+    let fault_run = setup.begin_with_db_awaited(flags);
     let since = wall_ms();
-    fault(&course);
-    course.settle();
-    let words = course.waiter_message();
-    course.make_ready("db");
-    let words = if words.is_empty() { words } else { format!("`{words}`") };
-    course.finish(since, &words)
+    fault(&fault_run);
+    fault_run.settle();
+    let message = fault_run.waiter_message();
+    fault_run.make_ready("db");
+    let message = if message.is_empty() { message } else { format!("`{message}`") };
+    fault_run.finish(since, &message)
 }

@@ -1,5 +1,5 @@
-//! The tables of `docs/guarantees.md`: what becomes of the order when something breaks. Each cell is a test. It measures the
-//! cell, and fails if the outcome is not the expected one; `make guarantees` runs all of them and writes the tables.
+//! The tables of `docs/guarantees.md`, which show whether the order survives a fault. Each cell is a test. It measures
+//! the cell and fails if the outcome is unexpected. `make guarantees` runs all tests and writes the tables.
 
 mod cell;
 mod clock;
@@ -19,13 +19,13 @@ use fault_run::CellSetup;
 /// One fault.
 struct Row {
     id: &'static str,
-    /// As the table says it.
+    /// Title of the row in the tables.
     title: &'static str,
-    /// It breaks something that all pods of the node share.
+    /// True if the fault breaks something that all Pods of the node share.
     alone: bool,
-    /// What the post-start mode does; the entrypoint mode always keeps the order.
+    /// Expected outcome in post-start mode. Entrypoint mode always keeps the order.
     post_start: Order,
-    /// Makes the fault happen, and measures.
+    /// Injects the fault and measures the cell.
     fault: fn(&CellSetup<'_>) -> Cell,
 }
 
@@ -38,7 +38,7 @@ impl Row {
     }
 }
 
-/// Measures one cell, holds it against what is expected, and leaves it for the table.
+/// Measures one cell, compares it with the expected outcome, and saves it for the tables.
 fn measure(id: &str, mode: Mode) {
     let row = ROWS.iter().find(|row| row.id == id).expect("a row of the table");
     let name = format!("{}-{}", id.replace('_', "-"), if mode == Mode::PostStart { "p" } else { "e" });
@@ -46,20 +46,20 @@ fn measure(id: &str, mode: Mode) {
         return;
     }
     let scene = match row.alone {
-        true => Scene::exclusive(&name).expect("the cluster is ours"),
+        true => Scene::exclusive(&name).expect("a test cluster"),
         false => Scene::shared(&name),
     };
     scene.grant_pod_access();
-    let stage = CellSetup { scene: &scene, mode, expected_order: row.expected_order(mode) };
-    let cell = (row.fault)(&stage);
+    let setup = CellSetup { scene: &scene, mode, expected_order: row.expected_order(mode) };
+    let cell = (row.fault)(&setup);
     scene.report(&format!("{mode:?}: {cell}"));
     if cell.order != Order::NotHere {
-        assert_eq!(cell.order, stage.expected_order, "{id}, {mode:?}: {cell}");
+        assert_eq!(cell.order, setup.expected_order, "{id}, {mode:?}: {cell}");
     }
     cell.save(minor_version(), id, mode);
 }
 
-/// The rows, and a test for each of their cells.
+/// Defines the rows and a test for each of their cells.
 macro_rules! rows {
     ($($id:ident: $title:literal, alone: $alone:literal, post_start: $post_start:ident, $fault:path;)*) => {
         const ROWS: &[Row] = &[$(Row {
@@ -89,7 +89,7 @@ rows! {
     waiter_killed: "The waiting hook or gate is killed", alone: false, post_start: Lost, start::waiter_killed;
     time_limit: "The time limit passes", alone: false, post_start: Lost, start::time_limit;
     kubelet_restarted: "The kubelet restarts", alone: true, post_start: Lost, node::kubelet_restarted;
-    kubelet_restarted_exec: "The kubelet restarts, and only the kubelet can probe `db` (exec probe)", alone: true, post_start: Lost, node::kubelet_restarted_when_only_it_can_judge;
+    kubelet_restarted_exec: "The kubelet restarts, and only the kubelet can probe `db` (exec probe)", alone: true, post_start: Lost, node::kubelet_restarted_with_exec_probe;
     containerd_restarted: "containerd restarts", alone: true, post_start: Lost, node::containerd_restarted;
     sidecar_killed: "The sidecar is killed", alone: false, post_start: Kept, sidecar::killed;
     sidecar_out_of_memory: "The sidecar is killed because it is out of memory", alone: false, post_start: Kept, sidecar::out_of_memory;
@@ -100,6 +100,6 @@ rows! {
     reboot: "The node reboots, and the annotations of the previous boot remain", alone: true, post_start: Kept, node::reboot;
     board_full: "The volumes of the board and of the reports are full", alone: false, post_start: Kept, sidecar::board_full;
     tampered: "A container that runs as root tampers with the bell and the reports", alone: false, post_start: Kept, sidecar::tampered;
-    clock_steps: "The wall clock steps forward and back by an hour", alone: false, post_start: Kept, clock::steps;
-    deleted: "The Pod is deleted, at each stage of the start", alone: false, post_start: Lost, deletion::at_each_stage;
+    clock_steps: "The wall clock steps forward and back by an hour", alone: false, post_start: Kept, clock::clock_steps;
+    deleted: "The Pod is deleted, at each stage of the start", alone: false, post_start: Lost, deletion::deleted_at_each_stage;
 }

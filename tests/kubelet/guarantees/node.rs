@@ -1,4 +1,4 @@
-//! Faults of the node: the kubelet, the runtime, the API server, all of it.
+//! Faults of the kubelet, the container runtime, the API server, and the whole node.
 
 use super::cell::{Cell, Mode};
 use super::fault_run::{CellSetup, while_db_is_awaited};
@@ -11,49 +11,49 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// For seconds after its restart the kubelet calls ready what never was.
+/// Period after a kubelet restart in which the kubelet may wrongly report containers as ready.
 const FALSE_READY_PERIOD: Duration = Duration::from_secs(7);
 
-pub(super) fn kubelet_restarted(stage: &CellSetup<'_>) -> Cell {
-    while_db_is_awaited(stage, &[], |_| restart_kubelet())
+pub(super) fn kubelet_restarted(setup: &CellSetup<'_>) -> Cell {
+    while_db_is_awaited(setup, &[], |_| restart_kubelet())
 }
 
-/// `db` has a probe that runs inside it, which the sidecar can't; the hook or gate does not either.
-pub(super) fn kubelet_restarted_when_only_it_can_judge(stage: &CellSetup<'_>) -> Cell {
-    let [db, api, web] = stage.chain(&[], 8000);
+/// `db` has an exec probe, which only the kubelet runs: the sidecar cannot, and the hook or gate has no such check.
+pub(super) fn kubelet_restarted_with_exec_probe(setup: &CellSetup<'_>) -> Cell {
+    let [db, api, web] = setup.chain(&[], 8000);
     let probe = json!({"exec": {"command": ["/testserver", "check", "/tmp/ready"]}});
-    let course = stage.begin(&Pod::new("chain", [db.args(&["--touch", "/tmp/ready"]).probe(probe), api, web]));
-    course.wait_until_db_is_awaited(0);
+    let fault_run = setup.begin(&Pod::new("chain", [db.args(&["--touch", "/tmp/ready"]).probe(probe), api, web]));
+    fault_run.wait_until_db_is_awaited(0);
     let since = wall_ms();
     restart_kubelet();
-    course.settle_for(FALSE_READY_PERIOD);
-    let words = course.waiter_message();
-    course.make_ready("db");
-    course.finish(since, &format!("`{words}`"))
+    fault_run.settle_for(FALSE_READY_PERIOD);
+    let message = fault_run.waiter_message();
+    fault_run.make_ready("db");
+    fault_run.finish(since, &format!("`{message}`"))
 }
 
-pub(super) fn containerd_restarted(stage: &CellSetup<'_>) -> Cell {
-    while_db_is_awaited(stage, &[], |_| _ = run_script(&["restart-containerd"]))
+pub(super) fn containerd_restarted(setup: &CellSetup<'_>) -> Cell {
+    while_db_is_awaited(setup, &[], |_| _ = run_script(&["restart-containerd"]))
 }
 
-/// All of it is known by the board, and by what is declared to the sidecar.
-pub(super) fn api_away(stage: &CellSetup<'_>) -> Cell {
-    let course = stage.begin(&Pod::new("chain", stage.chain(&[], 8000)));
-    course.run.wait_for_start("podgate", 1);
+/// The board and the list in `--containers` are enough for the start.
+pub(super) fn api_away(setup: &CellSetup<'_>) -> Cell {
+    let fault_run = setup.begin(&Pod::new("chain", setup.chain(&[], 8000)));
+    fault_run.run.wait_for_start("podgate", 1);
     let since = wall_ms();
     let away = ApiServerStopped::stop();
-    course.wait_until_db_is_awaited(0);
-    course.settle();
-    course.make_ready("db");
-    let web = course.wait_for_event("web", 0, "ready");
-    assert!(since < web.start_time(), "the API server was stopped too late to show anything");
+    fault_run.wait_until_db_is_awaited(0);
+    fault_run.settle();
+    fault_run.make_ready("db");
+    let web = fault_run.wait_for_event("web", 0, "ready");
+    assert!(since < web.start_time(), "the API server was stopped too late for this test");
     drop(away);
-    course.finish(since, "the annotations are updated once the API server is back")
+    fault_run.finish(since, "the annotations are updated once the API server is back")
 }
 
-/// As a node does that loses its power: nothing lives on, the memory volumes are empty, the annotations are what they were.
-pub(super) fn reboot(stage: &CellSetup<'_>) -> Cell {
-    let ready = stage.names().map(|name| (format!("{}{name}", names::STATUS_PREFIX), json!("Ready")));
+/// Simulates a power loss of the node: all processes die, the memory volumes are empty, and the annotations remain.
+pub(super) fn reboot(setup: &CellSetup<'_>) -> Cell {
+    let ready = setup.names().map(|name| (format!("{}{name}", names::STATUS_PREFIX), json!("Ready")));
     let mut stale: serde_json::Map<String, serde_json::Value> = ready.collect();
     for (key, value) in [
         (names::SANDBOX_ID, "00c0ffee-4097-1a0c5f3b"),
@@ -63,43 +63,43 @@ pub(super) fn reboot(stage: &CellSetup<'_>) -> Cell {
     ] {
         stale.insert(key.to_owned(), value.into());
     }
-    let pod = Pod::new("chain", stage.chain(&[], 8000)).with(json!({"metadata": {"annotations": stale}}));
-    let course = stage.begin(&pod);
-    course.wait_until_db_is_awaited(0);
-    // The same annotations, from one boot before, on a pod of which nothing runs any more.
+    let pod = Pod::new("chain", setup.chain(&[], 8000)).with(json!({"metadata": {"annotations": stale}}));
+    let fault_run = setup.begin(&pod);
+    fault_run.wait_until_db_is_awaited(0);
+    // From here on the Pod has annotations of the previous boot, and no process.
     let since = wall_ms();
-    let board = PathBuf::from(format!("/proc/{}/root", course.run.pid("podgate").expect("the sidecar runs")));
+    let board = PathBuf::from(format!("/proc/{}/root", fault_run.run.pid("podgate").expect("the sidecar runs")));
     let volumes = [names::BOARD_DIR, names::SELF_DIR].map(|folder| board.join(&folder[1..]));
     run_script(&["stop-kubelet", "--kill"]);
     let volumes = volumes.map(|volume| fs::File::open(&volume).expect("the volume"));
     for container in ["podgate", "db", "api", "web"] {
-        if course.run.pid(container).is_some() {
-            course.run.signal(container, "KILL");
+        if fault_run.run.pid(container).is_some() {
+            fault_run.run.signal(container, "KILL");
         }
     }
-    run_script(&["kill-sandbox", &stage.scene.namespace, "chain"]);
+    run_script(&["kill-sandbox", &setup.scene.namespace, "chain"]);
     for volume in volumes {
         clear_folder(&volume);
     }
     run_script(&["restart-containerd", "--kill"]);
     run_script(&["start-kubelet"]);
-    course.wait_until_db_is_awaited(1);
-    course.settle();
-    let words = match stage.mode {
+    fault_run.wait_until_db_is_awaited(1);
+    fault_run.settle();
+    let message = match setup.mode {
         Mode::PostStart => String::new(),
-        Mode::Entrypoint => format!("`{}`", course.waiter_message()),
+        Mode::Entrypoint => format!("`{}`", fault_run.waiter_message()),
     };
-    course.make_ready("db");
-    course.finish(since, &words)
+    fault_run.make_ready("db");
+    fault_run.finish(since, &message)
 }
 
-/// Takes away what lies in a folder that is known by its descriptor alone.
+/// Empties a folder that is only known by its descriptor.
 fn clear_folder(folder: &fs::File) {
     use std::os::fd::AsRawFd;
     let path = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
     for entry in fs::read_dir(&path).expect("the volume").flatten() {
-        let found = entry.path();
-        let gone = if found.is_dir() { fs::remove_dir_all(&found) } else { fs::remove_file(&found) };
-        gone.unwrap_or_else(|error| panic!("{}: {error}", found.display()));
+        let path = entry.path();
+        let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        removed.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
 }

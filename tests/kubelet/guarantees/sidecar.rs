@@ -1,4 +1,4 @@
-//! Faults of the sidecar, and of what it writes on.
+//! Faults of the sidecar and of the volumes that it uses.
 
 use super::cell::Cell;
 use super::fault_run::{CellSetup, FaultRun, while_db_is_awaited};
@@ -10,18 +10,18 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Under a hook the kubelet does not start it again before the hook has returned, which judges for itself meanwhile.
-pub(super) fn killed(stage: &CellSetup<'_>) -> Cell {
-    while_db_is_awaited(stage, &[], |course| course.run.signal("podgate", "KILL"))
+/// While a hook waits, the kubelet does not restart the sidecar. The hook runs its fallback check instead.
+pub(super) fn killed(setup: &CellSetup<'_>) -> Cell {
+    while_db_is_awaited(setup, &[], |fault_run| fault_run.run.signal("podgate", "KILL"))
 }
 
-/// The kernel kills it: something else in its cgroup takes all the memory that it may have.
-pub(super) fn out_of_memory(stage: &CellSetup<'_>) -> Cell {
-    while_db_is_awaited(stage, &[], |course| {
-        let sidecar = course.run.pid("podgate").expect("the sidecar runs");
+/// Another process in the sidecar's cgroup uses up its memory limit, so that the kernel kills the sidecar.
+pub(super) fn out_of_memory(setup: &CellSetup<'_>) -> Cell {
+    while_db_is_awaited(setup, &[], |fault_run| {
+        let sidecar = fault_run.run.pid("podgate").expect("the sidecar runs");
         let procs = memory_cgroup(sidecar).join("cgroup.procs");
-        let filler = PathBuf::from(format!("/dev/shm/podgate-{}", stage.scene.namespace));
-        // The kernel takes the sidecar first, then, if that does not help, the other.
+        let filler = PathBuf::from(format!("/dev/shm/podgate-{}", setup.scene.namespace));
+        // With this score the kernel kills the sidecar first.
         fs::write(format!("/proc/{sidecar}/oom_score_adj"), "1000").expect("its score");
         let script = r#"echo $$ >"$1" && exec head -c 256M /dev/zero >"$2""#;
         let ended = Command::new("sh").args(["-c", script, "sh"]).arg(&procs).arg(&filler).output();
@@ -32,11 +32,11 @@ pub(super) fn out_of_memory(stage: &CellSetup<'_>) -> Cell {
 }
 
 fn is_alive(pid: u32) -> bool {
-    // Dead ones stay until they are waited for.
+    // A dead process stays as a zombie until its parent waits for it.
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// Where the memory of process `pid` is accounted, in either version of cgroups.
+/// Returns the memory cgroup of process `pid`, in either version of cgroups.
 fn memory_cgroup(pid: u32) -> PathBuf {
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("its cgroups");
     let at = |controllers: &str| {
@@ -50,39 +50,40 @@ fn memory_cgroup(pid: u32) -> PathBuf {
     }
 }
 
-/// Not to be done by a container: it fills the volume with the board from the node, and its own folder's volume from inside.
-pub(super) fn board_full(stage: &CellSetup<'_>) -> Cell {
-    let [db, api, web] = stage.chain(&[], 8000);
+/// Fills the board's volume from the node, because no container can write to it. `mallory` fills the volume of the
+/// reports.
+pub(super) fn board_full(setup: &CellSetup<'_>) -> Cell {
+    let [db, api, web] = setup.chain(&[], 8000);
     let mallory = server("mallory").running_as_root().args(&["--hostile", "fill"]);
-    let course = stage.begin(&Pod::new("chain", [mallory, db, api, web]));
+    let course = setup.begin(&Pod::new("chain", [mallory, db, api, web]));
     course.wait_until_db_is_awaited(0);
     course.wait_for_event("mallory", 0, "hostile fill");
     let board = format!("/proc/{}/root{}", course.run.pid("podgate").expect("the sidecar runs"), names::BOARD_DIR);
     let filler = PathBuf::from(board).join("filler");
-    let error = fill_file(&filler).expect_err("a volume has its end");
+    let error = fill_file(&filler).expect_err("the volume must have a size limit");
     assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");
     course.settle();
-    let words = course.waiter_message();
+    let message = course.waiter_message();
     let since = wall_ms();
     course.make_ready("db");
-    let says = eventually("the rest starts, or the sidecar says why not", 60, || {
+    let is_logged = eventually("the rest starts, or the sidecar logs why not", 60, || {
         if course.run.sidecar_log().contains("can't write the board") {
             return Some(true);
         }
         course.logs.of_container("web").iter().any(|life| life.time_of("start").is_some()).then_some(false)
     });
-    fs::remove_file(&filler).expect("it is there");
-    let room = wall_ms();
-    let mut cell = course.finish(since, &format!("`{words}`"));
-    if says {
-        // Nothing can be told to anybody before there is room again.
-        cell.waited = format!("{} after the board has room again", course.last_start_after(room));
+    fs::remove_file(&filler).expect("the filler exists");
+    let freed = wall_ms();
+    let mut cell = course.finish(since, &format!("`{message}`"));
+    if is_logged {
+        // The sidecar cannot release the waiters until the board has room again.
+        cell.waited = format!("{} after the board has room again", course.last_start_after(freed));
         cell.user_sees.push_str("; the sidecar's log: `can't write the board; retrying`");
     }
     cell
 }
 
-/// Writes until nothing more goes in.
+/// Writes to the file until the volume is full. Returns the error.
 fn fill_file(file: &Path) -> io::Result<()> {
     let mut file = File::create(file)?;
     for length in [1 << 16, 1 << 10, 1] {
@@ -97,25 +98,25 @@ fn fill_file(file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A container that runs as root does all the harm that the volumes let it do.
-pub(super) fn tampered(stage: &CellSetup<'_>) -> Cell {
-    let [db, api, web] = stage.chain(&[], 8000);
+/// A container that runs as root does all the damage that it can do through the volumes.
+pub(super) fn tampered(setup: &CellSetup<'_>) -> Cell {
+    let [db, api, web] = setup.chain(&[], 8000);
     let mallory =
         server("mallory").running_as_root().args(&["--hostile", "bell", "--hostile", "links", "--hostile", "lies"]);
-    let course = stage.begin(&Pod::new("chain", [mallory, db, api, web]));
-    course.wait_until_db_is_awaited(0);
+    let fault_run = setup.begin(&Pod::new("chain", [mallory, db, api, web]));
+    fault_run.wait_until_db_is_awaited(0);
     for what in ["hostile bell", "hostile links"] {
-        course.wait_for_event("mallory", 0, what);
+        fault_run.wait_for_event("mallory", 0, what);
     }
     let since = wall_ms();
-    course.settle();
-    let words = course.waiter_message();
-    course.make_ready("db");
-    course.finish(since, &format!("`{words}`"))
+    fault_run.settle();
+    let message = fault_run.waiter_message();
+    fault_run.make_ready("db");
+    fault_run.finish(since, &format!("`{message}`"))
 }
 
 impl FaultRun<'_> {
-    /// How long after `moment` the last container started.
+    /// Returns the time from `moment` to the start of the last container, rounded.
     fn last_start_after(&self, moment: f64) -> String {
         let last = self.wait_for_event("web", 0, "start").start_time();
         super::cell::rounded_time((last - moment).max(0.0))

@@ -1,81 +1,81 @@
-//! Faults of the containers themselves, and of whoever waits.
+//! Faults of the containers and of their hooks and gates.
 
 use super::cell::{Cell, Mode, Order};
 use super::fault_run::{CellSetup, while_db_is_awaited};
 use crate::clock::{eventually, wall_ms};
 use crate::pod::{Pod, server};
 
-/// `db` exits before it is ready, once; its next incarnation lives.
-pub(super) fn crash_before_ready(stage: &CellSetup<'_>) -> Cell {
-    while_db_is_awaited(stage, &[], |course| {
-        course.run.signal("db", "KILL");
-        // Under a hook, the kubelet starts the next container before it starts this one again.
-        course.wait_for_event("db", 1, "listening");
+/// `db` exits once before it is ready. Its next incarnation keeps running.
+pub(super) fn crash_before_ready(setup: &CellSetup<'_>) -> Cell {
+    while_db_is_awaited(setup, &[], |fault_run| {
+        fault_run.run.signal("db", "KILL");
+        // If a hook waited, the kubelet starts the next container before it restarts this one.
+        fault_run.wait_for_event("db", 1, "listening");
     })
 }
 
-/// `db` was ready and dies; only then does all else that `web` waits for become ready.
-pub(super) fn crash_after_ready(stage: &CellSetup<'_>) -> Cell {
-    let [db, api, web] = stage.chain(&[], 8000);
+/// `db` dies after it was ready. Only then does the other predecessor of `web` become ready.
+pub(super) fn crash_after_ready(setup: &CellSetup<'_>) -> Cell {
+    let [db, api, web] = setup.chain(&[], 8000);
     let late = ["--ready-on-signal"];
-    let (api, web) = match stage.mode {
+    let (api, web) = match setup.mode {
         Mode::PostStart => (api.args(&late), web),
-        // It needs both, and says so.
+        // `web` declares that it waits for both.
         Mode::Entrypoint => {
             (server("api").http(8002).args(&late).gate(&[]), web.gate(&["--until", "db", "--until", "api"]))
         }
     };
-    let mut course = stage.begin(&Pod::new("chain", [db, api, web]));
-    if stage.mode == Mode::Entrypoint {
-        course.order = &[("web", "db"), ("web", "api")];
+    let mut fault_run = setup.begin(&Pod::new("chain", [db, api, web]));
+    if setup.mode == Mode::Entrypoint {
+        fault_run.order = &[("web", "db"), ("web", "api")];
     }
-    course.wait_for_event("db", 0, "listening");
-    course.make_ready("db");
-    course.wait_for_event("api", 0, "listening");
+    fault_run.wait_for_event("db", 0, "listening");
+    fault_run.make_ready("db");
+    fault_run.wait_for_event("api", 0, "listening");
     let since = wall_ms();
-    course.run.signal("db", "KILL");
-    // Under api's hook, the kubelet does not start it again.
-    if stage.mode == Mode::Entrypoint {
-        course.wait_for_event("db", 1, "listening");
+    fault_run.run.signal("db", "KILL");
+    // In post-start mode the kubelet does not restart db while api's hook waits.
+    if setup.mode == Mode::Entrypoint {
+        fault_run.wait_for_event("db", 1, "listening");
     }
-    course.make_ready("api");
-    course.settle();
-    let words = course.run.termination_message("web").filter(|words| !words.is_empty());
-    let words = words.map_or(String::new(), |words| format!("`{words}`"));
-    course.make_ready("db");
-    course.finish(since, &words)
+    fault_run.make_ready("api");
+    fault_run.settle();
+    let message = fault_run.run.termination_message("web").filter(|message| !message.is_empty());
+    let message = message.map_or(String::new(), |message| format!("`{message}`"));
+    fault_run.make_ready("db");
+    fault_run.finish(since, &message)
 }
 
-pub(super) fn waiter_killed(stage: &CellSetup<'_>) -> Cell {
-    while_db_is_awaited(stage, &[], |course| match stage.mode {
+pub(super) fn waiter_killed(setup: &CellSetup<'_>) -> Cell {
+    while_db_is_awaited(setup, &[], |fault_run| match setup.mode {
         Mode::PostStart => {
-            let hook = course.run.hook_pid("db").expect("db's hook waits");
+            let hook = fault_run.run.hook_pid("db").expect("db's hook waits");
             let hook = i32::try_from(hook).ok().and_then(rustix::process::Pid::from_raw).expect("a process");
-            rustix::process::kill_process(hook, rustix::process::Signal::KILL).expect("it can be killed");
+            rustix::process::kill_process(hook, rustix::process::Signal::KILL).expect("the hook can be killed");
         }
         Mode::Entrypoint => {
-            course.run.signal("api", "KILL");
-            course.run.wait_for_start("api", 2);
+            fault_run.run.signal("api", "KILL");
+            fault_run.run.wait_for_start("api", 2);
         }
     })
 }
 
-/// Nobody waits for longer than the limit, and in this mode nothing runs that should not.
-pub(super) fn time_limit(stage: &CellSetup<'_>) -> Cell {
+/// No hook or gate waits longer than its limit. In entrypoint mode the order is kept as well.
+pub(super) fn time_limit(setup: &CellSetup<'_>) -> Cell {
     const LIMIT: f64 = 3000.0;
-    let course = stage.begin_with_db_awaited(&["--timeout", "3s"]);
-    let (name, pod) = (&stage.scene.namespace, &course.run.pod);
-    // The container ends with its gate; a hook's container is killed by the kubelet.
+    let fault_run = setup.begin_with_db_awaited(&["--timeout", "3s"]);
+    let (name, pod) = (&setup.scene.namespace, &fault_run.run.pod);
+    // A gate ends its container. The kubelet kills the container of a failed hook.
     let first = eventually("the time limit has passed", 90, || {
         let all = crate::cluster::incarnations(name, pod);
-        all.into_iter().find(|i| i.container == course.waiter() && i.finished.is_some())
+        all.into_iter().find(|i| i.container == fault_run.waiter() && i.finished.is_some())
     });
     let took = first.finished.zip(first.started).map_or(0.0, |(end, start)| end - start);
-    assert!((LIMIT - 500.0..LIMIT * 4.0).contains(&took), "it ended {took:.0} ms after its start");
-    course.settle();
+    assert!((LIMIT - 500.0..LIMIT * 4.0).contains(&took), "the container ended {took:.0} ms after its start");
+    fault_run.settle();
     let since = wall_ms();
-    course.make_ready("db");
-    let mut cell = course.finish(since, "");
+    fault_run.make_ready("db");
+    let mut cell = fault_run.finish(since, "");
     if cell.order == Order::Lost {
         cell.waited = "after 3 s, the time limit".to_owned();
     }

@@ -1,7 +1,7 @@
 //! Writes the tables of `docs/guarantees.md`: one for each mode, and below it the details of each row.
 //!
-//! `cells.jsonl` holds the cells of the last `make guarantees`. The page follows from them, so tests without a cluster can
-//! compare it.
+//! `cells.jsonl` holds the cells of the last `make guarantees`. The page follows from them, so tests without a cluster
+//! can compare it.
 
 use super::ROWS;
 use super::cell::{Cell, Mode, Order, VERSIONS};
