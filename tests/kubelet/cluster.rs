@@ -18,7 +18,8 @@ pub(crate) fn script_command() -> Command {
     Command::new(format!("{ROOT}/tests/cluster/cluster"))
 }
 
-/// Runs `tests/cluster/cluster ARGUMENTS` with `input` as its standard input. Returns its output, or its standard error.
+/// Runs `tests/cluster/cluster ARGUMENTS` with `input` as its standard input. Returns its output, or its standard
+/// error.
 pub(crate) fn try_script(arguments: &[&str], input: &str) -> Result<String, String> {
     let mut command = script_command();
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

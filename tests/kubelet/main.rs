@@ -7,8 +7,8 @@
 //! cargo test --test kubelet -- --ignored NAME    then run one scenario
 //! ```
 //!
-//! `PODGATE_KEEP=1` keeps the namespaces. If `KUBECONFIG` names a cluster of yours, scenarios that break the node or the
-//! API server are skipped and print that.
+//! `PODGATE_KEEP=1` keeps the namespaces. If `KUBECONFIG` names a cluster of yours, scenarios that break the node or
+//! the API server are skipped and print that.
 
 mod clock;
 mod cluster;

@@ -2,7 +2,8 @@
 
 use crate::pod::{Container, Pod, server};
 
-/// Creates the chain `db`, `api`, `web` with hooks. `db` becomes ready after `db_ready_after`, `api` after half a second.
+/// Creates the chain `db`, `api`, `web` with hooks. `db` becomes ready after `db_ready_after`, `api` after half a
+/// second.
 pub(crate) fn chain(name: &str, db_ready_after: &str) -> Pod {
     Pod::new(name, chain_containers(db_ready_after, &[]))
 }

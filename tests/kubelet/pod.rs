@@ -272,8 +272,8 @@ impl Pod {
         self
     }
 
-    /// Makes sidecar, hooks and gates see a wall clock that is `seconds` ahead while [`STEP_FILE`] exists. The test servers
-    /// see the real clock.
+    /// Makes sidecar, hooks and gates see a wall clock that is `seconds` ahead while [`STEP_FILE`] exists. The test
+    /// servers see the real clock.
     pub(crate) fn with_stepping_clock(mut self, seconds: i64) -> Self {
         self.clock_step_seconds = Some(seconds);
         self

@@ -30,8 +30,8 @@ fn pod_is_deleted_in_time_while_a_hook_waits() {
     });
     for name in ["db", "api", "web"] {
         let end = &ended.kubelet_status(name)["state"]["terminated"];
-        // SIGTERM ends the test server with 0, or 143 before it has installed its handler. 137 would be SIGKILL after the
-        // grace period. Containers after db may never have started.
+        // SIGTERM ends the test server with 0, or 143 before it has installed its handler. 137 would be SIGKILL after
+        // the grace period. Containers after db may never have started.
         let by_term = end["exitCode"] == 0 || end["exitCode"] == 143;
         let never = *end == Value::Null || end["reason"] == "ContainerStatusUnknown";
         assert!(by_term || (name != "db" && never), "{name}: {end}");

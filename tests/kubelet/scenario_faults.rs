@@ -35,9 +35,9 @@ fn pod_starts_in_order_without_the_api_server() {
     scene.report(&format!("API server away from {:+.2} to web's start", (stopped - lives[0].start_time()) / 1000.0));
 }
 
-/// Restarts the kubelet while db's hook waits. The restarted kubelet kills the hook and starts the next container, which
-/// post-start mode cannot prevent. For some seconds it also reports containers as ready that never were. podgate must not
-/// rely on that: the hook of api waits for db too.
+/// Restarts the kubelet while db's hook waits. The restarted kubelet kills the hook and starts the next container,
+/// which post-start mode cannot prevent. For some seconds it also reports containers as ready that never were. podgate
+/// must not rely on that: the hook of api waits for db too.
 fn assert_order_survives_kubelet_restart(name: &str, db: crate::pod::Container) {
     let Some(scene) = Scene::exclusive(name) else { return };
     scene.grant_pod_access();

@@ -22,8 +22,8 @@ fn gates_start_a_chain_in_order() {
     }
 }
 
-/// Without a startupProbe the kubelet reports a waiting container as running, and as ready if it has no readiness probe.
-/// The order must not depend on that.
+/// Without a startupProbe the kubelet reports a waiting container as running, and as ready if it has no readiness
+/// probe. The order must not depend on that.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn gates_keep_the_order_without_a_startup_probe() {
@@ -35,7 +35,8 @@ fn gates_keep_the_order_without_a_startup_probe() {
     run.assert_order(&["db", "api", "web"]);
 }
 
-/// Only steps of the current sandbox count. A step that completed in the previous sandbox, or ended with it, opens no gate.
+/// Only steps of the current sandbox count. A step that completed in the previous sandbox, or ended with it, opens no
+/// gate.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn step_runs_again_in_a_new_sandbox() {

@@ -17,8 +17,8 @@ fn cpu(pid: u32) -> Option<f64> {
     Some(ticks / 100.0)
 }
 
-/// Runs the `attacks` in the container `mallory` as root. They may hurt mallory itself. The other containers must still start
-/// in order, no process may spin or die, and no secret of the sidecar may leak.
+/// Runs the `attacks` in the container `mallory` as root. They may hurt mallory itself. The other containers must still
+/// start in order, no process may spin or die, and no secret of the sidecar may leak.
 fn assert_order_survives(name: &str, attacks: &[&str]) {
     let scene = Scene::shared(name);
     if !Scene::can_inject_faults(name) {

@@ -6,8 +6,8 @@ use crate::pod::{Container, Pod, SidecarPlacement, server};
 use crate::scene::Scene;
 use serde_json::{Value, json};
 
-/// A sidecar that is a regular container exits with 0 after all others, so that the Pod completes. The kubelet terminates
-/// a native sidecar.
+/// A sidecar that is a regular container exits with 0 after all others, so that the Pod completes. The kubelet
+/// terminates a native sidecar.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn pod_completes_when_all_containers_exit() {
@@ -53,8 +53,8 @@ fn outcome(scene: &Scene, name: &str) -> (String, Value) {
     (outcome, proxy["state"]["terminated"].clone())
 }
 
-/// The Job has the outcome of `app`, whatever exit code the terminated proxy has. This also holds if `app` exits before the
-/// proxy's gate checks it, or never starts.
+/// The Job has the outcome of `app`, whatever exit code the terminated proxy has. This also holds if `app` exits before
+/// the proxy's gate checks it, or never starts.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn job_ends_with_the_outcome_of_its_app() {

@@ -34,7 +34,8 @@ fn assert_example_starts(file: &str, pod: &str) {
         found.unwrap_or_else(|| panic!("{name} never started: {all:?}"))
     };
     let (db, api, web) = (start("db"), start("api"), start("web"));
-    // db listens 4 s after its start, api 2 s. containerd records a start some ms after the program's first instruction.
+    // db listens 4 s after its start, api 2 s. containerd records a start some ms after the program's first
+    // instruction.
     assert!(api - db > 3950.0, "api started {:.0} ms after db", api - db);
     assert!(web - api > 1950.0, "web started {:.0} ms after api", web - api);
     let from = |at: f64| (at - start("podgate")) / 1000.0;
@@ -53,8 +54,8 @@ fn example_pod_with_first_container_starts_in_order() {
     assert_example_starts("pod-first-container.yaml", "ordered-first-container");
 }
 
-/// Returns when the program behind the gate created its first folder, in milliseconds since 1970. The container's own start
-/// time does not tell, because its gate already counts as running.
+/// Returns when the program behind the gate created its first folder, in milliseconds since 1970. The container's own
+/// start time does not tell, because its gate already counts as running.
 fn first_folder_time(run: &FollowedPod<'_>, container: &str) -> f64 {
     let pid = run.pid(container).unwrap_or_else(|| panic!("{container} does not run"));
     let path = format!("/proc/{pid}/root/tmp/www");

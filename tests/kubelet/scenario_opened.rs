@@ -52,8 +52,8 @@ fn gate_waits_longer_than_the_liveness_probe_allows() {
     assert!(run.log("bare").start_time() >= db.ready_time(), "order broken: bare started before db was ready");
 }
 
-/// From 1.36 on, a restarted kubelet wrongly takes the startupProbe of a waiting container as passed. A liveness probe with
-/// `podgate opened --or-waiting` avoids the restart that a plain one causes. The order is kept either way.
+/// From 1.36 on, a restarted kubelet wrongly takes the startupProbe of a waiting container as passed. A liveness probe
+/// with `podgate opened --or-waiting` avoids the restart that a plain one causes. The order is kept either way.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn or_waiting_probe_survives_a_kubelet_restart() {

@@ -21,8 +21,8 @@ fn epoch(seen: &ObservedPod) -> String {
     seen.annotation("sandbox.podgate.io/epoch").expect("an epoch").to_owned()
 }
 
-/// Lets the Pod start, calls `restart` to make all containers start again, and asserts the order of both starts. Returns the
-/// Pod as it was after the first and after the second start.
+/// Lets the Pod start, calls `restart` to make all containers start again, and asserts the order of both starts.
+/// Returns the Pod as it was after the first and after the second start.
 fn start_twice(run: &FollowedPod<'_>, restart: impl FnOnce()) -> (ObservedPod, ObservedPod) {
     let first = run.wait_until_up();
     run.assert_order(&NAMES);

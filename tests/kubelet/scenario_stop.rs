@@ -79,7 +79,8 @@ fn containers_stop_in_reverse_order_with_first_container_sidecar() {
     assert_chain_stops_in_reverse("stop-first", SidecarPlacement::FirstContainer, gated_with_pre_stop());
 }
 
-/// The preStop hooks see exits by the tethers that postStart hooks leave behind. `web` has no hook, so `api` checks its port.
+/// The preStop hooks see exits by the tethers that postStart hooks leave behind. `web` has no hook, so `api` checks its
+/// port.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn hooked_containers_stop_in_reverse_order() {
@@ -125,7 +126,8 @@ fn pre_stop_gives_up_when_sigterm_is_ignored() {
     );
 }
 
-/// The Pod is deleted when db's gate has opened and api's gate has not. db does not wait for containers that never started.
+/// The Pod is deleted when db's gate has opened and api's gate has not. db does not wait for containers that never
+/// started.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn deletion_during_the_start_is_not_delayed() {
@@ -150,7 +152,8 @@ fn deletion_during_the_start_is_not_delayed() {
     }
 }
 
-/// A preStop hook also runs when the kubelet restarts a single container. It must not wait, because the others keep running.
+/// A preStop hook also runs when the kubelet restarts a single container. It must not wait, because the others keep
+/// running.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn pre_stop_does_not_wait_on_a_single_restart() {

@@ -53,7 +53,8 @@ fn board_shows_an_exit_at_once() {
             let containers = [add_tether(server("db").http(8001)), server("web").http(8002)];
             let run = scene.create(&Pod::new(&name, containers));
             run.wait_until_up();
-            // A tether that drops within 2 s after the gate has opened may mean that the program closed inherited files.
+            // A tether that drops within 2 s after the gate has opened may mean that the program closed inherited
+            // files.
             let life = run.log("db");
             eventually("db has run for a while", 10, || (wall_ms() - life.start_time() > 2500.0).then_some(()));
             let took = time_until_board_shows_exit(&run, "db", |pid| kill_process(pid, signal).expect("a signal"));

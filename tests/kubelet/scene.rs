@@ -41,8 +41,8 @@ impl Scene {
         Scene::new(name, NodeGuard::Shared(NODE_LOCK.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Creates a scene that has the node for itself, to break what all Pods share. Prints a line and returns `None` on a
-    /// cluster of the user.
+    /// Creates a scene that has the node for itself, to break what all Pods share. Prints a line and returns `None` on
+    /// a cluster of the user.
     pub(crate) fn exclusive(name: &str) -> Option<Scene> {
         let guard = NodeGuard::Exclusive(NODE_LOCK.write().unwrap_or_else(PoisonError::into_inner));
         Scene::can_inject_faults(name).then(|| Scene::new(name, guard))

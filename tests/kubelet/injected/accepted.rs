@@ -1,4 +1,4 @@
-//! The API server's own validation of what `inject` writes: every manifest of `tests/inject/corpus`, dry.
+//! Validates the output of `inject` by the API server: every manifest of `tests/inject/corpus`, as a dry run.
 
 use super::inject_manifest;
 use crate::cluster::{ROOT, kubectl, minor_version, try_script};
@@ -8,24 +8,24 @@ use podgate::order::pod_templates;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Refused by `inject`.
-const REFUSED: [&str; 4] = ["ephemeral.yaml", "hook-refused.yaml", "name-taken.yaml", "windows.yaml"];
+/// Manifests that `inject` rejects.
+const REJECTED: [&str; 4] = ["ephemeral.yaml", "hook-refused.yaml", "name-taken.yaml", "windows.yaml"];
 
 fn documents(text: &str) -> Vec<Value> {
     let options = serde_saphyr::options! { legacy_octal_numbers: true };
     serde_saphyr::from_multiple_with_options(text, options).expect("YAML")
 }
 
-/// What only Kubernetes 1.35 takes.
+/// Returns true if the template needs Kubernetes 1.35 or later.
 fn needs_newer_kubernetes(template: &Value) -> bool {
-    // A restartPolicy of a regular container's own.
+    // Regular containers with a restartPolicy.
     let containers = template["spec"]["containers"].as_array().into_iter().flatten();
     containers.into_iter().any(|container| container["restartPolicy"].is_string())
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn every_injected_manifest_is_accepted_by_the_api_server() {
+fn api_server_accepts_every_injected_manifest() {
     let scene = Scene::shared("inj-accepted");
     let minor = minor_version();
     let (mut items, mut accounts) = (Vec::new(), BTreeSet::new());
@@ -34,7 +34,7 @@ fn every_injected_manifest_is_accepted_by_the_api_server() {
     files.sort();
     for path in files {
         let file = path.file_name().and_then(|name| name.to_str()).expect("a name");
-        if REFUSED.contains(&file) {
+        if REJECTED.contains(&file) {
             continue;
         }
         let text = inject_manifest(path.to_str().expect("a path"), &[]).unwrap_or_else(|error| panic!("{error}"));
@@ -47,7 +47,7 @@ fn every_injected_manifest_is_accepted_by_the_api_server() {
                 if let Some(account) = template["spec"]["serviceAccountName"].as_str() {
                     accounts.insert(account.to_owned());
                 }
-                // Each as a Pod, whatever kind it belongs to: nothing is said before its Pods are made, otherwise.
+                // Create each template as a Pod, because the API server validates templates of other kinds less.
                 let name = format!("p{}-{}", items.len(), file.split('.').next().expect("a name"));
                 let mut pod = json!({"apiVersion": "v1", "kind": "Pod"});
                 pod["metadata"] = template["metadata"].clone();

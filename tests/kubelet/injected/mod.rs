@@ -1,4 +1,4 @@
-//! What users do: one annotation on a workload of theirs, `kubectl podgate inject`, `kubectl apply`.
+//! The steps of a user: one annotation on a workload, `kubectl podgate inject`, `kubectl apply`.
 
 mod accepted;
 
@@ -10,19 +10,19 @@ use crate::scene::{FollowedPod, Scene};
 use crate::watch::ObservedPod;
 use std::process::Command;
 
-/// A manifest as `kubectl podgate inject` writes it.
+/// Returns a manifest as `kubectl podgate inject` writes it, or its errors.
 fn inject_manifest(path: &str, flags: &[&str]) -> Result<String, String> {
-    // Not there in a build without the feature kubectl, which is no reason not to compile the rest.
+    // Read at compile time, so that this also compiles without the feature kubectl.
     let Some(plugin) = option_env!("CARGO_BIN_EXE_kubectl-podgate") else {
         panic!("built without the feature kubectl")
     };
     let arguments = [&["inject", "--quiet", "--image", IMAGE, path], flags].concat();
-    let output = Command::new(plugin).args(arguments).output().expect("it can be run");
+    let output = Command::new(plugin).args(arguments).output().expect("kubectl podgate runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }
 
-/// A namespace in which nothing but "restricted" Pods may be, and in it the manifest `file`, injected and applied.
+/// Creates a namespace that admits only "restricted" Pods, and in it the objects of the injected manifest `file`.
 fn apply_injected(name: &str, file: &str, flags: &[&str]) -> Scene {
     let scene = Scene::shared(name);
     scene.grant_pod_access();
@@ -33,7 +33,7 @@ fn apply_injected(name: &str, file: &str, flags: &[&str]) -> Scene {
     scene
 }
 
-/// The names of the Pods with this label, once there are so many.
+/// Waits for `count` Pods with this label, and returns their names.
 fn wait_for_pods(scene: &Scene, label: &str, count: usize) -> Vec<String> {
     eventually(&format!("{count} Pods {label}"), 60, || {
         let list = kubectl_json(&["-n", &scene.namespace, "get", "pods", "-l", label]);
@@ -43,20 +43,20 @@ fn wait_for_pods(scene: &Scene, label: &str, count: usize) -> Vec<String> {
     })
 }
 
-/// When each was told to end and was gone, in seconds from the deletion.
+/// Formats when each container received SIGTERM and exited, in seconds after the deletion.
 fn stop_summary(lives: &[IncarnationLog], names: &[&str], begin: f64) -> String {
     let at = |ms: Option<f64>| ms.map_or("never".to_owned(), |ms| format!("{:+.2}", (ms - begin) / 1000.0));
-    let one = |name: &&str| {
+    let format_one = |name: &&str| {
         format!("{name} TERM {} gone {}", at(log_of(lives, name).time_of("term")), at(log_of(lives, name).end))
     };
-    names.iter().map(one).collect::<Vec<_>>().join(" | ")
+    names.iter().map(format_one).collect::<Vec<_>>().join(" | ")
 }
 
 fn log_of<'a>(lives: &'a [IncarnationLog], name: &str) -> &'a IncarnationLog {
-    lives.iter().rfind(|life| life.name == name).unwrap_or_else(|| panic!("{name} said nothing"))
+    lives.iter().rfind(|life| life.name == name).unwrap_or_else(|| panic!("{name} logged nothing"))
 }
 
-/// Each of `edges`: the second started only when the first was ready.
+/// Asserts for each of `edges` that the second container started only when the first was ready.
 fn assert_edges(run: &FollowedPod<'_>, names: &[&str], edges: &[(&str, &str)]) {
     let lives: Vec<IncarnationLog> = names.iter().map(|name| run.log(name)).collect();
     for (before, after) in edges {
@@ -66,17 +66,18 @@ fn assert_edges(run: &FollowedPod<'_>, names: &[&str], edges: &[(&str, &str)]) {
     run.scene.report(&summary(&lives));
 }
 
-/// Each of `names` was told to end only when the one before it was gone.
+/// Asserts that each of `names` received SIGTERM only after the one before it had exited.
 fn assert_stop_order(lives: &[IncarnationLog], names: &[&str]) {
     for pair in names.windows(2) {
-        let (user, provider) = (log_of(lives, pair[0]), log_of(lives, pair[1]));
-        let gone = user.end.unwrap_or_else(|| panic!("{} never ended: {user:?}", user.name));
-        let early = gone - provider.expect_time_of("term");
-        assert!(early <= 0.0, "{} was told to end {early:.1} ms before {} was gone", provider.name, user.name);
+        let (dependent, provider) = (log_of(lives, pair[0]), log_of(lives, pair[1]));
+        let end = dependent.end.unwrap_or_else(|| panic!("{} never exited: {dependent:?}", dependent.name));
+        let early = end - provider.expect_time_of("term");
+        assert!(early <= 0.0, "{} received SIGTERM {early:.1} ms before {} exited", provider.name, dependent.name);
     }
 }
 
-/// Deletes the Pod, and gives what its containers said until the end, and how long it took, in milliseconds. `names` are told of.
+/// Deletes the Pod and prints the times of `names`. Returns the logs of its containers and the duration in
+/// milliseconds.
 fn delete_pod(scene: &Scene, pod: &str, logs: &NodeLogs, names: &[&str]) -> (Vec<IncarnationLog>, f64) {
     let begin = wall_ms();
     kubectl(&["-n", &scene.namespace, "delete", "pod", pod, "--wait=true", "--timeout=60s"]);
@@ -87,7 +88,7 @@ fn delete_pod(scene: &Scene, pod: &str, logs: &NodeLogs, names: &[&str]) -> (Vec
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn injected_deployment() {
+fn injected_deployment_starts_and_stops_in_order() {
     let scene = apply_injected("inj-deployment", "deployment.yaml", &[]);
     let names = wait_for_pods(&scene, "app=shop", 2);
     let runs: Vec<FollowedPod<'_>> = names.iter().map(|name| scene.follow(name)).collect();
@@ -100,9 +101,9 @@ fn injected_deployment() {
         assert_edges(run, &["db", "api", "cache", "web"], &edges);
     }
     if cluster::is_test_cluster() {
-        // The other one goes on; a new one takes its place.
+        // Delete one Pod of two. The Deployment replaces it.
         let logs = NodeLogs::follow(&scene.namespace, &names[0]);
-        eventually("its logs are found", 20, || (logs.incarnation_logs().len() > 3).then_some(()));
+        eventually("the Pod's logs are found", 20, || (logs.incarnation_logs().len() > 3).then_some(()));
         let (lives, _) = delete_pod(&scene, &names[0], &logs, &["web", "api", "cache", "db"]);
         assert_stop_order(&lives, &["web", "api", "db"]);
         assert_stop_order(&lives, &["web", "cache", "db"]);
@@ -113,7 +114,7 @@ fn injected_deployment() {
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn injected_stateful_set_behind_hooks() {
+fn injected_stateful_set_with_hooks_keeps_the_order() {
     let scene = apply_injected("inj-statefulset", "statefulset.yaml", &[]);
     let run = scene.follow("store-0");
     let logs = NodeLogs::follow(&scene.namespace, "store-0");
@@ -124,21 +125,21 @@ fn injected_stateful_set_behind_hooks() {
     run.assert_order(&["db", "api", "web"]);
     let db = run.log("db");
     let own = db.expect_time_of("own-post-start");
-    assert!(own <= run.log("api").start_time(), "the user's own hook runs before the next container starts");
+    assert!(own <= run.log("api").start_time(), "the user's own hook must run before the next container starts");
     if cluster::is_test_cluster() {
         let (lives, took) = delete_pod(&scene, "store-0", &logs, &["web", "api", "db"]);
         assert_stop_order(&lives, &["web", "api", "db"]);
         let (db, api) = (log_of(&lives, "db"), log_of(&lives, "api"));
         let own = db.expect_time_of("own-pre-stop");
         assert!(api.end.is_some_and(|end| end <= own) && own <= db.expect_time_of("term"), "{lives:?}");
-        let said: Vec<&str> = db.messages().collect();
-        assert!(took < 8000.0, "it took {took:.0} ms: somebody waited for its grace period: {said:?}");
+        let messages: Vec<&str> = db.messages().collect();
+        assert!(took < 8000.0, "it took {took:.0} ms: a container used up its grace period: {messages:?}");
     }
 }
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn injected_job() {
+fn injected_job_runs_in_order() {
     let scene = apply_injected("inj-job", "job.yaml", &[]);
     let name = wait_for_pods(&scene, "app=report", 1).remove(0);
     let run = scene.follow(&name);
@@ -152,18 +153,21 @@ fn injected_job() {
     let [proxy, fetch, send] = ["proxy", "fetch", "send"].map(|name| run.log(name));
     assert!(proxy.ready_time() <= fetch.start_time(), "order broken: {proxy:?} {fetch:?}");
     assert!(fetch.expect_time_of("exit") <= send.start_time(), "order broken: {fetch:?} {send:?}");
-    assert!(send.expect_time_of("exit") <= proxy.expect_time_of("term"), "the proxy was ended before all was done");
+    assert!(
+        send.expect_time_of("exit") <= proxy.expect_time_of("term"),
+        "the proxy received SIGTERM before send had exited"
+    );
     scene.report(&summary(&[proxy, fetch, send]));
 }
 
-/// Tekton's steps: one that fails lets those after it skip, at once.
+/// When one of Tekton's steps fails, the steps after it are skipped at once.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn injected_steps_of_tektons() {
+fn failed_tekton_step_skips_later_steps() {
     let scene = apply_injected("inj-steps", "steps.yaml", &["--from", "tekton"]);
     let run = scene.follow("steps");
-    let over = run.watch.wait_until("the Pod is over", 60, |seen| seen.pod["status"]["phase"] == "Failed");
-    let end = |name: &str| &over.kubelet_status(name)["state"]["terminated"];
+    let failed = run.watch.wait_until("the Pod fails", 60, |seen| seen.pod["status"]["phase"] == "Failed");
+    let end = |name: &str| &failed.kubelet_status(name)["state"]["terminated"];
     let code = |name: &str| end(name)["exitCode"].as_i64();
     assert_eq!(["fetch", "build", "publish", "tell"].map(code), [Some(0), Some(3), Some(69), Some(69)]);
     let why = |name: &str| end(name)["message"].as_str().unwrap_or_default();
@@ -172,21 +176,26 @@ fn injected_steps_of_tektons() {
     scene.report(&format!("{} | {}", why("publish"), why("tell")));
 }
 
-/// With no API, with the sidecar as the first container, and with a hook before gates.
+/// Tests a Pod without API access, with the sidecar as the first container, and with a hook before gates.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn injected_pod_by_the_board_alone() {
+fn injected_pod_needs_only_the_board() {
     let scene = apply_injected("inj-board", "board.yaml", &[]);
     let run = scene.follow("board");
     let logs = NodeLogs::follow(&scene.namespace, "board");
     let up = run.watch.wait_until("the pod is ready", 120, ObservedPod::is_ready);
-    assert_eq!(up.podgate_state("db"), None, "nothing is written to the API");
-    assert_eq!(up.annotation("kubectl.kubernetes.io/default-container"), Some("api"), "as without podgate");
+    assert_eq!(up.podgate_state("db"), None, "the sidecar must not write to the API");
+    assert_eq!(
+        up.annotation("kubectl.kubernetes.io/default-container"),
+        Some("api"),
+        "the default container must not change"
+    );
     run.assert_order(&["db", "api", "web"]);
     if cluster::is_test_cluster() {
         let (lives, took) = delete_pod(&scene, "board", &logs, &["web", "api", "db"]);
         assert_stop_order(&lives, &["web", "api", "db"]);
-        // web's own hook takes 2.5 s: its sign has kept the others for longer than they look for one.
+        // web's own hook takes 2.5 s, but the others look for a sign that the Pod stops for only 1 s. web's stop report
+        // must keep them waiting.
         let (web, api) = (log_of(&lives, "web"), log_of(&lives, "api"));
         assert!(api.expect_time_of("term") >= web.expect_time_of("term"), "{lives:?}");
         assert!((2000.0..25_000.0).contains(&took), "it took {took:.0} ms");

@@ -1,4 +1,4 @@
-//! `README.md` and `docs/webhook.md`: podgate comes into a cluster, orders a Deployment that is there already, and goes again.
+//! Commands of `README.md` and `docs/webhook.md`: install podgate, order an existing Deployment, and uninstall podgate.
 
 use super::{Page, Reader};
 use crate::cluster::{self, IMAGE, ROOT, WEBHOOK_IMAGE, kubectl_json, try_kubectl};
@@ -8,7 +8,7 @@ use podgate::order::release;
 use serde_json::Value;
 use std::fs;
 
-/// The repository's manifests, with the images of this build, and a webhook that is called for the scene's namespace alone.
+/// Copies the repository's manifests, with the images of this build and a webhook for the scene's namespace only.
 fn copy_manifests(reader: &Reader) {
     reader.run(&format!("cp -r {ROOT}/manifests ."));
     let change = |name: &str, from: &str, to: &str| {
@@ -19,11 +19,11 @@ fn copy_manifests(reader: &Reader) {
     };
     change("deployment.yaml", &release::image("podgate-webhook"), WEBHOOK_IMAGE);
     change("deployment.yaml", &release::sidecar_image(), IMAGE);
-    let (every, ours) = ("matchExpressions:\n", format!("matchExpressions:\n{}", install::NAMESPACE_SELECTOR));
-    change("webhook.yaml", every, &ours);
+    let (selector, limited) = ("matchExpressions:\n", format!("matchExpressions:\n{}", install::NAMESPACE_SELECTOR));
+    change("webhook.yaml", selector, &limited);
 }
 
-/// Takes the webhook away, whatever has become of the scenario.
+/// Uninstalls the webhook on drop, even if the scenario fails.
 struct UninstallGuard<'a>(&'a Reader);
 
 impl Drop for UninstallGuard<'_> {
@@ -32,12 +32,13 @@ impl Drop for UninstallGuard<'_> {
     }
 }
 
-/// The Deployment's Pod is up, each of its containers found the one before it, and the picture says so.
+/// Asserts that the Deployment's Pod starts, that each container finds the one before it, and that the timeline shows
+/// it.
 fn assert_started_in_order(reader: &Reader, scene: &Scene) {
     reader.run("kubectl rollout status deployment/shop --timeout=3m");
     let pods = kubectl_json(&["-n", &scene.namespace, "get", "pods", "-l", "app=shop"]);
-    let is_there = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_null();
-    let pod = pods["items"].as_array().and_then(|pods| pods.iter().find(is_there)).expect("a Pod");
+    let is_not_deleted = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_null();
+    let pod = pods["items"].as_array().and_then(|pods| pods.iter().find(is_not_deleted)).expect("a Pod");
     let name = pod["metadata"]["name"].as_str().expect("a name");
     reader.run(&format!("kubectl podgate status {name} --until-started --timeout 2m"));
     for (container, found) in [("api", "found db"), ("web", "found api")] {
@@ -51,16 +52,19 @@ fn assert_started_in_order(reader: &Reader, scene: &Scene) {
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn the_readme_works_as_it_is_written() {
-    let _one = install::install_lock();
+fn readme_commands_work_as_written() {
+    let _lock = install::install_lock();
     let scene = Scene::shared("page-install");
     install::label_namespace(&scene.namespace);
     let page =
         |name: &str| -> Vec<String> { Page::read(name).blocks("sh").into_iter().map(|block| block.text).collect() };
-    // The first of the README's makes the demo and runs the tests. The chart is installed by `webhook::as_a_chart`.
-    let [_, by_webhook, by_hand] = &page("README.md")[..] else { panic!("other blocks in README.md") };
+    // The README's first block runs the demo and the tests. The chart is tested by
+    // `webhook::helm_chart_installs_the_webhook`.
+    let [_, by_webhook, by_hand] = &page("README.md")[..] else {
+        panic!("README.md has other blocks than this test expects")
+    };
     let [again, _chart, label, bind, _cert_manager, uninstall] = &page("docs/webhook.md")[..] else {
-        panic!("other blocks in docs/webhook.md")
+        panic!("docs/webhook.md has other blocks than this test expects")
     };
     assert!(again.starts_with("kubectl apply -k manifests "), "{again}");
 
@@ -68,28 +72,31 @@ fn the_readme_works_as_it_is_written() {
     copy_manifests(&reader);
     reader.substitute("-n shop", &format!("-n {}", scene.namespace));
     reader.substitute("serviceaccounts:shop", &format!("serviceaccounts:{}", scene.namespace));
-    // The role and the policy are not taken away from others that run beside this: only shown to be deletable.
+    // Other scenarios need the role and the policy, so this one only tests that they can be deleted.
     reader.substitute("delete -k manifests\n", "delete --dry-run=server -k manifests\n");
     let shop = &Page::read("docs/tutorial.md").blocks("yaml")[0].text;
     reader.save("shop.yaml", shop);
     reader.run("kubectl apply -f shop.yaml && kubectl rollout status deployment/shop --timeout=3m");
 
-    let taken_away = UninstallGuard(&reader);
+    let uninstall_guard = UninstallGuard(&reader);
     reader.run(by_webhook);
     reader.run(again);
     reader.run(bind);
     reader.run(label);
     let deployment = kubectl_json(&["-n", &scene.namespace, "get", "deployment", "shop"]);
-    let said: Value = serde_saphyr::from_str(&Page::read("README.md").blocks("yaml")[0].text).expect("YAML");
+    let metadata: Value = serde_saphyr::from_str(&Page::read("README.md").blocks("yaml")[0].text).expect("YAML");
     for field in ["labels", "annotations"] {
-        for (key, value) in said["metadata"][field].as_object().expect("an object") {
-            assert_eq!(&deployment["spec"]["template"]["metadata"][field][key], value, "as the README has it");
+        for (key, value) in metadata["metadata"][field].as_object().expect("an object") {
+            assert_eq!(
+                &deployment["spec"]["template"]["metadata"][field][key], value,
+                "the commands must set what the README shows"
+            );
         }
     }
     assert_started_in_order(&reader, &scene);
     reader.run("kubectl delete deployment shop");
     reader.run(uninstall);
-    drop(taken_away);
+    drop(uninstall_guard);
     install::assert_nothing_left();
 
     reader.save("shop.yaml", &super::ordered_shop());

@@ -1,4 +1,4 @@
-//! The commands on the pages that need a cluster, as a reader would type them. Those that need none: `tests/book`.
+//! Runs the commands of the documentation that need a cluster. `tests/book` runs the others.
 
 #[allow(dead_code, reason = "shared with tests/book")]
 #[path = "../../book/page.rs"]
@@ -17,14 +17,15 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A reader: a folder to work in, kubectl with its plugin, and a kubeconfig whose namespace is the scene's.
+/// The environment of a reader who types the commands: a work folder, kubectl with the plugin, and a kubeconfig with
+/// the scene's namespace.
 pub(crate) struct Reader {
     folder: TempDir,
-    /// What on the pages is another here: names and images.
+    /// Names and images that differ between the pages and this cluster.
     replacements: Vec<(String, String)>,
 }
 
-/// The tutorial's Deployment, with the order that it comes to.
+/// Returns the tutorial's Deployment with its final order.
 fn ordered_shop() -> String {
     let shop = &Page::read("docs/tutorial.md").blocks("yaml")[0].text;
     let labels = "      labels: {app: shop}\n    spec:";
@@ -32,11 +33,11 @@ fn ordered_shop() -> String {
     shop.replace(labels, "      labels: {app: shop}\n      annotations: {podgate.io/order: 'db, api, web'}\n    spec:")
 }
 
-/// What came of some commands.
+/// The exit code and output of some commands.
 pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
-    /// That, and what was said on standard error.
+    /// Standard output, followed by standard error.
     pub(crate) all_output: String,
 }
 
@@ -70,7 +71,7 @@ impl Reader {
         Reader { folder, replacements: vec![inject, busybox] }
     }
 
-    /// Where the page says `from`, the reader types `to`.
+    /// Replaces `from` by `to` in commands and files.
     pub(crate) fn substitute(&mut self, from: &str, to: &str) {
         self.replacements.push((from.to_owned(), to.to_owned()));
     }
@@ -79,7 +80,7 @@ impl Reader {
         self.replacements.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
     }
 
-    /// Saves a file.
+    /// Writes a file with the replacements.
     pub(crate) fn save(&self, name: &str, text: &str) {
         fs::write(self.folder.path().join(name), self.with_replacements(text)).expect("a file");
     }
@@ -88,7 +89,7 @@ impl Reader {
         symlink(to, self.folder.path().join(name)).expect("a link");
     }
 
-    /// Runs commands, of which each must succeed for the next one to be run.
+    /// Runs commands, and stops at the first one that fails.
     pub(crate) fn try_run(&self, commands: &str) -> CommandOutput {
         let script = format!("PATH={}/bin:$PATH\n{}", self.folder.path().display(), self.with_replacements(commands));
         let mut command = Command::new("bash");
@@ -100,9 +101,9 @@ impl Reader {
     }
 
     pub(crate) fn run(&self, commands: &str) -> CommandOutput {
-        let said = self.try_run(commands);
-        assert_eq!(said.code, Some(0), "{commands}\n{}", said.all_output);
-        said
+        let output = self.try_run(commands);
+        assert_eq!(output.code, Some(0), "{commands}\n{}", output.all_output);
+        output
     }
 
     fn path(&self, name: &str) -> std::path::PathBuf {

@@ -1,4 +1,4 @@
-//! What the help's examples and `docs/annotations.md` say of a Pod that starts.
+//! Commands about a starting Pod, from the help's examples, `README.md`, `docs/check.md` and `docs/annotations.md`.
 
 use super::page::needs_a_cluster;
 use super::{Page, Reader};
@@ -8,7 +8,7 @@ use std::fs;
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn commands_about_a_pod_do_what_they_say() {
+fn documented_commands_about_a_pod_work() {
     let scene = Scene::shared("page-pod");
     scene.grant_pod_access();
     let db = server("db").http(8001).ready_after("20m").gate(&[]);
@@ -25,7 +25,7 @@ fn commands_about_a_pod_do_what_they_say() {
     let help = Page::read("docs/kubectl-podgate.md").examples();
     let all = [help, Page::read("README.md").in_tables()].concat();
     let commands: Vec<&str> =
-        all.iter().map(|copied| copied.text.as_str()).filter(|command| needs_a_cluster(command)).collect();
+        all.iter().map(|example| example.text.as_str()).filter(|command| needs_a_cluster(command)).collect();
     let of = |name: &str| -> Vec<&str> {
         commands.iter().copied().filter(|command| command.contains(&format!("kubectl podgate {name} "))).collect()
     };
@@ -42,11 +42,11 @@ fn commands_about_a_pod_do_what_they_say() {
         let said = reader.run(command);
         assert!(said.stdout.contains("override.podgate.io/db = Ready@"), "{command}: {}", said.all_output);
     }
-    run.watch.wait_until("web has been let go", 60, |seen| seen.kubelet_status("web")["started"] == true);
+    run.watch.wait_until("web's gate opens", 60, |seen| seen.kubelet_status("web")["started"] == true);
 
     for command in &status {
         let said = match command.contains(" -w") {
-            // It goes on until somebody ends it.
+            // `-w` runs until it is interrupted.
             true => reader.try_run(&format!("timeout --signal=INT 3 {command}")),
             false => reader.run(command),
         };
@@ -72,5 +72,5 @@ fn commands_about_a_pod_do_what_they_say() {
     }
     let by_hand = &Page::read("docs/annotations.md").blocks("sh")[0].text;
     reader.run(by_hand);
-    run.watch.wait_until("the override is heard", 60, |seen| seen.podgate_state("db") == Some("Ready"));
+    run.watch.wait_until("the override takes effect", 60, |seen| seen.podgate_state("db") == Some("Ready"));
 }

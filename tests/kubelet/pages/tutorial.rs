@@ -1,4 +1,4 @@
-//! `docs/tutorial.md`: every command on it, in order.
+//! Runs every command of `docs/tutorial.md` in order.
 
 use super::{Page, Reader};
 use crate::cluster::{ROOT, try_script};
@@ -6,13 +6,13 @@ use crate::scene::Scene;
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn the_tutorial_works_as_it_is_written() {
+fn tutorial_works_as_written() {
     let scene = Scene::shared("tutorial");
     let namespace = format!("{}-reader", scene.namespace);
     let page = Page::read("docs/tutorial.md");
     let mut reader = Reader::new(&scene);
     reader.substitute("podgate-tutorial", &namespace);
-    // The role and the policy are not taken away from others that run beside this: only shown to be deletable.
+    // Other scenarios need the role and the policy, so this one only tests that they can be deleted.
     reader.substitute("delete -k manifests", "delete --dry-run=server -k manifests");
     reader.link("manifests", &format!("{ROOT}/manifests"));
     reader.save("shop.yaml", &page.blocks("yaml")[0].text);

@@ -1,4 +1,4 @@
-//! Pods that are asked for all the time, by dry run: each goes through the API server and the webhook.
+//! Continuous creation of Pods as a dry run. Each Pod passes the API server and the webhook.
 
 use crate::cluster;
 use crate::webhook::workloads::labeled_pod;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+/// Creates Pods as a dry run until it is dropped.
 pub(crate) struct AdmissionCalls {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<CallResults>>,
@@ -14,7 +15,7 @@ pub(crate) struct AdmissionCalls {
 #[derive(Default)]
 pub(crate) struct CallResults {
     pub(crate) count: usize,
-    /// What went wrong, each.
+    /// Errors of failed calls, and Pods that were not injected.
     pub(crate) failures: Vec<String>,
 }
 
@@ -25,24 +26,24 @@ impl AdmissionCalls {
         let thread = std::thread::spawn(move || {
             let pod = labeled_pod("call").to_string();
             let call = ["kubectl", "-n", &namespace, "create", "--dry-run=server", "-o", "json", "-f", "-"];
-            let mut done = CallResults::default();
+            let mut results = CallResults::default();
             while !stopped.load(Ordering::Relaxed) {
-                done.count += 1;
+                results.count += 1;
                 match cluster::try_script(&call, &pod) {
                     Ok(pod) if pod.contains("podgate-controller") => {}
-                    Ok(pod) => done.failures.push(format!("not injected: {pod}")),
-                    Err(error) => done.failures.push(error),
+                    Ok(pod) => results.failures.push(format!("not injected: {pod}")),
+                    Err(error) => results.failures.push(error),
                 }
             }
-            done
+            results
         });
         AdmissionCalls { stop, thread: Some(thread) }
     }
 
     pub(crate) fn end(mut self) -> CallResults {
         self.stop.store(true, Ordering::Relaxed);
-        let thread = self.thread.take().expect("ended once");
-        thread.join().expect("it does not panic")
+        let thread = self.thread.take().expect("only `end` takes the thread");
+        thread.join().expect("no panic in the thread")
     }
 }
 

@@ -1,4 +1,4 @@
-//! Installing the webhook, and taking it out again.
+//! Installs and uninstalls the webhook.
 
 use crate::clock::eventually;
 use crate::cluster::{self, IMAGE, ROOT, WEBHOOK_IMAGE, kubectl, try_kubectl};
@@ -7,18 +7,18 @@ use podgate::order::release;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Where the webhook runs.
+/// The namespace of the webhook.
 pub(crate) const NAMESPACE: &str = "podgate";
 const RELEASE: &str = "podgate";
-/// The label of the namespaces that it is called for, so that it stays out of the way of other scenarios.
+/// The label of the namespaces that the webhook handles, so that it does not affect other scenarios.
 const LABEL: &str = "podgate-e2e";
-/// What says so in its configuration.
+/// The part of the webhook's configuration that selects those namespaces.
 pub(crate) const NAMESPACE_SELECTOR: &str = "    - key: podgate-e2e\n      operator: Exists\n";
 
-/// There is one in a cluster: whoever holds this may install it.
+/// Returns the lock for the cluster's only webhook. A scenario that installs it must hold the lock.
 pub(crate) fn install_lock() -> MutexGuard<'static, ()> {
-    static ONE: Mutex<()> = Mutex::new(());
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) struct Helm {
@@ -27,14 +27,14 @@ pub(crate) struct Helm {
 }
 
 impl Helm {
-    /// `None`, and a word on it, where there is none and no Go to build it with.
+    /// Finds or builds Helm. Prints a line and returns `None` if there is no Helm and no Go to build it.
     pub(crate) fn find() -> Option<Helm> {
-        let place = Command::new(format!("{ROOT}/tests/webhook/helm")).output().expect("tests/webhook/helm");
-        if !place.status.success() {
-            print_line(&format!("chart: left out: {}", String::from_utf8_lossy(&place.stderr).trim()));
+        let output = Command::new(format!("{ROOT}/tests/webhook/helm")).output().expect("tests/webhook/helm");
+        if !output.status.success() {
+            print_line(&format!("chart: skipped: {}", String::from_utf8_lossy(&output.stderr).trim()));
             return None;
         }
-        let program = String::from_utf8_lossy(&place.stdout).trim().to_owned();
+        let program = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         Some(Helm { program, kubeconfig: cluster::run_script(&["kubeconfig"]).trim().to_owned() })
     }
 
@@ -51,25 +51,26 @@ enum InstallMethod {
     Helm(Helm, Vec<String>),
 }
 
-/// It is there until this is dropped.
+/// An installed webhook, which is uninstalled on drop.
 pub(crate) struct InstalledWebhook {
     method: Option<InstallMethod>,
 }
 
 impl InstalledWebhook {
-    /// `kubectl apply -k manifests/injector`, with the images of this build, further `arguments`, and for `namespace` alone.
+    /// Installs by `kubectl apply -k manifests/injector`, with the images of this build, further `arguments`, and for
+    /// `namespace` only.
     pub(crate) fn by_kustomize(namespace: &str, arguments: &[&str]) -> InstalledWebhook {
         label_namespace(namespace);
         let mut manifests = kubectl(&["kustomize", &format!("{ROOT}/manifests/injector")]);
-        let mut put = |from: &str, to: &str| {
+        let mut replace = |from: &str, to: &str| {
             assert_eq!(manifests.matches(from).count(), 1, "{from} in\n{manifests}");
             manifests = manifests.replace(from, to);
         };
-        put(&release::image("podgate-webhook"), WEBHOOK_IMAGE);
-        put(&release::sidecar_image(), IMAGE);
+        replace(&release::image("podgate-webhook"), WEBHOOK_IMAGE);
+        replace(&release::sidecar_image(), IMAGE);
         let more: String = arguments.iter().map(|argument| format!("\n        - {argument}")).collect();
-        put("- --log-format=json", &format!("- --log-format=json{more}"));
-        put("matchExpressions:\n", &format!("matchExpressions:\n{NAMESPACE_SELECTOR}"));
+        replace("- --log-format=json", &format!("- --log-format=json{more}"));
+        replace("matchExpressions:\n", &format!("matchExpressions:\n{NAMESPACE_SELECTOR}"));
         let installed = InstalledWebhook { method: Some(InstallMethod::Kustomize(manifests.clone())) };
         cluster::try_script(&["kubectl", "apply", "-f", "-"], &manifests)
             .unwrap_or_else(|error| panic!("apply: {error}"));
@@ -85,7 +86,7 @@ impl InstalledWebhook {
             format!("image.tag={}", webhook.1),
             format!("sidecar.repository={}", image.0),
             format!("sidecar.tag={}", image.1),
-            // Others on this cluster have them from manifests/.
+            // `install_manifests` has created these already.
             "sidecar.create=false".to_owned(),
             "sidecar.namespaces=null".to_owned(),
             format!("webhook.namespaceSelector[0].key={LABEL}"),
@@ -98,7 +99,7 @@ impl InstalledWebhook {
     }
 
     fn helm(&self, command: &[&str], more: &[&str]) {
-        let Some(InstallMethod::Helm(helm, values)) = &self.method else { panic!("not by helm") };
+        let Some(InstallMethod::Helm(helm, values)) = &self.method else { panic!("not installed by Helm") };
         let values = values.iter().map(String::as_str).chain(more.iter().copied());
         let set: Vec<&str> = values.flat_map(|value| ["--set", value]).collect();
         helm.run(&[command, &[RELEASE, "charts/podgate"], &set[..]].concat());
@@ -108,7 +109,7 @@ impl InstalledWebhook {
         self.helm(&["upgrade"], values);
     }
 
-    /// All replicas are ready.
+    /// Waits until all replicas are ready.
     pub(crate) fn wait_for_rollout(&self) {
         kubectl(&["-n", NAMESPACE, "rollout", "status", "deployment/podgate-webhook", "--timeout=120s"]);
     }
@@ -150,19 +151,20 @@ impl Drop for InstalledWebhook {
     }
 }
 
-/// The webhook is called for this namespace.
+/// Makes the webhook handle this namespace.
 pub(crate) fn label_namespace(namespace: &str) {
     kubectl(&["label", "namespace", namespace, &format!("{LABEL}=webhook")]);
 }
 
-/// Of the whole cluster, nothing that is named or labelled as the webhook's.
+/// Asserts that the cluster has no object with the webhook's name or label.
 pub(crate) fn assert_nothing_left() {
     eventually("the namespace is gone", 90, || try_kubectl(&["get", "namespace", NAMESPACE]).err());
-    let kinds = "clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingwebhookconfigurations";
-    let all = kubectl(&["get", kinds, "-o", "name"]);
+    let cluster_kinds =
+        "clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingwebhookconfigurations";
+    let all = kubectl(&["get", cluster_kinds, "-o", "name"]);
     let ours: Vec<&str> = all.lines().filter(|name| name.contains("podgate-webhook")).collect();
     assert_eq!(ours, [""; 0]);
-    let labelled = "deployments,services,secrets,serviceaccounts,poddisruptionbudgets,roles,rolebindings,pods";
-    let left = kubectl(&["get", labelled, "-A", "-l", "app.kubernetes.io/component=webhook", "-o", "name"]);
+    let namespaced_kinds = "deployments,services,secrets,serviceaccounts,poddisruptionbudgets,roles,rolebindings,pods";
+    let left = kubectl(&["get", namespaced_kinds, "-A", "-l", "app.kubernetes.io/component=webhook", "-o", "name"]);
     assert_eq!(left.trim(), "");
 }

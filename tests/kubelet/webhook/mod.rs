@@ -1,4 +1,4 @@
-//! The admission webhook on a real cluster: installed as users install it, called by a real API server.
+//! The admission webhook on a real cluster, installed as users install it and called by the API server.
 
 mod calls;
 pub(crate) mod install;
@@ -13,13 +13,13 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use workloads::{labeled_pod, plain_pod, pod_with_bad_order};
 
-/// The CAs that the API server trusts now.
+/// Returns the CAs by which the API server verifies the webhook.
 fn ca_bundle() -> String {
     let configuration = kubectl_json(&["get", "mutatingwebhookconfiguration", "podgate-webhook"]);
     configuration["webhooks"][0]["clientConfig"]["caBundle"].as_str().unwrap_or_default().to_owned()
 }
 
-/// What `kubectl podgate check --server` says of a Pod that is left to the webhook.
+/// Returns the output of `kubectl podgate check --server` for a Pod that the webhook injects.
 fn check_output(namespace: &str) -> String {
     let program = option_env!("CARGO_BIN_EXE_kubectl-podgate").unwrap_or("kubectl-podgate");
     let mut command = assert_cmd::Command::new(program);
@@ -27,15 +27,16 @@ fn check_output(namespace: &str) -> String {
         command.env("KUBECONFIG", cluster::run_script(&["kubeconfig"]).trim());
     }
     command.args(["check", "--server", "-n", namespace, "-"]).write_stdin(labeled_pod("checked").to_string());
-    let output = command.output().expect("it can be started");
+    let output = command.output().expect("kubectl podgate runs");
     String::from_utf8([output.stdout, output.stderr].concat()).expect("text")
 }
 
-/// By `kubectl apply -k`: three workloads, refusals, an end of one replica, certificates that are renewed all the time.
+/// Installs by `kubectl apply -k`. Tests three workloads, denied Pods, the loss of a replica, frequent certificate
+/// renewals, an outage and the removal.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn as_manifests() {
-    let _one = install::install_lock();
+fn kustomize_installs_the_webhook() {
+    let _lock = install::install_lock();
     let scene = Scene::shared("webhook");
     scene.grant_pod_access();
     let namespace = scene.namespace.as_str();
@@ -54,7 +55,7 @@ fn as_manifests() {
             .unwrap_err();
     let expected = workloads::inject_errors(&pod_with_bad_order());
     assert!(refused.contains("admission webhook \"pods.podgate.io\" denied the request: "), "{refused}");
-    assert!(refused.contains(&expected), "{refused}\nshould hold\n{expected}");
+    assert!(refused.contains(&expected), "{refused}\nmust contain\n{expected}");
     scene.report(&refused);
 
     let dry = cluster::try_script(
@@ -65,27 +66,27 @@ fn as_manifests() {
     assert_eq!(dry["spec"]["initContainers"][0]["name"], "podgate");
     assert!(try_kubectl(&["-n", namespace, "get", "pod", "dry"]).unwrap_err().contains("not found"));
 
-    // One replica leaves, as in a drain of its node.
+    // Delete one replica, as a drain of its node would.
     let pods = kubectl(&["-n", NAMESPACE, "get", "pods", "-o", "name"]);
     assert_eq!(pods.lines().count(), 2, "{pods}");
     kubectl(&["-n", NAMESPACE, "delete", "--wait", pods.lines().next().expect("a pod")]);
     installed.wait_for_rollout();
     bundles.insert(ca_bundle());
-    // All of them, one by one.
+    // Replace all replicas, one by one.
     kubectl(&["-n", NAMESPACE, "rollout", "restart", "deployment/podgate-webhook"]);
     installed.wait_for_rollout();
     eventually("the certificates have been renewed twice", 180, || {
         bundles.insert(ca_bundle());
-        // Each renewal: the new CA is added, and later the old one taken away.
+        // Each renewal changes the bundle twice: it adds the new CA and later removes the old one.
         (bundles.len() >= 5).then_some(())
     });
-    let done = calls.end();
-    assert_eq!(done.failures, [""; 0], "of {}", done.count);
-    scene.report(&format!("{} admissions while replicas left and certificates changed, none failed", done.count));
+    let results = calls.end();
+    assert_eq!(results.failures, [""; 0], "of {} calls", results.count);
+    scene.report(&format!("{} admissions while replicas stopped and certificates changed, none failed", results.count));
 
-    // Away.
+    // Outage: no replica runs.
     kubectl(&["-n", NAMESPACE, "scale", "deployment/podgate-webhook", "--replicas=0"]);
-    eventually("it is away", 60, || {
+    eventually("all replicas are gone", 60, || {
         let pods = kubectl(&["-n", NAMESPACE, "get", "pods", "-o", "name"]);
         pods.trim().is_empty().then_some(())
     });
@@ -99,12 +100,12 @@ fn as_manifests() {
     scene.report(&refused);
     kubectl(&["-n", NAMESPACE, "scale", "deployment/podgate-webhook", "--replicas=2"]);
     installed.wait_for_rollout();
-    eventually("it answers again", 30, || {
+    eventually("the webhook answers again", 30, || {
         let call = ["kubectl", "-n", namespace, "create", "--dry-run=server", "-f", "-"];
         cluster::try_script(&call, &labeled_pod("again").to_string()).ok()
     });
 
-    // Injected Pods need it no more.
+    // Injected Pods do not need the webhook.
     installed.uninstall();
     install::assert_nothing_left();
     let after = check_output(namespace);
@@ -113,14 +114,14 @@ fn as_manifests() {
     assert_eq!(pods["items"][0]["status"]["phase"], "Running");
     cluster::create(namespace, &labeled_pod("without").to_string());
     let without = kubectl_json(&["-n", namespace, "get", "pod", "without"]);
-    assert!(without["spec"].get("initContainers").is_none(), "an ordinary Pod again");
+    assert!(without["spec"].get("initContainers").is_none(), "the Pod must be unchanged");
 }
 
-/// By `helm install`, `upgrade`, `uninstall`.
+/// Runs `helm install`, `upgrade` and `uninstall`.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn as_a_chart() {
-    let _one = install::install_lock();
+fn helm_chart_installs_the_webhook() {
+    let _lock = install::install_lock();
     let Some(helm) = Helm::find() else { return };
     let scene = Scene::shared("chart");
     scene.grant_pod_access();
@@ -130,9 +131,9 @@ fn as_a_chart() {
     let calls = AdmissionCalls::begin(&scene.namespace);
     installed.upgrade(&["extraArgs={--log-level=debug}"]);
     installed.wait_for_rollout();
-    let done = calls.end();
-    assert_eq!(done.failures, [""; 0], "of {}", done.count);
-    assert_eq!(ca_bundle(), before, "an upgrade keeps the certificates");
+    let results = calls.end();
+    assert_eq!(results.failures, [""; 0], "of {} calls", results.count);
+    assert_eq!(ca_bundle(), before, "an upgrade must keep the certificates");
     let deployment = kubectl_json(&["-n", NAMESPACE, "get", "deployment", "podgate-webhook"]);
     let arguments = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
     assert!(arguments.as_array().is_some_and(|all| all.contains(&json!("--log-level=debug"))), "{arguments}");

@@ -1,4 +1,4 @@
-//! Workloads with one label and one annotation, and nothing else of podgate's.
+//! Workloads whose only traces of podgate are one label and one annotation.
 
 use crate::clock::eventually;
 use crate::cluster::{self, IMAGE, TESTSERVER_IMAGE, kubectl_json};
@@ -8,7 +8,7 @@ use podgate::order::inject::{Options, inject};
 use podgate::order::plan::KnownImages;
 use serde_json::{Value, json};
 
-/// The test server, ready `after`.
+/// Creates a test server that becomes ready `after` this time.
 fn container(name: &str, port: u16, after: &str) -> Value {
     json!({
         "name": name, "image": TESTSERVER_IMAGE, "command": ["/testserver"],
@@ -23,7 +23,7 @@ fn template(name: &str, order: &str) -> Value {
             "labels": {"app": name, "podgate.io/inject": "enabled"},
             "annotations": {"podgate.io/order": order},
         },
-        // In the reverse of the order, which is podgate's affair.
+        // The list is in reverse order. The webhook must not depend on it.
         "spec": {
             "terminationGracePeriodSeconds": 5,
             "containers": [container("web", 8003, "0s"), container("api", 8002, "500ms"), container("db", 8001, "1s")],
@@ -38,26 +38,26 @@ fn pod(name: &str, template: Value) -> Value {
     pod
 }
 
-/// A Pod that asks for an order.
+/// Creates a Pod with the webhook's label and an order.
 pub(crate) fn labeled_pod(name: &str) -> Value {
     pod(name, template(name, "db, api, web"))
 }
 
-/// One whose order can't be.
+/// Creates a Pod whose order names an unknown container.
 pub(crate) fn pod_with_bad_order() -> Value {
     pod("bad", template("bad", "db, apii, web"))
 }
 
-/// One that has nothing to do with podgate.
+/// Creates a Pod without podgate's label and annotation.
 pub(crate) fn plain_pod(name: &str) -> Value {
     let mut pod = labeled_pod(name);
     pod["metadata"] = json!({"name": name});
     pod
 }
 
-/// What the function under `check`, `inject` and the webhook says of `pod`.
+/// Returns the errors for `pod` from the library function that `check`, `inject` and the webhook share.
 pub(crate) fn inject_errors(pod: &Value) -> String {
-    let findings = inject(pod, &Options::new(IMAGE), &KnownImages::default()).expect_err("it must not be possible");
+    let findings = inject(pod, &Options::new(IMAGE), &KnownImages::default()).expect_err("the order must be rejected");
     let errors = findings.iter().filter(|finding| finding.level == Level::Error).map(Finding::to_string);
     errors.collect::<Vec<_>>().join("\n")
 }
@@ -65,9 +65,9 @@ pub(crate) fn inject_errors(pod: &Value) -> String {
 pub(crate) struct Workload {
     name: &'static str,
     manifest: Value,
-    /// In the order of their start.
+    /// Containers in their start order.
     order: &'static [&'static str],
-    /// It ends by itself.
+    /// True if the Pods complete.
     is_job: bool,
 }
 
@@ -87,7 +87,8 @@ fn workload(name: &'static str, manifest: Value) -> Workload {
     Workload { name, manifest, order: &["db", "api", "web"], is_job: false }
 }
 
-/// `app` when the proxy is ready; the proxy, which would run for ever, is ended when `app` has exited.
+/// Creates a Job. `app` starts when `proxy` is ready. `proxy` would run forever, and is terminated when `app` has
+/// exited.
 fn job() -> Workload {
     let name = "batch";
     let mut template = template(name, "proxy, app");
@@ -110,12 +111,12 @@ impl Workload {
     pub(crate) fn assert_starts_in_order(&self, scene: &Scene) {
         cluster::create(&scene.namespace, &self.manifest.to_string());
         let list = ["-n", &scene.namespace, "get", "pods", "-l", &format!("app={}", self.name)];
-        let pod = eventually("its pod is there", 60, || {
+        let pod = eventually("the workload's Pod exists", 60, || {
             kubectl_json(&list)["items"][0]["metadata"]["name"].as_str().map(str::to_owned)
         });
         let run = scene.follow(&pod);
         if self.is_job {
-            run.watch.wait_until("the job's pod is done", 120, |seen| seen.pod["status"]["phase"] == "Succeeded");
+            run.watch.wait_until("the Job's Pod succeeds", 120, |seen| seen.pod["status"]["phase"] == "Succeeded");
         } else {
             run.wait_until_up();
         }
