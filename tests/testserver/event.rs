@@ -1,10 +1,10 @@
-//! What the program says: one JSON line an event, with the time.
+//! The program's output: one JSON line per event, with its time.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::time::{Duration, SystemTime};
 
-/// A moment, by both clocks.
+/// A moment on both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     wall: Duration,
@@ -20,7 +20,7 @@ impl Moment {
         Moment { wall, monotonic }
     }
 
-    /// `ms` is the wall clock, which all containers of a node share; both are in milliseconds.
+    /// Formats the line. `ms` is the wall clock, which all containers of a node share. Both times are in milliseconds.
     fn line(self, event: &str, detail: &str) -> String {
         let ms = |d: Duration| d.as_micros() as f64 / 1000.0;
         let mut line = serde_json::json!({"event": event, "ms": ms(self.wall), "monotonic": ms(self.monotonic)});
@@ -30,20 +30,20 @@ impl Moment {
         format!("{line}\n")
     }
 
-    /// Says that `event` happened at this moment.
+    /// Prints that `event` happened at this moment.
     pub(crate) fn say(self, event: &str, detail: &str) {
-        // One write a line: nothing is left in a buffer when the process is killed.
+        // Write and flush each line at once, so that nothing is lost when the process is killed.
         let _ = std::io::stdout().lock().write_all(self.line(event, detail).as_bytes());
         let _ = std::io::stdout().lock().flush();
     }
 
-    /// Says it in the log of the container, not in the output of this process, which may be a hook's.
+    /// Writes the line to the container's log. The output of this process may belong to a hook, which has no log.
     pub(crate) fn say_to_container(self, event: &str) -> std::io::Result<()> {
         OpenOptions::new().append(true).open("/proc/1/fd/1")?.write_all(self.line(event, "").as_bytes())
     }
 }
 
-/// Says that `event` happens now.
+/// Prints that `event` happens now.
 pub(crate) fn say(event: &str, detail: &str) {
     Moment::now().say(event, detail);
 }

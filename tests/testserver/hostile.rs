@@ -1,4 +1,4 @@
-//! A neighbour that means harm: what a container, even one that runs as root, can do through the volumes that it shares.
+//! Attacks by another container of the Pod, which may run as root, through the shared volumes.
 
 use crate::event::say;
 use podgate::core::report::{GateState, PreStopState, Report};
@@ -14,40 +14,40 @@ use std::str::FromStr;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// What harm it does.
+/// A kind of attack.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum What {
-    /// Holds every bell's write end, so that nobody is woken by its hang-up, and writes into it.
+pub(crate) enum Attack {
+    /// Holds the write end of every bell, so that no hang-up wakes a waiter, and writes to it.
     Bell,
-    /// Fills its own folder, which is on one volume with the others' folders.
+    /// Fills its own folder, which shares a volume with the folders of the other containers.
     Fill,
-    /// Puts links, FIFOs, sockets, folders and huge files where the controller looks for reports.
+    /// Puts links, FIFOs, sockets, folders and huge files where the sidecar looks for reports.
     Links,
-    /// Reports of itself, as its agent might, what changes twenty times a second.
+    /// Writes false reports about itself, which change twenty times a second.
     Lies,
 }
 
-impl FromStr for What {
+impl FromStr for Attack {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
-            "bell" => Ok(What::Bell),
-            "fill" => Ok(What::Fill),
-            "links" => Ok(What::Links),
-            "lies" => Ok(What::Lies),
-            _ => Err("it is bell, fill, links or lies"),
+            "bell" => Ok(Attack::Bell),
+            "fill" => Ok(Attack::Fill),
+            "links" => Ok(Attack::Links),
+            "lies" => Ok(Attack::Lies),
+            _ => Err("must be bell, fill, links or lies"),
         }
     }
 }
 
-/// Never ends.
-pub(crate) fn run(what: What) {
-    match what {
-        What::Bell => bell(),
-        What::Fill => fill(),
-        What::Links => links(),
-        What::Lies => lies(),
+/// Runs the attack forever.
+pub(crate) fn run(attack: Attack) {
+    match attack {
+        Attack::Bell => bell(),
+        Attack::Fill => fill(),
+        Attack::Links => links(),
+        Attack::Lies => lies(),
     }
 }
 
@@ -55,7 +55,7 @@ fn bell() {
     const HELD: usize = 256;
     let path = Path::new(names::BOARD_DIR).join(names::BELL_FILE);
     let mut held: Vec<File> = Vec::new();
-    let mut told = String::new();
+    let mut last_outcome = String::new();
     loop {
         let opened = open(&path, OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).map(File::from);
         let outcome = match opened {
@@ -69,9 +69,9 @@ fn bell() {
             }
             Err(error) => error.to_string(),
         };
-        if outcome != told {
+        if outcome != last_outcome {
             say("hostile bell", &outcome);
-            told = outcome;
+            last_outcome = outcome;
         }
         sleep(Duration::from_millis(2));
     }
@@ -79,7 +79,7 @@ fn bell() {
 
 fn fill() {
     let file = Path::new(names::SELF_DIR).join("filler");
-    let mut told = None;
+    let mut last_error = None;
     loop {
         let mut written = 0_usize;
         let error = match File::options().create(true).append(true).open(&file) {
@@ -92,22 +92,20 @@ fn fill() {
             Err(error) => error,
         };
         let kind = error.kind();
-        if told.replace(kind) != Some(kind) {
+        if last_error.replace(kind) != Some(kind) {
             say("hostile fill", &format!("{written} bytes, then {error}"));
         }
         sleep(Duration::from_millis(20));
     }
 }
 
-/// Puts something at a path.
+/// Creates something at a path.
 type Plant = fn(&Path) -> io::Result<()>;
 
 fn links() {
     let plants: [(&str, Plant); 9] = [
-        ("link to a file of the sidecar's", |path| {
-            symlink("/var/run/secrets/kubernetes.io/serviceaccount/token", path)
-        }),
-        ("link to the neighbour", |path| symlink("../db/report", path)),
+        ("link to a file of the sidecar", |path| symlink("/var/run/secrets/kubernetes.io/serviceaccount/token", path)),
+        ("link to another container's report", |path| symlink("../db/report", path)),
         ("link to itself", |path| symlink(names::REPORT_FILE, path)),
         ("link to an endless device", |path| symlink("/dev/zero", path)),
         ("FIFO", |path| Ok(mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o666), 0)?)),
@@ -126,7 +124,7 @@ fn links() {
                 for old in [&seed, &path] {
                     let _ = fs::remove_file(old).or_else(|_| fs::remove_dir(old));
                 }
-                // Moved into place, as a report is: that is what wakes the controller.
+                // Rename it into place like a report, because the rename wakes the sidecar.
                 let planted = plant(&seed).and_then(|()| fs::rename(&seed, &path));
                 let outcome = planted.map_or_else(|error| error.to_string(), |()| "planted".to_owned());
                 if round == 0 {
@@ -142,7 +140,7 @@ fn links() {
 fn lies() {
     let board = Path::new(names::BOARD_DIR).join(names::ANNOTATIONS_FILE);
     let folder = Path::new(names::SELF_DIR);
-    let mut told = String::new();
+    let mut last_outcome = String::new();
     for round in 0_u32.. {
         let text = fs::read(&board).unwrap_or_default();
         let snapshot = annotations::read(&text, |_| true).ok().and_then(|all| Snapshot::from_annotations(&all).ok());
@@ -162,9 +160,9 @@ fn lies() {
             let done =
                 fs::write(&seed, report.to_text()).and_then(|()| fs::rename(&seed, folder.join(names::REPORT_FILE)));
             let outcome = done.map_or_else(|error| error.to_string(), |()| "reported".to_owned());
-            if outcome != told {
+            if outcome != last_outcome {
                 say("hostile lies", &outcome);
-                told = outcome;
+                last_outcome = outcome;
             }
         }
         sleep(Duration::from_millis(50));

@@ -1,9 +1,9 @@
-//! Closing what was inherited, as daemons do that want to know what they have.
+//! Closes inherited file descriptors, as some daemons do at their start.
 #![allow(unsafe_code)]
 
-/// To be called before anything is opened.
+/// Closes all inherited descriptors except 0, 1 and 2. Call it before anything is opened.
 pub(crate) fn close() {
-    // SAFETY: nothing has been opened by this program yet, so no descriptor that is closed has an owner here; no memory is involved.
+    // SAFETY: this program has opened nothing yet, so no closed descriptor has an owner here. No memory is involved.
     unsafe {
         libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0);
     }

@@ -1,4 +1,4 @@
-//! The server itself.
+//! The server: its ports, its readiness and its end.
 
 use crate::Server;
 use crate::event::{Moment, say};
@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
-/// What a port speaks.
+/// The protocol of a port.
 #[derive(Debug, Clone, Copy)]
 enum Protocol {
     Http,
@@ -28,7 +28,7 @@ enum Protocol {
 
 pub(crate) fn run(server: Server) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    match runtime.and_then(|runtime| runtime.block_on(live(server))) {
+    match runtime.and_then(|runtime| runtime.block_on(serve(server))) {
         Ok(code) => {
             say("exit", &code.to_string());
             code.into()
@@ -40,28 +40,28 @@ pub(crate) fn run(server: Server) -> ExitCode {
     }
 }
 
-/// Serves until something ends it; gives the exit code.
-async fn live(server: Server) -> io::Result<u8> {
+/// Serves until a signal or the exit time ends it. Returns the exit code.
+async fn serve(server: Server) -> io::Result<u8> {
     let start = now();
     let (exit_code, ignore_term) = (server.exit_code, server.ignore_term);
     let mut term = signal(SignalKind::terminate())?;
     let mut usr1 = signal(SignalKind::user_defined1())?;
     let exit = server.exit_after.filter(|_| {
-        // An error other than "it is there" is taken for "not there yet".
+        // Only "already exists" means that it has exited once. Other errors count as "does not exist yet".
         server.exit_once.as_ref().is_none_or(|file| {
-            let made = std::fs::File::create_new(file);
-            made.map_or_else(|error| error.kind() != io::ErrorKind::AlreadyExists, |_| true)
+            let created = std::fs::File::create_new(file);
+            created.map_or_else(|error| error.kind() != io::ErrorKind::AlreadyExists, |_| true)
         })
     });
     let exit = exit.map(|after| start + after);
-    let go = server.ready_on_signal.then(|| signal(SignalKind::user_defined2())).transpose()?;
-    let life = become_ready(server, start, go);
-    tokio::pin!(life);
+    let ready_signal = server.ready_on_signal.then(|| signal(SignalKind::user_defined2())).transpose()?;
+    let readiness = become_ready(server, start, ready_signal);
+    tokio::pin!(readiness);
     let mut ready = false;
     loop {
         tokio::select! {
-            end = &mut life, if !ready => {
-                end?;
+            result = &mut readiness, if !ready => {
+                result?;
                 ready = true;
             }
             () = sleep_until(exit.unwrap_or(start)), if exit.is_some() => return Ok(exit_code),
@@ -87,7 +87,7 @@ async fn received(signal: &mut Signal) {
     }
 }
 
-async fn become_ready(server: Server, start: Instant, go: Option<Signal>) -> io::Result<()> {
+async fn become_ready(server: Server, start: Instant, ready_signal: Option<Signal>) -> io::Result<()> {
     let ready = Arc::new(AtomicBool::new(false));
     if let Some(file) = &server.touch {
         let _ = std::fs::remove_file(file);
@@ -107,8 +107,8 @@ async fn become_ready(server: Server, start: Instant, go: Option<Signal>) -> io:
         sleep_until(start + server.ready_after).await;
         moment = Moment::now();
     }
-    if let Some(mut go) = go {
-        received(&mut go).await;
+    if let Some(mut signal) = ready_signal {
+        received(&mut signal).await;
         moment = Moment::now();
     }
     ready.store(true, Ordering::Relaxed);
@@ -135,7 +135,7 @@ async fn accept(listener: TcpListener, protocol: Protocol, ready: Arc<AtomicBool
 
 async fn answer(stream: TcpStream, protocol: Protocol, ready: Arc<AtomicBool>) {
     let io = TokioIo::new(stream);
-    // Who hangs up early is no concern of a test server.
+    // Ignore clients that hang up early.
     let _ = match protocol {
         Protocol::Tcp => Ok(()),
         Protocol::Http => {
@@ -163,8 +163,8 @@ fn http(ready: bool) -> Result<Response<Full<Bytes>>, Infallible> {
     Ok(response)
 }
 
-/// The health service (<https://github.com/grpc/grpc/blob/master/doc/health-checking.md>): a message with one field, framed by
-/// five bytes.
+/// Answers like the health service (<https://github.com/grpc/grpc/blob/master/doc/health-checking.md>), with a message
+/// of one field after a frame header of five bytes.
 fn grpc(known: bool, ready: bool) -> Result<Response<impl Body<Data = Bytes, Error = Infallible>>, Infallible> {
     const SERVING: u8 = 1;
     const NOT_SERVING: u8 = 2;

@@ -1,8 +1,9 @@
-//! The program in the containers of podgate's tests: a server that listens and becomes ready when it is told to, and says when
-//! it did.
+//! The program in the containers of podgate's tests: a server that listens and becomes ready at set times, and logs
+//! when it did.
 //!
-//! Its first line, `{"event":"start","ms":…}`, is the container's first instruction; then `listening`, `ready`, `term`, `exit`.
-//! A `ready` line bears a time from before the moment at which anybody could have seen it ready.
+//! Its first line, `{"event":"start","ms":…}`, has the time of the container's first instruction. Then come
+//! `listening`, `ready`, `term` and `exit`. The time of `ready` is taken just before a probe could find the server
+//! ready.
 #![deny(unsafe_code)]
 
 mod event;
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// A server for tests of the start order: ready when it is told to be, and it says when it was.
+/// A server for tests of the start order: becomes ready at a set time and logs when it did
 #[derive(Debug, Parser)]
 #[command(name = "testserver", args_conflicts_with_subcommands = true, max_term_width = 100)]
 struct Args {
@@ -31,14 +32,14 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// An exec probe: succeeds if FILE is there, or, for tcp://HOST:PORT, if it accepts a connection
+    /// Act as an exec probe: succeed if the file TARGET exists, or if tcp://HOST:PORT accepts a connection
     Check { target: String },
-    /// A wrapper as people write them: waits by inotify for FILE, then becomes the server with the arguments given
+    /// Act as a wrapper script: wait for FILE by inotify, then become the server with ARGUMENTS
     Await { file: PathBuf, arguments: Vec<String> },
-    /// A user's own hook: writes a line with EVENT into the container's log
+    /// Act as a user's own hook: write a line with EVENT to the container's log
     Say {
         event: String,
-        /// Then exit with this code
+        /// Exit with this code afterwards
         #[arg(long, default_value_t = 0)]
         exit_code: u8,
     },
@@ -46,52 +47,52 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Server {
-    /// Answer HTTP here: 200 when ready, 503 before
+    /// Serve HTTP on this port: 200 when ready, 503 before
     #[arg(long, value_name = "PORT")]
     http: Option<u16>,
-    /// Accept connections here
+    /// Accept connections on this port
     #[arg(long, value_name = "PORT")]
     tcp: Option<u16>,
-    /// Answer grpc.health.v1 here: SERVING when ready, NOT_SERVING before
+    /// Serve grpc.health.v1 on this port: SERVING when ready, NOT_SERVING before
     #[arg(long, value_name = "PORT")]
     grpc: Option<u16>,
-    /// Make this file when ready, for exec probes; taken away at the start
+    /// Create this file when ready, for exec probes; remove it at the start
     #[arg(long, value_name = "FILE")]
     touch: Option<PathBuf>,
     /// Listen only after this long
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
     listen_after: Duration,
-    /// Be ready only after this long, from the start
+    /// Become ready only after this long, from the start
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
     ready_after: Duration,
-    /// Be ready only when USR2 has come, too; it may come once it has said "listening"
+    /// Become ready only after SIGUSR2 too; send it after the event "listening"
     #[arg(long)]
     ready_on_signal: bool,
     /// Exit after this long, from the start
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     exit_after: Option<Duration>,
-    /// Exit only if this file is not there yet, and make it: so once, if it is on a volume
+    /// Exit only if this file does not exist, and create it: exits once if the file is on a volume
     #[arg(long, value_name = "FILE", requires = "exit_after")]
     exit_once: Option<PathBuf>,
-    /// What to exit with after --exit-after, and on USR1
+    /// Exit code after --exit-after and on SIGUSR1
     #[arg(long, value_name = "CODE", default_value_t = 0)]
     exit_code: u8,
-    /// First close all descriptors but the three that everybody has, as some daemons do
+    /// First close all inherited descriptors except 0, 1 and 2, as some daemons do
     #[arg(long)]
     close_inherited: bool,
-    /// Go on after TERM
+    /// Keep running after SIGTERM
     #[arg(long)]
     ignore_term: bool,
-    /// Do harm to the neighbours, as far as one container can: bell, fill, links, lies; repeatable
-    #[arg(long, value_name = "WHAT")]
-    hostile: Vec<hostile::What>,
+    /// Attack the other containers: bell, fill, links, lies; repeatable
+    #[arg(long, value_name = "ATTACK")]
+    hostile: Vec<hostile::Attack>,
 }
 
 fn main() -> ExitCode {
-    let born = Moment::now();
+    let start = Moment::now();
     let Args { command, server } = Args::parse();
     match command {
-        Some(Command::Check { target }) => match look(&target) {
+        Some(Command::Check { target }) => match check(&target) {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
         },
@@ -102,10 +103,10 @@ fn main() -> ExitCode {
             eprintln!("testserver: {}: {error}", file.display());
             ExitCode::FAILURE
         }
-        Some(Command::Say { event, exit_code }) => match born.say_to_container(&event) {
+        Some(Command::Say { event, exit_code }) => match start.say_to_container(&event) {
             Ok(()) => exit_code.into(),
             Err(error) => {
-                eprintln!("testserver: can't write into the container's log: {error}");
+                eprintln!("testserver: cannot write to the container's log: {error}");
                 ExitCode::FAILURE
             }
         },
@@ -113,10 +114,10 @@ fn main() -> ExitCode {
             if server.close_inherited {
                 inherited::close();
             }
-            born.say("start", "");
-            for what in &server.hostile {
-                let what = *what;
-                std::thread::spawn(move || hostile::run(what));
+            start.say("start", "");
+            for attack in &server.hostile {
+                let attack = *attack;
+                std::thread::spawn(move || hostile::run(attack));
             }
             serve::run(server)
         }
@@ -132,7 +133,7 @@ fn await_file(file: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn look(target: &str) -> bool {
+fn check(target: &str) -> bool {
     match target.strip_prefix("tcp://") {
         Some(address) => TcpStream::connect(address).is_ok(),
         None => PathBuf::from(target).exists(),
@@ -145,18 +146,18 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_is_consistent() {
         Args::command().debug_assert();
     }
 
     #[test]
-    fn an_exec_probe_looks_for_a_file_or_a_listener() {
+    fn check_finds_a_file_or_a_listener() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("its address");
-        assert!(look(&format!("tcp://{address}")));
+        assert!(check(&format!("tcp://{address}")));
         drop(listener);
-        assert!(!look(&format!("tcp://{address}")));
-        assert!(look("/proc/self"));
-        assert!(!look("/nonexistent"));
+        assert!(!check(&format!("tcp://{address}")));
+        assert!(check("/proc/self"));
+        assert!(!check("/nonexistent"));
     }
 }
