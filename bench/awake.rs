@@ -1,33 +1,33 @@
-//! `--awake` keeps all processors from halting. A busy hypervisor takes a halted virtual processor away, and returns it
-//! some milliseconds after it is needed. On hardware `/dev/cpu_dma_latency` does this, as in cyclictest(8); in a guest
-//! it has no effect. The option is off by default, because it slows whatever starts processes, such as a container
-//! runtime.
+//! `--awake` keeps the processors from halting. A busy hypervisor gives a halted virtual processor to another machine
+//! and returns it milliseconds after it is needed. On hardware `/dev/cpu_dma_latency` prevents halts, as cyclictest(8)
+//! uses it. In a virtual machine that has no effect. `--awake` is not the default, because it slows down whatever
+//! starts processes, such as a container runtime.
 
 use std::num::NonZero;
 use std::os::unix::process::parent_id;
 use std::process::{Child, Command};
 use std::thread::available_parallelism;
 
-/// Argument with which a benchmark starts itself as a spinning process.
+/// The argument that makes a benchmark run as one of the spinning processes.
 const SPIN: &str = "spin";
-/// Command line option that enables the spinning processes.
-const WANTED: &str = "--awake";
+/// The option that starts them.
+const OPTION: &str = "--awake";
 
-/// Spinning processes, one for each processor; none without `--awake`. They run only when nothing else does
-/// (`SCHED_IDLE`), and end when this is dropped.
+/// Spinning processes, one for each processor, which use only idle time (`SCHED_IDLE`). Empty without the option. They
+/// are killed on drop.
 pub(crate) struct Awake(Vec<Child>);
 
 impl Awake {
-    /// Starts the processes. Must be called first in `main`. Returns `None` in a spinning process that should exit.
+    /// Starts the processes. Call this first in `main`. Returns `None` in a spinning process whose parent has exited.
     pub(crate) fn keep() -> Option<Awake> {
         if std::env::args().nth(1).is_some_and(|word| word == SPIN) {
             spin();
             return None;
         }
-        if !std::env::args().any(|word| word == WANTED) {
+        if !std::env::args().any(|word| word == OPTION) {
             return Some(Awake(Vec::new()));
         }
-        let own = std::env::current_exe().expect("path of this program");
+        let own = std::env::current_exe().expect("this program's path");
         let processors = available_parallelism().map_or(1, NonZero::get);
         let start = |processor: usize| {
             let mut command = Command::new("taskset");

@@ -1,6 +1,8 @@
-//! Time that podgate adds to a Pod's start on a real kubelet, measured in interleaved rounds: from the request to
-//! create the Pod to the application's first instruction, and, with a postStart hook, from Ready to the next
-//! container's first instruction. Then the cost of the idle sidecar.
+//! Measures on a real kubelet what podgate adds to a Pod's start, with the variants interleaved:
+//!
+//! - from the request that creates the Pod to the application's first instruction
+//! - from Ready to the next container's first instruction behind a postStart hook
+//! - memory and processor time of an idle sidecar
 //!
 //! ```text
 //! tests/kubelet/prepare && cargo bench --bench pod-start [-- ROUNDS]
@@ -16,7 +18,7 @@ mod cluster;
 #[path = "../tests/kubelet/pod.rs"]
 mod pod;
 
-/// Sends the output of the cluster helpers to standard error, like that of this benchmark.
+/// Prints messages of the cluster's helpers to standard error.
 mod scene {
     pub(crate) fn print_line(line: &str) {
         eprintln!("{line}");
@@ -33,7 +35,7 @@ use std::time::Duration;
 
 const NAMESPACE: &str = "bench-pod-start";
 const NEXT: &str = "Ready to the next container's first instruction";
-const IDLE: Duration = Duration::from_secs(20);
+const IDLE_PERIOD: Duration = Duration::from_secs(20);
 
 fn main() {
     // cargo passes --bench.
@@ -55,7 +57,7 @@ fn main() {
         for (label, pod) in variants() {
             times.entry(label).or_default().push(first_instruction(&pod));
         }
-        let (hook, sidecar) = chained(round + 1 == rounds);
+        let (hook, sidecar) = hooked_chain(round + 1 == rounds);
         for (label, value) in hook {
             chain.entry(label).or_default().push(value);
         }
@@ -64,7 +66,7 @@ fn main() {
         }
     }
     println!("{:<64} {:>8} {:>20}", "from `create` to the application's first instruction", "median", "");
-    let base = median(&times["the same pod without podgate, with a volume"]);
+    let base = median(&times["the same Pod without podgate, with a volume"]);
     for (label, values) in &times {
         println!("  {label:<62} {} {:>+8.0}", figures(values), median(values) - base);
     }
@@ -82,13 +84,13 @@ fn variants() -> [(&'static str, Value); 3] {
     plain["spec"]["volumes"] = json!([{"name": "podgate", "emptyDir": {"medium": "Memory"}}]);
     plain["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "podgate", "mountPath": "/podgate"}]);
     [
-        ("the same pod without podgate, with a volume", plain),
+        ("the same Pod without podgate, with a volume", plain),
         ("with the sidecar as a native sidecar", with(SidecarPlacement::Native)),
         ("with the sidecar as the first container", with(SidecarPlacement::FirstContainer)),
     ]
 }
 
-/// Returns the milliseconds from the create request to the application's first instruction.
+/// Returns the milliseconds from the request to the application's first instruction.
 fn first_instruction(pod: &Value) -> f64 {
     let before = wall_ms();
     cluster::create(NAMESPACE, &pod.to_string());
@@ -97,29 +99,29 @@ fn first_instruction(pod: &Value) -> f64 {
     start - before
 }
 
-/// Measures a chain of three: `db` answers 503 before it is ready, `api` is ready as soon as it listens. With
-/// `with_cost`, also measures the cost of the sidecar.
-fn chained(with_cost: bool) -> (Vec<(&'static str, f64)>, Option<String>) {
+/// Starts a chain of three with hooks: `db` answers 503 before it is ready, `api` is ready as soon as it listens. With
+/// `with_sidecar`, also measures the idle sidecar.
+fn hooked_chain(with_sidecar: bool) -> (Vec<(&'static str, f64)>, Option<String>) {
     let db = server("db").http(8001).ready_after("1500ms").hook(&[]);
     let api = server("api").http(8002).args(&["--listen-after", "500ms"]).hook(&[]);
     let pod = Pod::new("chain", [db, api, server("web").http(8003)]).json();
     cluster::create(NAMESPACE, &pod.to_string());
     eventually("web's first line", 60, || event("chain", "web", "start"));
-    let at = |container, what| eventually(what, 10, || event("chain", container, what));
-    let released_at = |container| eventually("the hook's last line", 10, || released("chain", container));
+    let at = |container, name| eventually(name, 10, || event("chain", container, name));
+    let released_at = |container| eventually("the hook's last line", 10, || release_time("chain", container));
     let steps = vec![
         ("Ready to the hook's release, server answers 503 first", released_at("db") - at("db", "ready")),
-        ("Ready to the hook's release, server ready when it listens", released_at("api") - at("api", "ready")),
+        ("Ready to the hook's release, server ready as soon as it listens", released_at("api") - at("api", "ready")),
         (NEXT, at("api", "start") - at("db", "ready")),
         (NEXT, at("web", "start") - at("api", "ready")),
     ];
-    let cost = with_cost.then(|| idle_cost("chain"));
+    let cost = with_sidecar.then(|| idle_sidecar("chain"));
     remove("chain");
     (steps, cost)
 }
 
-/// Returns the time at which the hook of `container` was released, from its log.
-fn released(pod: &str, container: &str) -> Option<f64> {
+/// Returns when the hook of `container` released it, by the hook's log.
+fn release_time(pod: &str, container: &str) -> Option<f64> {
     let log = try_kubectl(&["-n", NAMESPACE, "logs", pod, "-c", container]).ok()?;
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let line = lines.into_iter().find(|line| line["msg"].as_str().is_some_and(|text| text.starts_with("released")))?;
@@ -137,8 +139,8 @@ fn remove(pod: &str) {
     kubectl(&["-n", NAMESPACE, "delete", "pod", pod, "--wait=true"]);
 }
 
-/// Describes memory and processor time of the idle sidecar.
-fn idle_cost(pod: &str) -> String {
+/// Describes memory and processor time of an idle sidecar.
+fn idle_sidecar(pod: &str) -> String {
     eventually("the pod has started", 30, || {
         let phase = kubectl(&[
             "-n",
@@ -152,12 +154,12 @@ fn idle_cost(pod: &str) -> String {
         (phase == "started").then_some(())
     });
     let Some(pid) = cluster::pid(NAMESPACE, pod, "podgate") else {
-        return "the sidecar's pid was not found".to_owned();
+        return "the sidecar's pid is unknown".to_owned();
     };
     std::thread::sleep(Duration::from_secs(3));
-    let (before, wakes_before) = (ticks(pid), field(pid, "voluntary_ctxt_switches"));
-    std::thread::sleep(IDLE);
-    let used = (ticks(pid) - before) as f64 / 100.0;
+    let (ticks_before, wakes_before) = (ticks(pid), field(pid, "voluntary_ctxt_switches"));
+    std::thread::sleep(IDLE_PERIOD);
+    let used = (ticks(pid) - ticks_before) as f64 / 100.0;
     let wakes = field(pid, "voluntary_ctxt_switches") - wakes_before;
     format!(
         "the idle sidecar of a chain of three: {} kB resident ({} kB anonymous, peak {} kB), {} thread(s); in {} s {used:.2} s of processor time and {wakes} wake-ups\n",
@@ -165,7 +167,7 @@ fn idle_cost(pod: &str) -> String {
         field(pid, "RssAnon"),
         field(pid, "VmHWM"),
         field(pid, "Threads"),
-        IDLE.as_secs(),
+        IDLE_PERIOD.as_secs(),
     )
 }
 

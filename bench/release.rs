@@ -1,13 +1,13 @@
-//! Time from a container being Ready to the first instruction of the container that waits for it, on a real kubelet:
-//! podgate's two modes and common alternatives, in interleaved rounds. The predecessor becomes Ready at a random time,
-//! 1 to 4 s after its start.
+//! Measures on a real kubelet the time from Ready to the first instruction of the waiting container: podgate's two
+//! modes and common alternatives, interleaved. The predecessor becomes Ready 1 to 4 s after its start, at a random
+//! moment in each round.
 //!
 //! ```text
-//! tests/kubelet/prepare && cargo bench --bench release [-- [--awake] ROUNDS [LABELS...]]
+//! tests/kubelet/prepare && cargo bench --bench release [-- [--awake] ROUNDS [WORDS...]]
 //! ```
 //!
-//! With LABELS, only ways whose label contains one of them are measured. `--awake` keeps processors from halting, for a
-//! machine whose hypervisor takes idle ones away.
+//! WORDS select the ways whose label contains one of them. `--awake` keeps processors from halting, for a machine whose
+//! hypervisor gives them away.
 
 mod awake;
 #[allow(dead_code, reason = "shared with the scenarios")]
@@ -21,7 +21,7 @@ mod cluster;
 mod pod;
 mod steal;
 
-/// Sends the output of the cluster helpers to standard error, like that of this benchmark.
+/// Prints messages of the cluster's helpers to standard error.
 mod scene {
     pub(crate) fn print_line(line: &str) {
         eprintln!("{line}");
@@ -37,38 +37,38 @@ use std::time::Duration;
 const NAMESPACE: &str = "bench-release";
 const PORT: u16 = 8001;
 
-/// Largest share of processor time that the hypervisor may take during one start. Above it, the start is repeated.
-const STOLEN: f64 = 0.02;
-/// Most measurements of one start.
+/// Maximum share of the processors that the hypervisor may take during one start. Above it, the start is repeated.
+const MAX_STOLEN: f64 = 0.02;
+/// Maximum number of tries for one start.
 const TRIES: usize = 10;
 
-/// Time after which a Pod that waits for nothing is surely running.
-const SETTLED: Duration = Duration::from_millis(2500);
+/// Time after which a Pod without any wait runs.
+const START_TIME: Duration = Duration::from_millis(2500);
 
 /// One way to make `app` wait for `db`.
 struct Way {
     label: &'static str,
-    /// Returns the Pod; its `db` becomes Ready that many milliseconds after its start.
+    /// Creates the Pod. Its `db` becomes Ready the given number of milliseconds after its start.
     pod: fn(u64) -> Value,
 }
 
 const WAYS: [Way; 8] = [
-    Way { label: "podgate, entrypoint: server ready as soon as it listens", pod: |ms| gates(listens(ms)) },
-    Way { label: "podgate, entrypoint: server answers 503 first", pod: |ms| gates(answers(ms)) },
-    Way { label: "podgate, post-start: server ready as soon as it listens", pod: |ms| hooks(listens(ms)) },
-    Way { label: "postStart hook that returns when the server writes a file", pod: hooked },
-    Way { label: "inotify wrapper, for a file which the server writes", pod: notified },
-    Way { label: "wrapper that looks each second for a file which the server writes", pod: wrapped },
-    Way { label: "postStart hook that asks the server each 0.5 s (the mesh way)", pod: mesh },
-    Way { label: "native sidecar with a startupProbe, each second", pod: native },
+    Way { label: "podgate, entrypoint: server is Ready as soon as it listens", pod: |ms| gates(ready_on_listen(ms)) },
+    Way { label: "podgate, entrypoint: server answers 503 first", pod: |ms| gates(answers_503_first(ms)) },
+    Way { label: "podgate, post-start: server is Ready as soon as it listens", pod: |ms| hooks(ready_on_listen(ms)) },
+    Way { label: "postStart hook that returns when the server writes a file", pod: file_hook },
+    Way { label: "inotify wrapper, waits for a file that the server writes", pod: inotify_wrapper },
+    Way { label: "wrapper that looks every second for a file that the server writes", pod: polling_wrapper },
+    Way { label: "postStart hook that asks the server every 0.5 s (as service meshes do)", pod: polling_hook },
+    Way { label: "native sidecar with a startupProbe every second", pod: native_sidecar },
 ];
 
 fn main() {
     let Some(awake) = awake::Awake::keep() else { return };
     // cargo passes --bench.
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let rounds = arguments.first().map_or(30, |word| word.parse().expect("a number of rounds"));
-    let wanted = arguments.get(1..).unwrap_or_default();
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let rounds = words.first().map_or(30, |word| word.parse().expect("a number of rounds"));
+    let wanted = words.get(1..).unwrap_or_default();
     let is_wanted = |way: &&Way| wanted.is_empty() || wanted.iter().any(|word| way.label.contains(word));
     let ways: Vec<&Way> = WAYS.iter().filter(is_wanted).collect();
     let _ = try_kubectl(&["delete", "namespace", NAMESPACE, "--wait=true"]);
@@ -83,12 +83,12 @@ fn main() {
         eprintln!("round {} of {rounds}", round + 1);
         for (way, times) in ways.iter().zip(&mut times) {
             for attempt in 1..=TRIES {
-                let (time, stolen) = ready_to_first_instruction(way, pods.next().expect("a number"), random_delay_ms());
-                if stolen > STOLEN && attempt < TRIES {
+                let (time, stolen) = ready_to_first_instruction(way, pods.next().expect("a number"), random_delay());
+                if stolen > MAX_STOLEN && attempt < TRIES {
                     repeated += 1;
                     continue;
                 }
-                disturbed += usize::from(stolen > STOLEN);
+                disturbed += usize::from(stolen > MAX_STOLEN);
                 times.push(time);
                 break;
             }
@@ -99,32 +99,32 @@ fn main() {
         cluster::minor_version()
     );
     if repeated > 0 {
-        let share = STOLEN * 100.0;
+        let share = MAX_STOLEN * 100.0;
         println!(
-            "measured again, because the hypervisor took more than {share} % of the processors: {repeated}; counted nevertheless: {disturbed}"
+            "repeated, because the hypervisor took more than {share} % of the processors: {repeated}; counted nevertheless: {disturbed}"
         );
     }
     drop(awake);
-    println!("{:<64} {:>8} {:>8} {:>8}", "", "median", "95th", "longest");
+    println!("{:<72} {:>8} {:>8} {:>8}", "", "median", "95th", "longest");
     for (way, times) in ways.iter().zip(&mut times) {
         times.sort_by(f64::total_cmp);
         let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
-        println!("{:<64} {:>8.1} {:>8.1} {:>8.1}", way.label, at(0.5), at(0.95), at(1.0));
+        println!("{:<72} {:>8.1} {:>8.1} {:>8.1}", way.label, at(0.5), at(0.95), at(1.0));
     }
     let _ = try_kubectl(&["delete", "namespace", NAMESPACE, "--wait=false"]);
 }
 
-/// Returns a random delay of 1 to 4 s in ms, so that it does not align with any polling interval.
-fn random_delay_ms() -> u64 {
+/// Returns 1000 to 4000 ms, so that the moment is independent of all polling periods.
+fn random_delay() -> u64 {
     let noise = (wall_ms() * 1000.0) as u64;
     1000 + noise.wrapping_mul(6_364_136_223_846_793_005).rotate_left(24) % 3000
 }
 
-fn listens(ms: u64) -> Container {
+fn ready_on_listen(ms: u64) -> Container {
     server("db").http(PORT).args(&["--listen-after", &format!("{ms}ms")])
 }
 
-fn answers(ms: u64) -> Container {
+fn answers_503_first(ms: u64) -> Container {
     server("db").http(PORT).ready_after(&format!("{ms}ms"))
 }
 
@@ -133,15 +133,15 @@ fn gates(db: Container) -> Value {
 }
 
 fn hooks(db: Container) -> Value {
-    // `app` neither waits nor is waited for, so it needs no volumes of podgate.
+    // `app` has no hook and no gate, so it needs none of podgate's volumes.
     Pod::new("pod", [db.hook(&[]), server("app").with(json!({"volumeMounts": []}))]).json()
 }
 
 const POLLING: &str = "until [ -e /shared/ready ]; do /tools/busybox sleep 1; done; exec /testserver";
 
-/// Returns a Pod without podgate, with the same security context as the others, busybox for scripts (copied by an init
-/// container), and a shared volume.
-fn plain(containers: Value, more: Value) -> Value {
+/// Creates a Pod without podgate, with the same security context. It has a volume for files, and busybox for scripts,
+/// which an init container copies.
+fn plain(containers: Value, native_sidecars: Value) -> Value {
     let mounts = json!([{"name": "tools", "mountPath": "/tools"}, {"name": "shared", "mountPath": "/shared"}]);
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"},
@@ -153,8 +153,8 @@ fn plain(containers: Value, more: Value) -> Value {
             "volumes": [{"name": "tools", "emptyDir": {"medium": "Memory"}}, {"name": "shared", "emptyDir": {"medium": "Memory"}}],
         },
     });
-    if let Some(natives) = more.as_array() {
-        pod["spec"]["initContainers"].as_array_mut().expect("a list").extend(natives.iter().cloned());
+    if let Some(native_sidecars) = native_sidecars.as_array() {
+        pod["spec"]["initContainers"].as_array_mut().expect("a list").extend(native_sidecars.iter().cloned());
     }
     for list in ["initContainers", "containers"] {
         for container in pod["spec"][list].as_array_mut().expect("a list") {
@@ -173,25 +173,25 @@ fn db(ms: u64, more: &[&str]) -> Value {
     program("db", &[&["--http", port.as_str(), "--ready-after", after.as_str()], more].concat())
 }
 
-fn wrapped(ms: u64) -> Value {
+fn polling_wrapper(ms: u64) -> Value {
     let mut app = program("app", &[]);
     app["command"] = json!(["/tools/busybox", "sh", "-c", POLLING]);
     plain(json!([db(ms, &["--touch", "/shared/ready"]), app]), Value::Null)
 }
 
-fn notified(ms: u64) -> Value {
+fn inotify_wrapper(ms: u64) -> Value {
     plain(json!([db(ms, &["--touch", "/shared/ready"]), program("app", &["await", "/shared/ready"])]), Value::Null)
 }
 
-/// Measures the kubelet's own share, which every hook has.
-fn hooked(ms: u64) -> Value {
+/// Shows the share of the kubelet and the runtime, which every hook has.
+fn file_hook(ms: u64) -> Value {
     const FILE: &str = "/shared/ready";
     let mut db = db(ms, &["--touch", FILE]);
     db["lifecycle"] = json!({"postStart": {"exec": {"command": ["/testserver", "await", FILE, "check", FILE]}}});
     plain(json!([db, program("app", &[])]), Value::Null)
 }
 
-fn mesh(ms: u64) -> Value {
+fn polling_hook(ms: u64) -> Value {
     let mut db = db(ms, &[]);
     let script = format!(
         "until /tools/busybox wget -q -O /dev/null http://127.0.0.1:{PORT}/; do /tools/busybox sleep 0.5; done"
@@ -200,26 +200,27 @@ fn mesh(ms: u64) -> Value {
     plain(json!([db, program("app", &[])]), Value::Null)
 }
 
-fn native(ms: u64) -> Value {
+fn native_sidecar(ms: u64) -> Value {
     let mut db = db(ms, &[]);
     db["restartPolicy"] = "Always".into();
     db["startupProbe"] = json!({"httpGet": {"path": "/", "port": PORT}, "periodSeconds": 1, "failureThreshold": 60});
     plain(json!([program("app", &[])]), json!([db]))
 }
 
-/// Returns the milliseconds from Ready to the first instruction, and the share of processor time stolen meanwhile.
+/// Returns the milliseconds, and the share of the processors that was stolen meanwhile.
 fn ready_to_first_instruction(way: &Way, number: usize, ms: u64) -> (f64, f64) {
     let name = format!("pod-{number}");
     let mut pod = (way.pod)(ms);
     pod["metadata"]["name"] = name.as_str().into();
     let before = steal::Time::now();
     cluster::create(NAMESPACE, &pod.to_string());
-    // Send no request before the end: each kubectl uses a processor for longer than the measured time.
-    std::thread::sleep(Duration::from_millis(ms) + SETTLED);
+    // Do not poll before the start is over, because each kubectl call uses a processor for longer than the measured
+    // time.
+    std::thread::sleep(Duration::from_millis(ms) + START_TIME);
     let stolen = before.stolen_since();
     let start = eventually("the application's first line", 60, || event(&name, "app", "start"));
-    let ready = eventually("the predecessor's ready event", 10, || event(&name, "db", "ready"));
-    // Wait for the deletion: the runtime's work would slow down the next start.
+    let ready = eventually("the predecessor's line", 10, || event(&name, "db", "ready"));
+    // Wait for the deletion, because its work would slow down the next start.
     kubectl(&["-n", NAMESPACE, "delete", "pod", &name, "--wait=true", "--grace-period=1"]);
     (start - ready, stolen)
 }

@@ -1,7 +1,7 @@
-//! Processor time that the hypervisor gave to other machines: `steal` in `/proc/stat` (proc_stat(5)). It matters for
-//! millisecond measurements, because a processor may be missing for a tenth of a second.
+//! Processor time that the hypervisor gave to other machines: `steal` in `/proc/stat` (proc_stat(5)). If it takes a
+//! processor away for a tenth of a second, measurements in milliseconds are void.
 
-/// Time of all processors since boot, in ticks.
+/// The time of all processors so far, in ticks.
 pub(crate) struct Time {
     stolen: u64,
     all: u64,
@@ -10,16 +10,16 @@ pub(crate) struct Time {
 impl Time {
     pub(crate) fn now() -> Time {
         let stat = std::fs::read_to_string("/proc/stat").expect("/proc/stat");
-        let line = stat.lines().next().expect("line of all processors");
-        // user nice system idle iowait irq softirq steal; user includes guest time.
+        let line = stat.lines().next().expect("a line for all processors");
+        // user nice system idle iowait irq softirq steal; guest time is in user's.
         let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).filter_map(|word| word.parse().ok()).collect();
         Time { stolen: ticks.get(7).copied().unwrap_or(0), all: ticks.iter().sum() }
     }
 
-    /// Returns the share of time stolen since `self` was taken, from 0 to 1.
+    /// Returns the share that was stolen since then, from 0 to 1.
     pub(crate) fn stolen_since(&self) -> f64 {
         let now = Time::now();
-        // The kernel does not guarantee that counters never decrease.
+        // The kernel does not guarantee that these counters never decrease.
         now.stolen.saturating_sub(self.stolen) as f64 / now.all.saturating_sub(self.all).max(1) as f64
     }
 }

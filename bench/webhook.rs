@@ -1,11 +1,12 @@
-//! `podgate-webhook` under load: admissions at a constant rate. Each is sent when it is due, even if earlier ones are
-//! unanswered, as the API server does. Latencies count from the due time.
+//! Measures `podgate-webhook` under load: admissions at a constant rate. Like an API server, the benchmark sends each
+//! request when it is due, even if earlier ones are not answered yet. Latency counts from the time at which a request
+//! was due.
 //!
 //! ```text
 //! make webhook && cargo bench --bench webhook [-- [--awake] SECONDS [RATE]]
 //! ```
 //!
-//! `--awake` keeps processors from halting, for a machine whose hypervisor takes idle ones away.
+//! `--awake` keeps processors from halting, for a machine whose hypervisor gives them away.
 
 mod awake;
 #[allow(dead_code, reason = "shared with the tests")]
@@ -13,7 +14,7 @@ mod awake;
 mod client;
 mod steal;
 
-/// Constants that `client` imports from the tests.
+/// Replaces the tests' module that `client` imports.
 mod program {
     pub(crate) const NAME: &str = "podgate-webhook.podgate.svc";
 }
@@ -28,21 +29,21 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Number of connections; the API server keeps up to 25.
+/// Number of connections, as many as the API server keeps.
 const CONNECTIONS: usize = 25;
-/// Time between two memory readings.
+/// Interval between two memory lines.
 const MEMORY_INTERVAL: Duration = Duration::from_secs(10);
 
 fn main() {
     let Some(awake) = awake::Awake::keep() else { return };
     // cargo passes --bench.
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let number = |n: usize, default| arguments.get(n).map_or(default, |word| word.parse().expect("a number"));
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let number = |n: usize, default| words.get(n).map_or(default, |word| word.parse().expect("a number"));
     let (seconds, rate) = (number(0, 60), number(1, 200));
     let files = Files::new();
     let webhook = Webhook::start(&files);
     let body = review().to_string();
-    println!("{rate} admissions a second for {seconds} s, {} bytes each, {CONNECTIONS} connections", body.len());
+    println!("{rate} admissions per second for {seconds} s, {} bytes each, {CONNECTIONS} connections", body.len());
     println!("resident before: {} KiB", webhook.resident());
 
     let (due, queue) = mpsc::channel();
@@ -55,14 +56,14 @@ fn main() {
         })
         .collect();
     let (start, before) = (now(), steal::Time::now());
-    let mut last_reading = start;
+    let mut last_line = start;
     for n in 0..seconds * rate {
         let at = start
             + Duration::from_secs(1) * u32::try_from(n).expect("few enough") / u32::try_from(rate).expect("a rate");
         std::thread::sleep(at.saturating_duration_since(now()));
         due.send(at).expect("workers");
-        if at - last_reading >= MEMORY_INTERVAL {
-            last_reading = at;
+        if at - last_line >= MEMORY_INTERVAL {
+            last_line = at;
             println!("after {:3} s: {} KiB", (at - start).as_secs(), webhook.resident());
         }
     }
@@ -71,13 +72,13 @@ fn main() {
     let stolen = before.stolen_since() * 100.0;
     drop(awake);
     times.sort_unstable();
-    println!("resident after: {} KiB, most: {} KiB", webhook.resident(), webhook.peak());
-    println!("processor time: {:.2} ms an admission", webhook.processor_ms() / times.len() as f64);
+    println!("resident after: {} KiB, peak: {} KiB", webhook.resident(), webhook.peak());
+    println!("processor time: {:.2} ms per admission", webhook.processor_ms() / times.len() as f64);
     let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize].as_secs_f64() * 1000.0;
-    println!("taken by the hypervisor meanwhile, of all processors: {stolen:.1} %");
+    println!("processor time taken by the hypervisor: {stolen:.1} %");
     println!("answered and injected: {} of {}", times.len(), seconds * rate);
     println!(
-        "median {:.2} ms, 90 % {:.2} ms, 99 % {:.2} ms, 99.9 % {:.2} ms, most {:.2} ms",
+        "median {:.2} ms, 90 % {:.2} ms, 99 % {:.2} ms, 99.9 % {:.2} ms, longest {:.2} ms",
         at(0.5),
         at(0.9),
         at(0.99),
@@ -91,7 +92,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Sends requests from the queue and waits for each answer; returns the latencies since the due times.
+/// Sends each request when it is due and waits for the answer. Returns the latencies.
 fn work(queue: &Mutex<Receiver<Instant>>, client: &Client, request: &[u8]) -> Vec<Duration> {
     let mut connection = client.connect().expect("a connection");
     let mut times = Vec::new();
@@ -107,11 +108,11 @@ fn work(queue: &Mutex<Receiver<Instant>>, client: &Client, request: &[u8]) -> Ve
 fn exchange(stream: &mut Stream, request: &[u8]) -> String {
     stream.write_all(request).and_then(|()| stream.flush()).expect("to send");
     let mut answer = Vec::new();
-    let mut chunk = [0; 16384];
+    let mut piece = [0; 16384];
     loop {
-        let count = stream.read(&mut chunk).expect("to receive");
+        let count = stream.read(&mut piece).expect("to receive");
         assert!(count > 0, "the webhook closed the connection");
-        answer.extend_from_slice(&chunk[..count]);
+        answer.extend_from_slice(&piece[..count]);
         let text = String::from_utf8_lossy(&answer);
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
             let length =
@@ -132,8 +133,7 @@ fn request(body: &str) -> Vec<u8> {
     [head.as_bytes(), body.as_bytes()].concat()
 }
 
-/// Returns the review of a Pod as created by a ReplicaSet and defaulted by the API server: five containers with
-/// environment, a token volume.
+/// A Pod as a ReplicaSet makes it and the API server completes it: five containers, some environment, a token volume.
 fn review() -> Value {
     let mount = json!({"name": "kube-api-access-x7k2p", "readOnly": true, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"});
     let container = |(n, name): (usize, &&str)| {
@@ -173,7 +173,7 @@ fn review() -> Value {
     client::review("705ab4f5-6393-11e8-b7cc-42010a800002", &object)
 }
 
-/// Certificate files of the webhook.
+/// Files with a certificate and its key.
 struct Files {
     folder: PathBuf,
     ca: Vec<u8>,
@@ -225,34 +225,33 @@ impl Webhook {
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}; run make webhook first", program.display()));
         let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
-        let listening = lines.find(|line| line.contains("\"listening\"")).expect("a log line with the address");
+        let listening = lines.find(|line| line.contains("\"listening\"")).expect("a line that it listens");
         let listening: Value = serde_json::from_str(&listening).expect("JSON");
         let address = listening["address"].as_str().and_then(|text| text.parse().ok()).expect("an address");
-        // Drain the log, which has a line for each admission: a full pipe would block the webhook.
+        // Drain its log, or the pipe fills up.
         std::thread::spawn(move || lines.for_each(drop));
         Webhook { child, address }
     }
 
     fn status(&self, key: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("running webhook");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("the webhook runs");
         let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("a line");
         line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().expect("a number")
     }
 
-    /// Resident memory, in KiB.
+    /// Returns the resident memory in KiB.
     fn resident(&self) -> u64 {
         self.status("VmRSS")
     }
 
-    /// Processor time used so far, in milliseconds.
+    /// Returns the used processor time in milliseconds.
     fn processor_ms(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("running webhook");
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("the webhook runs");
         let fields = stat.rsplit_once(')').expect("a name in brackets").1.split_whitespace();
         // utime and stime, in hundredths of a second: USER_HZ is 100 on every Linux.
         fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() * 10.0
     }
 
-    /// Peak resident memory, in KiB.
     fn peak(&self) -> u64 {
         self.status("VmHWM")
     }

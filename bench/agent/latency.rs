@@ -1,19 +1,19 @@
-//! Latency from publication to release, and from exec to the first log line.
+//! Latencies: from the publication to the waiter's exit, and from exec to the first log line.
 
-use crate::scene::{Means, Scene};
+use crate::scene::{Method, Scene};
 use podgate::core::state::State;
 use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-pub(crate) fn tables(agent: &Path, available: &[Means], rounds: usize) {
-    println!("## From the publication to the waiter's process being gone, {rounds} rounds\n");
-    println!("| means | median, ms | 95th percentile, ms | longest, ms |\n|---|---:|---:|---:|");
-    for &means in available {
-        // Each takes half a second on average, so limit the rounds.
-        let rounds = if means == Means::Loop("1") { rounds.min(100) } else { rounds };
-        row(&means.name(), (0..rounds).map(|round| release(agent, means, round)).collect());
+pub(crate) fn tables(agent: &Path, methods: &[Method], rounds: usize) {
+    println!("## From the publication to the waiter's exit, {rounds} rounds\n");
+    println!("| method | median, ms | 95th percentile, ms | longest, ms |\n|---|---:|---:|---:|");
+    for &method in methods {
+        // Each round takes half a second on average.
+        let rounds = if method == Method::Loop("1") { rounds.min(100) } else { rounds };
+        row(&method.name(), (0..rounds).map(|round| release(agent, method, round)).collect());
     }
     println!("\n## From exec to the first line of the log, {rounds} rounds\n");
     println!("| | median, ms | 95th percentile, ms | longest, ms |\n|---|---:|---:|---:|");
@@ -27,22 +27,23 @@ fn row(name: &str, mut times: Vec<Duration>) {
     println!("| {name} | {:.2} | {:.2} | {:.2} |", at(50), at(95), at(100));
 }
 
-/// Measures from just before the sidecar writes the new annotations, which it renames into place microseconds later.
-fn release(agent: &Path, means: Means, round: usize) -> Duration {
-    let mut scene = Scene::new(means);
-    let mut child = scene.start(agent, means);
-    // Cover all phases of a loop's period, but publish only after the waiter has gone to sleep.
-    let spread = if means == Means::Loop("1") { 1000 } else { 100 };
+/// Measures from just before the controller writes the new annotations. It renames the file into place some
+/// microseconds later.
+fn release(agent: &Path, method: Method, round: usize) -> Duration {
+    let mut scene = Scene::new(method);
+    let mut child = scene.start(agent, method);
+    // Hit every moment of a loop's period, but only after the waiter sleeps.
+    let spread = if method == Method::Loop("1") { 1000 } else { 100 };
     std::thread::sleep(Duration::from_millis(5 + u64::try_from(round * 37 % spread).unwrap()));
     let begun = scene.publish(State::Ready);
     let status = child.wait().unwrap();
-    let elapsed = begun.elapsed();
-    assert!(status.success(), "{}: {status}", means.name());
-    elapsed
+    let took = begun.elapsed();
+    assert!(status.success(), "{}: {status}", method.name());
+    took
 }
 
 fn first_line(agent: &Path) -> Duration {
-    let scene = Scene::new(Means::Bell);
+    let scene = Scene::new(Method::Bell);
     let begun = Instant::now();
     let mut child = std::process::Command::new(agent)
         .args(["post-start", "--container", "db", "--log-to", "/proc/self/fd/2", "--board"])
@@ -53,8 +54,8 @@ fn first_line(agent: &Path) -> Duration {
         .spawn()
         .unwrap();
     child.stderr.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-    let elapsed = begun.elapsed();
+    let took = begun.elapsed();
     let _ = child.kill();
     let _ = child.wait();
-    elapsed
+    took
 }

@@ -1,10 +1,11 @@
-//! Lost wake-ups: one publisher and twenty waiters, each a process with the agent's own loop: arm, read, sleep.
+//! Lost wake-ups: one publisher and twenty waiters. Each waiter is a process that runs the agent's own loop: arm, read,
+//! sleep.
 //!
-//! A publication is lost when a waiter sleeps until the slow re-read (1 s) although the board has a revision that it
-//! has not read. After a random half of the publications the publisher waits until all waiters have read them. After
-//! the other half it continues within microseconds, so that publications hit every phase of the loop.
+//! A publication is lost if a waiter sleeps until the slow re-read (1 s) although the board has a revision that it has
+//! not read. After a random half of the publications the publisher waits until all waiters have answered. After the
+//! others it continues within 128 µs, so that publications hit every point of the loop.
 
-use crate::scene::{Means, Scene};
+use crate::scene::{Method, Scene};
 use podgate::core::snapshot::{Snapshot, Unreadable};
 use podgate::core::sources::{PodView, choose_source};
 use podgate::core::state::State;
@@ -16,30 +17,30 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Argument with which this program runs as a waiter.
+/// The argument that makes this program run as a waiter.
 pub(crate) const WAITER: &str = "--waiter";
 const WAITERS: usize = 20;
 
 pub(crate) fn table(publications: usize) {
     println!("## {publications} publications to {WAITERS} waiters\n");
     println!(
-        "| means | heard by all, each | median until all have, ms | longest, ms | lost |\n|---|---:|---:|---:|---:|"
+        "| method | heard by all, each | median until all have, ms | longest, ms | lost |\n|---|---:|---:|---:|---:|"
     );
-    for (means, publications) in [(Means::Bell, publications), (Means::Inotify, publications / 10)] {
-        let mut scene = Scene::new(means);
+    for (method, publications) in [(Method::Bell, publications), (Method::Inotify, publications / 10)] {
+        let mut scene = Scene::new(method);
         let last = publications + 1;
         let mut waiters: Vec<Child> = (0..WAITERS).map(|_| start(&scene.board, last)).collect();
-        let mut read_revisions = vec![0u64; WAITERS];
+        let mut heard = vec![0u64; WAITERS];
         let mut times = Vec::new();
         let mut random = 0x2545_f491_4f6c_dd1d_u64;
-        wait_until_read(&mut waiters, &mut read_revisions, 1);
+        wait_until_read(&mut waiters, &mut heard, 1);
         for revision in 2..=last {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
             let begun = scene.publish(State::Started);
             if random.is_multiple_of(2) || revision == last {
-                wait_until_read(&mut waiters, &mut read_revisions, u64::try_from(revision).unwrap());
+                wait_until_read(&mut waiters, &mut heard, u64::try_from(revision).unwrap());
                 times.push(begun.elapsed());
             } else {
                 let pause = Duration::from_micros(random >> 3 & 127);
@@ -52,7 +53,7 @@ pub(crate) fn table(publications: usize) {
         times.sort_unstable();
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let (median, longest) = (ms(times[times.len() / 2]), ms(times[times.len() - 1]));
-        println!("| {} | {} of {publications} | {median:.2} | {longest:.1} | {lost} |", means.name(), times.len());
+        println!("| {} | {} of {publications} | {median:.2} | {longest:.1} | {lost} |", method.name(), times.len());
     }
     println!();
 }
@@ -63,16 +64,16 @@ fn start(board: &Path, last: usize) -> Child {
     command.spawn().unwrap()
 }
 
-/// Waits until every waiter has read `revision`.
-fn wait_until_read(waiters: &mut [Child], read_revisions: &mut [u64], revision: u64) {
-    for (waiter, read_revision) in waiters.iter_mut().zip(read_revisions) {
-        while *read_revision < revision {
-            *read_revision = number(waiter);
+/// Returns when every waiter has read `revision`.
+fn wait_until_read(waiters: &mut [Child], heard: &mut [u64], revision: u64) {
+    for (waiter, heard) in waiters.iter_mut().zip(heard) {
+        while *heard < revision {
+            *heard = number(waiter);
         }
     }
 }
 
-/// Returns the number of publications that this waiter missed.
+/// Returns the number of publications that this waiter has lost.
 fn lost(waiter: &mut Child) -> u64 {
     let lost = number(waiter);
     assert!(waiter.wait().unwrap().success());
@@ -85,12 +86,12 @@ fn number(waiter: &mut Child) -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// Runs a waiter process: reports each revision that it reads, and at the end the number of missed ones.
+/// Runs a waiter: prints each revision that it reads, and at the end the number of lost ones.
 pub(crate) fn wait_for_all(board: &Path, last: u64) {
     let here = sandbox_id();
     let mut watch = Watch::new(board.to_owned(), None, SLOW_REREAD);
     let mut out = std::io::stdout();
-    let mut report = |number: u64| {
+    let mut print = |number: u64| {
         out.write_all(&number.to_ne_bytes()).unwrap();
         out.flush().unwrap();
     };
@@ -99,15 +100,16 @@ pub(crate) fn wait_for_all(board: &Path, last: u64) {
         let view = watch.read(|| choose_source(&here, source::read_board(board), || Err(Unreadable::Missing)));
         let PodView::Snapshot(Snapshot { revision, .. }, _) = view else { panic!("{view:?}") };
         if revision > read {
-            // A publication at the very moment of the timeout is indistinguishable from a lost one, and counts as lost.
+            // A publication that arrives just as the time is up also counts, because it cannot be told apart from a
+            // lost one.
             lost += u64::from(woken == WakeReason::Timeout && slept.elapsed() >= SLOW_REREAD);
             read = revision;
-            report(revision);
+            print(revision);
         }
         if read < last {
             slept = Instant::now();
             woken = watch.wait(SLOW_REREAD, Vec::new()).unwrap();
         }
     }
-    report(lost);
+    print(lost);
 }

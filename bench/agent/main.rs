@@ -1,10 +1,10 @@
-//! Cost and release latency of the agent, compared with hand-written shell loops.
+//! Measures the cost of the agent and how fast it releases a container, compared with scripts that do the same.
 //!
 //! ```text
 //! cargo bench --no-default-features --bench agent [-- --rounds 300 --seconds 60 --publications 100000]
 //! ```
 //!
-//! Builds and measures the static binary as released. Prints Markdown tables, as in `docs/performance.md`.
+//! Builds and measures the static binary that is released. Prints Markdown tables for `docs/performance.md`.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 mod latency;
@@ -12,7 +12,7 @@ mod lost;
 mod scene;
 mod waiting;
 
-use scene::Means;
+use scene::Method;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -31,20 +31,20 @@ fn main() {
     println!("## Size\n");
     let bytes = std::fs::metadata(&agent).unwrap().len();
     println!("| | bytes |\n|---|---:|\n| `podgate`, static ({TARGET}), stripped | {bytes} |\n");
-    let available: Vec<Means> = scene::ALL.into_iter().filter(|means| means.is_available()).collect();
-    waiting::table(&agent, &available, number("--seconds", 60));
-    latency::tables(&agent, &available, number("--rounds", 300));
+    let methods: Vec<Method> = scene::ALL.into_iter().filter(|method| method.is_available()).collect();
+    waiting::table(&agent, &methods, number("--seconds", 60));
+    latency::tables(&agent, &methods, number("--rounds", 300));
     lost::table(number("--publications", 100_000));
 }
 
-/// Builds the agent with its release profile; returns its path.
+/// Builds the agent as it is released. Returns its path.
 fn build() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
     let root = env!("CARGO_MANIFEST_DIR");
     let arguments =
         ["build", "--quiet", "--no-default-features", "--profile", "agent", "--bin", "podgate", "--target", TARGET];
     let status = Command::new(cargo).args(arguments).current_dir(root).status().unwrap();
-    assert!(status.success(), "building the agent failed");
+    assert!(status.success(), "the agent does not build");
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| Path::new(root).join("target"), PathBuf::from);
     target.join(TARGET).join("agent/podgate")
 }

@@ -1,4 +1,4 @@
-//! Board with a simulated sidecar, and the means to wait for a state on it.
+//! A board with a controller, and the methods of waiting for it.
 
 use podgate::core::names;
 use podgate::core::snapshot::Snapshot;
@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Means of waiting until `db` is Ready.
+/// A method of waiting until `db` is Ready.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Means {
+pub(crate) enum Method {
     Bell,
     Inotify,
     Polling,
@@ -23,39 +23,39 @@ pub(crate) enum Means {
     InotifyWait,
 }
 
-pub(crate) const ALL: [Means; 6] =
-    [Means::Bell, Means::Inotify, Means::Polling, Means::Loop("0.1"), Means::Loop("1"), Means::InotifyWait];
+pub(crate) const ALL: [Method; 6] =
+    [Method::Bell, Method::Inotify, Method::Polling, Method::Loop("0.1"), Method::Loop("1"), Method::InotifyWait];
 
-impl Means {
+impl Method {
     pub(crate) fn name(self) -> String {
         match self {
-            Means::Bell => "podgate, bell".to_owned(),
-            Means::Inotify => "podgate, inotify".to_owned(),
-            Means::Polling => "podgate, polling each 100 ms".to_owned(),
-            Means::Loop(seconds) => format!("shell: `until grep …; do sleep {seconds}; done`"),
-            Means::InotifyWait => "shell: `inotifywait` and `grep` in a loop".to_owned(),
+            Method::Bell => "podgate, bell".to_owned(),
+            Method::Inotify => "podgate, inotify".to_owned(),
+            Method::Polling => "podgate, polling every 100 ms".to_owned(),
+            Method::Loop(seconds) => format!("shell: `until grep …; do sleep {seconds}; done`"),
+            Method::InotifyWait => "shell: `inotifywait` and `grep` in a loop".to_owned(),
         }
     }
 
-    /// Returns true if this machine supports the means; otherwise prints why not.
+    /// Returns true if this machine supports the method. Prints a line if not.
     pub(crate) fn is_available(self) -> bool {
         let try_shell = |script: &str| {
             Command::new("sh").args(["-c", script]).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
         };
-        let (is_available, missing) = match self {
-            Means::InotifyWait => (try_shell("command -v inotifywait >/dev/null"), "no inotifywait"),
-            Means::Polling => (try_shell(&format!("{} true", limited())), "no user namespaces"),
+        let (is_available, reason) = match self {
+            Method::InotifyWait => (try_shell("command -v inotifywait >/dev/null"), "no inotifywait"),
+            Method::Polling => (try_shell(&format!("{} true", without_inotify())), "no user namespaces"),
             _ => (true, ""),
         };
         if !is_available {
-            println!("({}: skipped, {missing} on this machine)\n", self.name());
+            println!("({}: skipped, {reason} on this machine)\n", self.name());
         }
         is_available
     }
 }
 
-/// Returns a command prefix that denies inotify instances.
-fn limited() -> String {
+/// Returns a prefix for a command that must get no inotify instance.
+fn without_inotify() -> String {
     "unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_inotify_instances && exec \"$@\"' -".to_owned()
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    pub(crate) fn new(means: Means) -> Scene {
+    pub(crate) fn new(method: Method) -> Scene {
         let root = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let board = root.path().join("board");
         for folder in ["board", "self"] {
@@ -76,7 +76,7 @@ impl Scene {
         }
         std::fs::write(root.path().join("message"), "").unwrap();
         let lock = lock::take(&board.join(names::CONTROLLER_FILE)).unwrap().unwrap();
-        let ringer = (means == Means::Bell).then(|| Ringer::new(&board, names::BELL_FILE));
+        let ringer = (method == Method::Bell).then(|| Ringer::new(&board, names::BELL_FILE));
         let states = [("db", State::Started), ("api", State::Waiting), ("web", State::Waiting)];
         let snapshot = Snapshot::new(sandbox_id(), "e", &states);
         let mut scene = Scene { root, board, ringer, _lock: lock, snapshot };
@@ -84,7 +84,7 @@ impl Scene {
         scene
     }
 
-    /// Publishes as the sidecar does; returns the start time of the publication.
+    /// Publishes like the controller. Returns the time at which it began.
     pub(crate) fn publish(&mut self, db: State) -> Instant {
         self.snapshot.states.insert("db".to_owned(), db);
         self.snapshot.revision += 1;
@@ -97,8 +97,8 @@ impl Scene {
         begun
     }
 
-    /// Returns the command that waits.
-    pub(crate) fn command(&self, agent: &Path, means: Means) -> Command {
+    /// Returns the waiting command.
+    pub(crate) fn command(&self, agent: &Path, method: Method) -> Command {
         let root = self.root.path().display();
         let file = self.board.join(names::ANNOTATIONS_FILE).display().to_string();
         let ready = format!("grep -q '^status.podgate.io/db=\"Ready\"' {file}");
@@ -106,23 +106,23 @@ impl Scene {
             "{} post-start --container db --board {root}/board --self {root}/self --podinfo {root}/none --timeout 10m --termination-log {root}/message",
             agent.display()
         );
-        let script = match means {
-            Means::Bell | Means::Inotify => format!("exec {hook}"),
-            Means::Polling => format!("exec {} {hook}", limited()),
-            Means::Loop(seconds) => format!("until {ready}; do sleep {seconds}; done"),
-            Means::InotifyWait => format!("until {ready}; do inotifywait -qq -t 1 -e moved_to {root}/board; done"),
+        let script = match method {
+            Method::Bell | Method::Inotify => format!("exec {hook}"),
+            Method::Polling => format!("exec {} {hook}", without_inotify()),
+            Method::Loop(seconds) => format!("until {ready}; do sleep {seconds}; done"),
+            Method::InotifyWait => format!("until {ready}; do inotifywait -qq -t 1 -e moved_to {root}/board; done"),
         };
         let mut command = Command::new("sh");
         command.args(["-c", &script]).stdin(Stdio::null()).stdout(Stdio::null());
         command
     }
 
-    /// Starts the waiting command; returns once it sleeps.
-    pub(crate) fn start(&self, agent: &Path, means: Means) -> Child {
+    /// Starts the waiting command. Returns when it sleeps.
+    pub(crate) fn start(&self, agent: &Path, method: Method) -> Child {
         let message = self.root.path().join("message");
         std::fs::write(&message, "").unwrap();
-        let child = self.command(agent, means).spawn().unwrap();
-        if matches!(means, Means::Bell | Means::Inotify | Means::Polling) {
+        let child = self.command(agent, method).spawn().unwrap();
+        if matches!(method, Method::Bell | Method::Inotify | Method::Polling) {
             while std::fs::read(&message).unwrap().is_empty() {
                 std::thread::sleep(Duration::from_millis(1));
             }

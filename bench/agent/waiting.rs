@@ -1,33 +1,33 @@
-//! Cost of waiting.
+//! The cost of waiting.
 
-use crate::scene::{Means, Scene};
+use crate::scene::{Method, Scene};
 use std::fs;
 use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
-/// Prints memory, threads and wake-ups of each means while nothing happens.
-pub(crate) fn table(agent: &Path, available: &[Means], seconds: usize) {
+/// Prints memory, threads and wake-ups of each method while nothing happens.
+pub(crate) fn table(agent: &Path, methods: &[Method], seconds: usize) {
     println!("## While waiting, {seconds} s without an event\n");
-    println!("| means | anonymous memory, kB | threads | wake-ups a minute |\n|---|---:|---:|---:|");
-    let start = |means: &Means| {
-        let means = *means;
-        let scene = Scene::new(means);
-        let child = scene.start(agent, means);
-        (means, scene, child)
+    println!("| method | anonymous memory, kB | threads | wake-ups per minute |\n|---|---:|---:|---:|");
+    let start = |method: &Method| {
+        let method = *method;
+        let scene = Scene::new(method);
+        let child = scene.start(agent, method);
+        (method, scene, child)
     };
-    let mut all: Vec<(Means, Scene, Child)> = available.iter().map(start).collect();
+    let mut all: Vec<(Method, Scene, Child)> = methods.iter().map(start).collect();
     std::thread::sleep(Duration::from_millis(500));
     let sleeps = |child: &Child| field(child.id(), "voluntary_ctxt_switches:");
     let before: Vec<u64> = all.iter().map(|(_, _, child)| sleeps(child)).collect();
     std::thread::sleep(Duration::from_secs(u64::try_from(seconds).unwrap()));
-    for ((means, _, child), before) in all.iter().zip(before) {
-        let a_minute = (sleeps(child) - before) * 60 / u64::try_from(seconds.max(1)).unwrap();
-        // A shell waits in child processes; include theirs.
+    for ((method, _, child), before) in all.iter().zip(before) {
+        let per_minute = (sleeps(child) - before) * 60 / u64::try_from(seconds.max(1)).unwrap();
+        // A shell waits in child processes, so include their memory and threads.
         let family = || [child.id()].into_iter().chain(children(child.id()));
         let memory: u64 = family().map(|id| field(id, "RssAnon:")).sum();
         let threads: u64 = family().map(|id| field(id, "Threads:")).sum();
-        println!("| {} | {memory} | {threads} | {a_minute} |", means.name());
+        println!("| {} | {memory} | {threads} | {per_minute} |", method.name());
     }
     println!();
     for (_, _, child) in &mut all {
