@@ -30,17 +30,17 @@ pub(crate) fn table(publications: usize) {
         let mut scene = Scene::new(method);
         let last = publications + 1;
         let mut waiters: Vec<Child> = (0..WAITERS).map(|_| start(&scene.board, last)).collect();
-        let mut heard = vec![0u64; WAITERS];
+        let mut seen = vec![0u64; WAITERS];
         let mut times = Vec::new();
         let mut random = 0x2545_f491_4f6c_dd1d_u64;
-        wait_until_read(&mut waiters, &mut heard, 1);
+        wait_until_read(&mut waiters, &mut seen, 1);
         for revision in 2..=last {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
             let begun = scene.publish(State::Started);
             if random.is_multiple_of(2) || revision == last {
-                wait_until_read(&mut waiters, &mut heard, u64::try_from(revision).unwrap());
+                wait_until_read(&mut waiters, &mut seen, u64::try_from(revision).unwrap());
                 times.push(begun.elapsed());
             } else {
                 let pause = Duration::from_micros(random >> 3 & 127);
@@ -65,10 +65,10 @@ fn start(board: &Path, last: usize) -> Child {
 }
 
 /// Returns when every waiter has read `revision`.
-fn wait_until_read(waiters: &mut [Child], heard: &mut [u64], revision: u64) {
-    for (waiter, heard) in waiters.iter_mut().zip(heard) {
-        while *heard < revision {
-            *heard = number(waiter);
+fn wait_until_read(waiters: &mut [Child], seen: &mut [u64], revision: u64) {
+    for (waiter, seen) in waiters.iter_mut().zip(seen) {
+        while *seen < revision {
+            *seen = number(waiter);
         }
     }
 }

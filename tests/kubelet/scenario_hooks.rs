@@ -77,8 +77,8 @@ fn user_hook_runs_before_the_wait() {
     let run = scene.create(&Pod::new("then", [db, api, web]));
     run.wait_until_up();
     let lives = run.assert_order(&["db", "api", "web"]);
-    let said = lives[0].events.iter().filter(|e| e.name == "then").count();
-    assert_eq!(said, 1, "{:?}", lives[0]);
+    let runs = lives[0].events.iter().filter(|e| e.name == "then").count();
+    assert_eq!(runs, 1, "{:?}", lives[0]);
     assert!(lives[0].expect_time_of("then") < lives[0].ready_time(), "the user's hook must run before db is ready");
     assert_eq!(lives[0].last_message(), "released: all conditions hold");
 }

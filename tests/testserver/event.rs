@@ -31,19 +31,19 @@ impl Moment {
     }
 
     /// Prints that `event` happened at this moment.
-    pub(crate) fn say(self, event: &str, detail: &str) {
+    pub(crate) fn log(self, event: &str, detail: &str) {
         // Write and flush each line at once, so that nothing is lost when the process is killed.
         let _ = std::io::stdout().lock().write_all(self.line(event, detail).as_bytes());
         let _ = std::io::stdout().lock().flush();
     }
 
     /// Writes the line to the container's log. The output of this process may belong to a hook, which has no log.
-    pub(crate) fn say_to_container(self, event: &str) -> std::io::Result<()> {
+    pub(crate) fn log_to_container(self, event: &str) -> std::io::Result<()> {
         OpenOptions::new().append(true).open("/proc/1/fd/1")?.write_all(self.line(event, "").as_bytes())
     }
 }
 
 /// Prints that `event` happens now.
-pub(crate) fn say(event: &str, detail: &str) {
-    Moment::now().say(event, detail);
+pub(crate) fn log(event: &str, detail: &str) {
+    Moment::now().log(event, detail);
 }

@@ -1,6 +1,6 @@
 //! Attacks by another container of the Pod, which may run as root, through the shared volumes.
 
-use crate::event::say;
+use crate::event::log;
 use podgate::core::report::{GateState, PreStopState, Report};
 use podgate::core::snapshot::Snapshot;
 use podgate::core::{annotations, names};
@@ -70,7 +70,7 @@ fn bell() {
             Err(error) => error.to_string(),
         };
         if outcome != last_outcome {
-            say("hostile bell", &outcome);
+            log("hostile bell", &outcome);
             last_outcome = outcome;
         }
         sleep(Duration::from_millis(2));
@@ -93,7 +93,7 @@ fn fill() {
         };
         let kind = error.kind();
         if last_error.replace(kind) != Some(kind) {
-            say("hostile fill", &format!("{written} bytes, then {error}"));
+            log("hostile fill", &format!("{written} bytes, then {error}"));
         }
         sleep(Duration::from_millis(20));
     }
@@ -128,7 +128,7 @@ fn links() {
                 let planted = plant(&seed).and_then(|()| fs::rename(&seed, &path));
                 let outcome = planted.map_or_else(|error| error.to_string(), |()| "planted".to_owned());
                 if round == 0 {
-                    say("hostile links", &format!("{name}, {kind}: {outcome}"));
+                    log("hostile links", &format!("{name}, {kind}: {outcome}"));
                 }
             }
             sleep(Duration::from_millis(50));
@@ -161,7 +161,7 @@ fn lies() {
                 fs::write(&seed, report.to_text()).and_then(|()| fs::rename(&seed, folder.join(names::REPORT_FILE)));
             let outcome = done.map_or_else(|error| error.to_string(), |()| "reported".to_owned());
             if outcome != last_outcome {
-                say("hostile lies", &outcome);
+                log("hostile lies", &outcome);
                 last_outcome = outcome;
             }
         }

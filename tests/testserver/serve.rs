@@ -1,7 +1,7 @@
 //! The server: its ports, its readiness and its end.
 
 use crate::Server;
-use crate::event::{Moment, say};
+use crate::event::{Moment, log};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -30,11 +30,11 @@ pub(crate) fn run(server: Server) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime.and_then(|runtime| runtime.block_on(serve(server))) {
         Ok(code) => {
-            say("exit", &code.to_string());
+            log("exit", &code.to_string());
             code.into()
         }
         Err(error) => {
-            say("broken", &error.to_string());
+            log("broken", &error.to_string());
             ExitCode::FAILURE
         }
     }
@@ -67,7 +67,7 @@ async fn serve(server: Server) -> io::Result<u8> {
             () = sleep_until(exit.unwrap_or(start)), if exit.is_some() => return Ok(exit_code),
             () = received(&mut usr1) => return Ok(exit_code),
             () = received(&mut term) => {
-                say("term", if ignore_term { "ignored" } else { "" });
+                log("term", if ignore_term { "ignored" } else { "" });
                 if !ignore_term {
                     return Ok(0);
                 }
@@ -101,7 +101,7 @@ async fn become_ready(server: Server, start: Instant, ready_signal: Option<Signa
         tokio::spawn(accept(listener, protocol, ready.clone()));
     }
     if ports.iter().any(|(port, _)| port.is_some()) {
-        moment.say("listening", "");
+        moment.log("listening", "");
     }
     if server.ready_after > server.listen_after {
         sleep_until(start + server.ready_after).await;
@@ -115,7 +115,7 @@ async fn become_ready(server: Server, start: Instant, ready_signal: Option<Signa
     if let Some(file) = &server.touch {
         std::fs::write(file, "")?;
     }
-    moment.say("ready", "");
+    moment.log("ready", "");
     Ok(())
 }
 
@@ -126,7 +126,7 @@ async fn accept(listener: TcpListener, protocol: Protocol, ready: Arc<AtomicBool
                 tokio::spawn(answer(stream, protocol, ready.clone()));
             }
             Err(error) => {
-                say("accept failed", &error.to_string());
+                log("accept failed", &error.to_string());
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }

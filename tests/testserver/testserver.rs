@@ -103,7 +103,7 @@ fn main() -> ExitCode {
             eprintln!("testserver: {}: {error}", file.display());
             ExitCode::FAILURE
         }
-        Some(Command::Say { event, exit_code }) => match start.say_to_container(&event) {
+        Some(Command::Say { event, exit_code }) => match start.log_to_container(&event) {
             Ok(()) => exit_code.into(),
             Err(error) => {
                 eprintln!("testserver: cannot write to the container's log: {error}");
@@ -114,7 +114,7 @@ fn main() -> ExitCode {
             if server.close_inherited {
                 inherited::close();
             }
-            start.say("start", "");
+            start.log("start", "");
             for attack in &server.hostile {
                 let attack = *attack;
                 std::thread::spawn(move || hostile::run(attack));
