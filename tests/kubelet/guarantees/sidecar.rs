@@ -55,29 +55,29 @@ fn memory_cgroup(pid: u32) -> PathBuf {
 pub(super) fn board_full(setup: &CellSetup<'_>) -> Cell {
     let [db, api, web] = setup.chain(&[], 8000);
     let mallory = server("mallory").running_as_root().args(&["--hostile", "fill"]);
-    let course = setup.begin(&Pod::new("chain", [mallory, db, api, web]));
-    course.wait_until_db_is_awaited(0);
-    course.wait_for_event("mallory", 0, "hostile fill");
-    let board = format!("/proc/{}/root{}", course.run.pid("podgate").expect("the sidecar runs"), names::BOARD_DIR);
+    let fault_run = setup.begin(&Pod::new("chain", [mallory, db, api, web]));
+    fault_run.wait_until_db_is_awaited(0);
+    fault_run.wait_for_event("mallory", 0, "hostile fill");
+    let board = format!("/proc/{}/root{}", fault_run.run.pid("podgate").expect("the sidecar runs"), names::BOARD_DIR);
     let filler = PathBuf::from(board).join("filler");
     let error = fill_file(&filler).expect_err("the volume must have a size limit");
     assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");
-    course.settle();
-    let message = course.waiter_message();
+    fault_run.settle();
+    let message = fault_run.waiter_message();
     let since = wall_ms();
-    course.make_ready("db");
+    fault_run.make_ready("db");
     let is_logged = eventually("the rest starts, or the sidecar logs why not", 60, || {
-        if course.run.sidecar_log().contains("can't write the board") {
+        if fault_run.run.sidecar_log().contains("can't write the board") {
             return Some(true);
         }
-        course.logs.of_container("web").iter().any(|life| life.time_of("start").is_some()).then_some(false)
+        fault_run.logs.of_container("web").iter().any(|life| life.time_of("start").is_some()).then_some(false)
     });
     fs::remove_file(&filler).expect("the filler exists");
     let freed = wall_ms();
-    let mut cell = course.finish(since, &format!("`{message}`"));
+    let mut cell = fault_run.finish(since, &format!("`{message}`"));
     if is_logged {
         // The sidecar cannot release the waiters until the board has room again.
-        cell.waited = format!("{} after the board has room again", course.last_start_after(freed));
+        cell.waited = format!("{} after the board has room again", fault_run.last_start_after(freed));
         cell.user_sees.push_str("; the sidecar's log: `can't write the board; retrying`");
     }
     cell

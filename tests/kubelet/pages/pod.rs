@@ -39,24 +39,24 @@ fn documented_commands_about_a_pod_work() {
 
     let changes: Vec<&&str> = overrides.iter().filter(|command| !command.contains("--remove")).collect();
     for command in changes {
-        let said = reader.run(command);
-        assert!(said.stdout.contains("override.podgate.io/db = Ready@"), "{command}: {}", said.all_output);
+        let output = reader.run(command);
+        assert!(output.stdout.contains("override.podgate.io/db = Ready@"), "{command}: {}", output.all_output);
     }
     run.watch.wait_until("web's gate opens", 60, |seen| seen.kubelet_status("web")["started"] == true);
 
     for command in &status {
-        let said = match command.contains(" -w") {
+        let output = match command.contains(" -w") {
             // `-w` runs until it is interrupted.
             true => reader.try_run(&format!("timeout --signal=INT 3 {command}")),
             false => reader.run(command),
         };
-        assert!(said.stdout.contains("web"), "{command}: {}", said.all_output);
+        assert!(output.stdout.contains("web"), "{command}: {}", output.all_output);
     }
     for command in &timeline {
-        let said = reader.run(command);
+        let output = reader.run(command);
         let shown = match command.split_once("> ") {
             Some((_, file)) => fs::read_to_string(reader.path(file)).expect("the picture"),
-            None => said.stdout,
+            None => output.stdout,
         };
         assert!(shown.contains("migrate"), "{command}: {shown}");
     }
@@ -64,8 +64,8 @@ fn documented_commands_about_a_pod_work() {
     let check = Page::read("docs/check.md").examples();
     let check = check.iter().find(|example| needs_a_cluster(&example.text)).expect("an example");
     reader.save("deploy.yaml", &super::ordered_shop());
-    let said = reader.run(&check.text);
-    assert!(said.stdout.contains("starts   db"), "{}: {}", check.at, said.all_output);
+    let output = reader.run(&check.text);
+    assert!(output.stdout.contains("starts   db"), "{}: {}", check.at, output.all_output);
 
     for command in overrides.iter().filter(|command| command.contains("--remove")) {
         reader.run(command);

@@ -18,18 +18,19 @@ fn tutorial_works_as_written() {
     reader.save("shop.yaml", &page.blocks("yaml")[0].text);
 
     let commands: String = page.blocks("sh").into_iter().map(|block| block.text).collect();
-    let said = reader.try_run(&commands);
-    if said.code != Some(0) {
+    let output = reader.try_run(&commands);
+    if output.code != Some(0) {
         let _ = try_script(&["kubectl", "delete", "namespace", &namespace, "--wait=false", "--ignore-not-found"], "");
-        panic!("{}", said.all_output);
+        panic!("{}", output.all_output);
     }
-    let at = |what: &str| said.stdout.find(what).unwrap_or_else(|| panic!("{what:?} is missing: {}", said.all_output));
+    let at =
+        |what: &str| output.stdout.find(what).unwrap_or_else(|| panic!("{what:?} is missing: {}", output.all_output));
     assert!(
         at("missed db") < at("missed api") && at("missed api") < at("found db") && at("found db") < at("found api")
     );
-    assert!(at("found api") < at("until web, the last one, was Ready"), "{}", said.all_output);
-    let picture = &said.stdout[at("until web, the last one, was Ready")..];
+    assert!(at("found api") < at("until web, the last one, was Ready"), "{}", output.all_output);
+    let picture = &output.stdout[at("until web, the last one, was Ready")..];
     scene.report(picture.lines().skip(2).take(5).collect::<Vec<_>>().join("\n").as_str());
     let gone = try_script(&["kubectl", "get", "namespace", &namespace], "");
-    assert!(gone.is_err_and(|error| error.contains("NotFound")), "{}", said.all_output);
+    assert!(gone.is_err_and(|error| error.contains("NotFound")), "{}", output.all_output);
 }
