@@ -1,4 +1,4 @@
-//! Changes to a manifest, as values: what `inject` means to do, before anybody writes YAML, JSON or a JSON patch.
+//! Changes to a manifest as values. They are later written as YAML, JSON or a JSON patch.
 
 use serde_json::Value;
 use std::fmt;
@@ -29,13 +29,13 @@ impl From<usize> for PathSegment {
 pub struct Place(pub Vec<PathSegment>);
 
 impl Place {
-    /// The root.
+    /// Returns the root.
     #[must_use]
     pub fn root() -> Place {
         Place::default()
     }
 
-    /// One step further.
+    /// Returns this place extended by one step.
     #[must_use]
     pub fn to(&self, step: impl Into<PathSegment>) -> Place {
         let mut steps = self.0.clone();
@@ -43,13 +43,13 @@ impl Place {
         Place(steps)
     }
 
-    /// `self`, then `rest`.
+    /// Returns `self` followed by `rest`.
     #[must_use]
     pub fn join(&self, rest: &Place) -> Place {
         Place(self.0.iter().chain(&rest.0).cloned().collect())
     }
 
-    /// The value at this place.
+    /// Returns the part of `value` at this place.
     #[must_use]
     pub fn of<'a>(&self, value: &'a Value) -> Option<&'a Value> {
         self.0.iter().try_fold(value, |value, step| match step {
@@ -58,7 +58,7 @@ impl Place {
         })
     }
 
-    /// The place as a JSON pointer (RFC 6901).
+    /// Returns the place as a JSON pointer (RFC 6901).
     #[must_use]
     pub fn pointer(&self) -> String {
         let token = |step: &PathSegment| match step {
@@ -83,60 +83,60 @@ impl fmt::Display for Place {
     }
 }
 
-/// What is done at a place.
+/// Operation at a place.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
-    /// A field is added, or its value replaced; of a list, an item is replaced.
+    /// Adds a field or replaces its value; replaces an item of a list.
     Set(Value),
-    /// An item is put before the one with this index, or behind the last.
+    /// Inserts an item before the one with this index, or after the last.
     Insert(Value),
-    /// A field or an item is taken away.
+    /// Removes a field or an item.
     Remove,
-    /// An item of a list goes to another index of the same list, as counted when it has been taken out.
+    /// Moves an item to another index of its list, counted after the item's removal.
     Move(usize),
 }
 
 /// One change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Edit {
-    /// Where.
+    /// Place that changes.
     pub at: Place,
-    /// What.
+    /// Operation at that place.
     pub op: Op,
 }
 
-/// An edit that does not fit the value: a place that is not there, or is of another kind.
+/// An edit that does not fit the value: its place does not exist or has another type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EditError(pub Place);
 
 impl fmt::Display for EditError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} can't be edited: it is not there, or is of another kind", self.0)
+        write!(f, "cannot edit {}: it does not exist or has another type", self.0)
     }
 }
 
 impl std::error::Error for EditError {}
 
-/// Makes one change.
+/// Applies one change to `value`.
 ///
 /// # Errors
 /// [`EditError`], with nothing changed.
 pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), EditError> {
-    let misfit = || EditError(edit.at.clone());
+    let mismatch = || EditError(edit.at.clone());
     let Some((last, parents)) = edit.at.0.split_last() else {
         return match &edit.op {
             Op::Set(new) => {
                 *value = new.clone();
                 Ok(())
             }
-            _ => Err(misfit()),
+            _ => Err(mismatch()),
         };
     };
     let parent = parents.iter().try_fold(value, |value, step| match step {
         PathSegment::Key(key) => value.get_mut(key),
         PathSegment::Index(index) => value.get_mut(*index),
     });
-    let parent = parent.ok_or_else(misfit)?;
+    let parent = parent.ok_or_else(mismatch)?;
     match (parent, last, &edit.op) {
         (Value::Object(fields), PathSegment::Key(key), Op::Set(new)) => {
             fields.insert(key.clone(), new.clone());
@@ -158,12 +158,12 @@ pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), EditError> {
             let item = items.remove(*index);
             items.insert(*to, item);
         }
-        _ => return Err(misfit()),
+        _ => return Err(mismatch()),
     }
     Ok(())
 }
 
-/// A value that is changed, and the list of its changes.
+/// A value together with the changes made to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Editor {
     value: Value,
@@ -171,19 +171,19 @@ pub struct Editor {
 }
 
 impl Editor {
-    /// Nothing is changed yet.
+    /// Creates an editor without changes.
     #[must_use]
     pub fn new(value: Value) -> Editor {
         Editor { value, edits: Vec::new() }
     }
 
-    /// The value as it now is.
+    /// Returns the current value.
     #[must_use]
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// Makes one change.
+    /// Applies and records one change.
     ///
     /// # Errors
     /// [`EditError`], with nothing changed.
@@ -194,7 +194,7 @@ impl Editor {
         Ok(())
     }
 
-    /// The value, and all changes in their order.
+    /// Returns the value and all changes in order.
     #[must_use]
     pub fn finish(self) -> (Value, Vec<Edit>) {
         (self.value, self.edits)
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_reads_like_a_path_and_like_a_pointer() {
+    fn place_displays_as_path_and_as_pointer() {
         let place = at(&["metadata", "annotations", "podgate.io/order"]);
         assert_eq!(place.to_string(), "metadata.annotations[\"podgate.io/order\"]");
         assert_eq!(place.pointer(), "/metadata/annotations/podgate.io~1order");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_change_what_they_name_and_nothing_else() {
+    fn edits_change_only_their_places() {
         let mut editor = Editor::new(json!({"a": [1, 2, 3], "b": {"c": 1, "d": 2}, "e": 0}));
         editor.edit(at(&["a", "0"]), Op::Move(2)).unwrap();
         editor.edit(at(&["a", "3"]), Op::Insert(json!(4))).unwrap();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_that_does_not_fit_changes_nothing() {
+    fn mismatched_edit_changes_nothing() {
         let before = json!({"a": [1], "b": 2});
         for (place, op) in [
             (at(&["a", "1"]), Op::Set(json!(0))),

@@ -1,22 +1,22 @@
-//! What there is to say about a manifest: the same words from `check`, `inject` and the webhook.
+//! Problems and notes about a manifest, worded the same by `check`, `inject` and the webhook.
 
 use crate::order::edit::{EditError, Place};
 use std::fmt;
 use std::ops::Range;
 
-/// How grave it is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// Worth knowing.
+    /// Information; nothing needs to change.
     Note,
-    /// It works, but will surprise.
+    /// Works, but probably not as intended.
     Warning,
-    /// It can't work: nothing is injected.
+    /// Cannot work: nothing is injected.
     Error,
 }
 
 impl Level {
-    /// As it is printed.
+    /// Returns the printed name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -27,54 +27,54 @@ impl Level {
     }
 }
 
-/// One thing to say, with its place and how to fix it.
+/// A problem or note about one place in a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The rule, in words joined by hyphens; stays the same between versions: `unknown-container`.
+    /// Name of the rule, such as `unknown-container`; stable between versions.
     pub rule: &'static str,
-    /// How grave it is.
+    /// Severity.
     pub level: Level,
-    /// Where: from the root of the Pod or pod template, that is of what holds `metadata` and `spec`.
+    /// Place, counted from the Pod or Pod template: the object that holds `metadata` and `spec`.
     pub at: Place,
-    /// What is wrong, without a full stop.
+    /// Statement of the problem, without a full stop.
     pub message: String,
-    /// How to fix it, without a full stop; empty where nothing is to be done.
+    /// Imperative that solves the problem, without a full stop. Empty if nothing needs to be done.
     pub fix: String,
-    /// Where within the text at that place, in bytes: the word of an annotation.
+    /// Range in bytes within the text at that place, such as one word of an annotation.
     pub span: Option<Range<usize>>,
 }
 
 impl Finding {
-    fn new(level: Level, rule: &'static str, at: Place, what: impl Into<String>) -> Finding {
-        Finding { rule, level, at, message: what.into(), fix: String::new(), span: None }
+    fn new(level: Level, rule: &'static str, at: Place, message: impl Into<String>) -> Finding {
+        Finding { rule, level, at, message: message.into(), fix: String::new(), span: None }
     }
 
-    /// It can't work.
+    /// Creates an error.
     #[must_use]
-    pub fn error(rule: &'static str, at: Place, what: impl Into<String>) -> Finding {
-        Finding::new(Level::Error, rule, at, what)
+    pub fn error(rule: &'static str, at: Place, message: impl Into<String>) -> Finding {
+        Finding::new(Level::Error, rule, at, message)
     }
 
-    /// It will surprise.
+    /// Creates a warning.
     #[must_use]
-    pub fn warning(rule: &'static str, at: Place, what: impl Into<String>) -> Finding {
-        Finding::new(Level::Warning, rule, at, what)
+    pub fn warning(rule: &'static str, at: Place, message: impl Into<String>) -> Finding {
+        Finding::new(Level::Warning, rule, at, message)
     }
 
-    /// Worth knowing.
+    /// Creates a note.
     #[must_use]
-    pub fn note(rule: &'static str, at: Place, what: impl Into<String>) -> Finding {
-        Finding::new(Level::Note, rule, at, what)
+    pub fn note(rule: &'static str, at: Place, message: impl Into<String>) -> Finding {
+        Finding::new(Level::Note, rule, at, message)
     }
 
-    /// How to fix it.
+    /// Sets the fix.
     #[must_use]
-    pub fn fix(mut self, how: impl Into<String>) -> Finding {
-        self.fix = how.into();
+    pub fn fix(mut self, fix: impl Into<String>) -> Finding {
+        self.fix = fix.into();
         self
     }
 
-    /// Where within the text at its place.
+    /// Sets the range within the text at its place.
     #[must_use]
     pub fn span(mut self, range: Range<usize>) -> Finding {
         self.span = Some(range);
@@ -82,7 +82,7 @@ impl Finding {
     }
 }
 
-/// Whether any of `findings` is an error.
+/// Returns true if any of `findings` is an error.
 #[must_use]
 pub fn has_errors(findings: &[Finding]) -> bool {
     findings.iter().any(|finding| finding.level == Level::Error)
@@ -95,8 +95,8 @@ impl From<Finding> for Vec<Finding> {
 }
 
 impl From<EditError> for Vec<Finding> {
-    fn from(misfit: EditError) -> Vec<Finding> {
-        vec![Finding::error("strange-type", misfit.0.clone(), misfit.to_string())]
+    fn from(error: EditError) -> Vec<Finding> {
+        vec![Finding::error("strange-type", error.0.clone(), error.to_string())]
     }
 }
 

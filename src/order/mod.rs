@@ -1,18 +1,18 @@
-//! Orders in manifests: read, planned, written, checked. Pure, as [`core`](crate::core) is; `kubectl-podgate` and
-//! `podgate-webhook` use it, the agent and the sidecar never name it.
+//! Reads, plans, writes and checks orders in manifests. Does no I/O, like [`core`](crate::core). `kubectl-podgate` and
+//! `podgate-webhook` use it; the agent and the sidecar do not.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`pod_templates`] | the places of Pod templates in a document of any kind |
+//! | [`pod_templates`] | finds the Pod templates in a document of any kind |
 //! | [`edit`] | changes to a manifest, as values |
-//! | [`finding`] | one problem or note about a manifest, with its place and its fix |
-//! | [`declare`] | the annotations of a template, read |
-//! | [`plan`](mod@plan) | the plan that follows from them: modes, gates, stop order |
-//! | [`inject`](mod@inject) | the plan as edits of the template, and the way back |
-//! | [`lint`] | likely mistakes and surprises |
-//! | [`migrate`](mod@migrate) | orders of other tools, as podgate's annotations |
-//! | [`release`] | where images and sources are published |
-//! | [`admission`] | the answer of an admission webhook |
+//! | [`finding`] | a problem or note about a manifest, with its place and fix |
+//! | [`declare`] | reads the annotations of a template |
+//! | [`plan`](mod@plan) | works out modes, gates and stop order from them |
+//! | [`inject`](mod@inject) | turns the plan into edits of the template, and undoes them |
+//! | [`lint`] | finds likely mistakes and surprises |
+//! | [`migrate`](mod@migrate) | converts orders of other tools to podgate's annotations |
+//! | [`release`] | registry of the images, URL of the sources |
+//! | [`admission`] | answers an admission review |
 
 pub mod admission;
 pub mod declare;

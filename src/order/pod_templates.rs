@@ -1,12 +1,12 @@
-//! Where a manifest holds pods: the places of the pod templates of a document, whatever its kind.
+//! Finds the Pod templates in a document of any kind.
 
 use crate::order::edit::Place;
 use serde_json::Value;
 
-/// How deep lists may lie in lists; nobody writes two, and a document must not decide how deep this recurses.
+/// Limit for lists within lists, so that a document cannot cause deep recursion.
 const MAX_LIST_DEPTH: usize = 4;
 
-/// The path of the template in one of Kubernetes' own kinds.
+/// Returns the path of the template in one of Kubernetes' own kinds.
 fn builtin_template_path(kind: &str) -> Option<&'static [&'static str]> {
     Some(match kind {
         "Pod" => &[],
@@ -19,8 +19,8 @@ fn builtin_template_path(kind: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Where other kinds keep theirs: Argo's Rollout, Knative's Service, OpenKruise's kinds as Kubernetes' own; the operators'
-/// `podTemplate`; OpenKruise's AdvancedCronJob.
+/// Paths of the template in other kinds. Argo's Rollout, Knative's Service and most of OpenKruise's kinds use the paths of
+/// Kubernetes' own kinds; operators often use `podTemplate`. `jobTargetRef` is KEDA's, the last path is OpenKruise's.
 const COMMON_PATHS: &[&[&str]] = &[
     &["spec", "template"],
     &["template"],
@@ -33,14 +33,14 @@ const COMMON_PATHS: &[&[&str]] = &[
 /// A Pod or pod template within a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
-    /// Where it stands.
+    /// Place of the template in the document.
     pub place: Place,
-    /// The object that holds it: the document, an item of a list; of a Pod the Pod itself.
+    /// The object that holds it: the document or an item of a list. For a Pod, the Pod itself.
     pub object: Place,
 }
 
 impl Template {
-    /// `Kind/name` of the object that holds it; for messages.
+    /// Returns `Kind/name` of the object that holds it, for messages.
     #[must_use]
     pub fn name(&self, document: &Value) -> String {
         let object = self.object.of(document).unwrap_or(&Value::Null);
@@ -53,8 +53,8 @@ impl Template {
     }
 }
 
-/// The pod templates of `document`, each an object with `spec.containers` as a list; in the order in which they stand there. In a
-/// `List`, those of its items.
+/// Returns the Pod templates of `document` in order, each an object whose `spec.containers` is a list. For a `List`, returns
+/// those of its items.
 #[must_use]
 pub fn templates(document: &Value) -> Vec<Template> {
     let mut found = Vec::new();
@@ -72,12 +72,12 @@ fn collect_templates(document: &Value, at: Place, lists: usize, found: &mut Vec<
         }
         return;
     }
-    let ways: &[&[&str]] = match builtin_template_path(kind) {
-        // Another group's kind may be called Service or Job too, and is built in its own way.
-        Some(way) if is_builtin_group(document) => &[way],
+    let paths: &[&[&str]] = match builtin_template_path(kind) {
+        // Other API groups have kinds named Service or Job too, with other paths.
+        Some(path) if is_builtin_group(document) => &[path],
         _ => COMMON_PATHS,
     };
-    let places = ways.iter().map(|way| way.iter().fold(Place::root(), |place, key| place.to(*key)));
+    let places = paths.iter().map(|path| path.iter().fold(Place::root(), |place, key| place.to(*key)));
     let places = places.filter(|place| place.of(document).is_some_and(is_template));
     found.extend(places.map(|place| Template { place: at.join(&place), object: at.clone() }));
 }
@@ -86,7 +86,7 @@ fn text_field<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Kubernetes' own groups have no dot (`apps`, `batch`), the old ones aside; its core has no group.
+/// Kubernetes' own groups have no dot (`apps`, `batch`) or end in `.k8s.io`; the core group is empty.
 fn is_builtin_group(document: &Value) -> bool {
     let version = text_field(document, "apiVersion");
     version.split_once('/').is_none_or(|(group, _)| !group.contains('.') || group.ends_with(".k8s.io"))
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn goes_through_lists_but_not_for_ever() {
+    fn finds_templates_in_lists_up_to_the_depth_limit() {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": [
             {"apiVersion": "v1", "kind": "Service"},
             {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": []}},
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_no_list_of_containers_is_no_template() {
+    fn template_needs_a_list_of_containers() {
         for other in [
             json!(null),
             json!([]),

@@ -1,4 +1,4 @@
-//! What the annotations of a template can declare, as types.
+//! Types for everything that the annotations of a template can declare.
 
 use super::grammar::Item;
 use crate::core::until::WaitCondition;
@@ -7,23 +7,23 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-/// How long a wait may take where nothing is said.
+/// Time limit for a wait if the manifest sets none.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// How a container is to wait, as asked for.
+/// Mode that the user asks for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RequestedMode {
-    /// By a gate where its command is known, else by hooks.
+    /// A gate if the container's command is known, otherwise hooks.
     #[default]
     Auto,
-    /// By hooks in those before it.
+    /// Hooks in the containers before it.
     PostStart,
-    /// By a gate in front of its own command.
+    /// A gate in front of its own command.
     Entrypoint,
 }
 
 impl RequestedMode {
-    /// As users write it.
+    /// Returns the value that users write.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -34,34 +34,34 @@ impl RequestedMode {
     }
 }
 
-/// One container waits for another.
+/// Declares that one container waits for another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edge {
-    /// Who waits.
+    /// Container that waits.
     pub waiter: String,
-    /// For whom, and for which state.
+    /// Container and state that it waits for.
     pub until: WaitCondition,
-    /// The annotation that says so.
+    /// Annotation that declares it.
     pub at: Place,
-    /// Where in its text, in bytes.
+    /// Range in the annotation's text, in bytes.
     pub span: Range<usize>,
 }
 
-/// In which order containers stop.
+/// Order in which containers stop.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum StopOrder {
-    /// The reverse of their start; all at once in a Pod that runs to its end.
+    /// The reverse of the start order; all at once in a Pod that runs to completion.
     #[default]
     Auto,
-    /// The reverse of their start.
+    /// The reverse of the start order.
     Reverse,
     /// All at once.
     None,
-    /// Step by step: those of a step when those of the step before have exited.
+    /// Step by step: the containers of a step stop when those of the previous step have exited.
     Steps(Vec<Vec<Item>>),
 }
 
-/// Where the sidecar stands.
+/// Position of the sidecar.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SidecarPlacement {
     /// First among the init containers, with `restartPolicy: Always`.
@@ -71,20 +71,20 @@ pub enum SidecarPlacement {
     First,
 }
 
-/// Where states are published.
+/// Target to which the sidecar publishes states.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Publish {
     /// The board, then annotations.
     #[default]
     Api,
-    /// The board alone: no token.
+    /// The board alone; the sidecar needs no token.
     Board,
 }
 
-/// All that a template's annotations declare.
+/// Everything that a template's annotations declare.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Declaration {
-    /// Who waits for whom, by `podgate.io/order` and all `after.podgate.io/…`.
+    /// Waits declared by `podgate.io/order` and all `after.podgate.io/…`.
     pub edges: Vec<Edge>,
     /// `podgate.io/mode`.
     pub mode: RequestedMode,

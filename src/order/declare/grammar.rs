@@ -1,40 +1,40 @@
-//! The grammar of an order: steps by `,`, side by side by `&`, each `CONTAINER[=STATE]`, blanks free.
+//! Grammar of an order: `,` separates steps, `&` joins parallel containers, each is `CONTAINER[=STATE]`; blanks are ignored.
 
 use crate::core::names;
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::nearest::nearest;
 use std::ops::Range;
 
-/// One container of a list, with its place in the text.
+/// One container of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// The container, and the state that those after it wait for.
+    /// The container and the state that later containers wait for.
     pub until: WaitCondition,
-    /// The state is written out.
+    /// The text states the state explicitly.
     pub has_explicit_state: bool,
-    /// Where it stands in the text, in bytes.
+    /// Range in the text, in bytes.
     pub span: Range<usize>,
 }
 
-/// A text that is not of the grammar.
+/// Violation of the grammar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyntaxError {
-    /// Where, in bytes.
+    /// Range in the text, in bytes.
     pub span: Range<usize>,
-    /// What is wrong.
+    /// Statement of the problem.
     pub message: String,
-    /// How to fix it.
+    /// Imperative that solves it.
     pub fix: String,
 }
 
-/// What a list may hold.
+/// Rules for the lists of one annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grammar {
-    /// Containers side by side, by `&`.
+    /// `&` is allowed.
     pub may_be_parallel: bool,
-    /// The states that may be written.
+    /// Allowed states.
     pub states: &'static [WantedState],
-    /// A text that is right, for whoever has written another.
+    /// Valid text, shown in error messages.
     pub example: &'static str,
 }
 
@@ -50,14 +50,14 @@ pub const STOP: Grammar =
 /// Value of `podgate.io/sidecars`.
 pub const SIDECARS: Grammar = Grammar { may_be_parallel: false, states: &[], example: "proxy, log-shipper" };
 
-/// Reads `text`: its steps, each of one container or more; and every fault, with its place. What is not at fault is read all the same.
+/// Parses `text` into steps of one or more containers. Also returns every error; the valid parts are still parsed.
 #[must_use]
 pub fn parse(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxError>) {
-    let mut faults = Vec::new();
+    let mut errors = Vec::new();
     let mut steps = Vec::new();
     if text.trim().is_empty() {
-        let fix = format!("write {}, or leave the annotation out", grammar.example);
-        return (steps, vec![SyntaxError { span: 0..text.len(), message: "it is empty".to_owned(), fix }]);
+        let fix = format!("write a list such as {}, or remove the annotation", grammar.example);
+        return (steps, vec![SyntaxError { span: 0..text.len(), message: "the list is empty".to_owned(), fix }]);
     }
     for step in split_range(text, 0..text.len(), ',') {
         let mut items = Vec::new();
@@ -65,15 +65,15 @@ pub fn parse(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxError>)
         for word in words {
             match parse_item(text, word, grammar) {
                 Ok(item) => items.push(item),
-                Err(fault) => faults.push(fault),
+                Err(error) => errors.push(error),
             }
         }
         steps.push(items);
     }
-    (steps, faults)
+    (steps, errors)
 }
 
-/// The parts of `range` between separators.
+/// Splits `range` at every `by`.
 fn split_range(text: &str, range: Range<usize>, by: char) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let mut start = range.start;
@@ -85,7 +85,7 @@ fn split_range(text: &str, range: Range<usize>, by: char) -> Vec<Range<usize>> {
     parts
 }
 
-/// `range` without blanks at its ends.
+/// Returns `range` without blanks at its ends.
 fn trim_range(text: &str, range: Range<usize>) -> Range<usize> {
     let part = &text[range.clone()];
     let start = range.start + (part.len() - part.trim_start().len());
@@ -94,10 +94,14 @@ fn trim_range(text: &str, range: Range<usize>) -> Range<usize> {
 
 fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Item, SyntaxError> {
     let word = trim_range(text, range.clone());
-    let fault = |word: Range<usize>, what: String, fix: String| Err(SyntaxError { span: word, message: what, fix });
+    let error = |word: Range<usize>, what: String, fix: String| Err(SyntaxError { span: word, message: what, fix });
     if word.is_empty() {
-        let what = format!("a container's name is missing at character {}", character_number(text, range.start));
-        return fault(range.start.saturating_sub(1)..range.end, what, format!("write {}", grammar.example));
+        let what = format!("a container name is missing at character {}", character_number(text, range.start));
+        return error(
+            range.start.saturating_sub(1)..range.end,
+            what,
+            format!("write a list such as {}", grammar.example),
+        );
     }
     let written = &text[word.clone()];
     let (name, state) = match written.find('=') {
@@ -108,9 +112,9 @@ fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Item,
     };
     if !names::is_container_name(&text[name.clone()]) {
         let what =
-            format!("{} is no container's name (character {})", quoted(written), character_number(text, word.start));
-        let fix = format!("write {}", grammar.example);
-        return fault(word, what, fix);
+            format!("{} is not a container name (character {})", quoted(written), character_number(text, word.start));
+        let fix = format!("write a list such as {}", grammar.example);
+        return error(word, what, fix);
     }
     let (want, is_stated) = match state {
         None => (WantedState::default(), false),
@@ -130,11 +134,11 @@ fn parse_state(text: &str, at: Range<usize>, name: &str, grammar: Grammar) -> Re
     let (what, fix) = match found {
         Some(want) if grammar.states.contains(&want) => return Ok(want),
         _ if grammar.states.is_empty() => {
-            (format!("a state has no place here (character {place})"), format!("write {name}"))
+            (format!("no state is allowed here (character {place})"), format!("write {name}"))
         }
         Some(_) => {
-            let fix = format!("write {name}: a container stops when those before it have exited");
-            (format!("{} is no state that a stop order knows (character {place})", quoted(written)), fix)
+            let fix = format!("write {name}: a container stops when the containers before it have exited");
+            (format!("{} is not allowed in a stop order (character {place})", quoted(written)), fix)
         }
         None => {
             let known = WantedState::ALL.map(WantedState::as_str);
@@ -142,24 +146,24 @@ fn parse_state(text: &str, at: Range<usize>, name: &str, grammar: Grammar) -> Re
                 Some(near) => format!("did you mean {near}?"),
                 None => format!("write one of {}", known.join(", ")),
             };
-            (format!("{} is no state to wait for (character {place})", quoted(written)), fix)
+            (format!("{} is not a state (character {place})", quoted(written)), fix)
         }
     };
     let word = if at.is_empty() { at.start.saturating_sub(1)..at.end } else { at };
     Err(SyntaxError { span: word, message: what, fix })
 }
 
-/// The number of the character at byte `at`, from 1.
+/// Returns the number of the character at byte `at`, from 1.
 #[must_use]
 pub fn character_number(text: &str, at: usize) -> usize {
     text[..at].chars().count() + 1
 }
 
-/// A word as it is shown: in quotes, with nothing in it that steers a terminal, and no longer than can be read.
+/// Quotes a word for a message: escapes control characters and truncates it.
 #[must_use]
 pub fn quoted(word: &str) -> String {
-    const MOST: usize = 80;
-    let short: String = word.chars().take(MOST).collect();
+    const MAX: usize = 80;
+    let short: String = word.chars().take(MAX).collect();
     let rest = if short.len() < word.len() { "…" } else { "" };
     format!("{short:?}{rest}")
 }
@@ -169,13 +173,13 @@ mod tests {
     use super::*;
 
     fn parsed_steps(text: &str) -> Vec<Vec<String>> {
-        let (steps, faults) = parse(text, ORDER);
-        assert_eq!(faults, []);
+        let (steps, errors) = parse(text, ORDER);
+        assert_eq!(errors, []);
         steps.iter().map(|step| step.iter().map(|item| item.until.to_string()).collect()).collect()
     }
 
     #[test]
-    fn reads_steps_and_what_is_side_by_side() {
+    fn parses_steps_and_parallel_containers() {
         assert_eq!(
             parsed_steps("migrate=Completed, db & cache ,api,\n web = Started"),
             [&["migrate=Completed"][..], &["db=Ready", "cache=Ready"], &["api=Ready"], &["web=Started"]]
@@ -186,29 +190,29 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong_and_where() {
+    fn reports_each_error_with_its_position() {
         for (text, grammar, word, what, fix) in [
-            ("", ORDER, 0..0, "it is empty", "write migrate"),
-            ("db,,api", ORDER, 2..3, "missing at character 4", "write migrate"),
+            ("", ORDER, 0..0, "the list is empty", "such as migrate"),
+            ("db,,api", ORDER, 2..3, "missing at character 4", "such as migrate"),
             ("db,", ORDER, 2..3, "missing at character 4", "write"),
             ("db & ,api", ORDER, 3..5, "missing at character 5", "write"),
-            ("é, db", ORDER, 0..2, "\"é\" is no container's name (character 1)", "write"),
-            ("a, db -> api", ORDER, 3..12, "\"db -> api\" is no container's name (character 4)", "write"),
-            ("db=ready", ORDER, 3..8, "\"ready\" is no state to wait for (character 4)", "did you mean Ready?"),
-            ("db=", ORDER, 2..3, "\"\" is no state", "one of Started, Ready, Completed, Exited"),
-            ("=Ready", ORDER, 0..6, "no container's name", "write"),
-            ("db & api", AFTER, 0..8, "\"db & api\" is no container's name", "write db, migrate=Completed"),
-            ("db=Ready", STOP, 3..8, "a stop order knows", "write db:"),
-            ("db=Ready", SIDECARS, 3..8, "no place here", "write db"),
+            ("é, db", ORDER, 0..2, "\"é\" is not a container name (character 1)", "write"),
+            ("a, db -> api", ORDER, 3..12, "\"db -> api\" is not a container name (character 4)", "write"),
+            ("db=ready", ORDER, 3..8, "\"ready\" is not a state (character 4)", "did you mean Ready?"),
+            ("db=", ORDER, 2..3, "\"\" is not a state", "one of Started, Ready, Completed, Exited"),
+            ("=Ready", ORDER, 0..6, "not a container name", "write"),
+            ("db & api", AFTER, 0..8, "\"db & api\" is not a container name", "such as db, migrate=Completed"),
+            ("db=Ready", STOP, 3..8, "not allowed in a stop order", "write db:"),
+            ("db=Ready", SIDECARS, 3..8, "no state is allowed", "write db"),
         ] {
-            let (_, faults) = parse(text, grammar);
-            assert_eq!(faults[0].span, word, "{text}: {faults:?}");
-            assert!(faults[0].message.contains(what) && faults[0].fix.contains(fix), "{text}: {faults:?}");
+            let (_, errors) = parse(text, grammar);
+            assert_eq!(errors[0].span, word, "{text}: {errors:?}");
+            assert!(errors[0].message.contains(what) && errors[0].fix.contains(fix), "{text}: {errors:?}");
         }
     }
 
     #[test]
-    fn a_hostile_word_is_shown_short_and_tame() {
+    fn quoted_word_is_short_and_escaped() {
         let shown = quoted(&format!("\u{1b}[31m{}", "x".repeat(1000)));
         assert!(shown.len() < 120 && !shown.contains('\u{1b}'), "{shown}");
     }

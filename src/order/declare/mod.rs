@@ -1,12 +1,12 @@
-//! Reads what a template's annotations declare: every bad value is a finding, with its place and how to fix it.
+//! Reads the annotations of a template. Every bad value becomes a finding.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`keys`] | the annotations' keys |
-//! | [`grammar`] | the grammar of an order |
-//! | `declaration` | what can be declared, as types |
-//! | [`spec`] | the containers that the annotations speak of |
-//! | [`nearest`] | what a mistyped word may have meant |
+//! | [`keys`] | keys of the annotations |
+//! | [`grammar`] | grammar of an order |
+//! | `declaration` | types for everything that can be declared |
+//! | [`spec`] | containers of the template |
+//! | [`nearest`] | suggestions for mistyped words |
 
 mod declaration;
 pub mod grammar;

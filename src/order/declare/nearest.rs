@@ -1,12 +1,12 @@
-//! What a mistyped word may have meant.
+//! Suggestions for mistyped words.
 
 use strsim::osa_distance;
 
-/// The word of `known` that is nearest to `word`, if one is near.
+/// Returns the word of `known` that is most similar to `word`, if any is similar enough.
 #[must_use]
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
-    // A long word is no mistyped short one, and not worth a long look.
+    // Skips words that cannot match, so that long input stays cheap.
     let near = |other: &&str| other.len().abs_diff(word.len()) <= 2 && other.len() <= 80;
     let limit = |other: &str| (other.len().max(word.len()) / 3).clamp(1, 2);
     known
@@ -18,7 +18,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, other)| other)
 }
 
-/// The half-sentence for it: `did you mean db?`, or nothing.
+/// Returns a suggestion such as `did you mean db?`.
 #[must_use]
 pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     nearest(word, known).map(|found| format!("did you mean {found}?"))
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_what_was_mistyped_and_nothing_far_off() {
+    fn finds_only_similar_words() {
         let known = ["db", "cache", "migrate", "api"];
         for (word, found) in [
             ("dB", Some("db")),

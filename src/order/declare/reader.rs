@@ -1,4 +1,4 @@
-//! From annotations to what they declare.
+//! Reads annotations into a [`Declaration`].
 
 use super::declaration::{DEFAULT_TIMEOUT, Declaration, Edge, Publish, RequestedMode, SidecarPlacement, StopOrder};
 use super::grammar::{self, Grammar, Item, SyntaxError, quoted};
@@ -15,15 +15,15 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Longest time limit: what an `int32` of failed probes, one a second, can count is more.
+/// Longest time limit. Its seconds must fit the `int32` failureThreshold of a probe that runs each second.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Reads the annotations of `template`, whose containers are `spec`; what is wrong with them goes to `findings`, and what is
-/// right is in the result all the same.
+/// Reads the annotations of `template`, whose containers are `spec`. Adds problems to `findings`; the result still holds the
+/// valid parts.
 #[must_use]
 pub fn read_annotations(template: &Value, spec: &Spec<'_>, findings: &mut Vec<Finding>) -> Declaration {
-    let said = Declaration { timeout: DEFAULT_TIMEOUT, ..Declaration::default() };
-    let mut reader = Reader { spec, findings, declaration: said };
+    let declaration = Declaration { timeout: DEFAULT_TIMEOUT, ..Declaration::default() };
+    let mut reader = Reader { spec, findings, declaration };
     reader.read_labels(template);
     for (key, value) in sorted_entries(template, "annotations", reader.findings) {
         reader.read_annotation(key, value);
@@ -31,14 +31,14 @@ pub fn read_annotations(template: &Value, spec: &Spec<'_>, findings: &mut Vec<Fi
     reader.declaration
 }
 
-/// The annotations or labels of a template by their keys; the same order whatever serde_json keeps.
+/// Returns the annotations or labels of a template, sorted so that the result does not depend on serde_json's map order.
 fn sorted_entries<'a>(template: &'a Value, field: &str, findings: &mut Vec<Finding>) -> BTreeMap<&'a str, &'a Value> {
     let place = Place::root().to("metadata").to(field);
     match place.of(template) {
         Some(Value::Object(fields)) => fields.iter().map(|(key, value)| (key.as_str(), value)).collect(),
         None | Some(Value::Null) => BTreeMap::new(),
         Some(_) => {
-            let what = format!("{field} are no list of keys and values");
+            let what = format!("metadata.{field} must be a map of keys to strings");
             findings.push(Finding::error("bad-value", place, what).fix(format!("write {field}: {{KEY: \"VALUE\"}}")));
             BTreeMap::new()
         }
@@ -57,14 +57,15 @@ impl Reader<'_, '_> {
             let at = Place::root().to("metadata").to("labels").to(key);
             if key == keys::INJECT {
                 if !matches!(value.as_str(), Some("enabled" | "disabled")) {
-                    let what = format!("{} is not what the label {key} can be", describe_value(value));
+                    let what =
+                        format!("label {key} must be \"enabled\" or \"disabled\", not {}", describe_value(value));
                     let finding = Finding::error("bad-value", at, what);
                     self.findings.push(finding.fix("write \"enabled\" or \"disabled\", in quotes"));
                 }
             } else if keys::POD_KEYS.contains(&key)
                 || keys::CONTAINER_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
             {
-                let what = format!("{key} is an annotation, and says nothing as a label");
+                let what = format!("{key} is an annotation and has no effect as a label");
                 self.findings.push(Finding::error("not-a-label", at, what).fix("move it to metadata.annotations"));
             }
         }
@@ -79,8 +80,8 @@ impl Reader<'_, '_> {
             return self.report_unknown_key(key, domain, name, at);
         }
         let Some(text) = value.as_str() else {
-            let what = format!("an annotation is text, and this is {}", describe_value(value));
-            return self.findings.push(Finding::error("bad-value", at, what).fix("put it in quotes"));
+            let what = format!("an annotation must be a string, not {}", describe_value(value));
+            return self.findings.push(Finding::error("bad-value", at, what).fix("put the value in quotes"));
         };
         if domain != keys::DOMAIN {
             if let Some(finding) = self.spec.check_name(name, &at, None) {
@@ -117,20 +118,20 @@ impl Reader<'_, '_> {
                 self.declaration.publish =
                     self.parse_choice(text, &at, &[("api", Publish::Api), ("board", Publish::Board)]);
             }
-            // Read by whoever wrote it.
+            // `podgate.io/injected`: read by `inject` and `uninject`.
             _ => {}
         }
     }
 
-    /// A key that is none of ours, or not one that belongs into a template.
+    /// Reports a key of podgate's domains that is unknown or does not belong in a template.
     fn report_unknown_key(&mut self, key: &str, domain: &str, name: &str, at: Place) {
         let is_written = [names::STATUS_PREFIX, names::SANDBOX_PREFIX, names::OVERRIDE_PREFIX];
         if is_written.iter().any(|prefix| key.starts_with(prefix)) {
-            let what = format!("{key} says how a running Pod stands; one that comes with a manifest is never believed");
-            return self.findings.push(Finding::warning("copied-state", at, what).fix("take it out"));
+            let what = format!("{key} holds the state of a running Pod and is ignored in a manifest");
+            return self.findings.push(Finding::warning("copied-state", at, what).fix("remove it"));
         }
         if key == keys::INJECT {
-            let what = format!("{key} is a label, and says nothing as an annotation");
+            let what = format!("{key} is a label and has no effect as an annotation");
             return self.findings.push(Finding::error("not-an-annotation", at, what).fix("move it to metadata.labels"));
         }
         let is_ours = domain == keys::DOMAIN || domain.ends_with(".podgate.io");
@@ -141,27 +142,27 @@ impl Reader<'_, '_> {
                 keys::DOMAIN => nearest(key, keys::POD_KEYS).map(str::to_owned),
                 _ => nearest(domain, domains).map(|near| format!("{near}/{name}")),
             };
-            // `podgate.io/after`, `podgate.io/command`: of one container, so its name is missing.
+            // `podgate.io/after`, `podgate.io/command`: these need a container name.
             let of_one = keys::CONTAINER_PREFIXES
                 .iter()
                 .find(|prefix| domain == keys::DOMAIN && prefix.split('.').next() == Some(name));
             let fix = match (of_one, meant) {
                 (Some(prefix), _) => format!("write {prefix}CONTAINER"),
                 (None, Some(meant)) => format!("did you mean {meant}?"),
-                (None, None) => "docs/declaring.md has all of them".to_owned(),
+                (None, None) => "use one of the annotations in docs/declaring.md".to_owned(),
             };
-            let what = format!("podgate knows no annotation {}", quoted(key));
+            let what = format!("podgate does not know the annotation {}", quoted(key));
             return self.findings.push(Finding::error("unknown-annotation", at, what).fix(fix));
         }
-        // Only names that can't be anybody else's by chance.
+        // Warns only about domains that are similar to podgate's.
         if let Some(near) = nearest(domain, domains) {
-            let what = format!("{} is not read: its domain is not podgate's", quoted(key));
+            let what = format!("podgate ignores {}, because its domain is not one of podgate's", quoted(key));
             let finding = Finding::warning("unknown-annotation", at, what);
             self.findings.push(finding.fix(format!("did you mean {near}/{name}?")));
         }
     }
 
-    /// An annotation that speaks of one container.
+    /// Reads an annotation for one container.
     fn read_container_annotation(&mut self, prefix: &str, name: &str, text: &str, at: Place) {
         match prefix {
             keys::AFTER_PREFIX => {
@@ -183,7 +184,8 @@ impl Reader<'_, '_> {
                     self.declaration.commands.insert(name.to_owned(), argv.as_slice().to_vec());
                 }
                 Err(error) => {
-                    let finding = Finding::error("bad-value", at, format!("{} is no command: {error}", quoted(text)));
+                    let finding =
+                        Finding::error("bad-value", at, format!("{} is not a command: {error}", quoted(text)));
                     self.findings.push(finding.fix("write [\"/usr/bin/program\", \"argument\"]"));
                 }
             },
@@ -203,7 +205,7 @@ impl Reader<'_, '_> {
         }
         for item in steps.last().into_iter().flatten().filter(|item| item.has_explicit_state) {
             let WaitCondition { container, want } = &item.until;
-            let what = format!("nobody waits for {container} in this order, so ={} says nothing", want.as_str());
+            let what = format!("no container waits for {container} in this order, so ={} has no effect", want.as_str());
             let finding = Finding::note("state-unused", at.clone(), what).span(item.span.clone());
             self.findings.push(finding.fix(format!("write {container}")));
         }
@@ -217,11 +219,11 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// A list of containers, each of which the Pod has, and once; empty if anything is wrong with it.
+    /// Parses a list of containers that the Pod has, each listed once. Returns an empty list if it has any error.
     fn parse_list(&mut self, text: &str, at: &Place, grammar: Grammar) -> Vec<Vec<Item>> {
         let before = self.findings.len();
-        let (steps, faults) = grammar::parse(text, grammar);
-        for SyntaxError { span: word, message: what, fix } in faults {
+        let (steps, errors) = grammar::parse(text, grammar);
+        for SyntaxError { span: word, message: what, fix } in errors {
             self.findings.push(Finding::error("bad-order", at.clone(), what).fix(fix).span(word));
         }
         let mut seen = BTreeSet::new();
@@ -231,11 +233,11 @@ impl Reader<'_, '_> {
                 self.findings.push(finding);
             } else if !seen.insert(name.clone()) {
                 let what = format!(
-                    "{name} stands here twice (the second time at character {})",
+                    "container {name} is listed twice (again at character {})",
                     grammar::character_number(text, item.span.start)
                 );
                 let finding = Finding::error("doubled-container", at.clone(), what).span(item.span.clone());
-                self.findings.push(finding.fix("name it once"));
+                self.findings.push(finding.fix("list it once"));
             }
         }
         if self.findings.len() > before { Vec::new() } else { steps }
@@ -243,11 +245,11 @@ impl Reader<'_, '_> {
 
     fn parse_mode(&mut self, text: &str, at: &Place) -> RequestedMode {
         let all = [RequestedMode::Auto, RequestedMode::PostStart, RequestedMode::Entrypoint]
-            .map(|wish| (wish.as_str(), wish));
+            .map(|mode| (mode.as_str(), mode));
         self.parse_choice(text, at, &all)
     }
 
-    /// One of several words; the first of them if it is none.
+    /// Parses one of several words. Falls back to the first word on error.
     fn parse_choice<T: Copy>(&mut self, text: &str, at: &Place, all: &[(&'static str, T)]) -> T {
         if let Some((_, value)) = all.iter().find(|(word, _)| *word == text.trim()) {
             return *value;
@@ -255,36 +257,35 @@ impl Reader<'_, '_> {
         let words: Vec<&str> = all.iter().map(|(word, _)| *word).collect();
         let fix = did_you_mean(text.trim(), words.iter().copied());
         let fix = fix.unwrap_or_else(|| format!("write one of {}", words.join(", ")));
-        let what = format!("{} is none of {}", quoted(text), words.join(", "));
+        let what = format!("{} is not one of {}", quoted(text), words.join(", "));
         self.findings.push(Finding::error("bad-value", at.clone(), what).fix(fix).span(0..text.len()));
         all[0].1
     }
 
     fn parse_timeout(&mut self, text: &str, at: &Place) -> Duration {
         let wrong = match humantime::parse_duration(text.trim()) {
-            Ok(limit) if limit.is_zero() => "is over at once".to_owned(),
+            Ok(limit) if limit.is_zero() => "is not longer than zero".to_owned(),
             Ok(limit) if limit > MAX_TIMEOUT => "is longer than a year".to_owned(),
             Ok(limit) => return limit,
-            Err(error) => format!("is no time: {error}"),
+            Err(error) => format!("is not a duration: {error}"),
         };
         let finding = Finding::error("bad-value", at.clone(), format!("{} {wrong}", quoted(text)));
-        self.findings.push(finding.fix("write 90s, 5m or 1h 30m").span(0..text.len()));
+        self.findings.push(finding.fix("write a duration such as 90s, 5m or 1h 30m").span(0..text.len()));
         DEFAULT_TIMEOUT
     }
 }
 
-/// A value that is no text.
+/// Describes a value for a message.
 fn describe_value(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),
-        Value::Bool(_) | Value::Number(_) => format!("the value {value}"),
-        Value::Null => "nothing".to_owned(),
+        Value::Bool(_) | Value::Number(_) | Value::Null => value.to_string(),
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "an object".to_owned(),
     }
 }
 
-/// Whether both may hold at the same moment; if so, the one that says both.
+/// Returns the state that implies both, if both can hold at the same time.
 #[must_use]
 pub(crate) fn combine_states(a: WantedState, b: WantedState) -> Option<WantedState> {
     match (a, b) {

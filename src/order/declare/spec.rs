@@ -1,4 +1,4 @@
-//! A template's containers, as far as they matter to a declaration.
+//! Containers of a template.
 
 use crate::core::container::Probe;
 use crate::core::names;
@@ -10,21 +10,21 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// The most regular containers that are put into an order: far more than any Pod has, and few enough that whoever writes a manifest
-/// can't keep the webhook busy.
+/// Maximum number of regular containers in an order. Far more than any Pod has, but small enough that no manifest can keep the
+/// webhook busy.
 pub const MAX_CONTAINERS: usize = 200;
 
-/// The name of podgate's own sidecar.
+/// Name of podgate's own sidecar.
 pub const SIDECAR_NAME: &str = "podgate";
 
-/// What a template's `spec` holds.
+/// The `spec` of a template.
 #[derive(Debug, Clone)]
 pub struct Spec<'a> {
     /// The whole `spec`.
     pub value: &'a Value,
-    /// Regular containers, in the order of the list.
+    /// Regular containers, in list order.
     pub containers: Vec<ContainerRef<'a>>,
-    /// Their indices in `containers`; of two that share a name, that of the first.
+    /// Indices in `containers` by name. If two share a name, the first wins.
     by_name: BTreeMap<&'a str, usize>,
 }
 
@@ -35,31 +35,31 @@ pub struct ContainerRef<'a> {
     pub name: &'a str,
     /// Its index in its list.
     pub index: usize,
-    /// All of it.
+    /// The whole container.
     pub value: &'a Value,
 }
 
 impl<'a> ContainerRef<'a> {
-    /// A list of strings: `command`, `args`. `None` where it is left out or of another kind.
+    /// Returns a list of strings such as `command` or `args`. `None` if it is absent or has another type.
     #[must_use]
     pub fn string_list(&self, field: &str) -> Option<Vec<String>> {
         string_list(self.value.get(field))
     }
 
-    /// One of its probes, if it can be read.
+    /// Returns one of its probes, if that is valid.
     #[must_use]
     pub fn probe(&self, field: &str) -> Option<Probe> {
         let value = self.value.get(field).filter(|value| !value.is_null())?;
         serde_json::from_value(value.clone()).ok()
     }
 
-    /// Where it stands in the template.
+    /// Returns its place in the template.
     #[must_use]
     pub fn place(&self) -> Place {
         list_place("containers").to(self.index)
     }
 
-    /// The policy by which it is started again: its own (Kubernetes 1.35), or the Pod's.
+    /// Returns its restart policy: its own (Kubernetes 1.35) or the Pod's.
     #[must_use]
     pub fn restart_policy(&self, spec: &'a Value) -> &'a str {
         let own = self.value.get("restartPolicy").and_then(Value::as_str);
@@ -67,7 +67,7 @@ impl<'a> ContainerRef<'a> {
     }
 }
 
-/// A list of strings; `None` if it is anything else.
+/// Returns a list of strings; `None` if `value` is anything else.
 pub(crate) fn string_list(value: Option<&Value>) -> Option<Vec<String>> {
     value?.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
 }
@@ -76,7 +76,7 @@ fn list_place(list: &str) -> Place {
     Place::root().to("spec").to(list)
 }
 
-/// The named containers of one list of a `spec`.
+/// Returns the named containers of one list of a `spec`.
 fn named_containers<'a>(spec: &'a Value, field: &str) -> Vec<ContainerRef<'a>> {
     let items = spec.get(field).and_then(Value::as_array).into_iter().flatten();
     let named = |(index, value): (usize, &'a Value)| {
@@ -86,7 +86,7 @@ fn named_containers<'a>(spec: &'a Value, field: &str) -> Vec<ContainerRef<'a>> {
 }
 
 impl<'a> Spec<'a> {
-    /// Reads `template`, an object with `spec`; what is wrong with its containers' names goes to `findings`.
+    /// Reads `template`, an object with `spec`. Adds problems with its containers' names to `findings`.
     #[must_use]
     pub fn read(template: &'a Value, findings: &mut Vec<Finding>) -> Spec<'a> {
         let value = template.get("spec").unwrap_or(&Value::Null);
@@ -97,42 +97,45 @@ impl<'a> Spec<'a> {
         let written = value.get("containers").and_then(Value::as_array).map_or(0, Vec::len);
         if written == 0 {
             findings.push(
-                Finding::error("no-containers", at, "there are no containers to be ordered")
-                    .fix("write spec.containers, or take the annotations away"),
+                Finding::error("no-containers", at, "the Pod has no containers")
+                    .fix("add spec.containers, or remove podgate's annotations"),
             );
         } else if written > MAX_CONTAINERS {
-            let what = format!("{written} containers are more than podgate puts into an order ({MAX_CONTAINERS})");
+            let what = format!("the Pod has {written} containers, but podgate supports at most {MAX_CONTAINERS}");
             findings.push(Finding::error("too-many-containers", at, what));
         } else if spec.containers.len() < written {
-            // The first whose number is missing.
+            // Points at the first container without a name.
             let missing = spec.containers.iter().enumerate().find(|(index, own)| own.index != *index);
             let at = at.to(missing.map_or(spec.containers.len(), |(index, _)| index));
-            findings.push(Finding::error("bad-container", at, "a container has no name").fix("name each of them"));
+            findings.push(
+                Finding::error("bad-container", at, "a container has no name").fix("give every container a name"),
+            );
         }
         let mut seen = BTreeSet::new();
         for own in &spec.containers {
             let at = own.place().to("name");
             if !names::is_container_name(own.name) {
-                let what = format!("{} is no container's name", quoted(own.name));
+                let what = format!("{} is not a valid container name", quoted(own.name));
                 findings.push(
-                    Finding::error("bad-container", at, what)
-                        .fix("use at most 63 small letters, digits and hyphens, a letter or digit first and last"),
+                    Finding::error("bad-container", at, what).fix(
+                        "use at most 63 lowercase letters, digits and hyphens; start and end with a letter or digit",
+                    ),
                 );
             } else if !seen.insert(own.name) {
                 let what = format!("two containers are named {}", own.name);
-                findings.push(Finding::error("doubled-container", at, what).fix("give each a name of its own"));
+                findings.push(Finding::error("doubled-container", at, what).fix("give each container its own name"));
             }
         }
         spec
     }
 
-    /// The regular container of that name.
+    /// Returns the regular container of that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&ContainerRef<'a>> {
         self.by_name.get(name).map(|at| &self.containers[*at])
     }
 
-    /// What is wrong with `name` in an annotation: nothing, if a regular container has it.
+    /// Returns a finding if an annotation names `name` and no regular container has that name.
     #[must_use]
     pub fn check_name(&self, name: &str, at: &Place, word: Option<Range<usize>>) -> Option<Finding> {
         if self.get(name).is_some() {
@@ -141,33 +144,31 @@ impl<'a> Spec<'a> {
         let init = named_containers(self.value, "initContainers").into_iter().find(|own| own.name == name);
         let finding = |rule, what: String| Finding { span: word, ..Finding::error(rule, at.clone(), what) };
         if name == SIDECAR_NAME {
-            let what = format!("{name} is podgate's own sidecar, which is always first");
-            return Some(finding("unknown-container", what).fix("take it out"));
+            let what = format!("{name} is podgate's own sidecar, which always starts first");
+            return Some(finding("unknown-container", what).fix("remove it"));
         }
         if let Some(init) = init {
             let is_native = init.value.get("restartPolicy").and_then(Value::as_str) == Some("Always");
             return Some(if is_native {
-                finding("init-container", format!("{name} is a native sidecar: it is started before all regular containers"))
-                    .fix("take it out (with a startupProbe, what comes after it waits for that), or move it to spec.containers")
+                finding("init-container", format!("{name} is a native sidecar, which starts before all regular containers"))
+                    .fix("remove it (later containers already wait for its startupProbe, if it has one), or move it to spec.containers")
             } else {
                 finding(
                     "init-container",
-                    format!(
-                        "{name} is an init container: it has ended with success before any regular container is started"
-                    ),
+                    format!("{name} is an init container, which completes before any regular container starts"),
                 )
-                .fix("take it out, since all others wait for it anyway, or move it to spec.containers")
+                .fix("remove it (all regular containers already wait for it), or move it to spec.containers")
             });
         }
         if named_containers(self.value, "ephemeralContainers").iter().any(|own| own.name == name) {
-            let what = format!("{name} is an ephemeral container, which somebody starts later by hand");
-            return Some(finding("ephemeral-container", what).fix("take it out"));
+            let what = format!("{name} is an ephemeral container, which users add to a running Pod");
+            return Some(finding("ephemeral-container", what).fix("remove it"));
         }
         let known = self.containers.iter().map(|own| own.name);
         let fix = did_you_mean(name, known).unwrap_or_else(|| {
             let some: Vec<&str> = self.containers.iter().map(|own| own.name).take(12).collect();
             let more = if self.containers.len() > some.len() { ", …" } else { "" };
-            format!("the containers are {}{more}", some.join(", "))
+            format!("use one of {}{more}", some.join(", "))
         });
         Some(finding("unknown-container", format!("there is no container {name}")).fix(fix))
     }

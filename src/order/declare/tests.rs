@@ -20,7 +20,7 @@ fn read_template(template: &Value) -> (Declaration, Vec<Finding>) {
     (declared, findings)
 }
 
-/// The one finding of a template with this annotation alone.
+/// Returns the only finding for a template with this one annotation.
 fn only_finding(key: &str, value: &str) -> Finding {
     let (_, findings) = read_template(&template(&[(key, value)]));
     assert_eq!(findings.len(), 1, "{key}: {value}: {findings:#?}");
@@ -28,7 +28,7 @@ fn only_finding(key: &str, value: &str) -> Finding {
 }
 
 #[test]
-fn reads_all_that_can_be_declared() {
+fn reads_every_annotation() {
     let (declared, findings) = read_template(&template(&[
         ("podgate.io/order", "db & cache=Started, api"),
         ("after.podgate.io/web", "api, db=Started"),
@@ -61,24 +61,29 @@ fn reads_all_that_can_be_declared() {
 }
 
 #[test]
-fn nothing_said_is_nothing_declared() {
+fn template_without_annotations_declares_nothing() {
     let (declared, findings) = read_template(&template(&[]));
     assert!(findings.is_empty() && declared.edges.is_empty());
     assert!(!is_declared(&json!({})) && !is_declared(&json!({"metadata": {"annotations": null}})));
     assert!(!is_declared(&template(&[("podgate.io/timeout", "1m")])));
-    assert!(is_declared(&template(&[("after.podgate.io/nobody", "")])));
+    assert!(is_declared(&template(&[("after.podgate.io/unknown", "")])));
 }
 
 #[test]
-fn a_name_that_is_no_regular_container_is_refused_with_what_to_do() {
+fn list_rejects_names_of_other_containers_with_a_fix() {
     for (text, rule, what, fix) in [
         ("db, apii", "unknown-container", "there is no container apii", "did you mean api?"),
-        ("db, queue", "unknown-container", "there is no container queue", "the containers are db, cache, api, web"),
-        ("setup=Completed, db", "init-container", "setup is an init container", "all others wait for it anyway"),
+        ("db, queue", "unknown-container", "there is no container queue", "use one of db, cache, api, web"),
+        (
+            "setup=Completed, db",
+            "init-container",
+            "setup is an init container",
+            "all regular containers already wait for it",
+        ),
         ("mesh, db", "init-container", "mesh is a native sidecar", "move it to spec.containers"),
-        ("db, debug", "ephemeral-container", "by hand", "take it out"),
-        ("podgate, db", "unknown-container", "podgate's own sidecar", "take it out"),
-        ("db, api, db", "doubled-container", "db stands here twice (the second time at character 10)", "once"),
+        ("db, debug", "ephemeral-container", "running Pod", "remove it"),
+        ("podgate, db", "unknown-container", "podgate's own sidecar", "remove it"),
+        ("db, api, db", "doubled-container", "container db is listed twice (again at character 10)", "once"),
         ("db, api=ready, web", "bad-order", "(character 9)", "did you mean Ready?"),
     ] {
         let found = only_finding("podgate.io/order", text);
@@ -93,21 +98,21 @@ fn a_name_that_is_no_regular_container_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn bad_values_are_refused_with_what_to_write() {
+fn bad_values_are_rejected_with_a_fix() {
     for (key, value, what, fix) in [
-        ("podgate.io/mode", "poststart", "\"poststart\" is none of auto, post-start", "did you mean post-start?"),
-        ("mode.podgate.io/db", "", "none of", "write one of"),
-        ("podgate.io/timeout", "5", "is no time", "write 90s"),
-        ("podgate.io/timeout", "0s", "over at once", "write 90s"),
-        ("timeout.podgate.io/db", "99999999years", "longer than a year", "write 90s"),
-        ("podgate.io/on-timeout", "ignore", "none of fail, continue", "write one of"),
-        ("podgate.io/fail-fast", "yes", "none of false, true", "write one of"),
-        ("command.podgate.io/db", "/usr/bin/db", "is no command", "write [\"/usr/bin/program\""),
-        ("command.podgate.io/db", "[]", "is no command", "write ["),
-        ("podgate.io/stop-order", "revers", "no container revers", "the containers are"),
-        ("podgate.io/sidecars", "", "it is empty", "write proxy"),
-        ("podgate.io/sidecar", "last", "none of native, first", "write one of"),
-        ("podgate.io/publish", "API", "none of api, board", "did you mean api?"),
+        ("podgate.io/mode", "poststart", "\"poststart\" is not one of auto, post-start", "did you mean post-start?"),
+        ("mode.podgate.io/db", "", "is not one of", "write one of"),
+        ("podgate.io/timeout", "5", "is not a duration", "such as 90s"),
+        ("podgate.io/timeout", "0s", "not longer than zero", "such as 90s"),
+        ("timeout.podgate.io/db", "99999999years", "longer than a year", "such as 90s"),
+        ("podgate.io/on-timeout", "ignore", "not one of fail, continue", "write one of"),
+        ("podgate.io/fail-fast", "yes", "not one of false, true", "write one of"),
+        ("command.podgate.io/db", "/usr/bin/db", "is not a command", "write [\"/usr/bin/program\""),
+        ("command.podgate.io/db", "[]", "is not a command", "write ["),
+        ("podgate.io/stop-order", "revers", "no container revers", "use one of"),
+        ("podgate.io/sidecars", "", "the list is empty", "such as proxy"),
+        ("podgate.io/sidecar", "last", "not one of native, first", "write one of"),
+        ("podgate.io/publish", "API", "not one of api, board", "did you mean api?"),
     ] {
         let found = only_finding(key, value);
         assert_eq!((found.level, &found.at), (Level::Error, &annotation_place(key)), "{key}");
@@ -116,7 +121,7 @@ fn bad_values_are_refused_with_what_to_write() {
 }
 
 #[test]
-fn keys_that_are_mistyped_or_misplaced_are_named() {
+fn mistyped_and_misplaced_keys_are_reported() {
     for (key, rule, level, fix) in [
         ("podgate.io/ordr", "unknown-annotation", Level::Error, "did you mean podgate.io/order?"),
         ("podgate.io/after", "unknown-annotation", Level::Error, "write after.podgate.io/CONTAINER"),
@@ -124,23 +129,23 @@ fn keys_that_are_mistyped_or_misplaced_are_named() {
         ("afer.podgate.io/web", "unknown-annotation", Level::Error, "did you mean after.podgate.io/web?"),
         ("podgates.io/order", "unknown-annotation", Level::Warning, "did you mean podgate.io/order?"),
         ("podgate.io/inject", "not-an-annotation", Level::Error, "metadata.labels"),
-        ("status.podgate.io/db", "copied-state", Level::Warning, "take it out"),
-        ("sandbox.podgate.io/id", "copied-state", Level::Warning, "take it out"),
-        ("override.podgate.io/db", "copied-state", Level::Warning, "take it out"),
+        ("status.podgate.io/db", "copied-state", Level::Warning, "remove it"),
+        ("sandbox.podgate.io/id", "copied-state", Level::Warning, "remove it"),
+        ("override.podgate.io/db", "copied-state", Level::Warning, "remove it"),
     ] {
         let found = only_finding(key, "db");
         assert_eq!((found.rule, found.level), (rule, level), "{key}: {found}");
         assert!(found.fix.contains(fix), "{key}: {found}");
     }
-    let mut labelled = template(&[]);
-    labelled["metadata"]["labels"] = json!({"podgate.io/order": "db", "podgate.io/inject": true, "app": "x"});
-    let (_, findings) = read_template(&labelled);
+    let mut labeled = template(&[]);
+    labeled["metadata"]["labels"] = json!({"podgate.io/order": "db", "podgate.io/inject": true, "app": "x"});
+    let (_, findings) = read_template(&labeled);
     let rules: Vec<&str> = findings.iter().map(|finding| finding.rule).collect();
     assert_eq!(rules, ["bad-value", "not-a-label"]);
 }
 
 #[test]
-fn templates_of_an_odd_shape_are_findings_and_no_panic() {
+fn malformed_templates_give_findings_without_a_panic() {
     for (odd, rule) in [
         (
             json!({"metadata": {"annotations": ["podgate.io/order"]}, "spec": {"containers": [{"name": "a"}]}}),
@@ -164,7 +169,7 @@ fn templates_of_an_odd_shape_are_findings_and_no_panic() {
 }
 
 #[test]
-fn what_is_waited_for_twice_is_waited_for_in_both_states() {
+fn two_states_of_one_container_combine() {
     use crate::core::until::WantedState::{self, *};
     let both = |a, b| (super::combine_states(a, b), super::combine_states(b, a));
     let twice = |want: Option<WantedState>| (want, want);
