@@ -1,4 +1,4 @@
-//! A mutating admission webhook as a function of values: an AdmissionReview (`admission.k8s.io/v1`) in, one out.
+//! Answers an AdmissionReview (`admission.k8s.io/v1`) of a mutating admission webhook, without I/O.
 //! <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>
 
 pub mod patch;
@@ -10,38 +10,38 @@ use patch::Operation;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// What is injected into a Pod, or why nothing can be.
+/// Function that injects into a Pod, or returns the findings that prevent it.
 pub type Injector<'a> = &'a dyn Fn(&Value) -> Result<Injected, Vec<Finding>>;
 
-/// Most values (objects, lists and what is in them) that a review may hold: a real Pod has a few thousand. In memory each takes
-/// many times the two bytes that it may take in the text.
+/// Maximum number of JSON values in a review. A real Pod has a few thousand. Limits the memory: a value may take two bytes of
+/// text but needs many times that once parsed.
 pub const VALUES_MAX: usize = 250_000;
-/// Longest uid that is echoed, in bytes.
+/// Maximum length of a request's uid, in bytes.
 const UID_MAX: usize = 256;
-/// Longest warning that the API server passes on whole, in bytes.
+/// Maximum length of a warning, in bytes. The API server truncates longer ones.
 const WARNING_MAX: usize = 256;
-/// Most warnings in one answer: the API server passes on 4 KiB of them.
+/// Maximum number of warnings in one answer. The API server passes on 4 KiB in total.
 const WARNINGS_MAX: usize = 12;
-/// Longest refusal, in bytes.
+/// Maximum length of a denial message, in bytes.
 const MESSAGE_MAX: usize = 8 * 1024;
-/// Longest name that is logged, in bytes: Kubernetes' own limit.
+/// Maximum length of a logged name, in bytes: Kubernetes' own limit.
 const NAME_MAX: usize = 253;
 
-/// What came of a review.
+/// Outcome of a review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// A patch is in the answer.
+    /// The answer contains a patch.
     Injected,
-    /// It has been injected before, and is as it should be.
+    /// The Pod was injected before and needs no change.
     Unchanged,
-    /// None of podgate's business: another kind, another operation, no order declared.
+    /// Not for podgate: another kind, another operation, or no order declared.
     Passed,
-    /// An order that can't be kept.
+    /// The declared order cannot be kept.
     Refused,
 }
 
 impl Outcome {
-    /// As it is logged and counted.
+    /// Returns the value used in logs and metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -56,19 +56,19 @@ impl Outcome {
 /// The answer to a review.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// An AdmissionReview.
+    /// The AdmissionReview to send.
     pub body: Value,
-    /// What came of it.
+    /// Outcome of the review.
     pub outcome: Outcome,
-    /// Of the Pod, for the log.
+    /// Namespace of the Pod, for the log.
     pub namespace: String,
-    /// Of the Pod, for the log; what its name will begin with where the API server is yet to choose the rest.
+    /// Name of the Pod, for the log. Its `generateName` if the API server has yet to choose the name.
     pub name: String,
-    /// Why it was refused; else empty.
+    /// Reason for the denial; otherwise empty.
     pub message: String,
 }
 
-/// A body that is no review.
+/// Error for a body that is not a review.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not an AdmissionReview of admission.k8s.io/v1: {0}")]
 pub struct BadReview(pub String);
@@ -104,24 +104,24 @@ struct GroupVersionKind {
 /// Answers the review in `body`.
 ///
 /// # Errors
-/// [`BadReview`]: there is no uid that could be answered to.
+/// [`BadReview`] if `body` is not a review with a uid that can be answered.
 pub fn answer(body: &[u8], inject: Injector<'_>) -> Result<Answer, BadReview> {
     if count_values(body) > VALUES_MAX {
-        return Err(BadReview(format!("more than {VALUES_MAX} values in it")));
+        return Err(BadReview(format!("more than {VALUES_MAX} values")));
     }
     let review: Review = serde_json::from_slice(body).map_err(|error| BadReview(error.to_string()))?;
     if review.kind != "AdmissionReview" || review.api_version != "admission.k8s.io/v1" {
         let what = format!("kind {:?} of {:?}", truncate(&review.kind, 64), truncate(&review.api_version, 64));
         return Err(BadReview(what));
     }
-    let request = review.request.ok_or_else(|| BadReview("no request in it".to_owned()))?;
+    let request = review.request.ok_or_else(|| BadReview("request is missing".to_owned()))?;
     if request.uid.is_empty() || request.uid.len() > UID_MAX {
-        return Err(BadReview(format!("its request.uid must have 1 to {UID_MAX} bytes")));
+        return Err(BadReview(format!("request.uid must have 1 to {UID_MAX} bytes")));
     }
     Ok(PodRequest::from_request(request).answer(inject))
 }
 
-/// How many values the JSON text `body` holds at most: strings are stepped over, nothing is built.
+/// Returns an upper bound for the number of values in the JSON text `body`, without parsing it.
 fn count_values(body: &[u8]) -> usize {
     let (mut count, mut in_string, mut escaped) = (1, false, false);
     for byte in body {
@@ -136,12 +136,12 @@ fn count_values(body: &[u8]) -> usize {
     count
 }
 
-/// A request, as far as it is looked at.
+/// The parts of a request that matter here.
 struct PodRequest {
     uid: String,
     namespace: String,
     name: String,
-    /// The Pod, if it is one that is being made.
+    /// The Pod, if the request creates one.
     pod: Option<Value>,
 }
 
@@ -167,7 +167,7 @@ impl PodRequest {
         let Some(pod) = &self.pod else { return self.allow(Outcome::Passed, &[], None) };
         let metadata = &pod["metadata"];
         let label = metadata["labels"]["podgate.io/inject"].as_str();
-        // The API's image of a Pod that the kubelet has from a file: it can't be another one than that.
+        // A mirror Pod must equal the static Pod that the kubelet read from a file.
         let is_mirror = metadata["annotations"].get("kubernetes.io/config.mirror").is_some();
         if label == Some("disabled") || is_mirror {
             return self.allow(Outcome::Passed, &[], None);
@@ -178,8 +178,8 @@ impl PodRequest {
         match inject(pod) {
             Err(findings) => self.refuse(&findings),
             Ok(injected) => {
-                let told = injected.findings.iter().filter(|finding| finding.level >= Level::Warning);
-                let warnings: Vec<String> = told.map(Finding::to_string).collect();
+                let reported = injected.findings.iter().filter(|finding| finding.level >= Level::Warning);
+                let warnings: Vec<String> = reported.map(Finding::to_string).collect();
                 if injected.edits.is_empty() {
                     return self.allow(Outcome::Unchanged, &warnings, None);
                 }
@@ -208,7 +208,7 @@ impl PodRequest {
         let is_error = |finding: &&Finding| finding.level == Level::Error;
         let mut errors: Vec<String> = findings.iter().filter(is_error).map(Finding::to_string).collect();
         if errors.is_empty() {
-            errors.push("podgate can't inject, and does not say why: this is a fault of podgate".to_owned());
+            errors.push("internal error: injection failed without a reason; please report this".to_owned());
         }
         let message = truncate(&errors.join("\n"), MESSAGE_MAX).to_owned();
         let response = json!({
@@ -231,7 +231,7 @@ impl PodRequest {
     }
 }
 
-/// The warnings as lines of kubectl's, which prints `Warning: ` and then each.
+/// Formats warnings as single lines. kubectl prints `Warning: ` before each.
 fn warning_lines(warnings: &[String]) -> Vec<String> {
     let line = |text: &String| {
         let line = format!("podgate: {}", text.replace(char::is_control, " "));
@@ -240,12 +240,12 @@ fn warning_lines(warnings: &[String]) -> Vec<String> {
     let mut lines: Vec<String> = warnings.iter().take(WARNINGS_MAX).map(line).collect();
     if warnings.len() > WARNINGS_MAX {
         let more = warnings.len() - WARNINGS_MAX;
-        lines.push(format!("podgate: and {more} more; `kubectl podgate check` shows them"));
+        lines.push(format!("podgate: {more} more; run `kubectl podgate check` to see them"));
     }
     lines
 }
 
-/// At most `max` bytes of `text`.
+/// Truncates `text` to at most `max` bytes.
 fn truncate(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
 }

@@ -1,13 +1,13 @@
-//! Edits as a JSON Patch (RFC 6902), the one kind of patch that an admission webhook may answer with.
+//! Converts edits to a JSON Patch (RFC 6902), the only patch type that an admission webhook may return.
 
 use crate::order::edit::{Edit, Op, PathSegment, Place};
 use serde::Serialize;
 use serde_json::Value;
 
-/// One operation of a patch, as RFC 6902 writes it.
+/// One operation of a patch, as defined by RFC 6902.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
-#[allow(missing_docs, reason = "the words are those of the standard")]
+#[allow(missing_docs, reason = "defined by the standard")]
 pub enum Operation<'a> {
     Test { path: String, value: &'a Value },
     Add { path: String, value: &'a Value },
@@ -16,8 +16,8 @@ pub enum Operation<'a> {
     Move { from: String, path: String },
 }
 
-/// The patch that does to `before` what `edits` do, one operation for each edit, in their order. Before them it makes sure of the
-/// name of every container in the lists that are edited: a patch that meets another Pod than it was made for must fail.
+/// Converts `edits` of `before` to a patch, one operation per edit. `test` operations come first: they check the name of every
+/// container in the edited lists, so that the patch fails on any other Pod.
 #[must_use]
 pub fn json_patch<'a>(before: &'a Value, edits: &'a [Edit]) -> Vec<Operation<'a>> {
     let mut operations = name_tests(before, edits);
@@ -29,7 +29,7 @@ fn to_operation(edit: &Edit) -> Operation<'_> {
     let path = edit.at.pointer();
     let in_list = matches!(edit.at.0.last(), Some(PathSegment::Index(_)));
     match &edit.op {
-        // In an object `add` replaces what is there; in a list it would insert.
+        // `add` replaces a field of an object, but inserts into a list.
         Op::Set(value) if in_list || path.is_empty() => Operation::Replace { path, value },
         Op::Set(value) | Op::Insert(value) => Operation::Add { path, value },
         Op::Remove => Operation::Remove { path },
@@ -70,7 +70,7 @@ mod tests {
         Place(steps.iter().map(|s| s.parse().map_or_else(|_| PathSegment::from(*s), PathSegment::Index)).collect())
     }
 
-    /// What an RFC 6902 implementation that is not ours makes of it.
+    /// Applies the patch with an independent RFC 6902 implementation.
     fn apply_patch(before: &Value, operations: &[Operation<'_>]) -> Result<Value, String> {
         let patch: json_patch::Patch = serde_json::from_value(json!(operations)).map_err(|error| error.to_string())?;
         let mut value = before.clone();
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_is_an_operation_and_names_are_made_sure_of() {
+    fn patch_tests_names_and_has_one_operation_per_edit() {
         let before = json!({
             "metadata": {"annotations": {"podgate.io/order": "a, b"}},
             "spec": {"containers": [{"name": "b", "command": ["x"]}, {"name": "a"}]}
@@ -110,11 +110,11 @@ mod tests {
         let mut other = before.clone();
         other["spec"]["containers"][0]["name"] = json!("c");
         let error = apply_patch(&other, &operations).unwrap_err();
-        assert!(error.contains("operation '/0' failed"), "another Pod is left alone: {error}");
+        assert!(error.contains("operation '/0' failed"), "the patch fails on another Pod: {error}");
     }
 
     #[test]
-    fn no_edits_are_no_patch() {
+    fn no_edits_give_an_empty_patch() {
         assert_eq!(json_patch(&json!({"spec": {"containers": [{"name": "a"}]}}), &[]), []);
     }
 
@@ -134,11 +134,11 @@ mod tests {
         })
     }
 
-    /// A place in `value`, led there by `way`; its last step may point behind a list, or at a field that is not there.
-    fn place(value: &Value, way: &[u8]) -> Place {
+    /// Picks a place in `value` by the numbers in `path`. The last step may point past a list or at a missing field.
+    fn place(value: &Value, path: &[u8]) -> Place {
         let mut place = Place::root();
         let mut here = value;
-        for step in way {
+        for step in path {
             let step = usize::from(*step);
             let next = match here {
                 Value::Array(items) => PathSegment::Index(step % (items.len() + 1)),
@@ -157,16 +157,15 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever edits do, the patch does.
         #[test]
-        fn the_patch_does_what_the_edits_do(
+        fn patch_has_the_effect_of_the_edits(
             before in json(),
             moves in prop::collection::vec((prop::collection::vec(any::<u8>(), 1..5), 0u8..4, any::<u8>(), json()), 0..8),
         ) {
             let mut value = before.clone();
             let mut edits = Vec::new();
-            for (way, kind, index, new) in moves {
-                let at = place(&value, &way);
+            for (path, kind, index, new) in moves {
+                let at = place(&value, &path);
                 let op = match kind {
                     0 => Op::Set(new),
                     1 => Op::Insert(new),

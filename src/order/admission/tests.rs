@@ -20,7 +20,7 @@ fn edit() -> Edit {
     Edit { at: Place::root().to("spec").to("containers").to(0).to("command"), op: Op::Set(json!(["gate"])) }
 }
 
-/// Injects `edit()`, with `findings`.
+/// Answers with an injector that returns `edit()` and `findings`.
 fn answer_review(review: &Value, findings: &[Finding]) -> Answer {
     let inject = |pod: &Value| {
         Ok(Injected { value: pod.clone(), edits: vec![edit()], findings: findings.to_vec(), ..Injected::default() })
@@ -28,14 +28,14 @@ fn answer_review(review: &Value, findings: &[Finding]) -> Answer {
     answer(review.to_string().as_bytes(), &inject).unwrap()
 }
 
-/// Injects nothing, for what must not get that far.
+/// Returns the error for a body that must not reach the injector.
 fn review_error(body: &[u8]) -> String {
     let never = |_: &Value| -> Result<Injected, Vec<Finding>> { panic!("injected") };
     answer(body, &never).unwrap_err().to_string()
 }
 
 #[test]
-fn a_pod_is_injected_under_its_uid() {
+fn answer_has_the_uid_and_the_patch() {
     let answer = answer_review(&review(&pod()), &[]);
     let patch = json!([
         {"op": "test", "path": "/spec/containers/0/name", "value": "a"},
@@ -53,7 +53,7 @@ fn a_pod_is_injected_under_its_uid() {
 }
 
 #[test]
-fn warnings_are_short_and_single_lines() {
+fn warnings_are_short_single_lines() {
     let warning = |what: &str| Finding::warning("rule", Place::root().to("spec"), what);
     let notes = [Finding::note("rule", Place::root(), "a note"), warning("one\ntwo"), warning(&"ü".repeat(300))];
     let answer = answer_review(&review(&pod()), &notes);
@@ -66,11 +66,11 @@ fn warnings_are_short_and_single_lines() {
     let answer = answer_review(&review(&pod()), &many);
     let warnings = answer.body["response"]["warnings"].as_array().unwrap();
     assert_eq!(warnings.len(), 13);
-    assert_eq!(warnings[12], "podgate: and 18 more; `kubectl podgate check` shows them");
+    assert_eq!(warnings[12], "podgate: 18 more; run `kubectl podgate check` to see them");
 }
 
 #[test]
-fn errors_are_refused_in_their_own_words() {
+fn denial_contains_the_error_findings() {
     let findings = [
         Finding::warning("w", Place::root(), "only a warning"),
         Finding::error(
@@ -78,7 +78,7 @@ fn errors_are_refused_in_their_own_words() {
             Place::root().to("metadata").to("annotations").to("podgate.io/order"),
             "no container \"dbb\"",
         )
-        .fix("say db"),
+        .fix("write db"),
         Finding::error("e", Place::root(), "two"),
     ];
     let inject = |_: &Value| Err(findings.to_vec());
@@ -93,7 +93,7 @@ fn errors_are_refused_in_their_own_words() {
 }
 
 #[test]
-fn what_is_injected_already_gets_no_patch() {
+fn injected_pod_gets_no_patch() {
     let inject = |pod: &Value| Ok(Injected::unchanged(pod));
     let answer = answer(review(&pod()).to_string().as_bytes(), &inject).unwrap();
     assert_eq!(answer.outcome, Outcome::Unchanged);
@@ -101,7 +101,7 @@ fn what_is_injected_already_gets_no_patch() {
 }
 
 #[test]
-fn what_is_not_ours_passes_unchanged() {
+fn other_requests_pass_unchanged() {
     let with = |path: &str, value: Value| {
         let mut review = review(&pod());
         *review.pointer_mut(path).unwrap() = value;
@@ -131,7 +131,7 @@ fn what_is_not_ours_passes_unchanged() {
 }
 
 #[test]
-fn a_pod_that_declares_no_order_passes() {
+fn pod_without_an_order_passes() {
     let inject = |_: &Value| -> Result<Injected, Vec<Finding>> { panic!("injected") };
     let mut pod = pod();
     pod["metadata"]["labels"] = json!({});
@@ -140,7 +140,7 @@ fn a_pod_that_declares_no_order_passes() {
 }
 
 #[test]
-fn what_is_no_review_is_said_to_be_none() {
+fn invalid_review_is_an_error() {
     let mut no_uid = review(&pod());
     no_uid["request"]["uid"] = "".into();
     let mut long_uid = review(&pod());
@@ -149,7 +149,7 @@ fn what_is_no_review_is_said_to_be_none() {
     beta["apiVersion"] = "admission.k8s.io/v1beta1".into();
     let mut answered = review(&pod());
     answered.as_object_mut().unwrap().remove("request");
-    for (body, says) in [
+    for (body, expected) in [
         (String::new(), "EOF"),
         ("<html>".to_owned(), "expected value"),
         ("[]".to_owned(), "not an AdmissionReview"),
@@ -161,16 +161,16 @@ fn what_is_no_review_is_said_to_be_none() {
         (no_uid.to_string(), "1 to 256 bytes"),
         (long_uid.to_string(), "1 to 256 bytes"),
         (beta.to_string(), "v1beta1"),
-        (answered.to_string(), "no request"),
+        (answered.to_string(), "request is missing"),
     ] {
-        let said = review_error(body.as_bytes());
-        assert!(said.contains(says), "{said}");
+        let error = review_error(body.as_bytes());
+        assert!(error.contains(expected), "{error}");
     }
     assert!(review_error(b"{\"kind\": \"\xff\"}").contains("not an AdmissionReview"));
 }
 
 #[test]
-fn values_in_strings_are_none() {
+fn values_in_strings_do_not_count() {
     assert_eq!(count_values(br#"{"a": "[,,{\",\\"}"#), 2);
     assert_eq!(count_values(br#"{"a": [1, 2, {"b": 3}]}"#), 6);
 }
