@@ -1,24 +1,24 @@
-//! A probe as something that the agent can look at from inside the container.
+//! Converts probes to checks that the agent can run inside the container.
 
 use crate::core::argv::{Argv, Check};
 use crate::core::container::{Container, Handler, HttpGet, Probe};
 
-/// Where a container is reached from within.
+/// Address of a container from inside the Pod.
 const LOCALHOST: &str = "127.0.0.1";
 
-/// What the agent can make of a probe.
+/// The agent's equivalent of a probe.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum AgentCheck {
-    /// The same question.
+    /// The same check.
     Exact(Check),
-    /// Whether anything listens on its port, since the question itself is beyond the agent: why.
+    /// Only a TCP check of its port, with the reason.
     PortOnly(u16, &'static str),
-    /// Nothing: why.
+    /// No check, with the reason.
     Unsupported(&'static str),
 }
 
 impl AgentCheck {
-    /// The check, as a flag's value; a port in place of the question if `weaker` will do.
+    /// Returns the check as a flag's value. With `weaker`, a TCP check may replace the probe.
     pub(super) fn url(&self, weaker: bool) -> Option<String> {
         match self {
             AgentCheck::Exact(check) => Some(check.to_string()),
@@ -30,7 +30,7 @@ impl AgentCheck {
     }
 }
 
-/// What the agent can make of a probe of `container`.
+/// Converts a probe of `container`.
 pub(super) fn agent_check(container: &Container, probe: &Probe) -> AgentCheck {
     let port = container.probe_port(probe).filter(|port| *port != 0);
     match (&probe.handler, port) {
@@ -38,23 +38,23 @@ pub(super) fn agent_check(container: &Container, probe: &Probe) -> AgentCheck {
             Some(argv) => AgentCheck::Exact(Check::Exec(argv)),
             None => AgentCheck::Unsupported("its command is empty"),
         },
-        (_, None) => AgentCheck::Unsupported("its port is not known"),
+        (_, None) => AgentCheck::Unsupported("its port is unknown"),
         (Handler::HttpGet(get), Some(port)) => http_check(get, port),
         (Handler::TcpSocket(tcp), Some(port)) => {
             let url = format!("tcp://{}:{port}", url_host(tcp.host.as_deref()));
-            url.parse().map_or(AgentCheck::Unsupported("its host is none"), AgentCheck::Exact)
+            url.parse().map_or(AgentCheck::Unsupported("its host is not valid"), AgentCheck::Exact)
         }
         (Handler::Grpc(_), Some(port)) => AgentCheck::PortOnly(port, "it is a gRPC probe"),
     }
 }
 
-/// An `httpGet`, of a probe or of a hook.
+/// Converts an `httpGet` of a probe or hook.
 pub(super) fn http_check(get: &HttpGet, port: u16) -> AgentCheck {
     if get.scheme.as_deref().is_some_and(|scheme| scheme != "HTTP") {
-        return AgentCheck::PortOnly(port, "it asks by HTTPS, and the agent carries no TLS");
+        return AgentCheck::PortOnly(port, "it uses HTTPS, and the agent has no TLS");
     }
     if !get.http_headers.is_empty() {
-        return AgentCheck::PortOnly(port, "it sends headers of its own");
+        return AgentCheck::PortOnly(port, "it sends custom headers");
     }
     let path = get.path.as_deref().unwrap_or_default();
     let slash = if path.starts_with('/') { "" } else { "/" };
@@ -70,7 +70,7 @@ fn url_host(host: Option<&str>) -> String {
     }
 }
 
-/// Words as a command of the agent's.
+/// Converts words to a command that the agent can run.
 pub(super) fn argv(words: &[String]) -> Option<Argv> {
     Argv::new(words.to_vec()).ok()
 }
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_agent_can_ask_it_asks() {
+    fn agent_runs_the_probes_that_it_supports() {
         for (probe, url) in [
             (json!({"httpGet": {"port": "web", "path": "/x?y=1"}}), "http://127.0.0.1:8080/x?y=1"),
             (json!({"httpGet": {"port": 80, "path": "x"}}), "http://127.0.0.1:80/x"),
@@ -101,15 +101,15 @@ mod tests {
     }
 
     #[test]
-    fn of_the_rest_the_port_is_left() {
+    fn other_probes_become_tcp_checks() {
         for probe in [
             json!({"httpGet": {"port": "web", "scheme": "HTTPS"}}),
             json!({"httpGet": {"port": "web", "httpHeaders": [{"name": "Host", "value": "x"}]}}),
             json!({"httpGet": {"port": "web", "path": "/ä b"}}),
             json!({"grpc": {"port": 8080}}),
         ] {
-            let asked = check_for(probe);
-            assert_eq!((asked.url(false), asked.url(true).as_deref()), (None, Some("tcp://127.0.0.1:8080")));
+            let check = check_for(probe);
+            assert_eq!((check.url(false), check.url(true).as_deref()), (None, Some("tcp://127.0.0.1:8080")));
         }
         assert_eq!(check_for(json!({"tcpSocket": {"port": "nameless"}})).url(true), None);
         assert_eq!(check_for(json!({"exec": {"command": []}})).url(true), None);

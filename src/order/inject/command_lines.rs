@@ -1,4 +1,4 @@
-//! The agent's command lines, as they are written into a container.
+//! Builds the agent's command lines for a container.
 
 use crate::core::command::AgentCommand;
 use crate::core::container::{Container, Mode, Probe};
@@ -11,34 +11,34 @@ use crate::order::plan::ContainerPlan;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How much longer than its gate a container may take before the kubelet ends it: the gate is to say itself why it gives up.
+/// Seconds that the startupProbe outlasts the gate's time limit, so that the gate itself reports why it gives up.
 const EXTRA_SECONDS: u64 = 5;
-/// How long a hook may take that has nothing to wait for.
+/// Time limit for a hook that has nothing to wait for.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a container is for the lines below.
+/// Input for the command lines of one container.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ContainerLines<'a> {
-    /// As planned.
+    /// The container's plan.
     pub(super) planned: &'a ContainerPlan,
-    /// As its spec has it.
+    /// The container as read from its spec.
     pub(super) container: &'a Container,
-    /// All of its spec.
+    /// The whole spec of the container.
     pub(super) spec: &'a Value,
 }
 
-/// `2m30s`: no blank, so that it needs no quotes.
+/// Formats a duration without blanks, as in `2m30s`, so that it needs no quotes.
 pub(super) fn compact_duration(time: Duration) -> String {
     humantime::format_duration(time).to_string().replace(' ', "")
 }
 
-/// `db`, or `db=Started`: Ready is what the agent takes by default.
+/// Formats a condition as `db` or `db=Started`. Ready is the agent's default.
 fn until_value(until: &WaitCondition) -> String {
     if until.want == WantedState::Ready { until.container.clone() } else { until.to_string() }
 }
 
 impl ContainerLines<'_> {
-    /// The gate's words in front of the container's own command, up to `--`.
+    /// Returns the gate's words in front of the container's own command, up to `--`.
     pub(super) fn gate(&self) -> Vec<String> {
         let ContainerPlan { name, until: untils, needs_parent: parent, stop_after, .. } = self.planned;
         let mut line = AgentCommand::new("entrypoint");
@@ -63,7 +63,7 @@ impl ContainerLines<'_> {
         words
     }
 
-    /// When a wait is given up, and what then.
+    /// Adds the flags for a time-out and for failing fast.
     fn add_timeout_flags(&self, line: &mut AgentCommand) {
         if self.planned.continue_on_timeout {
             line.add_flag("--on-timeout", "continue");
@@ -73,14 +73,14 @@ impl ContainerLines<'_> {
         }
     }
 
-    /// The postStart hook. `then` is the user's own. One that waits for no more than the container's start is over at once: it reports
-    /// that, and leaves its tether.
+    /// Returns the postStart hook; `then` is the user's own hook. A hook that only waits for the container's start reports it,
+    /// leaves the tether and returns at once.
     pub(super) fn post_start(&self, then: Option<String>) -> Vec<String> {
         let ContainerPlan { name, until: untils, timeout, .. } = self.planned;
         let mut line = AgentCommand::new("post-start");
         line.add_flag("--container", name);
         let started = WaitCondition { container: name.clone(), want: WantedState::Started };
-        // Nothing is lost if such a hook gives up.
+        // A hook that does not wait may give up without harm.
         let waits = self.planned.mode == Mode::PostStart && untils.iter().any(|one| *one != started);
         if !waits {
             line.add_flag("--until", until_value(&started));
@@ -110,23 +110,23 @@ impl ContainerLines<'_> {
         line.to_argv()
     }
 
-    /// Whether its hook waits until it is Ready itself.
+    /// Returns true if its hook waits until the container itself is Ready.
     pub(super) fn waits_until_ready(&self) -> bool {
         let ContainerPlan { name, until, mode, .. } = self.planned;
         *mode == Mode::PostStart && until.iter().any(|one| one.container == *name && one.want == WantedState::Ready)
     }
 
-    /// The preStop hook; `stays` are those that it waits for.
+    /// Returns the preStop hook, which waits for the containers in `outlives` to exit.
     pub(super) fn pre_stop(
         &self,
-        stays: &[String],
+        outlives: &[String],
         then: Option<ThenCommand>,
         grace: Duration,
         logs: bool,
     ) -> Vec<String> {
         let mut line = AgentCommand::new("pre-stop");
         line.add_flag("--container", &self.planned.name);
-        for one in stays {
+        for one in outlives {
             line.add_flag("--until", one);
         }
         line.add_flag("--grace", compact_duration(grace));
@@ -134,11 +134,11 @@ impl ContainerLines<'_> {
             line.add_flag("--log-to", "/proc/1/fd/2");
         }
         if let Some(ThenCommand { command, duration: takes }) = then {
-            // A command of unknown length leaves half of the time at least to those that are waited for.
+            // If the command's duration is unknown, keep at least half of the time for the wait.
             let kept = takes.map_or(COMMAND_TIMEOUT.min(grace / 2), |takes| {
                 takes.saturating_add(Duration::from_secs(1)).min(grace)
             });
-            if kept != COMMAND_TIMEOUT && !stays.is_empty() {
+            if kept != COMMAND_TIMEOUT && !outlives.is_empty() {
                 line.add_flag("--then-timeout", compact_duration(kept));
             }
             line.add_flag("--then", command);
@@ -146,8 +146,8 @@ impl ContainerLines<'_> {
         line.to_argv()
     }
 
-    /// The startupProbe that holds the kubelet's other probes back until the gate has opened, and then asks what the container's own
-    /// startupProbe asks.
+    /// Returns a startupProbe that delays the kubelet's other probes until the gate has opened and the container's own
+    /// startupProbe has passed.
     pub(super) fn startup_probe(&self) -> Value {
         let mut line = AgentCommand::new("opened");
         let own = self.container.startup_probe.as_ref();
@@ -158,7 +158,7 @@ impl ContainerLines<'_> {
             if probe.timeout_seconds > 1 {
                 line.add_flag("--check-timeout", format!("{}s", probe.timeout_seconds));
             }
-            // One second more, so that the agent itself reports the time-out of the check.
+            // One more second, so that the agent itself reports the time-out of the check.
             limit = Some(probe.timeout_seconds.saturating_add(1));
         }
         let allowed = own.map_or(0, |probe| {
@@ -178,7 +178,7 @@ impl ContainerLines<'_> {
         }))
     }
 
-    /// Its `exec` probes, which only the agent can run for the sidecar.
+    /// Adds its `exec` probes, which only the agent can run.
     fn add_exec_checks(&self, line: &mut AgentCommand) {
         let commands: Vec<&Probe> = self.container.probes().filter(|probe| probe.is_exec()).collect();
         let mut urls: Vec<String> =
@@ -187,13 +187,13 @@ impl ContainerLines<'_> {
         for url in urls {
             line.add_flag("--check", url);
         }
-        // The agent's own limit is 5 s.
+        // The agent's default is 5 s.
         if let Some(longest) = commands.iter().map(|probe| probe.timeout_seconds).max().filter(|seconds| *seconds > 5) {
             line.add_flag("--check-timeout", format!("{longest}s"));
         }
     }
 
-    /// Where its last words go, if not where they always do.
+    /// Adds the container's `terminationMessagePath`, unless it is the default.
     fn add_termination_log(&self, line: &mut AgentCommand) {
         let path = self.spec.get("terminationMessagePath").and_then(Value::as_str);
         if let Some(path) = path.filter(|path| !path.is_empty() && *path != names::TERMINATION_LOG) {

@@ -1,6 +1,6 @@
-//! What the sidecar is told of the containers: the value of `PODGATE_CONTAINERS`.
+//! The value of `PODGATE_CONTAINERS`, by which the sidecar knows the containers.
 //!
-//! Written in one form only, without the API's defaults: a template that has been through the API server gives the same text.
+//! It omits the API's defaults, so that a template that the API server has completed gives the same text.
 
 use crate::core::container::{Container, Handler, Mode, Port, Probe};
 use crate::core::container_list::parse_list;
@@ -9,7 +9,7 @@ use crate::order::finding::Finding;
 use crate::order::inject::parts::{self, CONTAINERS_VARIABLE, without_nulls};
 use serde_json::{Value, json};
 
-/// A container of the user's as the sidecar is to know it, read from its spec: name, named ports, probes, restart policy.
+/// Reads what the sidecar needs from a container's spec: name, named ports, probes, restart policy.
 pub(super) fn read_container(
     container: &Value,
     at: &Place,
@@ -18,8 +18,9 @@ pub(super) fn read_container(
     let mut findings = Vec::new();
     let mut probe = |field: &str| -> Option<Probe> {
         serde_json::from_value(container.get(field).map_or(Value::Null, without_nulls)).unwrap_or_else(|error| {
-            let what = format!("the {field} can't be read: {error}");
-            findings.push(Finding::error("probe-unreadable", at.to(field), what).fix("write it as the Pod API has it"));
+            let what = format!("the {field} is not valid: {error}");
+            findings
+                .push(Finding::error("probe-unreadable", at.to(field), what).fix("write it as the Pod API defines it"));
             None
         })
     };
@@ -40,16 +41,16 @@ pub(super) fn read_container(
     })
 }
 
-/// The list, as text.
+/// Formats the list as text.
 pub(super) fn to_text(containers: &[Container]) -> String {
     Value::Array(containers.iter().map(container_entry).collect()).to_string()
 }
 
-/// What the sidecar of `env` was told, if that can still be read.
+/// Reads the list from the sidecar's environment, if it is still valid.
 pub(super) fn from_sidecar(sidecar: &Value) -> Option<Vec<Container>> {
     let variables = sidecar.get("env")?.as_array()?;
-    let told = variables.iter().find(|variable| parts::item_name(variable) == Some(CONTAINERS_VARIABLE))?;
-    parse_list(&parts::unescape_dollars(told.get("value")?.as_str()?)).ok()
+    let variable = variables.iter().find(|variable| parts::item_name(variable) == Some(CONTAINERS_VARIABLE))?;
+    parse_list(&parts::unescape_dollars(variable.get("value")?.as_str()?)).ok()
 }
 
 fn container_entry(container: &Container) -> Value {
@@ -66,7 +67,7 @@ fn container_entry(container: &Container) -> Value {
     }))
 }
 
-/// A probe without what is the API's default anyway.
+/// Formats a probe without fields that have the API's default value.
 fn without_defaults(probe: &Probe) -> Value {
     let mut probe = probe.clone();
     match &mut probe.handler {

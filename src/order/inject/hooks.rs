@@ -1,4 +1,4 @@
-//! A container's own lifecycle hooks, kept within podgate's.
+//! Runs a container's own lifecycle hooks from podgate's hooks.
 
 use crate::core::argv::Argv;
 use crate::core::command::{AgentCommand, agent_path};
@@ -10,21 +10,21 @@ use crate::order::inject::parts;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How long a command of the user's is to have; the agent's own default of --then-timeout.
+/// Time reserved for the user's hook: the agent's default of --then-timeout.
 pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A hook of the user's.
+/// The user's own hook.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum UserHook {
-    /// There is none.
+    /// No hook.
     None,
     /// A command.
     Exec(Argv),
-    /// The kubelet waits for so many seconds.
+    /// The kubelet sleeps for so many seconds.
     Sleep(u64),
-    /// The kubelet asks a web server.
+    /// The kubelet sends an HTTP request.
     HttpGet(Box<HttpGet>),
-    /// Nothing that Kubernetes runs.
+    /// Not a hook that Kubernetes can run.
     Invalid,
 }
 
@@ -45,34 +45,32 @@ pub(super) fn user_hook(handler: Option<&Value>) -> UserHook {
     }
 }
 
-/// The value of `--then` that runs the user's postStart hook `user_hook`, if there is one.
+/// Returns the value of `--then` that runs the user's postStart hook.
 pub(super) fn then_post_start(own: UserHook, at: &Place) -> Result<Option<String>, Finding> {
     let (what, fix) = match own {
         UserHook::None => return Ok(None),
         UserHook::Exec(argv) => return Ok(Some(argv.to_string())),
         UserHook::Sleep(seconds) => return Ok(Some(sleep_command(seconds))),
         UserHook::HttpGet(_) => (
-            "the container has a postStart hook of its own, an httpGet, which podgate's hook here can't take over: to the kubelet any \
-             answer is a success",
-            "write it as exec, which podgate runs first, or give this container an entrypoint gate, which needs no hook",
+            "the container's own postStart hook is an httpGet, which podgate's hook cannot run: the kubelet accepts any HTTP \
+             answer, the agent does not",
+            "write it as exec, which podgate's hook runs first, or use entrypoint mode, which needs no hook",
         ),
-        UserHook::Invalid => {
-            ("the container has a postStart hook of its own, and nothing that Kubernetes could run", "take it out")
-        }
+        UserHook::Invalid => ("the container's own postStart hook has no action that Kubernetes can run", "remove it"),
     };
     Err(Finding::error("own-post-start", at.clone(), what).fix(fix))
 }
 
-/// The user's preStop hook, run after the wait for others.
+/// The user's preStop hook, which runs after the wait for other containers.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ThenCommand {
-    /// The value of `--then`.
+    /// Value of `--then`.
     pub(super) command: String,
-    /// How long it takes, if that is known.
+    /// Duration, if known.
     pub(super) duration: Option<Duration>,
 }
 
-/// What runs the user's preStop hook `user_hook`, and what is to be said about it.
+/// Returns the command that runs the user's preStop hook, and a note about it.
 pub(super) fn then_pre_stop(
     own: UserHook,
     container: &Container,
@@ -87,21 +85,21 @@ pub(super) fn then_pre_stop(
         }
         UserHook::HttpGet(get) => get,
         UserHook::Invalid => {
-            let what = "the container has a preStop hook of its own, and nothing that Kubernetes could run";
-            return Err(Finding::error("own-pre-stop", at.clone(), what).fix("take it out"));
+            let what = "the container's own preStop hook has no action that Kubernetes can run";
+            return Err(Finding::error("own-pre-stop", at.clone(), what).fix("remove it"));
         }
     };
-    let asked = match container.resolve_port(&get.port).filter(|port| *port != 0) {
+    let converted = match container.resolve_port(&get.port).filter(|port| *port != 0) {
         Some(port) => checks::http_check(&get, port),
-        None => AgentCheck::Unsupported("its port is not known"),
+        None => AgentCheck::Unsupported("its port is unknown"),
     };
-    match asked {
+    match converted {
         AgentCheck::Exact(check) => {
             let seconds = format!("{}s", COMMAND_TIMEOUT.as_secs());
             let command = agent_command(&["check", "--check-timeout", &seconds, &check.to_string()]);
             let what = format!(
-                "the container's own preStop hook, an httpGet, is made from within the container, after the wait for others, and has \
-                 {seconds}; an answer but 200 to 399 counts as a failure of the hook, which stops nothing"
+                "podgate's hook sends the container's own preStop httpGet from inside the container, for at most {seconds}, after \
+                 the wait for other containers; a status other than 200 to 399 fails the hook, but the container stops all the same"
             );
             Ok((
                 Some(ThenCommand { command, duration: Some(COMMAND_TIMEOUT) }),
@@ -109,16 +107,15 @@ pub(super) fn then_pre_stop(
             ))
         }
         AgentCheck::PortOnly(_, why) | AgentCheck::Unsupported(why) => {
-            let what = format!(
-                "the container has a preStop hook of its own, an httpGet, which podgate's hook here can't take over: {why}"
-            );
+            let what =
+                format!("the container's own preStop hook is an httpGet, which podgate's hook cannot run: {why}");
             Err(Finding::error("own-pre-stop", at.clone(), what)
-                .fix("write it as exec, which podgate runs when the others are gone"))
+                .fix("write it as exec, which podgate's hook runs when the other containers have exited"))
         }
     }
 }
 
-/// Words of the agent's, as a value of `--then`.
+/// Returns a command of the agent as a value of `--then`.
 fn agent_command(words: &[&str]) -> String {
     json!([&[agent_path().as_str()], words].concat()).to_string()
 }
@@ -127,19 +124,19 @@ fn sleep_command(seconds: u64) -> String {
     agent_command(&["sleep", &format!("{seconds}s")])
 }
 
-/// What does nothing, in whatever image: for a hook that is there to be seen.
+/// Returns a command that does nothing in any image. The hook itself is the signal that the Pod stops.
 pub(super) fn no_op() -> ThenCommand {
     ThenCommand { command: agent_command(&["version"]), duration: Some(Duration::ZERO) }
 }
 
-/// The user's hook within `line`, podgate's: what `--then` holds, unless that is podgate's own doing.
+/// Extracts the user's hook from podgate's hook `line`: the value of `--then`, unless podgate added it.
 pub(super) fn wrapped_hook(line: &[String]) -> Option<Value> {
     let line = AgentCommand::parse(line)?;
     let words: Vec<String> = serde_json::from_str(line.values("--then").first()?).ok()?;
     if words.first() != Some(&agent_path()) {
         return Some(json!({"exec": {"command": words}}));
     }
-    // Otherwise it is there to be seen, or an httpGet, which the record has.
+    // Any other command is a no-op or an httpGet, which is in the record.
     let [_, sleep, time] = words.as_slice() else { return None };
     let seconds: u64 = time.strip_suffix('s').filter(|_| sleep == "sleep")?.parse().ok()?;
     Some(json!({"sleep": {"seconds": seconds}}))
@@ -150,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_users_command_goes_in_and_comes_out_as_it_was() {
+    fn wrapping_and_unwrapping_keeps_the_users_hook() {
         for hook in
             [json!({"exec": {"command": ["sh", "-c", "echo \"$(X)\" -- --then \\"]}}), json!({"sleep": {"seconds": 7}})]
         {
@@ -163,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_agent_can_not_do_is_refused() {
+    fn hooks_that_the_agent_cannot_run_are_rejected() {
         for hook in
             [json!({"sleep": {}}), json!({"httpGet": {"port": 1}}), json!({"tcpSocket": {"port": 1}}), json!({})]
         {

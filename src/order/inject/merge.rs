@@ -1,13 +1,13 @@
-//! What the API server and other webhooks have made of injected parts.
+//! Compares and merges injected parts with the changes of the API server and other webhooks.
 
 use crate::order::inject::parts;
 use serde_json::{Map, Value};
 
-/// Fields of the sidecar that nobody else has a say in.
+/// Fields of the sidecar that only podgate sets.
 const OWNED_FIELDS: [&str; 6] = ["name", "image", "command", "args", "lifecycle", "restartPolicy"];
 
-/// Whether `found` holds all of `wanted`: further fields are the API server's defaults or another webhook's, and so are further items
-/// in lists of named things. (Outside injected parts both are the same.)
+/// Returns true if `found` contains all of `wanted`. Additional fields, and additional items in lists of objects, come from the
+/// API server's defaults or other webhooks. (Outside injected parts both values are equal.)
 pub(super) fn covers(found: &Value, wanted: &Value) -> bool {
     match (found, wanted) {
         (Value::Object(found), Value::Object(wanted)) => {
@@ -21,7 +21,7 @@ pub(super) fn covers(found: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// The sidecar `new`, with what others have added to `found`, an earlier one.
+/// Returns the sidecar `new` with the additions that others made to `found`, an earlier sidecar.
 pub(super) fn merge_sidecar(found: &Value, new: &Value) -> Value {
     let (Some(found), Some(fields)) = (found.as_object(), new.as_object()) else { return new.clone() };
     let mut out = fields.clone();
@@ -42,7 +42,7 @@ pub(super) fn merge_sidecar(found: &Value, new: &Value) -> Value {
     Value::Object(out)
 }
 
-/// `new` where both say something.
+/// Merges both; `new` wins.
 fn merge_objects(found: &Map<String, Value>, new: &Map<String, Value>) -> Map<String, Value> {
     let mut out = found.clone();
     for (key, new) in new {
@@ -61,7 +61,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn defaults_and_additions_are_covered_and_changes_are_not() {
+    fn covers_accepts_additions_but_no_changes() {
         let wanted = json!({"a": [{"name": "x", "v": 1}, {"name": "y"}], "c": ["p", "q"]});
         let filled =
             json!({"a": [{"name": "w"}, {"name": "x", "v": 1, "d": 0}, {"name": "y"}], "c": ["p", "q"], "e": {}});

@@ -1,19 +1,19 @@
-//! Writes a plan into a Pod or pod template, and takes it out again. One function under the command line and the webhook.
+//! Injects a plan into a Pod or Pod template, and removes it again. Used by the command line and the webhook.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `outcome` | what an injection is told, and what comes of it |
+//! | `outcome` | options and result of an injection |
 //! | `parts` | names, volumes, mounts, the sidecar |
-//! | `command_lines` | the agent's command lines: gate, hooks, startupProbe |
-//! | `checks` | a probe as a check of the agent's |
-//! | `hooks` | the user's own hooks, within podgate's |
-//! | `container_list` | what the sidecar is told of the containers |
-//! | `preconditions` | what can't be injected into |
-//! | `write` | a plan, written into a template |
-//! | `reorder` | the items of a list, put into another order |
-//! | `record` | the annotation by which it can be undone |
-//! | `undo` | that |
-//! | `merge` | what the API server and other webhooks have made of injected parts |
+//! | `command_lines` | command lines of the agent: gate, hooks, startupProbe |
+//! | `checks` | probes as checks that the agent can run |
+//! | `hooks` | the user's own hooks, run by podgate's hooks |
+//! | `container_list` | `PODGATE_CONTAINERS`, by which the sidecar knows the containers |
+//! | `preconditions` | reasons that prevent an injection |
+//! | `write` | writes a plan into a template |
+//! | `reorder` | reorders the items of a list |
+//! | `record` | the annotation that makes the injection reversible |
+//! | `undo` | removes the injected parts |
+//! | `merge` | changes of the API server and other webhooks |
 
 mod checks;
 mod command_lines;
@@ -38,7 +38,7 @@ use record::{Record, VERSION};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Whether a template declares an order at all; whatever else it holds is none of podgate's business.
+/// Returns true if a template declares an order or has the label `podgate.io/inject: enabled`, unless it is `disabled`.
 #[must_use]
 pub fn is_requested(template: &Value) -> bool {
     match inject_label(template) {
@@ -48,23 +48,23 @@ pub fn is_requested(template: &Value) -> bool {
     }
 }
 
-/// The value of the label `podgate.io/inject`.
+/// Returns the value of the label `podgate.io/inject`.
 #[must_use]
 pub fn inject_label(template: &Value) -> Option<&str> {
     template.get("metadata")?.get("labels")?.get(keys::INJECT)?.as_str()
 }
 
-/// Whether podgate has been injected into a template, by its own annotation.
+/// Returns true if a template has podgate's record of an injection.
 #[must_use]
 pub fn is_injected(template: &Value) -> bool {
     parts::annotation_place(keys::INJECTED).of(template).is_some()
 }
 
-/// Injects into `template`, an object with `metadata` and `spec`. What has been injected before is renewed; if nothing is declared any
-/// more, it is taken out. A template with the label `podgate.io/inject: disabled` is left alone.
+/// Injects into `template`, an object with `metadata` and `spec`. Renews an earlier injection, or removes it if no order is
+/// declared any more. Leaves a template with the label `podgate.io/inject: disabled` unchanged.
 ///
 /// # Errors
-/// All findings, at least one of them an error: nothing is to be changed.
+/// All findings, at least one of them an error; the template must not be changed.
 pub fn inject(template: &Value, options: &Options, known: &KnownImages) -> Result<Injected, Vec<Finding>> {
     if inject_label(template) == Some("disabled") {
         return Ok(Injected::unchanged(template));
@@ -99,7 +99,7 @@ pub fn inject(template: &Value, options: &Options, known: &KnownImages) -> Resul
     Ok(Injected { edits, ..after })
 }
 
-/// Plans and writes, into a template with nothing of podgate's in it.
+/// Injects into a template without podgate's parts.
 fn inject_plain(template: &Value, options: &Options, known: &KnownImages) -> Result<Injected, Vec<Finding>> {
     let mut plan = plan(template, known)?;
     let mut findings = std::mem::take(&mut plan.findings);
@@ -110,7 +110,7 @@ fn inject_plain(template: &Value, options: &Options, known: &KnownImages) -> Res
         }
         Ok(None) => {
             if findings.is_empty() {
-                let what = "nothing is declared that podgate would have to do";
+                let what = "the annotations require nothing from podgate";
                 findings.push(Finding::note("nothing-to-do", Place::root().to("metadata"), what));
             }
             Ok(Injected { findings, plan: Some(plan), ..Injected::unchanged(template) })
@@ -122,10 +122,10 @@ fn inject_plain(template: &Value, options: &Options, known: &KnownImages) -> Res
     }
 }
 
-/// Takes out what [`inject`] has put into `template`; one that was never injected stays as it is.
+/// Removes what [`inject`] has added to `template`. A template without injected parts stays unchanged.
 ///
 /// # Errors
-/// What was injected has been changed by hand since, so that the original can't be told.
+/// Fails if the injected parts were changed by hand in a way that loses the original.
 pub fn uninject(template: &Value) -> Result<Injected, Vec<Finding>> {
     Ok(match undo::undo(template)? {
         Some(editor) => {
@@ -136,8 +136,8 @@ pub fn uninject(template: &Value) -> Result<Injected, Vec<Finding>> {
     })
 }
 
-/// What was known of images at an earlier injection goes on being known while the image's name is the same: so what the command line
-/// has looked up, the webhook need not.
+/// Adds the image commands of an earlier injection, for containers whose image is still the same. So the webhook need not look
+/// up again what the command line has looked up.
 fn keep_image_commands(template: &Value, known: &KnownImages) -> KnownImages {
     let mut known = known.clone();
     let Ok(Some(record)) = Record::read(template) else { return known };
@@ -155,8 +155,8 @@ fn keep_image_commands(template: &Value, known: &KnownImages) -> KnownImages {
     known
 }
 
-/// Where the sidecar of this very podgate stands already, and comes from the API server, its image is the one that was asked for, or
-/// what another webhook has made of that: a mirror, say.
+/// Keeps the image of an existing sidecar of this version if the template comes from the API server: another webhook may have
+/// changed it, for example to a mirror.
 fn keep_sidecar_image(template: &Value, options: &Options) -> Options {
     let mut options = options.clone();
     let is_own = || matches!(Record::read(template), Ok(Some(record)) if record.version == VERSION);
@@ -169,14 +169,14 @@ fn keep_sidecar_image(template: &Value, options: &Options) -> Options {
     options
 }
 
-/// Findings whose places count the items of lists in `plain`, with their places in `template`: items go by their names.
+/// Translates places in `plain` to places in `template`; list items are matched by name.
 #[must_use]
 pub fn relocate_findings(mut findings: Vec<Finding>, plain: &Value, template: &Value) -> Vec<Finding> {
-    let mut there = BTreeMap::new();
+    let mut positions = BTreeMap::new();
     for field in ["initContainers", "containers", "ephemeralContainers", "volumes"] {
-        // The first of a name counts.
+        // Of items with the same name, the first wins.
         for (at, item) in parts::items(template, &parts::spec_place(field)).iter().enumerate().rev() {
-            there.insert((field, parts::item_name(item)), at);
+            positions.insert((field, parts::item_name(item)), at);
         }
     }
     for finding in &mut findings {
@@ -184,7 +184,7 @@ pub fn relocate_findings(mut findings: Vec<Finding>, plain: &Value, template: &V
             finding.at.0.as_mut_slice()
             && spec == "spec"
             && let Some(name) = parts::items(plain, &parts::spec_place(list)).get(*at).and_then(parts::item_name)
-            && let Some(found) = there.get(&(list.as_str(), Some(name)))
+            && let Some(found) = positions.get(&(list.as_str(), Some(name)))
         {
             *at = *found;
         }

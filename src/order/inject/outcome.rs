@@ -1,4 +1,4 @@
-//! What an injection is told, and what comes of it.
+//! Options and result of an injection.
 
 use crate::order::edit::Edit;
 use crate::order::finding::Finding;
@@ -8,19 +8,19 @@ use serde_json::Value;
 /// Settings that the manifest does not contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The image with the sidecar and the agent.
+    /// Image with the sidecar and the agent.
     pub image: String,
-    /// Its `imagePullPolicy`; left out if `None`.
+    /// Its `imagePullPolicy`; omitted if `None`.
     pub image_pull_policy: Option<String>,
-    /// Give the sidecar its own numeric user. OpenShift gives each namespace its own range: not there.
+    /// Run the sidecar as a fixed numeric user. Not on OpenShift, which assigns a range of users to each namespace.
     pub has_fixed_user: bool,
-    /// The template comes from the API server. What that, or other webhooks, have filled into what was injected before stays, and is
-    /// no reason to inject anew.
+    /// The template comes from the API server. Keep what the API server or other webhooks have added to injected parts; such
+    /// additions are no reason to inject again.
     pub is_from_api: bool,
 }
 
 impl Options {
-    /// With this image, and all else as it is by default.
+    /// Returns options with this image and defaults for the rest.
     #[must_use]
     pub fn new(image: impl Into<String>) -> Options {
         Options { image: image.into(), image_pull_policy: None, has_fixed_user: true, is_from_api: false }
@@ -34,16 +34,16 @@ pub struct Injected {
     pub value: Value,
     /// The edits that turn the given template into `value`; empty if they are equal.
     pub edits: Vec<Edit>,
-    /// Warnings and notes, with their places in the given template.
+    /// Warnings and notes, with places in the given template.
     pub findings: Vec<Finding>,
-    /// The plan that was written; `None` where nothing is declared. Its findings are among those above.
+    /// The plan that was written; `None` if nothing is declared. Its findings are included above.
     pub plan: Option<Plan>,
-    /// The template without podgate's parts; `None` where the given one has none.
+    /// The template without podgate's parts; `None` if the given one has none.
     pub plain: Option<Value>,
 }
 
 impl Injected {
-    /// The result for a template that stays as it is.
+    /// Returns the result for a template that stays unchanged.
     #[must_use]
     pub fn unchanged(template: &Value) -> Injected {
         Injected { value: template.clone(), ..Injected::default() }

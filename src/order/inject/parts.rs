@@ -1,4 +1,4 @@
-//! What is podgate's own in a template: names, and the parts that do not depend on any container of the user's.
+//! Names of podgate's parts in a template, and the parts that do not depend on the user's containers.
 
 use crate::core::command::agent_path;
 use crate::core::names;
@@ -7,29 +7,29 @@ use crate::order::edit::Place;
 use crate::order::inject::outcome::Options;
 use serde_json::{Value, json};
 
-/// Which container kubectl takes when none is named.
+/// Annotation with the container that kubectl uses by default.
 pub(super) const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
 pub(super) use crate::order::declare::annotation_place;
-/// The sidecar's name.
+/// Name of the sidecar.
 pub(super) use crate::order::declare::spec::SIDECAR_NAME as SIDECAR;
 pub(super) use crate::order::declare::spec::string_list;
-/// The variable that tells the sidecar of the containers.
+/// Variable by which the sidecar knows the containers.
 pub(super) const CONTAINERS_VARIABLE: &str = "PODGATE_CONTAINERS";
 const CONTROLLER_PATH: &str = "/usr/bin/podgate-controller";
-/// Where Kubernetes clients look for the token.
+/// Folder in which Kubernetes clients look for the token.
 const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 const BOARD_VOLUME: &str = "podgate";
 const SELF_VOLUME: &str = "podgate-self";
 const INFO_VOLUME: &str = "podgate-info";
 const API_VOLUME: &str = "podgate-api";
-/// Every volume of podgate's.
+/// All volumes of podgate.
 pub(super) const VOLUMES: [&str; 4] = [BOARD_VOLUME, SELF_VOLUME, INFO_VOLUME, API_VOLUME];
-/// Where they are mounted in the user's containers.
+/// Their mount paths in the user's containers.
 pub(super) const MOUNT_PATHS: [&str; 3] = [names::BOARD_DIR, names::SELF_DIR, names::PODINFO_DIR];
 
-/// A field of `container` by its short name; the hooks are in `lifecycle`.
+/// Returns the place of a container's field by its short name. Hooks are in `lifecycle`.
 pub(super) fn field_place(container: &Place, short: &str) -> Place {
     match short {
         "postStart" | "preStop" => container.to("lifecycle").to(short),
@@ -37,11 +37,11 @@ pub(super) fn field_place(container: &Place, short: &str) -> Place {
     }
 }
 
-/// The fields of a container that hold a command line of the agent's, each with the subcommand.
+/// Fields of a container that can hold a command line of the agent, each with its subcommand.
 pub(super) const AGENT_FIELDS: [(&str, &str); 4] =
     [("command", "entrypoint"), ("startupProbe", "opened"), ("postStart", "post-start"), ("preStop", "pre-stop")];
 
-/// The command line in the field `short` of [`AGENT_FIELDS`], if it is the agent's as injected: its subcommand, run from the board.
+/// Returns the command line in the field `short` of [`AGENT_FIELDS`] if it runs the agent from the board.
 pub(super) fn agent_line(container: &Value, short: &str) -> Option<Vec<String>> {
     let (_, subcommand) = AGENT_FIELDS.iter().find(|(field, _)| *field == short)?;
     let found = field_place(&Place::root(), short).of(container);
@@ -49,32 +49,32 @@ pub(super) fn agent_line(container: &Value, short: &str) -> Option<Vec<String>> 
     matches!(words.as_slice(), [program, first, ..] if *program == agent_path() && first == subcommand).then_some(words)
 }
 
-/// Returns true for a volume, or a mount of a volume, that is podgate's.
+/// Returns true for a volume of podgate, or a mount of one.
 pub(super) fn is_own_volume(item: &Value) -> bool {
     item_name(item).is_some_and(|name| VOLUMES.contains(&name))
 }
 
-/// The words of an `exec` in a hook or a probe.
+/// Returns the words of an `exec` in a hook or probe.
 pub(super) fn exec_words(handler: Option<&Value>) -> Option<Vec<String>> {
     string_list(handler?.get("exec")?.get("command"))
 }
 
-/// The place of a field of the Pod's spec.
+/// Returns the place of a field of the Pod's spec.
 pub(super) fn spec_place(field: &str) -> Place {
     Place::root().to("spec").to(field)
 }
 
-/// The items of a list, none where there is no list.
+/// Returns the items of a list; empty if there is no list.
 pub(super) fn items<'a>(value: &'a Value, place: &Place) -> &'a [Value] {
     place.of(value).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// An item's `name`.
+/// Returns an item's `name`.
 pub(super) fn item_name(item: &Value) -> Option<&str> {
     item.get("name")?.as_str()
 }
 
-/// `text` as it has to be written where Kubernetes expands `$(VARIABLE)`, for it to stay as it is: of two `$` it leaves one
+/// Escapes `text` for fields in which Kubernetes expands `$(VARIABLE)` and replaces `$$` by `$`
 /// (<https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/>).
 pub(super) fn escape_dollars(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -88,12 +88,12 @@ pub(super) fn escape_dollars(text: &str) -> String {
     out
 }
 
-/// The other way round, for text in which nothing is left to be expanded.
+/// Reverses [`escape_dollars`], for text without variables to expand.
 pub(super) fn unescape_dollars(text: &str) -> String {
     text.replace("$$", "$")
 }
 
-/// The volumes, in their order.
+/// Returns podgate's volumes in order.
 pub(super) fn volumes(publish: Publish) -> Vec<Value> {
     let field = |path: &str, field: &str| json!({"path": path, "fieldRef": {"fieldPath": field}});
     let mut volumes = vec![
@@ -111,7 +111,7 @@ pub(super) fn volumes(publish: Publish) -> Vec<Value> {
     volumes
 }
 
-/// What a container of the user's mounts.
+/// Returns the mounts of a user's container.
 pub(super) fn mounts(container: &str) -> [Value; 3] {
     [
         json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR, "readOnly": true}),
@@ -120,8 +120,8 @@ pub(super) fn mounts(container: &str) -> [Value; 3] {
     ]
 }
 
-/// The sidecar; `told` is the value of `PODGATE_CONTAINERS`, escaped.
-pub(super) fn sidecar(place: SidecarPlacement, publish: Publish, told: &str, options: &Options) -> Value {
+/// Returns the sidecar; `containers` is the escaped value of `PODGATE_CONTAINERS`.
+pub(super) fn sidecar(place: SidecarPlacement, publish: Publish, containers: &str, options: &Options) -> Value {
     let variable = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
     let share = json!({"cpu": "200m", "memory": "32Mi"});
     let user = options.has_fixed_user.then_some(65532);
@@ -142,7 +142,7 @@ pub(super) fn sidecar(place: SidecarPlacement, publish: Publish, told: &str, opt
         "args": (publish == Publish::Board).then_some(["--publish", "board"]),
         "lifecycle": {"postStart": {"exec": {"command": [CONTROLLER_PATH, "ready", "--timeout", "60s"]}}},
         "env": [
-            {"name": CONTAINERS_VARIABLE, "value": told},
+            {"name": CONTAINERS_VARIABLE, "value": containers},
             variable("POD_NAME", "metadata.name"),
             variable("POD_NAMESPACE", "metadata.namespace"),
             variable("POD_UID", "metadata.uid"),
@@ -162,7 +162,7 @@ pub(super) fn sidecar(place: SidecarPlacement, publish: Publish, told: &str, opt
     }))
 }
 
-/// `value` without the fields that are null: for the API null is the same as absent.
+/// Returns `value` without null fields. The API treats null like an absent field.
 pub(super) fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -178,7 +178,7 @@ pub(super) fn without_nulls(value: &Value) -> Value {
 mod tests {
     use super::*;
 
-    /// As Kubernetes does (`third_party/forked/golang/expansion`), with no variable known.
+    /// Expands `text` as Kubernetes does (`third_party/forked/golang/expansion`), without any variables.
     fn expand_dollars(text: &str) -> String {
         let mut out = String::new();
         let mut rest = text.chars().peekable();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_escaped_comes_out_as_it_was() {
+    fn kubernetes_expansion_reverses_the_escape() {
         for text in ["", "$", "$$", "$$$", "$x", "$(X)", "$$(X)", "a$$b$(C)$", "sh -c echo $HOME"] {
             assert_eq!(expand_dollars(&escape_dollars(text)), text, "{text}");
             assert_eq!(unescape_dollars(&escape_dollars(text)), text, "{text}");

@@ -1,8 +1,8 @@
-//! The items of a list, put into another order.
+//! Reorders the items of a list.
 
 use crate::order::edit::{EditError, Editor, Op, Place};
 
-/// Puts the items of a list into the order `wanted` (indices as they are now), with as few moves as can be.
+/// Reorders a list to `wanted` (indices of its current items) with as few moves as possible.
 pub(super) fn reorder(editor: &mut Editor, list: &Place, wanted: &[usize]) -> Result<(), EditError> {
     let stay = longest_increasing(wanted);
     let mut now: Vec<usize> = (0..wanted.len()).collect();
@@ -12,7 +12,7 @@ pub(super) fn reorder(editor: &mut Editor, list: &Place, wanted: &[usize]) -> Re
         }
         let Some(from) = now.iter().position(|at| at == item) else { continue };
         now.remove(from);
-        // Behind the one that it is to follow, which has its place already.
+        // Insert after its predecessor, which is already in place.
         let to =
             n.checked_sub(1).and_then(|n| now.iter().position(|at| *at == wanted[n])).map_or(0, |before| before + 1);
         now.insert(to, *item);
@@ -23,9 +23,9 @@ pub(super) fn reorder(editor: &mut Editor, list: &Place, wanted: &[usize]) -> Re
     Ok(())
 }
 
-/// Whether each item of a permutation is in its longest rising part: those need not move.
+/// Marks the items of a permutation's longest increasing subsequence; these need not move.
 fn longest_increasing(sequence: &[usize]) -> Vec<bool> {
-    // The end of the best rising part of each length (the lowest there is), and before each item the one that it follows.
+    // For each length the lowest last item of an increasing subsequence, and for each item its predecessor.
     let (mut ends, mut before): (Vec<usize>, Vec<Option<usize>>) = (Vec::new(), vec![None; sequence.len()]);
     for item in sequence {
         let length = ends.partition_point(|end| end < item);

@@ -11,7 +11,7 @@ fn reordered(wanted: &[usize]) -> (Value, usize) {
 }
 
 #[test]
-fn a_list_is_put_in_order_with_as_few_moves_as_can_be() {
+fn reorder_needs_the_fewest_moves() {
     for (wanted, moves) in
         [(&[0, 1, 2][..], 0), (&[1, 2, 0], 1), (&[2, 0, 1], 1), (&[2, 1, 0], 2), (&[3, 0, 2, 1, 4], 2), (&[], 0)]
     {
@@ -20,7 +20,7 @@ fn a_list_is_put_in_order_with_as_few_moves_as_can_be() {
 }
 
 #[test]
-fn only_what_declares_something_is_touched() {
+fn template_without_a_declaration_stays_unchanged() {
     let with = |metadata: Value| json!({"metadata": metadata, "spec": {"containers": [{"name": "a"}]}});
     for (metadata, declared) in [
         (json!({}), false),
@@ -33,7 +33,7 @@ fn only_what_declares_something_is_touched() {
     ] {
         assert_eq!(is_requested(&with(metadata.clone())), declared, "{metadata}");
     }
-    // The second is marked and declares nothing: a finding says so.
+    // The label without an order gives a finding.
     for (metadata, is_marked) in [(json!({}), false), (json!({"labels": {"podgate.io/inject": "enabled"}}), true)] {
         let template = with(metadata);
         let done = inject(&template, &Options::new("i"), &KnownImages::default()).unwrap();

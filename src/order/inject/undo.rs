@@ -1,4 +1,4 @@
-//! What was injected, taken out again.
+//! Removes the injected parts.
 
 use crate::core::container::{Container, Mode};
 use crate::order::declare::keys;
@@ -11,11 +11,11 @@ use crate::order::inject::{container_list, hooks};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Fields of a container that are podgate's doing, those within others first.
+/// Fields of a container that podgate may set, nested fields before their parents.
 const CONTAINER_FIELDS: [&str; 7] =
     ["command", "args", "startupProbe", "volumeMounts", "postStart", "preStop", "lifecycle"];
 
-/// Fields of the Pod, by their names in a record.
+/// Returns the fields of the Pod by their names in a record.
 fn pod_fields() -> [(&'static str, Place); 4] {
     let metadata = Place::root().to("metadata");
     [
@@ -26,47 +26,46 @@ fn pod_fields() -> [(&'static str, Place); 4] {
     ]
 }
 
-/// Takes out what was injected; `None` if nothing was.
+/// Removes the injected parts; `None` if there are none.
 pub(super) fn undo(template: &Value) -> Result<Option<Editor>, Vec<Finding>> {
     let Some(record) = Record::read(template)? else { return Ok(None) };
     let findings = manual_changes(template);
     if !findings.is_empty() {
         return Err(findings);
     }
-    revert(&record, template).map(Some).map_err(|misfit| {
-        let what = format!("what podgate has injected can't be taken out: {misfit}");
-        let fix = "take the template as it was before it was injected";
-        Finding::error("injected-changed", misfit.0, what).fix(fix).into()
+    revert(&record, template).map(Some).map_err(|error| {
+        let what = format!("the injection cannot be undone: {error}");
+        let fix = "use the manifest from before the injection";
+        Finding::error("injected-changed", error.0, what).fix(fix).into()
     })
 }
 
-/// What has been changed by hand so that the original can't be told.
+/// Reports manual changes to injected parts that lose the original.
 pub(super) fn manual_changes(template: &Value) -> Vec<Finding> {
     let error = |at: Place, what: String| {
-        Finding::error("injected-changed", at, what)
-            .fix("take the template as it was before it was injected, and change that")
+        Finding::error("injected-changed", at, what).fix("make the change in the manifest from before the injection")
     };
     let sidecar = find_sidecar(template);
     let Some(told) = sidecar.as_ref().and_then(|(_, sidecar)| container_list::from_sidecar(sidecar)) else {
         let at = sidecar.map_or_else(|| parts::annotation_place(keys::INJECTED), |(at, _)| at);
-        let what = "podgate has been injected here, by its annotation, but its sidecar is gone, or does not tell of the containers any more";
+        let what = "the annotation says that podgate was injected, but its sidecar is missing or has no valid PODGATE_CONTAINERS";
         return vec![error(at, what.to_owned())];
     };
     let told: BTreeMap<&str, &Container> = told.iter().map(|told| (told.name.as_str(), told)).collect();
     let list = parts::spec_place("containers");
     let mut findings = Vec::new();
     for (at, item) in parts::items(template, &list).iter().enumerate() {
-        // Another's container, added since; or one that was taken out.
+        // Skips containers that another webhook added.
         let Some(told) = parts::item_name(item).and_then(|name| told.get(name)) else { continue };
         let place = list.to(at);
         let has_gate = || parts::agent_line(item, "command").is_some_and(|words| words.iter().any(|word| word == "--"));
         if told.mode == Mode::Entrypoint && !has_gate() {
-            let what = format!("the gate in front of the command of {} has been changed by hand", told.name);
+            let what = format!("podgate's gate in the command of {} was changed by hand", told.name);
             findings.push(error(place.to("command"), what));
         }
         for (is_told, short) in [(told.mode == Mode::PostStart, "postStart"), (told.pre_stop, "preStop")] {
             if is_told && parts::agent_line(item, short).is_none() {
-                let what = format!("podgate's {short} hook of {} has been changed by hand", told.name);
+                let what = format!("podgate's {short} hook of {} was changed by hand", told.name);
                 findings.push(error(field_place(&place, short), what));
             }
         }
@@ -74,7 +73,7 @@ pub(super) fn manual_changes(template: &Value) -> Vec<Finding> {
     findings
 }
 
-/// The sidecar, and its place.
+/// Returns the sidecar and its place.
 pub(super) fn find_sidecar(template: &Value) -> Option<(Place, &Value)> {
     ["initContainers", "containers"].into_iter().find_map(|field| {
         let list = parts::spec_place(field);
@@ -111,7 +110,7 @@ fn revert(record: &Record, template: &Value) -> Result<Editor, EditError> {
     Ok(editor)
 }
 
-/// Removes podgate's volumes, or their mounts, from the end.
+/// Removes podgate's volumes or mounts from a list, last one first.
 fn remove_volumes(editor: &mut Editor, list: &Place) -> Result<(), EditError> {
     for at in (0..parts::items(editor.value(), list).len()).rev() {
         if list.to(at).of(editor.value()).is_some_and(parts::is_own_volume) {
@@ -121,7 +120,7 @@ fn remove_volumes(editor: &mut Editor, list: &Place) -> Result<(), EditError> {
     Ok(())
 }
 
-/// What has become empty by taking ours out was not there before, or was as the record says.
+/// Restores or removes a field that became empty when podgate's parts were removed.
 fn restore_if_empty(
     editor: &mut Editor,
     injected: Option<&Value>,
@@ -174,12 +173,12 @@ fn restore_container(
     Ok(())
 }
 
-/// Sets a field to what it was; removes it if it was not there.
+/// Sets a field to its original value, or removes it if it did not exist.
 fn restore_field(editor: &mut Editor, place: &Place, was: Option<&Value>) -> Result<(), EditError> {
     editor.edit(place.clone(), was.map_or(Op::Remove, |was| Op::Set(was.clone())))
 }
 
-/// The containers that the record knows, in their former order; others stay where they are.
+/// Restores the original order of the recorded containers; others stay where they are.
 fn restore_order(editor: &mut Editor, record: &Record) -> Result<(), EditError> {
     let list = parts::spec_place("containers");
     let former: BTreeMap<&str, usize> =
@@ -196,10 +195,10 @@ fn restore_order(editor: &mut Editor, record: &Record) -> Result<(), EditError> 
     reorder(editor, &list, &wanted)
 }
 
-/// Adds to `record` what undoing `injected` by it would not bring back as it was in `original`. Whether by then it would bring back
+/// Adds to `record` everything that is needed to restore `original` from `injected`. Returns true if the record then restores
 /// all of it.
 pub(super) fn complete_record(record: &mut Record, original: &Value, injected: &Value) -> bool {
-    // What is within something first, then what holds it, then to see that nothing is missing.
+    // First pass: nested fields. Second: their parents. Third: check that nothing is missing.
     for _ in 0..3 {
         let Ok(back) = revert(record, injected) else { return false };
         let (back, before) = (back.value(), record.clone());

@@ -1,4 +1,4 @@
-//! What is written into one container.
+//! Writes the gate, hooks and mounts of one container.
 
 use super::writer::Writer;
 use crate::core::container::{Container, Mode};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 impl Writer<'_> {
-    /// Writes what one container needs; what the sidecar is to know of it.
+    /// Writes one container and returns its entry for the sidecar.
     pub(super) fn write_container(
         &mut self,
         planned: &ContainerPlan,
@@ -52,38 +52,38 @@ impl Writer<'_> {
         }
         self.editor.edit(place.to("startupProbe"), Op::Set(own.startup_probe()))?;
         if let Some(probe) = &own.container.startup_probe {
-            let (at, fix) = (place.to("startupProbe"), "make it a plain httpGet, a tcpSocket or an exec");
-            let said = match checks::agent_check(own.container, probe) {
+            let (at, fix) = (place.to("startupProbe"), "use a plain httpGet, a tcpSocket or an exec");
+            let message = match checks::agent_check(own.container, probe) {
                 checks::AgentCheck::Exact(_) => None,
                 checks::AgentCheck::PortOnly(port, why) => Some(format!(
-                    "behind the gate the kubelet asks only whether port {port} listens, instead of this startupProbe: {why}"
+                    "podgate replaces this startupProbe with a TCP check of port {port} behind the gate: {why}"
                 )),
                 checks::AgentCheck::Unsupported(why) => {
-                    Some(format!("behind the gate the kubelet does not make this startupProbe any more: {why}"))
+                    Some(format!("podgate replaces this startupProbe with one that only waits for the gate: {why}"))
                 }
             };
-            self.findings.extend(said.map(|what| Finding::warning("startup-probe-weaker", at, what).fix(fix)));
+            self.findings.extend(message.map(|what| Finding::warning("startup-probe-weaker", at, what).fix(fix)));
         }
         if hooks::user_hook(own.spec.pointer("/lifecycle/postStart")) != hooks::UserHook::None {
             let at = parts::field_place(place, "postStart");
-            let what = "the container's own postStart hook runs when its gate begins to wait, before its command does";
-            let fix = "let it not wait for the command, or do its work in the command";
+            let what = "the container's own postStart hook runs while its gate waits, before its command starts";
+            let fix = "do not let the hook wait for the command, or move its work into the command";
             self.findings.push(Finding::warning("post-start-before-gate", at, what).fix(fix));
         }
         Ok(())
     }
 
-    /// The command of a container whose manifest has none, as it is to be written out; `args` go on standing behind it where they
-    /// belong to it.
+    /// Returns the command to write into a container whose manifest has none. Its `args` stay in the manifest if they belong to
+    /// the command.
     fn explicit_command(&mut self, own: &ContainerLines<'_>, place: &Place) -> Result<Vec<String>, Vec<Finding>> {
         let name = &own.planned.name;
         let args = parts::string_list(own.spec.get("args")).unwrap_or_default();
         let whole = own.planned.command.clone().unwrap_or_default();
         let words = whole.strip_suffix(args.as_slice()).unwrap_or(&whole).to_vec();
         if words.is_empty() && args.is_empty() || whole.is_empty() {
-            let what = format!("the command of container {name} is not known, and an entrypoint gate needs it");
+            let what = format!("the command of container {name} is not known, but an entrypoint gate needs it");
             return Err(vec![Finding::error("command-unknown", place.to("command"), what).fix(format!(
-                "write it out as command, or give it by the annotation {}{name}, or choose mode.podgate.io/{name}: post-start",
+                "set command in the spec, or the annotation {}{name}, or mode.podgate.io/{name}: post-start",
                 keys::COMMAND_PREFIX
             ))]);
         }
@@ -105,50 +105,51 @@ impl Writer<'_> {
         if own.waits_until_ready()
             && let Some(field) = ["startupProbe", "readinessProbe"].into_iter().find(|field| expands(field))
         {
-            let what = "Kubernetes expands $(VARIABLE) in the command of a probe, but not in that of a hook, and podgate's hook has to \
-                        run this command";
-            let fix = r#"let a shell do it: ["sh", "-c", "… $VARIABLE …"], or give this container an entrypoint gate"#;
+            let what =
+                "podgate's hook must run this probe's command, but Kubernetes does not expand $(VARIABLE) in hooks";
+            let fix =
+                r#"let a shell expand it: ["sh", "-c", "… $VARIABLE …"], or use entrypoint mode for this container"#;
             return Err(Finding::error("probe-expands", place.to(field), what).fix(fix).into());
         }
         let words = own.post_start(then);
         Ok(self.write_hook(place, "postStart", &words)?)
     }
 
-    /// Writes the preStop hook, if one is needed.
+    /// Writes the preStop hook, if one is needed. Returns true if so.
     fn write_pre_stop(&mut self, own: &ContainerLines<'_>, place: &Place) -> Result<bool, Vec<Finding>> {
         let planned = own.planned;
         let at = parts::field_place(place, "preStop");
-        let mut stays: &[String] = &planned.outlives;
-        // Without the API, a hook that stays knows of the Pod's end by the hooks of those that it stays for.
-        let is_sign = planned.is_outlived && self.plan.publish == Publish::Board;
+        let mut outlives: &[String] = &planned.outlives;
+        // Without the API, a waiting hook learns from the hooks of the other containers that the Pod stops.
+        let is_signal = planned.is_outlived && self.plan.publish == Publish::Board;
         let mut grace = planned.pre_stop_limit;
         if grace.is_zero() {
-            stays = &[];
+            outlives = &[];
             grace = self.plan.grace.saturating_sub(Duration::from_secs(1));
         }
-        if stays.is_empty() && (!is_sign || grace.is_zero()) {
+        if outlives.is_empty() && (!is_signal || grace.is_zero()) {
             return Ok(false);
         }
         let own_hook = hooks::user_hook(own.spec.pointer("/lifecycle/preStop"));
         let (mut then, note) = hooks::then_pre_stop(own_hook, own.container, &at)?;
         self.findings.extend(note);
-        if stays.is_empty() && then.is_none() {
+        if outlives.is_empty() && then.is_none() {
             then = Some(hooks::no_op());
         }
-        // Process 1 is the container's own only where it has a process namespace of its own.
+        // /proc/1 belongs to the container only if it has its own process namespace.
         let shared = ["shareProcessNamespace", "hostPID"];
         let logs = !shared.iter().any(|field| parts::spec_place(field).of(self.template) == Some(&json!(true)));
         let takes = then.as_ref().and_then(|then| then.duration).unwrap_or_default();
-        if takes >= grace && !stays.is_empty() {
+        if takes >= grace && !outlives.is_empty() {
             let what = format!(
-                "the container's own preStop hook takes {}, which leaves no time to stay for others: podgate's hook has {} in all",
+                "the container's own preStop hook takes {}, which leaves no time to wait for others: podgate's hook has {} in total",
                 compact_duration(takes),
                 compact_duration(grace)
             );
-            let fix = "give the Pod a longer terminationGracePeriodSeconds";
+            let fix = "increase terminationGracePeriodSeconds";
             self.findings.push(Finding::warning("pre-stop-too-long", at, what).fix(fix));
         }
-        let words = own.pre_stop(stays, then, grace, logs);
+        let words = own.pre_stop(outlives, then, grace, logs);
         self.write_hook(place, "preStop", &words)?;
         Ok(true)
     }

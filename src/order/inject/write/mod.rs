@@ -1,4 +1,4 @@
-//! A plan, written into a template.
+//! Writes a plan into a template.
 
 mod container;
 mod writer;
@@ -16,10 +16,10 @@ use crate::order::plan::{ContainerPlan, Plan};
 use serde_json::Value;
 use writer::Writer;
 
-/// What is written: the template as it is to be, how it becomes that, and what is to be said about it.
+/// Result of writing: the new template, the edits that lead to it, and findings.
 pub(super) type Written = (Value, Vec<Edit>, Vec<Finding>);
 
-/// Writes `plan` into `template`, which holds nothing of podgate's yet; `None` where there is nothing to do.
+/// Writes `plan` into `template`, which has no parts of podgate yet. Returns `None` if there is nothing to do.
 ///
 /// # Errors
 /// All findings, at least one of them an error.
@@ -53,7 +53,7 @@ impl Writer<'_> {
         let text = container_list::to_text(&list);
         if let Err(error) = parse_list(&text) {
             let what = format!("the containers can't start in this order: {error}");
-            let fix = "change the order, or the modes";
+            let fix = "change the order or the modes";
             return Err(vec![Finding::error("order-broken", parts::spec_place("containers"), what).fix(fix)]);
         }
         let sidecar =
@@ -65,7 +65,7 @@ impl Writer<'_> {
         Ok(self.insert(&parts::spec_place(field), Some(0), sidecar)?)
     }
 
-    /// The containers as their specs have them, in the order of the plan.
+    /// Reads the containers from their specs, in the order of the plan.
     fn read_containers(&self) -> Result<Vec<Container>, Vec<Finding>> {
         let policy = parts::spec_place("restartPolicy");
         let policy = policy.of(self.template).and_then(Value::as_str);
@@ -80,7 +80,7 @@ impl Writer<'_> {
         if findings.is_empty() { Ok(list) } else { Err(findings) }
     }
 
-    /// The containers in the order in which the kubelet is to start them.
+    /// Reorders the containers as the kubelet must start them.
     fn write_order(&mut self) -> Result<(), EditError> {
         let wanted: Vec<usize> = self.plan.containers.iter().map(|planned| planned.index).collect();
         let list = parts::spec_place("containers");
@@ -96,7 +96,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes the annotations, and makes sure that all of it can be taken out again.
+    /// Writes the annotations, and checks that the injection can be undone.
     fn finish(mut self) -> Result<Written, Vec<Finding>> {
         let annotations = Place::root().to("metadata").to("annotations");
         self.ensure_object(&Place::root().to("metadata"))?;
@@ -107,17 +107,17 @@ impl Writer<'_> {
         }
         let at = annotations.to(keys::INJECTED);
         self.editor.edit(at.clone(), Op::Set(Value::Null))?;
-        let comes_back = undo::complete_record(&mut self.record, self.template, self.editor.value());
-        // The placeholder is not worth an edit of its own.
+        let is_reversible = undo::complete_record(&mut self.record, self.template, self.editor.value());
+        // The final value replaces the placeholder.
         let (mut value, mut edits) = self.editor.finish();
         edits.pop();
         let last = Edit { at: at.clone(), op: Op::Set(self.record.to_json().into()) };
         apply(&mut value, &last)?;
         edits.push(last);
-        let reads = Record::read(&value).is_ok_and(|record| record.as_ref() == Some(&self.record));
-        if !(comes_back && reads && undo::manual_changes(&value).is_empty()) {
-            // Never to be seen; better than a template that can't be had back.
-            let what = "podgate could not take out again what it has put in, so it puts in nothing; this is a fault of podgate's";
+        let is_readable = Record::read(&value).is_ok_and(|record| record.as_ref() == Some(&self.record));
+        if !(is_reversible && is_readable && undo::manual_changes(&value).is_empty()) {
+            // Should never happen. An error is better than an injection that cannot be undone.
+            let what = "internal error: the injection could not be undone, so nothing was injected; please report this";
             return Err(vec![Finding::error("not-reversible", at, what)]);
         }
         Ok((value, edits, self.findings))

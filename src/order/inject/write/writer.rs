@@ -1,4 +1,4 @@
-//! What is being written.
+//! State of an injection that is being written.
 
 use crate::order::edit::{EditError, Editor, Op, Place};
 use crate::order::finding::Finding;
@@ -31,7 +31,7 @@ impl<'a> Writer<'a> {
         &parts::items(self.template, &parts::spec_place("containers"))[planned.index]
     }
 
-    /// Makes an object of what is absent or null.
+    /// Creates an empty object at `place` if the field is absent or null.
     pub(super) fn ensure_object(&mut self, place: &Place) -> Result<(), EditError> {
         match place.of(self.editor.value()) {
             None | Some(Value::Null) => self.editor.edit(place.clone(), Op::Set(json!({}))),
