@@ -1,24 +1,24 @@
-//! What is known beside the manifest.
+//! Information that is not in the manifest.
 
 use serde_json::Value;
 use std::fmt;
 use std::str::FromStr;
 
-/// What is known beside the manifest.
+/// Information that is not in the manifest.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Context<'a> {
-    /// The version of Kubernetes that the manifest is for.
+    /// Version of Kubernetes for which the manifest is checked.
     pub kubernetes: Option<Version>,
-    /// What holds the template: `spec` of the Deployment, of the Job; `None` for a bare Pod.
+    /// The `spec` that contains the template, such as a Deployment's or a Job's; `None` for a bare Pod.
     pub workload: Option<&'a Value>,
 }
 
-/// A version of Kubernetes, as far as it matters: `1.34`.
+/// Minor version of Kubernetes, such as `1.34`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
-    /// Always 1, so far.
+    /// Major version, so far always 1.
     pub major: u32,
-    /// Minor.
+    /// Minor version.
     pub minor: u32,
 }
 
@@ -31,11 +31,11 @@ impl fmt::Display for Version {
 impl FromStr for Version {
     type Err = String;
 
-    /// Takes `1.34`, `v1.34.2`, and what providers make of it: `1.34+`, `v1.34.2-gke.1`.
+    /// Parses `1.34`, `v1.34.2` and the forms of cloud providers: `1.34+`, `v1.34.2-gke.1`.
     ///
     /// # Errors
-    /// No version, or one that podgate does not support: ValidatingAdmissionPolicy v1, which limits what the sidecar may
-    /// write, exists from 1.30.
+    /// Not a version, or one that podgate does not support. Kubernetes 1.30 introduced ValidatingAdmissionPolicy v1, which
+    /// limits what the sidecar may write.
     fn from_str(text: &str) -> Result<Version, String> {
         let number = |part: &str| {
             let digits: String = part.chars().take_while(char::is_ascii_digit).collect();
@@ -47,7 +47,7 @@ impl FromStr for Version {
                 Err(format!("podgate needs Kubernetes 1.30 or newer, not {major}.{minor}"))
             }
             (Some(major), Some(minor)) => Ok(Version { major, minor }),
-            _ => Err("no version of Kubernetes; write 1.34".to_owned()),
+            _ => Err("not a version of Kubernetes; write 1.34".to_owned()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Annotations at a place where nobody reads them.
+//! Annotations and labels in places where they have no effect.
 
 use crate::order::declare::{is_declared, keys};
 use crate::order::edit::Place;
@@ -6,8 +6,8 @@ use crate::order::finding::Finding;
 use crate::order::pod_templates::Template;
 use serde_json::Value;
 
-/// Annotations of podgate's on an object that holds a template, and not on the template: they say nothing there. The findings' places
-/// are counted from the document's root.
+/// Reports podgate's annotations and labels that are on an object but not on its template, where they have no effect. Places of
+/// these findings start at the document's root.
 #[must_use]
 pub fn misplaced_keys(document: &Value, template: &Template) -> Vec<Finding> {
     let Template { object, place: template } = template;
@@ -16,7 +16,7 @@ pub fn misplaced_keys(document: &Value, template: &Template) -> Vec<Finding> {
     }
     let mut findings = Vec::new();
     let metadata = object.to("metadata");
-    let there = template.to("metadata");
+    let template_metadata = template.to("metadata");
     for (field, word) in [("annotations", "annotation"), ("labels", "label")] {
         let place = metadata.to(field);
         let Some(Value::Object(map)) = place.of(document) else { continue };
@@ -26,25 +26,25 @@ pub fn misplaced_keys(document: &Value, template: &Template) -> Vec<Finding> {
             let is_ours = keys::POD_KEYS.contains(&key.as_str())
                 || keys::CONTAINER_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
                 || key == keys::INJECT;
-            // The same on the template is what counts, and a copy of it does no harm.
-            if is_ours && there.to(field).to(key.as_str()).of(document).is_none() {
-                let what = format!("the {word} {key} says nothing here: it counts on the Pod's template alone");
+            // A copy of what the template has does no harm.
+            if is_ours && template_metadata.to(field).to(key.as_str()).of(document).is_none() {
+                let what = format!("the {word} {key} has no effect here; podgate reads it from the Pod template only");
                 let finding = Finding::error("misplaced", place.to(key.as_str()), what);
-                findings.push(finding.fix(format!("move it to {}", there.to(field))));
+                findings.push(finding.fix(format!("move it to {}", template_metadata.to(field))));
             }
         }
     }
     findings
 }
 
-/// A template that is marked for the webhook and declares nothing.
+/// Reports a template that has the webhook's label but declares no order.
 #[must_use]
 pub(super) fn nothing_declared(template: &Value) -> Option<Finding> {
     let label = Place::root().to("metadata").to("labels").to(keys::INJECT);
     let is_marked = label.of(template).and_then(Value::as_str) == Some("enabled");
-    let what = "the template is marked for podgate, and declares no order: nothing is done";
+    let what = "this label selects the template for podgate, but the template declares no order, so nothing happens";
     (is_marked && !is_declared(template)).then(|| {
         Finding::warning("nothing-declared", label, what)
-            .fix("annotate it with podgate.io/order, or take the label out")
+            .fix("add the annotation podgate.io/order, or remove the label")
     })
 }

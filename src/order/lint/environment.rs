@@ -1,4 +1,4 @@
-//! What is around the containers: node, network, versions, time limits of the workload.
+//! Checks of the containers' environment: network, processes, Kubernetes version, time limits of the workload.
 
 use super::context::{Context, Version};
 use super::forecast::is_blocking;
@@ -12,9 +12,9 @@ use humantime::format_duration;
 use serde_json::Value;
 use std::time::Duration;
 
-/// Since when a regular container may have a restartPolicy of its own.
+/// First version in which a regular container may have its own restartPolicy.
 const CONTAINER_POLICY_SINCE: Version = Version { major: 1, minor: 35 };
-/// How long a Deployment's rollout may take, where it says nothing.
+/// Default of a Deployment's progressDeadlineSeconds.
 const DEFAULT_PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
 
 pub(super) fn check(
@@ -40,11 +40,12 @@ fn check_version(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Findi
     let has_policy = |own: &&ContainerRef<'_>| own.value.get("restartPolicy").is_some_and(|value| !value.is_null());
     for own in spec.containers.iter().filter(has_policy) {
         let what = format!(
-            "{} has a restartPolicy of its own, which Kubernetes {version} does not know (it came with {CONTAINER_POLICY_SINCE})",
+            "{} has its own restartPolicy, which Kubernetes {version} does not support (added in {CONTAINER_POLICY_SINCE})",
             own.name
         );
         let place = own.place().to("restartPolicy");
-        findings.push(Finding::error("kubernetes-too-old", place, what).fix("take it out, or use the Pod's"));
+        findings
+            .push(Finding::error("kubernetes-too-old", place, what).fix("remove it, or set the Pod's restartPolicy"));
     }
 }
 
@@ -53,9 +54,9 @@ fn check_host_network(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>)
     if is_shared
         && plan.containers.iter().flat_map(|planned| &planned.after).any(|need| need.want == WantedState::Ready)
     {
-        let what = "in the node's network a probe that passes may have been answered by another Pod's program on the same port, so a \
-                    container may be taken for Ready too early";
-        let fix = "use exec probes, which run inside the container, or leave hostNetwork out";
+        let what = "with hostNetwork, another Pod's process on the same port may answer a probe, so a container may count as \
+                    Ready too early";
+        let fix = "use exec probes, which run inside the container, or remove hostNetwork";
         findings.push(Finding::warning("host-network", spec_place("hostNetwork"), what).fix(fix));
     }
 }
@@ -65,10 +66,10 @@ fn check_processes(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     if is_shared && let Some(planned) = plan.containers.iter().find(|planned| planned.needs_tether) {
         let name = &planned.name;
         let what = format!(
-            "with shared processes the lock that a hook leaves behind in {name} ends with its hook, so that nobody knows when {name} has \
-             stopped"
+            "with shareProcessNamespace, the file lock of podgate's hook in {name} ends with that hook, so podgate cannot tell when \
+             {name} has stopped"
         );
-        let fix = format!("put {name} into entrypoint mode, or leave shareProcessNamespace out");
+        let fix = format!("use entrypoint mode for {name}, or remove shareProcessNamespace");
         findings.push(Finding::warning("shared-processes", spec_place("shareProcessNamespace"), what).fix(fix));
     }
     for planned in plan.containers.iter().filter(|planned| planned.needs_parent) {
@@ -77,37 +78,37 @@ fn check_processes(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
             && let Some(own) = spec.get(&planned.name)
         {
             let what = format!(
-                "{program} in {} is likely to insist on being process 1, and podgate stays as its parent here: others wait for its exit \
-                 code, or it is to be ended, or an exec probe has to be made inside",
+                "{program} in {} usually must be process 1, but podgate stays as its parent here, because containers wait for its \
+                 exit, podgate must stop it, or an exec probe runs inside",
                 planned.name
             );
-            let fix = "start the program that it would start";
+            let fix = "run the program that it starts directly";
             findings.push(Finding::warning("needs-process-1", own.place().to("command"), what).fix(fix));
         }
     }
 }
 
-/// Programs that refuse to run as anything but process 1 (s6-overlay, systemd, BusyBox's init).
+/// Returns true for programs that refuse to run unless they are process 1 (s6-overlay, systemd, BusyBox's init).
 fn is_init(program: &str) -> bool {
     matches!(program, "/init" | "/sbin/init" | "init" | "/lib/systemd/systemd" | "/usr/lib/systemd/systemd")
 }
 
-/// Hooks that a deletion has to wait for.
+/// Reports hooks that delay the Pod's deletion.
 fn check_deletion(plan: &Plan, findings: &mut Vec<Finding>) {
     if plan.publish == Publish::Board
         && let Some(planned) = plan.containers.iter().find(|planned| is_blocking(planned))
     {
         let what = format!(
-            "without the API nobody tells the hook of {} that the Pod is being deleted: a deletion during the start hangs for up to {}",
+            "without the API, the hook of {} does not learn that the Pod is being deleted: a deletion during startup takes up to {}",
             planned.name,
             format_duration(planned.timeout)
         );
-        let fix = "write podgate.io/publish: api, or a shorter podgate.io/timeout";
+        let fix = "set podgate.io/publish: api, or shorten podgate.io/timeout";
         findings.push(Finding::warning("hook-holds-deletion", annotation_place(keys::PUBLISH), what).fix(fix));
     }
 }
 
-/// Time limits of the workload that are over before podgate's.
+/// Reports time limits of the workload that expire before podgate's.
 fn check_deadlines(spec: &Spec<'_>, context: Context<'_>, longest: Duration, findings: &mut Vec<Finding>) {
     let seconds = |value: &Value, field: &str| value.get(field).and_then(Value::as_u64).map(Duration::from_secs);
     let start = format_duration(longest);
@@ -118,18 +119,19 @@ fn check_deadlines(spec: &Spec<'_>, context: Context<'_>, longest: Duration, fin
     let deadline = seconds(spec.value, "activeDeadlineSeconds").or_else(|| seconds(workload, "activeDeadlineSeconds"));
     if let Some(deadline) = deadline.filter(|deadline| *deadline <= longest) {
         let deadline = format_duration(deadline);
-        let what =
-            format!("the Pod is ended after {deadline} (activeDeadlineSeconds), and its start may wait for {start}");
-        too_short(what, "write a shorter podgate.io/timeout");
+        let what = format!(
+            "Kubernetes ends the Pod after {deadline} (activeDeadlineSeconds), but its start may wait for {start}"
+        );
+        too_short(what, "shorten podgate.io/timeout");
     }
-    // Only a Deployment has a rolling strategy beside a template; others have no such limit.
+    // Only a Deployment has these fields and this limit.
     let is_deployment = workload.get("strategy").is_some() || workload.get("progressDeadlineSeconds").is_some();
     let progress = seconds(workload, "progressDeadlineSeconds").unwrap_or(DEFAULT_PROGRESS_DEADLINE);
     if is_deployment && progress <= longest {
         let progress = format_duration(progress);
         let what = format!(
-            "a rollout counts as failed after {progress} (progressDeadlineSeconds), and the start of one Pod may wait for {start}"
+            "a rollout counts as failed after {progress} (progressDeadlineSeconds), but the start of one Pod may wait for {start}"
         );
-        too_short(what, "write a shorter podgate.io/timeout, or a longer progressDeadlineSeconds");
+        too_short(what, "shorten podgate.io/timeout, or increase progressDeadlineSeconds");
     }
 }

@@ -1,4 +1,4 @@
-//! In which order a plan starts and stops, what goes side by side, and how long it may wait.
+//! Forecast of a plan: start order, stop order, parallel containers and the longest wait.
 
 use crate::core::container::Mode;
 use crate::core::until::WantedState;
@@ -6,20 +6,20 @@ use crate::order::plan::{ContainerPlan, Plan};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What a plan comes to.
+/// Forecast of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forecast {
-    /// The containers by steps: those of one step may start side by side, those of the next not before all that they wait for, or
-    /// are held back by, are there.
+    /// Containers by step. Those of one step may start in parallel. Those of later steps start after everything that they wait
+    /// for or that holds them back.
     pub start_steps: Vec<Vec<String>>,
-    /// The same for the end, of those who stay for others or for whom others stay: those of the first stop at once.
+    /// Containers of the stop order by step. Those of the first step stop at once.
     pub stop_steps: Vec<Vec<String>>,
-    /// The longest wait until the last container starts, or the first gives up.
+    /// The longest wait until the last container starts or the first one gives up.
     pub longest_wait: Duration,
 }
 
 impl Forecast {
-    /// What `plan` comes to.
+    /// Computes the forecast of `plan`.
     #[must_use]
     pub fn of(plan: &Plan) -> Forecast {
         let starts = group_by_step(plan, &start_steps(plan));
@@ -42,14 +42,14 @@ fn group_by_step(plan: &Plan, steps: &BTreeMap<&str, usize>) -> Vec<Vec<String>>
 }
 
 fn start_steps(plan: &Plan) -> BTreeMap<&str, usize> {
-    // The kubelet's own steps: each hook that waits begins a new one.
+    // Each hook that waits begins a new step of the kubelet.
     let mut first: BTreeMap<&str, usize> = BTreeMap::new();
     let mut step = 0;
     for planned in &plan.containers {
         first.insert(&planned.name, step);
         step += usize::from(is_blocking(planned));
     }
-    // Gates come after all that they wait for.
+    // Gates come after everything that they wait for.
     let gates = plan.containers.iter().filter(|planned| planned.mode == Mode::Entrypoint);
     let before = gates
         .map(|planned| (planned.name.as_str(), planned.until.iter().map(|until| until.container.as_str()).collect()));
@@ -57,15 +57,15 @@ fn start_steps(plan: &Plan) -> BTreeMap<&str, usize> {
 }
 
 fn stop_steps(plan: &Plan) -> BTreeMap<&str, usize> {
-    let staying = || plan.containers.iter().filter(|planned| !planned.outlives.is_empty());
-    let names = staying().flat_map(|planned| planned.outlives.iter().chain([&planned.name]));
+    let waiting = || plan.containers.iter().filter(|planned| !planned.outlives.is_empty());
+    let names = waiting().flat_map(|planned| planned.outlives.iter().chain([&planned.name]));
     let first = names.map(|name| (name.as_str(), 0)).collect();
     let before =
-        staying().map(|planned| (planned.name.as_str(), planned.outlives.iter().map(String::as_str).collect()));
+        waiting().map(|planned| (planned.name.as_str(), planned.outlives.iter().map(String::as_str).collect()));
     assign_steps(&first, &before.collect())
 }
 
-/// The step of each container: its own `first`, or the one behind all that `before` names for it. There is no cycle among those.
+/// Returns each container's step: its own `first`, or the one after all its containers in `before`, which has no cycles.
 fn assign_steps<'a>(
     first: &BTreeMap<&'a str, usize>,
     before: &BTreeMap<&'a str, Vec<&'a str>>,
@@ -91,7 +91,7 @@ fn assign_steps<'a>(
     steps
 }
 
-/// Hooks wait one after the other, gates side by side when the last hook has returned.
+/// Returns the longest wait. Hooks wait one after another; gates wait in parallel after the last hook.
 fn longest_wait(plan: &Plan) -> Duration {
     let hooks = plan.containers.iter().filter(|planned| is_blocking(planned)).map(|planned| planned.timeout);
     let waits = |planned: &&ContainerPlan| planned.mode == Mode::Entrypoint && !planned.until.is_empty();
@@ -99,7 +99,7 @@ fn longest_wait(plan: &Plan) -> Duration {
     hooks.sum::<Duration>() + gates.max().unwrap_or_default()
 }
 
-/// Whether its hook waits for something that takes its time.
+/// Returns true if its hook waits for more than the container's start.
 pub(super) fn is_blocking(planned: &ContainerPlan) -> bool {
     planned.mode == Mode::PostStart && planned.until.iter().any(|until| until.want != WantedState::Started)
 }

@@ -1,4 +1,4 @@
-//! A manifest that declares nothing, and has podgate's commands written out.
+//! Checks of manifests that declare nothing but contain podgate's commands.
 
 use super::document::nothing_declared;
 use crate::core::command::{AgentCommand, Gate};
@@ -12,10 +12,10 @@ use crate::order::finding::Finding;
 use serde_json::Value;
 use std::time::Duration;
 
-/// What the agent takes for a preStop hook's `--grace` where nothing is said.
+/// The agent's default for a preStop hook's `--grace`.
 const DEFAULT_GRACE: Duration = Duration::from_secs(25);
 
-/// What there is to say of a template that declares nothing.
+/// Checks a template that declares nothing.
 #[must_use]
 pub fn check_handwritten(template: &Value) -> Vec<Finding> {
     let spec = Spec::read(template, &mut Vec::new());
@@ -28,8 +28,8 @@ pub fn check_handwritten(template: &Value) -> Vec<Finding> {
     for (own, lines) in spec.containers.iter().zip(&lines) {
         lines.check(own, &spec, Duration::from_secs(grace), &mut findings);
     }
-    let told: Vec<Container> = lines.iter().map(|lines| lines.container.declared()).collect();
-    if let Err(broken) = container_list::check_order(&told) {
+    let containers: Vec<Container> = lines.iter().map(|lines| lines.container.declared()).collect();
+    if let Err(broken) = container_list::check_order(&containers) {
         let at = match &broken {
             OrderError::GateBeforeHook { hook, .. } => hook,
             OrderError::Cycle(names) => &names[0],
@@ -40,7 +40,7 @@ pub fn check_handwritten(template: &Value) -> Vec<Finding> {
     findings
 }
 
-/// The commands of podgate's in one container.
+/// Podgate's commands in one container.
 #[derive(Debug)]
 struct AgentLines {
     container: pod::Container,
@@ -72,29 +72,28 @@ impl AgentLines {
             );
             let has = |field: &str| own.value.get(field).is_some_and(|value| !value.is_null());
             if is_gate && !gate.until.is_empty() && has("livenessProbe") && !has("startupProbe") {
-                let what = format!("{} is killed by its livenessProbe while it waits in its gate", own.name);
-                let fix =
-                    "give it a startupProbe with podgate opened, behind which the kubelet holds the livenessProbe back";
+                let what = format!("the livenessProbe of {} kills the container while its gate waits", own.name);
+                let fix = "add a startupProbe that runs podgate opened, which delays the livenessProbe";
                 findings.push(Finding::warning("liveness-kills", own.place().to("livenessProbe"), what).fix(fix));
             }
         }
         if let Some(line) = &self.pre_stop {
             self.check_names(line, &hook("preStop"), own, spec, findings);
             let given = self.container.flag_values(line, "--grace").pop();
-            let stays = given.and_then(|text| humantime::parse_duration(&text).ok()).unwrap_or(DEFAULT_GRACE);
-            if stays >= grace {
-                let (stays, grace) = (humantime::format_duration(stays), grace.as_secs());
+            let longest = given.and_then(|text| humantime::parse_duration(&text).ok()).unwrap_or(DEFAULT_GRACE);
+            if longest >= grace {
+                let (longest, grace) = (humantime::format_duration(longest), grace.as_secs());
                 let what = format!(
-                    "the preStop hook of {} stays for up to {stays}, and the kubelet kills after {grace}s",
+                    "the preStop hook of {} may take up to {longest}, but the kubelet kills the container after {grace}s",
                     own.name
                 );
-                let fix = "write a --grace that leaves the container time to end in";
+                let fix = "shorten --grace to leave the container time to exit";
                 findings.push(Finding::warning("pre-stop-too-long", hook("preStop"), what).fix(fix));
             }
         }
     }
 
-    /// Checks the names of containers in `line`, which stands at `at`.
+    /// Checks the container names in `line`, which is at `at`.
     fn check_names(
         &self,
         line: &AgentCommand,
@@ -109,7 +108,7 @@ impl AgentLines {
             findings.extend(known.filter_map(|name| spec.check_name(name, at, None)));
         }
         if let Some(other) = self.container.flag_values(line, "--container").pop().filter(|name| *name != own.name) {
-            let what = format!("--container is {other}, and this is {}", own.name);
+            let what = format!("--container is {other}, but this container is {}", own.name);
             let fix = format!("write --container {}", own.name);
             findings.push(Finding::error("unknown-container", at.clone(), what).fix(fix));
         }

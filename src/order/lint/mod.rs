@@ -1,15 +1,15 @@
-//! What there is to say about a template beyond whether its order can be kept: what will surprise, and what is likely a mistake.
+//! Checks of a template beyond its order: surprises and likely mistakes.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `context` | what is known beside the manifest |
-//! | [`rules`] | every rule that a finding may name |
-//! | [`forecast`] | in which order a plan starts and stops, and how long it may wait |
-//! | [`native`] | whether native sidecars of Kubernetes' own would do |
-//! | `probes` | probes that are missing, need somebody later, or kill who waits |
-//! | `environment` | node, network, versions, time limits of the workload |
+//! | `context` | information that is not in the manifest |
+//! | [`rules`] | the rules of all findings |
+//! | [`forecast`] | start order, stop order and longest wait of a plan |
+//! | [`native`] | advice to use native sidecars instead |
+//! | `probes` | probes that are missing, depend on a later container, or kill a waiting one |
+//! | `environment` | network, processes, Kubernetes version, time limits of the workload |
 //! | `handwritten` | podgate's commands in a manifest that declares nothing |
-//! | `document` | annotations at a place where nobody reads them |
+//! | `document` | annotations and labels in places where they have no effect |
 
 mod context;
 mod document;
@@ -33,18 +33,18 @@ use forecast::Forecast;
 use native::NativeAdvice;
 use serde_json::Value;
 
-/// What comes of a template.
+/// Result of checking a template.
 #[derive(Debug)]
 pub struct LintReport {
-    /// All that there is to say about it.
+    /// Problems and notes.
     pub findings: Vec<Finding>,
-    /// In which order it starts and stops.
+    /// Start order, stop order and longest wait.
     pub forecast: Forecast,
-    /// The native sidecars that would do as well.
+    /// Native sidecars that could replace podgate.
     pub native_advice: Option<NativeAdvice>,
 }
 
-/// What comes of a template (nothing of podgate's in it) whose plan is `plan`.
+/// Checks a template without podgate's parts, whose plan is `plan`.
 #[must_use]
 pub fn check_template(template: &Value, plan: &Plan, context: Context<'_>) -> LintReport {
     let (mut findings, forecast) = (Vec::new(), Forecast::of(plan));

@@ -1,7 +1,7 @@
-//! Whether native sidecars of Kubernetes' own would do: a chain in which all but the last container run on.
+//! Advises native sidecars for a chain of containers in which all but the last one keep running.
 //!
-//! What they can't: start side by side, wait for an end, hold back a regular container that is not the last step, judge more often
-//! than once a second. And a restart of the kubelet may take a startupProbe for passed that never was (kubernetes#142305).
+//! Native sidecars cannot start in parallel, wait for an exit, hold back a regular container before the last step, or probe more
+//! than once a second. After a kubelet restart, a startupProbe may count as passed that never passed (kubernetes#142305).
 
 use crate::core::until::WantedState;
 use crate::order::declare::spec::{ContainerRef, Spec};
@@ -11,46 +11,46 @@ use crate::order::plan::{ContainerPlan, Plan};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The manifest that would do.
+/// A manifest that needs no podgate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NativeAdvice {
-    /// Containers that would be native sidecars, in their order: what changes in each, as fields to be set.
+    /// Containers that become native sidecars, in order, each with its startupProbe.
     pub sidecars: Vec<(String, Value)>,
-    /// Those that stay regular containers.
+    /// Containers that stay regular.
     pub regular: Vec<String>,
 }
 
 impl NativeAdvice {
-    /// As a note.
+    /// Formats the advice as a note.
     #[must_use]
     pub fn to_finding(&self) -> Finding {
         let names: Vec<&str> = self.sidecars.iter().map(|(name, _)| name.as_str()).collect();
         let what = format!(
-            "native sidecars of Kubernetes' own would do here, without podgate: restartPolicy: Always and a startupProbe for {}, under \
-             initContainers. Such start one after the other, about a second apart, and a restart of the kubelet may let the next one start \
+            "native sidecars can keep this order without podgate: move {} to initContainers, each with restartPolicy: Always and a \
+             startupProbe. They start one after another, about a second apart, and after a kubelet restart the next one may start \
              too early",
             names.join(", ")
         );
         Finding::note("native-would-do", Place::root().to("spec").to("containers"), what)
     }
 
-    /// What would stand in the manifest, as YAML, for people: only what changes.
+    /// Formats the changes to the manifest as YAML, for people.
     #[must_use]
     pub fn manifest(&self) -> String {
         let mut text = String::from("spec:\n  initContainers:\n");
         for (name, fields) in &self.sidecars {
             text.push_str(&format!("  - name: {name}\n    restartPolicy: Always\n"));
-            text.push_str(&format!("    startupProbe: {fields}\n    # … all else of {name}, as it is\n"));
+            text.push_str(&format!("    startupProbe: {fields}\n    # … other fields of {name}, unchanged\n"));
         }
         text.push_str("  containers:\n");
         for name in &self.regular {
-            text.push_str(&format!("  - name: {name}\n    # … as it is\n"));
+            text.push_str(&format!("  - name: {name}\n    # … unchanged\n"));
         }
         text
     }
 }
 
-/// The advice, if it fits.
+/// Returns the advice, if the plan is such a chain.
 pub(super) fn native_advice(spec: &Spec<'_>, plan: &Plan) -> Option<NativeAdvice> {
     let mut waiters: BTreeMap<&str, &ContainerPlan> = BTreeMap::new();
     for planned in &plan.containers {
@@ -61,7 +61,7 @@ pub(super) fn native_advice(spec: &Spec<'_>, plan: &Plan) -> Option<NativeAdvice
     let is_ordered =
         |planned: &&ContainerPlan| !planned.after.is_empty() || waiters.contains_key(planned.name.as_str());
     let ordered = plan.containers.iter().filter(is_ordered).count();
-    // One after the other, each for the one before alone.
+    // A chain: each container waits only for the one before it.
     let mut chain = vec![plan.containers.iter().filter(is_ordered).find(|planned| planned.after.is_empty())?];
     while let Some(next) = waiters.get(chain[chain.len() - 1].name.as_str()) {
         if next.after.len() != 1 || next.after[0].want != WantedState::Ready || chain.len() > ordered {
@@ -77,9 +77,9 @@ pub(super) fn native_advice(spec: &Spec<'_>, plan: &Plan) -> Option<NativeAdvice
         .iter()
         .map(|planned| {
             let own = spec.get(&planned.name)?;
-            // In a Pod that runs to its end, only what is declared to run on.
-            let runs_on = own.restart_policy(spec.value) == "Always" || !planned.stop_after.is_empty();
-            Some((planned.name.clone(), sidecar_startup_probe(own).filter(|_| runs_on)?))
+            // In a Pod that runs to completion, only declared sidecars keep running.
+            let keeps_running = own.restart_policy(spec.value) == "Always" || !planned.stop_after.is_empty();
+            Some((planned.name.clone(), sidecar_startup_probe(own).filter(|_| keeps_running)?))
         })
         .collect();
     let names: BTreeSet<&str> = chain.iter().chain([&last]).map(|planned| planned.name.as_str()).collect();
@@ -88,16 +88,16 @@ pub(super) fn native_advice(spec: &Spec<'_>, plan: &Plan) -> Option<NativeAdvice
     Some(NativeAdvice { sidecars: sidecars?, regular })
 }
 
-/// The startup probe that a native sidecar would have: its own, or its readiness probe asked each second.
+/// Returns the startupProbe for a native sidecar: its own, or its readinessProbe run each second.
 fn sidecar_startup_probe(own: &ContainerRef<'_>) -> Option<Value> {
-    let there = |field: &str| own.value.get(field).filter(|value| value.is_object()).cloned();
-    if let Some(startup) = there("startupProbe") {
+    let probe = |field: &str| own.value.get(field).filter(|value| value.is_object()).cloned();
+    if let Some(startup) = probe("startupProbe") {
         return Some(startup);
     }
-    let mut readiness = there("readinessProbe")?;
+    let mut readiness = probe("readinessProbe")?;
     readiness["periodSeconds"] = json!(1);
     readiness["failureThreshold"] = json!(300);
-    // The API takes no other than 1 in a startup probe.
+    // The API requires 1 in a startupProbe.
     readiness["successThreshold"] = json!(1);
     Some(readiness)
 }

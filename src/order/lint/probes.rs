@@ -1,4 +1,4 @@
-//! Probes that are missing, that need a container which starts later, or that kill a container while it waits.
+//! Checks of probes and preStop hooks: missing probes, probes that depend on a later container, hooks that take too long.
 
 use crate::core::container::{Handler, Port, PortRef};
 use crate::core::until::WantedState;
@@ -17,7 +17,7 @@ pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
         let Some(planned) = planned.get(own.name) else { continue };
         report_missing_probe(own, spec, planned, &after, findings);
         for field in ["startupProbe", "readinessProbe"] {
-            // A container that waits for the start alone does not wait for the probe.
+            // A container that waits for Started does not wait for the probe.
             if let Some((other, port)) = later_port_owner(own, field, &owners, || {
                 after.transitive_waiters(own.name, |want| want == WantedState::Ready)
             }) {
@@ -33,7 +33,7 @@ pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Who waits for each container, and for which state.
+/// For each container the containers that wait for it, with the state.
 struct Waiters<'a>(BTreeMap<&'a str, Vec<(&'a str, WantedState)>>);
 
 impl<'a> Waiters<'a> {
@@ -47,7 +47,7 @@ impl<'a> Waiters<'a> {
         Waiters(after)
     }
 
-    /// All that wait for `name` in a state that `counts`, and that wait for those, and so on.
+    /// Returns the containers that wait for `name` in a state that `counts`, and all that wait for those in turn.
     fn transitive_waiters(&self, name: &str, counts: impl Fn(WantedState) -> bool) -> BTreeSet<&'a str> {
         let waiters = |name: &str| self.0.get(name).map_or(&[][..], Vec::as_slice);
         let mut left: Vec<&str> =
@@ -62,7 +62,7 @@ impl<'a> Waiters<'a> {
     }
 }
 
-/// For each port the containers that declare it: the index of the container, that of the port there, and the container's name.
+/// For each port the containers that declare it: index of the container, index of the port, name of the container.
 type PortOwners<'a> = BTreeMap<u16, Vec<(usize, usize, &'a str)>>;
 
 fn port_owners<'a>(spec: &Spec<'a>) -> PortOwners<'a> {
@@ -77,7 +77,7 @@ fn port_owners<'a>(spec: &Spec<'a>) -> PortOwners<'a> {
     owners
 }
 
-/// Somebody waits for it to be Ready, and nothing says when it is.
+/// Reports a container without a probe if another one waits until it is Ready.
 fn report_missing_probe(
     own: &ContainerRef<'_>,
     spec: &Spec<'_>,
@@ -92,28 +92,28 @@ fn report_missing_probe(
         return;
     }
     let what = format!(
-        "{first} waits until {} is Ready, but that has neither readinessProbe nor startupProbe: it counts as Ready as soon as it runs",
+        "{first} waits until {0} is Ready, but {0} has no readinessProbe or startupProbe, so it counts as Ready as soon as it runs",
         own.name
     );
     let ends = matches!(own.restart_policy(spec.value), "Never" | "OnFailure") && planned.stop_after.is_empty();
-    let mut fix = "give it a readinessProbe".to_owned();
+    let mut fix = "add a readinessProbe".to_owned();
     if ends {
-        fix += &format!("; if its end is meant, write {}=Completed", own.name);
+        fix += &format!(", or write {}=Completed to wait until it has exited", own.name);
     }
     findings.push(Finding::warning("no-readiness-probe", own.place(), what).fix(fix));
 }
 
-/// A probe that asks a port of a container that waits for this one.
+/// Reports a probe that uses a port of a container that waits for this one.
 fn report_late_port(own: &ContainerRef<'_>, field: &str, other: &str, port: u16, findings: &mut Vec<Finding>) {
     let name = own.name;
     let what = format!(
-        "the {field} of {name} asks port {port}, which is {other}'s, but {other} starts only when {name} is Ready: neither may ever be"
+        "the {field} of {name} uses port {port} of {other}, but {other} starts only when {name} is Ready: both may wait forever"
     );
-    let fix = format!("let the probe ask {name} alone, or let {other} wait for {name}=Started");
+    let fix = format!("let the probe check {name} alone, or let {other} wait for {name}=Started");
     findings.push(Finding::warning("readiness-needs-later", own.place().to(field), what).fix(fix));
 }
 
-/// Whose port among those of `later` a probe asks; a guess, by declared ports and the words of a command.
+/// Guesses which container of `later` a probe depends on, from declared ports and the words of an exec command.
 fn later_port_owner<'a>(
     own: &ContainerRef<'_>,
     field: &str,
@@ -140,7 +140,7 @@ fn later_port_owner<'a>(
     owners.filter(|((.., name), _)| later.contains(name)).min().map(|((.., name), port)| (*name, port))
 }
 
-/// The ports of this Pod that a word of a command names: `localhost:8080`.
+/// Finds local ports such as `localhost:8080` in a word of a command.
 fn named_ports(word: &str) -> impl Iterator<Item = u16> {
     let hosts = ["localhost:", "127.0.0.1:", "[::1]:"].into_iter();
     hosts.flat_map(|host| word.match_indices(host).map(|(at, host)| &word[at + host.len()..])).filter_map(|rest| {
@@ -149,21 +149,21 @@ fn named_ports(word: &str) -> impl Iterator<Item = u16> {
     })
 }
 
-/// A liveness probe that kills a container before what it needs has started.
+/// Reports a livenessProbe that kills a container before the container that the probe needs can start.
 fn report_liveness_kill(own: &ContainerRef<'_>, other: &str, port: u16, findings: &mut Vec<Finding>) {
     let Some(probe) = own.probe("livenessProbe") else { return };
     let name = own.name;
     let failures = u64::from(probe.failure_threshold.max(1));
     let seconds = u64::from(probe.initial_delay_seconds) + u64::from(probe.period_seconds.max(1)) * failures;
     let what = format!(
-        "the livenessProbe of {name} asks port {port}, which is {other}'s, and {other} starts only after {name}: the kubelet kills {name} \
+        "the livenessProbe of {name} uses port {port} of {other}, but {other} starts only after {name}: the kubelet kills {name} \
          after {seconds}s"
     );
-    let fix = format!("let the probe ask {name} alone");
+    let fix = format!("let the probe check {name} alone");
     findings.push(Finding::warning("liveness-kills", own.place().to("livenessProbe"), what).fix(fix));
 }
 
-/// For each container the one that stays for it for the shortest time.
+/// Returns for each container the one that waits the shortest time for it to exit.
 fn shortest_limits(plan: &Plan) -> BTreeMap<&str, &ContainerPlan> {
     let mut shortest: BTreeMap<&str, &ContainerPlan> = BTreeMap::new();
     for other in &plan.containers {
@@ -177,11 +177,11 @@ fn shortest_limits(plan: &Plan) -> BTreeMap<&str, &ContainerPlan> {
     shortest
 }
 
-/// A preStop hook of the container's own that takes longer than others stay for it, or than it may.
+/// Reports a container's own preStop hook that exceeds its time limit, or the time that others wait for it.
 fn check_pre_stop(
     own: &ContainerRef<'_>,
     planned: &ContainerPlan,
-    stays: Option<&ContainerPlan>,
+    shortest: Option<&ContainerPlan>,
     plan: &Plan,
     findings: &mut Vec<Finding>,
 ) {
@@ -190,18 +190,18 @@ fn check_pre_stop(
     let own_limit = if planned.outlives.is_empty() { plan.grace } else { planned.pre_stop_limit };
     let sleep = Duration::from_secs(seconds);
     let limit = if sleep >= own_limit {
-        format!("has at most {}", format_duration(own_limit))
-    } else if let Some(other) = stays.filter(|other| sleep >= other.pre_stop_limit) {
-        format!("{} stays for it no longer than {}", other.name, format_duration(other.pre_stop_limit))
+        format!("it has at most {}", format_duration(own_limit))
+    } else if let Some(other) = shortest.filter(|other| sleep >= other.pre_stop_limit) {
+        format!("{} waits for it for at most {}", other.name, format_duration(other.pre_stop_limit))
     } else {
         return;
     };
-    let what = format!("the preStop hook of {} takes {seconds}s, and {limit}", own.name);
-    let fix = "shorten it, or give the Pod more terminationGracePeriodSeconds";
+    let what = format!("the preStop hook of {} takes {seconds}s, but {limit}", own.name);
+    let fix = "shorten it, or increase terminationGracePeriodSeconds";
     findings.push(Finding::warning("pre-stop-too-long", at, what).fix(fix));
 }
 
-/// How long a container's own preStop hook sleeps, as far as it can be seen: `sleep`, or a command `sleep N`.
+/// Returns the duration of a container's own preStop hook, if it is a `sleep` action or a command `sleep N`.
 fn pre_stop_seconds(own: &ContainerRef<'_>) -> Option<u64> {
     let hook = own.value.get("lifecycle")?.get("preStop")?;
     if let Some(seconds) = hook.get("sleep").and_then(|sleep| sleep.get("seconds")).and_then(Value::as_u64) {

@@ -1,17 +1,17 @@
-//! Every rule that a finding may name. Their names stay the same between versions; docs/rules.md explains each.
+//! The rules of all findings. Their names are stable between versions. docs/rules.md explains each.
 
 use crate::order::release;
 
 /// One rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
-    /// Its name.
+    /// Name of the rule.
     pub name: &'static str,
-    /// What it is about, in a sentence without a full stop.
+    /// Summary of the problem, a sentence without a full stop.
     pub summary: &'static str,
 }
 
-/// All rules, by their names.
+/// All rules, sorted by name.
 pub const RULES: &[Rule] = &[
     rule("bad-container", "A container has no name, or an invalid one"),
     rule("bad-order", "A list of containers has a syntax error"),
@@ -88,6 +88,6 @@ pub fn section_url(name: &str) -> String {
     format!("{}#{name}", page_url())
 }
 
-const fn rule(name: &'static str, says: &'static str) -> Rule {
-    Rule { name, summary: says }
+const fn rule(name: &'static str, summary: &'static str) -> Rule {
+    Rule { name, summary }
 }

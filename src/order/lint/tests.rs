@@ -6,7 +6,7 @@ use crate::order::plan::{KnownImages, plan};
 use crate::order::pod_templates::Template;
 use serde_json::json;
 
-/// Containers with a command, each with further fields.
+/// Returns a Pod whose containers have a command, a probe and these additional fields.
 fn pod(order: &str, containers: &[(&str, Value)]) -> Value {
     let list: Vec<Value> = containers
         .iter()
@@ -44,14 +44,14 @@ fn only_finding(pod: &Value, context: Context<'_>) -> Finding {
 }
 
 #[test]
-fn what_is_right_has_no_findings() {
+fn correct_template_has_no_findings() {
     assert_eq!(rule_names(&three_containers()), [] as [&str; 0]);
     let nothing = json!({"spec": {"containers": [{"name": "a"}], "hostNetwork": true}});
     assert_eq!(rule_names(&nothing), [] as [&str; 0]);
 }
 
 #[test]
-fn an_order_through_a_container_without_a_probe() {
+fn waiting_for_a_container_without_a_probe_warns() {
     let mut pod = three_containers();
     pod["spec"]["containers"][0]["readinessProbe"] = Value::Null;
     let finding = only_finding(&pod, Context::default());
@@ -67,7 +67,7 @@ fn an_order_through_a_container_without_a_probe() {
 }
 
 #[test]
-fn a_probe_that_asks_a_container_which_starts_later() {
+fn probe_of_a_later_containers_port_warns() {
     let with = |probe: Value, order: &str| {
         pod(
             order,
@@ -86,8 +86,8 @@ fn a_probe_that_asks_a_container_which_starts_later() {
         let finding = only_finding(&with(probe.clone(), "db, api"), Context::default());
         assert_eq!(finding.rule, "readiness-needs-later", "{probe}");
         assert_eq!(finding.at.to_string(), "spec.containers[0].readinessProbe");
-        assert!(finding.message.contains("port 8080, which is api's"), "{finding}");
-        // The other way round, and where api does not wait for the probe.
+        assert!(finding.message.contains("port 8080 of api"), "{finding}");
+        // The reverse order, and an order in which api does not wait for the probe.
         for order in ["api, db", "db=Started, api"] {
             assert_eq!(rule_names(&with(probe.clone(), order)), [] as [&str; 0], "{order}");
         }
@@ -103,7 +103,7 @@ fn a_probe_that_asks_a_container_which_starts_later() {
 }
 
 #[test]
-fn a_liveness_probe_that_asks_a_container_which_starts_later() {
+fn liveness_probe_of_a_later_containers_port_warns() {
     let liveness = json!({"tcpSocket": {"port": 8080}, "initialDelaySeconds": 5});
     let pod = pod(
         "db, api",
@@ -114,35 +114,36 @@ fn a_liveness_probe_that_asks_a_container_which_starts_later() {
 }
 
 #[test]
-fn pre_stop_hooks_that_take_too_long() {
+fn slow_pre_stop_hooks_warn() {
     let with = |at: usize, hook: Value| {
         let mut pod = three_containers();
         pod["spec"]["containers"][at]["lifecycle"] = json!({"preStop": hook});
         pod
     };
-    for (at, hook, says) in [
-        (0, json!({"sleep": {"seconds": 26}}), Some("db takes 26s, and has at most 25s")),
+    for (at, hook, expected) in [
+        (0, json!({"sleep": {"seconds": 26}}), Some("db takes 26s, but it has at most 25s")),
         (0, json!({"sleep": {"seconds": 5}}), None),
-        (1, json!({"exec": {"command": ["sleep", "22"]}}), Some("api takes 22s, and has at most 20s")),
+        (1, json!({"exec": {"command": ["sleep", "22"]}}), Some("api takes 22s, but it has at most 20s")),
         (
             2,
             json!({"exec": {"command": ["sh", "-c", "sleep 21; true"]}}),
-            Some("web takes 21s, and api stays for it no longer than 20s"),
+            Some("web takes 21s, but api waits for it for at most 20s"),
         ),
         (2, json!({"exec": {"command": ["sh", "-c", "drain"]}}), None),
     ] {
         let findings = findings_of(&with(at, hook.clone()), Context::default());
-        let said =
+        let message =
             findings.iter().find(|finding| finding.rule == "pre-stop-too-long").map(|finding| finding.message.as_str());
         assert!(
-            said.is_some() == says.is_some() && said.unwrap_or_default().contains(says.unwrap_or_default()),
-            "{said:?}"
+            message.is_some() == expected.is_some()
+                && message.unwrap_or_default().contains(expected.unwrap_or_default()),
+            "{message:?}"
         );
     }
 }
 
 #[test]
-fn what_is_around_the_containers() {
+fn environment_rules_fire_where_they_apply() {
     let with = |edit: &dyn Fn(&mut Value)| {
         let mut pod = three_containers();
         edit(&mut pod);
@@ -150,7 +151,7 @@ fn what_is_around_the_containers() {
     };
     assert_eq!(with(&|pod| pod["spec"]["hostNetwork"] = json!(true)), ["host-network"]);
     let init = |pod: &mut Value| pod["spec"]["containers"][1]["command"] = json!(["/init"]);
-    assert_eq!(with(&init), [] as [&str; 0], "no parent there");
+    assert_eq!(with(&init), [] as [&str; 0], "podgate does not stay as the parent");
     let exec = |pod: &mut Value| {
         init(pod);
         pod["spec"]["containers"][1]["readinessProbe"] = json!({"exec": {"command": ["true"]}});
@@ -174,7 +175,7 @@ fn what_is_around_the_containers() {
 }
 
 #[test]
-fn a_rollout_that_gives_up_before_the_start_may_have() {
+fn short_progress_deadline_warns() {
     let mut pod = three_containers();
     pod["metadata"]["annotations"]["podgate.io/timeout"] = json!("10m");
     let with = |workload: Value| findings_of(&pod, Context { workload: Some(&workload), ..Context::default() });
@@ -185,12 +186,12 @@ fn a_rollout_that_gives_up_before_the_start_may_have() {
 }
 
 #[test]
-fn versions_that_are_too_old() {
+fn old_kubernetes_versions_are_rejected() {
     let at = |version: &str| Context { kubernetes: Some(version.parse().unwrap()), ..Context::default() };
     assert!(findings_of(&three_containers(), at("v1.30.4-gke.1")).is_empty());
     let mut pod = three_containers();
     pod["spec"]["containers"][0]["restartPolicy"] = json!("OnFailure");
-    assert!(only_finding(&pod, at("1.34+")).message.contains("restartPolicy of its own"));
+    assert!(only_finding(&pod, at("1.34+")).message.contains("its own restartPolicy"));
     assert!(findings_of(&pod, at("1.35")).is_empty());
     for bad in ["", "one", "1", "1.x", "latest", "1.29", "0.40"] {
         assert!(bad.parse::<Version>().is_err(), "{bad}");
@@ -198,14 +199,14 @@ fn versions_that_are_too_old() {
 }
 
 #[test]
-fn the_forecast_says_what_goes_side_by_side_and_how_long_it_may_take() {
+fn forecast_shows_parallel_steps_and_the_longest_wait() {
     let of = |template: &Value| Forecast::of(&plan(template, &KnownImages::default()).unwrap());
     let mut diamond =
         pod("db, api & cache, web", &[("web", json!({})), ("cache", json!({})), ("api", json!({})), ("db", json!({}))]);
     let forecast = of(&diamond);
     assert_eq!(forecast.start_steps, [vec!["db"], vec!["cache", "api"], vec!["web"]]);
     assert_eq!(forecast.stop_steps, [vec!["web"], vec!["cache", "api"], vec!["db"]]);
-    assert_eq!(forecast.longest_wait.as_secs(), 300, "gates wait side by side");
+    assert_eq!(forecast.longest_wait.as_secs(), 300, "gates wait in parallel");
     diamond["metadata"]["annotations"]["podgate.io/mode"] = json!("post-start");
     diamond["metadata"]["annotations"]["podgate.io/timeout"] = json!("1m");
     let forecast = of(&diamond);
@@ -223,7 +224,7 @@ fn the_forecast_says_what_goes_side_by_side_and_how_long_it_may_take() {
 }
 
 #[test]
-fn native_sidecars_are_named_where_they_would_do() {
+fn native_sidecars_are_advised_for_simple_chains() {
     let advice = |pod: &Value| {
         let plan = plan(pod, &KnownImages::default()).unwrap();
         super::native::native_advice(&Spec::read(pod, &mut Vec::new()), &plan)
@@ -231,34 +232,34 @@ fn native_sidecars_are_named_where_they_would_do() {
     let mut proxied = pod("proxy, app", &[("app", json!({})), ("proxy", json!({})), ("log", json!({}))]);
     let found = advice(&proxied).unwrap();
     assert_eq!(found.regular, ["log", "app"]);
-    assert!(found.to_finding().message.contains("a startupProbe for proxy, under initContainers"));
+    assert!(found.to_finding().message.contains("move proxy to initContainers"));
     let manifest = found.manifest();
     assert!(manifest.contains("  - name: proxy\n    restartPolicy: Always\n    startupProbe: {"), "{manifest}");
     assert!(manifest.contains("\"periodSeconds\":1"), "{manifest}");
 
     assert_eq!(advice(&three_containers()).map(|found| found.sidecars.len()), Some(2));
     proxied["spec"]["containers"][1]["readinessProbe"] = Value::Null;
-    assert_eq!(advice(&proxied), None, "nothing to be its startupProbe");
+    assert_eq!(advice(&proxied), None, "it has no probe to use as startupProbe");
     for order in ["proxy & log, app", "proxy=Started, app", "proxy, app & log"] {
         let pod = pod(order, &[("app", json!({})), ("proxy", json!({})), ("log", json!({}))]);
         assert_eq!(advice(&pod), None, "{order}");
     }
     let mut job = pod("proxy, app", &[("app", json!({})), ("proxy", json!({}))]);
     job["spec"]["restartPolicy"] = json!("Never");
-    assert_eq!(advice(&job), None, "does proxy run on?");
+    assert_eq!(advice(&job), None, "proxy may exit");
     job["metadata"]["annotations"]["podgate.io/sidecars"] = json!("proxy");
     assert!(advice(&job).is_some());
 }
 
 #[test]
-fn what_stands_on_the_workload_instead_of_its_template_is_named() {
+fn keys_on_the_workload_are_misplaced() {
     let mut document = json!({"kind": "Deployment", "metadata": {"annotations": {"podgate.io/order": "a, b", "x": "y"},
         "labels": {"podgate.io/inject": "enabled"}}, "spec": {"template": {"metadata": {}, "spec": {}}}});
     let place = Place::root().to("spec").to("template");
     let template = Template { place: place.clone(), object: Place::root() };
     let findings = misplaced_keys(&document, &template);
-    let said: Vec<String> = findings.iter().map(|finding| finding.at.to_string()).collect();
-    assert_eq!(said, ["metadata.annotations[\"podgate.io/order\"]", "metadata.labels[\"podgate.io/inject\"]"]);
+    let places: Vec<String> = findings.iter().map(|finding| finding.at.to_string()).collect();
+    assert_eq!(places, ["metadata.annotations[\"podgate.io/order\"]", "metadata.labels[\"podgate.io/inject\"]"]);
     assert_eq!(findings[0].fix, "move it to spec.template.metadata.annotations");
     document["spec"]["template"]["metadata"] = document["metadata"].clone();
     assert!(misplaced_keys(&document, &template).is_empty(), "a copy does no harm");
@@ -266,7 +267,7 @@ fn what_stands_on_the_workload_instead_of_its_template_is_named() {
 }
 
 #[test]
-fn commands_that_are_written_by_hand_are_looked_at() {
+fn handwritten_commands_are_checked() {
     let pod = |db: Value, api: Value| json!({"spec": {"terminationGracePeriodSeconds": 25, "containers": [db, api]}});
     let gate = |name: &str, until: &str| json!({"name": name, "command": ["/podgate/bin/podgate", "entrypoint", "--until", until, "--"], "args": ["x"]});
     let names = |pod: &Value| check_handwritten(pod).iter().map(|finding| finding.rule).collect::<Vec<_>>();
@@ -276,8 +277,8 @@ fn commands_that_are_written_by_hand_are_looked_at() {
     let mut killed = gate("api", "db");
     killed["livenessProbe"] = json!({"tcpSocket": {"port": 1}});
     assert_eq!(names(&pod(json!({"name": "db"}), killed)), ["liveness-kills"]);
-    let stays = json!({"name": "db", "lifecycle": {"preStop": {"exec": {"command": ["/podgate/bin/podgate", "pre-stop", "--until", "api"]}}}});
-    let findings = check_handwritten(&pod(stays, json!({"name": "api"})));
+    let waiting = json!({"name": "db", "lifecycle": {"preStop": {"exec": {"command": ["/podgate/bin/podgate", "pre-stop", "--until", "api"]}}}});
+    let findings = check_handwritten(&pod(waiting, json!({"name": "api"})));
     assert!(findings[0].rule == "pre-stop-too-long" && findings[0].message.contains("up to 25s"), "{findings:#?}");
     let hook = json!({"name": "api", "lifecycle": {"postStart": {"exec": {"command": ["podgate", "post-start", "--container", "db"]}}}});
     assert_eq!(names(&pod(gate("db", "api"), hook)), ["unknown-container", "order-broken"]);
@@ -291,7 +292,7 @@ fn rules_are_sorted_and_named_once() {
     assert!(rules::RULES.is_sorted_by(|a, b| a.name < b.name));
 }
 
-/// Values of a kind that nobody expects, put anywhere into a Pod.
+/// Puts unexpected values anywhere into a Pod.
 mod odd {
     use super::*;
     use crate::order::edit::{Edit, Op, apply};
@@ -316,7 +317,7 @@ mod odd {
         ]
     }
 
-    /// Every place of a value.
+    /// Collects every place of a value.
     fn collect_places(value: &Value, at: &Place, found: &mut Vec<Place>) {
         found.push(at.clone());
         match value {
@@ -352,7 +353,7 @@ mod odd {
         #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn whatever_stands_in_a_template_is_no_panic(changes in prop::collection::vec((any::<prop::sample::Index>(), value()), 1..4)) {
+        fn unexpected_values_cause_no_panic(changes in prop::collection::vec((any::<prop::sample::Index>(), value()), 1..4)) {
             let mut pod = full_pod();
             for (at, value) in changes {
                 let mut found = Vec::new();
