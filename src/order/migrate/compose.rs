@@ -1,5 +1,5 @@
-//! A Compose file's `depends_on` (<https://docs.docker.com/reference/compose-file/services/#depends_on>): a list is
-//! `service_started`; a map names a condition for each.
+//! Migrates a Compose file's `depends_on` (<https://docs.docker.com/reference/compose-file/services/#depends_on>). A list means
+//! `service_started`; a map has a condition for each service.
 
 use super::migration::Migration;
 use crate::core::until::{WaitCondition, WantedState};
@@ -8,59 +8,60 @@ use crate::order::declare::keys;
 use crate::order::edit::Place;
 use serde_json::{Value, json};
 
-pub(super) fn migrate(file: &Value, sheet: &mut Migration<'_>) {
+pub(super) fn migrate(file: &Value, migration: &mut Migration<'_>) {
     let root = || Place::root().to("metadata");
     let Some(services) = file.get("services").and_then(Value::as_object) else {
         let what = "the Compose file has no services";
-        return sheet.add_error(root(), what, "name a file with services: at its top");
+        return migration.add_error(root(), what, "pass a file with a top-level services key");
     };
     let mut names: Vec<&String> = services.keys().collect();
     names.sort();
-    let fitting = names.iter().filter(|name| sheet.find_container(name).is_some()).count();
+    let fitting = names.iter().filter(|name| migration.find_container(name).is_some()).count();
     let mut written = 0;
     for name in names {
-        let Some(waiter) = sheet.find_container(name) else {
+        let Some(waiter) = migration.find_container(name) else {
             if services[name].get("depends_on").is_some() {
-                sheet.warn_not_migrated(
-                    format!("the service {} is no container of this Pod: what it waits for is left out", quoted(name)),
+                migration.warn_not_migrated(
+                    format!("the service {} has no container in this Pod, so its depends_on is ignored", quoted(name)),
                     "",
                 );
             }
             continue;
         };
         let mut needs = Vec::new();
-        for (other, want) in dependencies(name, &services[name], sheet) {
-            let Some(container) = sheet.find_container(&other) else {
+        for (other, want) in dependencies(name, &services[name], migration) {
+            let Some(container) = migration.find_container(&other) else {
                 let other = quoted(&other);
-                let what = format!("{waiter} depends on {other}, which is no container of this Pod: that is left out");
-                let fix =
-                    "what is outside of the Pod is waited for by a check: podgate entrypoint --check tcp://HOST:PORT";
-                sheet.warn_not_migrated(what, fix);
+                let what = format!(
+                    "{waiter} depends on {other}, which has no container in this Pod, so this dependency is ignored"
+                );
+                let fix = "wait for services outside the Pod with a check: podgate entrypoint --check tcp://HOST:PORT";
+                migration.warn_not_migrated(what, fix);
                 continue;
             };
             if want == WantedState::Ready {
-                warn_missing_probe(&container, services.get(&other), sheet);
+                warn_missing_probe(&container, services.get(&other), migration);
             }
             let until = WaitCondition { container, want };
             needs.push(if want == WantedState::Ready { until.container } else { until.to_string() });
         }
         if !needs.is_empty() {
-            sheet.annotate(&format!("{}{waiter}", keys::AFTER_PREFIX), &needs.join(", "));
-            sheet.note_migrated(format!("{waiter} waits for {}", needs.join(", ")));
+            migration.annotate(&format!("{}{waiter}", keys::AFTER_PREFIX), &needs.join(", "));
+            migration.note_migrated(format!("{waiter} waits for {}", needs.join(", ")));
             written += 1;
         }
     }
     if written == 0 {
         let what = match fitting {
-            0 => "no service of the Compose file has the name of a container of this Pod",
-            _ => "no service of the Compose file depends on another that is a container of this Pod",
+            0 => "no service in the Compose file has the name of a container in this Pod",
+            _ => "no service in the Compose file depends on another container of this Pod",
         };
-        sheet.add_error(root(), what, "name the file that belongs to this Pod");
+        migration.add_error(root(), what, "pass the Compose file that belongs to this Pod");
     }
 }
 
-/// What a service depends on, in the order of their names.
-fn dependencies(name: &str, service: &Value, sheet: &mut Migration<'_>) -> Vec<(String, WantedState)> {
+/// Returns a service's dependencies, sorted by name.
+fn dependencies(name: &str, service: &Value, migration: &mut Migration<'_>) -> Vec<(String, WantedState)> {
     let mut found = Vec::new();
     match service.get("depends_on") {
         None | Some(Value::Null) => {}
@@ -68,9 +69,10 @@ fn dependencies(name: &str, service: &Value, sheet: &mut Migration<'_>) -> Vec<(
             for other in list {
                 match other.as_str() {
                     Some(other) => found.push((other.to_owned(), WantedState::Started)),
-                    None => {
-                        sheet.warn_not_migrated(format!("{} depends on something that is no name", quoted(name)), "")
-                    }
+                    None => migration.warn_not_migrated(
+                        format!("depends_on of {} has an entry that is not a name", quoted(name)),
+                        "",
+                    ),
                 }
             }
         }
@@ -81,21 +83,25 @@ fn dependencies(name: &str, service: &Value, sheet: &mut Migration<'_>) -> Vec<(
                     Some("service_healthy") => WantedState::Ready,
                     Some("service_completed_successfully") => WantedState::Completed,
                     Some(condition) => {
-                        let what = format!("{} is no condition of Compose's", quoted(condition));
+                        let what = format!("{} is not a condition of Compose", quoted(condition));
                         let fix = "write service_started, service_healthy or service_completed_successfully";
-                        sheet.add_error(Place::root().to("metadata"), what, fix);
+                        migration.add_error(Place::root().to("metadata"), what, fix);
                         continue;
                     }
                 };
                 if how.get("restart").and_then(Value::as_bool) == Some(true) {
-                    let what =
-                        format!("that {} starts again when {} does is not carried over", quoted(name), quoted(other));
-                    sheet.warn_not_migrated(
+                    let what = format!(
+                        "restart: true in the depends_on of {} for {} is not migrated",
+                        quoted(name),
+                        quoted(other)
+                    );
+                    migration.warn_not_migrated(
                         what,
-                        "give its gate --on-provider-restart restart by hand (docs/recipes.md)",
+                        "add --on-provider-restart restart to its gate by hand (docs/recipes.md)",
                     );
                 }
-                if how.get("required").and_then(Value::as_bool) == Some(false) && sheet.find_container(other).is_none()
+                if how.get("required").and_then(Value::as_bool) == Some(false)
+                    && migration.find_container(other).is_none()
                 {
                     continue;
                 }
@@ -104,7 +110,7 @@ fn dependencies(name: &str, service: &Value, sheet: &mut Migration<'_>) -> Vec<(
         }
         Some(_) => {
             let what = format!("depends_on of {} is neither a list nor a map", quoted(name));
-            sheet.add_error(Place::root().to("metadata"), what, "write depends_on: [db]");
+            migration.add_error(Place::root().to("metadata"), what, "write depends_on: [db]");
         }
     }
     found.sort_by(|a, b| a.0.cmp(&b.0));
@@ -112,9 +118,9 @@ fn dependencies(name: &str, service: &Value, sheet: &mut Migration<'_>) -> Vec<(
     found
 }
 
-/// A container that is waited for until it is healthy needs a probe, which a Compose file gives as `healthcheck`.
-fn warn_missing_probe(container: &str, service: Option<&Value>, sheet: &mut Migration<'_>) {
-    let Some(own) = sheet.spec.get(container) else { return };
+/// Warns if a container that must become healthy has no probe. Suggests the service's `healthcheck`.
+fn warn_missing_probe(container: &str, service: Option<&Value>, migration: &mut Migration<'_>) {
+    let Some(own) = migration.spec.get(container) else { return };
     if own.probe("readinessProbe").is_some() || own.probe("startupProbe").is_some() {
         return;
     }
@@ -132,8 +138,10 @@ fn warn_missing_probe(container: &str, service: Option<&Value>, sheet: &mut Migr
         _ => None,
     };
     let fix = match command {
-        Some(words) => format!("its healthcheck as a probe: readinessProbe: {{exec: {{command: {}}}}}", json!(words)),
-        None => "give it a readinessProbe".to_owned(),
+        Some(words) => {
+            format!("write its healthcheck as a probe: readinessProbe: {{exec: {{command: {}}}}}", json!(words))
+        }
+        None => "add a readinessProbe".to_owned(),
     };
-    sheet.warn_not_migrated(format!("{container} is waited for until it is healthy, but has no probe in this manifest: it counts as Ready once it runs"), fix);
+    migration.warn_not_migrated(format!("a service waits until {container} is healthy, but {container} has no probe in this manifest, so it counts as Ready once it runs"), fix);
 }

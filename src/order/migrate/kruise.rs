@@ -1,6 +1,6 @@
-//! OpenKruise's container launch priority (<https://openkruise.io/docs/user-manuals/containerlaunchpriority/>): the annotation
-//! `Ordered` is the order of the list; else `KRUISE_CONTAINER_PRIORITY` in a container's environment, the higher the earlier, 0 if
-//! left out. The annotation outweighs the variables.
+//! Migrates OpenKruise's container launch priority (<https://openkruise.io/docs/user-manuals/containerlaunchpriority/>). The
+//! annotation value `Ordered` means the order of the list and takes precedence. Otherwise the environment variable
+//! `KRUISE_CONTAINER_PRIORITY` decides: higher values start earlier, the default is 0.
 
 use super::migration::Migration;
 use crate::order::declare::annotation_place;
@@ -12,21 +12,21 @@ use std::collections::BTreeMap;
 const PRIORITY_ANNOTATION: &str = "apps.kruise.io/container-launch-priority";
 const PRIORITY_VARIABLE: &str = "KRUISE_CONTAINER_PRIORITY";
 
-pub(super) fn migrate(template: &Value, sheet: &mut Migration<'_>) {
-    let said = annotation_place(PRIORITY_ANNOTATION);
-    let launch = said.of(template).map(|value| value.as_str().unwrap_or_default());
+pub(super) fn migrate(template: &Value, migration: &mut Migration<'_>) {
+    let annotation = annotation_place(PRIORITY_ANNOTATION);
+    let launch = annotation.of(template).map(|value| value.as_str().unwrap_or_default());
     if let Some(other) = launch.filter(|launch| *launch != "Ordered") {
-        let what = format!("{} is no launch priority that OpenKruise knows, and it would not be kept", quoted(other));
-        return sheet.add_error(said, what, "write Ordered, or take it out");
+        let what = format!("{} is not a launch priority that OpenKruise supports", quoted(other));
+        return migration.add_error(annotation, what, "write Ordered, or remove the annotation");
     }
     let is_ordered = launch.is_some();
-    let Some(priorities) = priorities(sheet) else { return };
+    let Some(priorities) = priorities(migration) else { return };
     if !is_ordered && priorities.is_empty() {
         let what =
-            format!("there is no order of OpenKruise's here: neither {PRIORITY_ANNOTATION} nor {PRIORITY_VARIABLE}");
-        return sheet.add_error(Place::root().to("metadata"), what, "leave --from kruise away");
+            format!("the template has no OpenKruise order: neither {PRIORITY_ANNOTATION} nor {PRIORITY_VARIABLE}");
+        return migration.add_error(Place::root().to("metadata"), what, "remove --from kruise");
     }
-    let names = sheet.spec.containers.iter().map(|own| own.name.to_owned());
+    let names = migration.spec.containers.iter().map(|own| own.name.to_owned());
     let steps: Vec<Vec<String>> = if is_ordered {
         names.map(|name| vec![name]).collect()
     } else {
@@ -37,32 +37,30 @@ pub(super) fn migrate(template: &Value, sheet: &mut Migration<'_>) {
         }
         by_priority.into_values().rev().collect()
     };
-    sheet.write_order(&steps);
-    // Both would hold the containers back, each in its own way.
+    migration.write_order(&steps);
+    // Remove OpenKruise's settings, so that only podgate holds the containers back.
     if is_ordered {
-        sheet.edit(said, Op::Remove);
+        migration.edit(annotation, Op::Remove);
     }
-    // From the last to the first, so that each is still where it was seen.
+    // Last one first, so that the other indices stay valid.
     for (.., place) in priorities.iter().rev() {
-        sheet.edit(place.clone(), Op::Remove);
+        migration.edit(place.clone(), Op::Remove);
     }
-    sheet.note_migrated(if is_ordered {
-        format!("{PRIORITY_ANNOTATION}: Ordered is the order of the list; the annotation and each {PRIORITY_VARIABLE} are taken out")
+    migration.note_migrated(if is_ordered {
+        format!("{PRIORITY_ANNOTATION}: Ordered means the order of the list; the annotation and every {PRIORITY_VARIABLE} are removed")
     } else {
-        format!(
-            "each {PRIORITY_VARIABLE}, the higher the earlier and 0 where there is none, has become a step; they are taken out"
-        )
+        format!("each value of {PRIORITY_VARIABLE} (0 if unset) becomes a step, highest first; the variables are removed")
     });
-    sheet.note_migrated(
-        "OpenKruise creates a container when all with a higher priority are ready, and restarts hold nobody back; a gate of podgate's \
-         waits at a restart too",
+    migration.note_migrated(
+        "OpenKruise holds a container back until all with a higher priority are ready, but not after a restart; podgate's gate also \
+         waits after a restart",
     );
 }
 
-/// Each container that has one, with its priority and the variable's place.
-fn priorities(sheet: &mut Migration<'_>) -> Option<Vec<(String, i64, Place)>> {
+/// Returns each container with a priority, the priority and the variable's place.
+fn priorities(migration: &mut Migration<'_>) -> Option<Vec<(String, i64, Place)>> {
     let mut found = Vec::new();
-    for own in &sheet.spec.containers {
+    for own in &migration.spec.containers {
         let list = own.value.get("env").and_then(Value::as_array);
         for (index, variable) in list.into_iter().flatten().enumerate() {
             if variable.get("name").and_then(Value::as_str) != Some(PRIORITY_VARIABLE) {
@@ -70,14 +68,14 @@ fn priorities(sheet: &mut Migration<'_>) -> Option<Vec<(String, i64, Place)>> {
             }
             let at = own.place().to("env").to(index);
             let text = variable.get("value").and_then(Value::as_str).unwrap_or_default();
-            // OpenKruise reads what Go's Atoi does, and refuses the smallest.
+            // OpenKruise parses with Go's Atoi and rejects the smallest value.
             match text.parse::<i64>() {
                 Ok(priority) if (-2_147_483_647..=2_147_483_647).contains(&priority) => {
                     found.push((own.name.to_owned(), priority, at));
                 }
                 _ => {
-                    let what = format!("{} is no priority", quoted(text));
-                    sheet.add_error(at, what, "write a whole number between -2147483647 and 2147483647, in quotes");
+                    let what = format!("{} is not a priority", quoted(text));
+                    migration.add_error(at, what, "write a whole number between -2147483647 and 2147483647, in quotes");
                     return None;
                 }
             }

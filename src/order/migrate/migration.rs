@@ -1,4 +1,4 @@
-//! What is being written.
+//! State of a migration.
 
 use crate::order::declare::spec::Spec;
 use crate::order::declare::{annotation_place, keys};
@@ -25,12 +25,12 @@ impl Migration<'_> {
     }
 
     pub(super) fn edit(&mut self, at: Place, op: Op) {
-        if let Err(misfit) = self.editor.edit(at.clone(), op) {
-            self.findings.push(Finding::error("bad-value", at, misfit.to_string()));
+        if let Err(error) = self.editor.edit(at.clone(), op) {
+            self.findings.push(Finding::error("bad-value", at, error.to_string()));
         }
     }
 
-    /// Writes the whole order: steps of containers, each with the state that those after it wait for.
+    /// Writes the whole order: steps of containers, each with the state that later containers wait for.
     pub(super) fn write_order(&mut self, steps: &[Vec<String>]) {
         let steps: Vec<String> = steps.iter().map(|step| step.join(" & ")).collect();
         self.annotate(keys::ORDER, &steps.join(", "));
@@ -40,17 +40,17 @@ impl Migration<'_> {
         self.findings.push(Finding::error("nothing-to-migrate", at, what).fix(fix));
     }
 
-    /// What can't be said for podgate, or not as it was.
+    /// Adds a warning about something that podgate cannot express in the same way.
     pub(super) fn warn_not_migrated(&mut self, what: impl Into<String>, fix: impl Into<String>) {
         self.findings.push(Finding::warning("not-migrated", Place::root().to("metadata"), what).fix(fix));
     }
 
-    /// What has been understood.
+    /// Adds a note about something that was migrated.
     pub(super) fn note_migrated(&mut self, what: impl Into<String>) {
         self.findings.push(Finding::note("migrated", Place::root().to("metadata"), what));
     }
 
-    /// The container that another file calls `name`: the same name, or that with hyphens for underscores and in small letters.
+    /// Finds the container for a name in another file: the same name, or its lowercase form with hyphens for underscores.
     pub(super) fn find_container(&self, name: &str) -> Option<String> {
         let plain = name.to_lowercase().replace('_', "-");
         [name, &plain].into_iter().find_map(|name| self.spec.get(name)).map(|own| own.name.to_owned())

@@ -1,5 +1,5 @@
-//! Orders that were written for something else, as podgate's annotations: OpenKruise's launch priorities, a Compose file's
-//! `depends_on`, a list of Tekton's steps.
+//! Converts orders of other tools to podgate's annotations: OpenKruise's launch priorities, a Compose file's `depends_on`, a
+//! list of Tekton steps.
 
 mod compose;
 mod kruise;
@@ -15,45 +15,43 @@ use crate::order::inject::Injected;
 use migration::Migration;
 use serde_json::Value;
 
-/// What the order was written for.
+/// Source of the order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MigrationSource {
-    /// OpenKruise: the order stands in the template itself.
+    /// OpenKruise: the template itself contains the order.
     Kruise,
-    /// A Compose file, whole, whose services have the names of the template's containers.
+    /// A whole Compose file, whose services have the names of the template's containers.
     Compose(Value),
-    /// A Tekton Task, or a list of steps; without one, the template's own containers are the steps.
+    /// A Tekton Task or a list of steps. If `None`, the template's containers are the steps.
     Tekton(Option<Value>),
 }
 
-/// Gives `template` the annotations that say for podgate what `from` says. Each thing that can't be said is a finding, and so is
-/// what has been understood.
+/// Adds annotations to `template` that declare the order of `from`. Findings report what was migrated and what was not.
 ///
 /// # Errors
-/// All findings, at least one of them an error: nothing is to be changed.
+/// All findings, at least one of them an error; the template must not be changed.
 pub fn migrate(template: &Value, from: &MigrationSource) -> Result<Injected, Vec<Finding>> {
     let mut findings = Vec::new();
     let spec = Spec::read(template, &mut findings);
     let is_declared = crate::order::declare::is_declared(template);
     if is_declared {
-        let what = "the template declares an order for podgate already";
+        let what = "the template already declares an order for podgate";
         let at = Place::root().to("metadata").to("annotations");
-        findings.push(
-            Finding::error("declared-already", at, what).fix("take those annotations out first, or leave --from away"),
-        );
+        findings
+            .push(Finding::error("declared-already", at, what).fix("remove those annotations first, or remove --from"));
     }
     if has_errors(&findings) {
         return Err(findings);
     }
-    let mut sheet = Migration { spec: &spec, editor: Editor::new(template.clone()), findings };
+    let mut migration = Migration { spec: &spec, editor: Editor::new(template.clone()), findings };
     match from {
-        MigrationSource::Kruise => kruise::migrate(template, &mut sheet),
-        MigrationSource::Compose(file) => compose::migrate(file, &mut sheet),
-        MigrationSource::Tekton(steps) => tekton::migrate(steps.as_ref(), &mut sheet),
+        MigrationSource::Kruise => kruise::migrate(template, &mut migration),
+        MigrationSource::Compose(file) => compose::migrate(file, &mut migration),
+        MigrationSource::Tekton(steps) => tekton::migrate(steps.as_ref(), &mut migration),
     }
-    if has_errors(&sheet.findings) {
-        return Err(sheet.findings);
+    if has_errors(&migration.findings) {
+        return Err(migration.findings);
     }
-    let (value, edits) = sheet.editor.finish();
-    Ok(Injected { value, edits, findings: sheet.findings, ..Injected::default() })
+    let (value, edits) = migration.editor.finish();
+    Ok(Injected { value, edits, findings: migration.findings, ..Injected::default() })
 }

@@ -8,7 +8,7 @@ fn pod(names: &[&str]) -> Value {
     json!({"spec": {"containers": containers, "restartPolicy": "Never"}})
 }
 
-/// What was migrated: its annotations; the edits make it, and podgate understands it.
+/// Migrates, and checks that the edits give the value and that podgate can plan it. Returns the annotations and the result.
 fn migrated(template: &Value, from: &MigrationSource) -> (Value, Injected) {
     let done = migrate(template, from).unwrap_or_else(|findings| panic!("{findings:#?}"));
     let mut by_edits = template.clone();
@@ -26,7 +26,7 @@ fn rule_messages(findings: &[Finding], rule: &str) -> String {
 }
 
 #[test]
-fn kruises_ordered_is_the_order_of_the_list() {
+fn kruise_ordered_means_the_order_of_the_list() {
     let mut template = pod(&["a", "b", "c"]);
     template["metadata"] = json!({"annotations": {"apps.kruise.io/container-launch-priority": "Ordered", "x": "y"}});
     template["spec"]["containers"][1]["env"] =
@@ -37,31 +37,31 @@ fn kruises_ordered_is_the_order_of_the_list() {
 }
 
 #[test]
-fn kruises_priorities_are_steps_the_higher_the_earlier() {
+fn kruise_priorities_become_steps_highest_first() {
     let mut template = pod(&["main", "sidecar", "log", "last"]);
     for (at, priority) in [(1, "10"), (3, "-1")] {
         template["spec"]["containers"][at]["env"] = json!([{"name": "KRUISE_CONTAINER_PRIORITY", "value": priority}]);
     }
     let (annotations, done) = migrated(&template, &MigrationSource::Kruise);
     assert_eq!(annotations, json!({"podgate.io/order": "sidecar, main & log, last"}));
-    assert!(rule_messages(&done.findings, "migrated").contains("the higher the earlier"));
+    assert!(rule_messages(&done.findings, "migrated").contains("highest first"));
 }
 
 #[test]
-fn what_is_not_kruises_is_refused() {
-    let refused = |template: &Value| {
+fn kruise_rejects_templates_without_a_valid_order() {
+    let rejected = |template: &Value| {
         rule_messages(&migrate(template, &MigrationSource::Kruise).unwrap_err(), "nothing-to-migrate")
     };
-    assert!(refused(&pod(&["a"])).contains("no order of OpenKruise's"));
+    assert!(rejected(&pod(&["a"])).contains("no OpenKruise order"));
     let mut template = pod(&["a", "b"]);
     template["spec"]["containers"][0]["env"] = json!([{"name": "KRUISE_CONTAINER_PRIORITY", "value": "high"}]);
-    assert!(refused(&template).contains("\"high\" is no priority"));
+    assert!(rejected(&template).contains("\"high\" is not a priority"));
     template["metadata"] = json!({"annotations": {"podgate.io/order": "a, b"}});
     assert_eq!(migrate(&template, &MigrationSource::Kruise).unwrap_err()[0].rule, "declared-already");
 }
 
 #[test]
-fn composes_conditions_are_states() {
+fn compose_conditions_become_states() {
     let file = json!({"services": {
         "web": {"depends_on": {"api_server": {"condition": "service_healthy", "restart": true}, "redis": {"condition": "service_started", "required": false}}},
         "api_server": {"depends_on": {"migrate": {"condition": "service_completed_successfully"}, "db": {"condition": "service_started"}, "queue": {"condition": "service_started"}},
@@ -76,37 +76,37 @@ fn composes_conditions_are_states() {
                "after.podgate.io/migrate": "db=Started"})
     );
     let lost = rule_messages(&done.findings, "not-migrated");
-    for says in [
-        "api-server depends on \"queue\", which is no container of this Pod",
-        "the service \"mailer\" is no container of this Pod",
-        "starts again when \"api_server\" does is not carried over",
+    for expected in [
+        "api-server depends on \"queue\", which has no container in this Pod",
+        "the service \"mailer\" has no container in this Pod",
+        "restart: true in the depends_on of \"web\" for \"api_server\" is not migrated",
         "readinessProbe: {exec: {command: [\"curl\",\"-f\",\"http://localhost\"]}}",
     ] {
-        assert!(lost.contains(says), "{says}: {lost}");
+        assert!(lost.contains(expected), "{expected}: {lost}");
     }
     assert!(!lost.contains("redis"), "not required: {lost}");
 }
 
 #[test]
-fn a_compose_file_that_does_not_fit_is_refused() {
-    for (file, says) in [
+fn compose_rejects_files_that_do_not_fit() {
+    for (file, expected) in [
         (json!({"version": "3"}), "no services"),
-        (json!({"services": {"x": {}}}), "no service of the Compose file has the name"),
-        (json!({"services": {"a": {}, "b": {}}}), "no service of the Compose file depends"),
+        (json!({"services": {"x": {}}}), "no service in the Compose file has the name"),
+        (json!({"services": {"a": {}, "b": {}}}), "no service in the Compose file depends"),
         (
             json!({"services": {"a": {"depends_on": {"b": {"condition": "service_ready"}}}}}),
-            "no condition of Compose's",
+            "not a condition of Compose",
         ),
         (json!({"services": {"a": {"depends_on": "b"}}}), "neither a list nor a map"),
         (json!(7), "no services"),
     ] {
         let findings = migrate(&pod(&["a", "b"]), &MigrationSource::Compose(file)).unwrap_err();
-        assert!(rule_messages(&findings, "nothing-to-migrate").contains(says), "{says}: {findings:#?}");
+        assert!(rule_messages(&findings, "nothing-to-migrate").contains(expected), "{expected}: {findings:#?}");
     }
 }
 
 #[test]
-fn tektons_steps_come_one_after_the_other() {
+fn tekton_steps_run_one_after_another() {
     let task = json!({"kind": "Task", "spec": {"steps": [
         {"name": "fetch"}, {"name": "lint", "onError": "continue", "timeout": "5m"}, {"name": "build"}]}});
     let (annotations, done) = migrated(&pod(&["step-fetch", "build", "lint"]), &MigrationSource::Tekton(Some(task)));
@@ -117,13 +117,13 @@ fn tektons_steps_come_one_after_the_other() {
     assert!(rule_messages(&done.findings, "not-migrated").contains("timeout of the step \"lint\""));
     let (annotations, _) = migrated(&pod(&["a", "b"]), &MigrationSource::Tekton(None));
     assert_eq!(annotations, json!({"podgate.io/order": "a=Completed, b", "podgate.io/fail-fast": "true"}));
-    for (file, says) in [
+    for (file, expected) in [
         (json!({}), "no list of steps"),
-        (json!([{"name": "c"}]), "the step \"c\" is no container"),
-        (json!([{"name": "a"}, {"name": "a"}]), "two steps are the container a"),
-        (json!(["a"]), "one step alone"),
+        (json!([{"name": "c"}]), "the step \"c\" has no container"),
+        (json!([{"name": "a"}, {"name": "a"}]), "two steps match the container a"),
+        (json!(["a"]), "a single step"),
     ] {
         let findings = migrate(&pod(&["a", "b"]), &MigrationSource::Tekton(Some(file))).unwrap_err();
-        assert!(rule_messages(&findings, "nothing-to-migrate").contains(says), "{says}: {findings:#?}");
+        assert!(rule_messages(&findings, "nothing-to-migrate").contains(expected), "{expected}: {findings:#?}");
     }
 }
