@@ -1,32 +1,33 @@
-//! Who waits for whom: edges that add up, conditions that exclude each other, cycles.
+//! Graph of the waits: combines edges, rejects contradictory conditions and cycles.
 
 use crate::core::until::WaitCondition;
 use crate::order::declare::{Edge, annotation_place, combine_states, keys};
 use crate::order::finding::Finding;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many cycles are shown.
+/// Maximum number of cycles that are reported.
 const MAX_CYCLES: usize = 5;
 
-/// For each container that waits, what it waits for: each container once.
+/// Graph of the waits between containers.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
+    /// For each waiting container its needs, one per container that it waits for.
     needs: BTreeMap<String, Vec<Need>>,
-    /// For each container, who waits for it, and the number of that need.
+    /// For each container the containers that wait for it, with the index of that need.
     waiters: BTreeMap<String, BTreeMap<String, usize>>,
 }
 
-/// One thing that a container waits for.
+/// A condition that a container waits for.
 #[derive(Debug, Clone)]
 pub(super) struct Need {
-    /// For whom, and for which state.
+    /// Container and state.
     pub(super) until: WaitCondition,
-    /// Where it was said, the last time.
+    /// Edge that declares it.
     pub(super) edge: Edge,
 }
 
 impl Graph {
-    /// Adds up `edges`. Of each cycle the edge that closes it is left out, up to the fifth: then there is enough to fix.
+    /// Builds the graph. Reports up to [`MAX_CYCLES`] cycles and breaks each of them by removing the closing edge.
     pub(super) fn new(edges: &[Edge], findings: &mut Vec<Finding>) -> Graph {
         let mut graph = Graph::default();
         let mut numbers = BTreeMap::new();
@@ -46,7 +47,7 @@ impl Graph {
         graph
     }
 
-    /// `numbers` are those of the needs so far, by who waits and for whom.
+    /// Adds an edge. `numbers` maps waiter and target to the index of their need.
     fn add_edge<'a>(
         &mut self,
         edge: &'a Edge,
@@ -62,40 +63,40 @@ impl Graph {
             Some(want) => need.until.want = want,
             None => {
                 let what = format!(
-                    "{} waits for {} here and for {} in {}, which never hold at the same moment",
+                    "{} waits for {} here and for {} in {}, which can never hold at the same time",
                     edge.waiter,
                     edge.until,
                     need.until,
                     if need.edge.at == edge.at { "the same annotation".to_owned() } else { need.edge.at.to_string() },
                 );
                 let finding = Finding::error("can-never-hold", edge.at.clone(), what).span(edge.span.clone());
-                findings.push(finding.fix("ask for one of the two"));
+                findings.push(finding.fix("keep one of the two conditions"));
             }
         }
     }
 
-    /// What `name` waits for.
+    /// Returns the conditions that `name` waits for.
     pub(super) fn needs(&self, name: &str) -> &[Need] {
         self.needs.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Who waits for `name`, by their names.
+    /// Returns the names of the containers that wait for `name`.
     pub(super) fn waiters(&self, name: &str) -> impl Iterator<Item = &str> {
         self.waiters.get(name).into_iter().flatten().map(|(waiter, _)| waiter.as_str())
     }
 
-    /// The conditions that others have on `name`.
+    /// Returns the containers that wait for `name`, with their conditions.
     pub(super) fn waiters_with_needs(&self, name: &str) -> impl Iterator<Item = (&str, &Need)> {
         let waiters = self.waiters.get(name).into_iter().flatten();
         waiters.filter_map(|(waiter, number)| Some((waiter.as_str(), self.needs(waiter).get(*number)?)))
     }
 
-    /// Whether `name` waits for somebody, or somebody for it.
+    /// Returns true if `name` waits for a container or a container waits for it.
     pub(super) fn has_edges(&self, name: &str) -> bool {
         !self.needs(name).is_empty() || self.waiters(name).next().is_some()
     }
 
-    /// All that wait for `name`, and that wait for those, and so on.
+    /// Returns all containers that wait for `name`, directly or indirectly.
     pub(super) fn descendants(&self, name: &str) -> BTreeSet<&str> {
         let mut found = BTreeSet::new();
         let mut left: Vec<&str> = self.waiters(name).collect();
@@ -107,38 +108,40 @@ impl Graph {
         found
     }
 
-    /// A cycle, each container followed by one that it waits for.
+    /// Returns a cycle, each container followed by one that it waits for.
     fn find_cycle(&self) -> Option<Vec<String>> {
-        // For each container that has been come to its place on the way; `None` once no cycle can lead through it.
+        // For each visited container its position on the path; `None` once it cannot be part of a cycle.
         let mut places = BTreeMap::new();
         for start in self.needs.keys() {
             if places.contains_key(start.as_str()) {
                 continue;
             }
-            // The way from the start, each with the number of its needs that have been looked at.
-            let mut way: Vec<(&str, usize)> = vec![(start, 0)];
-            while let Some((at, looked)) = way.last_mut() {
-                let (name, number) = (*at, *looked);
-                *looked += 1;
-                let depth = way.len() - 1;
+            // The path from the start, each container with its number of visited needs.
+            let mut path: Vec<(&str, usize)> = vec![(start, 0)];
+            while let Some((at, visited)) = path.last_mut() {
+                let (name, number) = (*at, *visited);
+                *visited += 1;
+                let depth = path.len() - 1;
                 places.insert(name, Some(depth));
                 let Some(need) = self.needs(name).get(number) else {
                     places.insert(name, None);
-                    way.pop();
+                    path.pop();
                     continue;
                 };
                 let next = need.until.container.as_str();
                 match places.get(next) {
-                    Some(Some(from)) => return Some(way[*from..].iter().map(|(seen, _)| (*seen).to_owned()).collect()),
+                    Some(Some(from)) => {
+                        return Some(path[*from..].iter().map(|(seen, _)| (*seen).to_owned()).collect());
+                    }
                     Some(None) => {}
-                    None => way.push((next, 0)),
+                    None => path.push((next, 0)),
                 }
             }
         }
         None
     }
 
-    /// Takes one edge of `cycle` away: one of an `needs` annotation, if there is one, since an order alone has no cycle.
+    /// Removes and returns one edge of `cycle`. Prefers one from an `after` annotation, because an order alone has no cycle.
     fn break_cycle(&mut self, cycle: &[String]) -> Edge {
         let next = |at: usize| &cycle[(at + 1) % cycle.len()];
         let edge = |at: usize| self.needs(&cycle[at]).iter().find(|need| need.until.container == *next(at));
@@ -153,7 +156,7 @@ impl Graph {
     }
 }
 
-/// The whole cycle, from the container whose annotation closes it.
+/// Reports the whole cycle, starting with the container whose annotation closes it.
 fn cycle_finding(cycle: &[String], closing: &Edge) -> Finding {
     let from = cycle.iter().position(|name| *name == closing.waiter).unwrap_or(0);
     let mut names: Vec<&str> = cycle[from..].iter().chain(&cycle[..from]).map(String::as_str).collect();
@@ -162,6 +165,6 @@ fn cycle_finding(cycle: &[String], closing: &Edge) -> Finding {
         2 => format!("{} waits for itself", closing.waiter),
         _ => format!("containers wait for each other: {}", names.join(" -> ")),
     };
-    let fix = format!("let {} not wait for {}", closing.waiter, closing.until.container);
+    let fix = format!("do not let {} wait for {}", closing.waiter, closing.until.container);
     Finding::error("cycle", closing.at.clone(), what).fix(fix).span(closing.span.clone())
 }

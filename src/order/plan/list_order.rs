@@ -1,18 +1,18 @@
-//! The order of the list: the kubelet starts containers in it, one after another.
+//! Order of the container list, in which the kubelet starts containers one after another.
 
 use super::graph::Graph;
 use super::types::ContainerPlan;
 use crate::core::container::Mode;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Puts those that hooks hold back behind the hooks, and gates that wait behind all hooks; whatever may stay where it is, stays.
-/// `hooked` are the containers that hooks hold back.
+/// Sorts the containers in `hooked`, which hooks hold back, after those hooks, and waiting gates after all hooks. Otherwise keeps
+/// the order.
 pub(super) fn arrange(planned: Vec<ContainerPlan>, graph: &Graph, hooked: &BTreeSet<&str>) -> Vec<ContainerPlan> {
     let waits = |planned: &ContainerPlan| planned.mode == Mode::Entrypoint && !planned.until.is_empty();
     let mut hooks_left = planned.iter().filter(|planned| planned.mode == Mode::PostStart).count();
     let numbers: BTreeMap<String, usize> =
         planned.iter().enumerate().map(|(number, planned)| (planned.name.clone(), number)).collect();
-    // How many each still waits for, which may go, and which gates wait for the last hook.
+    // Number of open needs per container, containers ready to place, and gates that must follow the last hook.
     let (mut needs, mut free, mut gates) = (vec![0; planned.len()], BTreeSet::new(), BTreeSet::new());
     for (number, planned) in planned.iter().enumerate() {
         if hooked.contains(planned.name.as_str()) {
@@ -32,7 +32,7 @@ pub(super) fn arrange(planned: Vec<ContainerPlan>, graph: &Graph, hooked: &BTree
         if hooks_left == 0 {
             free.append(&mut gates);
         }
-        // With no cycle in the graph all come to be free.
+        // The graph has no cycles, so every container becomes free.
         let Some(next) = free.pop_first().and_then(|number| left[number].take()) else { break };
         hooks_left -= usize::from(next.mode == Mode::PostStart);
         for waiter in graph.waiters(&next.name).filter(|waiter| hooked.contains(waiter)) {

@@ -1,15 +1,15 @@
-//! What a Pod's annotations ask for, worked out: for each container how it waits, for whom, and for whom it stays.
+//! Works out a plan from a Pod's annotations: how each container waits, what it waits for, and what it must outlive.
 //!
 //! `inject` writes a plan into a manifest; `check` explains it.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `types` | a plan, as types |
-//! | `planner` | from what is declared to a plan |
-//! | `graph` | who waits for whom, and cycles |
-//! | `modes` | who waits by a gate and who is held back by hooks |
-//! | `list_order` | the order of the list |
-//! | `stop_order` | who stays for whom, and how long |
+//! | `types` | types of a plan |
+//! | `planner` | builds the plan from the declaration |
+//! | `graph` | waits between containers, and cycles |
+//! | `modes` | gate or hooks for each container |
+//! | `list_order` | order of the container list |
+//! | `stop_order` | which containers outlive others, and for how long |
 
 mod graph;
 mod list_order;

@@ -1,7 +1,7 @@
-//! Who waits by a gate in front of its own command, and who is held back by hooks in those before it.
+//! Decides which containers wait in a gate and which are held back by hooks in the containers before them.
 //!
-//! The kubelet starts a Pod's containers one after another, and a hook holds back all that comes after it. So the two mix in one
-//! way alone: if a container must be held back by a hook, all that it waits for, and all that those wait for, have hooks too.
+//! The kubelet starts a Pod's containers one after another, and a hook holds back all later containers. So if hooks must hold a
+//! container back, all containers that it waits for, directly or indirectly, must have hooks too.
 
 use super::graph::Graph;
 use super::types::ImageCommand;
@@ -13,18 +13,18 @@ use crate::order::finding::Finding;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Why a container is held back by hooks.
+/// Reason why hooks hold a container back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum HookReason {
-    /// An annotation says so.
+    /// An annotation requests it.
     Requested(Place),
-    /// What it runs is not known, so nothing can be put in front of it.
+    /// Its command is not known, so it cannot have a gate.
     UnknownCommand,
-    /// This one is held back by hooks, and waits for it.
+    /// Hooks hold back this container, which waits for it.
     NeededBy(String),
 }
 
-/// Why only a gate will do for a container.
+/// Reason why a container requires a gate.
 #[derive(Debug, Clone)]
 pub(super) struct GateRequirement {
     reason: String,
@@ -32,27 +32,27 @@ pub(super) struct GateRequirement {
     span: Option<Range<usize>>,
 }
 
-/// What is known for the decision.
+/// Input for the decision.
 pub(super) struct ModeResolver<'a> {
     pub(super) graph: &'a Graph,
     pub(super) declared: &'a Declaration,
-    /// What each container runs, where that is known.
+    /// Known commands by container.
     pub(super) commands: &'a BTreeMap<String, Vec<String>>,
-    /// Containers that only a gate will do for, with the reason.
+    /// Containers that require a gate, with the reason.
     pub(super) required_gates: BTreeMap<String, GateRequirement>,
 }
 
 impl ModeResolver<'_> {
-    /// What is asked for `name`, and where.
+    /// Returns the requested mode of `name` and the place of that request.
     fn requested_mode(&self, name: &str) -> (RequestedMode, Place) {
         match self.declared.modes.get(name) {
-            // `auto` for one outweighs what is said for all.
+            // The container's own mode, even `auto`, overrides the Pod's.
             Some(own) => (*own, container_annotation_place(keys::MODE_PREFIX, name)),
             None => (self.declared.mode, annotation_place(keys::MODE)),
         }
     }
 
-    /// Those of `involved` that are held back by hooks, each with the reason; all others have gates.
+    /// Returns the containers of `involved` that hooks hold back, with the reason. All others have gates.
     pub(super) fn decide_hooked(
         &self,
         involved: &[&ContainerRef<'_>],
@@ -60,14 +60,14 @@ impl ModeResolver<'_> {
     ) -> BTreeMap<String, HookReason> {
         let mut hooked: BTreeMap<String, HookReason> = BTreeMap::new();
         for own in involved {
-            let (wish, at) = self.requested_mode(own.name);
+            let (mode, at) = self.requested_mode(own.name);
             let is_known = self.commands.contains_key(own.name);
-            let why = match wish {
+            let why = match mode {
                 RequestedMode::PostStart => HookReason::Requested(at.clone()),
                 _ if is_known => continue,
                 RequestedMode::Auto => HookReason::UnknownCommand,
                 RequestedMode::Entrypoint => {
-                    let what = format!("{} is to be in entrypoint mode, but its command is not known", own.name);
+                    let what = format!("{} is set to entrypoint mode, but its command is not known", own.name);
                     findings.push(unknown_command_finding(own, at.clone(), what));
                     continue;
                 }
@@ -92,7 +92,7 @@ impl ModeResolver<'_> {
         hooked
     }
 
-    /// Whether a container that is to be held back by hooks can't be.
+    /// Reports a container that hooks must hold back but that requires a gate.
     fn report_conflict(
         &self,
         own: &ContainerRef<'_>,
@@ -101,22 +101,27 @@ impl ModeResolver<'_> {
         findings: &mut Vec<Finding>,
     ) {
         let name = own.name;
-        let (wish, at) = self.requested_mode(name);
-        let asked = || GateRequirement { reason: format!("{name} is in entrypoint mode"), at: at.clone(), span: None };
-        let is_asked = wish == RequestedMode::Entrypoint && self.commands.contains_key(name);
-        let Some(gate) = self.required_gates.get(name).cloned().or_else(|| is_asked.then(asked)) else { return };
+        let (mode, at) = self.requested_mode(name);
+        let requested =
+            || GateRequirement { reason: format!("{name} is in entrypoint mode"), at: at.clone(), span: None };
+        let is_requested = mode == RequestedMode::Entrypoint && self.commands.contains_key(name);
+        let Some(gate) = self.required_gates.get(name).cloned().or_else(|| is_requested.then(requested)) else {
+            return;
+        };
         let GateRequirement { reason: gate, at: gate_at, span: word } = gate;
         match why {
             HookReason::UnknownCommand => {
-                let what = format!("{gate}, which takes a gate in front of its command, but that command is not known");
+                let what = format!(
+                    "{gate}, which requires a gate in front of its command, but the command of {name} is not known"
+                );
                 findings.push(Finding { span: word, ..unknown_command_finding(own, gate_at, what) });
             }
             HookReason::Requested(at) => {
-                let what = format!("{name} is in post-start mode, but {gate}, which takes a gate");
+                let what = format!("{name} is in post-start mode, but {gate}, which requires a gate");
                 let fix = format!("write {}{name}: entrypoint", keys::MODE_PREFIX);
                 findings.push(Finding::error("mode-conflict", at.clone(), what).fix(fix));
             }
-            // Of one that can't be held back itself enough is said.
+            // The finding for the root cause is enough.
             HookReason::NeededBy(_) if self.required_gates.contains_key(root_cause(name, hooked).0) => {}
             HookReason::NeededBy(_) => {
                 let (last, root) = root_cause(name, hooked);
@@ -125,20 +130,20 @@ impl ModeResolver<'_> {
                         ("is in post-start mode", format!("write {}{last}: entrypoint", keys::MODE_PREFIX))
                     }
                     _ => (
-                        "has a command that is not known, so nothing can be put in front of it",
-                        format!("{}, or take {last} out of the order", command_advice(last)),
+                        "has a command that is not known, so it cannot have a gate",
+                        format!("{}, or remove {last} from the order", command_advice(last)),
                     ),
                 };
                 let what = format!(
-                    "{gate}, but {last}, which comes after {name}, {reason}: {last} can be held back by hooks alone, in all that \
-                     come before it, and no container can wait in a gate while a hook runs"
+                    "{gate}, but {last}, which comes after {name}, {reason}: only hooks in the containers before it can hold \
+                     {last} back, and no container can wait in a gate while a hook runs"
                 );
                 findings.push(Finding { span: word, ..Finding::error("mode-conflict", gate_at, what).fix(fix) });
             }
         }
     }
 
-    /// Why, for people; `hooked` are those held back by hooks.
+    /// Explains the mode of `name`; `hooked` are the containers that hooks hold back.
     pub(super) fn mode_reason(&self, name: &str, hooked: &BTreeMap<String, HookReason>) -> String {
         match hooked.get(name) {
             Some(HookReason::Requested(at)) => format!("asked for by {}", annotation_key(at)),
@@ -158,7 +163,7 @@ impl ModeResolver<'_> {
     }
 }
 
-/// The annotation's key.
+/// Returns the annotation's key.
 fn annotation_key(at: &Place) -> String {
     match at.0.last() {
         Some(crate::order::edit::PathSegment::Key(key)) => key.clone(),
@@ -166,7 +171,7 @@ fn annotation_key(at: &Place) -> String {
     }
 }
 
-/// The container for whose sake `name` has a hook, and why that one is held back by hooks.
+/// Returns the container that causes `name` to have a hook, and why hooks hold that container back.
 fn root_cause<'a>(name: &'a str, hooked: &'a BTreeMap<String, HookReason>) -> (&'a str, &'a HookReason) {
     let mut at = name;
     loop {
@@ -180,7 +185,7 @@ fn root_cause<'a>(name: &'a str, hooked: &'a BTreeMap<String, HookReason>) -> (&
 
 fn command_advice(name: &str) -> String {
     format!(
-        "give its command: command in spec.containers, or {}{name}: '[\"/usr/bin/program\"]', or look it up with --resolve-images",
+        "set command in spec.containers, or {}{name}: '[\"/usr/bin/program\"]', or look it up with --resolve-images",
         keys::COMMAND_PREFIX
     )
 }
@@ -189,8 +194,8 @@ fn unknown_command_finding(own: &ContainerRef<'_>, at: Place, what: String) -> F
     Finding::error("unknown-command", at, what).fix(command_advice(own.name))
 }
 
-/// What a container runs, as its `effective_command` would be written (`$(NAME)` expanded by the kubelet, `$$` not): by its spec, by
-/// annotation, or by its image.
+/// Returns a container's command from its spec, annotation or image, written as in a spec: the kubelet expands `$(NAME)` but not
+/// `$$(NAME)`.
 pub(super) fn effective_command(
     own: &ContainerRef<'_>,
     declared: &Declaration,
@@ -200,8 +205,8 @@ pub(super) fn effective_command(
     if let Some(command) = own.string_list("command").filter(|command| !command.is_empty()) {
         return Some(command.into_iter().chain(args.into_iter().flatten()).collect());
     }
-    if let Some(said) = declared.commands.get(own.name) {
-        return Some(said.iter().cloned().chain(args.into_iter().flatten()).collect());
+    if let Some(command) = declared.commands.get(own.name) {
+        return Some(command.iter().cloned().chain(args.into_iter().flatten()).collect());
     }
     let image = image?;
     let literal = |words: &[String]| words.iter().map(|word| escape_dollars(word)).collect::<Vec<_>>();
@@ -210,12 +215,12 @@ pub(super) fn effective_command(
     (!words.is_empty()).then_some(words)
 }
 
-/// A word of an image, which nobody expands, as it is written where the kubelet does.
+/// Escapes a word of an image, which must stay literal, for a field that the kubelet expands.
 fn escape_dollars(word: &str) -> String {
     if word.contains("$(") || word.contains("$$") { word.replace('$', "$$") } else { word.to_owned() }
 }
 
-/// Containers for which only a gate will do.
+/// Returns the containers that require a gate, with the reason.
 pub(super) fn required_gates(
     graph: &Graph,
     declared: &Declaration,
@@ -228,20 +233,20 @@ pub(super) fn required_gates(
                 |reason| GateRequirement { reason, at: need.edge.at.clone(), span: Some(need.edge.span.clone()) };
             let waits = gate(format!("{name} waits for {}", need.until));
             gates.entry((*name).to_owned()).or_insert(waits);
-            let ends = gate(format!("{name} waits for the end of {}", need.until.container));
+            let ends = gate(format!("{name} waits for the exit of {}", need.until.container));
             gates.entry(need.until.container.clone()).or_insert(ends);
         }
     }
     for item in &declared.sidecars {
         let name = &item.until.container;
-        let reason = format!("{name} is to be ended when the others have");
+        let reason = format!("{name} must stop when the other containers have exited");
         let gate = GateRequirement { reason, at: annotation_place(keys::SIDECARS), span: Some(item.span.clone()) };
         gates.insert(name.clone(), gate);
     }
     gates
 }
 
-/// Whether it is an end that is waited for.
+/// Returns true if the state means that the container has exited.
 pub(super) fn is_exit_state(want: WantedState) -> bool {
     matches!(want, WantedState::Completed | WantedState::Exited)
 }

@@ -1,4 +1,4 @@
-//! From what is declared to a plan.
+//! Builds the plan from the declaration.
 
 use super::graph::Graph;
 use super::modes::{self, HookReason, ModeResolver};
@@ -13,8 +13,8 @@ use crate::order::finding::{Finding, has_errors};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Works out what `template` (an object with `metadata` and `spec`, nothing of podgate's injected) declares. Where nothing is
-/// declared, that is a plan in which podgate has nothing to do.
+/// Builds the plan for `template`, an object with `metadata` and `spec` without injected parts. If the template declares nothing,
+/// podgate has nothing to do in the plan.
 ///
 /// # Errors
 /// All findings, at least one of them an error.
@@ -44,7 +44,7 @@ pub fn plan(template: &Value, known: &KnownImages) -> Result<Plan, Vec<Finding>>
     Ok(Plan { containers, sidecar_placement: sidecar, publish, grace: stop_order::grace_period(spec.value), findings })
 }
 
-/// As the sidecar is told of it.
+/// Converts to the sidecar's type.
 fn to_container(planned: &ContainerPlan) -> Container {
     let ContainerPlan { name, mode, until, .. } = planned.clone();
     Container { name, mode, until, ..Container::default() }
@@ -56,7 +56,7 @@ struct Planner<'a> {
     graph: &'a Graph,
     commands: BTreeMap<String, Vec<String>>,
     outlives: BTreeMap<String, Vec<String>>,
-    /// Those whom somebody stays for.
+    /// Containers that another container outlives.
     outlived: BTreeSet<String>,
     pre_stop_limits: BTreeMap<String, std::time::Duration>,
     sidecars: BTreeSet<&'a str>,
@@ -74,21 +74,21 @@ impl<'a> Planner<'a> {
             modes::effective_command(own, declared, known.images.get(own.name))
                 .map(|words| (own.name.to_owned(), words))
         };
-        let stays = stop_order::outlives(spec, declared, graph, findings);
-        let graces = stop_order::pre_stop_limits(&stays, stop_order::grace_period(spec.value), findings);
+        let outlives = stop_order::outlives(spec, declared, graph, findings);
+        let limits = stop_order::pre_stop_limits(&outlives, stop_order::grace_period(spec.value), findings);
         Planner {
             spec,
             declared,
             graph,
             commands: spec.containers.iter().filter_map(command).collect(),
-            outlived: stays.values().flatten().cloned().collect(),
-            outlives: stays,
-            pre_stop_limits: graces,
+            outlived: outlives.values().flatten().cloned().collect(),
+            outlives,
+            pre_stop_limits: limits,
             sidecars: declared.sidecars.iter().map(|item| item.until.container.as_str()).collect(),
         }
     }
 
-    /// Whether somebody stays for `name`.
+    /// Returns true if another container outlives `name`.
     fn is_outlived(&self, name: &str) -> bool {
         self.outlived.contains(name)
     }
@@ -98,7 +98,7 @@ impl<'a> Planner<'a> {
             || self.outlives.contains_key(name)
             || self.is_outlived(name)
             || self.sidecars.contains(name)
-            // Whose end the sidecars of a Job are to learn of without delay.
+            // The sidecars of a Job must learn of its exit without delay.
             || (!self.sidecars.is_empty() && self.commands.contains_key(name))
     }
 
@@ -162,10 +162,10 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The state of its own that the hook of a container waits for; `None` if it needs none.
+    /// Returns the container's own state that its hook waits for; `None` if it needs no hook.
     fn hook_state(&self, own: &ContainerRef<'_>, hooked: &BTreeMap<String, HookReason>) -> Option<WantedState> {
         let is_waited_for = self.graph.waiters(own.name).next().is_some();
-        // Gates see for themselves; only what runs inside the container needs the hook for its checks.
+        // The sidecar checks for gates. Only exec probes need the hook, because they run inside the container.
         let is_exec = has_exec_probe(own);
         let mut wanted = self.graph.waiters_with_needs(own.name);
         if wanted
@@ -184,7 +184,7 @@ impl<'a> Planner<'a> {
             || is_waited_for && has_exec_probe(own)
     }
 
-    /// Ends that are waited for, and that do not come or do not stay.
+    /// Reports waits for an exit that never happens or does not last.
     fn check_ends(&self, findings: &mut Vec<Finding>) {
         for own in &self.spec.containers {
             let wanted: Vec<_> = self
@@ -196,45 +196,47 @@ impl<'a> Planner<'a> {
             let (name, at, word) = (own.name, need.edge.at.clone(), need.edge.span.clone());
             if self.sidecars.contains(name) && !self.sidecars.contains(waiter) {
                 let what = format!(
-                    "{waiter} waits for the end of {name}, which by podgate.io/sidecars is ended when {waiter} has"
+                    "{waiter} waits for the exit of {name}, but podgate.io/sidecars stops {name} only after {waiter} has exited"
                 );
                 findings.push(
                     Finding::error("can-never-hold", at, what)
-                        .fix(format!("take {name} out of one of them"))
+                        .fix(format!("remove {name} from one of the two annotations"))
                         .span(word),
                 );
             } else if own.restart_policy(self.spec.value) == "Always" {
                 let what = format!(
-                    "{name} is started again whenever it has ended (restartPolicy: Always), for as long as the Pod lives: {} holds \
-                     only between two of its runs",
+                    "the kubelet restarts {name} whenever it exits (restartPolicy: Always), so {} holds only between two runs",
                     need.until
                 );
                 let finding = Finding::warning("end-does-not-last", at, what).span(word);
                 findings.push(finding.fix(format!(
-                    "move {name} to spec.initContainers, or give it restartPolicy: OnFailure (of its own: Kubernetes 1.35)"
+                    "move {name} to spec.initContainers, or set restartPolicy: OnFailure (for one container: Kubernetes 1.35)"
                 )));
             }
         }
         let at = || annotation_place(keys::SIDECARS);
         let others = || self.spec.containers.iter().filter(|own| !self.sidecars.contains(own.name));
         if !self.sidecars.is_empty() && others().next().is_none() {
-            let what = "all containers are sidecars, and nobody is left whose end would end them";
-            findings.push(Finding::error("can-never-hold", at(), what).fix("leave out those that do the work"));
+            let what =
+                "podgate.io/sidecars lists all containers, so no other container is left whose exit would stop them";
+            findings.push(
+                Finding::error("can-never-hold", at(), what)
+                    .fix("remove the containers that do the work from the list"),
+            );
         }
         if !self.sidecars.is_empty()
             && let Some(own) = others().find(|own| own.restart_policy(self.spec.value) == "Always")
         {
             let what = format!(
-                "the sidecars are to be ended when {} has, but that is always started again (restartPolicy: Always)",
+                "the sidecars stop only after {} has exited, but the kubelet always restarts it (restartPolicy: Always)",
                 own.name
             );
-            let fix =
-                "podgate.io/sidecars is for Pods that run to their end: give the Pod restartPolicy Never or OnFailure";
+            let fix = "set the Pod's restartPolicy to Never or OnFailure; podgate.io/sidecars is for Pods that run to completion";
             findings.push(Finding::error("can-never-hold", at(), what).fix(fix));
         }
     }
 
-    /// Settings of containers that take no part.
+    /// Reports settings that have no effect.
     fn check_unused_settings(&self, involved: &BTreeSet<&str>, findings: &mut Vec<Finding>) {
         let modes = self.declared.modes.keys().map(|name| (name, keys::MODE_PREFIX, "mode"));
         let timeouts = self.declared.timeouts.keys().map(|name| (name, keys::TIMEOUT_PREFIX, "timeout"));
@@ -242,14 +244,14 @@ impl<'a> Planner<'a> {
         for (name, prefix, what) in modes.chain(timeouts).chain(commands) {
             let at = container_annotation_place(prefix, name);
             if !involved.contains(name.as_str()) {
-                let what = format!("{name} waits for nobody and nobody for it, so its {what} says nothing");
-                findings.push(Finding::warning("unused-annotation", at, what).fix("take it out"));
+                let what = format!("{name} is not part of the order, so its {what} has no effect");
+                findings.push(Finding::warning("unused-annotation", at, what).fix("remove it"));
             } else if what == "command"
                 && let Some(own) = self.spec.get(name)
                 && own.string_list("command").is_some_and(|command| !command.is_empty())
             {
-                let what = format!("{name} has a command in its spec, and that counts");
-                findings.push(Finding::warning("unused-annotation", at, what).fix("take one of the two out"));
+                let what = format!("{name} has a command in its spec, so this annotation has no effect");
+                findings.push(Finding::warning("unused-annotation", at, what).fix("remove one of the two"));
             }
         }
     }
@@ -259,13 +261,13 @@ fn has_exec_probe(own: &ContainerRef<'_>) -> bool {
     ["startupProbe", "readinessProbe"].into_iter().filter_map(|field| own.probe(field)).any(|probe| probe.is_exec())
 }
 
-/// What the plan does that its reader may not have expected.
+/// Adds notes about effects of the plan that the user may not expect.
 fn add_notes(containers: &[ContainerPlan], graph: &Graph, findings: &mut Vec<Finding>) {
     let at = crate::order::edit::Place::root().to("spec").to("containers");
     if !containers.is_sorted_by_key(|planned| planned.index) {
         let names: Vec<&str> = containers.iter().map(|planned| planned.name.as_str()).collect();
         let what = format!(
-            "the list of containers is put into another order, which the kubelet goes by: {}",
+            "podgate reorders the list of containers, because the kubelet starts them in list order: {}",
             names.join(", ")
         );
         findings.push(Finding::note("moved", at.clone(), what));
@@ -281,11 +283,11 @@ fn add_notes(containers: &[ContainerPlan], graph: &Graph, findings: &mut Vec<Fin
         let unasked: Vec<&str> = later.filter(|later| !descendants.contains(later)).collect();
         if !unasked.is_empty() {
             let what = format!(
-                "while the hook of {} waits, the kubelet starts nobody: it holds back {} too, which do not wait for it",
+                "while the hook of {} waits, the kubelet starts no container, so it also delays {}, which need not wait for it",
                 planned.name,
                 unasked.join(", "),
             );
-            let fix = "with gates in front of their commands, containers start side by side";
+            let fix = "use entrypoint mode, in which containers start in parallel";
             findings.push(Finding::note("not-side-by-side", at.clone().to(planned.index), what).fix(fix));
         }
     }

@@ -6,7 +6,7 @@ use crate::order::declare::{Publish, SidecarPlacement, annotation_place};
 use crate::order::finding::{Finding, Level};
 use serde_json::{Value, json};
 
-/// A template with these annotations; of the containers, those with a `!` have no command.
+/// Returns a template with these annotations. Containers whose name ends in `!` have no command.
 fn template(containers: &[&str], annotations: &[(&str, &str)]) -> Value {
     let list: Vec<Value> = containers
         .iter()
@@ -24,7 +24,7 @@ fn plan_of(template: &Value) -> Plan {
     plan(template, &KnownImages::default()).unwrap_or_else(|findings| panic!("{findings:#?}"))
 }
 
-/// `name mode until`, in the order of the plan.
+/// Formats each container as `name mode until`, in the order of the plan.
 fn plan_summary(plan: &Plan) -> Vec<String> {
     let one = |p: &ContainerPlan| {
         let mode = match p.mode {
@@ -47,7 +47,7 @@ fn plan_errors(template: &Value) -> Vec<Finding> {
 }
 
 #[test]
-fn known_commands_wait_in_gates_wherever_they_stand() {
+fn containers_with_known_commands_get_gates() {
     let plan = plan_order(&["web", "api", "db"], "db, api, web");
     assert_eq!(plan_summary(&plan), ["web gate api=Ready", "api gate db=Ready", "db gate"]);
     assert_eq!(plan.containers[0].command.as_deref(), Some(&["/bin/run".to_owned(), "web".to_owned()][..]));
@@ -56,12 +56,12 @@ fn known_commands_wait_in_gates_wherever_they_stand() {
 }
 
 #[test]
-fn the_hand_written_manifests_are_what_comes_out() {
+fn plan_matches_the_handwritten_manifests() {
     let plan = plan_order(&["db", "api", "web"], "db, api, web");
-    let stays: Vec<_> = plan.containers.iter().map(|p| (p.outlives.join(","), p.pre_stop_limit.as_secs())).collect();
-    assert_eq!(stays, [("api".to_owned(), 25), ("web".to_owned(), 20), (String::new(), 0)]);
+    let outlives: Vec<_> = plan.containers.iter().map(|p| (p.outlives.join(","), p.pre_stop_limit.as_secs())).collect();
+    assert_eq!(outlives, [("api".to_owned(), 25), ("web".to_owned(), 20), (String::new(), 0)]);
     let parents: Vec<bool> = plan.containers.iter().map(|p| p.needs_parent).collect();
-    assert_eq!(parents, [false; 3], "the lock that each leaves behind tells of its end");
+    assert_eq!(parents, [false; 3], "the tether shows when each one exits");
     assert!(plan.containers.iter().all(|p| p.timeout.as_secs() == 300 && !p.continue_on_timeout));
     assert_eq!(
         (plan.grace.as_secs(), plan.sidecar_placement, plan.publish),
@@ -70,7 +70,7 @@ fn the_hand_written_manifests_are_what_comes_out() {
 }
 
 #[test]
-fn unknown_commands_are_held_back_by_hooks_in_those_before() {
+fn hooks_hold_back_containers_with_unknown_commands() {
     let plan = plan_order(&["db!", "api!", "web!"], "db, api, web");
     assert_eq!(plan_summary(&plan), ["db hook db=Ready", "api hook api=Ready", "web hook web=Started"]);
     let tethers: Vec<bool> = plan.containers.iter().map(|p| p.needs_tether).collect();
@@ -78,16 +78,12 @@ fn unknown_commands_are_held_back_by_hooks_in_those_before() {
     let template =
         template(&["db!", "api!", "web!"], &[("podgate.io/order", "db, api, web"), ("podgate.io/stop-order", "none")]);
     let plan = plan_of(&template);
-    assert_eq!(
-        plan_summary(&plan),
-        ["db hook db=Ready", "api hook api=Ready", "web none"],
-        "as manifests/pod.yaml has it"
-    );
+    assert_eq!(plan_summary(&plan), ["db hook db=Ready", "api hook api=Ready", "web none"], "as in manifests/pod.yaml");
     assert!(plan.containers.iter().all(|p| !p.needs_tether && p.outlives.is_empty()));
 }
 
 #[test]
-fn one_that_hooks_must_hold_back_makes_all_before_it_take_hooks() {
+fn hooked_container_makes_its_dependencies_use_hooks() {
     let plan = plan_order(&["web!", "api", "db"], "db, api, web");
     assert_eq!(plan_summary(&plan), ["db hook db=Ready", "api hook api=Ready", "web hook web=Started"]);
     assert_eq!(plan.get("db").unwrap().mode_reason, "the command of web after it is not known");
@@ -96,9 +92,9 @@ fn one_that_hooks_must_hold_back_makes_all_before_it_take_hooks() {
 }
 
 #[test]
-fn one_that_only_gates_wait_for_holds_nobody_up() {
+fn hook_waits_only_for_the_start_before_gates() {
     let plan = plan_order(&["api", "db!"], "db, api");
-    assert_eq!(plan_summary(&plan), ["db hook db=Started", "api gate db=Ready"], "and hooks come before gates");
+    assert_eq!(plan_summary(&plan), ["db hook db=Started", "api gate db=Ready"], "hooks come before gates");
     let mut template = template(&["db!", "api"], &[("podgate.io/order", "db, api")]);
     template["spec"]["containers"][0]["readinessProbe"] = json!({"exec": {"command": ["pg_isready"]}});
     let plan = plan_of(&template);
@@ -106,17 +102,17 @@ fn one_that_only_gates_wait_for_holds_nobody_up() {
 }
 
 #[test]
-fn side_by_side_is_so_with_gates_and_said_with_hooks() {
+fn gates_start_in_parallel_and_hooks_give_a_note() {
     let plan = plan_order(&["db", "cache", "api"], "db & cache, api");
     assert_eq!(plan_summary(&plan), ["db gate", "cache gate", "api gate db=Ready,cache=Ready"]);
     let plan = plan_order(&["db!", "log", "cache!", "api!"], "db & cache, api");
     assert_eq!(plan_summary(&plan), ["db hook db=Ready", "log none", "cache hook cache=Ready", "api hook api=Started"]);
     let note = plan.findings.iter().find(|finding| finding.rule == "not-side-by-side").unwrap();
-    assert!(note.message.contains("holds back log, cache too"), "{note}");
+    assert!(note.message.contains("also delays log, cache"), "{note}");
 }
 
 #[test]
-fn the_end_of_a_container_takes_gates_on_both_sides() {
+fn waiting_for_an_exit_requires_gates_on_both_sides() {
     let template = |policy: &str, containers: &[&str]| {
         let mut template = template(containers, &[("podgate.io/order", "migrate=Completed, api")]);
         template["spec"]["restartPolicy"] = json!(policy);
@@ -137,7 +133,7 @@ fn the_end_of_a_container_takes_gates_on_both_sides() {
 }
 
 #[test]
-fn a_mode_that_breaks_the_order_is_refused_with_the_reason() {
+fn conflicting_modes_are_rejected_with_the_reason() {
     let with = |containers: &[&str], more: &[(&str, &str)]| {
         let mut all = vec![("podgate.io/order", "migrate=Completed, api, web")];
         all.extend(more);
@@ -171,7 +167,7 @@ fn a_mode_that_breaks_the_order_is_refused_with_the_reason() {
             ["migrate", "api", "web!"],
             &[("mode.podgate.io/web", "entrypoint")],
             "unknown-command",
-            "web is to be in entrypoint mode, but its command is not known",
+            "web is set to entrypoint mode, but its command is not known",
             "--resolve-images",
         ),
     ] {
@@ -191,7 +187,7 @@ fn a_mode_that_breaks_the_order_is_refused_with_the_reason() {
 }
 
 #[test]
-fn auto_for_one_outweighs_what_is_said_for_all() {
+fn containers_own_auto_overrides_the_pods_mode() {
     let template = template(
         &["db", "api"],
         &[("podgate.io/order", "db, api"), ("podgate.io/mode", "post-start"), ("mode.podgate.io/api", "auto")],
@@ -200,8 +196,8 @@ fn auto_for_one_outweighs_what_is_said_for_all() {
 }
 
 #[test]
-fn cycles_are_shown_with_the_annotation_that_closes_them() {
-    for (order, more, says) in [
+fn cycles_are_reported_at_the_closing_annotation() {
+    for (order, more, expected) in [
         (
             "db, api, web",
             &[("after.podgate.io/db", "web")][..],
@@ -214,57 +210,57 @@ fn cycles_are_shown_with_the_annotation_that_closes_them() {
         all.extend(more);
         let findings = plan_errors(&template(&["db", "api", "web"], &all));
         assert_eq!((findings.len(), findings[0].rule), (1, "cycle"), "{findings:#?}");
-        assert_eq!(findings[0].message, says);
+        assert_eq!(findings[0].message, expected);
         assert_eq!(findings[0].at, annotation_place(more[0].0));
     }
 }
 
 #[test]
-fn edges_add_up_and_what_excludes_each_other_is_refused() {
+fn edges_combine_unless_they_contradict() {
     let both =
         |after: &str| template(&["db", "api"], &[("podgate.io/order", "db, api"), ("after.podgate.io/api", after)]);
     assert_eq!(plan_summary(&plan_of(&both("db=Started")))[1], "api gate db=Ready");
     let findings = plan_errors(&both("db=Exited"));
     assert_eq!(findings[0].rule, "can-never-hold");
-    assert!(findings[0].message.contains("never hold at the same moment"), "{}", findings[0]);
+    assert!(findings[0].message.contains("can never hold at the same time"), "{}", findings[0]);
 }
 
 #[test]
-fn sidecars_of_a_job_are_ended_when_the_others_have() {
+fn sidecars_of_a_job_stop_after_the_others() {
     let mut template =
         template(&["proxy", "app", "logs!"], &[("podgate.io/order", "proxy, app"), ("podgate.io/sidecars", "proxy")]);
     template["spec"]["restartPolicy"] = json!("Never");
     let plan = plan_of(&template);
-    assert_eq!(
-        plan_summary(&plan),
-        ["proxy gate", "app gate proxy=Ready", "logs none"],
-        "as manifests/job.yaml has it"
-    );
+    assert_eq!(plan_summary(&plan), ["proxy gate", "app gate proxy=Ready", "logs none"], "as in manifests/job.yaml");
     assert_eq!(plan.get("proxy").unwrap().stop_after, ["app", "logs"]);
-    assert!(plan.containers[..2].iter().all(|p| p.needs_parent && p.outlives.is_empty()), "nobody stays in a Job");
+    assert!(plan.containers[..2].iter().all(|p| p.needs_parent && p.outlives.is_empty()), "a Job has no stop order");
 
     template["spec"]["restartPolicy"] = json!("Always");
     assert_eq!(plan_errors(&template)[0].rule, "can-never-hold");
     template["spec"]["restartPolicy"] = json!("Never");
     template["metadata"]["annotations"]["podgate.io/sidecars"] = json!("proxy, app, logs");
-    assert!(plan_errors(&template).iter().any(|finding| finding.message.starts_with("all containers are sidecars")));
+    assert!(
+        plan_errors(&template)
+            .iter()
+            .any(|finding| finding.message.starts_with("podgate.io/sidecars lists all containers"))
+    );
     template["metadata"]["annotations"] =
         json!({"podgate.io/order": "proxy=Completed, app", "podgate.io/sidecars": "proxy"});
-    assert!(plan_errors(&template).iter().any(|finding| finding.message.contains("is ended when app has")));
+    assert!(plan_errors(&template).iter().any(|finding| finding.message.contains("only after app has exited")));
 }
 
 #[test]
-fn a_stop_order_of_its_own() {
+fn declared_stop_order_is_used() {
     let template = template(&["db!", "api", "log"], &[("podgate.io/stop-order", "api & log, db")]);
     let plan = plan_of(&template);
-    assert_eq!(plan_summary(&plan), ["db none", "api gate", "log gate"], "tethers for those that are stayed for");
+    assert_eq!(plan_summary(&plan), ["db none", "api gate", "log gate"], "gates show when api and log have exited");
     assert_eq!(plan.containers[0].outlives, ["api", "log"]);
     assert!(plan.containers[0].is_modified() && !plan.containers[1].needs_parent);
 }
 
 #[test]
-fn graces_go_down_along_the_chain_and_stay_within_the_pods() {
-    for (seconds, graces) in [
+fn pre_stop_limits_decrease_along_the_chain() {
+    for (seconds, limits) in [
         (30, [25_000, 20_000]),
         (60, [50_000, 40_000]),
         (10, [9_000, 8_000]),
@@ -275,7 +271,7 @@ fn graces_go_down_along_the_chain_and_stay_within_the_pods() {
         template["spec"]["terminationGracePeriodSeconds"] = json!(seconds);
         let plan = plan_of(&template);
         let found: Vec<u128> = plan.containers[..2].iter().map(|p| p.pre_stop_limit.as_millis()).collect();
-        assert_eq!(found, graces, "{seconds}");
+        assert_eq!(found, limits, "{seconds}");
         assert_eq!(plan.findings.iter().any(|f| f.rule == "short-grace"), seconds == 2);
     }
     let mut template = template(&["db", "api"], &[("podgate.io/order", "db, api")]);
@@ -285,7 +281,7 @@ fn graces_go_down_along_the_chain_and_stay_within_the_pods() {
 }
 
 #[test]
-fn commands_come_from_the_spec_then_the_annotation_then_the_image() {
+fn spec_command_wins_over_annotation_and_image() {
     let image = ImageCommand { entrypoint: vec!["/entry".into(), "$(X)".into()], cmd: vec!["serve".into()] };
     let known = KnownImages { images: [("api".to_owned(), image)].into() };
     let command = |container: Value, annotations: Value| {
@@ -303,7 +299,7 @@ fn commands_come_from_the_spec_then_the_annotation_then_the_image() {
 }
 
 #[test]
-fn settings_that_say_nothing_are_named() {
+fn settings_without_effect_are_reported() {
     let template = template(
         &["db", "api", "log"],
         &[
@@ -318,7 +314,7 @@ fn settings_that_say_nothing_are_named() {
 }
 
 #[test]
-fn nothing_declared_is_nothing_to_do() {
+fn plan_without_a_declaration_changes_nothing() {
     let plan = plan_of(&template(&["a", "b!"], &[]));
     assert!(plan.findings.is_empty() && plan.containers.iter().all(|p| !p.is_modified()));
 }

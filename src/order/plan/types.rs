@@ -1,4 +1,4 @@
-//! A plan, as types.
+//! Types of a plan.
 
 use crate::core::container::Mode;
 use crate::core::until::WaitCondition;
@@ -7,18 +7,18 @@ use crate::order::finding::Finding;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How the whole Pod starts and stops.
+/// Plan for starting and stopping a Pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// All regular containers, in the order in which the kubelet is to start them.
+    /// All regular containers, in the order in which the kubelet must start them.
     pub containers: Vec<ContainerPlan>,
-    /// Where the sidecar stands.
+    /// Position of the sidecar.
     pub sidecar_placement: SidecarPlacement,
-    /// Whether the sidecar speaks to the API, or goes by the board alone.
+    /// Target for published states: the API, or the board alone.
     pub publish: Publish,
-    /// The Pod's grace period, in seconds: `terminationGracePeriodSeconds`, 30 if left out.
+    /// The Pod's grace period: `terminationGracePeriodSeconds`, 30 s by default.
     pub grace: Duration,
-    /// What is to be said about it: warnings and notes, no errors.
+    /// Warnings and notes, no errors.
     pub findings: Vec<Finding>,
 }
 
@@ -29,56 +29,56 @@ pub struct ContainerPlan {
     pub name: String,
     /// Its index in the manifest's `spec.containers`.
     pub index: usize,
-    /// How it waits; `None` where podgate has nothing to hold in it (it may stay for others all the same).
+    /// Gate or hook; `None` if it has neither. It may still have a preStop hook.
     pub mode: Mode,
-    /// Why this mode, for people: `its command is not known`. Empty in `None`.
+    /// Reason for the mode, for people: `its command is not known`. Empty for `None`.
     pub mode_reason: String,
-    /// In entrypoint mode, what its gate waits for, and may be empty; in post-start mode its own state, for which its hook waits:
-    /// `Started` where those after it have gates, so that nothing stands still for long.
+    /// In entrypoint mode the conditions of its gate, possibly none. In post-start mode the own state that its hook waits for:
+    /// `Started` if the containers that wait for it have gates, so that the hook does not block the kubelet.
     pub until: Vec<WaitCondition>,
-    /// The edges as declared: whom it comes after, and the state of those that it needs.
+    /// Declared edges: the containers and states that it waits for.
     pub after: Vec<WaitCondition>,
-    /// The program and its arguments, whole, as the container runs them without podgate: `command` and `args`, or what the
-    /// annotation or the image gives. `None` where it is not known; always known in entrypoint mode.
+    /// Program and arguments that the container runs without podgate: `command` and `args`, or those of the annotation or image.
+    /// `None` if not known; always known in entrypoint mode.
     pub command: Option<Vec<String>>,
-    /// The gate has to stay as the parent: somebody waits for its exit code, it is to be ended, or an `exec` probe must run inside.
+    /// The gate must stay as the parent, to report the exit code, to stop the command or to run an `exec` probe.
     pub needs_parent: bool,
-    /// In post-start mode, the hook has to leave a tether behind (`--tether`): somebody stays for this container.
+    /// In post-start mode, the hook must leave a tether (`--tether`), because another container outlives this one.
     pub needs_tether: bool,
-    /// How long it may wait.
+    /// Time limit for its wait.
     pub timeout: Duration,
-    /// A wait that is over goes on (`true`) or fails.
+    /// After a time-out, continue (`true`) or fail.
     pub continue_on_timeout: bool,
-    /// A wait that is in vain is given up at once.
+    /// Give up as soon as the wait can never succeed.
     pub fail_fast: bool,
-    /// At the Pod's end it stays until these have exited; in the order of the list.
+    /// Containers that it must outlive when the Pod stops, in list order.
     pub outlives: Vec<String>,
-    /// Others stay for it.
+    /// Another container outlives it.
     pub is_outlived: bool,
-    /// The longest that its preStop hook may take: less than [`Plan::grace`], and less than that of whom it is stayed for by.
+    /// Upper bound for its preStop hook. Always below [`Plan::grace`] and below the bound of every container that outlives it.
     pub pre_stop_limit: Duration,
-    /// In a Job: it is ended when these have exited.
+    /// In a Job: podgate stops it when these have exited.
     pub stop_after: Vec<String>,
 }
 
-/// What is known beside the manifest.
+/// Commands of images, which are not in the manifest.
 #[derive(Debug, Clone, Default)]
 pub struct KnownImages {
-    /// Program and arguments by the image's own configuration (`Entrypoint`, `Cmd`), by container.
+    /// `Entrypoint` and `Cmd` of the image of each container, if known.
     pub images: BTreeMap<String, ImageCommand>,
 }
 
 /// An image's `Entrypoint` and `Cmd`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImageCommand {
-    /// `Entrypoint`; `command` in a container replaces both.
+    /// `Entrypoint`; a container's `command` replaces both.
     pub entrypoint: Vec<String>,
-    /// `Cmd`; `args` in a container replaces it.
+    /// `Cmd`; a container's `args` replaces it.
     pub cmd: Vec<String>,
 }
 
 impl Plan {
-    /// The container of that name.
+    /// Returns the container of that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&ContainerPlan> {
         self.containers.iter().find(|planned| planned.name == name)
@@ -86,7 +86,7 @@ impl Plan {
 }
 
 impl ContainerPlan {
-    /// Whether podgate has to put anything into this container.
+    /// Returns true if podgate must change this container.
     #[must_use]
     pub fn is_modified(&self) -> bool {
         self.mode != Mode::None || !self.outlives.is_empty()

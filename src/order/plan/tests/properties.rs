@@ -1,4 +1,4 @@
-//! What holds of every plan.
+//! Properties of every plan.
 
 use super::*;
 use crate::core::container::{Container, Mode};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// A Pod: for each container whether its command is known, its mode if one is asked for, and whom it waits for.
+/// Input for a random Pod.
 #[derive(Debug, Clone)]
 struct Pod {
     containers: Vec<PodContainer>,
@@ -23,7 +23,7 @@ struct PodContainer {
     after: Vec<(usize, &'static str)>,
 }
 
-/// Containers that wait only for those with a lower number, in a list of any order.
+/// Generates containers that wait only for containers with lower numbers, in a list of any order.
 fn pods() -> impl Strategy<Value = Pod> {
     let one = |number: usize| {
         let mode = prop_oneof![4 => Just(None), 1 => Just(Some("post-start")), 1 => Just(Some("entrypoint")), 1 => Just(Some("auto"))];
@@ -67,14 +67,14 @@ impl Pod {
     }
 }
 
-/// Each container that waits is held back: by its own gate, or by the hooks of all that it waits for, before it in the list.
+/// Checks that its own gate, or earlier hooks in all containers that it waits for, hold each waiting container back.
 fn check_held_back(plan: &Plan) -> Result<(), TestCaseError> {
-    let told: Vec<Container> = plan
+    let containers: Vec<Container> = plan
         .containers
         .iter()
         .map(|p| Container { name: p.name.clone(), mode: p.mode, until: p.until.clone(), ..Container::default() })
         .collect();
-    prop_assert_eq!(container_list::check_order(&told), Ok(()));
+    prop_assert_eq!(container_list::check_order(&containers), Ok(()));
     for (at, planned) in plan.containers.iter().enumerate() {
         match planned.mode {
             Mode::Entrypoint => {
@@ -104,7 +104,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_plan_holds_back_every_container_that_waits(pod in pods()) {
+    fn plan_holds_back_every_waiting_container(pod in pods()) {
         match plan(&pod.template(&[]), &KnownImages::default()) {
             Ok(plan) => check_held_back(&plan)?,
             Err(findings) => {
@@ -119,8 +119,8 @@ proptest! {
     }
 
     #[test]
-    fn auto_finds_a_way_wherever_there_is_one(pod in pods()) {
-        // Only ends that are waited for can make it impossible, and only where a command is not known.
+    fn auto_mode_finds_a_plan_if_there_is_one(pod in pods()) {
+        // There is none only if a container waits for an exit and a command is not known.
         let mut pod = pod;
         for one in &mut pod.containers {
             one.mode = None;
@@ -136,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn what_needs_no_move_is_not_moved(pod in pods()) {
+    fn sorted_containers_keep_their_order(pod in pods()) {
         let mut pod = pod;
         for (number, one) in pod.containers.iter_mut().enumerate() {
             (one.place, one.is_known, one.mode) = (number, true, None);
@@ -147,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn cycles_are_always_refused_and_shown(pod in pods(), from in any::<prop::sample::Index>(), length in 1..4usize) {
+    fn every_cycle_is_rejected_and_shown(pod in pods(), from in any::<prop::sample::Index>(), length in 1..4usize) {
         // A chain along c0, c1, …, closed from its first to its last.
         let size = pod.containers.len();
         let last = from.index(size);
@@ -166,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn stays_have_less_and_less_time_down_the_chain(pod in pods(), seconds in 1..100_000u64) {
+    fn pre_stop_limits_decrease_along_every_chain(pod in pods(), seconds in 1..100_000u64) {
         let mut template = pod.template(&[]);
         template["spec"]["restartPolicy"] = json!("Always");
         template["spec"]["terminationGracePeriodSeconds"] = json!(seconds);
@@ -175,7 +175,7 @@ proptest! {
                 prop_assert!(planned.pre_stop_limit < plan.grace && !planned.pre_stop_limit.is_zero());
                 for user in planned.outlives.iter().filter_map(|name| plan.get(name)) {
                     prop_assert!(user.outlives.is_empty() || user.pre_stop_limit < planned.pre_stop_limit);
-                    prop_assert!(user.mode == Mode::Entrypoint || user.needs_tether, "nobody would know when {} is gone", user.name);
+                    prop_assert!(user.mode == Mode::Entrypoint || user.needs_tether, "podgate cannot tell when {} has exited", user.name);
                 }
             }
         }
