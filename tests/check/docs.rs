@@ -1,4 +1,4 @@
-//! The documents say what the program does.
+//! Tests that the docs match the program.
 
 use crate::program;
 use podgate::order::declare::keys;
@@ -11,15 +11,15 @@ fn read(file: &str) -> String {
 }
 
 #[test]
-fn help_is_what_the_docs_say() {
+fn docs_quote_the_help() {
     let output = program(Path::new("/")).args(["check", "--help"]).output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();
     let block = format!("```text\n$ kubectl podgate check --help\n{}\n```\n", help.trim_end());
-    assert!(read("docs/check.md").contains(&block), "docs/check.md should hold\n{block}");
+    assert!(read("docs/check.md").contains(&block), "docs/check.md must contain\n{block}");
 }
 
 #[test]
-fn every_rule_that_the_program_names_is_listed_with_its_level() {
+fn every_rule_in_the_code_is_listed_with_its_level() {
     fn walk(folder: &Path, found: &mut Vec<(&str, String)>) {
         for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
             if entry.path().is_dir() {
@@ -30,7 +30,7 @@ fn every_rule_that_the_program_names_is_listed_with_its_level() {
                 .is_some_and(|name| name.ends_with(".rs") && !name.ends_with("tests.rs"))
             {
                 let text = fs::read_to_string(entry.path()).unwrap();
-                // What follows is a test, which may name any.
+                // Skips tests, which may use any name.
                 let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
                 for level in ["error", "warning", "note"] {
                     for rest in text.split(&format!("Finding::{level}(")).skip(1) {
@@ -56,21 +56,21 @@ fn every_rule_that_the_program_names_is_listed_with_its_level() {
 }
 
 #[test]
-fn every_annotation_that_is_read_is_explained() {
+fn docs_explain_every_annotation() {
     let text = read("docs/declaring.md");
     let keys = keys::POD_KEYS.iter().map(|key| (*key).to_owned());
     for key in keys
         .chain(keys::CONTAINER_PREFIXES.iter().map(|prefix| format!("{prefix}CONTAINER")))
         .chain([keys::INJECT.to_owned()])
     {
-        assert!(text.contains(&format!("`{key}`")), "docs/declaring.md says nothing of {key}");
+        assert!(text.contains(&format!("`{key}`")), "docs/declaring.md does not explain {key}");
     }
 }
 
-/// The manifests in the documents are what they say they are: all that declare an order have no errors.
+/// Examples that declare an order must have no errors and no warnings.
 #[test]
-fn the_examples_of_the_documents_work() {
-    let mut looked_at = 0;
+fn examples_in_the_docs_pass_the_check() {
+    let mut checked = 0;
     for file in ["docs/declaring.md", "docs/migration.md", "docs/check.md"] {
         for block in read(file).split("```yaml\n").skip(1) {
             let (yaml, _) = block.split_once("\n```").unwrap();
@@ -79,9 +79,12 @@ fn the_examples_of_the_documents_work() {
             }
             let output = program(Path::new("/")).args(["check", "-"]).write_stdin(yaml.to_owned()).output().unwrap();
             let out = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success() && out.contains("checked: 0 errors, 0 warnings"), "{file}:\n{yaml}\n{out}");
-            looked_at += 1;
+            assert!(
+                output.status.success() && out.contains("checked: 0 errors, 0 warnings"),
+                "{file}:\n{yaml}\n{out}"
+            );
+            checked += 1;
         }
     }
-    assert!(looked_at >= 4, "{looked_at} examples");
+    assert!(checked >= 4, "only {checked} examples");
 }

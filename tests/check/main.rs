@@ -1,4 +1,4 @@
-//! `kubectl podgate check`, from outside: what it says of manifests, in each form, with which exit code.
+//! Tests `kubectl podgate check` from outside: output in each format, and exit codes.
 
 #[path = "../common/api_server.rs"]
 mod api_server;
@@ -11,14 +11,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// The program, in a world of its own.
+/// Returns a command that runs the program with an empty environment.
 pub(crate) fn program(home: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-podgate"));
     command.env_clear().env("HOME", home);
     command
 }
 
-/// A folder with one file `pod.yaml`.
+/// Creates a folder with one file `pod.yaml`.
 pub(crate) fn file(text: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pod.yaml");
@@ -26,7 +26,7 @@ pub(crate) fn file(text: &str) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Exit code, output and what is said beside it.
+/// Runs `check`. Returns exit code, stdout and stderr.
 pub(crate) fn check(folder: &TempDir, arguments: &[&str]) -> (i32, String, String) {
     let output = program(folder.path()).current_dir(folder.path()).arg("check").args(arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -51,7 +51,7 @@ spec:
 ";
 
 #[test]
-fn says_what_will_come_of_an_order() {
+fn check_prints_the_forecast() {
     let (folder, _) = file(CHAIN);
     let (code, out, err) = check(&folder, &["pod.yaml"]);
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
@@ -75,7 +75,7 @@ Deployment/shop (pod.yaml:2)
 }
 
 #[test]
-fn each_finding_has_its_place_and_how_to_mend_it() {
+fn finding_shows_its_place_and_fix() {
     let (folder, _) =
         file(&CHAIN.replace("db, api & cache", "db, apii & cache").replace("name: shop}", "name: shop}\n# ü"));
     let (code, out, err) = check(&folder, &["pod.yaml", "-q"]);
@@ -98,7 +98,7 @@ Rules: https://github.com/podgate/podgate/blob/main/docs/rules.md
 }
 
 #[test]
-fn on_a_terminal_a_rules_name_is_a_link() {
+fn rule_name_is_a_link_on_a_terminal() {
     let (folder, _) = file(&CHAIN.replace("db, api & cache", "db, apii & cache"));
     let mut command = program(folder.path());
     let command = command.current_dir(folder.path()).env("CLICOLOR_FORCE", "1").args(["check", "pod.yaml"]);
@@ -108,7 +108,7 @@ fn on_a_terminal_a_rules_name_is_a_link() {
 }
 
 #[test]
-fn a_cycle_is_shown_whole() {
+fn cycle_is_shown_completely() {
     let (folder, _) =
         file(&CHAIN.replace("      annotations:\n", "      annotations:\n        after.podgate.io/db: web\n"));
     let (code, out, _) = check(&folder, &["pod.yaml"]);
@@ -118,7 +118,7 @@ fn a_cycle_is_shown_whole() {
 }
 
 #[test]
-fn warnings_fail_with_strict_alone() {
+fn warnings_fail_only_with_strict() {
     let (folder, _) = file(&CHAIN.replace(", readinessProbe: {tcpSocket: {port: 5432}}", ""));
     let (code, out, _) = check(&folder, &["pod.yaml"]);
     assert!(code == 0 && out.contains("warning[no-readiness-probe]: api waits until db is Ready"), "{out}");
@@ -126,7 +126,7 @@ fn warnings_fail_with_strict_alone() {
 }
 
 #[test]
-fn the_same_in_two_documents_is_said_of_both() {
+fn same_finding_is_reported_for_each_document() {
     let one = CHAIN.replace(", readinessProbe: {tcpSocket: {port: 5432}}", "");
     let (folder, _) = file(&format!("{one}---\n{one}"));
     let (_, out, _) = check(&folder, &["pod.yaml"]);
@@ -135,7 +135,7 @@ fn the_same_in_two_documents_is_said_of_both() {
 }
 
 #[test]
-fn json_holds_findings_and_forecasts() {
+fn json_contains_findings_and_forecasts() {
     let (folder, _) = file(&CHAIN.replace(", readinessProbe: {tcpSocket: {port: 5432}}", ""));
     let (code, out, _) = check(&folder, &["pod.yaml", "-o", "json"]);
     let json: Value = serde_json::from_str(&out).unwrap();
@@ -152,7 +152,7 @@ fn json_holds_findings_and_forecasts() {
 }
 
 #[test]
-fn sarif_is_what_code_scanning_takes() {
+fn sarif_has_the_fields_that_code_scanning_needs() {
     let (folder, _) = file(&CHAIN.replace("db, api & cache, web", "db, apii, webb"));
     let (code, out, _) = check(&folder, &["pod.yaml", "-o", "sarif"]);
     let log: Value = serde_json::from_str(&out).unwrap();
@@ -166,7 +166,7 @@ fn sarif_is_what_code_scanning_takes() {
         let url =
             format!("https://github.com/podgate/podgate/blob/main/docs/rules.md#{}", rule["id"].as_str().unwrap());
         assert_eq!(rule["helpUri"], url);
-        // GitHub takes no rule without one of these.
+        // GitHub requires all of these for a rule.
         for field in ["shortDescription", "fullDescription", "help"] {
             assert!(rule[field]["text"].as_str().is_some_and(|text| text.ends_with('.')), "{field}: {rule}");
         }
@@ -183,7 +183,7 @@ fn sarif_is_what_code_scanning_takes() {
 }
 
 #[test]
-fn standard_input_folders_and_what_declares_nothing() {
+fn reads_stdin_folders_and_files_without_an_order() {
     let (folder, _) = file(CHAIN);
     let output = program(folder.path()).args(["check", "-"]).write_stdin(CHAIN).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stdout).contains("Deployment/shop (<stdin>:2)"));
@@ -199,27 +199,27 @@ fn standard_input_folders_and_what_declares_nothing() {
 }
 
 #[test]
-fn what_can_not_be_read_is_one_line_each() {
+fn unreadable_files_give_one_line_each() {
     let (folder, _) = file("a: 1\na: 2\n");
     let (code, out, err) = check(&folder, &["pod.yaml"]);
     assert_eq!((code, out.as_str(), err.matches('\n').count()), (1, "", 1), "{err}");
     assert!(err.starts_with("kubectl podgate: pod.yaml:2:1: "), "{err}");
-    for (arguments, says) in [(&["nowhere.yaml"][..], "nowhere.yaml: cannot read"), (&["."], "pod.yaml:2:1")] {
+    for (arguments, expected) in [(&["nowhere.yaml"][..], "nowhere.yaml: cannot read"), (&["."], "pod.yaml:2:1")] {
         let (code, _, err) = check(&folder, arguments);
-        assert!(code == 1 && err.contains(says), "{err}");
+        assert!(code == 1 && err.contains(expected), "{err}");
     }
-    for (arguments, says) in [
+    for (arguments, expected) in [
         (&[][..], "<FILE>"),
         (&["x", "--kubernetes", "new"], "write 1.34"),
         (&["x", "-o", "yaml"], "possible values: text, json, sarif"),
     ] {
         let (code, _, err) = check(&folder, arguments);
-        assert!(code == 64 && err.contains(says), "{err}");
+        assert!(code == 64 && err.contains(expected), "{err}");
     }
 }
 
 #[test]
-fn an_image_that_can_not_be_looked_up_is_one_line() {
+fn failed_image_lookup_gives_one_line() {
     let (folder, _) = file(&CHAIN.replace("command: [web]", "image: 'localhost:1/web:1'"));
     let (code, out, err) = check(&folder, &["pod.yaml", "--resolve-images"]);
     assert_eq!((code, out.as_str(), err.matches('\n').count()), (1, "", 1), "{err}");
@@ -229,7 +229,7 @@ fn an_image_that_can_not_be_looked_up_is_one_line() {
 }
 
 #[test]
-fn a_manifest_of_one_long_line_prints_little() {
+fn long_lines_are_truncated() {
     let (folder, path) = file("");
     let long = "x".repeat(3_000_000);
     let pod = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "annotations":
@@ -241,7 +241,7 @@ fn a_manifest_of_one_long_line_prints_little() {
 }
 
 #[test]
-fn nothing_in_a_manifest_steers_the_terminal() {
+fn terminal_control_characters_are_escaped() {
     let (folder, _) = file(
         "kind: Pod\nmetadata:\n  name: \"\\e[31mred\"\n  annotations:\n    podgate.io/order: \"a, \\e[2Jb\"\n    podgate.io/mode: \"\\u202e\\e]0;x\\a\"\n\
          spec:\n  containers: [{name: a}]\n",
@@ -252,7 +252,7 @@ fn nothing_in_a_manifest_steers_the_terminal() {
 }
 
 #[test]
-fn an_injected_manifest_is_looked_at_as_it_was() {
+fn injected_manifest_is_checked_without_podgates_parts() {
     let (folder, _) = file(CHAIN);
     let before = check(&folder, &["pod.yaml"]).1;
     let mut document: Value =
@@ -274,8 +274,8 @@ fn an_injected_manifest_is_looked_at_as_it_was() {
 }
 
 #[test]
-fn inject_reports_the_same_place() {
-    // Folded: the annotation's value is not written as it is read.
+fn inject_reports_the_same_place_as_check() {
+    // A folded scalar: the annotation's text in the file differs from its value.
     let (folder, _) = file(
         "\
 apiVersion: v1
@@ -296,12 +296,12 @@ spec:
     let finding = &findings["findings"][0];
     assert_eq!((&finding["line"], &finding["column"]), (&7.into(), &7.into()), "{out}");
     let inject = program(folder.path()).current_dir(folder.path()).args(["inject", "-f", "pod.yaml"]).output().unwrap();
-    let said = String::from_utf8(inject.stderr).unwrap();
-    assert!(said.contains("pod.yaml:7:7: error: there is no container apii"), "{said}");
+    let stderr = String::from_utf8(inject.stderr).unwrap();
+    assert!(stderr.contains("pod.yaml:7:7: error: there is no container apii"), "{stderr}");
 }
 
 #[test]
-fn the_hand_written_examples_have_no_errors() {
+fn handwritten_examples_pass_strict_checks() {
     let folder = tempfile::tempdir().unwrap();
     let manifests = concat!(env!("CARGO_MANIFEST_DIR"), "/manifests");
     let (code, out, _) = check(&folder, &["--strict", "-R", manifests]);

@@ -1,4 +1,4 @@
-//! What the cluster is asked with `--server`, answered by a server of the test's own.
+//! Tests `check --server` against a fake API server.
 
 use crate::api_server::{Answer, FakeApiServer, Request, error_status, kubeconfig};
 use crate::{check, file, program};
@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use std::fs;
 use std::net::TcpListener;
 
-/// An API server of this minor version that allows these verbs, and refuses to say at all if it is to; its address.
+/// Starts an API server of this minor version that allows these verbs, or with `refuses` denies the reviews. Returns its address.
 fn serve(minor: &'static str, allowed: &'static [&'static str], refuses: bool) -> String {
     serve_with(minor, allowed, refuses, json!([]))
 }
 
-/// The same, with these MutatingWebhookConfigurations.
+/// Like [`serve`], with these MutatingWebhookConfigurations.
 fn serve_with(minor: &'static str, allowed: &'static [&'static str], refuses: bool, configurations: Value) -> String {
     let list = json!({"kind": "MutatingWebhookConfigurationList", "apiVersion": "admissionregistration.k8s.io/v1", "metadata": {}, "items": configurations});
     let answer = move |request: &Request| {
@@ -57,7 +57,7 @@ spec:
   - {name: api, command: [api], readinessProbe: {tcpSocket: {port: 2}}}
 ";
 
-/// Checks the Pod against a server.
+/// Checks a Pod with a server.
 fn with_server(server: &str, pod: &str) -> (i32, String, String) {
     let (folder, _) = file(pod);
     kubeconfig(folder.path(), server);
@@ -65,7 +65,7 @@ fn with_server(server: &str, pod: &str) -> (i32, String, String) {
 }
 
 #[test]
-fn the_pods_service_account_needs_the_sidecars_rights() {
+fn service_account_needs_the_sidecars_permissions() {
     let (code, out, err) = with_server(&serve("36", &["get", "watch", "patch"], false), POD);
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
     assert!(out.contains("0 errors, 0 warnings, 0 notes"), "{out}");
@@ -77,70 +77,70 @@ fn the_pods_service_account_needs_the_sidecars_rights() {
     );
     assert!(out.contains("pod.yaml:7:3"), "{out}");
     let (_, out, _) = with_server(&serve("36", &["get"], false), &format!("{POD}---\n{POD}"));
-    assert!(out.contains("pod.yaml:7:3") && out.contains("pod.yaml:19:3"), "of each Pod of one name: {out}");
+    assert!(out.contains("pod.yaml:7:3") && out.contains("pod.yaml:19:3"), "reports each Pod of one name: {out}");
     let (_, out, _) = with_server(&serve("36", &[], true), POD);
     assert!(out.contains("note[missing-rbac]") && out.contains("podgate's sidecar: you may not ask"), "{out}");
     let board = POD.replace("podgate.io/order", "podgate.io/publish: board, podgate.io/order");
     let (code, out, _) = with_server(&serve("36", &[], false), &board);
-    assert!(code == 0 && !out.contains("missing-rbac"), "without the API no rights are needed: {out}");
+    assert!(code == 0 && !out.contains("missing-rbac"), "without the API no permissions are needed: {out}");
 }
 
 const ALL: &[&str] = &["get", "watch", "patch"];
 
-/// The configuration of podgate's own manifests.
+/// Reads the webhook configuration of podgate's manifests.
 fn configuration() -> Value {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/injector/webhook.yaml");
     serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The Pod, left to the webhook.
-fn labelled() -> String {
+/// Returns the Pod with the webhook's label.
+fn labeled() -> String {
     POD.replace("metadata:\n", "metadata:\n  labels: {podgate.io/inject: enabled}\n")
 }
 
 #[test]
-fn a_labelled_pod_needs_the_webhook() {
-    let elses = json!({"metadata": {"name": "podgate-webhook"}, "webhooks": [{
+fn a_labeled_pod_needs_the_webhook() {
+    let other = json!({"metadata": {"name": "podgate-webhook"}, "webhooks": [{
         "name": "sidecars.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None", "clientConfig": {}}]});
     let mut emptied = configuration();
     emptied["webhooks"] = json!([]);
-    for without in [json!([]), json!([elses]), json!([emptied])] {
-        let (code, out, err) = with_server(&serve_with("36", ALL, false, without), &labelled());
+    for without in [json!([]), json!([other]), json!([emptied])] {
+        let (code, out, err) = with_server(&serve_with("36", ALL, false, without), &labeled());
         assert_eq!((code, err.as_str()), (0, ""), "{out}");
         assert!(out.contains("warning[missing-webhook]: the cluster does not have podgate's webhook"), "{out}");
         assert!(out.contains("pod.yaml:4:12") && out.contains("install the webhook"), "{out}");
         assert!(out.contains("0 errors, 1 warning, 0 notes"), "{out}");
     }
-    let board = labelled().replace("podgate.io/order", "podgate.io/publish: board, podgate.io/order");
+    let board = labeled().replace("podgate.io/order", "podgate.io/publish: board, podgate.io/order");
     let (_, out, _) = with_server(&serve("36", &[], false), &board);
     assert!(out.contains("missing-webhook") && !out.contains("missing-rbac"), "{out}");
 }
 
 #[test]
-fn the_webhook_is_found_however_its_configuration_is_called() {
+fn webhook_is_found_by_name_or_label() {
     let mut by_name = configuration();
     by_name["metadata"] = json!({"name": "prefixed"});
     let mut by_label = configuration();
     by_label["metadata"]["name"] = json!("prefixed");
     by_label["webhooks"][0]["name"] = json!("pods.example.com");
-    for there in [configuration(), by_name, by_label] {
-        let (code, out, err) = with_server(&serve_with("36", ALL, false, json!([there])), &labelled());
+    for present in [configuration(), by_name, by_label] {
+        let (code, out, err) = with_server(&serve_with("36", ALL, false, json!([present])), &labeled());
         assert_eq!((code, err.as_str()), (0, ""), "{out}");
-        assert!(out.contains("0 errors, 0 warnings, 0 notes"), "{there}: {out}");
+        assert!(out.contains("0 errors, 0 warnings, 0 notes"), "{present}: {out}");
     }
 }
 
 #[test]
-fn who_may_not_list_webhooks_is_told_so() {
-    let (code, out, err) = with_server(&serve("36", ALL, true), &labelled());
+fn missing_permission_to_list_webhooks_gives_a_note() {
+    let (code, out, err) = with_server(&serve("36", ALL, true), &labeled());
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
     let note = "note[missing-webhook]: can't check whether the cluster has podgate's webhook, which this label relies on: you may not ask";
     assert!(out.contains(note), "{out}");
 }
 
 #[test]
-fn what_is_injected_already_needs_no_webhook() {
-    let (folder, _) = file(&labelled());
+fn injected_pod_needs_no_webhook() {
+    let (folder, _) = file(&labeled());
     let output = program(folder.path()).current_dir(folder.path()).args(["inject", "pod.yaml"]).output().unwrap();
     let injected = String::from_utf8(output.stdout).unwrap();
     assert!(injected.contains("podgate.io/injected") && injected.contains("podgate.io/inject: enabled"), "{injected}");
@@ -150,14 +150,14 @@ fn what_is_injected_already_needs_no_webhook() {
 }
 
 #[test]
-fn the_clusters_version_counts() {
+fn old_cluster_version_is_rejected() {
     let (code, out, err) = with_server(&serve("29+", &["get", "watch", "patch"], false), POD);
     assert_eq!((code, out.as_str(), err.matches('\n').count()), (1, "", 1), "{err}");
     assert!(err.contains("podgate needs Kubernetes 1.30 or newer, not 1.29"), "{err}");
 }
 
 #[test]
-fn a_server_that_can_not_be_asked_is_one_line() {
+fn unreachable_server_gives_one_line() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (code, out, err) = with_server(&format!("http://{free}"), POD);
     assert_eq!((code, out.as_str(), err.matches('\n').count()), (1, "", 1), "{err}");

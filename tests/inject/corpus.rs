@@ -1,29 +1,29 @@
-//! Manifests of our own writing that do what people's charts do, each injected and taken back.
+//! Injects each manifest of `corpus/`, which resemble real charts, and undoes it.
 //!
-//! `corpus/` is read by the tests of the text layer too. What is to become of a file, if not that it is injected, stands here.
+//! The tests of the text layer read `corpus/` too. The lists below name the files that are not injected.
 
-use crate::{holds, lines, options};
+use crate::{check_injection, lines, options};
 use podgate::order::inject::{inject, is_requested};
 use podgate::order::plan::KnownImages;
 use podgate::order::pod_templates;
 use serde_json::Value;
 use std::fs;
 
-/// Can't be injected, with the rule that says so.
-const REFUSED: [(&str, &str); 4] = [
+/// Files that cannot be injected, with the rule that rejects them.
+const REJECTED: [(&str, &str); 4] = [
     ("ephemeral.yaml", "ephemeral-containers"),
     ("hook-refused.yaml", "own-post-start"),
     ("name-taken.yaml", "name-taken"),
     ("windows.yaml", "windows"),
 ];
-/// Declare nothing, or want nothing.
+/// Files that declare nothing or are disabled.
 const UNTOUCHED: [&str; 2] = ["disabled.yaml", "not-declared.yaml"];
 
 fn folder() -> String {
     format!("{}/tests/inject/corpus", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The documents of a file, as Kubernetes reads them.
+/// Returns the documents of a file, parsed as Kubernetes does.
 pub(crate) fn documents(file: &str) -> Vec<Value> {
     let path = format!("{}/{file}", folder());
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -31,7 +31,7 @@ pub(crate) fn documents(file: &str) -> Vec<Value> {
     serde_saphyr::from_multiple_with_options(&text, options).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The Pod templates of a file.
+/// Returns the Pod templates of a file.
 pub(crate) fn templates(file: &str) -> Vec<Value> {
     let of = |document: &Value| {
         let found = pod_templates::templates(document).into_iter().map(|template| template.place);
@@ -40,7 +40,7 @@ pub(crate) fn templates(file: &str) -> Vec<Value> {
     documents(file).iter().flat_map(of).collect()
 }
 
-/// The names of all files.
+/// Returns the names of all files.
 pub(crate) fn files() -> Vec<String> {
     let entries = fs::read_dir(folder()).expect("the corpus");
     let mut names: Vec<String> =
@@ -49,7 +49,7 @@ pub(crate) fn files() -> Vec<String> {
     names
 }
 
-/// Each template that can be injected, as it was, and injected.
+/// Calls `with` for each template that can be injected, with the original and the result.
 pub(crate) fn each_injected(mut with: impl FnMut(&str, &Value, &Value)) {
     for file in files() {
         for template in templates(&file) {
@@ -63,27 +63,27 @@ pub(crate) fn each_injected(mut with: impl FnMut(&str, &Value, &Value)) {
 }
 
 #[test]
-fn every_manifest_comes_through() {
+fn every_manifest_is_injected_or_rejected_as_listed() {
     let mut injected = 0;
     for file in files() {
-        let refused = REFUSED.iter().find(|(name, _)| *name == file);
+        let rejected = REJECTED.iter().find(|(name, _)| *name == file);
         let mut touched = 0;
         for template in templates(&file) {
-            match (inject(&template, &options(), &KnownImages::default()), refused) {
+            match (inject(&template, &options(), &KnownImages::default()), rejected) {
                 (Err(found), Some((_, rule))) => {
                     assert!(found.iter().any(|f| f.rule == *rule), "{file}: {}", lines(&found))
                 }
-                (Ok(_), Some(_)) => panic!("{file} can be injected"),
+                (Ok(_), Some(_)) => panic!("{file} was injected, but should be rejected"),
                 (Err(found), None) => panic!("{file}: {}", lines(&found)),
                 (Ok(done), None) => {
-                    holds(&template, &options(), &KnownImages::default()).expect("it can be injected");
+                    check_injection(&template, &options(), &KnownImages::default()).expect("an injected template");
                     assert_eq!(!done.edits.is_empty(), is_requested(&template), "{file}");
                     touched += usize::from(!done.edits.is_empty());
                 }
             }
         }
-        assert_eq!(touched > 0, refused.is_none() && !UNTOUCHED.contains(&file.as_str()), "{file}");
+        assert_eq!(touched > 0, rejected.is_none() && !UNTOUCHED.contains(&file.as_str()), "{file}");
         injected += usize::from(touched > 0);
     }
-    assert!(injected >= 40, "only {injected} manifests are injected");
+    assert!(injected >= 40, "only {injected} manifests were injected");
 }

@@ -1,4 +1,4 @@
-//! A few members of the corpus, as they come out, to be read by people: `expected/`.
+//! Compares the result for a few files of the corpus with `expected/`, which people can read.
 
 use crate::corpus::templates;
 use crate::{lines, options};
@@ -16,13 +16,13 @@ const SHOWN: [&str; 6] = [
 ];
 
 #[test]
-fn the_output_is_as_expected() {
+fn injected_manifests_match_the_expected_files() {
     let regenerate = std::env::var_os("PODGATE_REGENERATE").is_some();
     for file in SHOWN {
         let template = templates(file).remove(0);
         let done = inject(&template, &options(), &KnownImages::default())
             .unwrap_or_else(|found| panic!("{file}: {}", lines(&found)));
-        // The version stands in the record, and nowhere else.
+        // The version occurs only in the record.
         let version = format!("\\\"version\\\":\\\"{}\\\"", env!("CARGO_PKG_VERSION"));
         let text = serde_json::to_string_pretty(&done.value).expect("JSON") + "\n";
         assert_eq!(text.matches(&version).count(), 1, "{file}");
@@ -32,7 +32,10 @@ fn the_output_is_as_expected() {
             fs::write(&path, text).unwrap_or_else(|error| panic!("{path}: {error}"));
         } else {
             let expected = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-            assert!(text == expected, "{path} differs; look at it with PODGATE_REGENERATE=1 and git diff");
+            assert!(
+                text == expected,
+                "{path} differs; regenerate it with PODGATE_REGENERATE=1 and review it with git diff"
+            );
         }
     }
 }

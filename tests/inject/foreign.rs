@@ -1,4 +1,4 @@
-//! Templates that have been through the API server, and through other webhooks, since they were injected.
+//! Injected templates that the API server and other webhooks have changed.
 
 use crate::corpus::{each_injected, templates};
 use crate::{injected, lines, options};
@@ -11,12 +11,12 @@ fn from_api() -> Options {
     Options { is_from_api: true, ..options() }
 }
 
-fn again(template: &Value) -> Injected {
+fn reinject(template: &Value) -> Injected {
     let done = inject(template, &from_api(), &KnownImages::default());
     let done = done.unwrap_or_else(|found| panic!("{}\n{template:#}", lines(&found)));
     let mut applied = template.clone();
     done.edits.iter().for_each(|edit| apply(&mut applied, edit).expect("an edit that fits"));
-    assert_eq!(applied, done.value, "the edits give the value");
+    assert_eq!(applied, done.value, "the edits must give the value");
     done
 }
 
@@ -31,7 +31,7 @@ fn default(value: &mut Value, fields: Value) {
     }
 }
 
-/// What the API server fills in, as far as it meets injected parts.
+/// Adds the API server's defaults, as far as they affect injected parts.
 fn defaulted(template: &Value) -> Value {
     let mut template = template.clone();
     let spec = &mut template["spec"];
@@ -75,18 +75,18 @@ fn defaulted(template: &Value) -> Value {
 }
 
 #[test]
-fn the_api_servers_defaults_are_no_difference() {
+fn api_server_defaults_cause_no_edits() {
     each_injected(|file, _, injected| {
-        // Null fields are gone there; the corpus has two files full of them.
+        // The API server removes null fields, which these two files consist of.
         if file == "nulls.yaml" || file == "empties.yaml" {
             return;
         }
-        let done = again(&defaulted(injected));
+        let done = reinject(&defaulted(injected));
         assert!(done.edits.is_empty(), "{file}: {:#?}", done.edits);
     });
 }
 
-/// A mesh's webhook, a registry mirror's and one that gives every container a volume.
+/// Applies the changes of a service mesh, of a registry mirror and of a webhook that adds a volume to every container.
 fn meshed(template: &Value) -> Value {
     let mut template = template.clone();
     let spec = &mut template["spec"];
@@ -109,26 +109,26 @@ fn meshed(template: &Value) -> Value {
 }
 
 #[test]
-fn what_other_webhooks_add_stays_and_the_sidecar_learns_of_it() {
+fn additions_of_other_webhooks_are_kept() {
     let template = templates("deployment-three-tiers.yaml").remove(0);
     let once = injected(&template).value;
-    let done = again(&meshed(&defaulted(&once)));
+    let done = reinject(&meshed(&defaulted(&once)));
     let sidecar = &done.value["spec"]["initContainers"][0];
-    assert_eq!(sidecar["name"], "podgate", "first again");
+    assert_eq!(sidecar["name"], "podgate", "the sidecar must be first again");
     assert_eq!(sidecar["image"], "mirror.example.org/ghcr.io/podgate/podgate:test");
     assert!(sidecar["env"].as_array().unwrap().iter().any(|one| one["name"] == "CLUSTER"));
     assert!(sidecar["volumeMounts"].as_array().unwrap().iter().any(|one| one["name"] == "certs"));
     assert!(sidecar["env"][0]["value"].as_str().unwrap().contains("mesh-proxy"));
-    let third = again(&done.value);
+    let third = reinject(&done.value);
     assert!(third.edits.is_empty(), "{:#?}", third.edits);
 
     let back = uninject(&done.value).unwrap().value;
     let mut expected = meshed(&defaulted(&template.clone().into_with_lists()));
     expected["spec"]["containers"][2]["startupProbe"] = template["spec"]["containers"][1]["startupProbe"].clone();
-    assert_eq!(back, expected, "what others added is there, and what podgate added is not");
+    assert_eq!(back, expected, "uninject must remove podgate's parts only");
 }
 
-/// The mesh above fills these lists; they were absent.
+/// Adds the empty lists that `meshed` fills.
 trait WithLists {
     fn into_with_lists(self) -> Value;
 }
@@ -142,18 +142,18 @@ impl WithLists for Value {
 }
 
 #[test]
-fn another_version_brings_its_own_image() {
+fn another_version_uses_its_own_image() {
     let template = templates("deployment-three-tiers.yaml").remove(0);
     let mut older = injected(&template).value;
     let record = older["metadata"]["annotations"]["podgate.io/injected"].as_str().unwrap();
     let record = record.replace(env!("CARGO_PKG_VERSION"), "0.0.9");
     older["metadata"]["annotations"]["podgate.io/injected"] = json!(record);
-    let done = again(&meshed(&older));
+    let done = reinject(&meshed(&older));
     assert_eq!(done.value["spec"]["initContainers"][0]["image"], "ghcr.io/podgate/podgate:test");
 }
 
 #[test]
-fn an_order_that_is_no_longer_declared_is_taken_out() {
+fn injection_is_removed_with_the_declaration() {
     let template = templates("deployment-three-tiers.yaml").remove(0);
     let mut without = template.clone();
     let mut changed = injected(&template).value;
@@ -161,7 +161,7 @@ fn an_order_that_is_no_longer_declared_is_taken_out() {
         one["metadata"]["annotations"].as_object_mut().unwrap().remove("podgate.io/order");
         one["metadata"]["labels"].as_object_mut().unwrap().remove("podgate.io/inject");
     }
-    let done = again(&changed);
+    let done = reinject(&changed);
     assert_eq!(done.value, without);
     assert!(!done.edits.is_empty());
 }

@@ -1,7 +1,7 @@
-//! What holds of every Pod.
+//! Properties of every Pod.
 
 use crate::pods::{anything, template};
-use crate::{holds, lines, options};
+use crate::{check_injection, lines, options};
 use podgate::order::edit::{PathSegment, Place};
 use podgate::order::finding::Level;
 use podgate::order::inject::{Options, inject, is_requested, uninject};
@@ -16,7 +16,7 @@ fn cases() -> ProptestConfig {
     ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// Every place of a value, the root first.
+/// Collects every place of a value, the root first.
 fn places(value: &Value, at: &Place, found: &mut Vec<Place>) {
     found.push(at.clone());
     match value {
@@ -38,11 +38,13 @@ fn put(value: &mut Value, at: &Place, new: Value) {
 }
 
 #[test]
-fn inject_twice_is_inject_once_and_uninject_gives_back_what_was() {
+fn inject_is_idempotent_and_reversible() {
     let (injected, reasons) = (Cell::new(0), RefCell::new(BTreeMap::<&str, u32>::new()));
     TestRunner::new(cases())
         .run(&template(), |template| {
-            if holds(&template, &options(), &KnownImages::default()).is_some_and(|done| !done.edits.is_empty()) {
+            if check_injection(&template, &options(), &KnownImages::default())
+                .is_some_and(|done| !done.edits.is_empty())
+            {
                 injected.set(injected.get() + 1);
             } else if let Err(found) = inject(&template, &options(), &KnownImages::default()) {
                 assert!(found.iter().any(|finding| finding.level == Level::Error), "{}", lines(&found));
@@ -52,11 +54,11 @@ fn inject_twice_is_inject_once_and_uninject_gives_back_what_was() {
             Ok(())
         })
         .unwrap();
-    assert!(injected.get() > 200, "only {} of 600 could be injected: {:?}", injected.get(), reasons.borrow());
+    assert!(injected.get() > 200, "only {} of 600 templates were injected: {:?}", injected.get(), reasons.borrow());
 }
 
 #[test]
-fn what_an_image_says_is_written_out_and_kept() {
+fn image_commands_are_kept_by_later_injections() {
     let images = ["db", "api", "web", "log", "migrate", "x-1"].map(|name| {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         (name.to_owned(), ImageCommand { entrypoint: words(&["/entry", "$(X)", "$$"]), cmd: words(&["serve"]) })
@@ -64,9 +66,9 @@ fn what_an_image_says_is_written_out_and_kept() {
     let known = KnownImages { images: images.into() };
     TestRunner::new(ProptestConfig { cases: 200, ..cases() })
         .run(&template(), |template| {
-            if let Some(done) = holds(&template, &options(), &known) {
+            if let Some(done) = check_injection(&template, &options(), &known) {
                 let later = inject(&done.value, &options(), &KnownImages::default())
-                    .expect("what was looked up is still known");
+                    .expect("the image commands are still known");
                 assert!(later.edits.is_empty(), "{:?}", later.edits);
             }
             Ok(())
@@ -75,7 +77,7 @@ fn what_an_image_says_is_written_out_and_kept() {
 }
 
 #[test]
-fn other_options_and_another_declaration_are_taken_over() {
+fn reinjection_applies_new_options_and_annotations() {
     let other =
         Options { has_fixed_user: false, image_pull_policy: Some("Always".to_owned()), ..Options::new("other:2") };
     TestRunner::new(ProptestConfig { cases: 200, ..cases() })
@@ -89,20 +91,20 @@ fn other_options_and_another_declaration_are_taken_over() {
             if !is_requested(&template) {
                 return Ok(());
             }
-            let anew = inject(&template, &other, &KnownImages::default()).map_err(|found| lines(&found));
-            let renewed = inject(&changed, &other, &KnownImages::default());
-            let renewed = renewed.inspect(|renewed| {
+            let fresh = inject(&template, &other, &KnownImages::default()).map_err(|found| lines(&found));
+            let updated = inject(&changed, &other, &KnownImages::default());
+            let updated = updated.inspect(|updated| {
                 let mut applied = changed.clone();
-                renewed
+                updated
                     .edits
                     .iter()
                     .for_each(|edit| podgate::order::edit::apply(&mut applied, edit).expect("an edit that fits"));
-                assert_eq!(applied, renewed.value);
+                assert_eq!(applied, updated.value);
             });
-            let renewed = renewed.map_err(|found| lines(&found));
-            match (anew, renewed) {
-                (Ok(anew), Ok(renewed)) => assert_eq!(anew.value, renewed.value),
-                (anew, renewed) => assert_eq!(anew.is_err(), renewed.is_err()),
+            let updated = updated.map_err(|found| lines(&found));
+            match (fresh, updated) {
+                (Ok(fresh), Ok(updated)) => assert_eq!(fresh.value, updated.value),
+                (fresh, updated) => assert_eq!(fresh.is_err(), updated.is_err()),
             }
             Ok(())
         })
@@ -110,12 +112,12 @@ fn other_options_and_another_declaration_are_taken_over() {
 }
 
 #[test]
-fn nothing_makes_it_panic() {
+fn malformed_templates_cause_no_panic() {
     let odd = (template(), proptest::collection::vec((any::<prop::sample::Index>(), anything()), 1..3));
-    let told = Cell::new(0);
+    let rejected = Cell::new(0);
     TestRunner::new(ProptestConfig { cases: 600, ..cases() })
         .run(&(odd, any::<bool>()), |((template, changes), after)| {
-            // Broken before it is injected, or after.
+            // Breaks the template before or after the injection.
             let mut broken = if after {
                 inject(&template, &options(), &KnownImages::default()).map_or(template, |done| done.value)
             } else {
@@ -130,14 +132,14 @@ fn nothing_makes_it_panic() {
             let outcome = inject(&broken, &options(), &KnownImages::default());
             if let Err(found) = &outcome {
                 assert!(found.iter().any(|finding| finding.level == Level::Error));
-                told.set(told.get() + 1);
+                rejected.set(rejected.get() + 1);
             }
             if !after {
-                holds(&broken, &options(), &KnownImages::default());
+                check_injection(&broken, &options(), &KnownImages::default());
             }
             let _ = uninject(&broken);
             Ok(())
         })
         .unwrap();
-    assert!(told.get() > 120, "{}", told.get());
+    assert!(rejected.get() > 120, "only {} templates were rejected", rejected.get());
 }

@@ -1,4 +1,4 @@
-//! What `inject` writes into Pods of all kinds, and that `uninject` takes out exactly that.
+//! Tests that `inject` writes correct Pods of all kinds and that `uninject` removes exactly what it added.
 
 mod corpus;
 mod expected;
@@ -23,29 +23,29 @@ fn lines(findings: &[podgate::order::finding::Finding]) -> String {
     findings.iter().map(|finding| format!("{}: {finding}\n", finding.rule)).collect()
 }
 
-/// Injects what must be possible.
+/// Injects a template that must be accepted.
 fn injected(template: &Value) -> Injected {
     inject(template, &options(), &KnownImages::default())
         .unwrap_or_else(|found| panic!("{}\n{template:#}", lines(&found)))
 }
 
-/// What holds of every template that can be injected.
-fn holds(template: &Value, options: &Options, known: &KnownImages) -> Option<Injected> {
+/// Injects, if possible, and checks that the result is idempotent and reversible.
+fn check_injection(template: &Value, options: &Options, known: &KnownImages) -> Option<Injected> {
     let once = inject(template, options, known).ok()?;
     let mut applied = template.clone();
     for edit in &once.edits {
-        apply(&mut applied, edit).unwrap_or_else(|misfit| panic!("{misfit}: {edit:?}\n{template:#}"));
+        apply(&mut applied, edit).unwrap_or_else(|error| panic!("{error}: {edit:?}\n{template:#}"));
     }
-    assert_eq!(applied, once.value, "the edits give the value");
+    assert_eq!(applied, once.value, "the edits must give the value");
     let twice =
         inject(&once.value, options, known).unwrap_or_else(|found| panic!("{}\n{:#}", lines(&found), once.value));
-    assert_eq!((&twice.value, twice.edits.len()), (&once.value, 0), "a second time changes nothing");
+    assert_eq!((&twice.value, twice.edits.len()), (&once.value, 0), "a second injection must change nothing");
     let back = uninject(&once.value).unwrap_or_else(|found| panic!("{}\n{:#}", lines(&found), once.value));
-    assert_eq!(back.value, *template, "uninject gives back what was");
+    assert_eq!(back.value, *template, "uninject must restore the original");
     let mut undone = Editor::new(once.value.clone());
     for edit in back.edits {
         undone.edit(edit.at, edit.op).expect("an edit that fits");
     }
-    assert_eq!(undone.value(), template, "uninject's edits give its value");
+    assert_eq!(undone.value(), template, "the edits of uninject must give its value");
     Some(once)
 }

@@ -1,4 +1,4 @@
-//! Pods as they might come, odd ones too.
+//! Generates random Pods, including unusual ones.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 const NAMES: [&str; 6] = ["db", "api", "web", "log", "migrate", "x-1"];
 
-/// Absent, null, or one of these.
+/// Generates an absent field, null, or one of these values.
 fn field(values: impl Strategy<Value = Value> + 'static) -> BoxedStrategy<Option<Value>> {
     prop_oneof![3 => Just(None), 1 => Just(Some(Value::Null)), 6 => values.prop_map(Some)].boxed()
 }
@@ -118,21 +118,21 @@ fn annotations(names: Vec<&'static str>) -> BoxedStrategy<Value> {
             text
         });
     let mode = || select(vec![json!("auto"), json!("post-start"), json!("entrypoint")]);
-    let seldom = |values: BoxedStrategy<Value>| prop_oneof![4 => Just(None), 1 => values.prop_map(Some)].boxed();
+    let rarely = |values: BoxedStrategy<Value>| prop_oneof![4 => Just(None), 1 => values.prop_map(Some)].boxed();
     let first = names[0];
     (
         order,
         object(vec![
-            ("podgate.io/mode", seldom(mode().boxed())),
-            ("podgate.io/timeout", seldom(select(vec![json!("90s"), json!("1h 5m"), json!("1500ms")]).boxed())),
-            ("podgate.io/on-timeout", seldom(select(vec![json!("fail"), json!("continue")]).boxed())),
-            ("podgate.io/fail-fast", seldom(select(vec![json!("true"), json!("false")]).boxed())),
-            ("podgate.io/stop-order", seldom(select(vec![json!("none"), json!("reverse")]).boxed())),
-            ("podgate.io/sidecar", seldom(select(vec![json!("first"), json!("native")]).boxed())),
-            ("podgate.io/publish", seldom(select(vec![json!("board"), json!("api")]).boxed())),
+            ("podgate.io/mode", rarely(mode().boxed())),
+            ("podgate.io/timeout", rarely(select(vec![json!("90s"), json!("1h 5m"), json!("1500ms")]).boxed())),
+            ("podgate.io/on-timeout", rarely(select(vec![json!("fail"), json!("continue")]).boxed())),
+            ("podgate.io/fail-fast", rarely(select(vec![json!("true"), json!("false")]).boxed())),
+            ("podgate.io/stop-order", rarely(select(vec![json!("none"), json!("reverse")]).boxed())),
+            ("podgate.io/sidecar", rarely(select(vec![json!("first"), json!("native")]).boxed())),
+            ("podgate.io/publish", rarely(select(vec![json!("board"), json!("api")]).boxed())),
             ("podgate.io/sidecars", prop_oneof![19 => Just(None), 1 => Just(Some(json!(first)))].boxed()),
-            ("kubectl.kubernetes.io/default-container", seldom(Just(json!(first)).boxed())),
-            ("example.org/note", seldom(Just(json!("x\ny")).boxed())),
+            ("kubectl.kubernetes.io/default-container", rarely(Just(json!(first)).boxed())),
+            ("example.org/note", rarely(Just(json!("x\ny")).boxed())),
         ]),
         proptest::bool::weighted(0.9),
         proptest::bool::weighted(0.3),
@@ -149,7 +149,7 @@ fn annotations(names: Vec<&'static str>) -> BoxedStrategy<Value> {
         .boxed()
 }
 
-/// A Pod or template; most of them can be injected.
+/// Generates a Pod or template; most of them can be injected.
 pub(crate) fn template() -> BoxedStrategy<Value> {
     subsequence(NAMES.to_vec(), 1..=5)
         .prop_shuffle()
@@ -200,7 +200,7 @@ pub(crate) fn template() -> BoxedStrategy<Value> {
         .boxed()
 }
 
-/// Any JSON at all.
+/// Generates any JSON value.
 pub(crate) fn anything() -> BoxedStrategy<Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

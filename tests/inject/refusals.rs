@@ -1,4 +1,4 @@
-//! What is refused, in which words and where: nothing is changed then.
+//! Tests which templates are rejected, with which message and place.
 
 use crate::corpus::templates;
 use crate::{injected, lines, options};
@@ -7,7 +7,7 @@ use podgate::order::inject::{inject, uninject};
 use podgate::order::plan::KnownImages;
 use serde_json::{Value, json};
 
-/// Two containers in order, by gates.
+/// Returns a Pod with two ordered containers that get gates.
 fn pod() -> Value {
     json!({
         "metadata": {"annotations": {"podgate.io/order": "a, b"}},
@@ -29,8 +29,8 @@ fn with(pointer: &str, new: Value) -> Value {
     pod
 }
 
-fn refused(template: &Value) -> Vec<Finding> {
-    let found = inject(template, &options(), &KnownImages::default()).expect_err("it is refused");
+fn rejection(template: &Value) -> Vec<Finding> {
+    let found = inject(template, &options(), &KnownImages::default()).expect_err("a rejected template");
     assert!(found.iter().any(|finding| finding.level == Level::Error));
     for finding in &found {
         assert!(
@@ -42,7 +42,7 @@ fn refused(template: &Value) -> Vec<Finding> {
 }
 
 #[test]
-fn each_refusal_says_where_and_how_to_mend_it() {
+fn each_rejection_has_a_place_and_a_fix() {
     let odd = json!({"preStop": {"tcpSocket": {"port": 5}}});
     for (pointer, new, rule, place) in [
         (
@@ -91,7 +91,7 @@ fn each_refusal_says_where_and_how_to_mend_it() {
         ),
     ] {
         let template = with(pointer, new);
-        let found = refused(&template);
+        let found = rejection(&template);
         let finding =
             found.iter().find(|finding| finding.rule == rule).unwrap_or_else(|| panic!("{pointer}: {}", lines(&found)));
         assert_eq!(finding.at.to_string(), place, "{finding}");
@@ -100,7 +100,7 @@ fn each_refusal_says_where_and_how_to_mend_it() {
 }
 
 #[test]
-fn a_spec_of_another_kind_is_refused() {
+fn spec_of_the_wrong_type_is_rejected() {
     for spec in [
         json!(null),
         json!(3),
@@ -109,51 +109,51 @@ fn a_spec_of_another_kind_is_refused() {
         json!({"containers": []}),
         json!({"containers": [7]}),
     ] {
-        refused(&with("/spec", spec));
+        rejection(&with("/spec", spec));
     }
 }
 
 #[test]
-fn a_probe_that_a_hook_can_not_expand_is_refused() {
+fn probe_with_variables_is_rejected_for_hooks() {
     let mut pod = with("/spec/containers/0/readinessProbe", json!({"exec": {"command": ["ping", "$(PORT)"]}}));
     injected(&pod);
     pod["metadata"]["annotations"]["podgate.io/mode"] = json!("post-start");
-    let found = refused(&pod);
+    let found = rejection(&pod);
     assert_eq!(
         (found[0].rule, found[0].at.to_string().as_str()),
         ("probe-expands", "spec.containers[0].readinessProbe")
     );
 }
 
-/// Changes the injected template; the findings of uninject, each of which inject says too.
+/// Changes the injected template. Returns the places of the findings, which uninject and inject must share.
 fn changed(by: impl Fn(&mut Value)) -> Vec<String> {
     let mut template = templates("hooks-exec.yaml").remove(0);
     template["spec"]["containers"][1]["command"] = json!(["/app"]);
     let mut done = injected(&template).value;
     by(&mut done);
-    let found = uninject(&done).expect_err("the original can't be told");
-    assert_eq!(inject(&done, &options(), &KnownImages::default()).expect_err("nor can it be renewed"), found);
+    let found = uninject(&done).expect_err("uninject cannot restore the original");
+    assert_eq!(inject(&done, &options(), &KnownImages::default()).expect_err("inject cannot update it either"), found);
     assert!(found.iter().all(|finding| finding.rule == "injected-changed" && finding.level == Level::Error));
     found.iter().map(|finding| finding.at.to_string()).collect()
 }
 
 #[test]
-fn what_was_changed_by_hand_so_that_the_original_is_lost_is_named() {
-    let gone = changed(|done| done["spec"]["containers"][1]["command"] = json!(["/other"]));
-    assert_eq!(gone, ["spec.containers[1].command"]);
-    let gone =
+fn manual_changes_that_lose_the_original_are_reported() {
+    let places = changed(|done| done["spec"]["containers"][1]["command"] = json!(["/other"]));
+    assert_eq!(places, ["spec.containers[1].command"]);
+    let places =
         changed(|done| done["spec"]["containers"][0]["lifecycle"]["preStop"] = json!({"exec": {"command": ["x"]}}));
-    assert_eq!(gone, ["spec.containers[0].lifecycle.preStop"]);
-    let gone = changed(|done| done["spec"]["containers"][0]["lifecycle"] = Value::Null);
-    assert_eq!(gone, ["spec.containers[0].lifecycle.postStart", "spec.containers[0].lifecycle.preStop"]);
-    let gone = changed(|done| done["spec"]["initContainers"] = json!([]));
-    assert_eq!(gone, ["metadata.annotations[\"podgate.io/injected\"]"]);
-    let gone = changed(|done| done["spec"]["initContainers"][0]["env"] = json!([]));
-    assert_eq!(gone, ["spec.initContainers[0]"]);
+    assert_eq!(places, ["spec.containers[0].lifecycle.preStop"]);
+    let places = changed(|done| done["spec"]["containers"][0]["lifecycle"] = Value::Null);
+    assert_eq!(places, ["spec.containers[0].lifecycle.postStart", "spec.containers[0].lifecycle.preStop"]);
+    let places = changed(|done| done["spec"]["initContainers"] = json!([]));
+    assert_eq!(places, ["metadata.annotations[\"podgate.io/injected\"]"]);
+    let places = changed(|done| done["spec"]["initContainers"][0]["env"] = json!([]));
+    assert_eq!(places, ["spec.initContainers[0]"]);
 }
 
 #[test]
-fn what_is_the_users_may_be_changed_after_the_injection() {
+fn users_fields_may_change_after_the_injection() {
     let template = pod();
     let mut done = injected(&template).value;
     let mut expected = template;
@@ -166,17 +166,17 @@ fn what_is_the_users_may_be_changed_after_the_injection() {
     let words = done["spec"]["containers"][1]["command"].as_array_mut().expect("a command");
     words.push(json!("-v"));
     expected["spec"]["containers"][1]["command"] = json!(["/b", "-v"]);
-    assert_eq!(uninject(&done).expect("it can be taken out").value, expected);
+    assert_eq!(uninject(&done).expect("the injection can be undone").value, expected);
 }
 
 #[test]
-fn findings_stand_where_the_reader_sees_the_container() {
-    // With the sidecar first, all others have another place than in the template as it was.
+fn finding_places_match_the_injected_template() {
+    // The sidecar comes first, so all other containers have another index than in the original.
     let mut template = pod();
     template["metadata"]["annotations"]["podgate.io/sidecar"] = json!("first");
     let mut done = injected(&template).value;
     done["spec"]["containers"][2]["readinessProbe"] = json!({"tcpSocket": {}});
-    let found = refused(&done);
+    let found = rejection(&done);
     assert!(
         found.iter().any(|finding| finding.at.to_string() == "spec.containers[2].readinessProbe"),
         "{}",

@@ -1,4 +1,4 @@
-//! What is written is what agent and sidecar read: their own parsers are the judges.
+//! Tests that the agent and the sidecar can parse what `inject` writes.
 
 use crate::corpus::each_injected;
 use podgate::core::command::AgentCommand;
@@ -7,8 +7,8 @@ use podgate::core::container_list::parse_list;
 use serde_json::Value;
 use std::process::Command;
 
-/// A text as the kubelet hands it on, no variable being known
-/// (`k8s.io/kubernetes/third_party/forked/golang/expansion`): `$$` is `$`, and `$(NAME)` stays.
+/// Expands a text as the kubelet does without any variables
+/// (`k8s.io/kubernetes/third_party/forked/golang/expansion`): `$$` becomes `$`, and `$(NAME)` stays.
 fn expanded(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text.chars().peekable();
@@ -32,10 +32,10 @@ fn strings(value: &Value) -> Vec<String> {
 fn sidecar(template: &Value) -> &Value {
     let spec = &template["spec"];
     let first = [&spec["initContainers"][0], &spec["containers"][0]].into_iter().find(|one| one["name"] == "podgate");
-    first.unwrap_or_else(|| panic!("no sidecar comes first: {template:#}"))
+    first.unwrap_or_else(|| panic!("the sidecar does not come first: {template:#}"))
 }
 
-fn told(template: &Value) -> Vec<Container> {
+fn sidecar_containers(template: &Value) -> Vec<Container> {
     let text = list(sidecar(template), "env").find(|one| one["name"] == "PODGATE_CONTAINERS").expect("the variable");
     let text = expanded(text["value"].as_str().expect("a text"));
     parse_list(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -45,12 +45,12 @@ fn hook(container: &Value, which: &str) -> Vec<String> {
     strings(&container["lifecycle"][which]["exec"]["command"])
 }
 
-/// The line that runs the agent's `subcommand`, if it does.
+/// Parses a command line, if it runs the agent's `subcommand`.
 fn line(words: &[String], subcommand: &str) -> Option<AgentCommand> {
     AgentCommand::parse(words).filter(|line| line.has_subcommand(subcommand))
 }
 
-/// The agent's own words of a container: its command lines, up to `--`.
+/// Returns the agent's command lines in a container, up to `--`.
 fn agent_lines(container: &Value) -> Vec<Vec<String>> {
     let command = strings(&container["command"]);
     let end = command.iter().position(|word| word == "--").unwrap_or(command.len());
@@ -64,11 +64,11 @@ fn agent_lines(container: &Value) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn the_agent_takes_every_command_line() {
+fn agent_accepts_every_injected_command_line() {
     let mut seen = std::collections::BTreeMap::<String, u32>::new();
     each_injected(|file, _, injected| {
         for line in list(&injected["spec"], "containers").flat_map(agent_lines) {
-            // With --help nothing is done, but what stands before it is read.
+            // With --help the agent does nothing, but it parses the flags before it.
             let output =
                 Command::new(env!("CARGO_BIN_EXE_podgate")).args(&line[1..]).arg("--help").output().expect("the agent");
             assert_eq!(output.status.code(), Some(0), "{file}: {line:?}\n{}", String::from_utf8_lossy(&output.stderr));
@@ -78,11 +78,11 @@ fn the_agent_takes_every_command_line() {
     let kinds: Vec<&str> = seen.keys().map(String::as_str).collect();
     assert_eq!(kinds, ["entrypoint", "opened", "post-start", "pre-stop"], "{seen:?}");
     let wrong = Command::new(env!("CARGO_BIN_EXE_podgate")).args(["pre-stop", "--until", "A", "--help"]).output();
-    assert_eq!(wrong.expect("the agent").status.code(), Some(64), "a wrong one would be seen");
+    assert_eq!(wrong.expect("the agent").status.code(), Some(64), "a wrong flag must fail");
 }
 
 #[test]
-fn the_agent_takes_the_lines_of_the_documents() {
+fn agent_accepts_the_command_lines_of_the_docs() {
     let path = format!("{}/docs/injected.md", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let mut seen = 0;
@@ -99,15 +99,19 @@ fn the_agent_takes_the_lines_of_the_documents() {
 }
 
 #[test]
-fn the_sidecar_is_told_what_the_containers_do() {
+fn sidecar_list_matches_the_containers() {
     each_injected(|file, original, injected| {
-        let told = told(injected);
+        let entries = sidecar_containers(injected);
         let containers: Vec<&Value> =
             list(&injected["spec"], "containers").filter(|one| one["name"] != "podgate").collect();
         let names: Vec<&str> = containers.iter().map(|one| one["name"].as_str().expect("a name")).collect();
-        assert_eq!(told.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), names, "{file}: in the list's order");
-        for (told, container) in told.iter().zip(containers) {
-            let name = &told.name;
+        assert_eq!(
+            entries.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(),
+            names,
+            "{file}: must be in list order"
+        );
+        for (entry, container) in entries.iter().zip(containers) {
+            let name = &entry.name;
             let gate = strings(&container["command"]);
             let post_start = hook(container, "postStart");
             let (mode, read) = if let Some(hook) = line(&post_start, "post-start") {
@@ -117,18 +121,18 @@ fn the_sidecar_is_told_what_the_containers_do() {
             } else {
                 (Mode::None, AgentCommand::new("none"))
             };
-            assert_eq!(told.mode, mode, "{file}: {name}");
+            assert_eq!(entry.mode, mode, "{file}: {name}");
             let untils: Vec<_> = read.values("--until").iter().map(|one| one.parse().expect("a condition")).collect();
-            // A hook waits for its own container if nothing is said.
+            // Without --until, a hook waits for its own container.
             if mode == Mode::Entrypoint || !untils.is_empty() {
-                assert_eq!(told.until, untils, "{file}: {name}");
+                assert_eq!(entry.until, untils, "{file}: {name}");
             }
-            assert_eq!(told.pre_stop, line(&hook(container, "preStop"), "pre-stop").is_some(), "{file}: {name}");
-            // Probes as they were before.
+            assert_eq!(entry.pre_stop, line(&hook(container, "preStop"), "pre-stop").is_some(), "{file}: {name}");
+            // The sidecar gets the original probes.
             let before =
                 list(&original["spec"], "containers").find(|one| one["name"] == name.as_str()).expect("the container");
-            assert_eq!(told.startup_probe.is_some(), !before["startupProbe"].is_null(), "{file}: {name}");
-            assert_eq!(told.readiness_probe.is_some(), !before["readinessProbe"].is_null(), "{file}: {name}");
+            assert_eq!(entry.startup_probe.is_some(), !before["startupProbe"].is_null(), "{file}: {name}");
+            assert_eq!(entry.readiness_probe.is_some(), !before["readinessProbe"].is_null(), "{file}: {name}");
             for field in
                 ["readinessProbe", "livenessProbe", "image", "env", "envFrom", "ports", "resources", "securityContext"]
             {
@@ -139,7 +143,7 @@ fn the_sidecar_is_told_what_the_containers_do() {
 }
 
 #[test]
-fn a_gate_stands_in_front_of_exactly_what_ran_before() {
+fn gate_keeps_the_original_command_and_args() {
     each_injected(|file, original, injected| {
         for container in list(&injected["spec"], "containers") {
             let command = strings(&container["command"]);
@@ -161,7 +165,7 @@ fn a_gate_stands_in_front_of_exactly_what_ran_before() {
 }
 
 #[test]
-fn mounts_and_volumes_go_together() {
+fn mounts_match_the_volumes() {
     each_injected(|file, _, injected| {
         let spec = &injected["spec"];
         let volumes: Vec<&str> = list(spec, "volumes").filter_map(|one| one["name"].as_str()).collect();
@@ -191,7 +195,7 @@ fn mounts_and_volumes_go_together() {
 }
 
 #[test]
-fn nobody_is_killed_for_waiting_in_a_gate() {
+fn startup_probe_outlasts_the_gate() {
     each_injected(|file, _, injected| {
         for container in list(&injected["spec"], "containers") {
             let gate = line(&strings(&container["command"]), "entrypoint");
@@ -202,23 +206,23 @@ fn nobody_is_killed_for_waiting_in_a_gate() {
             assert_eq!(probe["periodSeconds"], 1, "{file}");
             assert!(
                 probe["failureThreshold"].as_u64() > Some(timeout),
-                "{file}: the gate gives up before the kubelet does"
+                "{file}: the gate must give up before the kubelet does"
             );
         }
     });
 }
 
 #[test]
-fn a_users_sleep_goes_on_sleeping() {
+fn users_sleep_hook_is_kept() {
     let template = crate::corpus::templates("hooks-sleep.yaml").remove(0);
     let done = crate::injected(&template).value;
     let (db, app) = (&done["spec"]["containers"][0], &done["spec"]["containers"][1]);
-    let line = |which: &str| AgentCommand::parse(&hook(db, which)).expect("a line of the agent's");
+    let line = |which: &str| AgentCommand::parse(&hook(db, which)).expect("a command line of the agent");
     let then = |which: &str| line(which).values("--then").concat();
     assert_eq!(then("postStart"), r#"["/podgate/bin/podgate","sleep","2s"]"#);
     assert_eq!(then("preStop"), r#"["/podgate/bin/podgate","sleep","10s"]"#);
-    assert_eq!(line("preStop").values("--then-timeout"), ["11s"], "what the wait leaves is enough");
+    assert_eq!(line("preStop").values("--then-timeout"), ["11s"], "the wait must leave enough time for the sleep");
     assert_eq!(app["lifecycle"]["preStop"], template["spec"]["containers"][1]["lifecycle"]["preStop"]);
     let record = done["metadata"]["annotations"]["podgate.io/injected"].as_str().expect("a record");
-    assert!(!record.contains("sleep"), "what can be derived is not stored: {record}");
+    assert!(!record.contains("sleep"), "the record must not store what can be derived: {record}");
 }

@@ -1,17 +1,17 @@
-//! What holds for pods behind gates, and for a Job.
+//! Tests of the Pods with gates, and of the Job.
 
 use crate::{GATED, agent, documents, gate, hook, is_opened, named, parts, pod, pre_stop, strings, values};
 use serde_json::Value;
 use std::time::Duration;
 
-/// The value of a flag, or what is used where it is left out.
-fn duration(command: &[&str], flag: &str, by_default: &str) -> Duration {
-    let text = values(command, flag).first().copied().unwrap_or(by_default);
+/// Returns the value of a flag or its default.
+fn duration(command: &[&str], flag: &str, default: &str) -> Duration {
+    let text = values(command, flag).first().copied().unwrap_or(default);
     humantime::parse_duration(text).unwrap_or_else(|error| panic!("{flag} {text}: {error}"))
 }
 
 #[test]
-fn gates_call_the_agent_for_their_own_container_and_hold_its_probes_back() {
+fn gates_name_their_container_and_delay_its_probes() {
     for file in GATED {
         let pod = pod(file);
         let (_, applications) = parts(&pod);
@@ -22,7 +22,7 @@ fn gates_call_the_agent_for_their_own_container_and_hold_its_probes_back() {
             assert_eq!(command[..4], [agent().as_str(), "entrypoint", "--container", name], "{file}");
             assert_eq!(command.last(), Some(&"--"), "{file}: {name}");
             assert!(hook(container).is_empty(), "{file}: {name} has a gate and a hook");
-            assert!(strings(&container["args"]).len() > 1, "{file}: {name}: its own command");
+            assert!(strings(&container["args"]).len() > 1, "{file}: {name} has no command of its own");
             for other in values(&command, "--until").into_iter().chain(values(&command, "--stop-after")) {
                 assert!(known.contains(&other) && other != name, "{file}: {name} and {other}");
             }
@@ -30,16 +30,16 @@ fn gates_call_the_agent_for_their_own_container_and_hold_its_probes_back() {
             assert_eq!(is_opened(container), has_probes, "{file}: {name}");
             if has_probes {
                 let probe = &container["startupProbe"];
-                let patience = probe["periodSeconds"].as_u64().zip(probe["failureThreshold"].as_u64());
-                let patience = patience.map(|(period, failures)| Duration::from_secs(period * failures));
-                assert_eq!(patience, Some(duration(&command, "--timeout", "5m")), "{file}: {name}");
+                let limit = probe["periodSeconds"].as_u64().zip(probe["failureThreshold"].as_u64());
+                let limit = limit.map(|(period, failures)| Duration::from_secs(period * failures));
+                assert_eq!(limit, Some(duration(&command, "--timeout", "5m")), "{file}: {name}");
             }
         }
     }
 }
 
 #[test]
-fn who_is_waited_for_stays_in_turn_and_within_the_pods_grace_period() {
+fn stop_order_fits_the_grace_period() {
     let file = "pod-entrypoint.yaml";
     let pod = pod(file);
     let (_, applications) = parts(&pod);
@@ -50,21 +50,21 @@ fn who_is_waited_for_stays_in_turn_and_within_the_pods_grace_period() {
         let waits_for_it = |other: &&&Value| values(&gate(other), "--until").contains(&name);
         let users: Vec<&str> = applications.iter().filter(waits_for_it).filter_map(|c| c["name"].as_str()).collect();
         let command = pre_stop(container);
-        assert_eq!(values(&command, "--until"), users, "{file}: {name} stays for those who wait for it");
+        assert_eq!(values(&command, "--until"), users, "{file}: {name} must outlive the containers that wait for it");
         if users.is_empty() {
             assert!(command.is_empty(), "{file}: {name}");
             continue;
         }
         assert_eq!(command[..4], [agent().as_str(), "pre-stop", "--container", name], "{file}");
         assert_eq!(values(&command, "--log-to"), ["/proc/1/fd/2"], "{file}: {name}");
-        let stays = duration(&command, "--grace", "25s");
-        assert!(stays < longest, "{file}: {name} stays for {stays:?}, and is waited for no longer than {longest:?}");
-        longest = stays;
+        let grace = duration(&command, "--grace", "25s");
+        assert!(grace < longest, "{file}: {name} has --grace {grace:?}, which must be below {longest:?}");
+        longest = grace;
     }
 }
 
 #[test]
-fn a_job_ends_with_what_it_is_for() {
+fn job_stops_its_proxy_after_the_app() {
     let job = &documents("job.yaml")[0];
     let spec = &job["spec"]["template"]["spec"];
     assert_eq!(spec["restartPolicy"], "Never");
@@ -74,7 +74,7 @@ fn a_job_ends_with_what_it_is_for() {
 }
 
 #[test]
-fn hooks_and_gates_stand_before_the_same_programs() {
+fn hooked_and_gated_pods_run_the_same_programs() {
     let [hooked, gated] = ["pod.yaml", "pod-entrypoint.yaml"].map(pod);
     let ((hooked_sidecar, hooked_apps), (gated_sidecar, gated_apps)) = (parts(&hooked), parts(&gated));
     for (hooked, gated) in hooked_apps.iter().zip(&gated_apps) {
@@ -85,13 +85,13 @@ fn hooks_and_gates_stand_before_the_same_programs() {
     }
     assert_eq!(hooked_apps.len(), gated_apps.len());
     assert_eq!(hooked["spec"]["volumes"], gated["spec"]["volumes"]);
-    // The sidecar is everywhere the same but for what it is told of the containers.
-    let untold = |sidecar: &Value| {
+    // The sidecars differ only in PODGATE_CONTAINERS.
+    let without_list = |sidecar: &Value| {
         let mut sidecar = sidecar.clone();
         sidecar["env"].as_array_mut().expect("an environment").retain(|entry| entry["name"] != "PODGATE_CONTAINERS");
         sidecar
     };
     let job = pod("job.yaml");
-    assert_eq!(untold(hooked_sidecar), untold(gated_sidecar));
-    assert_eq!(untold(hooked_sidecar), untold(parts(&job).0));
+    assert_eq!(without_list(hooked_sidecar), without_list(gated_sidecar));
+    assert_eq!(without_list(hooked_sidecar), without_list(parts(&job).0));
 }

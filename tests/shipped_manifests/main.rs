@@ -1,5 +1,5 @@
-//! `manifests/`: what users copy says the same as the code. Each file parses, every name and path is that of `core::names`, and
-//! `PODGATE_CONTAINERS` agrees with the probes that the containers have.
+//! Tests that `manifests/`, which users copy, match the code. Each file parses, every name and path is that of `core::names`, and
+//! `PODGATE_CONTAINERS` matches the containers' probes.
 
 mod gates;
 mod pods;
@@ -9,12 +9,12 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 
-/// Behind hooks.
+/// Pods with hooks.
 const HOOKED: [&str; 2] = ["pod.yaml", "pod-first-container.yaml"];
-/// Behind gates.
+/// Pods with gates.
 const GATED: [&str; 2] = ["pod-entrypoint.yaml", "job.yaml"];
 const PODS: [&str; 4] = [HOOKED[0], HOOKED[1], GATED[0], GATED[1]];
-/// Where Kubernetes clients look for the token.
+/// Folder in which Kubernetes clients look for the token.
 const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 fn text(file: &str) -> String {
@@ -26,7 +26,7 @@ fn documents(file: &str) -> Vec<Value> {
     serde_saphyr::from_multiple(&text(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// The pod, or a Job's template for one.
+/// Returns the Pod of a file, or the Pod template of a Job.
 fn pod(file: &str) -> Value {
     let mut all = documents(file);
     assert_eq!(all.len(), 1, "{file}");
@@ -46,7 +46,7 @@ fn strings(value: &Value) -> Vec<&str> {
     value.as_array().into_iter().flatten().map(|word| word.as_str().expect("a string")).collect()
 }
 
-/// The sidecar and the applications' containers.
+/// Returns the sidecar and the application containers.
 fn parts(pod: &Value) -> (&Value, Vec<&Value>) {
     let spec = &pod["spec"];
     let all: Vec<&Value> = list(spec, "initContainers").chain(list(spec, "containers")).collect();
@@ -54,7 +54,7 @@ fn parts(pod: &Value) -> (&Value, Vec<&Value>) {
     (all[0], all[1..].to_vec())
 }
 
-/// Where `container` has `volume`, and how.
+/// Returns the mount of `volume` in `container`.
 fn mount<'a>(container: &'a Value, volume: &str) -> Option<&'a Value> {
     list(container, "volumeMounts").find(|mount| mount["name"] == volume)
 }
@@ -71,13 +71,13 @@ fn agent() -> String {
     format!("{}/{}/{}", names::BOARD_DIR, names::BIN_DIR, names::AGENT_FILE)
 }
 
-/// The agent's words in front of the container's own command; nothing where there is no gate.
+/// Returns the agent's words in front of the container's own command; empty if there is no gate.
 fn gate(container: &Value) -> Vec<&str> {
     let command = strings(&container["command"]);
     if command.first() == Some(&agent().as_str()) { command } else { Vec::new() }
 }
 
-/// The values of a flag that may be repeated.
+/// Returns the values of a repeatable flag.
 fn values<'a>(command: &[&'a str], flag: &str) -> Vec<&'a str> {
     command.windows(2).filter(|pair| pair[0] == flag).map(|pair| pair[1]).collect()
 }
@@ -87,11 +87,11 @@ fn is_opened(container: &Value) -> bool {
 }
 
 #[test]
-fn every_file_parses_and_is_what_its_name_says() {
+fn every_file_has_the_expected_kinds() {
     let files = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/manifests")).expect("manifests/");
     for entry in files.map(|entry| entry.expect("an entry")) {
         let file = entry.file_name().into_string().expect("a name");
-        // manifests/injector is looked at by the tests of the webhook.
+        // The tests of the webhook cover manifests/injector.
         if entry.path().is_dir() {
             continue;
         }
@@ -102,24 +102,24 @@ fn every_file_parses_and_is_what_its_name_says() {
             "kustomization.yaml" => &["Kustomization"],
             "job.yaml" => &["Job"],
             file if PODS.contains(&file) => &["Pod"],
-            _ => panic!("manifests/{file}: say here what it holds"),
+            _ => panic!("manifests/{file}: add its kinds to this test"),
         };
         assert_eq!(kinds, expected, "{file}");
     }
 }
 
 #[test]
-fn the_kustomization_names_files_that_are_there() {
+fn kustomization_lists_existing_files() {
     let kustomization = &documents("kustomization.yaml")[0];
     let resources = strings(&kustomization["resources"]);
-    assert_eq!(resources, ["policy.yaml", "rbac.yaml"], "the fence before the right");
+    assert_eq!(resources, ["policy.yaml", "rbac.yaml"], "the policy must come before the role that it restricts");
     for file in resources {
         text(file);
     }
 }
 
 #[test]
-fn the_role_is_the_least() {
+fn role_has_the_minimum_permissions() {
     let role = &documents("rbac.yaml")[0];
     let expected = serde_json::json!([
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "watch", "patch"]},
@@ -130,7 +130,7 @@ fn the_role_is_the_least() {
 }
 
 #[test]
-fn the_policy_allows_our_prefixes_and_no_others() {
+fn policy_allows_only_podgates_prefixes() {
     let policies = documents("policy.yaml");
     let (policy, binding) = (&policies[0], &policies[1]);
     assert_eq!(binding["spec"]["policyName"], policy["metadata"]["name"]);
@@ -143,12 +143,12 @@ fn the_policy_allows_our_prefixes_and_no_others() {
         .collect();
     assert_eq!(prefixes, BTreeSet::from([names::STATUS_PREFIX, names::SANDBOX_PREFIX]));
     let marker = ".group('podgate.io').resource('ownpods').namespace(request.namespace).check('report')";
-    assert!(text.contains(marker), "the marker of rbac.yaml");
+    assert!(text.contains(marker), "the marker permission of rbac.yaml");
     assert_eq!(policy["spec"]["failurePolicy"], "Fail");
 }
 
 #[test]
-fn the_image_is_this_versions() {
+fn image_has_this_version() {
     let image = podgate::order::release::sidecar_image();
     for file in PODS {
         assert_eq!(parts(&pod(file)).0["image"], image.as_str(), "{file}");

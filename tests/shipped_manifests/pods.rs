@@ -1,4 +1,4 @@
-//! What holds for every pod, and for those behind hooks.
+//! Tests of all Pods, and of those with hooks.
 
 use crate::{
     HOOKED, PODS, TOKEN_DIR, agent, gate, hook, is_opened, list, mount, named, parts, pod, pre_stop, strings, values,
@@ -10,7 +10,7 @@ use podgate::core::names;
 use serde_json::Value;
 
 #[test]
-fn volumes_and_mounts_are_where_the_code_looks() {
+fn volumes_and_mounts_match_the_code() {
     for file in PODS {
         let pod = pod(file);
         let volumes: Vec<&Value> = list(&pod["spec"], "volumes").map(|volume| &volume["name"]).collect();
@@ -54,7 +54,7 @@ fn volumes_and_mounts_are_where_the_code_looks() {
 }
 
 #[test]
-fn the_sidecar_is_called_as_it_is_meant() {
+fn sidecar_runs_the_expected_commands() {
     for file in PODS {
         let pod = pod(file);
         let (sidecar, _) = parts(&pod);
@@ -64,12 +64,12 @@ fn the_sidecar_is_called_as_it_is_meant() {
 }
 
 #[test]
-fn hooks_call_the_agent_for_their_own_container() {
+fn hooks_name_their_own_container() {
     for file in HOOKED {
         let pod = pod(file);
         let (_, applications) = parts(&pod);
         let (last, gated) = applications.split_last().expect("containers");
-        assert!(hook(last).is_empty(), "{file}: nothing comes after the last one");
+        assert!(hook(last).is_empty(), "{file}: the last container needs no hook");
         for container in gated {
             let name = container["name"].as_str().expect("a name");
             let command = hook(container);
@@ -82,13 +82,13 @@ fn hooks_call_the_agent_for_their_own_container() {
 }
 
 #[test]
-fn what_is_told_of_the_containers_is_what_they_are() {
+fn sidecar_list_matches_the_containers() {
     for file in PODS {
         let pod = pod(file);
         let (sidecar, applications) = parts(&pod);
-        let told = named(sidecar, "env", "PODGATE_CONTAINERS")["value"].as_str().expect("a value");
-        assert!(!told.contains("$("), "{file}: Kubernetes would expand it");
-        let told = parse_list(told).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let text = named(sidecar, "env", "PODGATE_CONTAINERS")["value"].as_str().expect("a value");
+        assert!(!text.contains("$("), "{file}: Kubernetes would expand the variable");
+        let listed = parse_list(text).unwrap_or_else(|error| panic!("{file}: {error}"));
         let expected: Vec<Container> = applications
             .iter()
             .map(|spec| {
@@ -100,19 +100,19 @@ fn what_is_told_of_the_containers_is_what_they_are() {
                 };
                 let until = values(&gate(spec), "--until").into_iter().map(|until| until.parse().expect("a condition"));
                 container.until = until.collect();
-                // The list has the pod's where the container has none of its own.
+                // The list has the Pod's policy if the container has none.
                 let policy =
                     container.restart_policy.take().or(pod["spec"]["restartPolicy"].as_str().map(str::to_owned));
                 container.restart_policy = policy;
                 container.pre_stop = !pre_stop(spec).is_empty();
                 if is_opened(spec) {
-                    // podgate's own, no probe of the application's.
+                    // This probe is podgate's, not the application's.
                     container.startup_probe = None;
                 }
                 container
             })
             .collect();
-        assert_eq!(told, expected, "{file}");
+        assert_eq!(listed, expected, "{file}");
         for field in ["POD_NAME", "POD_NAMESPACE", "POD_UID", "POD_IPS"] {
             let path = &named(sidecar, "env", field)["valueFrom"]["fieldRef"]["fieldPath"];
             assert!(path.is_string(), "{file}: {field}");
@@ -121,7 +121,7 @@ fn what_is_told_of_the_containers_is_what_they_are() {
 }
 
 #[test]
-fn pods_fit_the_restricted_standard_and_keep_their_class() {
+fn pods_are_restricted_and_keep_their_qos_class() {
     for file in PODS {
         let pod = pod(file);
         assert_eq!(pod["spec"]["automountServiceAccountToken"], false, "{file}");
@@ -140,7 +140,7 @@ fn pods_fit_the_restricted_standard_and_keep_their_class() {
 }
 
 #[test]
-fn both_pods_say_the_same_but_for_where_the_sidecar_stands() {
+fn hooked_pods_differ_only_in_the_sidecars_position() {
     let [native, first] = HOOKED.map(pod);
     let ((native_sidecar, native_apps), (first_sidecar, first_apps)) = (parts(&native), parts(&first));
     assert_eq!(native_apps, first_apps);
