@@ -19,8 +19,9 @@ fn builtin_template_path(kind: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Paths of the template in other kinds. Argo's Rollout, Knative's Service and most of OpenKruise's kinds use the paths of
-/// Kubernetes' own kinds; operators often use `podTemplate`. `jobTargetRef` is KEDA's, the last path is OpenKruise's.
+/// Paths of the template in other kinds. Argo's Rollout, Knative's Service and most of OpenKruise's kinds use the paths
+/// of Kubernetes' own kinds; operators often use `podTemplate`. `jobTargetRef` is KEDA's, the last path is
+/// OpenKruise's.
 const COMMON_PATHS: &[&[&str]] = &[
     &["spec", "template"],
     &["template"],
@@ -53,8 +54,8 @@ impl Template {
     }
 }
 
-/// Returns the Pod templates of `document` in order, each an object whose `spec.containers` is a list. For a `List`, returns
-/// those of its items.
+/// Returns the Pod templates of `document` in order, each an object whose `spec.containers` is a list. For a `List`,
+/// returns those of its items.
 #[must_use]
 pub fn templates(document: &Value) -> Vec<Template> {
     let mut found = Vec::new();

@@ -1,4 +1,5 @@
-//! Image registry and source repository of podgate's releases. To build for your own, set the two environment variables.
+//! Image registry and source repository of podgate's releases. To build for your own, set the two environment
+//! variables.
 
 /// Registry and path of the images. Build with `PODGATE_IMAGE_REGISTRY` to change it.
 pub const IMAGE_REGISTRY: &str = non_empty_or(option_env!("PODGATE_IMAGE_REGISTRY"), "ghcr.io/podgate");

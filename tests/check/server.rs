@@ -6,13 +6,14 @@ use serde_json::{Value, json};
 use std::fs;
 use std::net::TcpListener;
 
-/// Starts an API server of this minor version that allows these verbs, or with `refuses` denies the reviews. Returns its address.
-fn serve(minor: &'static str, allowed: &'static [&'static str], refuses: bool) -> String {
-    serve_with(minor, allowed, refuses, json!([]))
+/// Starts an API server of this minor version that allows these verbs, or with `denies` denies the reviews. Returns its
+/// address.
+fn serve(minor: &'static str, allowed: &'static [&'static str], denies: bool) -> String {
+    serve_with(minor, allowed, denies, json!([]))
 }
 
 /// Like [`serve`], with these MutatingWebhookConfigurations.
-fn serve_with(minor: &'static str, allowed: &'static [&'static str], refuses: bool, configurations: Value) -> String {
+fn serve_with(minor: &'static str, allowed: &'static [&'static str], denies: bool, configurations: Value) -> String {
     let list = json!({"kind": "MutatingWebhookConfigurationList", "apiVersion": "admissionregistration.k8s.io/v1", "metadata": {}, "items": configurations});
     let answer = move |request: &Request| {
         let of = |method: &str, path: &str| request.method == method && request.path.starts_with(path);
@@ -23,14 +24,14 @@ fn serve_with(minor: &'static str, allowed: &'static [&'static str], refuses: bo
                        "goVersion": "", "compiler": "", "platform": ""}),
             );
         }
-        if refuses {
+        if denies {
             return error_status(403, "Forbidden", "you may not ask");
         }
         if of("GET", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations") {
             return Answer::Json(200, list.clone());
         }
-        let asks = of("POST", "/apis/authorization.k8s.io/v1/namespaces/shop/localsubjectaccessreviews");
-        assert!(asks, "{request:?}");
+        let is_review = of("POST", "/apis/authorization.k8s.io/v1/namespaces/shop/localsubjectaccessreviews");
+        assert!(is_review, "{request:?}");
         let has = |text: &str| request.body.contains(text);
         assert!(has("\"system:serviceaccount:shop:worker\"") && has("\"system:serviceaccounts:shop\""), "{request:?}");
         let is_allowed = allowed.iter().any(|verb| has(&format!("\"verb\":\"{verb}\"")));

@@ -1,5 +1,5 @@
-//! Tests that `manifests/`, which users copy, match the code. Each file parses, every name and path is that of `core::names`, and
-//! `PODGATE_CONTAINERS` matches the containers' probes.
+//! Tests that `manifests/`, which users copy, match the code. Each file parses, every name and path is that of
+//! `core::names`, and `PODGATE_CONTAINERS` matches the containers' probes.
 
 mod gates;
 mod pods;

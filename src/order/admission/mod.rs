@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 /// Function that injects into a Pod, or returns the findings that prevent it.
 pub type Injector<'a> = &'a dyn Fn(&Value) -> Result<Injected, Vec<Finding>>;
 
-/// Maximum number of JSON values in a review. A real Pod has a few thousand. Limits the memory: a value may take two bytes of
-/// text but needs many times that once parsed.
+/// Maximum number of JSON values in a review. A real Pod has a few thousand. Limits the memory: a value may take two
+/// bytes of text but needs many times that once parsed.
 pub const VALUES_MAX: usize = 250_000;
 /// Maximum length of a request's uid, in bytes.
 const UID_MAX: usize = 256;

@@ -16,8 +16,8 @@ pub enum Operation<'a> {
     Move { from: String, path: String },
 }
 
-/// Converts `edits` of `before` to a patch, one operation per edit. `test` operations come first: they check the name of every
-/// container in the edited lists, so that the patch fails on any other Pod.
+/// Converts `edits` of `before` to a patch, one operation per edit. `test` operations come first: they check the name
+/// of every container in the edited lists, so that the patch fails on any other Pod.
 #[must_use]
 pub fn json_patch<'a>(before: &'a Value, edits: &'a [Edit]) -> Vec<Operation<'a>> {
     let mut operations = name_tests(before, edits);

@@ -1,4 +1,4 @@
-//! Grammar of an order: `,` separates steps, `&` joins parallel containers, each is `CONTAINER[=STATE]`; blanks are ignored.
+//! Grammar of an order: `,` separates steps, `&` joins parallel containers. Each item is `CONTAINER[=STATE]`.
 
 use crate::core::names;
 use crate::core::until::{WaitCondition, WantedState};
@@ -94,14 +94,11 @@ fn trim_range(text: &str, range: Range<usize>) -> Range<usize> {
 
 fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Item, SyntaxError> {
     let word = trim_range(text, range.clone());
+    let example = format!("write a list such as {}", grammar.example);
     let error = |word: Range<usize>, what: String, fix: String| Err(SyntaxError { span: word, message: what, fix });
     if word.is_empty() {
         let what = format!("a container name is missing at character {}", character_number(text, range.start));
-        return error(
-            range.start.saturating_sub(1)..range.end,
-            what,
-            format!("write a list such as {}", grammar.example),
-        );
+        return error(range.start.saturating_sub(1)..range.end, what, example);
     }
     let written = &text[word.clone()];
     let (name, state) = match written.find('=') {
@@ -113,8 +110,7 @@ fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Item,
     if !names::is_container_name(&text[name.clone()]) {
         let what =
             format!("{} is not a container name (character {})", quoted(written), character_number(text, word.start));
-        let fix = format!("write a list such as {}", grammar.example);
-        return error(word, what, fix);
+        return error(word, what, example);
     }
     let (want, is_stated) = match state {
         None => (WantedState::default(), false),

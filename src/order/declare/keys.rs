@@ -11,7 +11,7 @@ pub const MODE: &str = "podgate.io/mode";
 pub const TIMEOUT: &str = "podgate.io/timeout";
 /// Action after the time limit: `fail`, `continue`.
 pub const ON_TIMEOUT: &str = "podgate.io/on-timeout";
-/// Give up a wait as soon as it can never succeed: `true`, `false`.
+/// Give up as soon as a required container exits for good, is in back-off or cannot pull its image: `true`, `false`.
 pub const FAIL_FAST: &str = "podgate.io/fail-fast";
 /// Stop order: `reverse`, `none`, or a list in the grammar of [`ORDER`].
 pub const STOP_ORDER: &str = "podgate.io/stop-order";

@@ -18,8 +18,8 @@ use std::time::Duration;
 /// Longest time limit. Its seconds must fit the `int32` failureThreshold of a probe that runs each second.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Reads the annotations of `template`, whose containers are `spec`. Adds problems to `findings`; the result still holds the
-/// valid parts.
+/// Reads the annotations of `template`, whose containers are `spec`. Adds problems to `findings`; the result still
+/// holds the valid parts.
 #[must_use]
 pub fn read_annotations(template: &Value, spec: &Spec<'_>, findings: &mut Vec<Finding>) -> Declaration {
     let declaration = Declaration { timeout: DEFAULT_TIMEOUT, ..Declaration::default() };
@@ -31,7 +31,7 @@ pub fn read_annotations(template: &Value, spec: &Spec<'_>, findings: &mut Vec<Fi
     reader.declaration
 }
 
-/// Returns the annotations or labels of a template, sorted so that the result does not depend on serde_json's map order.
+/// Returns the annotations or labels of a template. Sorted, so that serde_json's map order does not matter.
 fn sorted_entries<'a>(template: &'a Value, field: &str, findings: &mut Vec<Finding>) -> BTreeMap<&'a str, &'a Value> {
     let place = Place::root().to("metadata").to(field);
     match place.of(template) {
@@ -57,8 +57,7 @@ impl Reader<'_, '_> {
             let at = Place::root().to("metadata").to("labels").to(key);
             if key == keys::INJECT {
                 if !matches!(value.as_str(), Some("enabled" | "disabled")) {
-                    let what =
-                        format!("label {key} must be \"enabled\" or \"disabled\", not {}", describe_value(value));
+                    let what = format!("{key} must be \"enabled\" or \"disabled\", not {}", describe_value(value));
                     let finding = Finding::error("bad-value", at, what);
                     self.findings.push(finding.fix("write \"enabled\" or \"disabled\", in quotes"));
                 }
@@ -80,7 +79,7 @@ impl Reader<'_, '_> {
             return self.report_unknown_key(key, domain, name, at);
         }
         let Some(text) = value.as_str() else {
-            let what = format!("an annotation must be a string, not {}", describe_value(value));
+            let what = format!("{key} must be a string, not {}", describe_value(value));
             return self.findings.push(Finding::error("bad-value", at, what).fix("put the value in quotes"));
         };
         if domain != keys::DOMAIN {

@@ -10,8 +10,8 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Maximum number of regular containers in an order. Far more than any Pod has, but small enough that no manifest can keep the
-/// webhook busy.
+/// Maximum number of regular containers in an order. Far more than any Pod has, but small enough that no manifest can
+/// keep the webhook busy.
 pub const MAX_CONTAINERS: usize = 200;
 
 /// Name of podgate's own sidecar.

@@ -74,12 +74,7 @@ fn list_rejects_names_of_other_containers_with_a_fix() {
     for (text, rule, what, fix) in [
         ("db, apii", "unknown-container", "there is no container apii", "did you mean api?"),
         ("db, queue", "unknown-container", "there is no container queue", "use one of db, cache, api, web"),
-        (
-            "setup=Completed, db",
-            "init-container",
-            "setup is an init container",
-            "all regular containers already wait for it",
-        ),
+        ("setup=Completed, db", "init-container", "setup is an init container", "regular containers already wait"),
         ("mesh, db", "init-container", "mesh is a native sidecar", "move it to spec.containers"),
         ("db, debug", "ephemeral-container", "running Pod", "remove it"),
         ("podgate, db", "unknown-container", "podgate's own sidecar", "remove it"),

@@ -73,8 +73,8 @@ impl ContainerLines<'_> {
         }
     }
 
-    /// Returns the postStart hook; `then` is the user's own hook. A hook that only waits for the container's start reports it,
-    /// leaves the tether and returns at once.
+    /// Returns the postStart hook; `then` is the user's own hook. A hook that only waits for the container's start
+    /// reports it, leaves the tether and returns at once.
     pub(super) fn post_start(&self, then: Option<String>) -> Vec<String> {
         let ContainerPlan { name, until: untils, timeout, .. } = self.planned;
         let mut line = AgentCommand::new("post-start");

@@ -41,7 +41,6 @@ pub(super) fn read_container(
     })
 }
 
-/// Formats the list as text.
 pub(super) fn to_text(containers: &[Container]) -> String {
     Value::Array(containers.iter().map(container_entry).collect()).to_string()
 }

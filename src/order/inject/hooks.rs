@@ -28,7 +28,6 @@ pub(super) enum UserHook {
     Invalid,
 }
 
-/// Reads a hook.
 pub(super) fn user_hook(handler: Option<&Value>) -> UserHook {
     let Some(handler) = handler.filter(|handler| !handler.is_null()) else { return UserHook::None };
     let given = |field: &str| handler.get(field).filter(|value| !value.is_null());

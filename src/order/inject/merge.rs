@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 /// Fields of the sidecar that only podgate sets.
 const OWNED_FIELDS: [&str; 6] = ["name", "image", "command", "args", "lifecycle", "restartPolicy"];
 
-/// Returns true if `found` contains all of `wanted`. Additional fields, and additional items in lists of objects, come from the
-/// API server's defaults or other webhooks. (Outside injected parts both values are equal.)
+/// Returns true if `found` contains all of `wanted`. Additional fields, and additional items in lists of objects, come
+/// from the API server's defaults or other webhooks. (Outside injected parts both values are equal.)
 pub(super) fn covers(found: &Value, wanted: &Value) -> bool {
     match (found, wanted) {
         (Value::Object(found), Value::Object(wanted)) => {

@@ -60,8 +60,8 @@ pub fn is_injected(template: &Value) -> bool {
     parts::annotation_place(keys::INJECTED).of(template).is_some()
 }
 
-/// Injects into `template`, an object with `metadata` and `spec`. Renews an earlier injection, or removes it if no order is
-/// declared any more. Leaves a template with the label `podgate.io/inject: disabled` unchanged.
+/// Injects into `template`, an object with `metadata` and `spec`. Renews an earlier injection, or removes it if no
+/// order is declared any more. Leaves a template with the label `podgate.io/inject: disabled` unchanged.
 ///
 /// # Errors
 /// All findings, at least one of them an error; the template must not be changed.
@@ -136,8 +136,8 @@ pub fn uninject(template: &Value) -> Result<Injected, Vec<Finding>> {
     })
 }
 
-/// Adds the image commands of an earlier injection, for containers whose image is still the same. So the webhook need not look
-/// up again what the command line has looked up.
+/// Adds the image commands of an earlier injection, for containers whose image is still the same. So the webhook need
+/// not look up again what the command line has looked up.
 fn keep_image_commands(template: &Value, known: &KnownImages) -> KnownImages {
     let mut known = known.clone();
     let Ok(Some(record)) = Record::read(template) else { return known };
@@ -155,8 +155,8 @@ fn keep_image_commands(template: &Value, known: &KnownImages) -> KnownImages {
     known
 }
 
-/// Keeps the image of an existing sidecar of this version if the template comes from the API server: another webhook may have
-/// changed it, for example to a mirror.
+/// Keeps the image of an existing sidecar of this version if the template comes from the API server: another webhook
+/// may have changed it, for example to a mirror.
 fn keep_sidecar_image(template: &Value, options: &Options) -> Options {
     let mut options = options.clone();
     let is_own = || matches!(Record::read(template), Ok(Some(record)) if record.version == VERSION);

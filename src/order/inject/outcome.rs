@@ -14,8 +14,8 @@ pub struct Options {
     pub image_pull_policy: Option<String>,
     /// Run the sidecar as a fixed numeric user. Not on OpenShift, which assigns a range of users to each namespace.
     pub has_fixed_user: bool,
-    /// The template comes from the API server. Keep what the API server or other webhooks have added to injected parts; such
-    /// additions are no reason to inject again.
+    /// The template comes from the API server. Keep what the API server or other webhooks have added to injected parts;
+    /// such additions are no reason to inject again.
     pub is_from_api: bool,
 }
 

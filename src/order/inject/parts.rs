@@ -69,7 +69,6 @@ pub(super) fn items<'a>(value: &'a Value, place: &Place) -> &'a [Value] {
     place.of(value).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Returns an item's `name`.
 pub(super) fn item_name(item: &Value) -> Option<&str> {
     item.get("name")?.as_str()
 }

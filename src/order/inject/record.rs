@@ -58,7 +58,6 @@ impl Record {
         serde_json::from_str(text).map(Some).map_err(|error| broken(error.to_string()))
     }
 
-    /// Formats the record as JSON.
     pub(super) fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }

@@ -4,10 +4,10 @@ use crate::order::edit::{EditError, Editor, Op, Place};
 
 /// Reorders a list to `wanted` (indices of its current items) with as few moves as possible.
 pub(super) fn reorder(editor: &mut Editor, list: &Place, wanted: &[usize]) -> Result<(), EditError> {
-    let stay = longest_increasing(wanted);
+    let keep = longest_increasing(wanted);
     let mut now: Vec<usize> = (0..wanted.len()).collect();
     for (n, item) in wanted.iter().enumerate() {
-        if stay[*item] {
+        if keep[*item] {
             continue;
         }
         let Some(from) = now.iter().position(|at| at == item) else { continue };
@@ -35,11 +35,11 @@ fn longest_increasing(sequence: &[usize]) -> Vec<bool> {
             None => ends.push(*item),
         }
     }
-    let mut stay = vec![false; sequence.len()];
+    let mut keep = vec![false; sequence.len()];
     let mut at = ends.last().copied();
     while let Some(item) = at {
-        stay[item] = true;
+        keep[item] = true;
         at = before[item];
     }
-    stay
+    keep
 }

@@ -46,26 +46,26 @@ pub(super) fn manual_changes(template: &Value) -> Vec<Finding> {
         Finding::error("injected-changed", at, what).fix("make the change in the manifest from before the injection")
     };
     let sidecar = find_sidecar(template);
-    let Some(told) = sidecar.as_ref().and_then(|(_, sidecar)| container_list::from_sidecar(sidecar)) else {
+    let Some(listed) = sidecar.as_ref().and_then(|(_, sidecar)| container_list::from_sidecar(sidecar)) else {
         let at = sidecar.map_or_else(|| parts::annotation_place(keys::INJECTED), |(at, _)| at);
         let what = "the annotation says that podgate was injected, but its sidecar is missing or has no valid PODGATE_CONTAINERS";
         return vec![error(at, what.to_owned())];
     };
-    let told: BTreeMap<&str, &Container> = told.iter().map(|told| (told.name.as_str(), told)).collect();
+    let listed: BTreeMap<&str, &Container> = listed.iter().map(|entry| (entry.name.as_str(), entry)).collect();
     let list = parts::spec_place("containers");
     let mut findings = Vec::new();
     for (at, item) in parts::items(template, &list).iter().enumerate() {
         // Skips containers that another webhook added.
-        let Some(told) = parts::item_name(item).and_then(|name| told.get(name)) else { continue };
+        let Some(entry) = parts::item_name(item).and_then(|name| listed.get(name)) else { continue };
         let place = list.to(at);
         let has_gate = || parts::agent_line(item, "command").is_some_and(|words| words.iter().any(|word| word == "--"));
-        if told.mode == Mode::Entrypoint && !has_gate() {
-            let what = format!("podgate's gate in the command of {} was changed by hand", told.name);
+        if entry.mode == Mode::Entrypoint && !has_gate() {
+            let what = format!("podgate's gate in the command of {} was changed by hand", entry.name);
             findings.push(error(place.to("command"), what));
         }
-        for (is_told, short) in [(told.mode == Mode::PostStart, "postStart"), (told.pre_stop, "preStop")] {
-            if is_told && parts::agent_line(item, short).is_none() {
-                let what = format!("podgate's {short} hook of {} was changed by hand", told.name);
+        for (is_expected, short) in [(entry.mode == Mode::PostStart, "postStart"), (entry.pre_stop, "preStop")] {
+            if is_expected && parts::agent_line(item, short).is_none() {
+                let what = format!("podgate's {short} hook of {} was changed by hand", entry.name);
                 findings.push(error(field_place(&place, short), what));
             }
         }
@@ -195,8 +195,8 @@ fn restore_order(editor: &mut Editor, record: &Record) -> Result<(), EditError> 
     reorder(editor, &list, &wanted)
 }
 
-/// Adds to `record` everything that is needed to restore `original` from `injected`. Returns true if the record then restores
-/// all of it.
+/// Adds to `record` everything that is needed to restore `original` from `injected`. Returns true if the record then
+/// restores all of it.
 pub(super) fn complete_record(record: &mut Record, original: &Value, injected: &Value) -> bool {
     // First pass: nested fields. Second: their parents. Third: check that nothing is missing.
     for _ in 0..3 {

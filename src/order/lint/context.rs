@@ -34,8 +34,8 @@ impl FromStr for Version {
     /// Parses `1.34`, `v1.34.2` and the forms of cloud providers: `1.34+`, `v1.34.2-gke.1`.
     ///
     /// # Errors
-    /// Not a version, or one that podgate does not support. Kubernetes 1.30 introduced ValidatingAdmissionPolicy v1, which
-    /// limits what the sidecar may write.
+    /// Not a version, or one that podgate does not support. Kubernetes 1.30 introduced ValidatingAdmissionPolicy v1,
+    /// which limits what the sidecar may write.
     fn from_str(text: &str) -> Result<Version, String> {
         let number = |part: &str| {
             let digits: String = part.chars().take_while(char::is_ascii_digit).collect();

@@ -6,8 +6,8 @@ use crate::order::finding::Finding;
 use crate::order::pod_templates::Template;
 use serde_json::Value;
 
-/// Reports podgate's annotations and labels that are on an object but not on its template, where they have no effect. Places of
-/// these findings start at the document's root.
+/// Reports podgate's annotations and labels that are on an object but not on its template, where they have no effect.
+/// Places of these findings start at the document's root.
 #[must_use]
 pub fn misplaced_keys(document: &Value, template: &Template) -> Vec<Finding> {
     let Template { object, place: template } = template;

@@ -9,8 +9,8 @@ use std::time::Duration;
 /// Forecast of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forecast {
-    /// Containers by step. Those of one step may start in parallel. Those of later steps start after everything that they wait
-    /// for or that holds them back.
+    /// Containers by step. Those of one step may start in parallel. Those of later steps start after everything that
+    /// they wait for or that holds them back.
     pub start_steps: Vec<Vec<String>>,
     /// Containers of the stop order by step. Those of the first step stop at once.
     pub stop_steps: Vec<Vec<String>>,
@@ -65,7 +65,7 @@ fn stop_steps(plan: &Plan) -> BTreeMap<&str, usize> {
     assign_steps(&first, &before.collect())
 }
 
-/// Returns each container's step: its own `first`, or the one after all its containers in `before`, which has no cycles.
+/// Returns each container's step: its own `first`, or the one after all of its `before`. There are no cycles.
 fn assign_steps<'a>(
     first: &BTreeMap<&'a str, usize>,
     before: &BTreeMap<&'a str, Vec<&'a str>>,

@@ -1,7 +1,8 @@
 //! Advises native sidecars for a chain of containers in which all but the last one keep running.
 //!
-//! Native sidecars cannot start in parallel, wait for an exit, hold back a regular container before the last step, or probe more
-//! than once a second. After a kubelet restart, a startupProbe may count as passed that never passed (kubernetes#142305).
+//! Native sidecars cannot start in parallel, wait for an exit, hold back a regular container before the last step, or
+//! probe more than once a second. After a kubelet restart, a startupProbe may count as passed that never passed
+//! (kubernetes#142305).
 
 use crate::core::until::WantedState;
 use crate::order::declare::spec::{ContainerRef, Spec};

@@ -1,4 +1,5 @@
-//! Checks of probes and preStop hooks: missing probes, probes that depend on a later container, hooks that take too long.
+//! Checks of probes and preStop hooks: missing probes, probes that depend on a later container, hooks that take too
+//! long.
 
 use crate::core::container::{Handler, Port, PortRef};
 use crate::core::until::WantedState;

@@ -1,5 +1,5 @@
-//! Migrates a Compose file's `depends_on` (<https://docs.docker.com/reference/compose-file/services/#depends_on>). A list means
-//! `service_started`; a map has a condition for each service.
+//! Migrates a Compose file's `depends_on` (<https://docs.docker.com/reference/compose-file/services/#depends_on>). A
+//! list means `service_started`; a map has a condition for each service.
 
 use super::migration::Migration;
 use crate::core::until::{WaitCondition, WantedState};
@@ -32,9 +32,7 @@ pub(super) fn migrate(file: &Value, migration: &mut Migration<'_>) {
         for (other, want) in dependencies(name, &services[name], migration) {
             let Some(container) = migration.find_container(&other) else {
                 let other = quoted(&other);
-                let what = format!(
-                    "{waiter} depends on {other}, which has no container in this Pod, so this dependency is ignored"
-                );
+                let what = format!("{waiter} depends on {other}, which has no container in this Pod and is ignored");
                 let fix = "wait for services outside the Pod with a check: podgate entrypoint --check tcp://HOST:PORT";
                 migration.warn_not_migrated(what, fix);
                 continue;
@@ -69,10 +67,7 @@ fn dependencies(name: &str, service: &Value, migration: &mut Migration<'_>) -> V
             for other in list {
                 match other.as_str() {
                     Some(other) => found.push((other.to_owned(), WantedState::Started)),
-                    None => migration.warn_not_migrated(
-                        format!("depends_on of {} has an entry that is not a name", quoted(name)),
-                        "",
-                    ),
+                    None => migration.warn_not_migrated(format!("{} depends on an invalid name", quoted(name)), ""),
                 }
             }
         }
@@ -90,11 +85,7 @@ fn dependencies(name: &str, service: &Value, migration: &mut Migration<'_>) -> V
                     }
                 };
                 if how.get("restart").and_then(Value::as_bool) == Some(true) {
-                    let what = format!(
-                        "restart: true in the depends_on of {} for {} is not migrated",
-                        quoted(name),
-                        quoted(other)
-                    );
+                    let what = format!("restart: true of {} for {} is not migrated", quoted(name), quoted(other));
                     migration.warn_not_migrated(
                         what,
                         "add --on-provider-restart restart to its gate by hand (docs/recipes.md)",
@@ -139,7 +130,7 @@ fn warn_missing_probe(container: &str, service: Option<&Value>, migration: &mut 
     };
     let fix = match command {
         Some(words) => {
-            format!("write its healthcheck as a probe: readinessProbe: {{exec: {{command: {}}}}}", json!(words))
+            format!("write its healthcheck as readinessProbe: {{exec: {{command: {}}}}}", json!(words))
         }
         None => "add a readinessProbe".to_owned(),
     };

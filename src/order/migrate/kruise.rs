@@ -1,6 +1,7 @@
-//! Migrates OpenKruise's container launch priority (<https://openkruise.io/docs/user-manuals/containerlaunchpriority/>). The
-//! annotation value `Ordered` means the order of the list and takes precedence. Otherwise the environment variable
-//! `KRUISE_CONTAINER_PRIORITY` decides: higher values start earlier, the default is 0.
+//! Migrates OpenKruise's container launch priority
+//! (<https://openkruise.io/docs/user-manuals/containerlaunchpriority/>). The annotation value `Ordered` means the order
+//! of the list and takes precedence. Otherwise the environment variable `KRUISE_CONTAINER_PRIORITY` decides: higher
+//! values start earlier, the default is 0.
 
 use super::migration::Migration;
 use crate::order::declare::annotation_place;

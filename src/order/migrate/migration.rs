@@ -50,7 +50,7 @@ impl Migration<'_> {
         self.findings.push(Finding::note("migrated", Place::root().to("metadata"), what));
     }
 
-    /// Finds the container for a name in another file: the same name, or its lowercase form with hyphens for underscores.
+    /// Finds the container for a name in another file: the same name, or in lowercase with hyphens for underscores.
     pub(super) fn find_container(&self, name: &str) -> Option<String> {
         let plain = name.to_lowercase().replace('_', "-");
         [name, &plain].into_iter().find_map(|name| self.spec.get(name)).map(|own| own.name.to_owned())

@@ -1,5 +1,5 @@
-//! Converts orders of other tools to podgate's annotations: OpenKruise's launch priorities, a Compose file's `depends_on`, a
-//! list of Tekton steps.
+//! Converts orders of other tools to podgate's annotations: OpenKruise's launch priorities, a Compose file's
+//! `depends_on`, a list of Tekton steps.
 
 mod compose;
 mod kruise;

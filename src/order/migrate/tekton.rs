@@ -1,4 +1,4 @@
-//! Migrates Tekton steps (<https://tekton.dev/docs/pipelines/tasks/#defining-steps>): each runs after the previous one succeeded.
+//! Migrates Tekton steps (<https://tekton.dev/docs/pipelines/tasks/#defining-steps>), which run one after another.
 
 use super::migration::Migration;
 use crate::order::declare::grammar::quoted;
@@ -23,11 +23,7 @@ pub(super) fn migrate(file: Option<&Value>, migration: &mut Migration<'_>) {
                     migration.find_container(&name).or_else(|| migration.find_container(&format!("step-{name}")));
                 let Some(container) = found else {
                     let what = format!("the step {} has no container in this Pod", quoted(&name));
-                    migration.add_error(
-                        root(),
-                        what,
-                        "name the container like the step, with or without the prefix step-",
-                    );
+                    migration.add_error(root(), what, "name the container like the step, or step-STEP");
                     continue;
                 };
                 if steps.iter().any(|(seen, _)| *seen == container) {

@@ -8,7 +8,8 @@ fn pod(names: &[&str]) -> Value {
     json!({"spec": {"containers": containers, "restartPolicy": "Never"}})
 }
 
-/// Migrates, and checks that the edits give the value and that podgate can plan it. Returns the annotations and the result.
+/// Migrates, and checks that the edits give the value and that podgate can plan it. Returns the annotations and the
+/// result.
 fn migrated(template: &Value, from: &MigrationSource) -> (Value, Injected) {
     let done = migrate(template, from).unwrap_or_else(|findings| panic!("{findings:#?}"));
     let mut by_edits = template.clone();
@@ -79,7 +80,7 @@ fn compose_conditions_become_states() {
     for expected in [
         "api-server depends on \"queue\", which has no container in this Pod",
         "the service \"mailer\" has no container in this Pod",
-        "restart: true in the depends_on of \"web\" for \"api_server\" is not migrated",
+        "restart: true of \"web\" for \"api_server\" is not migrated",
         "readinessProbe: {exec: {command: [\"curl\",\"-f\",\"http://localhost\"]}}",
     ] {
         assert!(lost.contains(expected), "{expected}: {lost}");

@@ -116,11 +116,11 @@ impl Graph {
             if places.contains_key(start.as_str()) {
                 continue;
             }
-            // The path from the start, each container with its number of visited needs.
+            // The path from the start, each container with the index of its next need.
             let mut path: Vec<(&str, usize)> = vec![(start, 0)];
-            while let Some((at, visited)) = path.last_mut() {
-                let (name, number) = (*at, *visited);
-                *visited += 1;
+            while let Some((at, next_need)) = path.last_mut() {
+                let (name, number) = (*at, *next_need);
+                *next_need += 1;
                 let depth = path.len() - 1;
                 places.insert(name, Some(depth));
                 let Some(need) = self.needs(name).get(number) else {
@@ -131,7 +131,7 @@ impl Graph {
                 let next = need.until.container.as_str();
                 match places.get(next) {
                     Some(Some(from)) => {
-                        return Some(path[*from..].iter().map(|(seen, _)| (*seen).to_owned()).collect());
+                        return Some(path[*from..].iter().map(|(name, _)| (*name).to_owned()).collect());
                     }
                     Some(None) => {}
                     None => path.push((next, 0)),
@@ -141,7 +141,7 @@ impl Graph {
         None
     }
 
-    /// Removes and returns one edge of `cycle`. Prefers one from an `after` annotation, because an order alone has no cycle.
+    /// Removes and returns one edge of `cycle`, preferably from an `after` annotation: an order alone has no cycle.
     fn break_cycle(&mut self, cycle: &[String]) -> Edge {
         let next = |at: usize| &cycle[(at + 1) % cycle.len()];
         let edge = |at: usize| self.needs(&cycle[at]).iter().find(|need| need.until.container == *next(at));

@@ -5,8 +5,8 @@ use super::types::ContainerPlan;
 use crate::core::container::Mode;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Sorts the containers in `hooked`, which hooks hold back, after those hooks, and waiting gates after all hooks. Otherwise keeps
-/// the order.
+/// Sorts the containers in `hooked`, which hooks hold back, after those hooks, and waiting gates after all hooks.
+/// Otherwise keeps the order.
 pub(super) fn arrange(planned: Vec<ContainerPlan>, graph: &Graph, hooked: &BTreeSet<&str>) -> Vec<ContainerPlan> {
     let waits = |planned: &ContainerPlan| planned.mode == Mode::Entrypoint && !planned.until.is_empty();
     let mut hooks_left = planned.iter().filter(|planned| planned.mode == Mode::PostStart).count();

@@ -1,7 +1,7 @@
 //! Decides which containers wait in a gate and which are held back by hooks in the containers before them.
 //!
-//! The kubelet starts a Pod's containers one after another, and a hook holds back all later containers. So if hooks must hold a
-//! container back, all containers that it waits for, directly or indirectly, must have hooks too.
+//! The kubelet starts a Pod's containers one after another, and a hook holds back all later containers. So if hooks
+//! must hold a container back, all containers that it waits for, directly or indirectly, must have hooks too.
 
 use super::graph::Graph;
 use super::types::ImageCommand;
@@ -102,18 +102,16 @@ impl ModeResolver<'_> {
     ) {
         let name = own.name;
         let (mode, at) = self.requested_mode(name);
-        let requested =
+        let by_mode =
             || GateRequirement { reason: format!("{name} is in entrypoint mode"), at: at.clone(), span: None };
         let is_requested = mode == RequestedMode::Entrypoint && self.commands.contains_key(name);
-        let Some(gate) = self.required_gates.get(name).cloned().or_else(|| is_requested.then(requested)) else {
+        let Some(gate) = self.required_gates.get(name).cloned().or_else(|| is_requested.then(by_mode)) else {
             return;
         };
         let GateRequirement { reason: gate, at: gate_at, span: word } = gate;
         match why {
             HookReason::UnknownCommand => {
-                let what = format!(
-                    "{gate}, which requires a gate in front of its command, but the command of {name} is not known"
-                );
+                let what = format!("{gate}, which requires a gate for {name}, but the command of {name} is not known");
                 findings.push(Finding { span: word, ..unknown_command_finding(own, gate_at, what) });
             }
             HookReason::Requested(at) => {
@@ -146,24 +144,23 @@ impl ModeResolver<'_> {
     /// Explains the mode of `name`; `hooked` are the containers that hooks hold back.
     pub(super) fn mode_reason(&self, name: &str, hooked: &BTreeMap<String, HookReason>) -> String {
         match hooked.get(name) {
-            Some(HookReason::Requested(at)) => format!("asked for by {}", annotation_key(at)),
+            Some(HookReason::Requested(at)) => format!("set by {}", annotation_key(at)),
             Some(HookReason::UnknownCommand) => "its command is not known".to_owned(),
             Some(HookReason::NeededBy(_)) => {
                 let (last, root) = root_cause(name, hooked);
                 match root {
-                    HookReason::Requested(_) => format!("{last} after it is in post-start mode"),
-                    _ => format!("the command of {last} after it is not known"),
+                    HookReason::Requested(_) => format!("{last}, which comes later, is in post-start mode"),
+                    _ => format!("{last}, which comes later, has no known command"),
                 }
             }
             None => match self.requested_mode(name) {
-                (RequestedMode::Entrypoint, at) => format!("asked for by {}", annotation_key(&at)),
+                (RequestedMode::Entrypoint, at) => format!("set by {}", annotation_key(&at)),
                 _ => "its command is known".to_owned(),
             },
         }
     }
 }
 
-/// Returns the annotation's key.
 fn annotation_key(at: &Place) -> String {
     match at.0.last() {
         Some(crate::order::edit::PathSegment::Key(key)) => key.clone(),
@@ -194,8 +191,8 @@ fn unknown_command_finding(own: &ContainerRef<'_>, at: Place, what: String) -> F
     Finding::error("unknown-command", at, what).fix(command_advice(own.name))
 }
 
-/// Returns a container's command from its spec, annotation or image, written as in a spec: the kubelet expands `$(NAME)` but not
-/// `$$(NAME)`.
+/// Returns a container's command from its spec, annotation or image, written as in a spec: the kubelet expands
+/// `$(NAME)` but not `$$(NAME)`.
 pub(super) fn effective_command(
     own: &ContainerRef<'_>,
     declared: &Declaration,

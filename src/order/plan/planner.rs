@@ -13,8 +13,8 @@ use crate::order::finding::{Finding, has_errors};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Builds the plan for `template`, an object with `metadata` and `spec` without injected parts. If the template declares nothing,
-/// podgate has nothing to do in the plan.
+/// Builds the plan for `template`, an object with `metadata` and `spec` without injected parts. If the template
+/// declares nothing, podgate has nothing to do in the plan.
 ///
 /// # Errors
 /// All findings, at least one of them an error.
@@ -165,7 +165,7 @@ impl<'a> Planner<'a> {
     /// Returns the container's own state that its hook waits for; `None` if it needs no hook.
     fn hook_state(&self, own: &ContainerRef<'_>, hooked: &BTreeMap<String, HookReason>) -> Option<WantedState> {
         let is_waited_for = self.graph.waiters(own.name).next().is_some();
-        // The sidecar checks for gates. Only exec probes need the hook, because they run inside the container.
+        // Gates watch the board themselves. Only exec probes need the hook, because they run inside the container.
         let is_exec = has_exec_probe(own);
         let mut wanted = self.graph.waiters_with_needs(own.name);
         if wanted
@@ -217,12 +217,8 @@ impl<'a> Planner<'a> {
         let at = || annotation_place(keys::SIDECARS);
         let others = || self.spec.containers.iter().filter(|own| !self.sidecars.contains(own.name));
         if !self.sidecars.is_empty() && others().next().is_none() {
-            let what =
-                "podgate.io/sidecars lists all containers, so no other container is left whose exit would stop them";
-            findings.push(
-                Finding::error("can-never-hold", at(), what)
-                    .fix("remove the containers that do the work from the list"),
-            );
+            let what = "podgate.io/sidecars lists all containers, so nothing ever stops them";
+            findings.push(Finding::error("can-never-hold", at(), what).fix("remove those that do the work"));
         }
         if !self.sidecars.is_empty()
             && let Some(own) = others().find(|own| own.restart_policy(self.spec.value) == "Always")

@@ -20,7 +20,7 @@ const SHORT_WAIT: Duration = Duration::from_secs(5);
 /// Returns the Pod's grace period.
 pub(super) fn grace_period(spec: &Value) -> Duration {
     let seconds = spec.get("terminationGracePeriodSeconds").and_then(Value::as_u64).unwrap_or(DEFAULT_GRACE_SECONDS);
-    // The API accepts an int64; a year is enough and avoids overflows.
+    // The API accepts any int64; cap it at a year.
     Duration::from_secs(seconds.min(365 * 24 * 60 * 60))
 }
 
@@ -75,22 +75,22 @@ pub(super) fn outlives(
     outlives
 }
 
-/// Returns the time limit for each container's wait. It is below `grace` and below the limit of each container that outlives it, so
-/// that every container has time left to exit.
+/// Returns the time limit for each container's wait. It is below `grace` and below the limit of each container that
+/// outlives it, so that every container has time left to exit.
 pub(super) fn pre_stop_limits(
     outlives: &BTreeMap<String, Vec<String>>,
     grace: Duration,
     findings: &mut Vec<Finding>,
 ) -> BTreeMap<String, Duration> {
-    let mut outlived_by: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut waiters: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, users) in outlives {
         for user in users.iter().filter(|user| outlives.contains_key(*user)) {
-            outlived_by.entry(user).or_default().push(name);
+            waiters.entry(user).or_default().push(name);
         }
     }
     let mut levels: BTreeMap<&str, u32> = BTreeMap::new();
     for name in outlives.keys() {
-        chain_depth(name, &outlived_by, &mut levels);
+        chain_depth(name, &waiters, &mut levels);
     }
     let stages = levels.values().max().map_or(1, |level| level + 1);
     let step = (grace / 6).min(MAX_STEP).min(grace / (stages + 2));
@@ -117,16 +117,11 @@ pub(super) fn pre_stop_limits(
 }
 
 /// Returns the length of the longest chain of containers that outlive `name`; 0 if none does. There are no cycles.
-fn chain_depth<'a>(
-    name: &'a str,
-    outlived_by: &BTreeMap<&str, Vec<&'a str>>,
-    levels: &mut BTreeMap<&'a str, u32>,
-) -> u32 {
+fn chain_depth<'a>(name: &'a str, waiters: &BTreeMap<&str, Vec<&'a str>>, levels: &mut BTreeMap<&'a str, u32>) -> u32 {
     if let Some(known) = levels.get(name) {
         return *known;
     }
-    let above =
-        outlived_by.get(name).into_iter().flatten().map(|other| chain_depth(other, outlived_by, levels) + 1).max();
+    let above = waiters.get(name).into_iter().flatten().map(|other| chain_depth(other, waiters, levels) + 1).max();
     let found = above.unwrap_or(0);
     levels.insert(name, found);
     found

@@ -86,7 +86,7 @@ fn hooks_hold_back_containers_with_unknown_commands() {
 fn hooked_container_makes_its_dependencies_use_hooks() {
     let plan = plan_order(&["web!", "api", "db"], "db, api, web");
     assert_eq!(plan_summary(&plan), ["db hook db=Ready", "api hook api=Ready", "web hook web=Started"]);
-    assert_eq!(plan.get("db").unwrap().mode_reason, "the command of web after it is not known");
+    assert_eq!(plan.get("db").unwrap().mode_reason, "web, which comes later, has no known command");
     let moved = plan.findings.iter().find(|finding| finding.rule == "moved").unwrap();
     assert!(moved.message.ends_with("db, api, web"), "{moved}");
 }

@@ -33,13 +33,13 @@ pub struct ContainerPlan {
     pub mode: Mode,
     /// Reason for the mode, for people: `its command is not known`. Empty for `None`.
     pub mode_reason: String,
-    /// In entrypoint mode the conditions of its gate, possibly none. In post-start mode the own state that its hook waits for:
-    /// `Started` if the containers that wait for it have gates, so that the hook does not block the kubelet.
+    /// In entrypoint mode the conditions of its gate, possibly none. In post-start mode the own state that its hook
+    /// waits for: `Started` if the containers that wait for it have gates, so that the hook does not block the kubelet.
     pub until: Vec<WaitCondition>,
     /// Declared edges: the containers and states that it waits for.
     pub after: Vec<WaitCondition>,
-    /// Program and arguments that the container runs without podgate: `command` and `args`, or those of the annotation or image.
-    /// `None` if not known; always known in entrypoint mode.
+    /// Program and arguments that the container runs without podgate: `command` and `args`, or those of the annotation
+    /// or image. `None` if not known; always known in entrypoint mode.
     pub command: Option<Vec<String>>,
     /// The gate must stay as the parent, to report the exit code, to stop the command or to run an `exec` probe.
     pub needs_parent: bool,
@@ -49,13 +49,14 @@ pub struct ContainerPlan {
     pub timeout: Duration,
     /// After a time-out, continue (`true`) or fail.
     pub continue_on_timeout: bool,
-    /// Give up as soon as the wait can never succeed.
+    /// Give up as soon as a required container exits for good, is in back-off or cannot pull its image.
     pub fail_fast: bool,
     /// Containers that it must outlive when the Pod stops, in list order.
     pub outlives: Vec<String>,
     /// Another container outlives it.
     pub is_outlived: bool,
-    /// Upper bound for its preStop hook. Always below [`Plan::grace`] and below the bound of every container that outlives it.
+    /// Upper bound for its preStop hook. Always below [`Plan::grace`] and below the bound of every container that
+    /// outlives it.
     pub pre_stop_limit: Duration,
     /// In a Job: podgate stops it when these have exited.
     pub stop_after: Vec<String>,

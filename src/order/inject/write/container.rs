@@ -16,11 +16,11 @@ impl Writer<'_> {
     pub(super) fn write_container(
         &mut self,
         planned: &ContainerPlan,
-        told: &Container,
+        container: &Container,
     ) -> Result<Container, Vec<Finding>> {
         let place = Self::container_place(planned);
-        let own = ContainerLines { planned, container: told, spec: self.container_spec(planned) };
-        let mut entry = Container { mode: planned.mode, until: planned.until.clone(), ..told.clone() };
+        let own = ContainerLines { planned, container, spec: self.container_spec(planned) };
+        let mut entry = Container { mode: planned.mode, until: planned.until.clone(), ..container.clone() };
         match planned.mode {
             Mode::Entrypoint => self.write_gate(&own, &place)?,
             Mode::PostStart => self.write_post_start(&own, &place)?,
@@ -73,8 +73,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Returns the command to write into a container whose manifest has none. Its `args` stay in the manifest if they belong to
-    /// the command.
+    /// Returns the command to write into a container whose manifest has none. Its `args` stay in the manifest if they
+    /// belong to the command.
     fn explicit_command(&mut self, own: &ContainerLines<'_>, place: &Place) -> Result<Vec<String>, Vec<Finding>> {
         let name = &own.planned.name;
         let args = parts::string_list(own.spec.get("args")).unwrap_or_default();

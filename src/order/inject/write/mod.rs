@@ -41,10 +41,10 @@ pub(super) fn write(template: &Value, plan: &Plan, options: &Options) -> Result<
 
 impl Writer<'_> {
     fn write_all(&mut self) -> Result<(), Vec<Finding>> {
-        let told = self.read_containers()?;
+        let containers = self.read_containers()?;
         let mut list = Vec::new();
-        for (planned, told) in self.plan.containers.iter().zip(&told) {
-            list.push(self.write_container(planned, told)?);
+        for (planned, container) in self.plan.containers.iter().zip(&containers) {
+            list.push(self.write_container(planned, container)?);
         }
         self.write_order()?;
         for volume in parts::volumes(self.plan.publish) {
