@@ -15,10 +15,11 @@ pub(super) fn read_container(
     at: &Place,
     pod_policy: Option<&str>,
 ) -> Result<Container, Vec<Finding>> {
+    let name = parts::item_name(container).unwrap_or_default();
     let mut findings = Vec::new();
     let mut probe = |field: &str| -> Option<Probe> {
         serde_json::from_value(container.get(field).map_or(Value::Null, without_nulls)).unwrap_or_else(|error| {
-            let what = format!("the {field} is not valid: {error}");
+            let what = format!("the {field} of {name} is not valid: {error}");
             findings
                 .push(Finding::error("probe-unreadable", at.to(field), what).fix("write it as the Pod API defines it"));
             None
@@ -32,7 +33,7 @@ pub(super) fn read_container(
     let ports = ports.filter_map(|port| serde_json::from_value::<Port>(without_nulls(port)).ok());
     let policy = container.get("restartPolicy").and_then(Value::as_str).or(pod_policy).unwrap_or("Always");
     Ok(Container {
-        name: parts::item_name(container).unwrap_or_default().to_owned(),
+        name: name.to_owned(),
         ports: ports.filter(|port| port.name.is_some()).collect(),
         startup_probe,
         readiness_probe,

@@ -45,19 +45,18 @@ pub(super) fn user_hook(handler: Option<&Value>) -> UserHook {
 }
 
 /// Returns the value of `--then` that runs the user's postStart hook.
-pub(super) fn then_post_start(own: UserHook, at: &Place) -> Result<Option<String>, Finding> {
+pub(super) fn then_post_start(own: UserHook, name: &str, at: &Place) -> Result<Option<String>, Finding> {
     let (what, fix) = match own {
         UserHook::None => return Ok(None),
         UserHook::Exec(argv) => return Ok(Some(argv.to_string())),
         UserHook::Sleep(seconds) => return Ok(Some(sleep_command(seconds))),
         UserHook::HttpGet(_) => (
-            "the container's own postStart hook is an httpGet, which podgate's hook cannot run: the kubelet accepts any HTTP \
-             answer, the agent does not",
+            "is an httpGet, which podgate's hook cannot run: the kubelet accepts any HTTP answer, the agent does not",
             "write it as exec, which podgate's hook runs first, or use entrypoint mode, which needs no hook",
         ),
-        UserHook::Invalid => ("the container's own postStart hook has no action that Kubernetes can run", "remove it"),
+        UserHook::Invalid => ("has no action that Kubernetes can run", "remove it"),
     };
-    Err(Finding::error("own-post-start", at.clone(), what).fix(fix))
+    Err(Finding::error("own-post-start", at.clone(), format!("the postStart hook of {name} {what}")).fix(fix))
 }
 
 /// The user's preStop hook, which runs after the wait for other containers.
@@ -84,7 +83,7 @@ pub(super) fn then_pre_stop(
         }
         UserHook::HttpGet(get) => get,
         UserHook::Invalid => {
-            let what = "the container's own preStop hook has no action that Kubernetes can run";
+            let what = format!("the preStop hook of {} has no action that Kubernetes can run", container.name);
             return Err(Finding::error("own-pre-stop", at.clone(), what).fix("remove it"));
         }
     };
@@ -97,8 +96,9 @@ pub(super) fn then_pre_stop(
             let seconds = format!("{}s", COMMAND_TIMEOUT.as_secs());
             let command = agent_command(&["check", "--check-timeout", &seconds, &check.to_string()]);
             let what = format!(
-                "podgate's hook sends the container's own preStop httpGet from inside the container, for at most {seconds}, after \
-                 the wait for other containers; a status other than 200 to 399 fails the hook, but the container stops all the same"
+                "podgate's hook sends the preStop httpGet of {} from inside the container, for at most {seconds}, after the wait \
+                 for other containers; a status other than 200 to 399 fails the hook, but the container stops all the same",
+                container.name
             );
             Ok((
                 Some(ThenCommand { command, duration: Some(COMMAND_TIMEOUT) }),
@@ -107,7 +107,7 @@ pub(super) fn then_pre_stop(
         }
         AgentCheck::PortOnly(_, why) | AgentCheck::Unsupported(why) => {
             let what =
-                format!("the container's own preStop hook is an httpGet, which podgate's hook cannot run: {why}");
+                format!("the preStop hook of {} is an httpGet, which podgate's hook cannot run: {why}", container.name);
             Err(Finding::error("own-pre-stop", at.clone(), what)
                 .fix("write it as exec, which podgate's hook runs when the other containers have exited"))
         }
@@ -150,7 +150,7 @@ mod tests {
         for hook in
             [json!({"exec": {"command": ["sh", "-c", "echo \"$(X)\" -- --then \\"]}}), json!({"sleep": {"seconds": 7}})]
         {
-            let then = then_post_start(user_hook(Some(&hook)), &Place::root()).unwrap().unwrap();
+            let then = then_post_start(user_hook(Some(&hook)), "db", &Place::root()).unwrap().unwrap();
             let line = ["podgate", "post-start", "--then", &then].map(str::to_owned);
             assert_eq!(wrapped_hook(&line), Some(hook));
         }
@@ -163,7 +163,7 @@ mod tests {
         for hook in
             [json!({"sleep": {}}), json!({"httpGet": {"port": 1}}), json!({"tcpSocket": {"port": 1}}), json!({})]
         {
-            assert!(then_post_start(user_hook(Some(&hook)), &Place::root()).is_err(), "{hook}");
+            assert!(then_post_start(user_hook(Some(&hook)), "db", &Place::root()).is_err(), "{hook}");
         }
         let container = Container::default();
         let pre_stop = |hook: Value| then_pre_stop(user_hook(Some(&hook)), &container, &Place::root());

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 pub(super) const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
 pub(super) use crate::order::declare::annotation_place;
-/// Name of the sidecar.
 pub(super) use crate::order::declare::spec::SIDECAR_NAME as SIDECAR;
 pub(super) use crate::order::declare::spec::string_list;
 /// Variable by which the sidecar knows the containers.

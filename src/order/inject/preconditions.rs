@@ -2,7 +2,7 @@
 
 use crate::core::container::Mode;
 use crate::core::names;
-use crate::order::edit::Place;
+use crate::order::edit::{PathSegment, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::parts::{self, AGENT_FIELDS, MOUNT_PATHS, SIDECAR, VOLUMES};
 use crate::order::plan::Plan;
@@ -10,8 +10,11 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 fn wrong_type(at: Place, expected: &str) -> Finding {
-    Finding::error("strange-type", at, format!("the value must be {expected}"))
-        .fix("write it as the Pod API defines it")
+    let what = match at.0.last() {
+        Some(PathSegment::Key(key)) => format!("{key} must be {expected}"),
+        _ => format!("the value must be {expected}"),
+    };
+    Finding::error("strange-type", at, what).fix("write it as the Pod API defines it")
 }
 
 /// Returns errors that no plan can avoid. The plan has already checked that each regular container has its own name.
@@ -114,6 +117,7 @@ pub(super) fn check_plan(template: &Value, plan: &Plan) -> Vec<Finding> {
 
 /// Reports errors in a container that podgate changes.
 fn check_container(container: &Value, place: &Place, has_gate: bool, found: &mut Vec<Finding>) {
+    let name = parts::item_name(container).unwrap_or_default();
     let given = |field: &str| container.get(field).filter(|value| !value.is_null());
     for field in ["command", "args"].into_iter().filter(|_| has_gate) {
         if given(field).is_some() && parts::string_list(given(field)).is_none() {
@@ -132,7 +136,7 @@ fn check_container(container: &Value, place: &Place, has_gate: bool, found: &mut
                 let under =
                     |own: &str| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
                 if let Some(own) = MOUNT_PATHS.iter().find(|own| under(own)) {
-                    let what = format!("the container mounts a volume at {path}, but podgate mounts its own at {own}");
+                    let what = format!("{name} mounts a volume at {path}, but podgate mounts its own at {own}");
                     let at = mounts.to(at).to("mountPath");
                     found.push(Finding::error("path-taken", at, what).fix("use another mountPath"));
                 }

@@ -42,7 +42,8 @@ pub fn misplaced_keys(document: &Value, template: &Template) -> Vec<Finding> {
 pub(super) fn nothing_declared(template: &Value) -> Option<Finding> {
     let label = Place::root().to("metadata").to("labels").to(keys::INJECT);
     let is_marked = label.of(template).and_then(Value::as_str) == Some("enabled");
-    let what = "this label selects the template for podgate, but the template declares no order, so nothing happens";
+    let what =
+        "the label podgate.io/inject selects this template, but the template declares no order, so nothing happens";
     (is_marked && !is_declared(template)).then(|| {
         Finding::warning("nothing-declared", label, what)
             .fix("add the annotation podgate.io/order, or remove the label")

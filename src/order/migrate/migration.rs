@@ -13,7 +13,6 @@ pub(super) struct Migration<'a> {
 }
 
 impl Migration<'_> {
-    /// Writes an annotation.
     pub(super) fn annotate(&mut self, key: &str, value: &str) {
         let metadata = Place::root().to("metadata");
         for at in [metadata.clone(), metadata.to("annotations")] {

@@ -50,23 +50,24 @@ impl Writer<'_> {
         if own.planned.until.is_empty() {
             return Ok(());
         }
+        let name = &own.planned.name;
         self.editor.edit(place.to("startupProbe"), Op::Set(own.startup_probe()))?;
         if let Some(probe) = &own.container.startup_probe {
             let (at, fix) = (place.to("startupProbe"), "use a plain httpGet, a tcpSocket or an exec");
             let message = match checks::agent_check(own.container, probe) {
                 checks::AgentCheck::Exact(_) => None,
                 checks::AgentCheck::PortOnly(port, why) => Some(format!(
-                    "podgate replaces this startupProbe with a TCP check of port {port} behind the gate: {why}"
+                    "podgate replaces the startupProbe of {name} with a TCP check of port {port} behind the gate: {why}"
                 )),
-                checks::AgentCheck::Unsupported(why) => {
-                    Some(format!("podgate replaces this startupProbe with one that only waits for the gate: {why}"))
-                }
+                checks::AgentCheck::Unsupported(why) => Some(format!(
+                    "podgate replaces the startupProbe of {name} with one that only waits for the gate: {why}"
+                )),
             };
             self.findings.extend(message.map(|what| Finding::warning("startup-probe-weaker", at, what).fix(fix)));
         }
         if hooks::user_hook(own.spec.pointer("/lifecycle/postStart")) != hooks::UserHook::None {
             let at = parts::field_place(place, "postStart");
-            let what = "the container's own postStart hook runs while its gate waits, before its command starts";
+            let what = format!("the postStart hook of {name} runs while its gate waits, before its command starts");
             let fix = "do not let the hook wait for the command, or move its work into the command";
             self.findings.push(Finding::warning("post-start-before-gate", at, what).fix(fix));
         }
@@ -99,14 +100,17 @@ impl Writer<'_> {
 
     fn write_post_start(&mut self, own: &ContainerLines<'_>, place: &Place) -> Result<(), Vec<Finding>> {
         let at = parts::field_place(place, "postStart");
-        let then = hooks::then_post_start(hooks::user_hook(own.spec.pointer("/lifecycle/postStart")), &at)?;
+        let user_hook = hooks::user_hook(own.spec.pointer("/lifecycle/postStart"));
+        let then = hooks::then_post_start(user_hook, &own.planned.name, &at)?;
         let expands =
             |field: &str| parts::exec_words(own.spec.get(field)).is_some_and(|w| w.iter().any(|w| w.contains("$(")));
         if own.waits_until_ready()
             && let Some(field) = ["startupProbe", "readinessProbe"].into_iter().find(|field| expands(field))
         {
-            let what =
-                "podgate's hook must run this probe's command, but Kubernetes does not expand $(VARIABLE) in hooks";
+            let what = format!(
+                "podgate's hook in {} must run the command of the {field}, but Kubernetes does not expand $(VARIABLE) in hooks",
+                own.planned.name
+            );
             let fix =
                 r#"let a shell expand it: ["sh", "-c", "… $VARIABLE …"], or use entrypoint mode for this container"#;
             return Err(Finding::error("probe-expands", place.to(field), what).fix(fix).into());
@@ -142,7 +146,8 @@ impl Writer<'_> {
         let takes = then.as_ref().and_then(|then| then.duration).unwrap_or_default();
         if takes >= grace && !outlives.is_empty() {
             let what = format!(
-                "the container's own preStop hook takes {}, which leaves no time to wait for others: podgate's hook has {} in total",
+                "the preStop hook of {} takes {}, which leaves no time to wait for others: podgate's hook has {} in total",
+                planned.name,
                 compact_duration(takes),
                 compact_duration(grace)
             );
