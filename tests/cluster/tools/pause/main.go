@@ -1,6 +1,6 @@
-// pause is the process of a pod's sandbox: it holds the pod's namespaces, reaps
-// what is left to it (in pods that share their process namespace it is process 1)
-// and ends when told to.
+// pause is the process of a Pod's sandbox. It holds the Pod's namespaces, reaps
+// orphaned processes (if the Pod shares its process namespace, pause is process 1),
+// and exits on SIGTERM or SIGINT.
 package main
 
 import (

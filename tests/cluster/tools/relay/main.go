@@ -1,7 +1,7 @@
-// relay LISTEN NETNS TARGET listens on LISTEN in the network namespace it was
-// started in and connects each connection to TARGET in the network namespace NETNS
-// (a file). It gives the tools of this machine a way to the API server of a test
-// cluster that has no way to this machine.
+// relay LISTEN NETNS TARGET listens on LISTEN in its own network namespace and
+// forwards each connection to TARGET in the network namespace NETNS (a file). With
+// it, tools on this machine reach the API server of a test cluster whose network
+// has no route to this machine.
 package main
 
 import (
@@ -28,8 +28,8 @@ func main() {
 	os.Exit(1)
 }
 
-// enter listens, then runs this program anew inside the other namespace and leaves
-// it the socket: a socket stays in the namespace it was made in.
+// enter listens, then executes this program again inside the other namespace and
+// passes it the socket. A socket stays in the namespace in which it was created.
 func enter(listen, netns, target string) error {
 	listener, err := net.Listen("tcp", listen)
 	if err != nil {
