@@ -1,4 +1,4 @@
-//! The parts that podgate's programs share. The programs themselves are in `src/bin`, each with modules of its own.
+//! Code that podgate's four programs share. The programs themselves are in `src/bin`.
 //!
 //! ```text
 //!    podgate (agent)    podgate-controller       kubectl-podgate    podgate-webhook
@@ -11,10 +11,10 @@
 //!                                   core  (protocol and decisions)
 //! ```
 //!
-//! `podgate-webhook` also takes its log from `edge`.
+//! `podgate-webhook` also uses `edge::log`.
 //!
-//! `core` and `order` are pure: no clock, no file, no socket, no environment. `edge` does light I/O on Linux, without a runtime.
-//! `tests/purity.rs` checks these borders.
+//! `core` and `order` are pure: they use no clock, file, socket or environment variable. `edge` does light I/O on Linux
+//! without an async runtime. `tests/purity.rs` checks these boundaries.
 
 pub mod core;
 #[cfg(target_os = "linux")]

@@ -1,13 +1,13 @@
-//! The downward-API file format: one `key="value"` a line, keys sorted by byte, the value quoted as Go's `strconv.Quote` does,
-//! lines joined by a newline with none at the end
-//! (<https://kubernetes.io/docs/concepts/storage/volumes/#downwardapi>, kubelet `fieldpath.go`).
+//! The downward-API file format: one `key="value"` per line, sorted by key, values quoted as by Go's `strconv.Quote`,
+//! no newline at the end (<https://kubernetes.io/docs/concepts/storage/volumes/#downwardapi>, kubelet `fieldpath.go`).
 //!
-//! The writer is strict. The reader takes whatever the kubelet writes, skips keys that it was not asked for without decoding
-//! them, and calls a file torn as soon as one line is not whole: a torn file is *unknown*, never *ready*.
+//! The reader accepts everything that the kubelet writes. If any line is incomplete, it rejects the whole file as torn,
+//! so that a half-written file never counts as *ready*. It does not decode the values of keys that the caller did not
+//! ask for.
 
 use std::collections::BTreeMap;
 
-/// The escapes of one letter, with the byte that each stands for.
+/// Single-letter escapes and their bytes.
 const ESCAPES: [(u8, u8); 9] = [
     (b'a', 7),
     (b'b', 8),
@@ -20,16 +20,16 @@ const ESCAPES: [(u8, u8); 9] = [
     (b'"', b'"'),
 ];
 
-/// Keys and values of annotations, sorted.
+/// Annotations, sorted by key.
 pub type Annotations = BTreeMap<String, String>;
 
-/// The file is not in the downward-API format.
+/// Error: the file is not in the downward-API format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct Torn {
-    /// The line, counted from 1.
+    /// Line number, counted from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Description of the error.
     pub what: &'static str,
 }
 
@@ -47,11 +47,11 @@ pub fn write(annotations: &Annotations) -> String {
     out
 }
 
-/// Reads those annotations whose key `wanted` accepts.
+/// Reads the annotations whose key `wanted` accepts.
 ///
 /// # Errors
-/// [`Torn`] when any line, wanted or not, is not `key="value"`. A wanted value whose escapes do not decode to text is left out:
-/// nobody who writes a foreign value may hide the others.
+/// [`Torn`] if any line, wanted or not, is not `key="value"`. A wanted value with invalid escapes is skipped, so that a
+/// foreign annotation can't hide the others.
 pub fn read(bytes: &[u8], mut wanted: impl FnMut(&str) -> bool) -> Result<Annotations, Torn> {
     let mut found = Annotations::new();
     let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);
@@ -65,7 +65,7 @@ pub fn read(bytes: &[u8], mut wanted: impl FnMut(&str) -> bool) -> Result<Annota
         if key.is_empty() || !key.iter().all(u8::is_ascii_graphic) {
             return Err(torn("no annotation key before '='"));
         }
-        let body = quoted_body(value).ok_or(torn("the value is not a whole quoted string"))?;
+        let body = quoted_body(value).ok_or(torn("the value is not a complete quoted string"))?;
         let key = std::str::from_utf8(key).map_err(|_| torn("no annotation key before '='"))?;
         if wanted(key)
             && let Some(value) = unquote(body)
@@ -76,7 +76,7 @@ pub fn read(bytes: &[u8], mut wanted: impl FnMut(&str) -> bool) -> Result<Annota
     Ok(found)
 }
 
-/// The bytes between the quotes, if `value` is one quoted string and nothing else.
+/// Returns the bytes between the quotes if `value` is exactly one quoted string.
 fn quoted_body(value: &[u8]) -> Option<&[u8]> {
     let body = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     let mut escaped = false;
@@ -91,7 +91,7 @@ fn quoted_body(value: &[u8]) -> Option<&[u8]> {
     (!escaped).then_some(body)
 }
 
-/// Decodes what Go's `strconv.Unquote` does; `None` if an escape is not Go's or the result is not UTF-8.
+/// Decodes like Go's `strconv.Unquote`. Returns `None` for an unknown escape or if the result is not UTF-8.
 fn unquote(body: &[u8]) -> Option<String> {
     let mut out = Vec::with_capacity(body.len());
     let mut rest = body;
@@ -127,7 +127,7 @@ fn unquote(body: &[u8]) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// Appends `value` quoted. What is not printable ASCII is escaped, which Go reads back the same.
+/// Appends `value` in quotes and escapes everything but printable ASCII. Go decodes the result to the same string.
 fn quote_into(value: &str, out: &mut String) {
     use std::fmt::Write as _;
     out.push('"');
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_the_kubelet_writes() {
+    fn reader_accepts_what_the_kubelet_writes() {
         let file = "a.example/x=\"1\"\nkubernetes.io/config.seen=\"2026-11-21T14:02:10.1Z\"\nz=\"tab\\t quote\\\" é中 \\x01\\a\\u200b\"";
         let read = all(file.as_bytes()).unwrap();
         assert_eq!(read["a.example/x"], "1");
@@ -161,13 +161,13 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_is_no_annotations() {
+    fn empty_file_has_no_annotations() {
         assert_eq!(all(b""), Ok(Annotations::new()));
         assert_eq!(all(b"\n"), Ok(Annotations::new()));
     }
 
     #[test]
-    fn a_line_that_is_not_whole_tears_the_file() {
+    fn incomplete_line_makes_the_file_torn() {
         for torn in [
             "a",
             "a=",
@@ -188,19 +188,19 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_value_that_does_not_decode_hides_no_other() {
+    fn undecodable_value_does_not_hide_others() {
         let read = all(b"a=\"\\xff\"\nb=\"\\q\"\nc=\"\\u+041\"\nd=\"ok\"").unwrap();
         assert_eq!(read, Annotations::from([("d".to_owned(), "ok".to_owned())]));
     }
 
     #[test]
-    fn keys_that_nobody_wants_are_skipped() {
+    fn unwanted_keys_are_skipped() {
         let read = read(b"a=\"1\"\nb=\"2\"", |key| key == "b").unwrap();
         assert_eq!(read.len(), 1);
     }
 
     #[test]
-    fn writes_sorted_lines_and_no_newline_at_the_end() {
+    fn writer_sorts_lines_and_omits_the_final_newline() {
         let map =
             Annotations::from([("b".to_owned(), "é\u{1F600}\u{7f}".to_owned()), ("a".to_owned(), "\"\\\n".to_owned())]);
         assert_eq!(write(&map), "a=\"\\\"\\\\\\n\"\nb=\"\\u00e9\\U0001f600\\x7f\"");

@@ -1,41 +1,41 @@
-//! Commands and check URLs as users write them on a command line.
+//! Commands and check URLs as users write them on the command line.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A command as a JSON list of strings: `["pg_isready","-q"]`.
+/// A command, written as a JSON list of strings: `["pg_isready","-q"]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Argv(Vec<String>);
 
 impl Argv {
-    /// Takes `words` for a program and its arguments.
+    /// Creates a command from a program and its arguments.
     ///
     /// # Errors
-    /// Without a program, or with a NUL.
+    /// If the program is missing or a word contains NUL.
     pub fn new(words: Vec<String>) -> Result<Argv, ParseError> {
         match words.first() {
             Some(program) if !program.is_empty() && words.iter().all(|word| !word.contains('\0')) => Ok(Argv(words)),
-            _ => parse_error("a command needs a program as its first word, and no NUL"),
+            _ => parse_error("a command needs a program as its first word and must not contain NUL"),
         }
     }
 
-    /// Program and arguments; the program is never empty.
+    /// Returns the program, which is never empty, and its arguments.
     pub fn as_slice(&self) -> &[String] {
         &self.0
     }
 }
 
-/// What a container can look at by itself. Value of `--check`.
+/// A check that the agent runs inside the container. Value of `--check`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Check {
-    /// `tcp://HOST:PORT`: something accepts a connection.
+    /// `tcp://HOST:PORT`: passes if the port accepts a connection.
     Tcp {
         /// Host name or address.
         host: String,
         /// Port.
         port: u16,
     },
-    /// `http://HOST[:PORT][/PATH]`: answered with 200 to 399.
+    /// `http://HOST[:PORT][/PATH]`: passes if the response status is 200 to 399.
     Http {
         /// Host name or address.
         host: String,
@@ -44,18 +44,18 @@ pub enum Check {
         /// Path and query.
         path: String,
     },
-    /// `exec:["COMMAND","ARG"]`: exits with 0.
+    /// `exec:["COMMAND","ARG"]`: passes if the command exits with 0.
     Exec(Argv),
-    /// `file:///PATH` exists; with `+content` appended it is not empty either.
+    /// `file:///PATH`: passes if the file exists. With `+content` appended, the file must not be empty.
     File {
         /// Absolute path.
         path: String,
-        /// Not before it has content.
+        /// Pass only if the file is not empty.
         needs_content: bool,
     },
 }
 
-/// The text is no command or no check.
+/// Error: the text is not a valid command or check.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseError(String);
@@ -70,7 +70,9 @@ impl FromStr for Argv {
     fn from_str(text: &str) -> Result<Self, ParseError> {
         match serde_json::from_str(text) {
             Ok(words) => Argv::new(words),
-            Err(error) => parse_error(format!("no JSON list of strings ({error}); write [\"command\",\"argument\"]")),
+            Err(error) => {
+                parse_error(format!("not a JSON list of strings ({error}); write [\"command\",\"argument\"]"))
+            }
         }
     }
 }
@@ -98,14 +100,14 @@ impl FromStr for Check {
             let (host, port) = parse_host_port(&rest[..at], Some(80))?;
             let tail = &rest[at..];
             if !tail.bytes().all(|b| b.is_ascii_graphic()) {
-                return parse_error("a path with blanks or non-ASCII characters must be percent-encoded");
+                return parse_error("spaces and non-ASCII characters in a path must be percent-encoded");
             }
             let path = if tail.starts_with('/') { tail.to_owned() } else { format!("/{tail}") };
             return Ok(Check::Http { host, port, path });
         }
         if text.starts_with("https://") {
             return parse_error(
-                "https:// is not looked at by the agent, which carries no TLS; use tcp://, exec:[…] or the readiness probe",
+                "https:// is not supported because the agent has no TLS; use tcp://, exec:[…] or the readiness probe",
             );
         }
         parse_error(
@@ -118,7 +120,7 @@ fn parse_host_port(text: &str, default: Option<u16>) -> Result<(String, u16), Pa
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => match rest.split_once(']') {
             Some((host, rest)) => (host, rest.strip_prefix(':')),
-            None => return parse_error("an IPv6 address needs its closing bracket"),
+            None => return parse_error("an IPv6 address needs a closing bracket"),
         },
         None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
     };
@@ -159,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_check_reads_back() {
+    fn checks_survive_a_round_trip() {
         for text in [
             "tcp://127.0.0.1:5432",
             "tcp://[::1]:5432",
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_refused_with_what_to_write() {
+    fn invalid_checks_are_rejected() {
         for bad in [
             "",
             "tcp://",

@@ -1,25 +1,25 @@
-//! The agent's command line as it stands in a container's spec: injections write it, everyone else reads it back.
+//! The agent's command line in a container's spec. `inject` writes it, other commands read it.
 //!
-//! The reader follows the agent's own parser (`src/bin/podgate/args`). A flag is `--flag VALUE` or `--flag=VALUE`, and only the
-//! second form allows a value that begins with `-`. The flags end at `--`: behind it stands another program's command. A flag that
-//! is left out takes the value of its environment variable.
+//! The parser follows the agent's own one (`src/bin/podgate/args`). A flag is `--flag VALUE` or `--flag=VALUE`; only
+//! the second form allows a value that begins with `-`. The flags end at `--`, which precedes the container's own
+//! command. An omitted flag takes the value of its environment variable.
 
 use crate::core::container::Mode;
 use crate::core::names;
 use crate::core::until::{WaitCondition, WantedState};
 
-/// A command line of the agent's, up to `--`.
+/// A command line of the agent, up to `--`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentCommand {
     subcommand: String,
     flags: Vec<(String, Option<String>)>,
 }
 
-/// Looks up a variable of the container's environment by its name.
+/// Looks up an environment variable of the container by name.
 pub type EnvLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl AgentCommand {
-    /// A line without flags.
+    /// Creates a command line without flags.
     pub fn new(subcommand: &str) -> AgentCommand {
         AgentCommand { subcommand: subcommand.to_owned(), flags: Vec::new() }
     }
@@ -34,7 +34,7 @@ impl AgentCommand {
         self.flags.push((flag.to_owned(), None));
     }
 
-    /// The words as a container's spec has them, with the agent's path on the board in front.
+    /// Returns the words for a container's spec, starting with the agent's path on the board.
     pub fn to_argv(&self) -> Vec<String> {
         let mut words = vec![agent_path(), self.subcommand.clone()];
         for (flag, value) in &self.flags {
@@ -47,7 +47,7 @@ impl AgentCommand {
         words
     }
 
-    /// Reads a line that runs the agent, from whatever folder; `None` for any other program's.
+    /// Parses a command line that runs the agent from any folder. Returns `None` for other programs.
     pub fn parse(words: &[String]) -> Option<AgentCommand> {
         let [program, subcommand, rest @ ..] = words else { return None };
         if file_name(program) != names::AGENT_FILE {
@@ -65,17 +65,17 @@ impl AgentCommand {
         Some(line)
     }
 
-    /// Returns true for a line of `subcommand`.
+    /// Returns true if the line runs `subcommand`.
     pub fn has_subcommand(&self, subcommand: &str) -> bool {
         self.subcommand == subcommand
     }
 
-    /// The values that are given for `flag`.
+    /// Returns the values given for `flag`.
     pub fn values(&self, flag: &str) -> Vec<&str> {
         self.flags.iter().filter(|(name, _)| name == flag).filter_map(|(_, value)| value.as_deref()).collect()
     }
 
-    /// The values of `flag`, else the one in its environment variable.
+    /// Returns the values of `flag`, or that of its environment variable if the flag is omitted.
     pub fn values_or_env(&self, flag: &str, variables: EnvLookup<'_>) -> Vec<String> {
         match self.values(flag) {
             given if given.is_empty() => variables(&self.env_var(flag)).into_iter().collect(),
@@ -83,13 +83,13 @@ impl AgentCommand {
         }
     }
 
-    /// The conditions of `--until`. What the agent would reject is left out.
+    /// Returns the valid conditions of `--until`.
     pub fn conditions(&self, variables: EnvLookup<'_>) -> Vec<WaitCondition> {
         let lists = self.values_or_env("--until", variables);
         lists.iter().flat_map(|list| list.split(',')).filter_map(|one| one.parse().ok()).collect()
     }
 
-    /// The environment variable that stands in for `flag`.
+    /// Returns the name of the environment variable for `flag`.
     fn env_var(&self, flag: &str) -> String {
         let prefix = match (self.subcommand.as_str(), flag) {
             ("pre-stop", "--until" | "--grace") => "STOP_",
@@ -100,21 +100,21 @@ impl AgentCommand {
     }
 }
 
-/// A gate in front of a container's command, or a postStart hook that holds back what comes after its container.
+/// A gate in front of a container's command, or a postStart hook that delays the containers after its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gate {
-    /// Which of the two.
+    /// Gate or hook.
     pub mode: Mode,
-    /// The states that it waits for.
+    /// Conditions to wait for.
     pub until: Vec<WaitCondition>,
-    /// The checks that it waits for besides, as they are written.
+    /// Additional checks to wait for, as written in the spec.
     pub checks: Vec<String>,
-    /// How long it waits, as it is written.
+    /// Time limit, as written in the spec.
     pub timeout: String,
 }
 
 impl Gate {
-    /// The gate or hook that `line` runs, if any.
+    /// Returns the gate or hook that `line` runs, if any.
     pub fn from_command(line: &AgentCommand, variables: EnvLookup<'_>) -> Option<Gate> {
         let mode = match line.subcommand.as_str() {
             "post-start" => Mode::PostStart,
@@ -136,17 +136,17 @@ impl Gate {
     }
 }
 
-/// The agent's path in a container.
+/// Returns the agent's path in a container.
 pub fn agent_path() -> String {
     format!("{}/{}/{}", names::BOARD_DIR, names::BIN_DIR, names::AGENT_FILE)
 }
 
-/// The last part of a path.
+/// Returns the last component of a path.
 pub(crate) fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// A word that begins with `-` is a flag, but for `-` itself.
+/// Returns false for flags: words that begin with `-`, except `-` itself.
 fn is_value(word: &str) -> bool {
     word == "-" || !word.starts_with('-')
 }
@@ -171,7 +171,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reads_back_what_it_wrote(line in lines(), command in prop::collection::vec("[ -~]{0,9}", 0..3)) {
+        fn command_lines_survive_a_round_trip(line in lines(), command in prop::collection::vec("[ -~]{0,9}", 0..3)) {
             prop_assert_eq!(AgentCommand::parse(&line.to_argv()), Some(line.clone()));
             let whole = [line.to_argv(), words("--"), command].concat();
             prop_assert_eq!(AgentCommand::parse(&whole), Some(line));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_the_agent_by_its_file_name() {
+    fn agent_is_recognized_by_its_file_name() {
         let line = AgentCommand::parse(&words("/podgate/bin/podgate entrypoint --")).unwrap();
         assert!(line.has_subcommand("entrypoint") && !line.has_subcommand("post-start"));
         for other in ["podgate", "sh entrypoint", "/podgate/bin/podgate/ entrypoint", ""] {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_a_flag_as_the_agent_would() {
+    fn flags_are_parsed_as_by_the_agent() {
         let line =
             AgentCommand::parse(&words("podgate entrypoint --until db --until=api,web --untilx=1 -- x --until y"))
                 .unwrap();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_has_the_agents_defaults() {
+    fn gate_has_the_agents_defaults() {
         for (line, until, checks, timeout) in [
             ("post-start --container db", "db=Ready", "", "5m"),
             ("post-start --container=db --until=db=Started --timeout 2m", "db=Started", "", "2m"),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_environment_variable_counts_where_its_flag_is_not_given() {
+    fn environment_variable_replaces_an_omitted_flag() {
         let variables = |name: &str| match name {
             "PODGATE_UNTIL" => Some("a,b=Started".to_owned()),
             "PODGATE_TIMEOUT" => Some("1h".to_owned()),

@@ -1,50 +1,50 @@
-//! What is declared of a container: the Pod API's own fields, as far as podgate needs them, and ours.
+//! A container's declaration: the fields of the Pod API that podgate needs, plus podgate's own.
 //!
-//! The same types read `--containers` and the pod's spec from the API
+//! These types parse both `--containers` and the pod's spec from the API
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#Container>).
 
 use crate::core::until::WaitCondition;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// One container, as declared.
+/// A container's declaration.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Container {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its ports, for probes that name one.
+    /// Ports, to resolve probes that refer to a port by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "or_null")]
     pub ports: Vec<Port>,
-    /// Judged first.
+    /// Startup probe, which runs first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub startup_probe: Option<Probe>,
-    /// Judged once the startup probe has passed.
+    /// Readiness probe, which runs after the startup probe has passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub readiness_probe: Option<Probe>,
-    /// The container's own policy; the pod's where it has none.
+    /// Restart policy of the container. If `None`, the pod's policy applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_policy: Option<String>,
-    /// How it takes part in the order.
+    /// Mode of participation in the order.
     #[serde(default)]
     pub mode: Mode,
-    /// It has a preStop hook of ours, which may keep it until others are gone.
+    /// True if podgate's preStop hook may keep the container until others have exited.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pre_stop: bool,
-    /// What its gate, or its hook, waits for.
+    /// Conditions of the gate or hook.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "untils")]
     pub until: Vec<WaitCondition>,
 }
 
-/// How a container takes part in the order.
+/// Mode of a container's participation in the order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// It has no gate and no hook of ours: the kubelet's order alone places it.
+    /// No gate and no hook of podgate: only the kubelet's order applies.
     #[default]
     None,
-    /// Its postStart hook holds back what comes after it.
+    /// A postStart hook delays the containers after this one.
     PostStart,
-    /// A gate in front of its own command.
+    /// A gate in front of the container's own command.
     Entrypoint,
 }
 
@@ -52,10 +52,10 @@ pub enum Mode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Port {
-    /// Its name, if it has one.
+    /// Name, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its number.
+    /// Number.
     pub container_port: u16,
 }
 
@@ -64,22 +64,22 @@ pub struct Port {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Probe {
-    /// What it does.
+    /// The action.
     #[serde(flatten)]
     pub handler: Handler,
-    /// Seconds after the container's start before the first attempt.
+    /// Seconds from the container's start to the first attempt.
     #[serde(default)]
     pub initial_delay_seconds: u32,
-    /// Seconds after which an attempt has failed.
+    /// Seconds after which an attempt fails.
     #[serde(default = "number::<1>")]
     pub timeout_seconds: u32,
-    /// Seconds between the kubelet's attempts; ours are never further apart.
+    /// Seconds between the kubelet's attempts. The sidecar probes at least this often.
     #[serde(default = "number::<10>")]
     pub period_seconds: u32,
-    /// Successes in a row before it has passed.
+    /// Consecutive successes needed to pass.
     #[serde(default = "number::<1>")]
     pub success_threshold: u32,
-    /// Failures in a row before it has failed.
+    /// Consecutive failures needed to fail.
     #[serde(default = "number::<3>")]
     pub failure_threshold: u32,
 }
@@ -88,17 +88,17 @@ fn number<const NUMBER: u32>() -> u32 {
     NUMBER
 }
 
-/// What a probe does.
+/// The action of a probe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Handler {
-    /// Runs a command inside the container: only the container's own agent or the kubelet can.
+    /// Runs a command inside the container, which only its agent or the kubelet can do.
     Exec(Exec),
-    /// Asks a web server.
+    /// Sends an HTTP GET request.
     HttpGet(HttpGet),
-    /// Connects.
+    /// Opens a TCP connection.
     TcpSocket(TcpSocket),
-    /// Asks the gRPC health service.
+    /// Queries the gRPC health service.
     Grpc(Grpc),
 }
 
@@ -119,13 +119,13 @@ pub struct HttpGet {
     pub path: Option<String>,
     /// Port.
     pub port: PortRef,
-    /// Host to connect to; the pod's IP where there is none.
+    /// Host to connect to. Default: the pod's IP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// `HTTP` (the default) or `HTTPS`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheme: Option<String>,
-    /// Further headers.
+    /// Additional headers.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "or_null")]
     pub http_headers: Vec<Header>,
 }
@@ -133,9 +133,9 @@ pub struct HttpGet {
 /// A header of an `httpGet`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its value.
+    /// Value.
     #[serde(default)]
     pub value: String,
 }
@@ -145,7 +145,7 @@ pub struct Header {
 pub struct TcpSocket {
     /// Port.
     pub port: PortRef,
-    /// Host to connect to; the pod's IP where there is none.
+    /// Host to connect to. Default: the pod's IP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 }
@@ -155,30 +155,30 @@ pub struct TcpSocket {
 pub struct Grpc {
     /// Port.
     pub port: u16,
-    /// Service asked for; the server as a whole where there is none.
+    /// Service to query. Default: the server as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
 }
 
-/// A port by its number or by its name.
+/// Reference to a port by number or name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum PortRef {
     /// By number.
     Number(u16),
-    /// By the name that `ports` gives it, or a number written as text.
+    /// By its name in `ports`, or by a number written as text.
     Name(String),
 }
 
 impl Probe {
-    /// Whether only something inside the container can run it.
+    /// Returns true if the probe can only run inside the container.
     pub fn is_exec(&self) -> bool {
         matches!(self.handler, Handler::Exec(_))
     }
 }
 
 impl Container {
-    /// The number of `port` in this container, as the kubelet resolves it.
+    /// Resolves `port` to its number, as the kubelet does.
     pub fn resolve_port(&self, port: &PortRef) -> Option<u16> {
         match port {
             PortRef::Number(number) => Some(*number),
@@ -189,7 +189,7 @@ impl Container {
         }
     }
 
-    /// The port that a probe of this container asks, unless it runs a command.
+    /// Returns the port of a probe of this container, or `None` if the probe runs a command.
     pub fn probe_port(&self, probe: &Probe) -> Option<u16> {
         match &probe.handler {
             Handler::Exec(_) => None,
@@ -199,7 +199,7 @@ impl Container {
         }
     }
 
-    /// Its probes in the order in which they are judged.
+    /// Returns the probes in the order in which they run.
     pub fn probes(&self) -> impl Iterator<Item = &Probe> {
         self.startup_probe.iter().chain(&self.readiness_probe)
     }

@@ -1,21 +1,20 @@
-//! The list of all containers, as `--containers` gives it, and whether they can start in their order at all.
+//! The list of all containers, as given by `--containers`, and a check that they can start in the declared order.
 //!
-//! The kubelet starts a pod's containers one after another, in the order of the list, and a postStart hook holds back all that
-//! comes after it. So no gate may wait while a later hook runs: everything before a container that a hook holds back is held back
-//! by hooks too.
+//! The kubelet starts a pod's containers in list order and starts nothing else while a postStart hook runs. So a
+//! container with a gate that waits must not precede a container with a hook.
 
 use crate::core::container::{Container, Mode};
 use crate::core::names;
 use crate::core::until::WaitCondition;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The order can't be kept.
+/// Error: the containers can't start in the declared order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OrderError {
-    /// A gate would wait under the freeze of a hook that comes after it.
+    /// A container with a gate precedes a container with a hook.
     #[error(
-        "container {gate} waits in an entrypoint gate, but {hook} after it has a post-start hook, and while that runs the \
-         kubelet does nothing for this pod; put {hook} before {gate}, or give {hook} an entrypoint gate too"
+        "container {gate} has an entrypoint gate but precedes {hook}, which has a post-start hook; the kubelet starts \
+         nothing while a hook runs; put {hook} before {gate}, or give {hook} an entrypoint gate too"
     )]
     GateBeforeHook {
         /// The container with the gate.
@@ -23,15 +22,15 @@ pub enum OrderError {
         /// The container with the hook.
         hook: String,
     },
-    /// Containers that wait for each other, each for the next and the last for the first.
+    /// Containers that wait for each other in a cycle.
     #[error("containers wait for each other: {}", .0.join(" -> "))]
     Cycle(Vec<String>),
 }
 
-/// Checks `containers`, in the order of the pod's list.
+/// Checks that `containers`, in list order, can start.
 ///
 /// # Errors
-/// [`OrderError`] says which containers can't start, and what to do.
+/// [`OrderError`] names the containers that can't start and suggests a fix.
 pub fn check_order(containers: &[Container]) -> Result<(), OrderError> {
     let waits = |c: &Container| c.mode == Mode::Entrypoint && !c.until.is_empty();
     if let Some(gate) = containers.iter().position(waits)
@@ -40,7 +39,7 @@ pub fn check_order(containers: &[Container]) -> Result<(), OrderError> {
         let (gate, hook) = (containers[gate].name.clone(), hook.name.clone());
         return Err(OrderError::GateBeforeHook { gate, hook });
     }
-    // A hook waits for its own container: that is no edge.
+    // A hook may wait for its own container, so that is not an edge.
     let edges: BTreeMap<&str, Vec<&str>> = containers
         .iter()
         .map(|c| (c.name.as_str(), c.until.iter().map(|u| u.container.as_str()).filter(|to| *to != c.name).collect()))
@@ -58,7 +57,7 @@ pub fn check_order(containers: &[Container]) -> Result<(), OrderError> {
     Ok(())
 }
 
-/// Walks from `at` along the edges; the cycle that it comes upon, its first container named again at its end.
+/// Walks from `at` along the edges. Returns the first cycle found, with its first container repeated at the end.
 fn find_cycle<'a>(
     at: &'a str,
     edges: &BTreeMap<&'a str, Vec<&'a str>>,
@@ -78,18 +77,18 @@ fn find_cycle<'a>(
     found
 }
 
-/// Reads the value of `--containers`.
+/// Parses the value of `--containers`.
 ///
 /// # Errors
-/// The text says what is wrong with which container.
+/// Names the invalid container and the reason.
 pub fn parse_list(json: &str) -> Result<Vec<Container>, String> {
     let list: Vec<Container> = serde_json::from_str(json).map_err(|error| {
-        format!("no JSON list of containers ({error}); write [{{\"name\":\"db\",\"mode\":\"post-start\"}}, …]")
+        format!("not a JSON list of containers ({error}); write [{{\"name\":\"db\",\"mode\":\"post-start\"}}, …]")
     })?;
     let mut names = BTreeSet::new();
     for Container { name, .. } in &list {
         if !names::is_container_name(name) {
-            return Err(format!("{name:?} is no container name"));
+            return Err(format!("{name:?} is not a container name"));
         }
         if !names.insert(name.as_str()) {
             return Err(format!("container {name} is listed twice"));
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn hooks_first_and_gates_after_them_are_fine() {
+    fn hooks_may_precede_gates() {
         let list = [
             container("db", Mode::PostStart, &["db"]),
             container("log", Mode::None, &[]),
@@ -125,11 +124,11 @@ mod tests {
         ];
         assert_eq!(check_order(&list), Ok(()));
         let parent = [container("migrate", Mode::Entrypoint, &[]), container("db", Mode::PostStart, &[])];
-        assert_eq!(check_order(&parent), Ok(()), "a gate that waits for nobody is open");
+        assert_eq!(check_order(&parent), Ok(()), "a gate without conditions is open");
     }
 
     #[test]
-    fn a_gate_before_a_hook_is_refused_with_both_names() {
+    fn gate_before_hook_is_rejected() {
         let list = [container("api", Mode::Entrypoint, &["db"]), container("db", Mode::PostStart, &[])];
         let broken = check_order(&list).unwrap_err();
         assert_eq!(broken, OrderError::GateBeforeHook { gate: "api".to_owned(), hook: "db".to_owned() });
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_shown() {
+    fn cycle_is_reported() {
         let list = [
             container("x", Mode::Entrypoint, &["a"]),
             container("a", Mode::Entrypoint, &["b"]),
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn many_ways_to_one_container_are_walked_once() {
+    fn dense_graph_visits_each_container_once() {
         let mut list = vec![container("c0", Mode::Entrypoint, &[])];
         for n in 1..60 {
             let before: Vec<String> = (0..n).map(|m| format!("c{m}")).collect();
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_pod_apis_fields_with_its_defaults() {
+    fn list_is_parsed_with_the_pod_api_defaults() {
         let list = parse_list(
             r#"[{"name":"db","mode":"post-start","until":["db=Ready"],"image":"x","ports":[{"name":"pg","containerPort":5432,"protocol":"TCP"}],
                 "readinessProbe":{"tcpSocket":{"port":"pg"},"periodSeconds":5}},
@@ -179,19 +178,19 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong_with_a_list() {
-        for (json, says) in [
-            ("", "no JSON list"),
-            ("{}", "no JSON list"),
-            (r#"[{"name":"A"}]"#, "\"A\" is no container name"),
+    fn invalid_lists_are_rejected() {
+        for (json, expected) in [
+            ("", "not a JSON list"),
+            ("{}", "not a JSON list"),
+            (r#"[{"name":"A"}]"#, "\"A\" is not a container name"),
             (r#"[{"name":"a"},{"name":"a"}]"#, "listed twice"),
             (r#"[{"name":"a","until":["b"]}]"#, "waits for b, which is not in the list"),
-            (r#"[{"name":"a","until":["b=x"]}]"#, "no state to wait for"),
+            (r#"[{"name":"a","until":["b=x"]}]"#, "not a state to wait for"),
             (r#"[{"name":"a","mode":"entrypoint","until":["b"]},{"name":"b","mode":"post-start"}]"#, "put b before a"),
-            (r#"[{"name":"a","readinessProbe":{}}]"#, "no JSON list"),
+            (r#"[{"name":"a","readinessProbe":{}}]"#, "not a JSON list"),
         ] {
             let error = parse_list(json).unwrap_err().to_string();
-            assert!(error.contains(says), "{json}: {error}");
+            assert!(error.contains(expected), "{json}: {error}");
         }
     }
 }

@@ -1,43 +1,42 @@
-//! Which evidence decides a container's state. A gate opens on evidence of our own; the kubelet's word is for what only the
-//! kubelet knows. In this order:
+//! Decides a container's state from the available evidence, in this order of precedence:
 //!
-//! 1. ended is ended;
-//! 2. behind a closed entrypoint gate a container is `Waiting`, whatever a probe or the kubelet says: a neighbour may have taken
-//!    its port, and the kubelet calls a waiting gate running and ready;
-//! 3. what we probed ourselves;
-//! 4. what the container's own agent reports: `exec` probes can only run inside it;
-//! 5. the kubelet's `ready`, for what 3 and 4 can't judge, and only when the caller has found that it can be trusted.
+//! 1. The container has exited.
+//! 2. Its entrypoint gate is closed: the state is `Waiting`, even if a probe passes or the kubelet reports it ready.
+//!    Another container may use its port, and the kubelet considers a waiting gate a running container.
+//! 3. The sidecar's own probes.
+//! 4. The report of the container's agent, since `exec` probes can only run inside the container.
+//! 5. The kubelet's `ready`, only if 3 and 4 don't apply and the caller has established that it is current.
 
 use crate::core::probe::ProbeVerdict;
 use crate::core::state::State;
 
-/// All that is known of one container at one moment.
+/// Everything known about one container at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Evidence {
-    /// The exit code of the incarnation that counts, if that one has ended.
+    /// Exit code of the current incarnation, if it has ended.
     pub exit_code: Option<i32>,
-    /// It has an entrypoint gate, and no report says that the gate has opened.
+    /// True if the container has an entrypoint gate and no report says that the gate has opened.
     pub gate_closed: bool,
-    /// Its process runs, by its own report, the kubelet's word or a listening socket.
+    /// True if the process runs, according to its report, the kubelet or a listening socket.
     pub started: bool,
-    /// What probing from outside says; `None` if it has no probe that can be run from outside.
+    /// Verdict of the sidecar's probes. `None` if the sidecar can't run any of the container's probes.
     pub probe_verdict: Option<ProbeVerdict>,
-    /// What its `exec` probes say; `None` if it has none.
+    /// Evidence about `exec` probes. `None` if the container has none.
     pub exec_probes: Option<ExecEvidence>,
-    /// It was `Ready` before, in this incarnation.
+    /// True if this incarnation was `Ready` before.
     pub was_ready: bool,
 }
 
-/// What is known of probes that can only be run inside the container.
+/// Evidence about probes that can only run inside the container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExecEvidence {
-    /// Its own agent has reported that they passed.
+    /// True if the container's agent has reported that they passed.
     pub reported_passed: bool,
-    /// The kubelet says that it is ready; `None` when its word can't be trusted now.
+    /// The kubelet's `ready`. `None` if it may be outdated.
     pub kubelet_ready: Option<bool>,
 }
 
-/// The state that this evidence makes.
+/// Returns the state that follows from the evidence.
 pub fn resolve_state(evidence: &Evidence) -> State {
     let Evidence { exit_code, gate_closed, started, probe_verdict: probed, exec_probes: exec, was_ready } = *evidence;
     if let Some(code) = exit_code {
@@ -46,7 +45,7 @@ pub fn resolve_state(evidence: &Evidence) -> State {
     if gate_closed || !started {
         return State::Waiting;
     }
-    // The kubelet's later "no" outweighs an earlier report: the hook that made the report has gone.
+    // The report is never withdrawn, because its hook has ended. So the kubelet's later "not ready" takes precedence.
     let inside = exec.map(|e| e.kubelet_ready.unwrap_or(e.reported_passed) || (e.reported_passed && !was_ready));
     let not_ready = if was_ready { State::NotReady } else { State::Started };
     match (probed, inside) {
@@ -70,7 +69,7 @@ mod tests {
     };
 
     #[test]
-    fn ended_outweighs_all_else() {
+    fn exit_code_takes_precedence() {
         for (code, state) in [(0, State::Completed), (1, State::Failed), (137, State::Failed)] {
             let evidence = Evidence {
                 exit_code: Some(code),
@@ -83,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_closed_gate_nobody_is_believed() {
+    fn closed_gate_overrides_probes_and_kubelet() {
         let inside = Some(ExecEvidence { reported_passed: true, kubelet_ready: Some(true) });
         let evidence =
             Evidence { gate_closed: true, probe_verdict: Some(ProbeVerdict::Passed), exec_probes: inside, ..RUNNING };
@@ -91,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_passes_before_the_container_started_is_a_neighbours() {
+    fn probe_before_the_start_is_ignored() {
         assert_eq!(
             resolve_state(&Evidence { started: false, probe_verdict: Some(ProbeVerdict::Passed), ..RUNNING }),
             State::Waiting
@@ -99,23 +98,23 @@ mod tests {
     }
 
     #[test]
-    fn without_probes_started_is_ready() {
+    fn started_container_without_probes_is_ready() {
         assert_eq!(resolve_state(&RUNNING), State::Ready);
     }
 
     #[test]
-    fn our_own_probing_decides() {
-        for (word, state) in [
+    fn probe_verdict_decides_the_state() {
+        for (verdict, state) in [
             (ProbeVerdict::NotYet, State::Started),
             (ProbeVerdict::Passed, State::Ready),
             (ProbeVerdict::Failing, State::NotReady),
         ] {
-            assert_eq!(resolve_state(&Evidence { probe_verdict: Some(word), ..RUNNING }), state);
+            assert_eq!(resolve_state(&Evidence { probe_verdict: Some(verdict), ..RUNNING }), state);
         }
     }
 
     #[test]
-    fn what_runs_inside_is_reported_or_left_to_the_kubelet() {
+    fn exec_probes_are_decided_by_report_or_kubelet() {
         let at = |reported, kubelet_ready, was_ready| {
             resolve_state(&Evidence {
                 exec_probes: Some(ExecEvidence { reported_passed: reported, kubelet_ready }),
@@ -126,7 +125,7 @@ mod tests {
         assert_eq!(at(false, None, false), State::Started);
         assert_eq!(at(true, None, false), State::Ready);
         assert_eq!(at(false, Some(true), false), State::Ready);
-        assert_eq!(at(true, Some(false), false), State::Ready, "the kubelet has not looked yet");
+        assert_eq!(at(true, Some(false), false), State::Ready, "the kubelet has not probed yet");
         assert_eq!(at(true, Some(false), true), State::NotReady);
         assert_eq!(at(true, None, true), State::Ready);
         let both = Evidence {

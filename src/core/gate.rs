@@ -1,5 +1,5 @@
-//! A gate's decision: a function of what is believed of the pod, what the container has looked at by itself, and how long the
-//! gate has waited. The reason is part of the result, so that the user can be told what the gate waits for.
+//! A gate's decision: a function of the published pod state, the gate's own checks and the time waited. The result
+//! includes the reason, so that the agent can show what the gate waits for.
 
 use crate::core::exit::Exit;
 use crate::core::snapshot::Snapshot;
@@ -9,133 +9,133 @@ use crate::core::until::{ConditionStatus, WaitCondition};
 use std::fmt;
 use std::time::Duration;
 
-/// How long a board may lack a container, or speak of another sandbox, before that is named.
+/// Time after which a container missing on the board is an error, and after which a missing sidecar counts as dead.
 pub const SETTLE_TIME: Duration = Duration::from_secs(2);
 
-/// What a gate waits for, and under which rules.
+/// Conditions and rules of a gate.
 #[derive(Debug, Clone)]
 pub struct GateSpec<'a> {
-    /// Where the gate stands.
+    /// Hook or entrypoint gate.
     pub kind: GateKind<'a>,
     /// Conditions on containers; all must hold.
     pub conditions: &'a [WaitCondition],
-    /// End as soon as a condition can't be met without help.
+    /// Give up as soon as a condition can't be met without intervention.
     pub fail_fast: bool,
 }
 
-/// Where a gate stands.
+/// Kind of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GateKind<'a> {
-    /// In the postStart hook of this container: while it waits, the kubelet does nothing else for the pod.
+    /// The postStart hook of this container. While it waits, the kubelet does nothing else for the pod.
     Hook(&'a str),
-    /// In front of a container's command, with this ticket.
+    /// A gate in front of a container's command, with this ticket.
     Entrypoint(&'a str),
 }
 
-/// What the gate itself has seen, beside the sources.
+/// The gate's own observations, in addition to the sources.
 #[derive(Debug, Clone, Default)]
 pub struct Observations {
-    /// Checks that have not passed, each with what it last gave.
+    /// Checks that have not passed, each with its last result.
     pub pending_checks: Vec<String>,
-    /// A check that can never pass.
+    /// A check that can't pass any more, with the reason.
     pub impossible_check: Option<String>,
-    /// Whether the controller lives.
+    /// Liveness of the sidecar.
     pub controller: Controller,
-    /// How long the gate has waited.
+    /// Time waited so far.
     pub waited: Duration,
 }
 
-/// What the gate has found of the controller.
+/// Liveness of the sidecar, as observed by the gate.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Controller {
-    /// It lives, or nothing says that it does not.
+    /// Alive, or not known to be dead.
     #[default]
     Alive,
-    /// It has died. Under a hook it can't come back, so the gate judges by its fallback check, if it has one: what that last
-    /// gave, or `Ok` once it has passed.
+    /// Dead, with the last result of the fallback check, if there is one. The kubelet does not restart the sidecar
+    /// while a hook runs, so the hook relies on that check.
     Dead(Option<Result<(), String>>),
 }
 
-/// Why a gate is open.
+/// Reason why a gate is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenReason {
     /// All conditions hold.
     ConditionsMet,
-    /// The pod had started before: this is the restart of one container, which must not freeze the others.
+    /// The pod has started before. A hook that waits during the restart of one container would block the others.
     AlreadyStarted,
     /// The pod is being deleted.
     PodTerminating,
-    /// The controller is dead, and the fallback check has passed.
+    /// The sidecar is dead, and the fallback check has passed.
     FallbackPassed,
 }
 
-/// One reason why a gate is closed, in the words that its user reads.
+/// Reason why a gate is closed. `Display` completes the sentence "waiting for …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Obstacle {
-    /// The container is in a state that does not meet the condition.
+    /// The container's state does not meet the condition.
     #[error("{0} (now {1})")]
     WrongState(WaitCondition, State),
-    /// The same, and it can't leave that state by itself, for this reason.
+    /// As `WrongState`, and the container is stuck in that state for this reason.
     #[error("{0} (now {1}, {2})")]
     Stuck(WaitCondition, State, String),
-    /// The source does not know the condition's container.
-    #[error("{0} (unknown so far)")]
+    /// The source has no state for the condition's container.
+    #[error("{0} (no state published yet)")]
     UnknownContainer(WaitCondition),
-    /// There is no source that could say whether the condition holds.
+    /// No source is available to evaluate the condition.
     #[error("{0}")]
     NoSnapshot(WaitCondition),
-    /// What each source gives in place of a snapshot.
+    /// Errors of the two sources.
     #[error("the board {0}, the downward-API volume {1}")]
     SourceErrors(SourceError, SourceError),
-    /// The conditions hold by a board that was written before the controller heard of this gate. A board at rest shows what the
-    /// controller saw last, which may be long ago.
-    #[error("the controller to look at them once more")]
+    /// The conditions hold on a board that was written before the sidecar read this gate's report. The board of an idle
+    /// sidecar may be outdated.
+    #[error("the sidecar to check the conditions again")]
     TicketNotHeard,
-    /// The downward-API volume, which is frozen under a hook, is the only source.
-    #[error("no board: under a hook the downward-API volume shows only what was published before")]
+    /// The only source is the downward-API volume, which the kubelet does not update while a hook runs.
+    #[error("no board, and the kubelet does not update the downward-API volume while a hook runs")]
     FrozenVolume,
-    /// The controller is dead, and the fallback check gives this.
-    #[error("the controller is dead; fallback check {0}")]
+    /// The sidecar is dead, and this is the result of the fallback check.
+    #[error("the sidecar is dead; fallback check {0}")]
     FallbackFailed(String),
-    /// The controller is dead, and the hook has no fallback check.
-    #[error("the controller is dead and can't come back under this hook; give --fallback-check")]
+    /// The sidecar is dead, and the hook has no fallback check.
+    #[error("the sidecar is dead and can't restart while this hook runs; add --fallback-check")]
     NoFallbackCheck,
-    /// The controller is dead.
-    #[error("the controller is dead")]
+    /// The sidecar is dead.
+    #[error("the sidecar is dead")]
     ControllerDead,
     /// A check has not passed.
     #[error("{0}")]
     CheckPending(String),
-    /// The report, which the controller needs, can't be written.
-    #[error("can't report to the controller ({0}); mount this container's own folder there")]
+    /// The report for the sidecar can't be written.
+    #[error("can't report to the sidecar ({0}); mount this container's own folder there")]
     ReportFailed(String),
 }
 
-/// Why a gate ends without its conditions.
+/// Reason why a gate gives up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GiveUpReason {
-    /// A container before this one has ended, and the kubelet restarts it only when the hook returns.
-    #[error("{0} is {1}, and the kubelet restarts it only when this hook returns")]
+    /// A container earlier in the list has ended, and the kubelet restarts it only after this hook returns.
+    #[error("{0} is {1}, and the kubelet restarts it only after this hook returns")]
     PredecessorEnded(String, State),
-    /// The condition's container has ended and will not be started again.
-    #[error("can never be met: {0}: it is {1} for good")]
+    /// The condition's container has ended and will not be restarted.
+    #[error("{0} can't be met: the container is {1} and will not be restarted")]
     ContainerEnded(WaitCondition, State),
-    /// The condition's container can't go on by itself, for this reason.
-    #[error("can never be met: {0}: it is stuck in {1}")]
+    /// The condition's container is stuck for this reason.
+    #[error("{0} can't be met: the container is stuck in {1}")]
     ContainerStuck(WaitCondition, String),
-    /// A check can never pass.
-    #[error("can never be met: {0}")]
+    /// A check can't pass any more.
+    #[error("{0}")]
     ImpossibleCheck(String),
-    /// A condition names a container that the pod does not have; it has these.
+    /// A condition names a container that the pod does not have. The list holds the pod's containers.
     #[error("no such container: {0}; the pod has {list}", list = .1.join(", "))]
     NoSuchContainer(String, Vec<String>),
-    /// The pod is being deleted, and the command that stands behind the gate is never run.
+    /// The pod is being deleted, so the gated command is not run.
     #[error("the pod is being deleted")]
     PodDeleted,
 }
 
 impl GiveUpReason {
-    /// The exit code that it leads to.
+    /// Returns the exit code for this reason.
     pub fn exit_code(&self) -> Exit {
         match self {
             GiveUpReason::NoSuchContainer(..) => Exit::BadSetup,
@@ -148,38 +148,38 @@ impl GiveUpReason {
     }
 }
 
-/// What a gate does now.
+/// Decision of a gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// It lets go.
+    /// Open the gate.
     Open(OpenReason),
-    /// It waits, for these reasons.
+    /// Keep waiting.
     Closed(Vec<Obstacle>),
-    /// It gives up.
+    /// Give up.
     GiveUp(GiveUpReason),
 }
 
-/// Decides.
-pub fn decide(view: &PodView, terms: &GateSpec<'_>, waiter: &Observations) -> Decision {
+/// Decides whether a gate opens, waits or gives up.
+pub fn decide(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> Decision {
     let mut obstacles = Vec::new();
     match view {
         PodView::Snapshot(snapshot, source) => {
-            match (snapshot.phase, terms.kind) {
+            match (snapshot.phase, spec.kind) {
                 (Phase::Terminating, GateKind::Hook(_)) => return Decision::Open(OpenReason::PodTerminating),
                 (Phase::Terminating, GateKind::Entrypoint(_)) => return Decision::GiveUp(GiveUpReason::PodDeleted),
                 (Phase::Started, GateKind::Hook(_)) => return Decision::Open(OpenReason::AlreadyStarted),
                 (Phase::Starting | Phase::Started, _) => {}
             }
-            let knows_all = *source == Source::Board && waiter.waited >= SETTLE_TIME && !snapshot.states.is_empty();
-            for until in terms.conditions {
+            let knows_all = *source == Source::Board && observed.waited >= SETTLE_TIME && !snapshot.states.is_empty();
+            for until in spec.conditions {
                 let state = snapshot.states.get(&until.container).copied();
                 let stuck = snapshot.stuck.get(&until.container).cloned();
                 obstacles.push(match (until.status(snapshot), state, stuck) {
                     (ConditionStatus::Met, ..) => continue,
-                    (ConditionStatus::Never, Some(state), _) if terms.fail_fast => {
+                    (ConditionStatus::Never, Some(state), _) if spec.fail_fast => {
                         return Decision::GiveUp(GiveUpReason::ContainerEnded(until.clone(), state));
                     }
-                    (ConditionStatus::NotYet, _, Some(stuck)) if terms.fail_fast => {
+                    (ConditionStatus::NotYet, _, Some(stuck)) if spec.fail_fast => {
                         return Decision::GiveUp(GiveUpReason::ContainerStuck(until.clone(), stuck));
                     }
                     (_, None, _) if knows_all => {
@@ -191,9 +191,9 @@ pub fn decide(view: &PodView, terms: &GateSpec<'_>, waiter: &Observations) -> De
                     (_, Some(state), None) => Obstacle::WrongState(until.clone(), state),
                 });
             }
-            match (terms.kind, source) {
+            match (spec.kind, source) {
                 (GateKind::Entrypoint(ticket), Source::Board)
-                    if obstacles.is_empty() && !terms.conditions.is_empty() && !snapshot.has_heard_ticket(ticket) =>
+                    if obstacles.is_empty() && !spec.conditions.is_empty() && !snapshot.has_heard_ticket(ticket) =>
                 {
                     obstacles.push(Obstacle::TicketNotHeard);
                 }
@@ -209,31 +209,31 @@ pub fn decide(view: &PodView, terms: &GateSpec<'_>, waiter: &Observations) -> De
             }
         }
         PodView::NoSnapshot { board, volume } => {
-            obstacles.extend(terms.conditions.iter().cloned().map(Obstacle::NoSnapshot));
-            if !terms.conditions.is_empty() {
+            obstacles.extend(spec.conditions.iter().cloned().map(Obstacle::NoSnapshot));
+            if !spec.conditions.is_empty() {
                 obstacles.push(Obstacle::SourceErrors(board.clone(), volume.clone()));
             }
         }
     }
-    if let Some(what) = &waiter.impossible_check {
+    if let Some(what) = &observed.impossible_check {
         return Decision::GiveUp(GiveUpReason::ImpossibleCheck(what.clone()));
     }
-    match (&waiter.controller, terms.kind) {
-        (Controller::Dead(Some(Ok(()))), _) if waiter.pending_checks.is_empty() => {
+    match (&observed.controller, spec.kind) {
+        (Controller::Dead(Some(Ok(()))), _) if observed.pending_checks.is_empty() => {
             return Decision::Open(OpenReason::FallbackPassed);
         }
-        // Checks alone need no controller.
+        // Checks don't depend on the sidecar.
         _ if obstacles.is_empty() => {}
         (Controller::Dead(Some(Err(why))), _) => obstacles.push(Obstacle::FallbackFailed(why.clone())),
         (Controller::Dead(None), GateKind::Hook(_)) => obstacles.push(Obstacle::NoFallbackCheck),
         (Controller::Dead(None), GateKind::Entrypoint(_)) => obstacles.push(Obstacle::ControllerDead),
         (Controller::Dead(Some(Ok(()))) | Controller::Alive, _) => {}
     }
-    obstacles.extend(waiter.pending_checks.iter().cloned().map(Obstacle::CheckPending));
+    obstacles.extend(observed.pending_checks.iter().cloned().map(Obstacle::CheckPending));
     if obstacles.is_empty() { Decision::Open(OpenReason::ConditionsMet) } else { Decision::Closed(obstacles) }
 }
 
-/// The first container before `own` in the order that has ended and that the kubelet would start again.
+/// Returns the first container before `own` in the order that has ended and that the kubelet would restart.
 fn ended_predecessor(snapshot: &Snapshot, own: &str) -> Option<(String, State)> {
     let before = snapshot.order.iter().take_while(|name| *name != own);
     let restarts = before.filter(|name| !snapshot.has_ended_for_good(name));
@@ -244,9 +244,9 @@ impl fmt::Display for OpenReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             OpenReason::ConditionsMet => "all conditions hold",
-            OpenReason::AlreadyStarted => "the pod has started before, and a restart waits for nobody",
+            OpenReason::AlreadyStarted => "the pod has started before, and a restart does not wait",
             OpenReason::PodTerminating => "the pod is being deleted",
-            OpenReason::FallbackPassed => "the controller is dead, and the fallback check has passed",
+            OpenReason::FallbackPassed => "the sidecar is dead, and the fallback check has passed",
         })
     }
 }
@@ -273,11 +273,11 @@ mod tests {
     }
 
     /// Decides for a gate or hook that waits for `on`.
-    fn decided(kind: GateKind<'_>, on: &str, view: &PodView, waiter: &Observations) -> Decision {
-        decide(view, &GateSpec { kind, conditions: &[until(on)], fail_fast: false }, waiter)
+    fn decided(kind: GateKind<'_>, on: &str, view: &PodView, observed: &Observations) -> Decision {
+        decide(view, &GateSpec { kind, conditions: &[until(on)], fail_fast: false }, observed)
     }
 
-    /// Decides for one that has just begun to wait for `api`.
+    /// Decides for a gate or hook that has just begun to wait for `api`.
     fn decide_at_start(kind: GateKind<'_>, view: &PodView) -> Decision {
         decided(kind, "api", view, &Observations::default())
     }
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn opens_when_all_conditions_hold() {
+    fn gate_opens_when_all_conditions_hold() {
         let starting = |state| board(snapshot(Phase::Starting, &[("db", State::Ready), ("api", state)]));
         assert_eq!(decide_at_start(HOOK, &starting(State::Ready)), Decision::Open(OpenReason::ConditionsMet));
         let closed = Decision::Closed(vec![Obstacle::WrongState(until("api"), State::Started)]);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pods_phase_opens_hooks_and_never_an_entrypoint_gate() {
+    fn pod_phase_opens_hooks_but_not_entrypoint_gates() {
         let started = board(snapshot(Phase::Started, &[("api", State::Started)]));
         assert_eq!(decide_at_start(HOOK, &started), Decision::Open(OpenReason::AlreadyStarted));
         assert!(is_closed(&decide_at_start(GATE, &started)));
@@ -309,12 +309,12 @@ mod tests {
     }
 
     #[test]
-    fn an_entrypoint_gate_opens_only_on_what_was_judged_since_it_was_heard() {
+    fn entrypoint_gate_opens_only_after_its_ticket_is_published() {
         for phase in [Phase::Starting, Phase::Started] {
             let mut s = snapshot(phase, &[("api", State::Ready)]);
             s.heard_tickets.insert("web".to_owned(), "t0".to_owned());
             assert!(is_closed(&decide_at_start(GATE, &board(s.clone()))));
-            // The volume alone has no such word, and its guarantee is weaker.
+            // The volume carries no tickets, so its guarantee is weaker.
             assert_eq!(
                 decide_at_start(GATE, &PodView::Snapshot(s.clone(), Source::Volume)),
                 Decision::Open(OpenReason::ConditionsMet)
@@ -325,16 +325,18 @@ mod tests {
     }
 
     #[test]
-    fn a_check_that_can_never_pass_ends_the_wait() {
-        let waiter =
-            Observations { impossible_check: Some("file:///run/1.err is there".to_owned()), ..Observations::default() };
-        let terms = GateSpec { kind: GATE, conditions: &[], fail_fast: false };
+    fn impossible_check_ends_the_wait() {
+        let observed = Observations {
+            impossible_check: Some("file:///run/1: /run/1.err exists".to_owned()),
+            ..Observations::default()
+        };
+        let spec = GateSpec { kind: GATE, conditions: &[], fail_fast: false };
         let view = PodView::NoSnapshot { board: SourceError::OtherSandbox, volume: SourceError::OtherSandbox };
-        assert!(matches!(decide(&view, &terms, &waiter), Decision::GiveUp(GiveUpReason::ImpossibleCheck(_))));
+        assert!(matches!(decide(&view, &spec, &observed), Decision::GiveUp(GiveUpReason::ImpossibleCheck(_))));
     }
 
     #[test]
-    fn a_hook_ends_when_a_container_before_it_has_ended_but_not_when_that_is_for_good() {
+    fn hook_gives_up_if_a_restartable_predecessor_ended() {
         let mut s =
             snapshot(Phase::Starting, &[("db", State::Failed), ("api", State::Started), ("web", State::Failed)]);
         let over = Decision::GiveUp(GiveUpReason::PredecessorEnded("db".to_owned(), State::Failed));
@@ -346,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn fails_fast_only_when_asked() {
+    fn gate_fails_fast_only_if_requested() {
         for (state, stuck, ending) in [
             (State::Failed, REASON_ENDED, GiveUpReason::ContainerEnded(until("db"), State::Failed)),
             (
@@ -365,29 +367,29 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_container_is_a_wrong_set_up_after_a_moment_and_on_the_board_alone() {
+    fn unknown_container_is_an_error_after_the_settle_time() {
         let s = snapshot(Phase::Starting, &[("db", State::Ready)]);
         let late = Observations { waited: SETTLE_TIME, ..Observations::default() };
-        assert!(is_closed(&decided(HOOK, "nobody", &board(s.clone()), &Observations::default())));
-        let over = Decision::GiveUp(GiveUpReason::NoSuchContainer("nobody".to_owned(), vec!["db".to_owned()]));
-        assert_eq!(decided(HOOK, "nobody", &board(s.clone()), &late), over);
-        assert!(is_closed(&decided(HOOK, "nobody", &PodView::Snapshot(s, Source::Volume), &late)));
+        assert!(is_closed(&decided(HOOK, "ghost", &board(s.clone()), &Observations::default())));
+        let over = Decision::GiveUp(GiveUpReason::NoSuchContainer("ghost".to_owned(), vec!["db".to_owned()]));
+        assert_eq!(decided(HOOK, "ghost", &board(s.clone()), &late), over);
+        assert!(is_closed(&decided(HOOK, "ghost", &PodView::Snapshot(s, Source::Volume), &late)));
     }
 
     #[test]
-    fn without_any_word_the_reason_says_what_each_source_gave() {
+    fn missing_snapshot_reports_the_error_of_each_source() {
         let view = PodView::NoSnapshot {
             board: SourceError::OtherSandbox,
             volume: SourceError::Unreadable(Unreadable::Missing),
         };
         let Decision::Closed(why) = decide_at_start(HOOK, &view) else { panic!("open") };
-        assert_eq!(why[1].to_string(), "the board speaks of another sandbox, the downward-API volume is not there");
-        let terms = GateSpec { kind: HOOK, conditions: &[], fail_fast: false };
-        assert_eq!(decide(&view, &terms, &Observations::default()), Decision::Open(OpenReason::ConditionsMet));
+        assert_eq!(why[1].to_string(), "the board belongs to another sandbox, the downward-API volume is missing");
+        let spec = GateSpec { kind: HOOK, conditions: &[], fail_fast: false };
+        assert_eq!(decide(&view, &spec, &Observations::default()), Decision::Open(OpenReason::ConditionsMet));
     }
 
     #[test]
-    fn the_fallback_check_stands_in_for_a_dead_controller() {
+    fn fallback_check_replaces_a_dead_sidecar() {
         let view = board(snapshot(Phase::Starting, &[("api", State::Started)]));
         let dead = |fallback| {
             decided(

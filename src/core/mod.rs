@@ -1,28 +1,28 @@
-//! The pure part: functions of values, with no clock, no file, no socket and no environment.
+//! The pure part: functions of values that use no clock, file, socket or environment variable.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`names`] | every name that two parties share: annotation keys, files, limits |
+//! | [`names`] | names shared between programs: annotation keys, files, limits |
 //! | [`state`] | a container's state, the pod's phase |
-//! | [`sandbox`] | which pod sandbox an observation belongs to |
-//! | [`annotations`] | the downward-API file format, read and written |
-//! | [`snapshot`] | what one source says of the pod |
-//! | [`sources`] | which source counts |
-//! | [`until`] | `CONTAINER[=STATE]`: what a gate waits for |
-//! | [`gate`] | a gate's decision, with its reason |
+//! | [`sandbox`] | identity of the pod sandbox |
+//! | [`annotations`] | reader and writer of the downward-API file format |
+//! | [`snapshot`] | the pod's state as published by the sidecar |
+//! | [`sources`] | choice between the board and the downward-API volume |
+//! | [`until`] | `CONTAINER[=STATE]`: a condition of a gate |
+//! | [`gate`] | a gate's decision and its reason |
 //! | [`pre_stop`] | a preStop hook's decision |
-//! | [`report`] | what a container's agent says of its own container |
-//! | [`container`] | what is declared of a container: probes, ports, mode |
-//! | [`container_list`] | the list of all containers, and whether they can start in their order |
+//! | [`report`] | the agent's report on its own container |
+//! | [`container`] | a container's declaration: probes, ports, mode |
+//! | [`container_list`] | the list of all containers, and a check that their order is possible |
 //! | [`probe`] | probe semantics: intervals, thresholds, delays |
-//! | [`evidence`] | which evidence decides a container's state |
+//! | [`evidence`] | precedence of the evidence for a container's state |
 //! | [`argv`] | commands and check URLs as users write them |
-//! | [`command`] | the agent's command line, as it stands in a container's spec |
-//! | [`pod`] | the Pod as the API shows it |
-//! | [`text`] | lines for people: errors, and text that must not steer a terminal |
-//! | [`times`] | when each container came to what, for people |
+//! | [`command`] | the agent's command line in a container's spec |
+//! | [`pod`] | the Pod as the API returns it |
+//! | [`text`] | error chains, and text made safe for a terminal |
+//! | [`times`] | timestamps of each container's milestones |
 //! | [`exit`] | the agent's exit codes |
-//! | [`words`] | enums that are written as fixed words |
+//! | [`words`] | enums with a fixed spelling |
 
 pub mod annotations;
 pub mod argv;

@@ -1,82 +1,83 @@
-//! Every name, path and limit that two parties share. One home each: agent, controller, kubectl plugin, tests and
-//! manifests are all checked against this file.
+//! Names, paths and limits shared between programs. Agent, sidecar, kubectl plugin, tests and manifests are all checked
+//! against this file.
 
-/// Prefix of the annotations that hold a container's state; the rest of the key is the container's name.
+/// Prefix of the annotations with the containers' states. The rest of the key is the container's name.
 pub const STATUS_PREFIX: &str = "status.podgate.io/";
-/// Prefix of the annotations that say where and when the states were observed.
+/// Prefix of the annotations with the origin and time of the states.
 pub const SANDBOX_PREFIX: &str = "sandbox.podgate.io/";
-/// Prefix of the annotations by which an operator opens a gate by hand.
+/// Prefix of the annotations that override a container's state, so that an operator can open a gate.
 pub const OVERRIDE_PREFIX: &str = "override.podgate.io/";
 
-/// The pod sandbox in which the states were observed.
+/// Pod sandbox in which the states were observed.
 pub const SANDBOX_ID: &str = "sandbox.podgate.io/id";
-/// Random, new at every start of the controller.
+/// Random id, new at every start of the sidecar.
 pub const SANDBOX_EPOCH: &str = "sandbox.podgate.io/epoch";
-/// Grows with every change, and never goes back while the board lives.
+/// Counter that grows with every change and never decreases while the board exists.
 pub const SANDBOX_REVISION: &str = "sandbox.podgate.io/revision";
 /// `starting`, `started` or `terminating`.
 pub const SANDBOX_PHASE: &str = "sandbox.podgate.io/phase";
-/// The ordered containers in their start order, separated by commas.
+/// Ordered containers in start order, separated by commas.
 pub const SANDBOX_ORDER: &str = "sandbox.podgate.io/order";
-/// Containers that can't go on by themselves, with the reason: `db=ImagePullBackOff,api=Ended`.
+/// Stuck containers with the reason: `db=ImagePullBackOff,api=Ended`.
 pub const SANDBOX_STUCK: &str = "sandbox.podgate.io/stuck";
-/// When the controller last looked, RFC 3339 in UTC.
+/// Time of the sidecar's last observation, RFC 3339 in UTC.
 pub const SANDBOX_SEEN: &str = "sandbox.podgate.io/seen";
 
-/// When each container came to what, in milliseconds since 1970 (`core::times`).
+/// Times of each container's milestones, in milliseconds since 1970 (`core::times`).
 pub const SANDBOX_TIMES: &str = "sandbox.podgate.io/times";
 
-/// On the board alone: the gates whose report the controller has taken in, with their tickets, having judged anew what each waits
-/// for: `api=3f2a9c1e,web=00d1f6c2`.
+/// On the board only: tickets of the gates whose report the sidecar has read and whose conditions it has evaluated
+/// since: `api=3f2a9c1e,web=00d1f6c2`.
 pub const SANDBOX_HEARD: &str = "sandbox.podgate.io/heard";
-/// Containers whose preStop hook has begun: `app,envoy`.
+/// Containers whose preStop hook has started: `app,envoy`.
 pub const SANDBOX_STOPPING: &str = "sandbox.podgate.io/stopping";
-/// How often each container was started again in this epoch, where it was: `db=2`.
+/// Number of restarts per container in this epoch, without zeros: `db=2`.
 pub const SANDBOX_RESTARTS: &str = "sandbox.podgate.io/restarts";
 
-/// On the board alone: when the first controller of this sandbox was started, RFC 3339 in UTC, by the kubelet's clock.
+/// On the board only: start time of the first sidecar of this sandbox, RFC 3339 in UTC, by the kubelet's clock.
 pub const SANDBOX_SINCE: &str = "sandbox.podgate.io/since";
 
-/// Added by the kubelet to the downward-API file; a new value means that the kubelet has restarted.
+/// Annotation that the kubelet adds to the downward-API file. A new value means that the kubelet has restarted.
 pub const KUBELET_CONFIG_SEEN: &str = "kubernetes.io/config.seen";
 
-/// Where the volume `podgate` is mounted: the board.
+/// Mount path of the board, the volume `podgate`.
 pub const BOARD_DIR: &str = "/podgate";
-/// Where a container's own folder is mounted; in the sidecar, the volume of all folders.
+/// Mount path of a container's own folder. In the sidecar, mount path of the volume with all folders.
 pub const SELF_DIR: &str = "/podgate-self";
-/// Where the downward-API volume is mounted.
+/// Mount path of the downward-API volume.
 pub const PODINFO_DIR: &str = "/podgate-info";
 
-/// File of the annotations, on the board and in the downward-API volume alike.
+/// File with the annotations, on the board and in the downward-API volume.
 pub const ANNOTATIONS_FILE: &str = "annotations";
-/// The FIFO on the board whose write end the controller holds.
+/// FIFO on the board. The sidecar holds its write end.
 pub const BELL_FILE: &str = "bell";
-/// The file on the board that a controller which has reset and published holds locked.
+/// File on the board that the sidecar locks once it has reset and published the board.
 pub const CONTROLLER_FILE: &str = "controller";
-/// Written on the board by the sidecar's own hook when it has succeeded; holds the epoch.
+/// File on the board with the epoch, written when the sidecar's own hook succeeds.
 pub const HOOKED_FILE: &str = "hooked";
-/// Folder on the board with the agent.
+/// Folder on the board that contains the agent.
 pub const BIN_DIR: &str = "bin";
-/// The agent's file name.
+/// File name of the agent.
 pub const AGENT_FILE: &str = "podgate";
-/// In a container's own folder: what its agent says.
+/// File in a container's own folder with the agent's report.
 pub const REPORT_FILE: &str = "report";
 
-/// In a container's own folder: a file that is locked for as long as the container's process lives.
+/// File in a container's own folder that is locked while the container's process lives.
 pub const TETHER_FILE: &str = "tether";
 
-/// Where Kubernetes takes a container's last words from (`terminationMessagePath`, its default).
+/// Kubernetes' default path for a container's termination message (`terminationMessagePath`).
 pub const TERMINATION_LOG: &str = "/dev/termination-log";
 
-/// Most that is read of a file on the board or in a container's folder, in bytes.
+/// Size limit for reading a file on the board or in a container's folder, in bytes.
 pub const BOARD_FILE_MAX: usize = 64 * 1024;
-/// Most that is read of the downward-API file, in bytes: annotations may hold 256 KiB, and quoting can make four bytes of one.
+/// Size limit for reading the downward-API file, in bytes. Annotations may hold 256 KiB, and quoting can turn one byte
+/// into four.
 pub const PODINFO_FILE_MAX: usize = 4 * 256 * 1024 + BOARD_FILE_MAX;
-/// Most that a hook writes to its output, in bytes: the kubelet puts all of it into the pod's status, and an overlong one blocks
-/// status updates.
+/// Size limit for a hook's output, in bytes. The kubelet copies the output into the pod's status, and too long a status
+/// can't be updated.
 pub const HOOK_OUTPUT_MAX: usize = 1000;
 
-/// Whether `name` can be a container's name: an RFC 1123 label
+/// Returns true if `name` is a valid container name: an RFC 1123 label
 /// (<https://kubernetes.io/docs/concepts/overview/working-with-objects/names/>).
 pub fn is_container_name(name: &str) -> bool {
     let bytes = name.as_bytes();

@@ -1,5 +1,5 @@
-//! The Pod as the API shows it, cut down to what podgate reads. Both programs that ask an API server wrap these types in an object
-//! of their client's.
+//! The Pod as the API returns it, reduced to the fields that podgate reads. The programs that call the API server wrap
+//! these types in their client's object type.
 
 use crate::core::argv::Check;
 use crate::core::command::{self, AgentCommand, Gate};
@@ -7,8 +7,8 @@ use crate::core::container::{self, Exec, Handler, HttpGet, Port, PortRef, Probe,
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
-/// Declares structs of the API's fields, read by their names. A field of an unknown shape counts as absent: it must not hide the rest
-/// of the Pod. (Derived code for the same makes the sidecar 72 KiB larger.)
+/// Declares structs with fields of the API. A field of an unknown shape counts as absent, so that it can't hide the
+/// rest of the Pod. (Equivalent derived code makes the sidecar 72 KiB larger.)
 macro_rules! model {
     ($($(#[$about:meta])* $struct:ident { $($name:literal $field:ident: $type:ty,)* })*) => {$(
         $(#[$about])*
@@ -52,7 +52,7 @@ model! {
         "restartPolicyRules" restart_policy_rules: Vec<RestartRule>,
         "lifecycle" lifecycle: Lifecycle,
     }
-    /// An environment variable; its value is empty if it comes from elsewhere.
+    /// An environment variable. The value is empty if it comes from `valueFrom`.
     EnvVar { "name" name: String, "value" value: String, }
     /// The hooks of a container.
     Lifecycle { "postStart" post_start: Hook, "preStop" pre_stop: Hook, }
@@ -60,7 +60,7 @@ model! {
     Hook { "exec" exec: Exec, }
     /// <https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#individual-container-restarts>
     RestartRule { "exitCodes" exit_codes: Option<ExitCodes>, }
-    /// The exit codes that a rule is about.
+    /// The exit codes that a rule applies to.
     ExitCodes { "operator" operator: String, "values" values: Vec<i32>, }
     /// `status` of a Pod.
     PodStatus {
@@ -85,11 +85,11 @@ model! {
         "state" state: ContainerState,
         "lastState" last_state: ContainerState,
     }
-    /// At most one of them is there.
+    /// State of a container. At most one field is set.
     ContainerState { "running" running: Option<Running>, "terminated" terminated: Option<Terminated>, "waiting" waiting: Option<Waiting>, }
-    /// A container that runs.
+    /// A running container.
     Running { "startedAt" started_at: Option<String>, }
-    /// A container that has ended.
+    /// A terminated container.
     Terminated {
         "exitCode" exit_code: i32,
         "startedAt" started_at: Option<String>,
@@ -98,23 +98,23 @@ model! {
         "message" message: Option<String>,
         "containerID" container_id: Option<String>,
     }
-    /// A container that does not run.
+    /// A container that is not running.
     Waiting { "reason" reason: Option<String>, "message" message: Option<String>, }
 }
 
 impl Container {
-    /// The variable `name`, if its value stands in the spec.
+    /// Returns the value of the variable `name` if the spec contains it.
     pub fn env_value(&self, name: &str) -> Option<String> {
         let set = self.env.iter().rfind(|variable| variable.name == name && !variable.value.is_empty());
         set.map(|variable| variable.value.clone())
     }
 
-    /// The values of `flag` in `line`, which is one of this container's, or in its environment.
+    /// Returns the values of `flag` in `line`, a command line of this container, or from its environment.
     pub fn flag_values(&self, line: &AgentCommand, flag: &str) -> Vec<String> {
         line.values_or_env(flag, &|name| self.env_value(name))
     }
 
-    /// The line of podgate's hook or gate that it waits in, if any.
+    /// Returns the command line of podgate's hook or gate in this container, if any.
     pub fn gate_command(&self) -> Option<AgentCommand> {
         let hook = AgentCommand::parse(&self.lifecycle.post_start.exec.command)
             .filter(|line| line.has_subcommand("post-start"));
@@ -122,12 +122,12 @@ impl Container {
         hook.or_else(|| whole().filter(|line| line.has_subcommand("entrypoint")))
     }
 
-    /// The hook or gate of podgate's that it waits in, if any.
+    /// Returns podgate's hook or gate in this container, if any.
     pub fn gate(&self) -> Option<Gate> {
         Gate::from_command(&self.gate_command()?, &|name| self.env_value(name))
     }
 
-    /// The line of podgate's preStop hook, if it has one.
+    /// Returns the command line of podgate's preStop hook, if any.
     pub fn pre_stop_command(&self) -> Option<AgentCommand> {
         AgentCommand::parse(&self.lifecycle.pre_stop.exec.command).filter(|line| line.has_subcommand("pre-stop"))
     }
@@ -141,7 +141,7 @@ impl Container {
             || self.env.iter().any(|variable| variable.name == "PODGATE_CONTAINERS")
     }
 
-    /// The container as it takes part in the order, without podgate's own part in its probes.
+    /// Returns the container's declaration, with the startup probe that it had before injection.
     pub fn declared(&self) -> container::Container {
         let (mode, until) = self.gate().map_or_else(Default::default, |gate| (gate.mode, gate.until));
         container::Container {
@@ -156,8 +156,8 @@ impl Container {
         }
     }
 
-    /// The startupProbe without podgate's part in it: of `podgate opened --check URL` the check is left, of `podgate opened` nothing.
-    /// Neither could tell more from outside, where it can't be run.
+    /// Returns the startupProbe without podgate's part: for `podgate opened --check URL` that check, for `podgate
+    /// opened` nothing. The sidecar can't run `exec` probes, so the rest would be of no use to it.
     fn original_probe(&self, probe: &Probe) -> Option<Probe> {
         let Some(line) = probe.opened_command() else { return Some(probe.clone()) };
         let checks = self.flag_values(&line, "--check");
@@ -180,7 +180,8 @@ impl Container {
 }
 
 impl Probe {
-    /// The line of `podgate opened`, if this probe runs it: it tells the kubelet of the gate, and nothing of the application.
+    /// Returns the command line of `podgate opened` if the probe runs it. Such a probe shows the gate's state, not the
+    /// application's.
     pub fn opened_command(&self) -> Option<AgentCommand> {
         let Handler::Exec(exec) = &self.handler else { return None };
         AgentCommand::parse(&exec.command).filter(|line| line.has_subcommand("opened"))
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_or_null_hides_nothing() {
+    fn unknown_and_null_fields_count_as_absent() {
         let spec: PodSpec = serde_json::from_value(json!({
             "containers": [{"name": "db", "env": null, "lifecycle": {"postStart": {"exec": {"command": ["x"]}}}},
                            {"name": "api", "command": 7, "lifecycle": {"postStart": {"sleep": {"seconds": 1}}}}],
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_is_found_wherever_it_stands() {
+    fn gate_is_found_in_command_args_and_hook() {
         let line = ["/podgate/bin/podgate", "entrypoint", "--until", "db", "--", "sh", "--until", "x"];
         for value in [
             json!({"name": "api", "command": line}),
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_the_sidecar_however_it_is_run() {
+    fn sidecar_is_recognized_by_command_hook_or_environment() {
         for value in [
             json!({"name": "x", "command": ["/usr/bin/podgate-controller"]}),
             json!({"name": "x", "lifecycle": {"postStart": {"exec": {"command": ["/usr/bin/podgate-controller", "ready"]}}}}),
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn of_podgates_own_startup_probe_the_check_is_left() {
+    fn startup_probe_of_podgate_is_reduced_to_its_check() {
         let originally = |command: &[&str]| {
             let probe = json!({"exec": {"command": command}, "periodSeconds": 1, "failureThreshold": 300});
             container(json!({"name": "x", "startupProbe": probe})).declared().startup_probe

@@ -1,32 +1,33 @@
-//! Probe semantics: the kubelet's thresholds and delays, at intervals of our own.
+//! Probe semantics: the kubelet's thresholds and delays, but shorter intervals.
 //!
-//! The kubelet probes on a grid of whole seconds, and not at all while a postStart hook runs. [`ProbeProgress`] asks sooner: from
-//! 10 ms at 0.8 % of the time since the container started, never further apart than the probe's own period. Time is an
-//! argument everywhere: how long ago the container started.
+//! The kubelet probes in whole seconds, and not at all while a postStart hook runs. [`ProbeProgress`] probes earlier:
+//! the interval is 0.8 % of the time since the container's start, at least 10 ms and at most the probe's period. All
+//! times are relative to the container's start.
 
 use crate::core::container::Probe;
 use std::time::Duration;
 
-/// Shortest interval between two attempts.
+/// Minimum interval between two attempts.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long to leave between two attempts, `elapsed` after the container's start; `min_interval` is the shortest that the user wants.
-pub fn interval(elapsed: Duration, period: Duration, floor: Duration) -> Duration {
-    (elapsed / 125).max(MIN_INTERVAL).max(floor).min(period.max(MIN_INTERVAL))
+/// Returns the interval between two attempts, `elapsed` after the container's start. `min_interval` is the user's lower
+/// limit.
+pub fn interval(elapsed: Duration, period: Duration, min_interval: Duration) -> Duration {
+    (elapsed / 125).max(MIN_INTERVAL).max(min_interval).min(period.max(MIN_INTERVAL))
 }
 
-/// What probing says of a container.
+/// Result of probing a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProbeVerdict {
-    /// It has not passed yet.
+    /// The probes have not passed yet.
     NotYet,
-    /// All its probes have passed.
+    /// All probes have passed.
     Passed,
-    /// It had passed, and its readiness probe fails now.
+    /// All probes had passed, and the readiness probe fails now.
     Failing,
 }
 
-/// The probing of one container, from its start: its startup probe, then its readiness probe.
+/// Tracks the probing of one container: first the startup probe, then the readiness probe.
 #[derive(Debug, Clone)]
 pub struct ProbeProgress {
     stages: Vec<Stage>,
@@ -47,8 +48,8 @@ struct Stage {
 }
 
 impl ProbeProgress {
-    /// The course of those probes that can be run from outside the container; `None` if there is none such.
-    pub fn new(startup: Option<&Probe>, readiness: Option<&Probe>, floor: Duration) -> Option<ProbeProgress> {
+    /// Starts with the probes that the sidecar can run from outside the container. Returns `None` if there are none.
+    pub fn new(startup: Option<&Probe>, readiness: Option<&Probe>, min_interval: Duration) -> Option<ProbeProgress> {
         let stage = |probe: Option<&Probe>, is_startup| {
             probe.filter(|p| !p.is_exec()).map(|probe| Stage { probe: probe.clone(), is_startup })
         };
@@ -56,7 +57,7 @@ impl ProbeProgress {
         (!stages.is_empty()).then_some(ProbeProgress {
             stages,
             stage_index: 0,
-            min_interval: floor,
+            min_interval,
             verdict: ProbeVerdict::NotYet,
             successes: 0,
             failures: 0,
@@ -66,54 +67,53 @@ impl ProbeProgress {
         })
     }
 
-    /// The same course of a container that has passed it before, in this incarnation: it begins where that left off, with no
-    /// initial delay.
+    /// Resumes the probing of an incarnation that has passed before: verdict `Passed`, no initial delay.
     pub fn resumed(mut self) -> ProbeProgress {
         self.stage_index = self.stages.len() - 1;
         (self.verdict, self.is_resumed) = (ProbeVerdict::Passed, true);
         self
     }
 
-    /// What is known.
+    /// Returns the current verdict.
     pub fn verdict(&self) -> ProbeVerdict {
         self.verdict
     }
 
-    /// The probe to run next.
+    /// Returns the probe to run next.
     pub fn probe(&self) -> &Probe {
         &self.stages[self.stage_index].probe
     }
 
-    /// When the next attempt is due, as time since the container's start.
+    /// Returns when the next attempt is due.
     pub fn next_due(&self) -> Duration {
         let probe = self.probe();
         let earliest = self.earliest_attempt();
         let Some(last) = self.attempted_at else { return earliest };
         let period = seconds(probe.period_seconds);
-        // Past the first success, successes and failures alike are counted in the kubelet's periods.
+        // After the first success, thresholds count at most one attempt per period, as in the kubelet.
         let counting = self.verdict == ProbeVerdict::Passed || self.successes > 0;
         let wait = if counting { period.max(MIN_INTERVAL) } else { interval(last, period, self.min_interval) };
         earliest.max(last + wait)
     }
 
-    /// When an attempt may be made because something has begun to listen: not before the initial delay.
+    /// Returns the earliest time for an extra attempt after the port has begun to listen: the end of the initial delay.
     pub fn earliest_attempt(&self) -> Duration {
         if self.is_resumed { Duration::ZERO } else { seconds(self.probe().initial_delay_seconds) }
     }
 
-    /// Takes in the outcome of an attempt that ended at `now`.
+    /// Records the outcome of an attempt that ended at `now`.
     pub fn record(&mut self, now: Duration, success: bool) {
         self.attempted_at = Some(now);
         let Stage { probe, is_startup } = &self.stages[self.stage_index];
         let (needed, allowed) = (probe.success_threshold.max(1), probe.failure_threshold.max(1));
         let period = seconds(probe.period_seconds);
-        // An attempt that was hastened counts no second time within a period.
-        let hastened = self.counted_at.is_some_and(|at| now < at + period.mul_f32(0.9));
+        // An early attempt must not count a second time within one period.
+        let is_early = self.counted_at.is_some_and(|at| now < at + period.mul_f32(0.9));
         if !success {
             self.successes = 0;
             if self.verdict != ProbeVerdict::Passed {
                 self.counted_at = None;
-            } else if !hastened {
+            } else if !is_early {
                 self.failures += 1;
                 self.counted_at = Some(now);
                 if self.failures >= allowed {
@@ -127,7 +127,7 @@ impl ProbeProgress {
             self.counted_at = Some(now);
             return;
         }
-        if self.successes > 0 && hastened {
+        if self.successes > 0 && is_early {
             return;
         }
         self.successes += 1;
@@ -143,7 +143,7 @@ impl ProbeProgress {
         }
     }
 
-    /// Whether nothing is left to ask: the startup probe has passed, and there is no readiness probe.
+    /// Returns true if no attempts are left: the startup probe has passed, and there is no readiness probe.
     pub fn is_finished(&self) -> bool {
         self.verdict == ProbeVerdict::Passed && self.stages[self.stage_index].is_startup
     }
@@ -177,16 +177,16 @@ mod tests {
         ProbeProgress::new(None, Some(&probe), Duration::ZERO).unwrap()
     }
 
-    /// Records each outcome at its time in milliseconds, and asserts what is known after it.
-    fn record(course: &mut ProbeProgress, outcomes: &[(u64, bool, ProbeVerdict)]) {
-        for (at, success, word) in outcomes {
-            course.record(ms(*at), *success);
-            assert_eq!(course.verdict(), *word, "after {at} ms");
+    /// Records each outcome at its time in milliseconds and asserts the verdict after it.
+    fn record(progress: &mut ProbeProgress, outcomes: &[(u64, bool, ProbeVerdict)]) {
+        for (at, success, verdict) in outcomes {
+            progress.record(ms(*at), *success);
+            assert_eq!(progress.verdict(), *verdict, "after {at} ms");
         }
     }
 
     #[test]
-    fn intervals_grow_with_the_time_between_the_first_and_the_period() {
+    fn interval_grows_from_the_minimum_to_the_period() {
         let period = ms(10_000);
         assert_eq!(interval(ms(0), period, Duration::ZERO), ms(10));
         assert_eq!(interval(ms(5_000), period, Duration::ZERO), ms(40));
@@ -196,70 +196,70 @@ mod tests {
     }
 
     #[test]
-    fn one_success_passes_and_the_next_is_due_a_period_later() {
-        let mut course = readiness(probe());
-        assert_eq!(course.next_due(), ms(0));
-        course.record(ms(1), false);
-        assert_eq!(course.next_due(), ms(11));
-        course.record(ms(12), true);
-        assert_eq!(course.verdict(), ProbeVerdict::Passed);
-        assert_eq!(course.next_due(), ms(10_012));
+    fn attempts_slow_down_after_the_first_success() {
+        let mut progress = readiness(probe());
+        assert_eq!(progress.next_due(), ms(0));
+        progress.record(ms(1), false);
+        assert_eq!(progress.next_due(), ms(11));
+        progress.record(ms(12), true);
+        assert_eq!(progress.verdict(), ProbeVerdict::Passed);
+        assert_eq!(progress.next_due(), ms(10_012));
     }
 
     #[test]
-    fn the_initial_delay_is_kept_though_something_listens() {
-        let course = readiness(Probe { initial_delay_seconds: 2, ..probe() });
-        assert_eq!((course.next_due(), course.earliest_attempt()), (ms(2_000), ms(2_000)));
+    fn early_attempts_respect_the_initial_delay() {
+        let progress = readiness(Probe { initial_delay_seconds: 2, ..probe() });
+        assert_eq!((progress.next_due(), progress.earliest_attempt()), (ms(2_000), ms(2_000)));
     }
 
     #[test]
-    fn a_success_threshold_is_counted_in_periods() {
-        let mut course = readiness(Probe { success_threshold: 2, period_seconds: 1, ..probe() });
-        record(&mut course, &[(100, true, ProbeVerdict::NotYet)]);
-        assert_eq!(course.next_due(), ms(1_100));
-        // The second is hastened.
-        record(&mut course, &[(200, true, ProbeVerdict::NotYet), (1_100, true, ProbeVerdict::Passed)]);
+    fn success_threshold_counts_one_success_per_period() {
+        let mut progress = readiness(Probe { success_threshold: 2, period_seconds: 1, ..probe() });
+        record(&mut progress, &[(100, true, ProbeVerdict::NotYet)]);
+        assert_eq!(progress.next_due(), ms(1_100));
+        // The attempt at 200 ms is early and does not count.
+        record(&mut progress, &[(200, true, ProbeVerdict::NotYet), (1_100, true, ProbeVerdict::Passed)]);
     }
 
     #[test]
-    fn a_failure_between_starts_the_count_anew() {
-        let mut course = readiness(Probe { success_threshold: 2, period_seconds: 1, ..probe() });
-        record(&mut course, &[(100, true, ProbeVerdict::NotYet), (1_100, false, ProbeVerdict::NotYet)]);
-        record(&mut course, &[(1_200, true, ProbeVerdict::NotYet), (2_200, true, ProbeVerdict::Passed)]);
+    fn failure_resets_the_success_count() {
+        let mut progress = readiness(Probe { success_threshold: 2, period_seconds: 1, ..probe() });
+        record(&mut progress, &[(100, true, ProbeVerdict::NotYet), (1_100, false, ProbeVerdict::NotYet)]);
+        record(&mut progress, &[(1_200, true, ProbeVerdict::NotYet), (2_200, true, ProbeVerdict::Passed)]);
     }
 
     #[test]
-    fn a_ready_container_fails_after_its_threshold_and_comes_back_by_one_success() {
-        let mut course = readiness(Probe { period_seconds: 1, ..probe() });
+    fn ready_container_fails_at_threshold_and_recovers_at_once() {
+        let mut progress = readiness(Probe { period_seconds: 1, ..probe() });
         record(
-            &mut course,
+            &mut progress,
             &[
                 (0, true, ProbeVerdict::Passed),
                 (1_000, false, ProbeVerdict::Passed),
                 (2_000, false, ProbeVerdict::Passed),
             ],
         );
-        record(&mut course, &[(3_000, false, ProbeVerdict::Failing), (3_100, true, ProbeVerdict::Passed)]);
+        record(&mut progress, &[(3_000, false, ProbeVerdict::Failing), (3_100, true, ProbeVerdict::Passed)]);
     }
 
     #[test]
-    fn the_startup_probe_comes_first_and_is_not_asked_again() {
-        let mut course =
+    fn startup_probe_runs_first_and_only_once() {
+        let mut progress =
             ProbeProgress::new(Some(&probe()), Some(&Probe { period_seconds: 3, ..probe() }), Duration::ZERO).unwrap();
-        course.record(ms(50), true);
+        progress.record(ms(50), true);
         assert_eq!(
-            (course.verdict(), course.probe().period_seconds, course.next_due()),
+            (progress.verdict(), progress.probe().period_seconds, progress.next_due()),
             (ProbeVerdict::NotYet, 3, ms(0))
         );
-        course.record(ms(51), true);
-        assert_eq!(course.verdict(), ProbeVerdict::Passed);
+        progress.record(ms(51), true);
+        assert_eq!(progress.verdict(), ProbeVerdict::Passed);
         let mut alone = ProbeProgress::new(Some(&probe()), None, Duration::ZERO).unwrap();
         alone.record(ms(1), true);
         assert!(alone.is_finished());
     }
 
     #[test]
-    fn what_only_the_container_can_run_is_no_course() {
+    fn exec_probes_are_not_tracked() {
         let exec = Probe { handler: Handler::Exec(Default::default()), ..probe() };
         assert!(ProbeProgress::new(Some(&exec), None, Duration::ZERO).is_none());
         assert!(ProbeProgress::new(Some(&exec), Some(&probe()), Duration::ZERO).is_some());

@@ -1,7 +1,7 @@
-//! What a container's own agent says of its own container: the file `report` in the container's folder.
+//! The agent's report on its own container: the file `report` in the container's folder.
 //!
-//! The same `key="value"` lines as the annotations. Whose report it is follows from the folder it lies in, never from its
-//! content, and it counts only with the current sandbox and epoch.
+//! It has the same `key="value"` lines as the annotations. The folder, never the content, determines which container a
+//! report belongs to. A report counts only if its sandbox and epoch are current.
 
 use crate::core::annotations::{self, Torn};
 use crate::core::names::is_container_name;
@@ -22,74 +22,75 @@ const STOPPING: &str = "stopping";
 const TICKET: &str = "ticket";
 const PROCESS: &str = "process";
 const WATCHING: &str = "watching";
-/// Sorts after all others; read by nobody.
+/// Filler that sorts after all other keys and is never read.
 const PADDING: &str = "~";
 
-/// Size of the file that the controller puts into each folder before anybody can fill the volume, in bytes: one page of memory.
+/// Size of the file that the sidecar creates in each folder before any container can fill the volume, in bytes: one
+/// memory page.
 pub const RESERVED_SIZE: usize = 4096;
 
 words! {
-    /// Where an entrypoint gate stands.
+    /// State of an entrypoint gate.
     GateState {
-        /// The container's command has not been started.
+        /// The container's command has not started.
         Waiting = "waiting",
-        /// It has.
+        /// The gate has opened, and the command runs or is about to run.
         Opened = "opened",
     }
 }
 
-/// Where a container's preStop hook stands.
+/// State of a container's preStop hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum PreStopState {
-    /// It has not begun.
+    /// The hook has not started.
     #[default]
     NotBegun,
-    /// It runs, and may wait for others.
+    /// The hook runs and may wait for other containers.
     Begun,
-    /// It is over: the container is about to be told to end.
+    /// The hook has finished, and the container is about to receive its stop signal.
     Finished,
 }
 
-/// A process, told from others of the same number by when it started.
+/// Identifies a process by pid and start time, so that a reused pid is not mistaken for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
-    /// Its number, in the namespace of the container.
+    /// Process id in the container's PID namespace.
     pub pid: u32,
-    /// When it started, in clock ticks since the node booted (field 22 of `/proc/PID/stat`).
+    /// Start time in clock ticks since boot (field 22 of `/proc/PID/stat`).
     pub start_ticks: u64,
 }
 
-/// One container's report.
+/// A container's report.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
-    /// The sandbox that the agent runs in.
+    /// Sandbox of the agent.
     pub sandbox: Option<SandboxId>,
-    /// The epoch that it read from the board.
+    /// Epoch that the agent has read from the board.
     pub epoch: String,
-    /// The agent's version.
+    /// Version of the agent.
     pub agent_version: String,
-    /// Its gate, where it has one.
+    /// State of the gate, if the container has one.
     pub gate: Option<GateState>,
-    /// What it waits for.
+    /// Conditions that the gate or hook waits for.
     pub waiting_for: Vec<WaitCondition>,
-    /// The container's own process runs.
+    /// True once the container's own process runs.
     pub started: bool,
-    /// All its `--check`s have passed.
+    /// True if all `--check`s have passed.
     pub check_passed: bool,
-    /// What its command exited with, if the agent stayed as the parent.
+    /// Exit code of the command, if the agent is its parent.
     pub exit_code: Option<i32>,
-    /// Where its preStop hook stands.
+    /// State of the preStop hook.
     pub stopping: PreStopState,
-    /// Drawn anew at each start of a gate: tells this one from those before it.
+    /// Random id of this start of the gate.
     pub ticket: Option<String>,
-    /// The gate's process, and after `execve` the container's own.
+    /// Process of the gate, which becomes the container's own by `execve`.
     pub process: Option<Process>,
-    /// The containers that the agent goes on watching after its gate has opened.
+    /// Containers that the agent keeps watching after the gate has opened.
     pub watched_containers: Vec<String>,
 }
 
 impl Report {
-    /// The file's text.
+    /// Returns the file's text.
     pub fn to_text(&self) -> String {
         let list = |items: Vec<String>| (!items.is_empty()).then(|| items.join(","));
         let lines = [
@@ -116,7 +117,8 @@ impl Report {
         annotations::write(&lines.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
     }
 
-    /// The file's text, filled up to [`RESERVED_SIZE`] bytes: it takes the place of a file of that size without needing any room.
+    /// Returns the file's text, padded to [`RESERVED_SIZE`] bytes, so that it overwrites the reserved file without
+    /// needing more space.
     pub fn to_padded_text(&self) -> String {
         let mut text = self.to_text();
         let frame = "\n=\"\"".len() + PADDING.len();
@@ -126,10 +128,10 @@ impl Report {
         text
     }
 
-    /// Reads a report. What is not as podgate writes it is left out.
+    /// Parses a report. Skips invalid values.
     ///
     /// # Errors
-    /// [`Torn`] when the file is not whole.
+    /// [`Torn`] if the file is incomplete.
     pub fn parse(bytes: &[u8]) -> Result<Report, Torn> {
         let found = annotations::read(bytes, |_| true)?;
         let get = |key: &str| found.get(key).map(String::as_str);
@@ -160,12 +162,12 @@ impl Report {
         })
     }
 
-    /// Whether it speaks of this sandbox.
+    /// Returns true if the report belongs to `sandbox`.
     pub fn is_from_sandbox(&self, sandbox: &SandboxId) -> bool {
         self.sandbox.as_ref().is_some_and(|own| own.matches(sandbox))
     }
 
-    /// Whether it says that its gate has opened.
+    /// Returns true if the gate has opened.
     pub fn has_gate_opened(&self) -> bool {
         self.gate == Some(GateState::Opened)
     }
@@ -176,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_back_what_it_wrote() {
+    fn report_survives_a_round_trip() {
         let full = Report {
             sandbox: Some("3f2a9c1e-4097-1a0c5f3b".parse().unwrap()),
             epoch: "e1".to_owned(),
@@ -196,14 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn a_filled_report_has_the_reserved_size_and_says_the_same() {
+    fn padded_report_has_the_reserved_size_and_same_content() {
         let report = Report { epoch: "e1".to_owned(), started: true, ..Report::default() };
         assert_eq!(report.to_padded_text().len(), RESERVED_SIZE);
         assert_eq!(Report::parse(report.to_padded_text().as_bytes()), Ok(report));
     }
 
     #[test]
-    fn is_of_the_sandbox_that_it_names() {
+    fn report_belongs_to_its_sandbox() {
         let here: SandboxId = "3f2a9c1e-4097-1a0c5f3b".parse().unwrap();
         let report = Report { sandbox: Some(here.clone()), ..Report::default() };
         assert!(report.is_from_sandbox(&here) && !Report::default().is_from_sandbox(&here));
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_left_out() {
+    fn invalid_values_are_skipped() {
         let report =
             Report::parse(b"check=\"yes\"\nexit-code=\"x\"\ngate=\"open\"\nstarted=\"1\"\nwaiting-for=\"A,b\"")
                 .unwrap();

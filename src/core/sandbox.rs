@@ -1,13 +1,13 @@
-//! Which pod sandbox an observation belongs to.
+//! Identity of a pod sandbox: `BOOT-COOKIE-ROOT`.
 //!
-//! `BOOT-COOKIE-ROOT`: the first 8 characters of the boot id, the network namespace's cookie in decimal, and the FNV-1a hash of
-//! the mount root of `/etc/hostname` in 8 hexadecimal digits. All containers of a pod read the same, with no API; a recreated
-//! sandbox or a rebooted node reads another.
+//! The parts are the first 8 characters of the boot id, the network namespace's cookie in decimal, and the FNV-1a hash
+//! of the mount root of `/etc/hostname` in 8 hexadecimal digits. All containers of a pod compute the same id without an
+//! API. It changes when the sandbox is recreated or the node reboots.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A pod sandbox's identity.
+/// Identity of a pod sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SandboxId {
     boot: String,
@@ -15,16 +15,16 @@ pub struct SandboxId {
     root: u64,
 }
 
-/// The text is no sandbox id.
+/// Error: the text is not a sandbox id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a sandbox id (BOOT-COOKIE-ROOT)")]
 pub struct InvalidSandboxId;
 
 impl SandboxId {
-    /// Puts the id together from what the kernel says; `None` is a part that can't be had.
+    /// Builds the id from kernel data. `None` marks a part that is unavailable.
     ///
-    /// `boot_id` is `/proc/sys/kernel/random/boot_id`, `cookie` is `SO_NETNS_COOKIE`, `mount_root` is field 4 of the mount
-    /// `/etc/hostname`, `shm_fsid` is `f_fsid` of `/dev/shm`, which stands in when both cookie and root are missing.
+    /// `boot_id` is `/proc/sys/kernel/random/boot_id`, `cookie` is `SO_NETNS_COOKIE`, `mount_root` is field 4 of the
+    /// mount `/etc/hostname`. `shm_fsid` is `f_fsid` of `/dev/shm`, used only if both cookie and root are missing.
     pub fn new(
         boot_id: Option<&str>,
         cookie: Option<u64>,
@@ -41,7 +41,7 @@ impl SandboxId {
         SandboxId { boot, cookie, root }
     }
 
-    /// Whether both can be the same sandbox, part by part: `0` is a part that could not be had, and matches anything.
+    /// Returns true if both ids may denote the same sandbox. A part that is `0` was unavailable and matches anything.
     pub fn matches(&self, other: &SandboxId) -> bool {
         let boot = self.boot == "0" || other.boot == "0" || self.boot == other.boot;
         let same = |a, b| a == 0 || b == 0 || a == b;
@@ -53,13 +53,13 @@ fn is_boot_prefix(text: &str) -> bool {
     text.len() == 8 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
-/// 32-bit FNV-1a.
+/// Returns the 32-bit FNV-1a hash.
 pub fn fnv1a(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
-/// The mount root (field 4) of the mount point `/etc/hostname` in `/proc/self/mountinfo`
-/// (<https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html>). The last such mount is the one that is seen.
+/// Returns the mount root (field 4) of the mount point `/etc/hostname` in `/proc/self/mountinfo`
+/// (<https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html>). The last such mount is the visible one.
 pub fn hostname_mount_root(mountinfo: &[u8]) -> Option<&[u8]> {
     mountinfo.split(|b| *b == b'\n').rev().find_map(|line| {
         let mut fields = line.split(|b| *b == b' ').skip(3);
@@ -84,7 +84,7 @@ impl FromStr for SandboxId {
     fn from_str(text: &str) -> Result<Self, InvalidSandboxId> {
         let parts: Vec<&str> = text.split('-').collect();
         let [boot, cookie, root] = parts[..] else { return Err(InvalidSandboxId) };
-        // std reads numbers with a sign.
+        // std's parser would accept a leading plus sign.
         if !(boot == "0" || is_boot_prefix(boot)) || text.contains('+') {
             return Err(InvalidSandboxId);
         }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn is_put_together_from_what_the_kernel_says() {
+    fn id_is_built_from_kernel_data() {
         let boot = Some("3f2a9c1e-aaaa-bbbb-cccc-1234567890ab\n");
         let root = b"/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes/abc/hostname".as_slice();
         let made = SandboxId::new(boot, Some(4097), Some(root), None);
@@ -112,14 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn missing_parts_are_zero_and_shared_memory_stands_in_for_both() {
+    fn missing_parts_are_zero_or_come_from_shared_memory() {
         assert_eq!(SandboxId::new(None, None, None, None).to_string(), "0-0-0");
         assert_eq!(SandboxId::new(None, Some(7), None, Some(0xabc)).to_string(), "0-7-0");
         assert_eq!(SandboxId::new(Some("3f2a9c1e-x"), None, None, Some(0xabc)).to_string(), "3f2a9c1e-0-00000abc");
     }
 
     #[test]
-    fn zero_matches_anything_and_all_else_must_be_equal() {
+    fn zero_matches_anything_and_other_parts_must_be_equal() {
         let here = id("3f2a9c1e-4097-1a0c5f3b");
         for same in ["3f2a9c1e-4097-1a0c5f3b", "0-4097-1a0c5f3b", "3f2a9c1e-0-1a0c5f3b", "3f2a9c1e-4097-0", "0-0-0"] {
             assert!(here.matches(&id(same)) && id(same).matches(&here), "{same}");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_no_id() {
+    fn invalid_ids_are_rejected() {
         for bad in [
             "",
             "-",
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mount_root_is_that_of_the_last_mount_over_hostname() {
+    fn last_mount_over_hostname_wins() {
         let mounts = b"21 1 0:5 / / rw - overlay o rw\n\
             30 21 8:1 /a/hostname /etc/hostname rw - ext4 d rw\n\
             31 21 8:1 /b/hostname /etc/hostname rw - ext4 d rw\n\
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn fnv1a_agrees_with_the_published_vectors() {
+    fn fnv1a_matches_the_published_vectors() {
         assert_eq!(fnv1a(b""), 0x811c_9dc5);
         assert_eq!(fnv1a(b"a"), 0xe40c_292c);
         assert_eq!(fnv1a(b"foobar"), 0xbf9c_f968);

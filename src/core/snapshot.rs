@@ -1,4 +1,4 @@
-//! What one source, the board or the downward-API volume, says of the pod at one moment.
+//! The pod's state at one moment, as read from one source: the board or the downward-API volume.
 
 use crate::core::annotations::Annotations;
 use crate::core::names;
@@ -6,69 +6,69 @@ use crate::core::sandbox::SandboxId;
 use crate::core::state::{Phase, State};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Largest revision that counts: JSON numbers hold no more without loss.
+/// Largest valid revision. JSON numbers can't represent larger integers exactly.
 pub const REVISION_MAX: u64 = (1 << 53) - 1;
 
-/// The controller's word on the pod.
+/// The pod's state, as published by the sidecar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The sandbox in which it was observed.
+    /// Sandbox in which the state was observed.
     pub sandbox: SandboxId,
-    /// Which start of the controller wrote it.
+    /// Id of the sidecar's run that published the state.
     pub epoch: String,
-    /// Grows with every change.
+    /// Counter that grows with every change.
     pub revision: u64,
-    /// Where the pod's start stands.
+    /// Phase of the pod.
     pub phase: Phase,
-    /// Each container's state.
+    /// State of each container.
     pub states: BTreeMap<String, State>,
-    /// The ordered containers, in start order.
+    /// Ordered containers, in start order.
     pub order: Vec<String>,
-    /// Containers that can't go on by themselves, and why.
+    /// Stuck containers and the reason.
     pub stuck: BTreeMap<String, String>,
-    /// The gates that the controller has heard, by container, with the ticket of each.
+    /// Tickets of the gates whose report the sidecar has read, by container.
     pub heard_tickets: BTreeMap<String, String>,
-    /// Containers whose preStop hook has begun.
+    /// Containers whose preStop hook has started.
     pub stopping: BTreeSet<String>,
-    /// How often each container was started again, where it was.
+    /// Number of restarts per container, without zeros.
     pub restarts: BTreeMap<String, u64>,
 }
 
-/// Why a source gives no snapshot.
+/// Reason why a source has no snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// The folder or the file is not there.
-    #[error("is not there")]
+    /// The folder or the file is missing.
+    #[error("is missing")]
     Missing,
-    /// It is there and can't be read; the text says why.
+    /// The file exists but can't be read, for this reason.
     #[error("can't be read ({0})")]
     ReadFailed(String),
-    /// It is not in the downward-API format, or not whole.
-    #[error("is not whole ({0})")]
+    /// The file is incomplete or not in the downward-API format.
+    #[error("is incomplete ({0})")]
     Torn(String),
-    /// It holds nothing of podgate's.
-    #[error("holds nothing of podgate's")]
+    /// The file has no podgate annotations.
+    #[error("has no podgate annotations")]
     Empty,
-    /// It holds something of podgate's that is not complete or not valid.
+    /// The annotation with this key is missing or invalid.
     #[error("has no valid {0}")]
     Invalid(&'static str),
 }
 
-/// Which annotations a snapshot is read from.
+/// Returns true for the annotations that make up a snapshot.
 pub fn is_podgate_key(key: &str) -> bool {
     key.starts_with(names::STATUS_PREFIX) || key.starts_with(names::SANDBOX_PREFIX)
 }
 
-/// Returns true for a short word that needs no quoting, as epochs, tickets and the kubelet's reasons are.
+/// Returns true for a short alphanumeric word, such as an epoch, a ticket or a reason from the kubelet.
 pub fn is_plain_word(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
-/// Reason in `stuck` of a container that has ended and that the kubelet will not start again.
+/// Reason in `stuck` of a container that has ended and that the kubelet will not restart.
 pub const REASON_ENDED: &str = "Ended";
 
 impl Snapshot {
-    /// Says that these containers, in start order, are in these states while the pod starts, and no more.
+    /// Creates a snapshot of a starting pod with these containers, in start order.
     pub fn new(sandbox: SandboxId, epoch: &str, states: &[(&str, State)]) -> Snapshot {
         Snapshot {
             sandbox,
@@ -84,11 +84,11 @@ impl Snapshot {
         }
     }
 
-    /// Reads a snapshot. A container whose state is not one of ours is left out: it is unknown, never ready.
+    /// Reads a snapshot. Skips containers with an unknown state, so that they never count as ready.
     ///
     /// # Errors
-    /// [`Unreadable::Empty`] where none of our keys is there, [`Unreadable::Invalid`] where the sandbox, epoch, revision or phase is
-    /// missing or not valid.
+    /// [`Unreadable::Empty`] if there are no podgate annotations, [`Unreadable::Invalid`] if sandbox, epoch, revision
+    /// or phase is missing or invalid.
     pub fn from_annotations(annotations: &Annotations) -> Result<Snapshot, Unreadable> {
         if !annotations.keys().any(|key| is_podgate_key(key)) {
             return Err(Unreadable::Empty);
@@ -131,7 +131,7 @@ impl Snapshot {
         })
     }
 
-    /// The annotations that say the same.
+    /// Returns the annotations for this snapshot.
     pub fn to_annotations(&self) -> Annotations {
         let Snapshot {
             sandbox,
@@ -165,12 +165,12 @@ impl Snapshot {
         out
     }
 
-    /// Whether the controller has heard the gate with this ticket, and has judged anew since what it waits for.
+    /// Returns true if the sidecar has read the report with this ticket and has evaluated the gate's conditions since.
     pub fn has_heard_ticket(&self, ticket: &str) -> bool {
         self.heard_tickets.values().any(|heard| heard == ticket)
     }
 
-    /// Whether the kubelet will not start this container again.
+    /// Returns true if the container has ended and the kubelet will not restart it.
     pub fn has_ended_for_good(&self, container: &str) -> bool {
         self.stuck.get(container).is_some_and(|reason| reason == REASON_ENDED)
     }
@@ -193,19 +193,19 @@ mod tests {
     }
 
     #[test]
-    fn reads_back_what_it_wrote() {
+    fn snapshot_survives_a_round_trip() {
         assert_eq!(Snapshot::from_annotations(&sample().to_annotations()), Ok(sample()));
     }
 
     #[test]
-    fn a_state_that_is_not_ours_is_unknown() {
+    fn unknown_state_is_skipped() {
         let mut annotations = sample().to_annotations();
         annotations.insert("status.podgate.io/db".to_owned(), "READY".to_owned());
         assert_eq!(Snapshot::from_annotations(&annotations).unwrap().states.get("db"), None);
     }
 
     #[test]
-    fn a_snapshot_without_its_identity_is_garbage() {
+    fn snapshot_without_a_required_key_is_invalid() {
         for (key, bad) in [
             (names::SANDBOX_ID, "x"),
             (names::SANDBOX_EPOCH, "a b"),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_annotations_alone_are_nothing() {
+    fn foreign_annotations_are_not_a_snapshot() {
         let foreign = Annotations::from([("example.com/a".to_owned(), "1".to_owned())]);
         assert_eq!(Snapshot::from_annotations(&foreign), Err(Unreadable::Empty));
     }

@@ -1,56 +1,58 @@
-//! Which source counts: a board with a valid snapshot of this sandbox always wins; the downward-API volume counts only where
-//! there is no such board, since an operator with the right to patch pods can write there, and never onto the board.
+//! Choice between the two sources. A board with a valid snapshot of this sandbox always wins. The downward-API volume
+//! is only the fallback, because anyone who may patch pods can change it, unlike the board.
 
 use crate::core::sandbox::SandboxId;
 use crate::core::snapshot::{Snapshot, Unreadable};
 
-/// What a source gave when it was read.
+/// Result of reading a source.
 pub type SnapshotResult = Result<Snapshot, Unreadable>;
 
-/// Where a snapshot came from.
+/// Source of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// The board: never frozen, written by the controller alone.
+    /// The board: always current, written only by the sidecar.
     Board,
-    /// The downward-API volume: frozen while a postStart hook runs and during termination.
+    /// The downward-API volume: not updated while a postStart hook runs and during termination.
     Volume,
 }
 
-/// What is believed of the pod.
+/// The agent's view of the pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PodView {
     /// A snapshot of this sandbox.
     Snapshot(Snapshot, Source),
-    /// None; what each source gave instead.
+    /// No source has a snapshot of this sandbox.
     NoSnapshot {
-        /// The board's reading.
+        /// Error of the board.
         board: SourceError,
-        /// The volume's reading.
+        /// Error of the volume.
         volume: SourceError,
     },
 }
 
-/// Why a source gives nothing to believe.
+/// Reason why a source has no usable snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
-    /// It gave no snapshot.
+    /// The source has no snapshot.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
-    /// It speaks of another sandbox: left from before a reboot or a recreation, or copied into a template.
-    #[error("speaks of another sandbox")]
+    /// The snapshot belongs to another sandbox: it is from before a reboot or a recreation, or was copied into a
+    /// template.
+    #[error("belongs to another sandbox")]
     OtherSandbox,
 }
 
-/// Chooses between the two sources, for an agent in the sandbox `here`. The volume is read only where the board does not count.
+/// Chooses between the two sources for an agent in the sandbox `here`. Reads the volume only if the board is not
+/// usable.
 pub fn choose_source(here: &SandboxId, board: SnapshotResult, volume: impl FnOnce() -> SnapshotResult) -> PodView {
-    let believe = |reading: SnapshotResult| match reading {
+    let accept = |result: SnapshotResult| match result {
         Ok(snapshot) if snapshot.sandbox.matches(here) => Ok(snapshot),
         Ok(_) => Err(SourceError::OtherSandbox),
-        Err(no_word) => Err(no_word.into()),
+        Err(unreadable) => Err(unreadable.into()),
     };
-    match believe(board) {
+    match accept(board) {
         Ok(snapshot) => PodView::Snapshot(snapshot, Source::Board),
-        Err(board) => match believe(volume()) {
+        Err(board) => match accept(volume()) {
             Ok(snapshot) => PodView::Snapshot(snapshot, Source::Volume),
             Err(volume) => PodView::NoSnapshot { board, volume },
         },
@@ -69,13 +71,13 @@ mod tests {
     const THERE: &str = "3f2a9c1e-4098-1a0c5f3b";
 
     #[test]
-    fn a_board_of_this_sandbox_wins_over_a_newer_volume() {
+    fn board_wins_over_a_newer_volume() {
         let view = choose_source(&HERE.parse().unwrap(), Ok(snapshot(HERE, 1)), || Ok(snapshot(HERE, 9)));
         assert_eq!(view, PodView::Snapshot(snapshot(HERE, 1), Source::Board));
     }
 
     #[test]
-    fn the_volume_counts_where_no_board_of_this_sandbox_is() {
+    fn volume_is_used_if_the_board_is_unusable() {
         for board in [Ok(snapshot(THERE, 5)), Err(Unreadable::Missing), Err(Unreadable::Torn("x".to_owned()))] {
             let view = choose_source(&HERE.parse().unwrap(), board, || Ok(snapshot(HERE, 2)));
             assert_eq!(view, PodView::Snapshot(snapshot(HERE, 2), Source::Volume));
@@ -83,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn another_sandbox_is_never_believed() {
+    fn other_sandbox_is_rejected() {
         let view = choose_source(&HERE.parse().unwrap(), Ok(snapshot(THERE, 1)), || Ok(snapshot(THERE, 1)));
         assert_eq!(view, PodView::NoSnapshot { board: SourceError::OtherSandbox, volume: SourceError::OtherSandbox });
     }

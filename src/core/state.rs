@@ -1,18 +1,18 @@
-//! A container's state and the pod's phase, as annotations spell them.
+//! A container's state and the pod's phase, spelled as in annotations.
 
 use crate::core::words::words;
 
 words! {
-    /// What is known of one container. Value of `status.podgate.io/CONTAINER`.
+    /// State of a container. Value of `status.podgate.io/CONTAINER`.
     #[derive(PartialOrd, Ord)]
     State {
         /// Not started yet, or its gate has not opened yet.
         Waiting = "Waiting",
-        /// Its process runs (again); nothing has passed yet.
+        /// Its process runs, but its probes have not passed since its start.
         Started = "Started",
         /// Its startup and readiness probes have passed, or it has none and runs.
         Ready = "Ready",
-        /// It was Ready, and its readiness probe fails now.
+        /// It was Ready, and its readiness probe now fails.
         NotReady = "NotReady",
         /// Exited with code 0.
         Completed = "Completed",
@@ -22,16 +22,16 @@ words! {
 }
 
 impl State {
-    /// Whether the container has ended.
+    /// Returns true if the container has ended.
     pub fn has_ended(self) -> bool {
         matches!(self, State::Completed | State::Failed)
     }
 }
 
 words! {
-    /// Where the pod's start stands. Value of `sandbox.podgate.io/phase`.
+    /// Phase of the pod. Value of `sandbox.podgate.io/phase`.
     Phase {
-        /// Ordered containers are still to start.
+        /// Some ordered containers have not started yet.
         Starting = "starting",
         /// Every ordered container has started in this sandbox and epoch.
         Started = "started",
@@ -46,7 +46,7 @@ mod tests {
     use crate::core::words::Unknown;
 
     #[test]
-    fn every_value_reads_back() {
+    fn values_survive_a_round_trip() {
         for state in State::ALL {
             assert_eq!(state.as_str().parse(), Ok(state));
         }
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_unknown() {
+    fn other_spellings_are_rejected() {
         for text in ["", "ready", "READY", "Ready ", "Running", "starting"] {
             assert_eq!(text.parse::<State>(), Err(Unknown), "{text}");
         }

@@ -1,13 +1,13 @@
-//! Text from elsewhere, made fit for one line of a log, a terminal or a container's status.
+//! Untrusted text, made safe for one line of a log, a terminal or a container's status.
 
 use std::error::Error;
 
-/// `text` with a blank in place of each character that could steer a terminal, turn the direction of writing or end a line.
+/// Replaces each character that could control a terminal, change the text direction or end a line with a space.
 pub fn sanitize(text: &str) -> String {
     text.chars().map(|c| if is_unsafe(c) { ' ' } else { c }).collect()
 }
 
-/// `text` as one line of at most `max` bytes, with single blanks.
+/// Returns `text` as one line of at most `max` bytes, with single spaces.
 pub fn one_line(text: &str, max: usize) -> String {
     let words = text.split(|c: char| c.is_whitespace() || is_unsafe(c)).filter(|word| !word.is_empty());
     let mut line = words.collect::<Vec<_>>().join(" ");
@@ -18,7 +18,8 @@ pub fn one_line(text: &str, max: usize) -> String {
     line
 }
 
-/// What failed and why: `error` with its sources, without those that its text repeats, and without the numbers of system errors.
+/// Returns `error` and its sources, joined by `: `. Omits sources that the text already contains, and numbers of system
+/// errors.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut chain = String::new();
     let mut next = Some(error);
@@ -44,12 +45,12 @@ mod tests {
     use std::fmt;
 
     #[test]
-    fn nothing_in_it_steers_the_terminal() {
+    fn control_characters_are_removed() {
         assert_eq!(sanitize("a\u{1b}[31mb\nc\u{9b}2J\u{202e}d"), "a [31mb c 2J d");
     }
 
     #[test]
-    fn a_line_is_one_and_short() {
+    fn long_text_becomes_one_short_line() {
         assert_eq!(one_line("a\n\tb\x1b[0m  c\u{202e}", 100), "a b [0m c");
         for max in 0..20 {
             let long = one_line(&"é".repeat(5000), max);
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_says_each_thing_once() {
+    fn error_chain_omits_repetitions() {
         let refused = Failed("refused (os error 111)", None);
         let connect = Failed("can't connect: refused (os error 111)", Some(Box::new(refused)));
         assert_eq!(error_chain(&Failed("no answer", Some(Box::new(connect)))), "no answer: can't connect: refused");

@@ -1,46 +1,46 @@
-//! When each container came to what, as the controller saw it: the annotation `sandbox.podgate.io/times`. For people and pictures
-//! alone: no gate opens on it.
+//! Times of each container's milestones, as observed by the sidecar: the annotation `sandbox.podgate.io/times`. They
+//! are only for display. No gate depends on them.
 //!
-//! `1763733605123,db=started+0;ready+1577,api=gate+40;opened+1580`: milliseconds since 1970 first, then for each container how many
-//! milliseconds after that.
+//! `1763733605123,db=started+0;ready+1577,api=gate+40;opened+1580`: first the base time in milliseconds since 1970,
+//! then per container the offsets from it in milliseconds.
 
 use crate::core::words::words;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Most that is written, in bytes: what the admission policy in `manifests/policy.yaml` lets through.
+/// Size limit in bytes, as enforced by the admission policy in `manifests/policy.yaml`.
 pub const MAX_BYTES: usize = 4096;
 
 words! {
-    /// What a container can come to; the first time in a sandbox counts.
+    /// Milestone of a container. Each counts the first time in a sandbox, except `StateChanged`.
     #[derive(PartialOrd, Ord)]
     Milestone {
-        /// Its entrypoint gate waits, and has said so.
+        /// Its entrypoint gate has reported that it waits.
         GateWaiting = "gate",
         /// Its gate has opened.
         GateOpened = "opened",
-        /// Its own process was seen to run.
+        /// Its own process runs.
         Started = "started",
-        /// It was Ready.
+        /// It is Ready.
         Ready = "ready",
         /// It has ended.
         Ended = "ended",
-        /// To its present state; the last time counts.
+        /// It has entered its current state. The last time counts.
         StateChanged = "since",
     }
 }
 
-/// When each container came to what, in milliseconds since 1970.
+/// Times of each container's milestones, in milliseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Times(BTreeMap<String, BTreeMap<Milestone, u64>>);
 
 impl Times {
-    /// When `container` came to `what`.
+    /// Returns the time at which `container` reached `what`.
     pub fn get(&self, container: &str, what: Milestone) -> Option<u64> {
         self.0.get(container)?.get(&what).copied()
     }
 
-    /// Writes down that `container` came to `what` at `ms`; the first time counts, but for [`Milestone::StateChanged`].
+    /// Records that `container` reached `what` at `ms`. Keeps an earlier time, except for [`Milestone::StateChanged`].
     pub fn record(&mut self, container: &str, what: Milestone, ms: u64) {
         let of = self.0.entry(container.to_owned()).or_default();
         if what == Milestone::StateChanged {
@@ -50,12 +50,12 @@ impl Times {
         }
     }
 
-    /// Whether nothing is written down.
+    /// Returns true if no time is recorded.
     pub fn is_empty(&self) -> bool {
         self.0.values().all(BTreeMap::is_empty)
     }
 
-    /// Reads what [`Display`](fmt::Display) writes. What is not valid is left out.
+    /// Parses the output of [`Display`](fmt::Display). Skips invalid parts.
     pub fn parse(text: &str) -> Times {
         let mut items = text.split(',');
         let mut times = Times::default();
@@ -73,7 +73,7 @@ impl Times {
 }
 
 impl fmt::Display for Times {
-    /// At most [`MAX_BYTES`] bytes: containers that find no room are left out.
+    /// Writes at most [`MAX_BYTES`] bytes. Containers that don't fit are omitted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let zero = self.0.values().flat_map(BTreeMap::values).min().copied().unwrap_or_default();
         let mut text = zero.to_string();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_back_what_it_wrote() {
+    fn times_survive_a_round_trip() {
         let text = sample().to_string();
         assert_eq!(text, "1763733605123,api=gate+77;opened+1580;since+1587,db=started+0;ready+1577");
         assert_eq!(Times::parse(&text), sample());
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_time_counts_and_of_the_present_state_the_last() {
+    fn first_time_counts_except_for_state_changes() {
         let mut times = sample();
         times.record("db", Milestone::Started, 9);
         times.record("api", Milestone::StateChanged, 1_763_733_609_000);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_valid_is_left_out() {
+    fn invalid_parts_are_skipped() {
         for (text, left) in [
             ("", 0),
             ("x,db=started+1", 0),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn never_grows_over_what_the_policy_lets_through() {
+    fn text_stays_within_the_size_limit() {
         let mut times = sample();
         for number in 0..200 {
             for what in Milestone::ALL {

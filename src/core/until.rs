@@ -1,4 +1,4 @@
-//! `CONTAINER[=STATE]`: what a gate waits for.
+//! `CONTAINER[=STATE]`: a condition that a gate waits for.
 
 use crate::core::names;
 use crate::core::snapshot::Snapshot;
@@ -8,10 +8,10 @@ use std::fmt;
 use std::str::FromStr;
 
 words! {
-    /// The state that is waited for.
+    /// State to wait for.
     #[derive(Default)]
     WantedState {
-        /// Its process has been started, whatever became of it.
+        /// Its process has started. It may have ended since.
         Started = "Started",
         /// Its probes have passed.
         #[default]
@@ -26,25 +26,25 @@ words! {
 /// One condition of a gate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WaitCondition {
-    /// The container waited for.
+    /// Container to wait for.
     pub container: String,
-    /// The state waited for.
+    /// State to wait for.
     pub want: WantedState,
 }
 
-/// Where a condition stands.
+/// Status of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConditionStatus {
     /// It holds.
     Met,
-    /// It may still come to hold.
+    /// It does not hold yet.
     NotYet,
-    /// It can't come to hold any more without a new start of the container, which the kubelet will not give it.
+    /// It can't hold any more, because the container has ended and the kubelet will not restart it.
     Never,
 }
 
 impl WaitCondition {
-    /// Where this condition stands, by what `snapshot` says.
+    /// Returns the status of this condition in `snapshot`.
     pub fn status(&self, snapshot: &Snapshot) -> ConditionStatus {
         let Some(state) = snapshot.states.get(&self.container).copied() else { return ConditionStatus::NotYet };
         let met = match self.want {
@@ -61,14 +61,14 @@ impl WaitCondition {
     }
 }
 
-/// The text is no condition.
+/// Error: the text is not a condition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCondition {
-    /// The part before `=` is no container name.
-    #[error("{0:?} is no container name; write CONTAINER or CONTAINER=STATE")]
+    /// The part before `=` is not a container name.
+    #[error("{0:?} is not a container name; write CONTAINER or CONTAINER=STATE")]
     Name(String),
-    /// The part after `=` is no state that can be waited for.
-    #[error("{0:?} is no state to wait for; it is one of Started, Ready, Completed, Exited")]
+    /// The part after `=` is not a state that a gate can wait for.
+    #[error("{0:?} is not a state to wait for; use Started, Ready, Completed or Exited")]
     State(String),
 }
 
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn every_condition_reads_back() {
+    fn conditions_survive_a_round_trip() {
         for want in WantedState::ALL {
             let until = WaitCondition { container: "db".to_owned(), want };
             assert_eq!(until.to_string().parse(), Ok(until));
@@ -117,14 +117,14 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_refused_with_what_is_wrong() {
+    fn invalid_conditions_are_rejected() {
         for bad in ["", "=Ready", "DB", "a/b", "db=ready", "db=", "db=Failed"] {
             assert!(bad.parse::<WaitCondition>().is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn each_state_meets_what_it_should() {
+    fn states_meet_the_expected_conditions() {
         use State::*;
         for (want, met) in [
             ("db=Started", &[Started, Ready, NotReady, Completed, Failed][..]),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_for_good_is_never_ready() {
+    fn container_ended_for_good_is_never_ready() {
         let ready: WaitCondition = "db".parse().unwrap();
         assert_eq!(ready.status(&db(Some(State::Failed), false)), ConditionStatus::NotYet);
         assert_eq!(ready.status(&db(Some(State::Failed), true)), ConditionStatus::Never);

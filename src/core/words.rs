@@ -1,11 +1,11 @@
-//! Enums whose values are written and read as fixed words.
+//! Enums whose values have a fixed spelling.
 
-/// A word that is none of those that podgate writes.
+/// Error: the word is not a value of the enum.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a value that podgate writes")]
 pub struct Unknown;
 
-/// Declares an enum by its variants and their words, and how it is written and read.
+/// Declares an enum with the spelling of each variant, and its parser and writer.
 macro_rules! words {
     ($(#[$attribute:meta])* $name:ident { $($(#[$about:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$attribute])*
@@ -13,10 +13,10 @@ macro_rules! words {
         pub enum $name { $($(#[$about])* $variant),+ }
 
         impl $name {
-            /// Every value, in this order.
+            /// All values, in declaration order.
             pub const ALL: [$name; [$($word),+].len()] = [$($name::$variant),+];
 
-            /// The word.
+            /// Returns the spelling.
             pub fn as_str(self) -> &'static str {
                 match self { $($name::$variant => $word),+ }
             }

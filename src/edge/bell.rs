@@ -1,15 +1,15 @@
-//! The bell: a FIFO on the board whose write end the controller holds.
+//! The bell: a FIFO on the board whose write end the sidecar holds.
 //!
-//! To publish, the controller puts the annotations into place, then a new FIFO over the old one, then closes the old one's
-//! write end: every waiter wakes by `POLLHUP` within microseconds. Unlike an inotify instance, a FIFO costs nothing to let go
-//! of. It is a hint, never data: who tampers with it delays a waiter until its slow re-read.
+//! To publish, the sidecar writes the annotations, replaces the FIFO with a new one, then closes the old one's write
+//! end. Every waiting agent wakes by `POLLHUP` within microseconds. Unlike an inotify instance, a FIFO is cheap to
+//! close. The bell carries no data: tampering can only delay an agent until its slow re-read.
 
 use rustix::fs::{FileType, Mode, OFlags};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// A waiter's end.
+/// The read end, held by a waiting agent.
 #[derive(Debug)]
 pub struct Bell {
     path: PathBuf,
@@ -19,7 +19,7 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// Opens the bell at `path`; `None` if there is none, or what lies there is no FIFO. Never blocks.
+    /// Opens the bell at `path`. Returns `None` if it is missing or not a FIFO. Never blocks.
     pub fn open(path: &Path) -> Option<Bell> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let fifo = rustix::fs::open(path, flags, Mode::empty()).ok()?;
@@ -27,31 +27,32 @@ impl Bell {
         if FileType::from_raw_mode(status.st_mode) != FileType::Fifo {
             return None;
         }
-        // End of file: nobody holds the write end. A byte is somebody's who tampers; it says nothing.
+        // End of file means that the write end is closed. Data can only come from tampering and is ignored.
         let live = !matches!(rustix::io::read(&fifo, &mut [0u8; 64]), Ok(0));
         Some(Bell { path: path.to_owned(), fifo, inode: (status.st_dev, status.st_ino), is_live: live })
     }
 
-    /// Whether somebody held the write end when it was opened.
+    /// Returns true if the write end was open when this bell was opened.
     pub fn is_live(&self) -> bool {
         self.is_live
     }
 
-    /// Whether the path still names this FIFO. To be asked after reading the annotations: if not, they may have been replaced
-    /// between, and this bell rings no more.
+    /// Returns true if the path still refers to this FIFO. Call this after reading the annotations: if false, they may
+    /// have changed since, and this bell will not ring for the change.
     pub fn is_current(&self) -> bool {
         rustix::fs::lstat(&self.path).is_ok_and(|status| (status.st_dev, status.st_ino) == self.inode)
     }
 }
 
 impl AsFd for Bell {
-    /// To be polled with no events: only the hang-up wakes, not a byte that a root neighbour wrote.
+    /// Poll this descriptor without events, so that only the hang-up wakes the agent and not a byte written by another
+    /// container.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fifo.as_fd()
     }
 }
 
-/// The controller's end.
+/// The write end, held by the sidecar.
 #[derive(Debug)]
 pub struct Ringer {
     folder: PathBuf,
@@ -60,19 +61,19 @@ pub struct Ringer {
 }
 
 impl Ringer {
-    /// A ringer of the bell `name` in `folder`, which [`ring`](Ringer::ring) first puts there.
+    /// Creates a ringer for the bell `name` in `folder`. The first call of [`ring`](Ringer::ring) creates the bell.
     pub fn new(folder: &Path, name: &'static str) -> Ringer {
         Ringer { folder: folder.to_owned(), name, write_end: None }
     }
 
-    /// Wakes everybody who holds the present bell, and puts a new one into its place.
+    /// Replaces the bell with a new one and wakes all agents that hold the old one.
     ///
     /// # Errors
-    /// When the folder can't be written. Waiters of the present bell are woken all the same.
+    /// If the folder can't be written. The agents are woken anyway.
     pub fn ring(&mut self) -> io::Result<()> {
         let fresh = self.replace_fifo();
-        // Only now, so that a waiter which wakes finds the new one in place. Dropped on error too: better a dead bell, which
-        // sends waiters to the next rung, than one that stays silent.
+        // Close the old bell after creating the new one, which the woken agents open next. Close it on error too: a
+        // dead bell makes the agents switch to inotify, whereas a live one would stay silent.
         self.write_end = None;
         self.write_end = Some(fresh?);
         Ok(())
@@ -84,7 +85,7 @@ impl Ringer {
             Ok(()) | Err(rustix::io::Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
         }
-        // Its own owner could not open it for writing with the mode that it gets in the end.
+        // With the final mode 0444, even the owner could not open the FIFO for writing.
         rustix::fs::mknodat(rustix::fs::CWD, &temporary, FileType::Fifo, Mode::from_raw_mode(0o600), 0)?;
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let fifo = rustix::fs::open(&temporary, flags, Mode::empty())?;
@@ -104,7 +105,7 @@ mod tests {
         poll(&mut set, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
     }
 
-    /// A folder with a bell that has been rung once, its path and its ringer.
+    /// Creates a folder with a bell that has been rung once. Returns the folder, the bell's path and its ringer.
     fn bell() -> (tempfile::TempDir, PathBuf, Ringer) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bell");
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn ringing_wakes_who_holds_the_old_bell_and_leaves_a_live_one() {
+    fn ringing_wakes_holders_and_leaves_a_live_bell() {
         let (_folder, path, mut ringer) = bell();
         let bell = Bell::open(&path).unwrap();
         assert!(bell.is_live() && bell.is_current() && !rings(&bell));
@@ -125,23 +126,23 @@ mod tests {
     }
 
     #[test]
-    fn a_bell_without_its_controller_is_dead_and_does_not_ring() {
+    fn bell_without_a_sidecar_is_dead() {
         let (_folder, path, ringer) = bell();
         let held = Bell::open(&path).unwrap();
         drop(ringer);
-        assert!(rings(&held), "the death is heard");
+        assert!(rings(&held), "the agent notices the sidecar's death");
         let bell = Bell::open(&path).unwrap();
         assert!(!bell.is_live() && bell.is_current() && !rings(&bell));
     }
 
     #[test]
-    fn what_is_no_fifo_is_no_bell() {
+    fn regular_file_is_not_a_bell() {
         let file = tempfile::NamedTempFile::new().unwrap();
         assert!(Bell::open(file.path()).is_none());
     }
 
     #[test]
-    fn a_byte_that_somebody_writes_does_not_ring() {
+    fn written_byte_does_not_ring() {
         let (_folder, path, ringer) = bell();
         let bell = Bell::open(&path).unwrap();
         rustix::io::write(ringer.write_end.as_ref().unwrap(), b"x").unwrap();

@@ -1,7 +1,7 @@
-//! Reading what another container may have written, and writing what others read.
+//! Safe reads of files that another container may have written, and atomic writes.
 //!
-//! Nothing that lies in a folder can make the reader follow a link out of it, block, or read without end; a writer replaces a
-//! file by `rename(2)`, so that nobody ever sees half of it.
+//! The reader never follows a link, never blocks and limits the size. The writer replaces a file by `rename(2)`, so
+//! that a reader never sees a partial file.
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -10,36 +10,36 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// Opens the folder `path` to read files beneath it.
+/// Opens the folder `path` to access files beneath it.
 ///
 /// # Errors
-/// When it is missing, is no folder, or can't be opened.
+/// If `path` is missing, not a folder, or can't be opened.
 pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// Opens `name`, possibly `folder/file`, beneath `folder`: no link is followed, nothing blocks.
+/// Opens `name` beneath `folder`. `name` may be a path with several components. Follows no links and never blocks.
 ///
 /// # Errors
-/// When there is no such thing, or a link is on the way.
+/// If `name` is missing or a component is a link.
 pub fn open_beneath(folder: BorrowedFd<'_>, name: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-    // openat2 refuses what has no meaning, such as O_NONBLOCK with O_PATH.
-    let unblocked = if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NONBLOCK };
-    let flags = flags | unblocked | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // openat2 rejects meaningless combinations, such as O_NONBLOCK with O_PATH.
+    let nonblock = if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NONBLOCK };
+    let flags = flags | nonblock | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     match rustix::fs::openat2(folder, name, flags, Mode::empty(), resolve) {
         Ok(file) => Ok(file),
-        // Kernels before 5.6, and sandboxes that do not know the call: one component after the other, no link in any.
+        // Kernels before 5.6 and some sandboxes lack openat2. Open one component after the other, and follow no link.
         Err(Errno::NOSYS | Errno::PERM) => open_stepwise(folder, name, flags),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Opens the regular file `name` beneath `folder`, as [`open_beneath`] does.
+/// Opens the regular file `name` beneath `folder`, like [`open_beneath`].
 ///
 /// # Errors
-/// When it is missing, a link, or no regular file.
+/// If the file is missing or not a regular file.
 pub fn open_file_beneath(folder: BorrowedFd<'_>, name: &Path, flags: OFlags) -> io::Result<File> {
     let file = File::from(open_beneath(folder, name, flags)?);
     if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
@@ -64,15 +64,15 @@ fn open_stepwise(folder: BorrowedFd<'_>, name: &Path, flags: OFlags) -> io::Resu
 /// Reads the regular file `name` beneath `folder`.
 ///
 /// # Errors
-/// When it is missing, a link, no regular file, or larger than `max` bytes.
+/// If the file is missing, not a regular file, or larger than `max` bytes.
 pub fn read_beneath(folder: BorrowedFd<'_>, name: &Path, max: usize) -> io::Result<Vec<u8>> {
     read_capped(File::from(open_beneath(folder, name, OFlags::RDONLY)?), max)
 }
 
-/// Reads the regular file at `path`, following links: for volumes that the kubelet alone writes.
+/// Reads the regular file at `path` and follows links. Use this only for paths that containers can't write.
 ///
 /// # Errors
-/// When it is missing, no regular file, or larger than `max` bytes.
+/// If the file is missing, not a regular file, or larger than `max` bytes.
 pub fn read_trusted(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     read_capped(File::from(rustix::fs::open(path, flags, Mode::empty())?), max)
@@ -92,26 +92,26 @@ fn read_capped(file: File, max: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Replaces the file `name` in `folder` by one with this content and mode, in one step: a reader finds the old one or the whole
-/// new one. No `fsync`: the volumes are memory, and nothing is believed after a reboot.
+/// Replaces the file `name` in `folder` atomically. No `fsync`, because the volumes are in memory and their content is
+/// invalid after a reboot.
 ///
 /// # Errors
-/// When the folder can't be written; no half-written file is left under `name`.
+/// If the folder can't be written. No partial file is left under `name`.
 pub fn replace(folder: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
     replace_via(folder, &format!(".{name}.tmp"), name, content, mode)
 }
 
-/// The same under a temporary name of the caller's: for a file that has two writers.
+/// Like [`replace`], with the temporary name given by the caller, for a file with two writers.
 ///
 /// # Errors
-/// When the folder can't be written; no half-written file is left under `name`.
+/// If the folder can't be written. No partial file is left under `name`.
 pub fn replace_via(folder: &Path, temporary: &str, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
     let folder = open_folder(folder)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let create = || rustix::fs::openat(folder.as_fd(), temporary, flags, Mode::from_raw_mode(0o600));
     let written = || -> io::Result<()> {
         let file = match create() {
-            // Left by a writer that was killed.
+            // Left over from a writer that was killed.
             Err(Errno::EXIST) => {
                 rustix::fs::unlinkat(folder.as_fd(), temporary, rustix::fs::AtFlags::empty())?;
                 create()?
@@ -121,7 +121,7 @@ pub fn replace_via(folder: &Path, temporary: &str, name: &str, content: &[u8], m
         let mut file = File::from(file);
         file.write_all(content)?;
         rustix::fs::fchmod(file.as_fd(), Mode::from_raw_mode(mode))?;
-        // A descriptor that is open for writing makes an exec fail with ETXTBSY.
+        // An open write descriptor would make exec fail with ETXTBSY.
         drop(file);
         Ok(rustix::fs::renameat(folder.as_fd(), temporary, folder.as_fd(), name)?)
     };
@@ -130,11 +130,11 @@ pub fn replace_via(folder: &Path, temporary: &str, name: &str, content: &[u8], m
     })
 }
 
-/// Overwrites the start of the file `name` in `folder`, in place: where the volume is full, a file that is there already can
-/// still be written. Who reads it meanwhile may find it torn.
+/// Overwrites the start of the file `name` in `folder` in place, which works even if the volume is full. A concurrent
+/// reader may see a torn file.
 ///
 /// # Errors
-/// When there is no such regular file, or it can't be written.
+/// If the regular file does not exist or can't be written.
 pub fn overwrite(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let folder = open_folder(folder)?;
     open_file_beneath(folder.as_fd(), Path::new(name), OFlags::WRONLY)?.write_all(content)
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn replaces_in_one_step_with_the_mode_asked_for() {
+    fn replace_sets_content_and_mode() {
         let folder = tempfile::tempdir().unwrap();
         for content in [b"one".as_slice(), b"two"] {
             std::fs::write(folder.path().join(".report.tmp"), "left behind").unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn overwrites_only_a_regular_file_that_is_there() {
+    fn overwrite_needs_an_existing_regular_file() {
         let folder = tempfile::tempdir().unwrap();
         assert!(overwrite(folder.path(), "report", b"x").is_err());
         std::fs::write(folder.path().join("report"), "old!").unwrap();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn links_fifos_folders_and_large_files_are_errors_and_never_block() {
+    fn reading_rejects_all_but_small_regular_files() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("secret"), "s").unwrap();

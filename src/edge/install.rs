@@ -1,14 +1,15 @@
-//! Putting a binary somewhere, in one step and executable by everybody.
+//! Installs a binary atomically and executable by all users.
 
 use crate::edge::files::replace;
 use rustix::fs::Mode;
 use std::io;
 use std::path::Path;
 
-/// Copies the program `from` to `folder/name` with mode 0555, over whatever is there. A folder that is missing is made (mode 0755).
+/// Copies the program `from` to `folder/name` with mode 0555 and replaces an existing file. Creates a missing folder
+/// (mode 0755).
 ///
 /// # Errors
-/// When `from` can't be read, or the folder can't be written; nothing half-written is left.
+/// If `from` can't be read or the folder can't be written. No partial file is left.
 pub fn install(from: &Path, folder: &Path, name: &str) -> io::Result<()> {
     if !folder.is_dir() {
         std::fs::create_dir_all(folder)?;
@@ -23,7 +24,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn installs_over_what_is_there_with_mode_0555() {
+    fn install_replaces_the_file_with_mode_0555() {
         let folder = tempfile::tempdir().unwrap();
         let bin = folder.path().join("bin");
         for _ in 0..2 {
@@ -36,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_nothing_behind_when_it_fails() {
+    fn failed_install_leaves_no_files() {
         let folder = tempfile::tempdir().unwrap();
         assert!(install(Path::new("/nonexistent"), folder.path(), "podgate").is_err());
         std::fs::create_dir(folder.path().join("podgate")).unwrap();

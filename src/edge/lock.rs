@@ -1,4 +1,4 @@
-//! Open-file-description locks on files of the board: held by whoever lives, gone with its process.
+//! Open-file-description locks on files of the board. The kernel releases them when the holder's process ends.
 
 use crate::edge::sys::{OfdLock, ofd_lock};
 use rustix::fs::{Mode, OFlags};
@@ -7,17 +7,17 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// A held lock; dropping it lets go.
+/// A held lock, released on drop.
 #[derive(Debug)]
-#[must_use = "the lock is let go when this is dropped"]
+#[must_use = "dropping this releases the lock"]
 pub struct HeldLock {
     _file: File,
 }
 
-/// Takes the write lock on `path`, making the file where it is missing; `None` if another holds it.
+/// Takes the write lock on `path`. Creates the file if missing. Returns `None` if the lock is held elsewhere.
 ///
 /// # Errors
-/// When the file can't be made or opened.
+/// If the file can't be created or opened.
 pub fn take(path: &Path) -> io::Result<Option<HeldLock>> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = File::from(rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?);
@@ -25,10 +25,10 @@ pub fn take(path: &Path) -> io::Result<Option<HeldLock>> {
     Ok(taken.then_some(HeldLock { _file: file }))
 }
 
-/// Whether anybody holds the write lock on `path`. A file that is missing is held by nobody.
+/// Returns true if a process holds the write lock on `path`, and false if the file is missing.
 ///
 /// # Errors
-/// When the file is there and can't be asked.
+/// If the lock of an existing file can't be queried.
 pub fn is_held(path: &Path) -> io::Result<bool> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     match rustix::fs::open(path, flags, Mode::empty()) {
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_lives_as_long_as_its_holder_and_shuts_out_others() {
+    fn lock_is_exclusive_until_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("controller");
         assert!(!is_held(&path).unwrap());

@@ -1,5 +1,5 @@
-//! One line per event, as text or as JSON, with a time in UTC. A small layer of our own: with
-//! the formatter of tracing-subscriber the agent would be larger.
+//! Log lines as text or JSON, with UTC timestamps. This layer keeps the agent smaller than tracing-subscriber's
+//! formatter would.
 
 use std::fmt::{self, Write as _};
 use std::fs::File;
@@ -10,12 +10,12 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-/// How lines are written. Value of `--log-format`.
+/// Format of log lines. Value of `--log-format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// `2026-11-21T14:02:10.123Z INFO message field=value`
     Text,
-    /// One JSON object a line, with `ts`, `level` and `msg`.
+    /// One JSON object per line, with `ts`, `level` and `msg`.
     Json,
 }
 
@@ -25,12 +25,12 @@ impl FromStr for Format {
         match text {
             "text" => Ok(Format::Text),
             "json" => Ok(Format::Json),
-            _ => Err("it is text or json"),
+            _ => Err("use text or json"),
         }
     }
 }
 
-/// Where lines go.
+/// Destination of log lines.
 #[derive(Debug)]
 pub enum Target {
     /// Standard error.
@@ -39,7 +39,7 @@ pub enum Target {
     File(File),
 }
 
-/// Sends all events of `level` and graver to `target`. To be called once, from `main`; later calls do nothing.
+/// Sends all events of `level` and above to `target`. Call this once from `main`. Later calls have no effect.
 pub fn init(format: Format, level: Level, target: Target) {
     let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(LineLayer {
         format,
@@ -56,17 +56,17 @@ struct LineLayer {
 
 impl<S: Subscriber> Layer<S> for LineLayer {
     fn enabled(&self, metadata: &tracing::Metadata<'_>, _: Context<'_, S>) -> bool {
-        // What libraries log about themselves is of no use to who reads a pod's log.
+        // Skip the events of libraries, which don't help the reader of a pod's log.
         metadata.level() <= &self.level && metadata.target().starts_with("podgate")
     }
 
-    #[allow(clippy::disallowed_methods, reason = "the one place that stamps log lines")]
+    #[allow(clippy::disallowed_methods, reason = "the only place that timestamps log lines")]
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let now = humantime::format_rfc3339_millis(SystemTime::now());
         let mut fields = Fields::default();
         event.record(&mut fields);
         let line = render(self.format, &now.to_string(), *event.metadata().level(), &fields);
-        // A log that can't be written is no reason to stop working.
+        // A failed write to the log is not fatal.
         let _ = match &self.target {
             Target::Stderr => io::stderr().lock().write_all(line.as_bytes()),
             Target::File(file) => (&*file).write_all(line.as_bytes()),
@@ -85,7 +85,7 @@ impl Visit for Fields {
         self.record_str(field, &format!("{value:?}"));
     }
 
-    /// Nothing here logs fractions, and core's way of writing them is 15 kB of the agent.
+    /// Not supported: no code logs floats, and formatting them would add 15 kB to the agent.
     fn record_f64(&mut self, field: &Field, _: f64) {
         debug_assert!(false, "log {field} as text");
     }
@@ -108,7 +108,7 @@ fn render(format: Format, now: &str, level: Level, fields: &Fields) -> String {
                     !value.is_empty() && value.chars().all(|c| !c.is_whitespace() && !c.is_control() && c != '"');
                 let _ = if plain { write!(line, " {name}={value}") } else { write!(line, " {name}={value:?}") };
             }
-            // One event, one line, whatever a message holds.
+            // One line per event, even if the message contains newlines.
             line = line.replace(['\n', '\r'], " ");
         }
         Format::Json => {
@@ -137,13 +137,13 @@ mod tests {
     }
 
     #[test]
-    fn text_is_one_line() {
+    fn text_event_is_one_line() {
         let line = render(Format::Text, "T", Level::INFO, &sample());
         assert_eq!(line, "T INFO released container=db why=\"a \\\"b\\\"\\n\"\n");
     }
 
     #[test]
-    fn json_is_one_object() {
+    fn json_event_is_one_object() {
         let line = render(Format::Json, "T", Level::WARN, &sample());
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(value["level"], "warn");

@@ -1,17 +1,17 @@
-//! Light I/O that agent and controller share: std and rustix, no runtime, no thread, no decision.
+//! Light I/O shared by agent and sidecar, based on std and rustix. No async runtime, no threads, no decisions.
 //!
 //! | module | holds | used by |
 //! |---|---|---|
-//! | [`files`] | reading what others wrote, writing what others read | both |
-//! | [`bell`] | the FIFO that wakes waiters | both |
-//! | [`watch`] | reading and waiting, by three rungs | agent |
+//! | [`files`] | safe reads of untrusted files, atomic writes | both |
+//! | [`bell`] | the FIFO that wakes waiting agents | both |
+//! | [`watch`] | waiting for a change: bell, inotify or polling | agent |
 //! | [`lock`] | open-file-description locks | both |
 //! | [`tether`] | a lock that lives as long as a container's process | both |
-//! | [`process`] | telling a process from others of its number; random ids | both |
+//! | [`process`] | process identity, exit codes, random ids | both |
 //! | [`sandbox`] | this container's sandbox id | both |
 //! | [`source`] | reading the board and the downward-API volume | both |
-//! | [`install`] | putting a binary somewhere | both |
-//! | [`log`] | text and JSON lines | both, `podgate-webhook` |
+//! | [`install`] | installing a binary | both |
+//! | [`log`] | log lines as text or JSON | both, `podgate-webhook` |
 //! | [`sys`] | the system calls that need `unsafe` | edge alone |
 
 pub mod bell;

@@ -1,4 +1,4 @@
-//! This container's sandbox id, from what the kernel says.
+//! Reads this container's sandbox id from the kernel.
 
 use crate::core::sandbox::{SandboxId, hostname_mount_root};
 use crate::edge::files::read_trusted;
@@ -6,10 +6,10 @@ use crate::edge::sys::netns_cookie;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::path::Path;
 
-/// A node can have thousands of mounts; a container sees its own.
+/// Size limit for mountinfo, in bytes.
 const MOUNTINFO_MAX: usize = 4 * 1024 * 1024;
 
-/// Reads the id. A part that can't be had becomes `0`, which matches anything.
+/// Reads the id. An unavailable part becomes `0`, which matches anything.
 pub fn sandbox_id() -> SandboxId {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok();
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_the_same_each_time_and_reads_back() {
+    fn id_is_stable_and_survives_a_round_trip() {
         let id = sandbox_id();
         assert_eq!(id, sandbox_id());
         assert_eq!(id.to_string().parse(), Ok(id));

@@ -1,4 +1,4 @@
-//! Reading the two sources of the pod's states: the board and the downward-API volume.
+//! Reads the two sources of the pod's state: the board and the downward-API volume.
 
 use crate::core::annotations::{self, Annotations};
 use crate::core::names;
@@ -14,7 +14,7 @@ pub fn read_board(folder: &Path) -> SnapshotResult {
     parse_snapshot(read_board_bytes(folder).map_err(unreadable)?.as_slice())
 }
 
-/// Reads one annotation on the board at `folder`, if it is there.
+/// Reads one annotation on the board at `folder`, if present.
 pub fn read_board_annotation(folder: &Path, key: &str) -> Option<String> {
     annotations::read(&read_board_bytes(folder).ok()?, |found| found == key).ok()?.remove(key)
 }
@@ -29,10 +29,10 @@ pub fn read_volume(folder: &Path) -> SnapshotResult {
     parse_snapshot(read_volume_bytes(folder).map_err(unreadable)?.as_slice())
 }
 
-/// Reads those annotations in the downward-API volume at `folder` that `wanted` accepts.
+/// Reads the annotations in the downward-API volume at `folder` whose key `wanted` accepts.
 ///
 /// # Errors
-/// [`Unreadable`] when the file is missing, can't be read or is not whole.
+/// [`Unreadable`] if the file is missing, unreadable or incomplete.
 pub fn read_volume_annotations(folder: &Path, wanted: impl FnMut(&str) -> bool) -> Result<Annotations, Unreadable> {
     parse_annotations(&read_volume_bytes(folder).map_err(unreadable)?, wanted)
 }
@@ -40,7 +40,7 @@ pub fn read_volume_annotations(folder: &Path, wanted: impl FnMut(&str) -> bool) 
 fn read_volume_bytes(folder: &Path) -> io::Result<Vec<u8>> {
     let path = folder.join(names::ANNOTATIONS_FILE);
     let read = || files::read_trusted(&path, names::PODINFO_FILE_MAX);
-    // The kubelet deletes the old folder right after it has swapped `..data`: a path walk that straddles the swap finds nothing.
+    // The kubelet swaps `..data`, then deletes the old folder. A path walk during the swap finds nothing, so try again.
     match read() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => read(),
         other => other,

@@ -1,4 +1,4 @@
-//! The system calls that no safe wrapper offers. The only `unsafe` of the project, each block with its reason.
+//! System calls without a safe wrapper. This is the only `unsafe` code of the project.
 #![allow(unsafe_code)]
 
 use rustix::process::Pid;
@@ -10,15 +10,15 @@ use std::process::Command;
 /// `SO_NETNS_COOKIE` of `<asm-generic/socket.h>`; Linux 5.14 and later.
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
-/// The cookie of the network namespace that `socket` lives in: never reused while the node is up.
+/// Returns the cookie of the socket's network namespace, which is not reused until the node reboots.
 ///
 /// # Errors
 /// `ENOPROTOOPT` on a kernel before 5.14.
 pub fn netns_cookie(socket: impl AsFd) -> io::Result<u64> {
     let mut cookie = 0u64;
     let mut length = libc::socklen_t::try_from(size_of::<u64>()).unwrap_or_default();
-    // SAFETY: rustix has no SO_NETNS_COOKIE. The kernel writes at most `length` bytes, the size of `cookie`, which outlives
-    // the call.
+    // SAFETY: rustix has no SO_NETNS_COOKIE. The kernel writes at most `length` bytes, the size of `cookie`, which
+    // outlives the call.
     let result = unsafe {
         let value = (&raw mut cookie).cast();
         libc::getsockopt(socket.as_fd().as_raw_fd(), libc::SOL_SOCKET, SO_NETNS_COOKIE, value, &raw mut length)
@@ -26,30 +26,30 @@ pub fn netns_cookie(socket: impl AsFd) -> io::Result<u64> {
     if result == 0 { Ok(cookie) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What an open-file-description lock is asked for.
+/// Operation on an open-file-description lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OfdLock {
-    /// Take the write lock of the whole file, without waiting.
+    /// Take the write lock on the whole file without waiting.
     TakeWrite,
-    /// Ask whether somebody else holds the write lock.
+    /// Query whether the write lock is held elsewhere.
     QueryWrite,
 }
 
-/// An open-file-description lock on the whole of `file` (`fcntl(2)`, Linux 3.15 and later). It lives until the last copy of the
-/// descriptor is closed, across `execve`.
+/// Takes or queries an open-file-description lock on the whole of `file` (`fcntl(2)`, Linux 3.15 and later). The lock
+/// survives `execve` and ends when the last copy of the descriptor is closed.
 ///
-/// Returns whether the lock was taken, or whether another holds it.
+/// Returns true if the lock was taken (`TakeWrite`) or is held elsewhere (`QueryWrite`).
 ///
 /// # Errors
-/// Whatever the kernel says, `EAGAIN` aside.
+/// Errors of the kernel. If the lock is held elsewhere, `TakeWrite` returns false instead.
 pub fn ofd_lock(file: BorrowedFd<'_>, what: OfdLock) -> io::Result<bool> {
     let (command, kind) = match what {
         OfdLock::TakeWrite => (libc::F_OFD_SETLK, libc::F_WRLCK),
-        // A read lock is asked for, since only a write lock of another stands in its way: a neighbour can take a read lock.
+        // Query with a read lock, which only conflicts with a write lock. Other containers could take a read lock.
         OfdLock::QueryWrite => (libc::F_OFD_GETLK, libc::F_RDLCK),
     };
-    // SAFETY: `flock` is plain old data, for which all zeros is valid (whole file, l_pid 0 as OFD locks demand); rustix and std
-    // offer process-owned locks alone. The kernel reads and writes the one struct, which outlives the call.
+    // SAFETY: `flock` is plain old data, for which all zeros is valid (whole file, l_pid 0 as OFD locks require).
+    // rustix and std offer only process-owned locks. The kernel accesses only this struct, which outlives the call.
     unsafe {
         let mut lock: libc::flock = std::mem::zeroed();
         lock.l_type = libc::c_short::try_from(kind).unwrap_or_default();
@@ -65,22 +65,22 @@ pub fn ofd_lock(file: BorrowedFd<'_>, what: OfdLock) -> io::Result<bool> {
     }
 }
 
-/// Signals that this process takes off a descriptor instead of being interrupted by them. A program that it becomes inherits that
-/// they are blocked, unless they are [let go](SignalFd::unblock) before; one that it starts, unless [`die_with_parent`] prepares it.
+/// Signals that this process reads from a descriptor instead of being interrupted by them. Programs inherit the blocked
+/// signals: call [`unblock`](SignalFd::unblock) before `execve`, and [`die_with_parent`] for a child.
 #[derive(Debug)]
 pub struct SignalFd {
     descriptor: OwnedFd,
 }
 
 impl SignalFd {
-    /// Blocks `signals` in this, the only, thread, and takes them off the returned descriptor from now on. The first process of a
-    /// PID namespace gets none of those that it has not asked for.
+    /// Blocks `signals` in this thread, which must be the only one, and makes them readable. The kernel drops signals
+    /// to the first process of a PID namespace that are neither blocked nor handled.
     ///
     /// # Errors
-    /// When no descriptor is to be had.
+    /// If the kernel refuses to block the signals or has no free descriptor.
     pub fn block(signals: &[i32]) -> io::Result<SignalFd> {
-        // SAFETY: rustix and std offer neither signal masks nor signalfd. `set` is plain old data that sigemptyset initializes;
-        // all pointers outlive the calls; the descriptor is new and nobody else's.
+        // SAFETY: rustix and std offer neither signal masks nor signalfd. `set` is plain old data that sigemptyset
+        // initializes. All pointers outlive the calls. The descriptor is new and has no other owner.
         unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut set);
@@ -97,12 +97,12 @@ impl SignalFd {
         }
     }
 
-    /// Blocks no signal any more.
+    /// Unblocks all signals.
     pub fn unblock(&self) {
         unblock_all();
     }
 
-    /// The next signal that has come, by its number; `None` if none has.
+    /// Returns the number of the next pending signal, if any.
     pub fn next_signal(&self) -> Option<i32> {
         let mut info = [0; size_of::<libc::signalfd_siginfo>()];
         match rustix::io::read(&self.descriptor, &mut info) {
@@ -114,14 +114,14 @@ impl SignalFd {
 }
 
 impl AsFd for SignalFd {
-    /// Readable when a signal has come.
+    /// Readable when a signal is pending.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
 }
 
 fn unblock_all() {
-    // SAFETY: as in `SignalFd::block`; both calls are async-signal-safe.
+    // SAFETY: as in `SignalFd::block`. Both calls are async-signal-safe.
     unsafe {
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
@@ -129,24 +129,24 @@ fn unblock_all() {
     }
 }
 
-/// What this process starts from now on inherits standard input, output and error, `kept`, and nothing else, not even what this
-/// process was given by others (`close_range(2)`). On a kernel before 5.11 nothing changes.
+/// Limits the descriptors that new programs inherit to standard input, output, error and `kept` (`close_range(2)`).
+/// This includes descriptors that this process has inherited itself. Has no effect on kernels before 5.11.
 pub fn inherit_only(kept: BorrowedFd<'_>) {
     let kept = kept.as_raw_fd().unsigned_abs();
     let others = [(libc::STDERR_FILENO.unsigned_abs() + 1, kept.saturating_sub(1)), (kept.saturating_add(1), u32::MAX)];
     for (first, last) in others.into_iter().filter(|(first, last)| first <= last) {
-        // SAFETY: no memory is involved, and no descriptor is closed under its owner: the kernel closes them at `execve`. Neither
-        // rustix nor std offers it for descriptors that they do not own.
+        // SAFETY: no memory is involved, and the kernel closes the descriptors only at `execve`, not under their
+        // owners. rustix and std don't offer this for descriptors that they do not own.
         unsafe {
             libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC);
         }
     }
 }
 
-/// Makes `command` die with this process, and begin with no signal blocked: the kubelet kills a hook's process at its own restart,
-/// and never its children.
+/// Makes `command` die with this process and start without blocked signals. When the kubelet restarts, it kills a
+/// hook's process but not the children.
 pub fn die_with_parent(command: &mut Command) {
-    // SAFETY: between fork and exec only async-signal-safe calls are allowed; these are, and nothing else is done.
+    // SAFETY: only async-signal-safe calls are allowed between fork and exec, and these calls are.
     unsafe {
         command.pre_exec(|| {
             unblock_all();
@@ -158,11 +158,12 @@ pub fn die_with_parent(command: &mut Command) {
     }
 }
 
-/// Gives `command`, which must be started in a process group of its own, the terminal on its standard input before it can read
-/// from there. Where that is no terminal of ours, nothing changes.
+/// Makes `command` the foreground process group of the terminal on its standard input before it starts. `command` must
+/// have its own process group. Has no effect without a controlling terminal.
 pub fn start_in_foreground(command: &mut Command) {
-    // SAFETY: between fork and exec only async-signal-safe calls are allowed; all of these are. `set` is plain old data that
-    // sigemptyset initializes. Who takes the terminal from the background is stopped by TTOU unless that is blocked.
+    // SAFETY: only async-signal-safe calls are allowed between fork and exec, and these calls are. `set` is plain old
+    // data that sigemptyset initializes. SIGTTOU is blocked because it would stop a background process that takes the
+    // terminal.
     unsafe {
         command.pre_exec(|| {
             let mut set: libc::sigset_t = std::mem::zeroed();
@@ -176,11 +177,11 @@ pub fn start_in_foreground(command: &mut Command) {
     }
 }
 
-/// Sends `signal`, a real-time one too, to all of the process group `group`, or to that process alone where it has left its group.
-/// It must not have been waited for, so that the number is still its own.
+/// Sends `signal`, which may be a real-time signal, to the process group `group`. If the group does not exist, sends it
+/// to the process `group`. The process must not have been reaped, because its pid could be reused.
 pub fn signal_group(group: Pid, signal: i32) {
     let group = group.as_raw_nonzero().get();
-    // SAFETY: no memory is involved. rustix knows only signals with a name.
+    // SAFETY: no memory is involved. rustix supports only signals with a name.
     unsafe {
         if libc::kill(-group, signal) != 0 {
             libc::kill(group, signal);

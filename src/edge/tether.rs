@@ -1,8 +1,9 @@
-//! Tethers: a lock in a container's own folder that lives exactly as long as the container's process, however that ends.
+//! The tether: a lock in a container's own folder that is held exactly while the container's process lives, however it
+//! ends.
 //!
-//! An open-file-description lock belongs to the open file, not to a process: it survives `execve`, and the kernel drops it when
-//! the last descriptor is closed, at the latest when the process is gone. It is taken before the file can be seen, so nobody can
-//! be there first.
+//! An open-file-description lock belongs to the open file, not to a process. It survives `execve`, and the kernel
+//! releases it when the last descriptor is closed, at the latest when the process ends. The lock is taken before the
+//! file gets its name, so that no other process can take it first.
 
 use crate::core::names::TETHER_FILE;
 use crate::edge::files;
@@ -13,26 +14,27 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Lowest number of the descriptor that a program inherits: out of the way of those that it may expect at fixed places.
+/// Lowest number of the inherited descriptor, above those that a program may expect to be free.
 const MIN_DESCRIPTOR: i32 = 400;
 
-/// A tether that this process holds.
+/// A tether held by this process.
 #[derive(Debug)]
-#[must_use = "the tether drops when this is dropped"]
+#[must_use = "dropping this releases the tether"]
 pub struct Tether {
     file: OwnedFd,
 }
 
 impl Tether {
-    /// Takes the tether of the container whose own folder `folder` is, over one that a dead process has left.
+    /// Takes the tether in the container's own folder. Replaces the file of an earlier process.
     ///
     /// # Errors
-    /// When the folder can't be written, or the lock can't be had.
+    /// If the folder can't be written or the lock can't be taken.
     pub fn take(folder: &Path) -> io::Result<Tether> {
         let handle = files::open_folder(folder)?;
         match create_locked(&handle) {
             Ok(file) => Ok(Tether { file }),
-            // A neighbour has filled the volume, or the file system has no unnamed files: the file that the controller made.
+            // Another container has filled the volume, or the file system lacks O_TMPFILE: use the file that the
+            // sidecar created.
             Err(_) => {
                 let file = files::open_file_beneath(handle.as_fd(), Path::new(TETHER_FILE), OFlags::RDWR)?;
                 if !ofd_lock(file.as_fd(), OfdLock::TakeWrite)? {
@@ -43,10 +45,10 @@ impl Tether {
         }
     }
 
-    /// Lets a program that this process becomes, or starts, inherit it.
+    /// Returns a copy of the descriptor that survives `execve` and is inherited by children.
     ///
     /// # Errors
-    /// When no descriptor is to be had.
+    /// If there is no free descriptor.
     pub fn inheritable_copy(&self) -> io::Result<OwnedFd> {
         let copy = rustix::io::fcntl_dupfd_cloexec(&self.file, MIN_DESCRIPTOR).or_else(|_| self.file.try_clone())?;
         rustix::io::fcntl_setfd(&copy, FdFlags::empty())?;
@@ -57,7 +59,7 @@ impl Tether {
 fn create_locked(folder: &OwnedFd) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
     let file = rustix::fs::openat(folder, ".", flags, Mode::from_raw_mode(0o644))?;
-    // The umask does not count: whoever's folder it is, the controller must be able to ask.
+    // Override the umask, because the sidecar must be able to query the lock.
     rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?;
     if !ofd_lock(file.as_fd(), OfdLock::TakeWrite)? {
         return Err(io::ErrorKind::WouldBlock.into());
@@ -66,7 +68,7 @@ fn create_locked(folder: &OwnedFd) -> io::Result<OwnedFd> {
     let own = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let link = || rustix::fs::linkat(rustix::fs::CWD, &own, folder, &temporary, AtFlags::SYMLINK_FOLLOW);
     match link() {
-        // Left by one that was killed between the two steps.
+        // Left over from a process that was killed between the two steps.
         Err(Errno::EXIST) => {
             rustix::fs::unlinkat(folder, &temporary, AtFlags::empty())?;
             link()?;
@@ -77,15 +79,15 @@ fn create_locked(folder: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Whether anybody holds the tether in the folder `name` beneath `root`. What is missing, or is no regular file, is held by
-/// nobody. Never blocks, follows no link.
+/// Returns true if a process holds the tether in the folder `name` beneath `root`, and false if the file is missing or
+/// not a regular file. Never blocks and follows no links.
 pub fn is_held(root: &Path, name: &str) -> bool {
-    let asked = || -> io::Result<bool> {
+    let query = || -> io::Result<bool> {
         let root = files::open_folder(root)?;
         let file = files::open_file_beneath(root.as_fd(), &Path::new(name).join(TETHER_FILE), OFlags::RDONLY)?;
         ofd_lock(file.as_fd(), OfdLock::QueryWrite)
     };
-    asked().unwrap_or(false)
+    query().unwrap_or(false)
 }
 
 #[cfg(test)]
@@ -100,12 +102,12 @@ mod tests {
     }
 
     #[test]
-    fn is_held_as_long_as_its_holder_lives_and_can_be_taken_anew() {
+    fn tether_is_held_while_its_holder_lives() {
         let root = folder();
         assert!(!is_held(root.path(), "db"));
         let first = Tether::take(&root.path().join("db")).unwrap();
         assert!(is_held(root.path(), "db"));
-        // An incarnation that starts before the last one's descriptor is gone.
+        // A new incarnation may start before the previous one's descriptor is closed.
         let second = Tether::take(&root.path().join("db")).unwrap();
         drop(first);
         assert!(is_held(root.path(), "db"));
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_inherits_it() {
+    fn child_process_inherits_the_tether() {
         let root = folder();
         let tether = Tether::take(&root.path().join("db")).unwrap();
         let copy = tether.inheritable_copy().unwrap();
@@ -128,20 +130,20 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_lies_there_serves_where_no_new_one_can_be_made() {
+    fn existing_file_is_used_if_none_can_be_created() {
         let root = folder();
         let db = root.path().join("db");
         std::fs::write(db.join(TETHER_FILE), "").unwrap();
-        // The temporary name is taken by what can't be unlinked.
+        // The temporary name is a folder, which can't be unlinked.
         std::fs::create_dir(db.join(format!(".{TETHER_FILE}.tmp"))).unwrap();
         let tether = Tether::take(&db).unwrap();
         assert!(is_held(root.path(), "db"));
-        assert!(Tether::take(&db).is_err(), "another holds it");
+        assert!(Tether::take(&db).is_err(), "the lock is already held");
         drop(tether);
     }
 
     #[test]
-    fn what_is_no_file_is_held_by_nobody() {
+    fn tether_other_than_a_regular_file_is_not_held() {
         let root = folder();
         let path = root.path().join("db").join(TETHER_FILE);
         std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
@@ -149,6 +151,6 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
         assert!(!is_held(root.path(), "db"));
-        assert!(!is_held(root.path(), "nobody"));
+        assert!(!is_held(root.path(), "ghost"));
     }
 }

@@ -1,11 +1,11 @@
-//! Reading the pod's state and waiting for it to change, by three rungs, each armed before the read that decides:
+//! Reads the pod's state and waits for changes, by the first method that works. Each is armed before the read:
 //!
-//! 1. the bell, where the board has a live one;
-//! 2. inotify on the folders, never on the files: both sources replace files by renaming over them, and the downward-API volume
-//!    swaps the link `..data`;
-//! 3. polling, when inotify has run out (its instances are limited per user id across the whole node) or does not work.
+//! 1. the bell, if the board has a live one;
+//! 2. inotify on the folders. A watch on a file would miss changes, because both sources replace files by renaming, and
+//!    the downward-API volume swaps the link `..data`;
+//! 3. polling, if inotify does not work or has no free instance (they are limited per user id across the whole node).
 //!
-//! Events are wake-ups and never data: after each, everything is read again. Behind all three stands a slow re-read.
+//! Events carry no data: after each one, everything is read again. In any case there is a slow re-read.
 
 use crate::core::names;
 use crate::core::sources::{PodView, Source};
@@ -18,37 +18,37 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long a waiter sleeps at most before it reads again.
+/// Interval of the slow re-read: the maximum time between two reads.
 pub const SLOW_REREAD: Duration = Duration::from_secs(1);
 
-/// How often in a row a waiter arms and reads again, without sleeping, because what it read is not what it had armed. The limit
-/// keeps a board that changes all the time from holding a waiter up.
+/// Maximum number of immediate re-reads if the source that was read is not the one that was armed. The limit prevents a
+/// busy loop on a board that changes all the time.
 const REREADS_MAX: u32 = 3;
 
 words! {
-    /// By which means a waiter waits.
+    /// Method of waiting for changes.
     WatchMethod {
         /// A live bell.
         Bell = "bell",
         /// Watches on the folders.
         Inotify = "inotify",
-        /// Reading again at an interval.
+        /// Re-reads at an interval.
         Polling = "polling",
     }
 }
 
-/// What ended a wait.
+/// Reason why a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WakeReason {
     /// A source may have changed.
     Source,
     /// Another descriptor is ready.
     Other,
-    /// Time is up.
+    /// The time limit has passed.
     Timeout,
 }
 
-/// One waiter's watch over the board and the downward-API volume.
+/// A watch over the board and the downward-API volume.
 #[derive(Debug)]
 pub struct Watch {
     board: PathBuf,
@@ -57,7 +57,7 @@ pub struct Watch {
     bell: Option<Bell>,
     inotify: Option<Inotify>,
     method: WatchMethod,
-    /// Whether the last read was of a board that speaks of this sandbox: then nothing but the board matters, and a bell suffices.
+    /// True if the last read found a valid snapshot on the board. Then only the board matters, and the bell suffices.
     board_has_snapshot: bool,
 }
 
@@ -68,7 +68,7 @@ struct Folder {
 }
 
 impl Watch {
-    /// Watches the board at `board`, and where one counts the volume at `volume`.
+    /// Creates a watch over the board at `board` and, if given, the volume at `volume`.
     pub fn new(board: PathBuf, volume: Option<PathBuf>, poll_interval: Duration) -> Watch {
         let paths = [board.clone()].into_iter().chain(volume);
         let folders = paths.map(|path| Folder { path, watch: None }).collect();
@@ -83,20 +83,21 @@ impl Watch {
         }
     }
 
-    /// Reads the pod's state by `read`, such that [`wait`](Watch::wait) returns when it changes: arms before each read, and reads
-    /// again when the read shows that something else has to be armed.
+    /// Reads the pod's state with `read`, so that [`wait`](Watch::wait) returns when it changes. Arms before each read,
+    /// and reads again if the result shows that another method must be armed.
     pub fn read(&mut self, mut read: impl FnMut() -> PodView) -> PodView {
         let mut rereads = 0;
         loop {
             self.arm();
             let view = read();
             let from_board = matches!(view, PodView::Snapshot(_, Source::Board));
-            let spoke = std::mem::replace(&mut self.board_has_snapshot, from_board);
+            let had_snapshot = std::mem::replace(&mut self.board_has_snapshot, from_board);
             let is_armed = match self.method {
-                // The bell rings for the board alone, and one that was replaced before the read has rung already.
+                // The bell rings only for the board, and a bell that was replaced before the read does not ring again.
                 WatchMethod::Bell => from_board && self.bell.as_ref().is_some_and(Bell::is_current),
-                // The folders cover both sources. A board that speaks only now may have a live bell, which is cheaper to leave.
-                WatchMethod::Inotify | WatchMethod::Polling => spoke || !from_board,
+                // The folders cover both sources. A board with a new snapshot may have a live bell, which is cheaper to
+                // close.
+                WatchMethod::Inotify | WatchMethod::Polling => had_snapshot || !from_board,
             };
             if is_armed || rereads == REREADS_MAX {
                 return view;
@@ -105,7 +106,7 @@ impl Watch {
         }
     }
 
-    /// What the last read was armed by.
+    /// Returns the method armed for the last read.
     pub fn method(&self) -> WatchMethod {
         self.method
     }
@@ -129,7 +130,7 @@ impl Watch {
         let path = self.board.join(names::BELL_FILE);
         let mut bell = Bell::open(&path)?;
         for _ in 0..3 {
-            // One that was let go of between being found and being opened looks dead; its successor is in its place by then.
+            // A bell that is replaced while it is being opened looks dead. Open its successor.
             if bell.is_live() || bell.is_current() {
                 break;
             }
@@ -138,30 +139,30 @@ impl Watch {
         Some(bell)
     }
 
-    /// Whether the bell is there and somebody holds its write end.
+    /// Returns true if there is a bell with an open write end.
     pub fn is_controller_alive(&self) -> bool {
         self.bell.as_ref().is_some_and(Bell::is_live)
     }
 
-    /// Whether the board has a bell at all: one that is dead means that its controller has died.
+    /// Returns true if the board has a bell. A dead bell means that the sidecar has died.
     pub fn has_bell(&self) -> bool {
         self.bell.is_some()
     }
 
-    /// Sleeps until a source may have changed, one of `others` is ready, or `limit` has passed; at most until the slow re-read.
+    /// Sleeps until a source may have changed, one of `others` is ready, `limit` has passed or the slow re-read is due.
     ///
     /// # Errors
-    /// When the kernel refuses to wait, which it has no reason to.
+    /// If `poll` fails.
     pub fn wait(&mut self, limit: Duration, others: Vec<PollFd<'_>>) -> io::Result<WakeReason> {
         if self.method == WatchMethod::Bell {
-            // Back from inotify. To close it takes milliseconds: rather now than when the wait is over.
+            // Closing inotify takes milliseconds. Do it before the wait, not when the gate is about to open.
             self.close_inotify();
         }
         let most = if self.method == WatchMethod::Polling { self.poll_interval.min(SLOW_REREAD) } else { SLOW_REREAD };
         let timeout = Timespec::try_from(limit.min(most)).map_err(|_| io::ErrorKind::InvalidInput)?;
         let count = others.len();
         let mut set = others;
-        // A dead bell stays hung up, and would wake at once each time.
+        // Skip a dead bell, whose hang-up would end each wait at once.
         if let Some(bell) = self.bell.as_ref().filter(|bell| bell.is_live()) {
             set.push(PollFd::new(bell, PollFlags::empty()));
         }
@@ -178,12 +179,12 @@ impl Watch {
             Err(error) => return Err(error.into()),
         };
         drop(set);
-        // What came since the poll is taken off the queue too, so it must not be passed over.
-        let came = self.method == WatchMethod::Inotify && self.drain_events();
-        Ok(if came { WakeReason::Source } else { woken })
+        // Draining also removes events that arrived after the poll, so they must count too.
+        let has_events = self.method == WatchMethod::Inotify && self.drain_events();
+        Ok(if has_events { WakeReason::Source } else { woken })
     }
 
-    /// Puts a watch on each folder that is there; `false` if none could be put.
+    /// Watches each folder that exists. Returns false if no folder could be watched.
     fn watch_folders(&mut self) -> bool {
         if self.inotify.is_none() {
             self.inotify = Inotify::init().ok();
@@ -200,11 +201,11 @@ impl Watch {
         watching
     }
 
-    /// Takes all events off the queue. An overflow needs nothing more: everything is read again anyway. A watch whose folder is
-    /// gone (deleted, unmounted) is put anew by the next arming. Whether there was any.
+    /// Drains the event queue. Returns true if there were events. An overflow needs no special handling, since
+    /// everything is read again. If a watched folder is deleted or unmounted, the next arming watches it again.
     fn drain_events(&mut self) -> bool {
         let gone = EventMask::IGNORED | EventMask::DELETE_SELF | EventMask::MOVE_SELF | EventMask::UNMOUNT;
-        let mut came = false;
+        let mut has_events = false;
         let mut buffer = [0; 4096];
         while let Some(inotify) = &mut self.inotify {
             let events = match inotify.read_events(&mut buffer) {
@@ -215,14 +216,14 @@ impl Watch {
                     return true;
                 }
             };
-            came = true;
+            has_events = true;
             for event in events.filter(|event| event.mask.intersects(gone)) {
-                // Two paths may name one folder, which has one watch.
+                // Two paths may refer to the same folder, which has one watch.
                 let lost = |folder: &&mut Folder| folder.watch.as_ref() == Some(&event.wd);
                 self.folders.iter_mut().filter(lost).for_each(|folder| folder.watch = None);
             }
         }
-        came
+        has_events
     }
 
     fn close_inotify(&mut self) {
@@ -231,7 +232,7 @@ impl Watch {
     }
 }
 
-/// Waits until `descriptor` is ready for one of `flags`, or has hung up, for at most `limit`; returns whether it is.
+/// Waits at most `limit` until `descriptor` is ready for one of `flags` or has hung up. Returns true if it is.
 pub fn wait_until_ready(descriptor: &impl AsFd, flags: PollFlags, limit: Duration) -> bool {
     let timeout = Timespec::try_from(limit).ok();
     let mut set = [PollFd::new(descriptor, flags)];
@@ -253,17 +254,17 @@ mod tests {
         Watch::new(board.to_owned(), Some(board.join("no-volume")), Duration::from_millis(1))
     }
 
-    /// Reads once more, what the board says of this sandbox.
+    /// Reads a valid board once more and returns the armed method.
     fn arm(watch: &mut Watch) -> WatchMethod {
-        watch.read(word);
+        watch.read(with_snapshot);
         watch.method()
     }
 
-    fn word() -> PodView {
+    fn with_snapshot() -> PodView {
         PodView::Snapshot(Snapshot::new("0-0-0".parse().unwrap(), "e", &[]), Source::Board)
     }
 
-    fn no_word() -> PodView {
+    fn without_snapshot() -> PodView {
         PodView::NoSnapshot { board: SourceError::OtherSandbox, volume: SourceError::OtherSandbox }
     }
 
@@ -280,7 +281,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(1);
 
     #[test]
-    fn falls_from_the_bell_to_inotify_when_the_controller_dies_and_climbs_back() {
+    fn watch_uses_inotify_while_the_sidecar_is_dead() {
         let board = tempfile::tempdir().unwrap();
         let ringer = rung_bell(board.path());
         let mut watch = watch(board.path());
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn inotify_wakes_when_the_annotations_are_replaced() {
+    fn inotify_wakes_when_annotations_are_replaced() {
         let board = tempfile::tempdir().unwrap();
         let mut watch = watch(board.path());
         assert_eq!(arm(&mut watch), WatchMethod::Inotify);
@@ -305,10 +306,10 @@ mod tests {
     }
 
     #[test]
-    fn polls_where_no_folder_is_there_and_takes_up_inotify_when_it_comes() {
+    fn watch_polls_until_a_folder_exists() {
         let above = tempfile::tempdir().unwrap();
         let board = above.path().join("board");
-        // One folder under two names has one watch, and is lost under both.
+        // With the same folder under two paths, both share one watch.
         for volume in [board.join("no-volume"), board.clone()] {
             let mut watch = Watch::new(board.clone(), Some(volume), Duration::from_millis(1));
             assert_eq!(arm(&mut watch), WatchMethod::Polling);
@@ -322,11 +323,11 @@ mod tests {
     }
 
     #[test]
-    fn reads_again_until_what_was_armed_is_what_was_read() {
+    fn read_repeats_until_the_armed_source_was_read() {
         let board = tempfile::tempdir().unwrap();
         let mut ringer = rung_bell(board.path());
         let mut watch = watch(board.path());
-        // Reads what `view` gives, while the bell is replaced at the first `rings` reads; returns how many reads it took.
+        // Reads `view` and replaces the bell during the first `rings` reads. Returns the number of reads.
         let mut reads = |view: fn() -> PodView, rings: usize| {
             let mut count = 0;
             watch.read(|| {
@@ -336,16 +337,16 @@ mod tests {
             });
             (count, watch.method(), wait(&mut watch, Duration::ZERO))
         };
-        assert_eq!(reads(word, 0), (1, WatchMethod::Bell, WakeReason::Timeout));
-        // A bell that is replaced between arming and reading would not ring for the next publication.
-        assert_eq!(reads(word, 1), (2, WatchMethod::Bell, WakeReason::Timeout));
+        assert_eq!(reads(with_snapshot, 0), (1, WatchMethod::Bell, WakeReason::Timeout));
+        // A bell replaced between arming and reading would not ring for the next publication.
+        assert_eq!(reads(with_snapshot, 1), (2, WatchMethod::Bell, WakeReason::Timeout));
         // A bell does not ring for the volume.
-        assert_eq!(reads(no_word, 0), (2, WatchMethod::Inotify, WakeReason::Timeout));
-        assert_eq!(reads(no_word, 0), (1, WatchMethod::Inotify, WakeReason::Timeout));
-        // A board that begins to speak has a bell.
-        assert_eq!(reads(word, 0), (2, WatchMethod::Bell, WakeReason::Timeout));
-        // A board that changes at every read does not hold up the waiter, which wakes at once by the bell that has rung.
-        assert_eq!(reads(word, usize::MAX), (4, WatchMethod::Bell, WakeReason::Source));
+        assert_eq!(reads(without_snapshot, 0), (2, WatchMethod::Inotify, WakeReason::Timeout));
+        assert_eq!(reads(without_snapshot, 0), (1, WatchMethod::Inotify, WakeReason::Timeout));
+        // A board with a new snapshot has a bell.
+        assert_eq!(reads(with_snapshot, 0), (2, WatchMethod::Bell, WakeReason::Timeout));
+        // A board that changes at every read does not block `read`. The rung bell then ends the wait at once.
+        assert_eq!(reads(with_snapshot, usize::MAX), (4, WatchMethod::Bell, WakeReason::Source));
         drop(ringer);
         assert_eq!(arm(&mut watch), WatchMethod::Inotify);
     }

@@ -150,11 +150,11 @@ fn a_command_that_cannot_be_run_is_named_with_what_to_mend() {
     for (command, code, says) in [
         (dull.as_str(), 126, "permission denied; is it executable for this user"),
         (&at("board"), 126, "board is a directory"),
-        (&script, 126, "is there, but its interpreter, or the loader that it is linked to, is not in this image"),
+        (&script, 126, "exists, but its interpreter or dynamic loader is missing in this image"),
         (&at("nothing"), 127, "nothing: command not found; give a path inside this image"),
         (&format!("{dull}/x"), 127, "command not found"),
-        ("./nothing-here", 127, "looked for from the working directory /"),
-        ("nothing-of-this-name", 127, "nothing-of-this-name: command not found; looked for in PATH=/usr/bin:/bin"),
+        ("./nothing-here", 127, "searched from the working directory /"),
+        ("nothing-of-this-name", 127, "nothing-of-this-name: command not found; searched in PATH=/usr/bin:/bin"),
         ("", 127, "command not found"),
     ] {
         let run = scene.gate().with_command(&[command]).run();
@@ -167,7 +167,7 @@ fn a_command_that_cannot_be_run_is_named_with_what_to_mend() {
     let text = write("text", b"echo ran\n", 0o755);
     let run = scene.gate().with_command(&[&text]).run();
     if cfg!(target_env = "musl") {
-        run.assert_failed(126, "text is no program for this machine; a script needs a first line such as #!/bin/sh");
+        run.assert_failed(126, "text is not a program for this machine; a script needs a first line such as #!/bin/sh");
     } else {
         assert_eq!((run.code, run.stdout.as_str()), (0, "ran\n"));
     }

@@ -54,8 +54,8 @@ fn http() {
         ("HTTP/1.1 503 Service Unavailable\r\n\r\n", Some("answered 503")),
         ("HTTP/1.1 404 Not Found\r\n\r\n", Some("answered 404")),
         ("HTTP/1.1 199 Odd\r\n\r\n", Some("answered 199")),
-        ("SSH-2.0-OpenSSH_9.2\r\n", Some("no HTTP")),
-        ("", Some("no HTTP")),
+        ("SSH-2.0-OpenSSH_9.2\r\n", Some("not an HTTP response")),
+        ("", Some("not an HTTP response")),
     ] {
         let run = look(&format!("http://127.0.0.1:{}/ready?x=1", serve(answer, at_once)));
         match says {
@@ -65,7 +65,7 @@ fn http() {
     }
     // Endless first line; a server that says nothing; one that drips.
     look(&format!("http://127.0.0.1:{}", serve(Box::leak("x".repeat(1 << 20).into()), at_once)))
-        .assert_failed(69, "no HTTP");
+        .assert_failed(69, "not an HTTP response");
     for drip in [serve("HTTP/1.1 200 OK\r\n", Duration::from_millis(100)), {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = silent.local_addr().unwrap().port();
@@ -83,8 +83,8 @@ fn exec() {
     look(r#"exec:["true"]"#).assert_released();
     look(r#"exec:["sh","-c","echo noise; echo noise >&2; exit 3"]"#).assert_failed(69, "exited with 3");
     look(r#"exec:["sh","-c","kill -15 $$"]"#).assert_failed(69, "died of signal 15");
-    look(r#"exec:["sleep","60"]"#).assert_failed(69, "took too long");
-    look(r#"exec:["/nonexistent"]"#).assert_failed(69, "the command is not there");
+    look(r#"exec:["sleep","60"]"#).assert_failed(69, "timed out");
+    look(r#"exec:["/nonexistent"]"#).assert_failed(69, "command not found");
     look(r#"exec:["/etc/passwd"]"#).assert_failed(69, "denied");
 }
 
@@ -187,7 +187,7 @@ fn the_fallback_check_judges_once_the_controller_has_died() {
         std::fs::remove_file(&flag).unwrap();
         scene.kill_controller();
         wait_until("the death is noticed", || {
-            scene.termination_message().contains("the controller is dead; fallback check")
+            scene.termination_message().contains("the sidecar is dead; fallback check")
         });
         std::fs::write(&flag, "").unwrap();
         hook.wait().assert_released();
@@ -199,7 +199,7 @@ fn without_one_the_reason_says_that_the_controller_is_dead() {
     let mut scene = Scene::with_controller();
     let hook = scene.hook().spawn_waiting();
     scene.kill_controller();
-    let says = "the controller is dead and can't come back under this hook; give --fallback-check";
+    let says = "the sidecar is dead and can't restart while this hook runs; add --fallback-check";
     wait_until("the death is noticed", || scene.termination_message().contains(says));
     // A controller in a container of its own kind can come back all the same.
     scene.start_controller();

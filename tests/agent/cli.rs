@@ -36,13 +36,13 @@ fn each_flag_and_its_twin_do_the_same() {
         "api=Ready (now Waiting, Image",
     );
     by_flag_and_by_env(at_once, "until", "db=Exited,api=Started", 75, "db=Exited (now Started); api=Started (now W");
-    by_flag_and_by_env(at_once, "check", "file:///nonexistent", 75, "file:///nonexistent (not there)");
+    by_flag_and_by_env(at_once, "check", "file:///nonexistent", 75, "file:///nonexistent (not found)");
     by_flag_and_by_env(
         || scene.hook().flag("check", r#"exec:["sleep","60"]"#).flag("timeout", "300ms"),
         "check-timeout",
         "10ms",
         75,
-        "(took too long)",
+        "(timed out)",
     );
     by_flag_and_by_env(|| scene.bare_hook().flag("container", "db"), "timeout", "1ms", 75, "timed out after 1ms");
     by_flag_and_by_env(at_once, "on-timeout", "continue", 0, "");
@@ -51,13 +51,13 @@ fn each_flag_and_its_twin_do_the_same() {
     by_flag_and_by_env(|| scene.hook(), "then", r#"["false"]"#, 1, "postStart command [\"false\"] exited with 1");
     let mut dead = Scene::with_controller();
     dead.kill_controller();
-    let says = "the controller is dead; fallback check file:///nonexistent (not there)";
+    let says = "the sidecar is dead; fallback check file:///nonexistent (not found)";
     by_flag_and_by_env(|| dead.hook().flag("timeout", "0s"), "fallback-check", "file:///nonexistent", 75, says);
 
     let without = |name: &'static str| move || at_once().without_flag(name);
     by_flag_and_by_env(without("board"), "board", &scene.board, 75, "db=Ready (now Started)");
-    by_flag_and_by_env(without("board"), "board", "/nonexistent", 75, "the board is not there");
-    by_flag_and_by_env(without("self"), "self", "/nonexistent", 75, "can't report to the controller (/nonexistent:");
+    by_flag_and_by_env(without("board"), "board", "/nonexistent", 75, "the board is missing");
+    by_flag_and_by_env(without("self"), "self", "/nonexistent", 75, "can't report to the sidecar (/nonexistent:");
     let volume = Scene::new();
     write_annotations(&volume.podinfo, &scene.snapshot);
     let frozen = || at_once().flag("board", "/nonexistent").without_flag("podinfo");
@@ -66,7 +66,7 @@ fn each_flag_and_its_twin_do_the_same() {
 
     for value in ["true", "1", "yes"] {
         let run = scene.hook().flag("until", "api").env("PODGATE_FAIL_FAST", value).run();
-        run.assert_failed(69, "can never be met: api=Ready: it is stuck in ImagePullBackOff");
+        run.assert_failed(69, "api=Ready can't be met: the container is stuck in ImagePullBackOff");
     }
     scene.hook().flag("until", "api").arg("--fail-fast").run().assert_failed(69, "stuck in ImagePullBackOff");
     scene.hook().flag("timeout", "0s").env("PODGATE_FAIL_FAST", "no").run().assert_failed(75, "timed out");
@@ -160,7 +160,7 @@ fn what_is_wrong_with_the_command_line_is_said_in_one_line() {
         (vec![], "no command given"),
         (vec!["serve"], "unrecognized subcommand 'serve'"),
         (vec!["post-start"], "not provided: --container <NAME>"),
-        (vec!["post-start", "--container", "DB"], "no container name"),
+        (vec!["post-start", "--container", "DB"], "not a container name"),
         (vec!["post-start", "--container", ""], "--container"),
         (post_start(&["--bogus"]), "unexpected argument '--bogus'"),
         (post_start(&["stray"]), "unexpected argument 'stray'"),
@@ -170,20 +170,20 @@ fn what_is_wrong_with_the_command_line_is_said_in_one_line() {
         (post_start(&["--timeout", "5"]), "time unit needed"),
         (post_start(&["--timeout", "-1s"]), "unexpected argument '-1'"),
         (post_start(&["--timeout", "99999999999999999999h"]), "number is too large"),
-        (post_start(&["--timeout", "101y"]), "longer than a hundred years"),
+        (post_start(&["--timeout", "101y"]), "longer than 100 years"),
         (post_start(&["--timeout", "1s", "--timeout", "2s"]), "cannot be used multiple times"),
         (post_start(&["--check-timeout", "x"]), "--check-timeout"),
         (post_start(&["--poll-interval", "0ms"]), "an interval can't be zero"),
-        (post_start(&["--until", "db=ready"]), "one of Started, Ready, Completed, Exited"),
-        (post_start(&["--until", "../db"]), "no container name"),
-        (post_start(&["--until", ""]), "no container name"),
-        (post_start(&["--check", "https://h/"]), "carries no TLS"),
+        (post_start(&["--until", "db=ready"]), "use Started, Ready, Completed or Exited"),
+        (post_start(&["--until", "../db"]), "not a container name"),
+        (post_start(&["--until", ""]), "not a container name"),
+        (post_start(&["--check", "https://h/"]), "the agent has no TLS"),
         (post_start(&["--check", "127.0.0.1:80"]), "not a check"),
-        (post_start(&["--check", "exec:pg_isready"]), "no JSON list of strings"),
+        (post_start(&["--check", "exec:pg_isready"]), "not a JSON list of strings"),
         (post_start(&["--fallback-check", "tcp://h:0"]), "no port from 1 to 65535"),
-        (post_start(&["--on-timeout", "ignore"]), "it is fail or continue"),
-        (post_start(&["--log-format", "xml"]), "it is text or json"),
-        (post_start(&["--then", "echo"]), "no JSON list of strings"),
+        (post_start(&["--on-timeout", "ignore"]), "use fail or continue"),
+        (post_start(&["--log-format", "xml"]), "use text or json"),
+        (post_start(&["--then", "echo"]), "not a JSON list of strings"),
         (post_start(&["--then", "[]"]), "a command needs a program"),
         (vec!["install"], "<DIR>"),
         (vec!["check"], "<URL>"),
@@ -234,10 +234,10 @@ fn each_exit_code_has_its_cause() {
             && scene.termination_message().len() < 1024
     );
     let nothing = Agent::new(&["post-start", "--container", "db"], &scene.termination);
-    nothing.run().assert_failed(78, "neither the board /podgate nor the downward-API volume /podgate-info is there");
+    nothing.run().assert_failed(78, "neither the board /podgate nor the downward-API volume /podgate-info exists");
     scene.set_state("db", State::Failed);
     scene.publish(|s| _ = s.stuck.insert("db".to_owned(), REASON_ENDED.to_owned()));
-    scene.hook().arg("--fail-fast").run().assert_failed(69, "db=Ready: it is Failed for good");
+    scene.hook().arg("--fail-fast").run().assert_failed(69, "db=Ready can't be met: the container is Failed and will not be restarted");
     scene.hook().arg("--fail-fast").flag("on-timeout", "continue").run().assert_released();
     scene.set_state("db", State::Ready);
     scene.hook().run().assert_released();
@@ -300,7 +300,7 @@ fn a_folder_that_cannot_be_written_is_said() {
     std::fs::write(&file, "").unwrap();
     for bad in [file.clone(), file.join("x"), "/proc/podgate".into(), "/sys".into()] {
         let run = Agent::new(&["install"], Path::new("/nonexistent")).arg(&bad).run();
-        run.assert_failed(78, "give a folder that this user can write");
+        run.assert_failed(78, "use a folder that this user can write");
         assert!(run.stderr.contains(bad.to_str().unwrap()));
     }
 }

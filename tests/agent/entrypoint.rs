@@ -32,7 +32,7 @@ fn ran(run: &crate::support::AgentOutput) {
 fn it_waits_reports_and_opens_only_when_the_controller_has_heard_it() {
     let mut scene = Scene::with_controller();
     let gate = waits_for_db(&scene).with_command(SAYS_RAN).spawn_waiting();
-    assert_eq!(scene.termination_message(), "podgate entrypoint: api: waits for db=Ready (now Started)");
+    assert_eq!(scene.termination_message(), "podgate entrypoint: api: waiting for db=Ready (now Started)");
     let report = scene.report().unwrap();
     assert!(scene.is_current(&report) && !report.started);
     assert_eq!((report.gate, report.waiting_for.clone()), (Some(GateState::Waiting), vec!["db".parse().unwrap()]));
@@ -45,7 +45,7 @@ fn it_waits_reports_and_opens_only_when_the_controller_has_heard_it() {
     // What was seen before it came does not count.
     scene.set_state("db", State::Ready);
     wait_until("it says so", || {
-        scene.termination_message().ends_with("waits for the controller to look at them once more")
+        scene.termination_message().ends_with("waiting for the sidecar to check the conditions again")
     });
     scene.publish(|s| s.heard_tickets = [("api".to_owned(), "00000000".to_owned())].into());
     std::thread::sleep(Duration::from_millis(50));
@@ -66,7 +66,7 @@ fn being_heard_is_not_enough() {
     let mut scene = Scene::with_controller();
     let mut gate = waits_for_db(&scene).flag("until", "api=Completed").with_command(SAYS_RAN).spawn_waiting();
     scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
-    wait_until("one is left", || scene.termination_message().ends_with("waits for api=Completed (now Waiting)"));
+    wait_until("one is left", || scene.termination_message().ends_with("waiting for api=Completed (now Waiting)"));
     // A pod that has started opens hooks alone.
     scene.publish(|s| s.phase = Phase::Started);
     std::thread::sleep(Duration::from_millis(50));
@@ -82,7 +82,7 @@ fn a_new_start_of_the_gate_is_heard_anew() {
     scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     ran(&gate.wait());
     let gate = waits_for_db(&scene).with_command(SAYS_RAN).spawn_waiting();
-    assert!(scene.termination_message().contains("look at them once more"), "{}", scene.termination_message());
+    assert!(scene.termination_message().contains("check the conditions again"), "{}", scene.termination_message());
     scene.acknowledge_report(|_| {});
     ran(&gate.wait());
 }
@@ -101,7 +101,7 @@ fn a_new_epoch_is_told_anew() {
 
 #[test]
 fn a_signal_ends_the_wait_at_once_and_the_command_never_runs() {
-    for (signal, code, says) in [(Signal::TERM, 143, "ended by TERM"), (Signal::INT, 130, "ended by INT")] {
+    for (signal, code, says) in [(Signal::TERM, 143, "received SIGTERM"), (Signal::INT, 130, "received SIGINT")] {
         let scene = Scene::with_controller();
         let gate = waits_for_db(&scene).with_command(SAYS_RAN).spawn_waiting();
         let sent_at = Instant::now();
@@ -171,9 +171,9 @@ fn it_fails_fast_only_when_asked() {
         scene
     };
     for (until, state, why, says) in [
-        ("db", State::Waiting, "ImagePullBackOff", "can never be met: db=Ready: it is stuck in ImagePullBackOff"),
-        ("db", State::Failed, REASON_ENDED, "can never be met: db=Ready: it is Failed for good"),
-        ("db=Completed", State::Failed, REASON_ENDED, "can never be met: db=Completed: it is Failed for good"),
+        ("db", State::Waiting, "ImagePullBackOff", "db=Ready can't be met: the container is stuck in ImagePullBackOff"),
+        ("db", State::Failed, REASON_ENDED, "db=Ready can't be met: the container is Failed and will not be restarted"),
+        ("db=Completed", State::Failed, REASON_ENDED, "db=Completed can't be met: the container is Failed and will not be restarted"),
     ] {
         let scene = stuck(state, why);
         let gate = || scene.gate().flag("until", until);
@@ -210,7 +210,7 @@ fn it_falls_from_the_bell_to_inotify_to_polling_while_it_waits_and_climbs_back()
     wait_until("it climbs back", || scene.rungs() == ["bell", "inotify", "bell"]);
     scene.kill_controller();
     wait_until("it says that the controller is dead", || {
-        scene.termination_message().contains("the controller is dead")
+        scene.termination_message().contains("the sidecar is dead")
     });
     assert!(
         !scene.termination_message().contains("fallback"),
@@ -293,7 +293,7 @@ fn checks_and_conditions_must_all_hold() {
         scene.termination_message()
     );
     scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
-    wait_until("the check is left", || scene.termination_message().contains("waits for file:///"));
+    wait_until("the check is left", || scene.termination_message().contains("waiting for file:///"));
     fs::write(&file, "").unwrap();
     ran(&gate.wait());
 }
@@ -304,7 +304,7 @@ fn a_step_before_that_has_failed_ends_it() {
     let file = scene.root.join("0");
     let gate = scene.gate().flag("check", format!("file://{}", file.display())).with_command(SAYS_RAN).spawn_waiting();
     fs::write(scene.root.join("0.err"), "").unwrap();
-    gate.wait().assert_failed(69, "0.err is there, so the step before has failed");
+    gate.wait().assert_failed(69, "0.err exists, so the previous step failed");
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn the_downward_api_volume_alone_opens_it() {
     let mut volume = Volume::new(&scene.podinfo);
     volume.write(&annotations_text(&scene.snapshot));
     let gate = waits_for_db(&scene).with_command(SAYS_RAN).spawn_waiting();
-    assert_eq!(scene.termination_message(), "podgate entrypoint: api: waits for db=Ready (now Started)");
+    assert_eq!(scene.termination_message(), "podgate entrypoint: api: waiting for db=Ready (now Started)");
     scene.snapshot.states.insert("db".to_owned(), State::Ready);
     volume.write(&annotations_text(&scene.snapshot));
     ran(&gate.wait());
@@ -331,7 +331,7 @@ fn with_no_log_of_its_own_it_says_everything_once_in_the_containers_log() {
     scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     let run = gate.wait();
     assert_eq!(run.stdout, "ran\n");
-    assert!(run.stderr.contains("waits for db=Ready") && run.stderr.contains("released: all conditions hold"));
+    assert!(run.stderr.contains("waiting for db=Ready") && run.stderr.contains("released: all conditions hold"));
 }
 
 #[test]
@@ -364,7 +364,7 @@ fn nothing_that_lies_in_its_own_folder_harms_it() {
         let scene = Scene::with_controller();
         trap(&scene);
         let gate = waits_for_db(&scene).flag("timeout", "50ms");
-        gate.with_command(SAYS_RAN).run().assert_failed(75, "can't report to the controller");
+        gate.with_command(SAYS_RAN).run().assert_failed(75, "can't report to the sidecar");
         assert!(
             scene.termination_message().contains("mount this container's own folder there"),
             "{}",
@@ -404,5 +404,5 @@ fn a_read_only_or_full_folder_is_named_or_worked_around() {
     fs::write(&scene.termination, "").unwrap();
     shell.start_agent(&waits_for_db(&scene).flag("timeout", "100ms").with_command(SAYS_RAN), &errors);
     assert_eq!(shell.wait_for_agent(), 75);
-    assert!(says().contains("can't report to the controller") && says().contains("Read-only"), "{}", says());
+    assert!(says().contains("can't report to the sidecar") && says().contains("Read-only"), "{}", says());
 }

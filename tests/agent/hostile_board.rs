@@ -173,7 +173,7 @@ fn a_dead_controller_is_noticed_though_somebody_holds_the_bell_open() {
     let hook = scene.hook().spawn_waiting();
     let bell = tamper(&scene);
     scene.kill_controller();
-    wait_until("the death is noticed", || scene.termination_message().contains("the controller is dead"));
+    wait_until("the death is noticed", || scene.termination_message().contains("the sidecar is dead"));
     drop((hook, bell));
 }
 

@@ -31,7 +31,7 @@ fn a_swap_of_the_volume_releases_a_waiting_hook() {
     let (scene, mut volume) = without_board();
     let hook = scene.hook().spawn_waiting();
     wait_until("it is armed", || scene.rungs() == ["inotify"]);
-    assert!(scene.termination_message().contains("no board: under a hook the downward-API volume shows only"));
+    assert!(scene.termination_message().contains("no board, and the kubelet does not update the downward-API volume"));
     assert!(!volume.write(&file(State::Started, 1)), "the kubelet replaces nothing where nothing has changed");
     volume.write(&file(State::NotReady, 2));
     wait_until("it is read", || scene.termination_message().contains("now NotReady"));
@@ -111,7 +111,7 @@ fn a_volume_that_is_removed_and_put_back_is_taken_up_again() {
             fs::rename(&scene.podinfo, &aside).unwrap()
         }
         wait_until("the loss is noticed", || {
-            scene.termination_message().contains("the downward-API volume is not there")
+            scene.termination_message().contains("the downward-API volume is missing")
         });
         fs::create_dir(&scene.podinfo).unwrap();
         volume.write(&file(State::Started, round + 2));
@@ -138,7 +138,7 @@ fn a_volume_that_is_unmounted_and_mounted_again_is_taken_up_again() {
     shell.start_agent(&scene.hook(), &errors);
     wait_until("it waits", || scene.termination_message().contains("now Started"));
     assert_eq!(shell.run(&format!("umount -l {podinfo} && mount -t tmpfs tmpfs {podinfo}")), 0);
-    wait_until("the loss is noticed", || scene.termination_message().contains("the downward-API volume is not there"));
+    wait_until("the loss is noticed", || scene.termination_message().contains("the downward-API volume is missing"));
     assert_eq!(shell.run(&format!("cp {} {podinfo}/x && mv {podinfo}/x {podinfo}/annotations", ready.display())), 0);
     assert_eq!(shell.wait_for_agent(), 0, "{}", fs::read_to_string(errors).unwrap());
 }

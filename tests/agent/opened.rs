@@ -30,7 +30,7 @@ fn it_follows_a_real_gate_through_its_life() {
     let mut scene = Scene::with_controller();
     let gate = || scene.gate().flag("until", "db").flag("until", "api=Completed").with_command(&["sleep", "600"]);
     let waiting = gate().spawn_waiting();
-    look(&scene).assert_failed(69, "podgate opened: the gate waits for db=Ready, api=Completed");
+    look(&scene).assert_failed(69, "podgate opened: the gate is waiting for db=Ready, api=Completed");
     look_or_waiting(&scene).assert_released();
     waiting.signal(Signal::KILL);
     waiting.wait();
@@ -59,7 +59,7 @@ fn a_gate_that_no_sidecar_hears_is_followed_too() {
         .flag("check", format!("file://{}", file.display()))
         .with_command(&["sleep", "600"])
         .spawn_waiting();
-    look(&scene).assert_failed(69, "podgate opened: the gate still waits");
+    look(&scene).assert_failed(69, "podgate opened: the gate is still waiting");
     look_or_waiting(&scene).assert_released();
     fs::write(&file, "").unwrap();
     wait_until("it has opened", || scene.report().unwrap().gate == Some(GateState::Opened));
@@ -96,7 +96,7 @@ fn its_checks_are_made_once_each_and_the_first_failure_is_named() {
     let fails = r#"exec:["sh","-c","echo out; exit 3"]"#;
     probe().flag("check", fails).flag("check", &mark).run().assert_failed(69, "exited with 3");
     assert_eq!(fs::read_to_string(&marks).unwrap(), "x\n", "what comes after a failure is not looked at");
-    probe().flag("check", r#"exec:["sleep","600"]"#).run().assert_failed(69, "took too long");
+    probe().flag("check", r#"exec:["sleep","600"]"#).run().assert_failed(69, "timed out");
     probe().flag("check", "file:///nonexistent").run().assert_failed(69, "file:///nonexistent not there");
     // It accepts, and never answers.
     let silent = open.replace("tcp:", "http:");
@@ -108,7 +108,7 @@ fn its_checks_are_made_once_each_and_the_first_failure_is_named() {
     // While the gate waits, nobody is asked.
     put(&scene, &Report { gate: Some(GateState::Waiting), ..opened() });
     probe().flag("check", &open).arg("--or-waiting").run().assert_released();
-    probe().flag("check", &open).run().assert_failed(69, "the gate still waits");
+    probe().flag("check", &open).run().assert_failed(69, "the gate is still waiting");
 }
 
 #[test]
@@ -141,13 +141,13 @@ fn a_process_that_is_not_the_gates_never_passes() {
         look(&scene).assert_failed(69, "the gate's process is gone");
     }
     put(&scene, &Report { process: None, ..opened() });
-    look(&scene).assert_failed(69, "can't tell whether the gate's process lives");
+    look(&scene).assert_failed(69, "can't tell if the gate's process is alive");
 }
 
 #[test]
 fn no_report_is_a_wrong_set_up_with_how_to_mend_it() {
     let scene = Scene::new();
-    look(&scene).assert_failed(78, "mount this container's own folder there, or say where with --self");
+    look(&scene).assert_failed(78, "mount this container's own folder there, or set --self");
     probe(Path::new("/nonexistent")).run().assert_failed(78, "no gate has reported in /nonexistent");
     probe(Path::new("/etc/passwd")).run().assert_failed(78, "no gate has reported in /etc/passwd");
     // What the controller puts there at first, and a postStart hook's.

@@ -245,9 +245,9 @@ fn a_command_that_takes_too_long_is_ended_with_its_group() {
     let pid = scene.root.join("pid");
     let polite = format!("sleep 600 & echo $! > {}; wait", pid.display());
     let run = parent(&scene, &["--command-timeout", "200ms"], &polite).run();
-    run.assert_failed(75, "the command was still running after 200ms, and was ended");
+    run.assert_failed(75, "the command timed out after 200ms");
     assert!(
-        scene.termination_message().ends_with("was still running after 200ms, and was ended"),
+        scene.termination_message().ends_with("timed out after 200ms"),
         "{}",
         scene.termination_message()
     );
@@ -262,7 +262,7 @@ fn a_command_that_takes_too_long_is_ended_with_its_group() {
     let run = parent(&scene, &["--command-timeout", "100ms", "--grace", "200ms"], &deaf).run();
     assert_eq!(run.code, 75);
     assert!(run.took >= Duration::from_millis(300) && run.took < Duration::from_secs(10), "{run:?}");
-    assert!(scene.log_text().contains("has not ended by TERM in time, and is killed"));
+    assert!(scene.log_text().contains("the command did not end after SIGTERM; sending SIGKILL"));
     assert!(!lives(fs::read_to_string(&pid).unwrap().trim()));
 }
 
@@ -289,7 +289,7 @@ fn a_command_that_has_failed_is_held_until_it_is_let_go() {
     let flags = ["--breakpoint", go.to_str().unwrap(), "--post-file", post.to_str().unwrap()];
     let hold = |script: &str| {
         let agent = parent(&scene, &flags, script).spawn();
-        wait_until("it is held", || scene.log_text().contains("the container is held until this file is there: touch"));
+        wait_until("it is held", || scene.log_text().contains("keeping the container until this file exists: touch"));
         std::thread::sleep(Duration::from_millis(30));
         agent
     };

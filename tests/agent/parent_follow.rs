@@ -53,7 +53,7 @@ fn it_ends_when_all_of_those_have_exited() {
         let ended = agent.wait();
         assert_eq!((ended.code, ended.stderr.as_str()), (expected, ""));
         assert_eq!(scene.report().unwrap().exit_code, Some(expected));
-        assert!(scene.log_text().contains("app, job has exited, so the command is ended"));
+        assert!(scene.log_text().contains("app, job has exited; ending the command"));
     }
 }
 
@@ -83,7 +83,7 @@ fn when_all_had_exited_before_it_is_not_started() {
     assert!(!scene.root.join("up").exists());
     let report = scene.report().unwrap();
     assert!(report.has_gate_opened() && report.exit_code == Some(0));
-    assert!(scene.log_text().contains("app, job had exited before; the command is not run"));
+    assert!(scene.log_text().contains("app, job had already exited; not running the command"));
     assert_eq!(fs::read_to_string(post).unwrap(), "0\n");
 }
 
@@ -126,7 +126,7 @@ fn a_name_that_the_pod_does_not_have_is_told() {
 fn with_nothing_to_read_from_the_set_up_is_wrong() {
     let scene = Scene::new();
     let gate = stop_after(&scene).flag("board", "/nonexistent").flag("podinfo", "/nonexistent");
-    command(&scene, gate, "true").run().assert_failed(78, "nothing says when --stop-after's container has exited");
+    command(&scene, gate, "true").run().assert_failed(78, "--stop-after needs the pod's state");
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn it_ends_when_its_provider_was_restarted() {
         let agent = follower(&mut scene, "db", LONG);
         assert_eq!(scene.report().unwrap().watched_containers, ["db"]);
         scene.publish(change);
-        agent.wait().assert_failed(69, "db was restarted; ended, so that this container starts again after it");
+        agent.wait().assert_failed(69, "db was restarted; ended the command so that this container restarts too");
         assert!(scene.termination_message().contains("db was restarted"));
         assert_eq!(scene.report().unwrap().exit_code, Some(69));
     }

@@ -59,10 +59,10 @@ fn one_that_cannot_be_written_is_said() {
     let folder = scene.root.join("steps");
     fs::create_dir(&folder).unwrap();
     for bad in ["", ".."] {
-        step(&scene, &folder.join(bad), "true").run().assert_failed(78, "that is no file name");
+        step(&scene, &folder.join(bad), "true").run().assert_failed(78, "not a file name");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "nothing is written beside it");
     }
-    step(&scene, Path::new("/"), "true").run().assert_failed(78, "that is no file name");
+    step(&scene, Path::new("/"), "true").run().assert_failed(78, "not a file name");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_failure_skips_what_comes_after_it() {
     assert_eq!(codes, [0, 4, 69]);
     assert!(scene.root.join("1").exists());
     // By a time-out as well: not only codes skip.
-    assert!(scene.termination_message().contains("the step before has failed"), "{}", scene.termination_message());
+    assert!(scene.termination_message().contains("the previous step failed"), "{}", scene.termination_message());
 }
 
 /// Three steps at once, each after the one before; what they ended with. Started last to first.

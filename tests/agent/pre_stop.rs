@@ -31,7 +31,7 @@ fn running() -> Scene {
 
 fn stays(scene: &Scene, hook: Agent) -> RunningAgent {
     let hook = hook.spawn();
-    wait_until("it says for whom it stays", || scene.log_text().contains("stays for"));
+    wait_until("it says for whom it stays", || scene.log_text().contains("waiting for"));
     hook
 }
 
@@ -48,7 +48,7 @@ fn at_a_deletion_it_stays_until_the_user_is_gone() {
     for gone in [State::Failed, State::Completed] {
         let mut scene = ending();
         let hook = stays(&scene, scene.pre_stop().flag("until", "api"));
-        assert!(scene.log_text().contains("stays for api=Exited (now Ready)"), "{}", scene.log_text());
+        assert!(scene.log_text().contains("waiting for api=Exited (now Ready)"), "{}", scene.log_text());
         let report = scene.report().unwrap();
         assert_eq!((report.stopping, report.started), (PreStopState::Begun, true));
         assert!(scene.is_current(&report));
@@ -96,7 +96,7 @@ fn the_sign_may_come_within_the_second_and_holds_once_it_has_come() {
         scene.publish(|s| s.stopping = ["db".to_owned()].into());
         std::thread::sleep(SIGN / 4);
         scene.publish(sign);
-        wait_until("it stays", || scene.log_text().contains("stays for"));
+        wait_until("it stays", || scene.log_text().contains("waiting for"));
         assert!(hook.elapsed() < SIGN, "or the test was too slow");
         // A controller that has started anew and does not know yet.
         scene.publish(|s| (s.phase, s.stopping) = (Phase::Starting, [].into()));
@@ -126,7 +126,7 @@ fn its_grace_ends_it_and_the_programs_last_words_stay() {
     let scene = ending();
     std::fs::write(&scene.termination, "the program's own last words").unwrap();
     let run = scene.pre_stop().flag("until", "api").flag("grace", "300ms").run();
-    run.assert_failed(75, "podgate pre-stop: db: still there after 300ms: api=Exited (now Ready)");
+    run.assert_failed(75, "podgate pre-stop: db: timed out after 300ms, still waiting for api=Exited (now Ready)");
     assert!((Duration::from_millis(300)..Duration::from_secs(3)).contains(&run.took), "{run:?}");
     assert_eq!(stopping(&scene), PreStopState::Finished);
     // Before anything is known it names them too.
@@ -172,10 +172,10 @@ fn the_command_runs_when_the_grace_is_used_up_and_has_the_rest_of_it() {
     let then = shell(&format!("touch {}", done.display()));
     let hook = || scene.pre_stop().flag("until", "api").flag("grace", "1500ms").flag("then-timeout", "1s");
     let run = hook().flag("then", then).run();
-    run.assert_failed(75, "still there after 500ms: api=Exited");
+    run.assert_failed(75, "timed out after 500ms, still waiting for api=Exited");
     assert!(done.exists() && run.took < Duration::from_millis(1400), "{run:?}");
     let run = hook().flag("then", shell("exit 3")).run();
-    run.assert_failed(3, "exited with 3: ; before that, still there after 500ms: api=Exited");
+    run.assert_failed(3, "exited with 3: ; before that, timed out after 500ms, still waiting for api=Exited");
     let run = hook().flag("then", shell("sleep 600")).run();
     run.assert_failed(75, "was still running at the time limit");
     assert!((Duration::from_millis(1500)..Duration::from_secs(5)).contains(&run.took), "{run:?}");
@@ -188,7 +188,7 @@ fn an_open_port_holds_it_until_it_is_closed() {
         let scene = ending();
         let url = format!("tcp://{host}:{}", port.local_addr().unwrap().port());
         let hook = stays(&scene, scene.pre_stop().flag("check-closed", &url));
-        assert!(scene.log_text().contains(&format!("stays for {url} (accepts connections)")), "{}", scene.log_text());
+        assert!(scene.log_text().contains(&format!("waiting for {url} (accepts connections)")), "{}", scene.log_text());
         hook.signal(rustix::process::Signal::KILL);
     }
     let scene = ending();
@@ -245,12 +245,12 @@ fn nothing_to_stay_for_is_a_usage_error() {
     running()
         .pre_stop()
         .run()
-        .assert_failed(64, "nothing to stay for; give --until CONTAINER, --check-closed or --then");
+        .assert_failed(64, "nothing to wait for; use --until CONTAINER, --check-closed or --then");
     for (flag, value, says) in [
         ("until", "api=Ready", "write api=Exited"),
-        ("check-closed", "http://127.0.0.1/", "only a port can be found closed"),
-        ("check-closed", "file:///x", "only a port can be found closed"),
-        ("then", "rm", "no JSON list"),
+        ("check-closed", "http://127.0.0.1/", "only ports are supported"),
+        ("check-closed", "file:///x", "only ports are supported"),
+        ("then", "rm", "not a JSON list"),
         ("grace", "x", "write 90s"),
     ] {
         let scene = running();
@@ -268,7 +268,7 @@ fn without_a_board_it_holds_nobody_up() {
         let run = scene.pre_stop().flag("until", "api").flag("poll-interval", "10ms").run();
         run.assert_released();
         assert!((SIGN..SIGN * 10).contains(&run.took), "{run:?}");
-        assert!(scene.log_text().contains("no word from the sidecar"), "{}", scene.log_text());
+        assert!(scene.log_text().contains("no state from the sidecar"), "{}", scene.log_text());
         assert_eq!(stopping(&scene), PreStopState::Finished);
     }
 }
@@ -279,7 +279,7 @@ fn a_board_of_another_sandbox_is_not_believed() {
     scene.publish(|s| s.sandbox = "00000000-1-00000001".parse().unwrap());
     let run = scene.pre_stop().flag("until", "api").run();
     run.assert_released();
-    assert!(scene.log_text().contains("no word from the sidecar"), "{}", scene.log_text());
+    assert!(scene.log_text().contains("no state from the sidecar"), "{}", scene.log_text());
 }
 
 fn put_report(scene: &Scene, report: &Report) {

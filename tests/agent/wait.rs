@@ -9,7 +9,7 @@ use std::time::Duration;
 fn a_hook_waits_in_one_thread_says_why_and_goes_when_its_container_is_ready() {
     let mut scene = Scene::with_controller();
     let hook = scene.hook().spawn_waiting();
-    assert_eq!(scene.termination_message(), "podgate post-start: db: waits for db=Ready (now Started)");
+    assert_eq!(scene.termination_message(), "podgate post-start: db: waiting for db=Ready (now Started)");
     let report = scene.report().unwrap();
     assert!(report.started && scene.is_current(&report));
     assert_eq!((report.waiting_for[0].to_string().as_str(), report.gate), ("db=Ready", None));
@@ -49,7 +49,7 @@ fn a_predecessor_that_has_ended_ends_it() {
     let mut scene = Scene::with_controller();
     let hook = scene.bare_hook().flag("container", "api").flag("timeout", "20s").spawn_waiting();
     scene.set_state("db", State::Failed);
-    hook.wait().assert_failed(69, "db is Failed, and the kubelet restarts it only when this hook returns");
+    hook.wait().assert_failed(69, "db is Failed, and the kubelet restarts it only after this hook returns");
     scene.bare_hook().flag("container", "db").flag("timeout", "1ms").run().assert_failed(75, "db=Ready (now Failed)");
 }
 
@@ -70,7 +70,7 @@ fn a_board_of_another_sandbox_is_not_believed_and_named() {
         s.states.insert("db".to_owned(), State::Ready);
     });
     let run = scene.hook().flag("timeout", "100ms").run();
-    run.assert_failed(75, "the board speaks of another sandbox, the downward-API volume is not there");
+    run.assert_failed(75, "the board belongs to another sandbox, the downward-API volume is missing");
     let hook = scene.hook().spawn_waiting();
     assert!(scene.report().is_none(), "nothing is told to another sandbox's controller");
     let here = crate::support::snapshot(&[("db", State::Ready)]);
@@ -102,7 +102,7 @@ fn a_report_that_cannot_be_written_is_part_of_the_reason_until_it_can() {
     let mut scene = Scene::with_controller();
     std::fs::remove_dir(&scene.self_folder).unwrap();
     let hook = scene.hook().spawn_waiting();
-    assert!(scene.termination_message().contains("can't report to the controller"), "{}", scene.termination_message());
+    assert!(scene.termination_message().contains("can't report to the sidecar"), "{}", scene.termination_message());
     std::fs::create_dir(&scene.self_folder).unwrap();
     wait_until("it reports", || scene.report().is_some());
     wait_until("the reason follows", || !scene.termination_message().contains("can't report"));
@@ -114,7 +114,7 @@ fn a_report_that_cannot_be_written_is_part_of_the_reason_until_it_can() {
 fn another_containers_state_can_be_waited_for() {
     let mut scene = Scene::with_controller();
     let hook = scene.hook().flag("until", "db=Started").flag("until", "api=Completed").spawn_waiting();
-    assert!(scene.log_text().contains("WARN waits for another container"));
+    assert!(scene.log_text().contains("WARN this container already runs"));
     scene.set_state("api", State::Completed);
     hook.wait().assert_released();
 }

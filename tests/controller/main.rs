@@ -132,7 +132,7 @@ fn wrong_setup_has_an_error_message_and_exit_code() {
     let pod = Pod::new();
     for (arguments, code, text) in [
         (&["--nonsense"][..], 64, "--nonsense"),
-        (&["--containers", "[{\"name\":\"A\"}]"], 64, "no container name"),
+        (&["--containers", "[{\"name\":\"A\"}]"], 64, "not a container name"),
         (&["--publish", "nowhere"], 64, "must be api or board"),
         (&["--probe-floor", "soon"], 64, "--probe-floor"),
         (&["--pod-ips", "localhost"], 64, "is not an IP address"),

@@ -52,7 +52,7 @@ fn hook_waits_for_a_slow_container() {
     if crate::cluster::is_test_cluster() {
         // While the hook waits, its termination message gives the reason. `kubectl describe` shows it if the container
         // dies. The hook clears the message before it returns.
-        let why = "podgate post-start: db: waits for db=Ready (now Started)";
+        let why = "podgate post-start: db: waiting for db=Ready (now Started)";
         eventually("the reason", 60, || run.termination_message("db").filter(|words| words == why));
         run.wait_until_up();
         assert_eq!(run.termination_message("db").as_deref(), Some(""));

@@ -54,7 +54,7 @@ fn hook_continues_after_timeout_if_allowed() {
     assert!(api.start_time() - db.start_time() >= 3000.0, "{}", api.start_time() - db.start_time());
     assert!(web.start_time() >= api.ready_time());
     assert!(
-        db.last_message().contains("timed out after 3s") && db.last_message().ends_with("continue says"),
+        db.last_message().contains("timed out after 3s") && db.last_message().ends_with("--on-timeout=continue)"),
         "{}",
         db.last_message()
     );

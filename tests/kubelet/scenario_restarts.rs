@@ -39,7 +39,7 @@ fn hook_of_a_restarted_container_does_not_wait() {
         "db's hook returned only {:.0} ms after db was ready",
         running.at - db.ready_time()
     );
-    assert_eq!(db.last_message(), "released: the pod has started before, and a restart waits for nobody");
+    assert_eq!(db.last_message(), "released: the pod has started before, and a restart does not wait");
     let others = ["podgate", "api", "web"];
     assert_eq!(restarts_and_states(&before, &others), restarts_and_states(&again, &others));
     let shown = (running.at - db.start_time()) / 1000.0;

@@ -120,7 +120,7 @@ fn pre_stop_gives_up_when_sigterm_is_ignored() {
     assert!(db.expect_time_of("term") - web.expect_time_of("term") < 9000.0, "db waited longer than api needed");
     assert!(took < 20_000.0, "it took {took:.0} ms");
     assert!(
-        api.messages().any(|line| line.contains("still there after 5s: web=Exited")),
+        api.messages().any(|line| line.contains("timed out after 5s, still waiting for web=Exited")),
         "{:?}",
         api.messages().collect::<Vec<_>>()
     );
@@ -174,7 +174,7 @@ fn pre_stop_does_not_wait_on_a_single_restart() {
     std::fs::remove_file(format!("/proc/{pid}/root/podgate-self/alive")).expect("the file of db's liveness probe");
     run.watch.wait_until("db has been restarted", 60, |seen| seen.kubelet_status("db")["restartCount"] == 1);
     let first = logs.of_container("db").into_iter().next().expect("db's first incarnation");
-    let lets_go = "lets go: only this container stops, and that waits for nobody";
+    let lets_go = "released: only this container stops, so the hook does not wait";
     assert!(first.messages().any(|line| line == lets_go), "{:?}", first.messages().collect::<Vec<_>>());
     let waited = first.waited_ms().expect("a waiting time in the log");
     scene.report(&format!("db's preStop hook returned after {waited} ms"));

@@ -1,9 +1,9 @@
-//! A failure of one of podgate's commands.
+//! The error type of podgate's commands.
 
 use podgate::core::exit::Exit;
 use std::fmt::Display;
 
-/// Why a command of podgate's fails: its exit code, and what to say.
+/// Failure of a command: exit code and message.
 #[derive(Debug)]
 pub(crate) struct Failure(pub(crate) u8, pub(crate) String);
 
@@ -12,13 +12,13 @@ impl Failure {
         Failure(exit.code(), why.into())
     }
 
-    /// For `map_err`: `what` can't be done, and the set-up is the reason.
+    /// Returns a function for `map_err` that reports an error of the setup.
     pub(crate) fn setup_error<E: Display>(what: &str) -> impl FnOnce(E) -> Failure {
         move |error| Failure::new(Exit::BadSetup, format!("{what}: {error}"))
     }
 
-    /// A signal has ended the container before its command ran.
+    /// Reports a stop signal that arrived before the command ran.
     pub(crate) fn by_signal(number: i32, when: &str) -> Failure {
-        Failure(u8::try_from(128 + number).unwrap_or(Exit::Terminated.code()), format!("ended by {when}"))
+        Failure(u8::try_from(128 + number).unwrap_or(Exit::Terminated.code()), format!("received {when}"))
     }
 }

@@ -1,4 +1,5 @@
-//! The agent: one tiny static binary that runs in the user's containers. No runtime, no thread, no API client, no TLS.
+//! The agent: a small static binary that runs in the user's containers. It uses no async runtime, threads, API client
+//! or TLS.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        // Where this is a probe, the kubelet shows it in the probe's event.
+        // If the command runs as a probe, the kubelet shows this text in the probe's event.
         Err(Failure(code, why)) => {
             output::print_stderr(&output::one_line(&format!("podgate {name}: {why}")));
             code.into()
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
 
 fn install_into(folder: &Path) -> Result<(), Failure> {
     install::install(Path::new("/proc/self/exe"), folder, names::AGENT_FILE).map_err(|error| {
-        let why = format!("{}: {error}; give a folder that this user can write", folder.display());
+        let why = format!("{}: {error}; use a folder that this user can write", folder.display());
         Failure::new(Exit::BadSetup, why)
     })
 }

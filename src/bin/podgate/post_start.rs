@@ -18,47 +18,47 @@ use tracing::warn;
 
 pub(crate) fn run(args: PostStart) -> ExitCode {
     let MessageArgs { logs, termination_log } = &args.messages;
-    let voice = Messenger::new("post-start", Some(&args.container), logs, Some(termination_log.clone()), None);
-    match run_hook(args, &voice) {
+    let messenger = Messenger::new("post-start", Some(&args.container), logs, Some(termination_log.clone()), None);
+    match run_hook(args, &messenger) {
         Ok(()) => {
-            voice.clear_message();
+            messenger.clear_message();
             ExitCode::SUCCESS
         }
-        Err(failed) => voice.report_failure(failed),
+        Err(failed) => messenger.report_failure(failed),
     }
 }
 
-fn run_hook(args: PostStart, voice: &Messenger) -> Result<(), Failure> {
+fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
     let PostStart { container, waits, fallback_check, then, tether, messages: _ } = args;
     let since = now();
-    let place = PodSources::new(waits.board, Some(waits.podinfo), waits.poll_interval);
-    // By default the container itself, unless checks alone are to decide.
+    let sources = PodSources::new(waits.board, Some(waits.podinfo), waits.poll_interval);
+    // By default wait for the container itself, unless there are only checks and no source to read from.
     let untils = match waits.until {
-        given if given.is_empty() && (waits.check.is_empty() || place.has_source()) => {
+        given if given.is_empty() && (waits.check.is_empty() || sources.has_source()) => {
             vec![WaitCondition { container: container.clone(), want: WantedState::Ready }]
         }
         given => given,
     };
-    place.require_source_for(&untils)?;
+    sources.require_source_for(&untils)?;
     for other in untils.iter().filter(|until| until.container != container) {
-        warn!(until = %other, "waits for another container, though this one runs already: its hook holds back only what comes after it");
+        warn!(until = %other, "this container already runs, so the hook only delays the containers after it");
     }
     if tether && let Err(error) = tether_process::spawn(&waits.self_dir) {
-        // The sidecar then goes by what the kubelet says, as without.
-        warn!(%error, "can't leave a tether behind");
+        // Not fatal: without a tether, the sidecar relies on the kubelet's status.
+        warn!(%error, "can't start the tether process");
     }
 
-    let mut reporter = Reporter::for_hook(waits.self_dir, &container, place.sandbox.clone(), &untils);
+    let mut reporter = Reporter::for_hook(waits.self_dir, &container, sources.sandbox.clone(), &untils);
     if let Some(command) = &then {
-        // The container runs, whatever time its own command takes.
-        if let PodView::Snapshot(snapshot, _) = place.view() {
+        // Report that the container runs before its own command, which may take long.
+        if let PodView::Snapshot(snapshot, _) = sources.view() {
             reporter.report_waiting(&snapshot, false);
         }
         hook_command::run("postStart", command, since + waits.timeout)?;
     }
     let wait = Wait {
-        terms: GateSpec { kind: GateKind::Hook(&container), conditions: &untils, fail_fast: waits.fail_fast },
-        sources: &place,
+        spec: GateSpec { kind: GateKind::Hook(&container), conditions: &untils, fail_fast: waits.fail_fast },
+        sources: &sources,
         signals: None,
         since,
         timeout: waits.timeout,
@@ -66,5 +66,5 @@ fn run_hook(args: PostStart, voice: &Messenger) -> Result<(), Failure> {
     };
     let checks = Checks::new(waits.check, waits.check_timeout, since);
     let fallback = Checks::new(fallback_check, waits.check_timeout, since);
-    wait.run(checks, fallback, &mut reporter, voice)
+    wait.run(checks, fallback, &mut reporter, messenger)
 }

@@ -1,4 +1,4 @@
-//! `post-start --tether`: a tiny process that stays in the container, and holds its tether.
+//! `post-start --tether`: a small process that stays in the container and holds its tether.
 
 use podgate::edge::sys::{SignalFd, inherit_only};
 use podgate::edge::tether::Tether;
@@ -7,22 +7,22 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-/// Starts it, with the tether in the folder `own`. It outlives the hook, and ends with the container: with its first process all
-/// others of its PID namespace end, and where that is shared the runtime ends them.
+/// Starts the process with the tether in the folder `own`. It outlives the hook and ends with the container: the kernel
+/// ends a PID namespace with its first process, and the container runtime ends the processes in a shared one.
 pub(crate) fn spawn(own: &Path) -> io::Result<()> {
     let tether = Tether::take(own)?;
     let inherited = tether.inheritable_copy()?;
-    // Whoever started the hook may wait for its other descriptors to be closed, too.
+    // The hook's caller may wait until all copies of the other descriptors are closed.
     inherit_only(inherited.as_fd());
-    // A hook is over when nobody holds its output any more.
+    // The kubelet waits until the hook's output is closed, so the process must not inherit it.
     let mut command = Command::new("/proc/self/exe");
     command.arg("hold").env_clear().current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().map(drop)
 }
 
-/// What that process does.
+/// Runs the tether process.
 pub(crate) fn run() -> ExitCode {
-    // TERM to a whole group or session is for the program; the container's end comes by itself.
+    // Ignore signals to the whole group or session: the process must live as long as the container.
     let _signals = SignalFd::block(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT]);
     loop {
         let _ = rustix::event::poll(&mut [], None);

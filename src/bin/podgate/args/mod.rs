@@ -1,4 +1,4 @@
-//! The command line, and what its help teaches.
+//! The command line and its help texts.
 
 mod commands;
 mod values;
@@ -16,13 +16,13 @@ use std::time::Duration;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    released
-  64   wrong flag or argument
-  69   the condition can never be met
+  0    success
+  64   invalid flag or argument
+  69   the condition can't be met
   75   timed out
-  78   the set-up is wrong: nothing to read from, no such container, a place that can't be written";
+  78   invalid setup: nothing to read from, unknown container, or a file that can't be written";
 
-/// Lets the containers of one Kubernetes Pod start in a declared order.
+/// Start the containers of one Kubernetes Pod in a declared order.
 #[derive(Debug, Parser)]
 #[command(name = "podgate", version, disable_help_subcommand = true, max_term_width = 100, after_help = EXIT_CODES)]
 pub(crate) struct Args {
@@ -32,35 +32,35 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// A container's postStart hook: returns when the container is Ready, so that the kubelet starts the next one only then
+    /// Run as a postStart hook: wait until the container is Ready, to delay the containers after it
     #[command(after_help = commands::POST_START_HELP)]
     PostStart(Box<PostStart>),
-    /// A gate in front of a container's own command, which runs when the conditions hold
+    /// Run as a gate: wait until the conditions hold, then run the container's own command
     #[command(after_help = commands::ENTRYPOINT_HELP)]
     Entrypoint(Box<Entrypoint>),
-    /// A container's preStop hook: stays until those who use the container are gone
+    /// Run as a preStop hook: keep the container until those that depend on it have exited
     #[command(after_help = commands::PRE_STOP_HELP)]
     PreStop(Box<PreStop>),
-    /// A startupProbe: passes when this container's gate has opened
+    /// Run as a startupProbe: pass once this container's gate has opened
     #[command(after_help = commands::OPENED_HELP)]
     Opened(Opened),
-    /// Put this binary into a folder, in one step, executable by everybody
+    /// Copy this binary into a folder, atomically and executable by all users
     #[command(after_help = "Example:\n  podgate install /podgate/bin")]
     Install {
-        /// The folder; made if it is missing
+        /// Target folder; created if missing
         dir: PathBuf,
     },
-    /// Look once, as --check does: exit code 0 if it passes, 69 if not
+    /// Run a check once: exit code 0 if it passes, 69 if it fails
     #[command(after_help = "Example:\n  podgate check tcp://127.0.0.1:5432")]
     Check(CheckArgs),
-    /// Wait for so long: a hook's `sleep` as a command, for images that have none
+    /// Sleep for a duration, for hooks in images without a `sleep` command
     #[command(after_help = "Example:\n  podgate sleep 5s")]
     Sleep {
-        /// How long
+        /// Duration, such as 5s or 1m 30s
         #[arg(value_name = "DURATION", value_parser = values::duration)]
         duration: Duration,
     },
-    /// Holds the tether that `post-start --tether` hands it; ends with its container
+    /// Hold the tether for `post-start --tether` until the container ends
     #[command(hide = true)]
     Hold,
     /// Print the version
@@ -69,38 +69,40 @@ pub(crate) enum Command {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct CheckArgs {
-    /// What to look at: tcp://HOST:PORT, http://HOST:PORT/PATH, exec:["COMMAND","ARG"], file:///PATH[+content]
+    /// Check to run: tcp://HOST:PORT, http://HOST:PORT/PATH, exec:["COMMAND","ARG"] or file:///PATH[+content]
     #[arg(value_name = "URL")]
     pub(crate) check: Check,
-    /// How long it may take
+    /// Time limit for the check
     #[arg(long, value_name = "DURATION", env = "PODGATE_CHECK_TIMEOUT", default_value = "5s", value_parser = values::duration)]
     pub(crate) check_timeout: Duration,
 }
 
-/// Reads the command line. Help shows the environment's names and not its values, which may be nobody's business.
+/// Parses the command line. The help shows the names of environment variables but not their values, which may be
+/// confidential.
 pub(crate) fn parse() -> Result<Args, clap::Error> {
     let command = Args::command().mut_subcommands(|command| command.mut_args(|arg| arg.hide_env_values(true)));
     Args::from_arg_matches_mut(&mut command.try_get_matches()?)
 }
 
-/// Says what is wrong with the command line, where people look for a hook's reason too, and how it ends: help and version are
-/// no mistakes.
+/// Prints the error, also as the termination message, and returns the exit code. Help and version are printed as
+/// success.
 pub(crate) fn print_error(error: &clap::Error) -> Exit {
     if !error.use_stderr() {
         let _ = error.print();
         return Exit::Released;
     }
     let text = error.render().to_string();
-    // The first paragraph says what and where; under a hook that is all there is room for.
+    // The first paragraph names the error and its place. A hook's output has no room for more.
     let first = match error.kind() {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "no command given",
         _ => text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: "),
     };
     let line = crate::gate::output::one_line(&format!("podgate: {first}; see podgate --help"));
-    // Beside a program that runs, the last words are its own.
-    let beside = std::env::args_os().nth(1).is_some_and(|command| command == "pre-stop" || command == "opened");
-    if !beside {
-        // Flags are what is wrong, so the environment alone can say where.
+    // These commands run beside the container's program, which owns the termination message.
+    let runs_beside_program =
+        std::env::args_os().nth(1).is_some_and(|command| command == "pre-stop" || command == "opened");
+    if !runs_beside_program {
+        // The flags could not be parsed, so only the environment can override the path.
         let path = std::env::var_os("PODGATE_TERMINATION_LOG").map_or(names::TERMINATION_LOG.into(), PathBuf::from);
         crate::gate::output::write_termination_message(&path, &line);
     }
@@ -113,12 +115,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_definition_is_valid() {
         Args::command().debug_assert();
     }
 
     #[test]
-    fn help_lists_the_exit_codes_as_they_are() {
+    fn help_lists_the_exit_codes() {
         let listed = [Exit::Released, Exit::Usage, Exit::NeverMet, Exit::TimedOut, Exit::BadSetup];
         for exit in listed {
             assert!(EXIT_CODES.contains(&format!("\n  {:<4} ", exit.code())), "{exit:?}");

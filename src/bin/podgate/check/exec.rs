@@ -1,5 +1,5 @@
-//! `exec:["COMMAND","ARG"]`: a command inside the container, as an `exec` probe would run it. Nothing that it started outlives
-//! it.
+//! `exec:["COMMAND","ARG"]`: a command inside the container, run like an `exec` probe. Processes that it started are
+//! ended with it.
 
 use crate::clock::now;
 use podgate::core::argv::Argv;
@@ -15,12 +15,12 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Whose children this process has.
+/// Kinds of children that this process may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChildScope {
-    /// Those of checks alone: whatever is left of one is ended with it.
+    /// Only checks. Processes that a check leaves behind are ended with it.
     ChecksOnly,
-    /// The container's command too, and what has lost its parent: nobody can tell whose an orphan is.
+    /// Also the container's command and its orphans, which can't be told from the orphans of a check.
     WithCommand,
 }
 
@@ -31,9 +31,9 @@ pub(super) struct RunningCheck {
     pidfd: OwnedFd,
     pub(super) deadline: Instant,
     is_group_killed: bool,
-    /// How it ended, where another has waited for it.
+    /// Exit status, if the caller has reaped the process.
     status: Option<ExitStatus>,
-    /// Children that this process had before: they are not the command's doing.
+    /// Children that existed before the command started.
     earlier_children: Vec<Pid>,
 }
 
@@ -43,21 +43,21 @@ fn all_children() -> Vec<Pid> {
 }
 
 impl RunningCheck {
-    /// Starts it, with no input and no output.
+    /// Starts the command without input and output.
     pub(super) fn start(argv: &Argv, deadline: Instant, children: ChildScope) -> Result<RunningCheck, String> {
         let Some((program, arguments)) = argv.as_slice().split_first() else { return Err("no command".to_owned()) };
-        // Orphans come to us, so that they can be ended with the command that left them.
+        // Adopt orphans, so that they can be ended with the command.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-        // A hook's tether is held by a child of the hook's.
-        let others = all_children();
+        // The tether process, for example, is a child of the hook.
+        let earlier_children = all_children();
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         die_with_parent(&mut command);
         let mut child = command.spawn().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => "the command is not there".to_owned(),
+            io::ErrorKind::NotFound => "command not found".to_owned(),
             _ => error.to_string(),
         })?;
-        let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(|error| {
+        let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(|error| {
             let _ = child.kill();
             let _ = child.wait();
             error.to_string()
@@ -65,29 +65,29 @@ impl RunningCheck {
         Ok(RunningCheck {
             child,
             child_scope: children,
-            pidfd: ended,
+            pidfd,
             deadline,
             is_group_killed: false,
             status: None,
-            earlier_children: others,
+            earlier_children,
         })
     }
 
-    /// Takes `status` for its own, if it was this process that has been waited for.
+    /// Stores `status` if `pid` is this command.
     pub(super) fn on_reaped(&mut self, pid: Pid, status: WaitStatus) {
         if pid == Pid::from_child(&self.child) {
             self.status = Some(ExitStatus::from_raw(status.as_raw()));
         }
     }
 
-    /// How it ended; `None` while it runs and may.
+    /// Returns the outcome, or `None` while the command runs within its time limit.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Result<(), String>> {
         let ended = wait_until_ready(&self.pidfd, PollFlags::IN, Duration::ZERO);
         if !ended && now < self.deadline {
             return None;
         }
         Some(match self.kill_and_reap() {
-            _ if !ended => Err("took too long".to_owned()),
+            _ if !ended => Err("timed out".to_owned()),
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(match (status.code(), status.signal()) {
                 (Some(code), _) => format!("exited with {code}"),
@@ -102,12 +102,12 @@ impl RunningCheck {
         PollFd::new(&self.pidfd, PollFlags::IN)
     }
 
-    /// Ends the command's process group, and whatever left the group and came to us as an orphan; how the command itself ended.
+    /// Kills the command's process group and its orphans. Returns the command's exit status.
     fn kill_and_reap(&mut self) -> io::Result<ExitStatus> {
         if let Some(status) = self.status {
             return Ok(status);
         }
-        // Before it is waited for, which makes the group's number free for others.
+        // Kill before reaping, because then the group's id may be reused.
         if !self.is_group_killed {
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
             self.is_group_killed = true;
@@ -116,7 +116,7 @@ impl RunningCheck {
         if self.child_scope == ChildScope::WithCommand {
             return status;
         }
-        // Each round may orphan further ones.
+        // Each round may create new orphans.
         for _ in 0..16 {
             let left: Vec<Pid> =
                 all_children().into_iter().filter(|pid| !self.earlier_children.contains(pid)).collect();
@@ -138,7 +138,7 @@ impl Drop for RunningCheck {
     }
 }
 
-/// Runs it to its end, within `limit`.
+/// Runs the command to its end, within `limit`.
 pub(super) fn run_to_end(argv: &Argv, limit: Duration) -> Result<(), String> {
     let mut running = RunningCheck::start(argv, now() + limit, ChildScope::ChecksOnly)?;
     loop {

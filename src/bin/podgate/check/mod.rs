@@ -1,4 +1,4 @@
-//! `--check`: what a container looks at by itself. One file a scheme; this one says when each is looked at.
+//! `--check`: checks that the agent runs inside the container. This file schedules them.
 
 mod exec;
 mod net;
@@ -14,26 +14,26 @@ use rustix::process::{Pid, WaitStatus};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Checks are never further apart than this.
+/// Maximum interval between two attempts.
 const PERIOD_MAX: Duration = Duration::from_secs(1);
-/// A check that starts a process is not made more often than this.
+/// Minimum interval between two attempts that start a process.
 const EXEC_PERIOD_MIN: Duration = Duration::from_millis(50);
-/// A check over the network that a hook makes itself blocks it; so it is cut short.
+/// Time limit for a network check, which blocks the agent.
 const NET_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How much longer than the check itself the podgate may take that makes it.
+/// Extra time for a `podgate check` child process, in addition to the check's own time limit.
 const HELPER_EXTRA_TIME: Duration = Duration::from_secs(1);
 
-/// What is wanted of a check.
+/// Expected outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expected {
-    /// That it passes.
+    /// The check passes.
     Pass,
-    /// That nobody is there: for a port.
+    /// The port is closed.
     Closed,
 }
 
-/// Several checks, each made again until it has passed once.
+/// A list of checks. Each is repeated until it has passed once.
 #[derive(Debug)]
 pub(crate) struct Checks {
     expected: Expected,
@@ -47,39 +47,39 @@ pub(crate) struct Checks {
 #[derive(Debug)]
 struct Entry {
     check: Check,
-    /// `None` once it has passed; else what it last gave.
+    /// Last result, or `None` once the check has passed.
     pending: Option<String>,
     due: Instant,
 }
 
 impl Checks {
-    /// `timeout` is how long one attempt may take.
-    pub(crate) fn new(checks: impl IntoIterator<Item = Check>, limit: Duration, now: Instant) -> Checks {
-        let entry = |check| Entry { check, pending: Some("not looked at yet".to_owned()), due: now };
+    /// Creates a list of checks. `timeout` is the time limit for one attempt.
+    pub(crate) fn new(checks: impl IntoIterator<Item = Check>, timeout: Duration, now: Instant) -> Checks {
+        let entry = |check| Entry { check, pending: Some("not run yet".to_owned()), due: now };
         let list = checks.into_iter().map(entry).collect();
         Checks {
             expected: Expected::Pass,
             entries: list,
             running: None,
-            timeout: limit,
+            timeout,
             since: now,
             child_scope: ChildScope::ChecksOnly,
         }
     }
 
-    /// The same, in a process that is the parent of the container's command.
+    /// Adapts the checks to a process that is the parent of the container's command.
     pub(crate) fn with_command(self) -> Checks {
         Checks { child_scope: ChildScope::WithCommand, ..self }
     }
 
-    /// A child of this process has been waited for: `status` is for the check that runs, if it was its command.
+    /// Passes on the exit status of a reaped child, in case it was the running check.
     pub(crate) fn on_reaped(&mut self, pid: Pid, status: WaitStatus) {
         if let Some((_, running)) = &mut self.running {
             running.on_reaped(pid, status);
         }
     }
 
-    /// Ports that are to be closed.
+    /// Creates a list of ports that must be closed.
     pub(crate) fn for_closed_ports(ports: impl IntoIterator<Item = Check>, now: Instant) -> Checks {
         Checks { expected: Expected::Closed, ..Checks::new(ports, NET_TIMEOUT, now) }
     }
@@ -88,13 +88,13 @@ impl Checks {
         self.entries.is_empty()
     }
 
-    /// Those that have not passed, each with what it last gave.
+    /// Returns the checks that have not passed, each with its last result.
     pub(crate) fn pending(&self) -> Vec<String> {
-        let say = |entry: &Entry| entry.pending.as_ref().map(|what| format!("{} ({what})", entry.check));
-        self.entries.iter().filter_map(say).collect()
+        let describe = |entry: &Entry| entry.pending.as_ref().map(|result| format!("{} ({result})", entry.check));
+        self.entries.iter().filter_map(describe).collect()
     }
 
-    /// Why one can never pass, if so.
+    /// Returns the reason if a check can't pass any more.
     pub(crate) fn impossible_reason(&self) -> Option<String> {
         self.entries
             .iter()
@@ -102,8 +102,8 @@ impl Checks {
             .find_map(|entry| net::impossible_reason(&entry.check))
     }
 
-    /// Makes the checks that are due. A command is started and looked at again later; all else is over when this returns.
-    /// None lasts beyond `deadline`.
+    /// Runs the checks that are due. Network and file checks have finished on return. A command is started and polled
+    /// by later calls. Network checks do not run beyond `deadline`.
     pub(crate) fn run_due(&mut self, now: Instant, deadline: Instant) {
         if let Some((index, running)) = &mut self.running
             && let Some(outcome) = running.poll(now)
@@ -131,7 +131,7 @@ impl Checks {
                     };
                     self.record_outcome(index, outcome, now);
                 }
-                // One command at a time: a slow one holds back the others no longer than its limit.
+                // One command at a time. A slow command delays the others at most by its time limit.
                 Some(argv) if self.running.is_none() => {
                     let most = match self.child_scope {
                         ChildScope::ChecksOnly => self.timeout,
@@ -147,7 +147,7 @@ impl Checks {
         }
     }
 
-    /// Ends what runs: nobody asks any more.
+    /// Ends the running check, whose result is no longer needed.
     pub(crate) fn abort_running(&mut self) {
         self.running = None;
     }
@@ -160,25 +160,25 @@ impl Checks {
         entry.due = now + interval(now.saturating_duration_since(self.since), PERIOD_MAX, floor);
     }
 
-    /// When something is to be done next; `None` when all have passed.
+    /// Returns when to call [`run_due`](Checks::run_due) again, or `None` once all checks have passed.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let running = self.running.as_ref().map(|(index, running)| (*index, running.deadline));
         let idle = |(index, entry): (usize, &Entry)| {
             let is_idle = entry.pending.is_some() && running.is_none_or(|(at, _)| at != index);
-            // While a command runs, the others that need one wait for its end.
+            // While a command runs, other commands wait for its end.
             (is_idle && (running.is_none() || self.child_argv(&entry.check).is_none())).then_some(entry.due)
         };
         self.entries.iter().enumerate().filter_map(idle).chain(running.map(|(_, at)| at)).min()
     }
 
-    /// Readable when the running command has ended.
+    /// Returns a descriptor that becomes readable when the running command has ended.
     pub(crate) fn poll_fd(&self) -> Option<PollFd<'_>> {
         self.running.as_ref().map(|(_, running)| running.poll_fd())
     }
 
     fn child_argv(&self, check: &Check) -> Option<Argv> {
         match (check, self.child_scope) {
-            // A podgate of its own can tell what the command leaves behind from what else comes to us.
+            // A separate podgate process can tell the check's orphans from those of the container's command.
             (Check::Exec(_), ChildScope::WithCommand) => {
                 own_check_argv(check, Some(format!("--check-timeout={}us", self.timeout.as_micros())))
             }
@@ -187,7 +187,8 @@ impl Checks {
     }
 }
 
-/// The command that makes this check, if it takes one: names are looked up in a child, since that can block for long.
+/// Returns the command that runs this check, if it needs a child process. DNS lookups do, because they may block for
+/// long.
 fn child_argv(check: &Check) -> Option<Argv> {
     match check {
         Check::Exec(argv) => Some(argv.clone()),
@@ -199,18 +200,18 @@ fn child_argv(check: &Check) -> Option<Argv> {
     }
 }
 
-/// Podgate's own command that makes `check`, with `flag`.
+/// Returns the command line of `podgate check` for `check`, with `flag`.
 fn own_check_argv(check: &Check, flag: Option<String>) -> Option<Argv> {
     let words = ["/proc/self/exe".to_owned(), "check".to_owned(), check.to_string()];
     Argv::new(words.into_iter().chain(flag).collect()).ok()
 }
 
-/// A name is looked up by a podgate of its own, whose exit code is of no use to anybody.
+/// Replaces the exit code of a `podgate check` child process, which would not help the user.
 fn hide_helper_error(check: &Check, outcome: Result<(), String>) -> Result<(), String> {
     if matches!(check, Check::Exec(_)) { outcome } else { outcome.map_err(|_| "no answer".to_owned()) }
 }
 
-/// Looks once, within `timeout`; the error says in a few words what it gave.
+/// Runs a check once, within `limit`. The error is a short description of the result.
 pub(crate) fn run_once(check: &Check, limit: Duration) -> Result<(), String> {
     match child_argv(check) {
         Some(argv) => hide_helper_error(check, exec::run_to_end(&argv, limit)),
@@ -218,7 +219,7 @@ pub(crate) fn run_once(check: &Check, limit: Duration) -> Result<(), String> {
     }
 }
 
-/// `podgate check URL`.
+/// Runs `podgate check URL`.
 pub(crate) fn run(args: &args::CheckArgs) -> Result<(), Failure> {
     let outcome = match &args.check {
         Check::Exec(argv) => exec::run_to_end(argv, args.check_timeout),

@@ -1,4 +1,4 @@
-//! Checks that the hook makes by itself: `file://`, `tcp://`, `http://`.
+//! Checks that run inside the agent's own process: `file://`, `tcp://`, `http://`.
 
 use crate::clock::now;
 use podgate::core::argv::Check;
@@ -7,10 +7,10 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// Longest status line that is read, in bytes.
+/// Size limit for the status line, in bytes.
 const STATUS_LINE_MAX: usize = 1024;
 
-/// Looks once, within `limit`. The error says in a few words what it gave.
+/// Runs a check once, within `limit`. The error is a short description of the result.
 pub(super) fn run_check(check: &Check, limit: Duration) -> Result<(), String> {
     match check {
         Check::File { path, needs_content: content } => match fs::metadata(path) {
@@ -24,18 +24,18 @@ pub(super) fn run_check(check: &Check, limit: Duration) -> Result<(), String> {
             Ok(status) => Err(format!("answered {status}")),
             Err(error) => Err(describe(&error)),
         },
-        Check::Exec(_) => Err("is run as a child".to_owned()),
+        Check::Exec(_) => Err("needs a child process".to_owned()),
     }
 }
 
-/// Looks once, within `limit`, whether nobody accepts connections there.
+/// Checks once, within `limit`, that the port does not accept connections.
 pub(super) fn check_closed(check: &Check, limit: Duration) -> Result<(), String> {
-    let Check::Tcp { host, port } = check else { return Err("is no port".to_owned()) };
+    let Check::Tcp { host, port } = check else { return Err("not a port".to_owned()) };
     let outcome = connect(host, *port, limit);
     closed_outcome(outcome.is_ok(), outcome.is_err_and(|error| is_timeout(&error)))
 }
 
-/// Who does not answer may still be there: its queue is full, or it is being debugged.
+/// A timeout does not prove that the port is closed: the backlog may be full or the process stopped.
 pub(super) fn closed_outcome(answered: bool, is_late: bool) -> Result<(), String> {
     match (answered, is_late) {
         (true, _) => Err("accepts connections".to_owned()),
@@ -48,16 +48,19 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
 }
 
-/// Why this check can never pass: who was to write the file has failed, and says so by a file beside it.
+/// Returns the reason if this check can't pass any more: the step that should write the file has written `PATH.err`
+/// instead.
 pub(super) fn impossible_reason(check: &Check) -> Option<String> {
     let Check::File { path, .. } = check else { return None };
     let failed = format!("{path}.err");
-    fs::symlink_metadata(&failed).is_ok().then(|| format!("{check}: {failed} is there, so the step before has failed"))
+    fs::symlink_metadata(&failed)
+        .is_ok()
+        .then(|| format!("{check} can't pass: {failed} exists, so the previous step failed"))
 }
 
 fn describe(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => "not there".to_owned(),
+        io::ErrorKind::NotFound => "not found".to_owned(),
         io::ErrorKind::ConnectionRefused => "refused".to_owned(),
         _ if is_timeout(error) => "no answer in time".to_owned(),
         _ => error.to_string(),
@@ -67,7 +70,7 @@ fn describe(error: &io::Error) -> String {
 fn connect(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
     let addresses: Vec<SocketAddr> = match host.parse::<IpAddr>() {
         Ok(ip) => vec![(ip, port).into()],
-        // A scratch image has no /etc/hosts of its own, and a resolver would have to be asked.
+        // A scratch image may have no /etc/hosts, so that `localhost` would need DNS.
         Err(_) if host == "localhost" => {
             vec![(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()]
         }
@@ -78,7 +81,7 @@ fn connect(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
     for address in addresses {
         match TcpStream::connect_timeout(&address, each.max(Duration::from_millis(1))) {
             Ok(stream) => return Ok(stream),
-            // Of several addresses, the one that is silent says more than the one that refuses.
+            // With several addresses, prefer a timeout over a refused connection as the error.
             Err(_) if is_timeout(&last) => {}
             Err(error) => last = error,
         }
@@ -86,7 +89,7 @@ fn connect(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// The status that a GET is answered with.
+/// Sends a GET request and returns the response status.
 fn get_status(host: &str, port: u16, path: &str, limit: Duration) -> io::Result<u16> {
     let deadline = now() + limit;
     let mut stream = connect(host, port, limit)?;
@@ -96,12 +99,12 @@ fn get_status(host: &str, port: u16, path: &str, limit: Duration) -> io::Result<
         "GET {path} HTTP/1.1\r\nHost: {bracketed}:{port}\r\nUser-Agent: podgate/{}\r\nAccept: */*\r\nConnection: close\r\n\r\n",
         env!("CARGO_PKG_VERSION")
     );
-    // In one piece: a server may answer and hang up as soon as it has seen the first.
+    // Write in one piece: a server may respond and close the connection after the first part.
     stream.write_all(request.as_bytes())?;
     let mut line = Vec::new();
     let mut buffer = [0; 256];
     while !line.contains(&b'\n') && line.len() < STATUS_LINE_MAX {
-        // The whole answer has one deadline: a server that drips a byte at a time gets no more.
+        // One deadline for the whole response, even if the server sends it byte by byte.
         let left = deadline.saturating_duration_since(now());
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
@@ -112,7 +115,7 @@ fn get_status(host: &str, port: u16, path: &str, limit: Duration) -> io::Result<
             length => line.extend_from_slice(&buffer[..length]),
         }
     }
-    parse_status(&line).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the answer is no HTTP"))
+    parse_status(&line).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not an HTTP response"))
 }
 
 fn parse_status(line: &[u8]) -> Option<u16> {
@@ -129,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_a_status_line() {
+    fn status_line_is_parsed() {
         assert_eq!(parse_status(b"HTTP/1.1 200 OK\r\n"), Some(200));
         assert_eq!(parse_status(b"HTTP/1.0 503\r\n"), Some(503));
         for bad in [b"".as_slice(), b"HTTP/1.1", b"HTTP/1.1 2", b"HTTP/1.1 2000", b"SSH-2.0-x", b"HTTP/1.1-200 "] {

@@ -1,5 +1,5 @@
-//! `podgate entrypoint`: a gate in front of a container's own command. When the conditions hold it becomes the command, or, where
-//! something is left to do, runs it as its parent.
+//! `podgate entrypoint`: a gate in front of a container's own command. When the conditions hold, it replaces itself
+//! with the command or, if flags require it, runs the command as a child.
 
 mod exec;
 mod parent;
@@ -24,46 +24,46 @@ use tracing::warn;
 pub(crate) fn run(args: Entrypoint) -> ExitCode {
     let MessageArgs { logs, termination_log } = &args.messages;
     let termination_log = Some(termination_log.clone());
-    let voice = Messenger::new("entrypoint", args.container.as_deref(), logs, termination_log, Some(Target::Stderr));
+    let messenger =
+        Messenger::new("entrypoint", args.container.as_deref(), logs, termination_log, Some(Target::Stderr));
     let post_file = args.post_file.clone();
-    run_gate(args, &voice).unwrap_or_else(|failed| {
+    run_gate(args, &messenger).unwrap_or_else(|failed| {
         parent::report_never_ran(post_file.as_deref(), &failed);
-        voice.report_failure(failed)
+        messenger.report_failure(failed)
     })
 }
 
-/// Returns an error where the command never ran.
-fn run_gate(mut args: Entrypoint, voice: &Messenger) -> Result<ExitCode, Failure> {
+/// Waits and runs the command. Returns an error if the command never ran.
+fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Failure> {
     let since = now();
-    // The first process of a container is told to end by signals that it has to ask for.
+    // The kernel drops signals to the first process of a PID namespace unless it handles or blocks them.
     let signals =
-        SignalFd::block(&[libc::SIGTERM, libc::SIGINT]).map_err(Failure::setup_error("can't take signals"))?;
-    let place = PodSources::new(args.waits.board.clone(), Some(args.waits.podinfo.clone()), args.waits.poll_interval);
-    place.require_source_for(&args.waits.until)?;
-    parent::validate(&args, &place)?;
-    // With `--tether parent`, commands look at this container itself, once it runs; all else is waited for.
+        SignalFd::block(&[libc::SIGTERM, libc::SIGINT]).map_err(Failure::setup_error("can't receive signals"))?;
+    let sources = PodSources::new(args.waits.board.clone(), Some(args.waits.podinfo.clone()), args.waits.poll_interval);
+    sources.require_source_for(&args.waits.until)?;
+    parent::validate(&args, &sources)?;
+    // With `--tether parent`, exec: checks test this container after the start. All other checks delay the start.
     let is_own = |check: &Check| args.tether == TetherMode::Parent && matches!(check, Check::Exec(_));
     let (own_checks, checks): (Vec<_>, Vec<_>) = std::mem::take(&mut args.waits.check).into_iter().partition(is_own);
-    // Tells this start of the gate from all others.
-    let ticket = random_id(4).map_err(Failure::setup_error("no randomness"))?;
+    let ticket = random_id(4).map_err(Failure::setup_error("can't read random bytes"))?;
     let mut reporter =
-        Reporter::for_gate(args.waits.self_dir.clone(), place.sandbox.clone(), &args.waits.until, &ticket);
-    // Before the tether is taken: a tether that is held makes an earlier incarnation's report count.
-    reporter.report_closed(&place.view());
+        Reporter::for_gate(args.waits.self_dir.clone(), sources.sandbox.clone(), &args.waits.until, &ticket);
+    // Report before taking the tether: a held tether would make the report of an earlier incarnation valid.
+    reporter.report_closed(&sources.view());
     let tether = match args.tether {
         TetherMode::Exec | TetherMode::Parent if reporter.error.is_none() => Tether::take(&args.waits.self_dir)
-            // The sidecar then goes by what the kubelet says.
-            .inspect_err(|error| warn!(%error, folder = %args.waits.self_dir.display(), "no tether"))
+            // Not fatal: the sidecar then relies on the kubelet's status.
+            .inspect_err(|error| warn!(%error, folder = %args.waits.self_dir.display(), "can't take the tether"))
             .ok(),
         _ => None,
     };
     let wait = Wait {
-        terms: GateSpec {
+        spec: GateSpec {
             kind: GateKind::Entrypoint(&ticket),
             conditions: &args.waits.until,
             fail_fast: args.waits.fail_fast,
         },
-        sources: &place,
+        sources: &sources,
         signals: Some(&signals),
         since,
         timeout: args.waits.timeout,
@@ -71,11 +71,11 @@ fn run_gate(mut args: Entrypoint, voice: &Messenger) -> Result<ExitCode, Failure
     };
     let checks = Checks::new(checks, args.waits.check_timeout, since);
     let none = Checks::new([], args.waits.check_timeout, since);
-    wait.run(checks, none, &mut reporter, voice)?;
-    voice.clear_message();
+    wait.run(checks, none, &mut reporter, messenger)?;
+    messenger.clear_message();
     if args.needs_parent() {
         drop(signals);
-        return parent::run(args, own_checks, place, reporter, tether, voice);
+        return parent::run(args, own_checks, sources, reporter, tether, messenger);
     }
     reporter.report_opened(Vec::new());
     exec::exec_command(&args.command, tether.as_ref(), &signals)

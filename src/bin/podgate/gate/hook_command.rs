@@ -1,4 +1,4 @@
-//! The container's own hook command, run beside ours.
+//! The container's own hook command, run by podgate's hook.
 
 use crate::clock::now;
 use crate::failure::Failure;
@@ -13,15 +13,15 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How much of its output is kept for the reason, in bytes: the end, where errors stand.
+/// Bytes kept from the end of the command's output, for the error message.
 const OUTPUT_TAIL_MAX: usize = 400;
 
-/// Runs `command`, the container's own hook command, until `deadline`.
+/// Runs the container's own hook command until `deadline`.
 pub(crate) fn run(hook: &str, command: &Argv, deadline: Instant) -> Result<(), Failure> {
     let (code, why) = match run_until(command, deadline) {
         Ok(Some((0, _))) => return Ok(()),
         Ok(Some((code, output))) => (code, format!("exited with {code}: {output}")),
-        Ok(None) => (Exit::TimedOut.code(), "was still running at the time limit, and was ended".to_owned()),
+        Ok(None) => (Exit::TimedOut.code(), "was still running at the time limit and was killed".to_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             (Exit::CommandNotFound.code(), format!("was not found: {error}"))
         }
@@ -30,8 +30,9 @@ pub(crate) fn run(hook: &str, command: &Argv, deadline: Instant) -> Result<(), F
     Err(Failure(code, format!("the container's own {hook} command {command} {why}")))
 }
 
-/// Returns its exit code and the end of its output, or `None` where it was killed at the deadline. Its output is drained, so that
-/// it never blocks on it; a child that it leaves behind may live on, but can't hold the hook's own output open.
+/// Returns the exit code and the end of the output, or `None` if the command was killed at the deadline. The output is
+/// a pipe that is drained: the command never blocks on it, and a process that it leaves behind can't keep the hook's
+/// own output open.
 fn run_until(command: &Argv, deadline: Instant) -> io::Result<Option<(u8, String)>> {
     let (program, arguments) = command.as_slice().split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let (mut output, input) = io::pipe()?;
@@ -41,7 +42,7 @@ fn run_until(command: &Argv, deadline: Instant) -> io::Result<Option<(u8, String
         command.args(arguments).stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input).process_group(0);
         die_with_parent(&mut command);
         command.spawn()?
-        // The parent's copies of the write end go with `command`.
+        // Dropping `command` closes the parent's copies of the write end.
     };
     let pid = Pid::from_child(&child);
     let ended = pidfd_open(pid, PidfdFlags::empty())?;
@@ -69,10 +70,10 @@ fn run_until(command: &Argv, deadline: Instant) -> io::Result<Option<(u8, String
     }
 }
 
-/// Takes what is there; `false` at the end of the output.
+/// Reads the available output. Returns false at its end.
 fn read_available(output: &mut io::PipeReader, tail: &mut Vec<u8>) -> bool {
     let mut buffer = [0; 4096];
-    // Bounded, so that an endless writer can't keep us from looking at the clock.
+    // Bounded, so that an endless writer can't delay the deadline.
     for _ in 0..64 {
         match output.read(&mut buffer) {
             Ok(0) => return false,

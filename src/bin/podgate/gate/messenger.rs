@@ -1,4 +1,4 @@
-//! Where podgate says why it waits, fails or lets go: the termination message, the log, standard error.
+//! Publishes why podgate waits or fails: termination message, log, standard error.
 
 use crate::args::LogArgs;
 use crate::failure::Failure;
@@ -13,7 +13,7 @@ use tracing::{error, info};
 
 #[derive(Debug)]
 pub(crate) struct Messenger {
-    /// `podgate post-start: db`
+    /// Prefix of messages, such as `podgate post-start: db`.
     prefix: String,
     termination_log: Option<PathBuf>,
     log_error: Option<String>,
@@ -21,9 +21,8 @@ pub(crate) struct Messenger {
 }
 
 impl Messenger {
-    /// Starts logging, to `by_default` where the user names no place. A log that can't be opened is no reason not to work.
-    /// Without `termination_log` the termination message is let alone: where the container is about to end, that is for the
-    /// program's own last words.
+    /// Starts logging to `--log-to`, or to `by_default` without that flag. An unusable log file is not fatal. If
+    /// `termination_log` is `None`, the termination message is left to the container's program.
     pub(crate) fn new(
         command: &str,
         container: Option<&str>,
@@ -49,14 +48,14 @@ impl Messenger {
         Messenger { prefix, termination_log, log_error, logs_to_stderr }
     }
 
-    /// Says for what it waits.
+    /// Publishes the reasons for waiting.
     pub(crate) fn report_wait(&self, obstacles: &[Obstacle]) {
-        let line = format!("{}: waits for {}", self.prefix, join_obstacles(obstacles));
+        let line = format!("{}: waiting for {}", self.prefix, join_obstacles(obstacles));
         info!("{line}");
         self.write_termination_message(&output::one_line(&line));
     }
 
-    /// Takes back what it said of waiting.
+    /// Clears the termination message.
     pub(crate) fn clear_message(&self) {
         if let Some(path) = &self.termination_log {
             output::clear_termination_message(path);
@@ -64,7 +63,7 @@ impl Messenger {
     }
 
     pub(crate) fn report_failure(&self, Failure(code, why): Failure) -> ExitCode {
-        let note = self.log_error.as_ref().map(|error| format!(" (no log: {error})")).unwrap_or_default();
+        let note = self.log_error.as_ref().map(|error| format!(" (can't open the log: {error})")).unwrap_or_default();
         let line = output::one_line(&format!("{}: {why}{note}", self.prefix));
         error!(code, "{line}");
         self.write_termination_message(&line);
@@ -82,12 +81,12 @@ impl Messenger {
 }
 
 fn open_log(path: &Path) -> std::io::Result<File> {
-    // Non-blocking: nobody may be reading the other end.
+    // Non-blocking, because a FIFO may have no reader.
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?.into())
 }
 
-/// The reasons for a wait, in words.
+/// Joins the reasons for a wait into one text.
 pub(crate) fn join_obstacles(obstacles: &[Obstacle]) -> String {
     obstacles.iter().map(Obstacle::to_string).collect::<Vec<_>>().join("; ")
 }

@@ -1,13 +1,13 @@
-//! The wait that gate and hook share, and what both say of it.
+//! Code shared by gate and hooks: the wait and its messages.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`wait`] | the loop: read, decide, sleep |
 //! | [`pod_sources`] | the board and the downward-API volume |
 //! | [`report`] | the container's report to the sidecar |
-//! | [`messenger`] | termination message, log |
-//! | [`output`] | one line, written where Kubernetes shows it |
-//! | [`hook_command`] | the container's own hook command, run beside the wait |
+//! | [`messenger`] | messages about waiting and failing |
+//! | [`output`] | one-line output: standard error, termination message |
+//! | [`hook_command`] | the container's own hook command |
 
 pub(crate) mod hook_command;
 pub(crate) mod messenger;

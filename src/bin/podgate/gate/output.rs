@@ -1,4 +1,5 @@
-//! The reason for a wait or a failure, in one line, where people look: Kubernetes throws a hook's output away.
+//! One-line messages on standard error and in the termination message. Kubernetes discards a hook's output, so users
+//! find the reason for a wait or a failure in the termination message.
 
 use podgate::core::{names, text};
 use rustix::fs::{Mode, OFlags};
@@ -8,24 +9,24 @@ use std::path::Path;
 
 const PREFIX: &str = "podgate";
 
-/// `text` without control characters, cut to what a hook may write.
+/// Returns `text` as one line without control characters, shortened to the limit for a hook's output.
 pub(crate) fn one_line(text: &str) -> String {
     text::one_line(text, names::HOOK_OUTPUT_MAX)
 }
 
-/// Writes `line` to standard error; that nobody may hold the other end any more is no reason to panic.
+/// Writes `line` to standard error. Ignores errors, where `eprintln!` would panic if the reader has gone.
 pub(crate) fn print_stderr(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Makes `line` the container's termination message. A place that can't be written is passed over: it is not podgate's.
+/// Sets the container's termination message. Ignores errors.
 pub(crate) fn write_termination_message(path: &Path, line: &str) {
     if let Some(mut file) = open_existing(path, OFlags::WRONLY | OFlags::TRUNC) {
         let _ = file.write_all(line.as_bytes());
     }
 }
 
-/// Empties the termination message if it is podgate's.
+/// Clears the termination message if podgate has written it.
 pub(crate) fn clear_termination_message(path: &Path) {
     let Some(mut file) = open_existing(path, OFlags::RDWR) else { return };
     let mut start = [0; PREFIX.len()];
@@ -35,7 +36,7 @@ pub(crate) fn clear_termination_message(path: &Path) {
 }
 
 fn open_existing(path: &Path, flags: OFlags) -> Option<File> {
-    // Never made anew: outside a container there is none, and none shall be.
+    // Never create the file: outside a container there is none.
     let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).ok().map(File::from)
 }
@@ -45,9 +46,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_our_own_message_is_taken_back() {
+    fn only_podgates_own_message_is_cleared() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        write_termination_message(file.path(), "podgate post-start: db: waits");
+        write_termination_message(file.path(), "podgate post-start: db: waiting");
         clear_termination_message(file.path());
         assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "");
         std::fs::write(file.path(), "the program's own").unwrap();

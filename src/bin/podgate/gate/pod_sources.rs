@@ -1,4 +1,4 @@
-//! Where a container reads the word on the pod.
+//! The sources from which a container reads the pod's state.
 
 use crate::failure::Failure;
 use podgate::core::exit::Exit;
@@ -12,12 +12,12 @@ use podgate::edge::watch::Watch;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The board and the downward-API volume, as this container sees them.
+/// The board and the downward-API volume, as mounted in this container.
 #[derive(Debug)]
 pub(crate) struct PodSources {
     pub(crate) sandbox: SandboxId,
     pub(crate) board: PathBuf,
-    /// `None` where the board alone counts.
+    /// `None` if only the board is used.
     podinfo: Option<PathBuf>,
     poll_interval: Duration,
 }
@@ -31,33 +31,33 @@ impl PodSources {
         self.board.is_dir() || self.podinfo.as_deref().is_some_and(Path::is_dir)
     }
 
-    /// Conditions need something to read them from.
+    /// Returns an error if there are conditions but no source to read from.
     pub(crate) fn require_source_for(&self, untils: &[WaitCondition]) -> Result<(), Failure> {
         if untils.is_empty() {
             Ok(())
         } else {
-            self.require_source("nothing to read from", "; mount them, or give --check")
+            self.require_source("nothing to read from", "; mount one of them, or use --check")
         }
     }
 
-    /// An error that begins with `lack` and ends with `help` where there is nothing to read from.
+    /// Returns an error that begins with `lack` and ends with `help` if there is no source.
     pub(crate) fn require_source(&self, lack: &str, help: &str) -> Result<(), Failure> {
         if self.has_source() {
             return Ok(());
         }
         let (board, podinfo) = (self.board.display(), self.podinfo.as_deref().unwrap_or(&self.board).display());
-        let why = format!("{lack}: neither the board {board} nor the downward-API volume {podinfo} is there{help}");
+        let why = format!("{lack}: neither the board {board} nor the downward-API volume {podinfo} exists{help}");
         Err(Failure::new(Exit::BadSetup, why))
     }
 
-    /// What is believed of the pod now.
+    /// Returns the current view of the pod.
     pub(crate) fn view(&self) -> PodView {
         choose_source(&self.sandbox, source::read_board(&self.board), || {
             self.podinfo.as_deref().map_or(Err(Unreadable::Missing), source::read_volume)
         })
     }
 
-    /// Watches all that [`view`](Place::view) reads.
+    /// Returns a watch over everything that [`view`](PodSources::view) reads.
     pub(crate) fn watch(&self) -> Watch {
         Watch::new(self.board.clone(), self.podinfo.clone(), self.poll_interval)
     }

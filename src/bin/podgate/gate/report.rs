@@ -1,4 +1,4 @@
-//! Keeping the controller told: the file `report` in the container's own folder.
+//! The agent's report to the sidecar: the file `report` in the container's own folder.
 
 use podgate::core::names;
 use podgate::core::report::{GateState, Report};
@@ -13,25 +13,25 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
-/// Writes the report whenever what it says has changed.
+/// Writes the report whenever its content has changed.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     folder: PathBuf,
     container: Option<String>,
     current: Report,
     last_written: Option<(Report, u64)>,
-    /// Why the last attempt to write failed.
+    /// Error of the last attempt to write.
     pub(crate) error: Option<String>,
 }
 
 impl Reporter {
-    /// Of a postStart hook: the container runs.
+    /// Creates the reporter of a postStart hook, whose container runs.
     pub(crate) fn for_hook(folder: PathBuf, container: &str, sandbox: SandboxId, untils: &[WaitCondition]) -> Reporter {
         let own = Report { started: true, ..new_report(sandbox, untils) };
         Reporter { folder, container: Some(container.to_owned()), current: own, last_written: None, error: None }
     }
 
-    /// Of a gate, which is closed.
+    /// Creates the reporter of a closed gate.
     pub(crate) fn for_gate(folder: PathBuf, sandbox: SandboxId, untils: &[WaitCondition], ticket: &str) -> Reporter {
         let own = Report {
             gate: Some(GateState::Waiting),
@@ -42,18 +42,18 @@ impl Reporter {
         Reporter { folder, container: None, current: own, last_written: None, error: None }
     }
 
-    /// Tells that the gate is closed, over whatever an earlier incarnation has left.
+    /// Reports that the gate is closed. Overwrites the report of an earlier incarnation.
     pub(crate) fn report_closed(&mut self, view: &PodView) {
         self.adopt_epoch(view);
         self.write(0);
     }
 
-    /// Tells the controller that wrote `snapshot` where this container stands, and whether its checks have passed.
+    /// Reports to the sidecar run that wrote `snapshot` that this container waits, and whether its checks have passed.
     pub(crate) fn report_waiting(&mut self, snapshot: &Snapshot, check_passed: bool) {
         self.current.epoch.clone_from(&snapshot.epoch);
         self.current.check_passed = check_passed;
-        // Who runs this has not ended: where the controller has taken an earlier incarnation's end for ours, a new report,
-        // though it says the same, puts it right.
+        // If the sidecar attributes an earlier incarnation's end to this one, write the same report again to correct
+        // that.
         let own = self.container.as_ref().and_then(|name| snapshot.states.get(name));
         let occasion = if own.is_some_and(|state| state.has_ended()) { snapshot.revision } else { 0 };
         let told = self
@@ -65,18 +65,18 @@ impl Reporter {
         }
     }
 
-    /// Tells that the gate has opened, by what it has [followed](Reporter::follow), and the command is about to run; the agent goes
-    /// on to watch `watching`. Said without a controller too: `podgate opened` reads it.
+    /// Reports that the gate has opened and that the agent keeps watching `watching`. This is also written without a
+    /// sidecar, because `podgate opened` reads it.
     pub(crate) fn report_opened(&mut self, watching: Vec<String>) {
         (self.current.gate, self.current.started, self.current.watched_containers) =
             (Some(GateState::Opened), true, watching);
         self.current.waiting_for.clear();
-        // What passed before the command ran says nothing of the command.
+        // Checks that passed before the command ran don't show that the command is ready.
         self.current.check_passed = false;
         self.write(0);
     }
 
-    /// Tells again what was told, if another controller has begun since.
+    /// Writes the report again if its content or the sidecar's epoch has changed.
     pub(crate) fn refresh(&mut self, view: &PodView, check_passed: bool) {
         self.adopt_epoch(view);
         self.current.check_passed = check_passed;
@@ -85,14 +85,14 @@ impl Reporter {
         }
     }
 
-    /// Tells that the command has exited.
+    /// Reports the command's exit.
     pub(crate) fn report_exit(&mut self, view: &PodView, code: i32) {
         self.current.exit_code = Some(code);
         self.adopt_epoch(view);
         self.write(0);
     }
 
-    /// What is told next is told to the controller that speaks here.
+    /// Addresses the next report to the sidecar run that published `view`.
     pub(crate) fn adopt_epoch(&mut self, view: &PodView) {
         if let PodView::Snapshot(snapshot, _) = view {
             self.current.epoch.clone_from(&snapshot.epoch);
@@ -107,9 +107,9 @@ impl Reporter {
             }
             Err(error) => {
                 let error = format!("{}: {error}", self.folder.display());
-                // Where no sidecar has ever spoken there need be no folder either.
+                // Without a sidecar, the folder may be missing too.
                 if self.error.is_none() && !self.current.epoch.is_empty() {
-                    warn!(error, "can't report to the controller");
+                    warn!(error, "can't report to the sidecar");
                 }
                 self.error = Some(error);
             }
@@ -117,24 +117,24 @@ impl Reporter {
     }
 }
 
-/// A report of this agent's on a container that waits for `untils`.
+/// Creates a report on a container that waits for `untils`.
 pub(crate) fn new_report(sandbox: SandboxId, untils: &[WaitCondition]) -> Report {
     let agent = env!("CARGO_PKG_VERSION").to_owned();
     Report { sandbox: Some(sandbox), agent_version: agent, waiting_for: untils.to_vec(), ..Report::default() }
 }
 
-/// What lies in the container's own folder `folder`.
+/// Reads the report in the container's own folder.
 pub(crate) fn read_report(folder: &Path) -> io::Result<Report> {
     let folder = open_folder(folder)?;
     let bytes = read_beneath(folder.as_fd(), Path::new(names::REPORT_FILE), names::BOARD_FILE_MAX)?;
     Report::parse(&bytes).map_err(|torn| io::Error::new(ErrorKind::InvalidData, torn.to_string()))
 }
 
-/// Puts `report` into the container's own folder, by way of the file `temporary`: a preStop hook, which may write while the
-/// container's own agent does, has one of its own.
+/// Writes `report` into the container's own folder through the file `temporary`. A preStop hook uses another temporary
+/// file, because it may write at the same time as the container's agent.
 pub(crate) fn write_report(folder: &Path, temporary: &str, report: &Report) -> io::Result<()> {
     match replace_via(folder, temporary, names::REPORT_FILE, report.to_text().as_bytes(), 0o644) {
-        // A neighbour has filled the volume; the page that the controller has reserved here is left.
+        // Another container has filled the volume. Use the page that the sidecar has reserved.
         Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
             overwrite(folder, names::REPORT_FILE, report.to_padded_text().as_bytes())
         }

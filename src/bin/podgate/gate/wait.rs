@@ -1,4 +1,4 @@
-//! The wait itself: read, decide, sleep until something may have changed.
+//! The wait loop: read the sources, decide, sleep until something may have changed.
 
 use crate::args::OnFailure;
 use crate::check::Checks;
@@ -18,12 +18,12 @@ use rustix::event::{PollFd, PollFlags};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-/// What one wait works with.
+/// Parameters of a wait.
 #[derive(Debug)]
 pub(crate) struct Wait<'a> {
-    pub(crate) terms: GateSpec<'a>,
+    pub(crate) spec: GateSpec<'a>,
     pub(crate) sources: &'a PodSources,
-    /// Those that end the wait.
+    /// Signals that end the wait.
     pub(crate) signals: Option<&'a SignalFd>,
     pub(crate) since: Instant,
     pub(crate) timeout: Duration,
@@ -31,43 +31,43 @@ pub(crate) struct Wait<'a> {
 }
 
 impl Wait<'_> {
-    /// Waits. `voice` says for what, whenever that has changed.
+    /// Waits until the gate opens. Publishes the reasons for waiting whenever they change.
     pub(crate) fn run(
         &self,
         mut checks: Checks,
         mut fallback: Checks,
         reporter: &mut Reporter,
-        voice: &Messenger,
+        messenger: &Messenger,
     ) -> Result<(), Failure> {
         let deadline = self.since + self.timeout;
         let mut watch = self.sources.watch();
-        let mut rung = None;
+        let mut method = None;
         let mut reason = Vec::new();
         loop {
             let view = watch.read(|| self.sources.view());
             reporter.adopt_epoch(&view);
-            if rung.replace(watch.method()) != Some(watch.method()) {
-                info!(by = watch.method().as_str(), "waits");
+            if method.replace(watch.method()) != Some(watch.method()) {
+                info!(by = watch.method().as_str(), "waiting");
             }
 
-            let here = now();
-            checks.run_due(here, deadline);
-            let dead = self.is_controller_dead(&watch, here);
+            let at = now();
+            checks.run_due(at, deadline);
+            let dead = self.is_controller_dead(&watch, at);
             let controller = if dead {
-                fallback.run_due(here, deadline);
+                fallback.run_due(at, deadline);
                 let given = || fallback.pending().pop().map_or(Ok(()), Err);
                 Controller::Dead((!fallback.is_empty()).then(given))
             } else {
                 fallback.abort_running();
                 Controller::Alive
             };
-            let waiter = Observations {
+            let observed = Observations {
                 pending_checks: checks.pending(),
                 impossible_check: checks.impossible_reason(),
                 controller,
-                waited: here.saturating_duration_since(self.since),
+                waited: at.saturating_duration_since(self.since),
             };
-            match gate::decide(&view, &self.terms, &waiter) {
+            match gate::decide(&view, &self.spec, &observed) {
                 Decision::Open(opening) => {
                     let waited = now().saturating_duration_since(self.since);
                     info!(waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX), "released: {opening}");
@@ -75,21 +75,22 @@ impl Wait<'_> {
                 }
                 Decision::GiveUp(ending) => return self.fail_or_continue(ending.exit_code(), ending.to_string()),
                 Decision::Closed(mut obstacles) => {
-                    // Only who waits has something to say: a restart that is released at once wakes no settled controller.
+                    // Report only while waiting, so that a restart that is released at once does not wake an idle
+                    // sidecar.
                     if let PodView::Snapshot(snapshot, _) = &view {
-                        let passed = !checks.is_empty() && waiter.pending_checks.is_empty();
+                        let passed = !checks.is_empty() && observed.pending_checks.is_empty();
                         reporter.report_waiting(snapshot, passed);
                         obstacles.extend(reporter.error.clone().map(Obstacle::ReportFailed));
                     }
                     if obstacles != reason {
-                        voice.report_wait(&obstacles);
+                        messenger.report_wait(&obstacles);
                         reason = obstacles;
                     }
                 }
             }
-            // Looked at anew: checks take time.
-            let here = now();
-            let left = deadline.saturating_duration_since(here);
+            // Read the clock again, because checks take time.
+            let at = now();
+            let left = deadline.saturating_duration_since(at);
             if left.is_zero() {
                 let limit = humantime::format_duration(self.timeout);
                 let why = format!("timed out after {limit}, still waiting for {}", join_obstacles(&reason));
@@ -97,28 +98,29 @@ impl Wait<'_> {
             }
             let next =
                 if dead { checks.next_due().into_iter().chain(fallback.next_due()).min() } else { checks.next_due() };
-            let pause = next.map_or(left, |at| at.saturating_duration_since(here).min(left));
+            let pause = next.map_or(left, |due| due.saturating_duration_since(at).min(left));
             let signals = self.signals.map(|signals| PollFd::new(signals, PollFlags::IN));
             let others = checks.poll_fd().or_else(|| fallback.poll_fd()).into_iter().chain(signals);
             watch.wait(pause, others.collect()).map_err(Failure::setup_error("can't wait"))?;
             if let Some(signal) = self.signals.and_then(SignalFd::next_signal) {
-                let name = if signal == libc::SIGINT { "INT" } else { "TERM" };
+                let name = if signal == libc::SIGINT { "SIGINT" } else { "SIGTERM" };
                 return Err(Failure::by_signal(signal, &format!("{name} while waiting; the command was not run")));
             }
         }
     }
 
-    /// Fails, unless the user wants to go on: what `--on-timeout` says of a time-out holds for a condition that can never be met
-    /// too, and not for a mistake in the set-up or the end of the pod.
+    /// Fails, or continues if `--on-timeout continue` applies: to a timeout or a condition that can't be met, but not
+    /// to an invalid setup or the pod's deletion.
     fn fail_or_continue(&self, exit: Exit, why: String) -> Result<(), Failure> {
         if self.on_timeout == OnFailure::Continue && matches!(exit, Exit::TimedOut | Exit::NeverMet) {
-            warn!("{why}; goes on, as --on-timeout continue says");
+            warn!("{why}; continuing (--on-timeout=continue)");
             return Ok(());
         }
         Err(Failure::new(exit, why))
     }
 
-    /// A bell with nobody behind it, or one that never came, counts once the lock that a working controller holds is free too.
+    /// Returns true if the bell is dead or has been missing for [`SETTLE_TIME`], and the lock of a working sidecar is
+    /// free too.
     fn is_controller_dead(&self, watch: &Watch, now: Instant) -> bool {
         if watch.is_controller_alive() && now < self.since + SETTLE_TIME {
             return false;

@@ -1,4 +1,4 @@
-//! `podgate pre-stop`: a container's preStop hook, which stays until those who use the container are gone.
+//! `podgate pre-stop`: a preStop hook that keeps the container until those that depend on it have exited.
 
 mod stop_reporter;
 
@@ -19,29 +19,29 @@ use stop_reporter::StopReporter;
 use tracing::{info, warn};
 
 pub(crate) fn run(args: PreStop) -> ExitCode {
-    let voice = Messenger::new("pre-stop", args.container.as_deref(), &args.logs, None, None);
+    let messenger = Messenger::new("pre-stop", args.container.as_deref(), &args.logs, None, None);
     match run_hook(args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failed) => voice.report_failure(failed),
+        Err(failed) => messenger.report_failure(failed),
     }
 }
 
 fn run_hook(args: PreStop) -> Result<(), Failure> {
     let since = now();
     if args.until.is_empty() && args.check_closed.is_empty() && args.then.is_none() {
-        return Err(Failure::new(Exit::Usage, "nothing to stay for; give --until CONTAINER, --check-closed or --then"));
+        return Err(Failure::new(Exit::Usage, "nothing to wait for; use --until CONTAINER, --check-closed or --then"));
     }
     let kept = if args.then.is_some() { args.then_timeout } else { Duration::ZERO };
     let limit = args.grace.saturating_sub(kept);
-    // The board alone counts: the downward-API volume is frozen while a pod ends.
-    let place = PodSources::new(args.board, None, args.poll_interval);
-    let mut stopper = StopReporter::new(args.self_dir, place.sandbox.clone());
+    // Use only the board: the kubelet does not update the downward-API volume while a pod terminates.
+    let sources = PodSources::new(args.board, None, args.poll_interval);
+    let mut reporter = StopReporter::new(args.self_dir, sources.sandbox.clone());
     let ports = Checks::for_closed_ports(args.check_closed, since);
-    let stayed = wait_for_others(&place, &args.until, ports, &mut stopper, since, limit);
+    let waited = wait_for_others(&sources, &args.until, ports, &mut reporter, since, limit);
     let ended = args.then.as_ref().map_or(Ok(()), |command| hook_command::run("preStop", command, since + args.grace));
-    stopper.report_stopped();
-    match (stayed, ended) {
-        (stayed, Ok(())) => stayed,
+    reporter.report_stopped();
+    match (waited, ended) {
+        (waited, Ok(())) => waited,
         (Ok(()), failed) => failed,
         (Err(Failure(_, before)), Err(Failure(code, why))) => {
             Err(Failure(code, format!("{why}; before that, {before}")))
@@ -49,63 +49,67 @@ fn run_hook(args: PreStop) -> Result<(), Failure> {
     }
 }
 
-/// Returns when the container may end; an error says that others are still there, or that the kernel would not let it wait.
+/// Returns when the container may end. Returns an error after a timeout, or if the kernel call to wait fails.
 fn wait_for_others(
-    place: &PodSources,
+    sources: &PodSources,
     untils: &[WaitCondition],
     mut ports: Checks,
-    stopper: &mut StopReporter,
+    reporter: &mut StopReporter,
     since: Instant,
     limit: Duration,
 ) -> Result<(), Failure> {
     let deadline = since + limit;
-    let mut watch = place.watch();
+    let mut watch = sources.watch();
     let mut reason = Vec::new();
     let mut pod_stops = false;
     loop {
-        let view = watch.read(|| place.view());
-        stopper.report_stopping(&view);
+        let view = watch.read(|| sources.view());
+        reporter.report_stopping(&view);
 
         if !pod_stops && pre_stop::is_pod_stopping(&view, untils) {
             pod_stops = true;
-            info!(by = watch.method().as_str(), "the whole pod stops");
+            info!(by = watch.method().as_str(), "the whole pod is stopping");
         }
         let waited = now().saturating_duration_since(since);
         let decide = |ports: &[String], pod_stops| pre_stop::decide(&view, untils, ports, pod_stops, waited);
-        // Nobody is knocked at for nothing: at the restart of one container those who use it stay.
-        let knocks = pod_stops || matches!(decide(&[], pod_stops), Decision::Release(pre_stop::ReleaseReason::AllGone));
-        if knocks {
+        // Don't connect to the ports when only this container restarts, because the others then keep running.
+        let checks_ports =
+            pod_stops || matches!(decide(&[], pod_stops), Decision::Release(pre_stop::ReleaseReason::AllGone));
+        if checks_ports {
             ports.run_due(now(), deadline);
         }
         match decide(&ports.pending(), pod_stops) {
             Decision::Release(why) => {
                 if why == pre_stop::ReleaseReason::OnlyThisContainer && matches!(view, PodView::NoSnapshot { .. }) {
-                    warn!(board = %place.board.display(), "no word from the sidecar: stays for nobody");
+                    warn!(board = %sources.board.display(), "no state from the sidecar; not waiting");
                 }
                 let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-                info!(waited_ms, "lets go: {why}");
+                info!(waited_ms, "released: {why}");
                 return Ok(());
             }
-            Decision::Wait(staying) if staying != reason => {
-                info!("stays for {}", staying.join("; "));
-                reason = staying;
+            Decision::Wait(remaining) if remaining != reason => {
+                info!("waiting for {}", remaining.join("; "));
+                reason = remaining;
             }
             Decision::Wait(_) | Decision::Undecided => {}
         }
-        let here = now();
-        let left = deadline.saturating_duration_since(here);
+        let at = now();
+        let left = deadline.saturating_duration_since(at);
         if left.is_zero() {
-            let staying = match decide(&ports.pending(), true) {
-                Decision::Wait(staying) => staying,
+            let remaining = match decide(&ports.pending(), true) {
+                Decision::Wait(remaining) => remaining,
                 Decision::Release(_) | Decision::Undecided => reason,
             };
             let limit = humantime::format_duration(limit);
-            return Err(Failure::new(Exit::TimedOut, format!("still there after {limit}: {}", staying.join("; "))));
+            return Err(Failure::new(
+                Exit::TimedOut,
+                format!("timed out after {limit}, still waiting for {}", remaining.join("; ")),
+            ));
         }
-        let sign = if pod_stops { None } else { Some(since + STOP_SIGN_TIMEOUT) };
-        let knock = if knocks { ports.next_due() } else { None };
-        let next = sign.into_iter().chain(knock).min();
-        let pause = next.map_or(left, |at| at.saturating_duration_since(here).min(left));
+        let sign_timeout = if pod_stops { None } else { Some(since + STOP_SIGN_TIMEOUT) };
+        let port_check = if checks_ports { ports.next_due() } else { None };
+        let next = sign_timeout.into_iter().chain(port_check).min();
+        let pause = next.map_or(left, |due| due.saturating_duration_since(at).min(left));
         let others = ports.poll_fd().into_iter().collect();
         watch.wait(pause, others).map_err(Failure::setup_error("can't wait"))?;
     }

@@ -1,4 +1,4 @@
-//! What a preStop hook says: `stopping`, in the report that the container's own agent has written.
+//! The preStop hook's part of the container's report: the key `stopping`.
 
 use crate::gate::report;
 use podgate::core::names;
@@ -8,13 +8,13 @@ use podgate::core::sources::PodView;
 use std::path::PathBuf;
 use tracing::warn;
 
-/// Keeps `stopping` in the container's report, and all else there as it is: an agent that stays as the command's parent goes on
-/// to write it.
+/// Sets `stopping` in the container's report and preserves everything else. An agent that is the command's parent may
+/// write the report at the same time.
 #[derive(Debug)]
 pub(crate) struct StopReporter {
     folder: PathBuf,
     sandbox: SandboxId,
-    /// Whose report it was when the hook began: an incarnation that came later speaks for itself.
+    /// Author of the report when the hook started. The hook must not change the report of a later incarnation.
     author: Option<(Option<String>, Option<Process>)>,
     has_failed: bool,
 }
@@ -24,11 +24,11 @@ impl StopReporter {
         StopReporter { folder, sandbox, author: None, has_failed: false }
     }
 
-    /// The hook has begun. To be said again after each look at the board: its epoch may have changed, or another has written
-    /// the report.
+    /// Reports that the hook has started. Call this after each read of the board, because the epoch or the report may
+    /// have changed.
     pub(crate) fn report_stopping(&mut self, view: &PodView) {
         let found = report::read_report(&self.folder).ok().filter(|report| report.is_from_sandbox(&self.sandbox));
-        // What has been left from another sandbox says nothing of this one, where the container runs too.
+        // Replace a report from another sandbox. The container runs, since its preStop hook does.
         let fresh = || Report { started: true, ..report::new_report(self.sandbox.clone(), &[]) };
         let now = found.clone().unwrap_or_else(fresh);
         if *self.author.get_or_insert_with(|| author(&now)) != author(&now) {
@@ -44,7 +44,7 @@ impl StopReporter {
         }
     }
 
-    /// The hook is over, unless what lies there is another incarnation's.
+    /// Reports that the hook has finished, unless the report belongs to another incarnation.
     pub(crate) fn report_stopped(&mut self) {
         let Ok(report) = report::read_report(&self.folder) else { return };
         let marked = report.stopping == PreStopState::Begun || report.ticket.is_some();
@@ -59,7 +59,7 @@ impl StopReporter {
             Ok(()) => self.has_failed = false,
             Err(error) => {
                 if !std::mem::replace(&mut self.has_failed, true) {
-                    warn!(%error, folder = %self.folder.display(), "can't report that this container stops");
+                    warn!(%error, folder = %self.folder.display(), "can't report that this container is stopping");
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! `--breakpoint`: a container that has failed is held, for somebody to look into it.
+//! `--breakpoint`: keeps a failed container running, so that a user can inspect it.
 
 use super::child::is_stop_signal;
 use crate::clock::now;
@@ -11,13 +11,13 @@ use std::path::Path;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// Looks are never further apart than this.
+/// Maximum interval between two looks at the file.
 const POLL_PERIOD_MAX: Duration = Duration::from_secs(1);
 
-/// Returns when `file` is there, or when the container is told to end.
+/// Waits until `file` exists or a stop signal arrives.
 pub(super) fn wait_for_release(file: &Path, code: u8, signals: &SignalFd) {
     let shown = file.display();
-    warn!(code, "the command has failed; the container is held until this file is there: touch {shown}");
+    warn!(code, "the command failed; keeping the container until this file exists: touch {shown}");
     let since = now();
     while std::fs::symlink_metadata(file).is_err() {
         let pause = interval(now().saturating_duration_since(since), POLL_PERIOD_MAX, Duration::ZERO);
@@ -26,12 +26,12 @@ pub(super) fn wait_for_release(file: &Path, code: u8, signals: &SignalFd) {
             match signal {
                 libc::SIGCHLD => while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {},
                 signal if is_stop_signal(signal) => {
-                    info!("told to end while held by --breakpoint");
+                    info!("received a stop signal while waiting at --breakpoint");
                     return;
                 }
                 _ => {}
             }
         }
     }
-    info!("let go by {shown}");
+    info!("{shown} exists; continuing");
 }

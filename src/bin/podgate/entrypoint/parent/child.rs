@@ -1,4 +1,4 @@
-//! The container's command as a child: started, told what we are told, ended where podgate has to, waited for.
+//! The container's command as a child process: start, signals, termination, exit status.
 
 use super::verdict::EndReason;
 use crate::entrypoint::exec;
@@ -14,35 +14,35 @@ use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tracing::warn;
 
-/// Every signal that can be taken and passed on, and `SIGCHLD`. Not those that a fault of our own raises, nor `SIGPIPE`, which
-/// std has ignored: blocked, one from our own write would be passed on.
+/// Returns `SIGCHLD` and all signals to forward. Excludes the signals of faults in podgate itself, and `SIGPIPE`: if it
+/// were blocked, a failed write by podgate would send it to the command.
 pub(super) fn forwarded_signals() -> Vec<i32> {
     use libc::{SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGPIPE, SIGSEGV, SIGSTOP, SIGTRAP};
-    let others = [SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGPIPE];
-    (1..=64).filter(|signal| !others.contains(signal)).collect()
+    let excluded = [SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGPIPE];
+    (1..=64).filter(|signal| !excluded.contains(signal)).collect()
 }
 
-/// Whether this signal tells a container to end: TERM unless its image names another, which is one of these as a rule.
+/// Returns true for the usual stop signals: SIGTERM, or those that images commonly set with `STOPSIGNAL`.
 pub(super) fn is_stop_signal(signal: i32) -> bool {
     matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGQUIT)
 }
 
-/// The command, from its start on.
+/// The running command.
 #[derive(Debug)]
 pub(super) struct Child {
     pid: Pid,
     status: Option<ExitStatus>,
-    /// Why podgate ends it, and when it loses patience.
+    /// Why podgate ends the command, and when it sends SIGKILL.
     ending: Option<(EndReason, Instant)>,
     is_killed: bool,
-    /// The terminal was ours, and is now the command's.
+    /// True if podgate has handed its terminal to the command.
     has_terminal: bool,
-    /// Somebody else has told it to end.
+    /// True if podgate has forwarded a stop signal.
     pub(super) is_stop_requested: bool,
 }
 
 impl Child {
-    /// Starts `command` in a process group of its own, with these for its output.
+    /// Starts `command` in its own process group, with these output streams.
     pub(super) fn start(command: &[OsString], stdout: Stdio, stderr: Stdio) -> Result<Child, Failure> {
         let mut command = exec::command(command)?;
         command.stdout(stdout).stderr(stderr).process_group(0);
@@ -51,7 +51,7 @@ impl Child {
         if has_terminal {
             start_in_foreground(&mut command);
         }
-        // From here on it is waited for as one child among others.
+        // From here on, `reap` waits for the command like for any other child.
         let child = command.spawn().map_err(|error| exec::exec_failure(&command, &error))?;
         let pid = Pid::from_child(&child);
         Ok(Child { pid, status: None, ending: None, is_killed: false, has_terminal, is_stop_requested: false })
@@ -64,10 +64,10 @@ impl Child {
         }
     }
 
-    /// Ends it: by TERM, and after `grace` by KILL. The first reason counts.
+    /// Ends the command: SIGTERM now, SIGKILL after `grace`. Only the first call has an effect.
     pub(super) fn terminate(&mut self, why: EndReason, now: Instant, grace: Duration) {
         if self.ending.is_none() && self.status.is_none() {
-            // Who gets TERM twice may take it for impatience.
+            // Do not repeat SIGTERM: many programs treat a second one as "quit immediately".
             if !self.is_stop_requested {
                 signal_group(self.pid, libc::SIGTERM);
             }
@@ -79,27 +79,26 @@ impl Child {
         self.ending.is_some()
     }
 
-    /// When it is killed, if it is to be and has not been.
+    /// Returns when SIGKILL is due, if it has not been sent.
     pub(super) fn kill_at(&self) -> Option<Instant> {
         self.ending.as_ref().filter(|_| !self.is_killed).map(|(_, at)| *at)
     }
 
-    /// Kills it if it has been told to end and has had its time.
+    /// Sends SIGKILL if it is due.
     pub(super) fn kill_if_due(&mut self, now: Instant) {
         if self.status.is_none() && self.kill_at().is_some_and(|at| now >= at) {
-            warn!("the command has not ended by TERM in time, and is killed");
+            warn!("the command did not end after SIGTERM; sending SIGKILL");
             signal_group(self.pid, libc::SIGKILL);
             self.is_killed = true;
         }
     }
 
-    /// Waits for every process that has ended and is ours by birth or as an orphan, and gives `others` those that are not the
-    /// command.
+    /// Reaps all children that have ended, including adopted orphans. Passes all but the command itself to `others`.
     pub(super) fn reap(&mut self, mut others: impl FnMut(Pid, WaitStatus)) {
         if self.ending.is_some() && self.status.is_none() {
-            // As long as it has not been waited for, the group's number is its own: what is left of the group goes with it.
-            let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-            if let Ok(Some(_)) = waitid(WaitId::Pid(self.pid), look) {
+            // Kill the rest of the group before reaping the command, because then the group's id may be reused.
+            let flags = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            if let Ok(Some(_)) = waitid(WaitId::Pid(self.pid), flags) {
                 signal_group(self.pid, libc::SIGKILL);
             }
         }
@@ -112,19 +111,19 @@ impl Child {
         }
     }
 
-    /// Takes the terminal back, once the command has ended. TTOU must be blocked.
+    /// Takes the terminal back after the command has ended. SIGTTOU must be blocked.
     pub(super) fn take_terminal_back(&mut self) {
         if std::mem::take(&mut self.has_terminal) {
             let _ = tcsetpgrp(stdin(), getpgrp());
         }
     }
 
-    /// Its exit code, 128 + N for signal N, once it has ended.
+    /// Returns the command's exit code once it has ended, 128 + N for signal N.
     pub(super) fn exit_code(&self) -> Option<u8> {
         self.status.map(exit_code)
     }
 
-    /// Why podgate has ended it, if it has.
+    /// Returns why podgate has ended the command, if it has.
     pub(super) fn into_end_reason(self) -> Option<EndReason> {
         self.ending.map(|(why, _)| why)
     }

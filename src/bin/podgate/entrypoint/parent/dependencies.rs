@@ -1,5 +1,5 @@
-//! What the parent goes on watching of the pod: those whose exit ends the command, and those whose restart does. Decided from
-//! what is believed of the pod alone.
+//! Containers that the parent keeps watching: those whose exit ends the command, and those whose restart does. The
+//! decisions depend only on the view of the pod and the time.
 
 use super::verdict::EndReason;
 use crate::args::{Entrypoint, OnProviderRestart};
@@ -9,24 +9,24 @@ use podgate::core::state::{Phase, State};
 use podgate::core::until::{ConditionStatus, WaitCondition, WantedState};
 use std::time::{Duration, Instant};
 
-/// How long one that has failed is given to be started again, where nobody says that it will not be.
+/// Time to wait for the restart of a failed container, unless it is known that the kubelet will not restart it.
 const RESTART_WINDOW: Duration = Duration::from_secs(10);
 
 /// The containers that the command depends on.
 #[derive(Debug)]
 pub(super) struct Dependencies {
-    /// When all of these have exited, so shall the command.
+    /// The command ends when all of these have exited.
     stop_after: Vec<String>,
-    /// Since when all of them have ended, though not all are known to have ended for good.
+    /// Time since which all have ended, but not all of them are known to have ended for good.
     ended_at: Option<Instant>,
     providers: Vec<Provider>,
 }
 
-/// A container that the gate has waited for.
+/// A container that the gate waited for.
 #[derive(Debug)]
 struct Provider {
     until: WaitCondition,
-    /// The epoch in which its condition was seen to hold, and how often it had been restarted then.
+    /// Epoch in which its condition held, and its number of restarts at that time.
     baseline: Option<(String, u64)>,
 }
 
@@ -43,7 +43,7 @@ impl Dependencies {
         }
     }
 
-    /// Those that are watched, each once.
+    /// Returns the watched containers without duplicates.
     pub(super) fn watched_containers(&self) -> Vec<String> {
         let providers = self.providers.iter().map(|provider| &provider.until.container);
         let mut names: Vec<String> = self.stop_after.iter().chain(providers).cloned().collect();
@@ -52,13 +52,13 @@ impl Dependencies {
         names
     }
 
-    /// Whether the command has to end, by what is believed now. No word is no reason.
+    /// Returns the reason if the command must end now. Without a snapshot there is none.
     pub(super) fn end_reason(&mut self, view: &PodView, now: Instant) -> Option<EndReason> {
         let PodView::Snapshot(snapshot, _) = view else { return None };
         if !self.stop_after.is_empty() && self.have_exited(snapshot, now) {
             return Some(EndReason::AllExited);
         }
-        // A pod that is being deleted loses its containers, and starts none of them again.
+        // In a pod that is being deleted, containers end but are not restarted.
         if snapshot.phase == Phase::Terminating {
             return None;
         }
@@ -66,7 +66,8 @@ impl Dependencies {
         restarted.next().map(EndReason::Restarted)
     }
 
-    /// Under `restartPolicy: OnFailure` one that has failed is started again: who serves it stays.
+    /// Returns true if all of `stop_after` have exited and will not be restarted. Under `restartPolicy: OnFailure` the
+    /// kubelet restarts a failed container, which still needs the command.
     fn have_exited(&mut self, snapshot: &Snapshot, now: Instant) -> bool {
         let state = |name: &String| snapshot.states.get(name).copied();
         let for_good = |name: &String| {
@@ -86,7 +87,7 @@ impl Dependencies {
         now.saturating_duration_since(*self.ended_at.get_or_insert(now)) >= RESTART_WINDOW
     }
 
-    /// Those of --stop-after that this pod does not have, so that they will never exit.
+    /// Returns the containers of --stop-after that this pod does not have.
     pub(super) fn unknown_containers(&self, view: &PodView) -> Vec<String> {
         match view {
             PodView::Snapshot(snapshot, Source::Board) if !snapshot.states.is_empty() => {
@@ -98,20 +99,21 @@ impl Dependencies {
 }
 
 impl Provider {
-    /// Its name, if it was started again. Counts are of one epoch: a controller that has begun anew has forgotten them, and takes
-    /// every container for `Waiting` until it has looked. So they count again only once the condition has been seen to hold.
+    /// Returns the container's name if it was restarted. Restart counts are valid within one epoch only. A restarted
+    /// sidecar begins with zero and with all containers `Waiting`, so the baseline is set again once the condition
+    /// holds.
     fn detect_restart(&mut self, snapshot: &Snapshot) -> Option<String> {
         let count = snapshot.restarts.get(&self.until.container).copied().unwrap_or(0);
         match &self.baseline {
             Some((epoch, before)) if *epoch == snapshot.epoch => {
-                let fell = match self.until.want {
+                let regressed = match self.until.want {
                     WantedState::Started | WantedState::Ready => matches!(
                         snapshot.states.get(&self.until.container),
                         Some(State::Waiting | State::Completed | State::Failed)
                     ),
                     WantedState::Completed | WantedState::Exited => false,
                 };
-                (count > *before || fell).then(|| self.until.container.clone())
+                (count > *before || regressed).then(|| self.until.container.clone())
             }
             _ => {
                 if self.until.status(snapshot) == ConditionStatus::Met {
@@ -141,16 +143,17 @@ mod tests {
         PodView::Snapshot(snapshot, Source::Board)
     }
 
-    fn dependencies(until: Option<&str>, stop_after: &[&str]) -> Dependencies {
+    fn new_dependencies(until: Option<&str>, stop_after: &[&str]) -> Dependencies {
         let providers = until.map(|until| Provider { until: until.parse().unwrap(), baseline: None });
         let stop_after = stop_after.iter().map(|name| (*name).to_owned()).collect();
         Dependencies { stop_after, ended_at: None, providers: providers.into_iter().collect() }
     }
 
-    /// Looks at epoch, state and count of restarts of `db`, one after the other; returns whether the last shows a restart.
+    /// Feeds epoch, state and restart count of `db` one after the other. Returns true if the last entry is a restart.
     fn is_restart(until: &str, snapshots: &[(&str, State, u64)]) -> bool {
-        let mut follow = dependencies(Some(until), &[]);
-        let mut look = |(epoch, state, restarts)| follow.end_reason(&view(snapshot(epoch, state, restarts)), now());
+        let mut dependencies = new_dependencies(Some(until), &[]);
+        let mut look =
+            |(epoch, state, restarts)| dependencies.end_reason(&view(snapshot(epoch, state, restarts)), now());
         let (last, before) = snapshots.split_last().unwrap();
         for snapshot in before {
             assert_eq!(look(*snapshot), None, "{until} {snapshot:?}");
@@ -161,8 +164,8 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_grows_or_a_state_that_falls_is_a_restart() {
-        for (state, count, is) in [
+    fn growing_count_or_regressing_state_is_a_restart() {
+        for (state, count, expected) in [
             (State::Ready, 1, false),
             (State::NotReady, 1, false),
             (State::Started, 1, false),
@@ -171,39 +174,39 @@ mod tests {
             (State::Completed, 1, true),
             (State::Failed, 1, true),
         ] {
-            assert_eq!(is_restart("db", &[("e1", State::Ready, 1), ("e1", state, count)]), is, "{state} {count}");
+            assert_eq!(is_restart("db", &[("e1", State::Ready, 1), ("e1", state, count)]), expected, "{state} {count}");
         }
     }
 
     #[test]
-    fn a_condition_on_an_exit_is_not_undone_by_it() {
+    fn exit_does_not_undo_a_completed_condition() {
         let completed = ("e1", State::Completed, 0);
         assert!(is_restart("db=Completed", &[completed, completed, ("e1", State::Started, 1)]));
     }
 
     #[test]
-    fn a_new_epoch_proves_nothing_until_the_condition_holds_in_it() {
-        let anew = [State::Waiting, State::Started, State::Ready, State::Waiting].map(|state| ("e2", state, 0));
-        assert!(is_restart("db", &[[("e1", State::Ready, 3)].as_slice(), &anew].concat()));
+    fn new_epoch_needs_a_new_baseline() {
+        let new_epoch = [State::Waiting, State::Started, State::Ready, State::Waiting].map(|state| ("e2", state, 0));
+        assert!(is_restart("db", &[[("e1", State::Ready, 3)].as_slice(), &new_epoch].concat()));
     }
 
     #[test]
-    fn what_never_held_can_not_be_lost() {
+    fn condition_that_never_held_is_not_lost() {
         assert!(!is_restart("db", &[("e1", State::Waiting, 0), ("e1", State::Failed, 1)]));
     }
 
     #[test]
-    fn the_pods_deletion_is_no_restart() {
-        let mut follow = dependencies(Some("db"), &[]);
-        assert_eq!(follow.end_reason(&view(snapshot("e1", State::Ready, 0)), now()), None);
+    fn pod_deletion_is_not_a_restart() {
+        let mut dependencies = new_dependencies(Some("db"), &[]);
+        assert_eq!(dependencies.end_reason(&view(snapshot("e1", State::Ready, 0)), now()), None);
         let deleted = Snapshot { phase: Phase::Terminating, ..snapshot("e1", State::Failed, 0) };
-        assert_eq!(follow.end_reason(&view(deleted), now()), None);
+        assert_eq!(dependencies.end_reason(&view(deleted), now()), None);
     }
 
     #[test]
-    fn it_ends_when_all_have_exited() {
-        let mut follow = dependencies(None, &["db", "app"]);
-        let mut look = |s: &Snapshot| follow.end_reason(&view(s.clone()), now());
+    fn command_ends_when_all_have_exited() {
+        let mut dependencies = new_dependencies(None, &["db", "app"]);
+        let mut look = |s: &Snapshot| dependencies.end_reason(&view(s.clone()), now());
         let mut s = snapshot("e1", State::Failed, 0);
         s.stuck.insert("db".to_owned(), REASON_ENDED.to_owned());
         assert_eq!(look(&s), None);
@@ -211,15 +214,15 @@ mod tests {
         assert_eq!(look(&s), Some(EndReason::AllExited));
         s.states.remove("app");
         assert_eq!(look(&s), None);
-        assert_eq!(follow.unknown_containers(&view(s)), ["app"]);
+        assert_eq!(dependencies.unknown_containers(&view(s)), ["app"]);
     }
 
     #[test]
-    fn one_that_fails_and_is_started_again_has_not_exited() {
-        let mut follow = dependencies(None, &["db"]);
+    fn failed_container_may_restart_within_the_window() {
+        let mut dependencies = new_dependencies(None, &["db"]);
         let begin = now();
         let late = begin + RESTART_WINDOW;
-        let mut look = |s: &Snapshot, at| follow.end_reason(&view(s.clone()), at);
+        let mut look = |s: &Snapshot, at| dependencies.end_reason(&view(s.clone()), at);
         let failed = snapshot("e1", State::Failed, 0);
         assert_eq!(look(&failed, begin), None);
         let mut s = failed.clone();
@@ -227,7 +230,7 @@ mod tests {
         assert_eq!(look(&s, late), None);
         s.states.insert("db".to_owned(), State::Started);
         assert_eq!(look(&s, late), None);
-        // Nobody says what will be.
+        // Not known if the kubelet will restart it.
         assert_eq!(look(&failed, late), None);
         assert_eq!(look(&failed, late + RESTART_WINDOW), Some(EndReason::AllExited));
     }

@@ -1,4 +1,4 @@
-//! `--post-file`: how a command ended, for those that wait for it by `--check file://`.
+//! `--post-file`: records how a command ended, for containers that wait for it with `--check file://`.
 
 use crate::failure::Failure;
 use podgate::core::exit::Exit;
@@ -6,16 +6,16 @@ use podgate::edge::files::replace;
 use std::io;
 use std::path::Path;
 
-/// A path that no file can have is a mistake to be told at once, not when the command has ended.
+/// Rejects an invalid path before the command runs.
 pub(super) fn validate_path(path: &Path) -> Result<(), Failure> {
     match path.file_name().and_then(|name| name.to_str()) {
         Some(_) if !path.as_os_str().as_encoded_bytes().ends_with(b"/") => Ok(()),
-        _ => Err(Failure::new(Exit::BadSetup, format!("--post-file {}: that is no file name", path.display()))),
+        _ => Err(Failure::new(Exit::BadSetup, format!("--post-file {}: not a file name", path.display()))),
     }
 }
 
-/// Writes `code` to the file at `path`, or on failure to the one with `.err` at its end, in one step; then takes away the other
-/// one, which an earlier run has left.
+/// Writes `code` atomically to `path`, or to `path.err` on failure. Then removes the other file, left by an earlier
+/// run.
 pub(super) fn write(path: &Path, success: bool, code: u8) -> io::Result<()> {
     let failed = path.with_added_extension("err");
     let (this, other) = if success { (path, failed.as_path()) } else { (failed.as_path(), path) };
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_of_the_two_files_says_how_the_last_run_ended() {
+    fn only_one_of_the_two_files_exists() {
         let folder = tempfile::tempdir().unwrap();
         let (path, failed) = (folder.path().join("1"), folder.path().join("1.err"));
         write(&path, false, 3).unwrap();
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_no_file_is_refused() {
+    fn invalid_paths_are_rejected() {
         for bad in ["/", "..", "/run/", "a/.."] {
             assert!(validate_path(Path::new(bad)).is_err(), "{bad}");
         }

@@ -1,4 +1,4 @@
-//! While the command runs: signals, orphans, its output, its own checks, the pod, the clock.
+//! The loop while the command runs: signals, orphans, output, checks, the pod's state, deadlines.
 
 use super::child::Child;
 use super::dependencies::Dependencies;
@@ -29,11 +29,11 @@ pub(super) struct Supervisor<'a> {
     child: Child,
     tees: Vec<Tee>,
     checks: Checks,
-    /// All own checks have passed, and the controller was told.
+    /// True once all own checks have passed and the sidecar has been informed.
     have_checks_passed: bool,
-    /// `None` where nothing of the pod matters any more.
+    /// `None` if the pod's state is not needed.
     watch: Option<Watch>,
-    /// When it reads again, whatever wakes it until then.
+    /// Time of the next read of the pod's state, unless a source changes earlier.
     next_read: Instant,
     started: Instant,
     has_warned: bool,
@@ -43,24 +43,24 @@ impl<'a> Supervisor<'a> {
     #[allow(clippy::too_many_arguments, reason = "called once")]
     pub(super) fn new(
         args: &'a Entrypoint,
-        place: &'a PodSources,
+        sources: &'a PodSources,
         signals: &'a SignalFd,
         reporter: &'a mut Reporter,
-        follow: Dependencies,
+        dependencies: Dependencies,
         child: Child,
         tees: Vec<Tee>,
         own_checks: Vec<Check>,
     ) -> Supervisor<'a> {
         let started = now();
-        // A controller that begins anew has to be told again of checks that have passed.
-        let matters = !follow.watched_containers().is_empty() || !own_checks.is_empty();
-        let watch = (matters && place.has_source()).then(|| place.watch());
+        // Own checks need the watch too: their result must be reported again to a restarted sidecar.
+        let needs_watch = !dependencies.watched_containers().is_empty() || !own_checks.is_empty();
+        let watch = (needs_watch && sources.has_source()).then(|| sources.watch());
         Supervisor {
             args,
-            sources: place,
+            sources,
             signals,
             reporter,
-            dependencies: follow,
+            dependencies,
             child,
             tees,
             checks: Checks::new(own_checks, args.waits.check_timeout, started).with_command(),
@@ -81,13 +81,13 @@ impl<'a> Supervisor<'a> {
             self.run_checks();
             self.enforce_deadlines();
             self.tees.iter_mut().for_each(Tee::pump);
-            // Time may be up for polling.
+            // A timeout also triggers a read, for the sake of polling.
             if self.sleep()? != WakeReason::Other {
                 self.next_read = now();
             }
             while let Some(signal) = self.signals.next_signal() {
                 match signal {
-                    // Several may have ended by one.
+                    // One SIGCHLD may stand for several children.
                     libc::SIGCHLD => self.child.reap(|pid, status| self.checks.on_reaped(pid, status)),
                     other => self.child.forward(other),
                 }
@@ -96,8 +96,8 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// The command's exit code, why podgate has ended it, and whether it was told to end by another. What is still to be copied
-    /// of its output is copied.
+    /// Copies the remaining output. Returns the command's exit code, why podgate has ended it, and true if a stop
+    /// signal was forwarded to it.
     pub(super) fn finish(mut self) -> (u8, Option<EndReason>, bool) {
         self.checks.abort_running();
         self.child.take_terminal_back();
@@ -109,15 +109,15 @@ impl<'a> Supervisor<'a> {
     fn check_pod(&mut self) {
         let Some(watch) = &mut self.watch else { return };
         let view = watch.read(|| self.sources.view());
-        let here = now();
-        self.next_read = here + SLOW_REREAD;
+        let at = now();
+        self.next_read = at + SLOW_REREAD;
         self.reporter.refresh(&view, self.have_checks_passed);
-        match self.dependencies.end_reason(&view, here) {
+        match self.dependencies.end_reason(&view, at) {
             Some(EndReason::Restarted(_)) if self.child.is_stop_requested => {}
-            Some(why) => self.end_command(why, here),
+            Some(why) => self.end_command(why, at),
             None => {}
         }
-        if !self.has_warned && here >= self.started + SETTLE_TIME {
+        if !self.has_warned && at >= self.started + SETTLE_TIME {
             let unknown = self.dependencies.unknown_containers(&view);
             self.has_warned = !unknown.is_empty();
             if self.has_warned {
@@ -130,23 +130,23 @@ impl<'a> Supervisor<'a> {
         if !self.child.is_ending() {
             match &why {
                 EndReason::AllExited => {
-                    info!("{} has exited, so the command is ended", self.args.stop_after.join(", "))
+                    info!("{} has exited; ending the command", self.args.stop_after.join(", "))
                 }
-                EndReason::Restarted(name) => info!("{name} was restarted, so the command is ended"),
-                EndReason::TimedOut(_) => info!("the command has had its time, and is ended"),
+                EndReason::Restarted(name) => info!("{name} was restarted; ending the command"),
+                EndReason::TimedOut(_) => info!("the command timed out; ending it"),
             }
         }
         self.child.terminate(why, now, self.args.grace);
     }
 
-    /// Makes the checks that are due, and tells when all have passed.
+    /// Runs the checks that are due, and reports when all have passed.
     fn run_checks(&mut self) {
         if self.have_checks_passed || self.checks.is_empty() {
             return;
         }
-        let here = now();
-        // Each has a limit of its own; the command has none that would matter to them.
-        self.checks.run_due(here, here + Duration::from_secs(3600));
+        let at = now();
+        // Each check has its own time limit, so the deadline is only a formality.
+        self.checks.run_due(at, at + Duration::from_secs(3600));
         if self.checks.pending().is_empty() {
             self.have_checks_passed = true;
             self.reporter.refresh(&self.sources.view(), true);
@@ -154,20 +154,20 @@ impl<'a> Supervisor<'a> {
     }
 
     fn enforce_deadlines(&mut self) {
-        let here = now();
+        let at = now();
         if let Some(limit) = self.args.command_timeout
-            && here >= self.started + limit
+            && at >= self.started + limit
         {
-            self.end_command(EndReason::TimedOut(limit), here);
+            self.end_command(EndReason::TimedOut(limit), at);
         }
-        self.child.kill_if_due(here);
+        self.child.kill_if_due(at);
     }
 
     fn sleep(&mut self) -> io::Result<WakeReason> {
         let limit = self.args.command_timeout.map(|limit| self.started + limit);
         let limit = limit.filter(|_| !self.child.is_ending());
-        let look = self.watch.as_ref().map(|_| self.next_read);
-        let next = [limit, self.child.kill_at(), self.checks.next_due(), look].into_iter().flatten().min();
+        let next_read = self.watch.as_ref().map(|_| self.next_read);
+        let next = [limit, self.child.kill_at(), self.checks.next_due(), next_read].into_iter().flatten().min();
         let pause = next.map(|at| at.saturating_duration_since(now()));
         let mut set = vec![PollFd::new(self.signals, PollFlags::IN)];
         set.extend(self.checks.poll_fd());

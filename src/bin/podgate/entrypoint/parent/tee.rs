@@ -1,4 +1,4 @@
-//! `--stdout`, `--stderr`: the command's output on its way to the container's own, and into a file.
+//! `--stdout`, `--stderr`: copies the command's output to the container's own output and to a file.
 
 use crate::failure::Failure;
 use podgate::edge::watch::wait_until_ready;
@@ -11,35 +11,35 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tracing::warn;
 
-/// How much is taken at once, in bytes.
+/// Bytes read at once.
 const CHUNK: usize = 16 * 1024;
-/// How much a pipe takes without blocking once it says that it is writable (`PIPE_BUF`, pipe(7)), in bytes.
+/// Bytes that a writable pipe accepts without blocking (`PIPE_BUF`, pipe(7)).
 const PIPE_WRITE_MAX: usize = 4096;
-/// How often in a row it moves a chunk before others get their turn.
+/// Maximum number of chunks per call, so that other work gets its turn.
 const CHUNKS_PER_PUMP: usize = 16;
-/// How long the container's own output may take nothing, after the command has ended, before the rest is given up.
+/// Time limit for a blocked container output after the command has ended. Then the rest is dropped.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One stream of the command's.
+/// One output stream of the command.
 #[derive(Debug)]
 pub(super) struct Tee {
-    /// `None` at its end.
+    /// `None` at the end of the stream.
     from: Option<PipeReader>,
-    /// `None` once nobody reads it any more.
+    /// `None` once the output has no reader any more.
     to: Option<Output>,
-    /// `None` once it could not be written.
+    /// `None` after a write error.
     file: Option<File>,
     path: PathBuf,
-    /// Taken, written to the file, and not yet to the output.
+    /// Bytes written to the file but not yet to the output.
     pending: Vec<u8>,
 }
 
 /// The container's own output.
 #[derive(Debug)]
 enum Output {
-    /// An opening of our own of the same pipe or terminal, which never blocks.
+    /// The same pipe or terminal, opened again in non-blocking mode.
     Reopened(File),
-    /// The one that is shared with others, who would be surprised if it did not block.
+    /// The inherited descriptor. It is shared with other processes that rely on blocking mode.
     Shared(BorrowedFd<'static>),
 }
 
@@ -47,7 +47,7 @@ impl Output {
     fn new(shared: BorrowedFd<'static>) -> Output {
         let own = || -> Option<File> {
             let kind = FileType::from_raw_mode(fstat(shared).ok()?.st_mode);
-            // Not a file, which it would write from its start, nor a socket, which can't be opened.
+            // Don't reopen files, which would be overwritten from the start, or sockets, which can't be opened.
             if !matches!(kind, FileType::Fifo | FileType::CharacterDevice) {
                 return None;
             }
@@ -58,7 +58,7 @@ impl Output {
         own().map_or(Output::Shared(shared), Output::Reopened)
     }
 
-    /// Writes what can be written without waiting.
+    /// Writes as much as possible without blocking.
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Output::Reopened(file) => (&*file).write(bytes),
@@ -82,21 +82,22 @@ impl AsFd for Output {
 }
 
 impl Tee {
-    /// From a pipe, whose other end is returned, to `to` and to the file at `path`, which is emptied or made.
+    /// Creates a pipe and copies it to `to` and to the file at `path`, which is created or truncated. Returns the
+    /// pipe's write end.
     pub(super) fn new(to: BorrowedFd<'static>, path: &Path) -> Result<(Tee, PipeWriter), Failure> {
         let what = format!("can't copy the command's output to {}", path.display());
-        // Appending: both streams may go to one file. Non-blocking: it may be a FIFO that nobody reads.
+        // Append, because both streams may go to one file. Non-blocking, because a FIFO may have no reader.
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::APPEND;
         let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644)).map_err(Failure::setup_error(&what))?;
         let (from, into) = io::pipe().map_err(Failure::setup_error(&what))?;
-        // The reading end is ours alone.
+        // Only podgate holds the read end, so the flag affects no other process.
         rustix::io::ioctl_fionbio(&from, true).map_err(Failure::setup_error(&what))?;
         let (to, file) = (Some(Output::new(to)), Some(file.into()));
         Ok((Tee { from: Some(from), to, file, path: path.to_owned(), pending: Vec::new() }, into))
     }
 
-    /// What to wait for, if anything.
+    /// Returns the event to wait for, if any.
     pub(super) fn poll_fd(&self) -> Option<PollFd<'_>> {
         match (&self.to, &self.from) {
             (Some(to), _) if !self.pending.is_empty() => Some(PollFd::new(to, PollFlags::OUT)),
@@ -105,7 +106,7 @@ impl Tee {
         }
     }
 
-    /// Moves what can be moved without waiting.
+    /// Copies as much as possible without blocking.
     pub(super) fn pump(&mut self) {
         for _ in 0..CHUNKS_PER_PUMP {
             if !self.flush() || self.read_chunk(CHUNK) == 0 {
@@ -114,7 +115,7 @@ impl Tee {
         }
     }
 
-    /// Moves what the command has left in the pipe, and no more: a process that it has left behind may write for ever.
+    /// Copies only what the pipe holds now, because a process left behind by the command may write forever.
     pub(super) fn drain(mut self) {
         let held = self.from.as_ref().and_then(|from| rustix::io::ioctl_fionread(from).ok()).unwrap_or(0);
         let mut left = usize::try_from(held).unwrap_or(0);
@@ -122,7 +123,7 @@ impl Tee {
             while !self.flush() {
                 let Some(to) = &self.to else { break };
                 if !wait_until_ready(to, PollFlags::OUT, STALL_TIMEOUT) {
-                    warn!("nobody takes the container's own output; the rest of the command's is lost");
+                    warn!("the container's output is blocked; dropping the rest of the command's output");
                     return;
                 }
             }
@@ -134,7 +135,7 @@ impl Tee {
         }
     }
 
-    /// Takes at most `most` bytes from the command; how many.
+    /// Reads at most `most` bytes from the command. Returns their number.
     fn read_chunk(&mut self, most: usize) -> usize {
         let Some(from) = &mut self.from else { return 0 };
         let mut chunk = [0; CHUNK];
@@ -143,26 +144,26 @@ impl Tee {
                 self.from = None;
                 0
             }
-            // An error says that nothing is there now; a pipe has no others.
+            // On a pipe, the only error is that no data is available now.
             read => read.unwrap_or(0),
         };
         let chunk = &chunk[..taken];
         if let Some(file) = &mut self.file
             && let Err(error) = file.write_all(chunk)
         {
-            warn!(%error, file = %self.path.display(), "can't copy the command's output there any more; the copy ends here");
+            warn!(%error, file = %self.path.display(), "can't copy the command's output any more; the copy is incomplete");
             self.file = None;
         }
         if self.to.is_some() {
             self.pending.extend_from_slice(chunk);
         } else if self.file.is_none() {
-            // Nobody wants it: the command learns so, as it would without us.
+            // Close the pipe if nothing consumes the output, so that the command gets SIGPIPE as usual.
             self.from = None;
         }
         taken
     }
 
-    /// Writes what is pending; whether nothing is left.
+    /// Writes pending bytes. Returns true if none are left.
     fn flush(&mut self) -> bool {
         while let Some(to) = &self.to
             && !self.pending.is_empty()

@@ -1,30 +1,30 @@
-//! What a command's end means: a function of how it ended, why, and what the user wants.
+//! Derives podgate's exit code from the command's end and the flags.
 
 use crate::args::{ExitCodeSource, OnFailure};
 use podgate::core::exit::Exit;
 use std::time::Duration;
 
-/// Why podgate has ended the command.
+/// Reason why podgate has ended the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum EndReason {
-    /// It ran for longer than this.
+    /// The command ran longer than this.
     TimedOut(Duration),
-    /// Those that it was there for have exited.
+    /// All containers of `--stop-after` have exited.
     AllExited,
-    /// This container, which it had waited for, was started again.
+    /// This container, which the gate waited for, was restarted.
     Restarted(String),
 }
 
-/// What follows from the command's end.
+/// Consequences of the command's end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Verdict {
-    /// What the command itself has come to.
+    /// Exit code of the command, or of podgate's reason to end it.
     pub(super) command_code: u8,
     /// podgate's exit code.
     pub(super) exit_code: u8,
-    /// What there is to say, if podgate has ended it for a failure.
+    /// Message, if podgate has ended the command because of a failure.
     pub(super) reason: Option<String>,
-    /// Whether the command has failed, as opposed to having been ended though nothing was wrong with it.
+    /// True if the command failed or timed out; false if podgate ended it for another reason.
     pub(super) has_failed: bool,
 }
 
@@ -32,19 +32,19 @@ pub(super) fn decide(code: u8, why: Option<&EndReason>, exit_code: ExitCodeSourc
     let (code, reason) = match why {
         Some(EndReason::TimedOut(limit)) => {
             let limit = humantime::format_duration(*limit);
-            (Exit::TimedOut.code(), Some(format!("the command was still running after {limit}, and was ended")))
+            (Exit::TimedOut.code(), Some(format!("the command timed out after {limit}")))
         }
         Some(EndReason::AllExited) if exit_code == ExitCodeSource::Zero => (0, None),
         Some(EndReason::Restarted(container)) => (
             Exit::NeverMet.code(),
-            Some(format!("{container} was restarted; ended, so that this container starts again after it")),
+            Some(format!("{container} was restarted; ended the command so that this container restarts too")),
         ),
         Some(EndReason::AllExited) | None => (code, None),
     };
     let failed = code != 0 && matches!(why, None | Some(EndReason::TimedOut(_)));
-    // Not a failure that could be forgiven: only with this code the kubelet starts the container again.
-    let is_forgiven = on_error == OnFailure::Continue && !matches!(why, Some(EndReason::Restarted(_)));
-    Verdict { command_code: code, exit_code: if is_forgiven { 0 } else { code }, reason, has_failed: failed }
+    // --on-error does not apply to a restart: the kubelet restarts this container only after a failure.
+    let is_ignored = on_error == OnFailure::Continue && !matches!(why, Some(EndReason::Restarted(_)));
+    Verdict { command_code: code, exit_code: if is_ignored { 0 } else { code }, reason, has_failed: failed }
 }
 
 #[cfg(test)]
@@ -52,8 +52,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_decides_unless_podgate_has_ended_it() {
-        let judge = |code, why: Option<EndReason>, exit_code, on_error| {
+    fn exit_code_is_the_commands_unless_podgate_ended_it() {
+        let codes = |code, why: Option<EndReason>, exit_code, on_error| {
             let verdict = decide(code, why.as_ref(), exit_code, on_error);
             (verdict.command_code, verdict.exit_code, verdict.has_failed)
         };
@@ -61,14 +61,14 @@ mod tests {
         let (fail, go_on) = (OnFailure::Fail, OnFailure::Continue);
         let late = || Some(EndReason::TimedOut(Duration::from_secs(1)));
         let restarted = || Some(EndReason::Restarted("db".to_owned()));
-        assert_eq!(judge(0, None, zero, fail), (0, 0, false));
-        assert_eq!(judge(3, None, zero, fail), (3, 3, true));
-        assert_eq!(judge(3, None, zero, go_on), (3, 0, true));
-        assert_eq!(judge(143, Some(EndReason::AllExited), zero, fail), (0, 0, false));
-        assert_eq!(judge(143, Some(EndReason::AllExited), child, fail), (143, 143, false));
-        assert_eq!(judge(0, late(), zero, fail), (75, 75, true));
-        assert_eq!(judge(143, late(), zero, go_on), (75, 0, true));
-        assert_eq!(judge(0, restarted(), zero, fail), (69, 69, false));
-        assert_eq!(judge(0, restarted(), zero, go_on), (69, 69, false));
+        assert_eq!(codes(0, None, zero, fail), (0, 0, false));
+        assert_eq!(codes(3, None, zero, fail), (3, 3, true));
+        assert_eq!(codes(3, None, zero, go_on), (3, 0, true));
+        assert_eq!(codes(143, Some(EndReason::AllExited), zero, fail), (0, 0, false));
+        assert_eq!(codes(143, Some(EndReason::AllExited), child, fail), (143, 143, false));
+        assert_eq!(codes(0, late(), zero, fail), (75, 75, true));
+        assert_eq!(codes(143, late(), zero, go_on), (75, 0, true));
+        assert_eq!(codes(0, restarted(), zero, fail), (69, 69, false));
+        assert_eq!(codes(0, restarted(), zero, go_on), (69, 69, false));
     }
 }
