@@ -151,7 +151,7 @@ fn a_command_that_cannot_be_run_is_named_with_what_to_mend() {
         (dull.as_str(), 126, "permission denied; is it executable for this user"),
         (&at("board"), 126, "board is a directory"),
         (&script, 126, "exists, but its interpreter or dynamic loader is missing in this image"),
-        (&at("nothing"), 127, "nothing: command not found; give a path inside this image"),
+        (&at("nothing"), 127, "nothing: command not found; use a path inside this image"),
         (&format!("{dull}/x"), 127, "command not found"),
         ("./nothing-here", 127, "searched from the working directory /"),
         ("nothing-of-this-name", 127, "nothing-of-this-name: command not found; searched in PATH=/usr/bin:/bin"),

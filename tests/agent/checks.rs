@@ -93,7 +93,7 @@ fn file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ready");
     let (bare, full) = (format!("file://{}", path.display()), format!("file://{}+content", path.display()));
-    look(&bare).assert_failed(69, "not there");
+    look(&bare).assert_failed(69, "not found");
     std::fs::write(&path, "").unwrap();
     look(&bare).assert_released();
     look(&full).assert_failed(69, "empty");
@@ -122,7 +122,7 @@ fn checks_alone_need_no_sidecar() {
         .flag("check", r#"exec:["true"]"#)
         .flag("termination-log", &scene.termination)
         .spawn_waiting();
-    wait_until("the one that passed is named no more", || scene.termination_message().ends_with("(not there)"));
+    wait_until("the one that passed is named no more", || scene.termination_message().ends_with("(not found)"));
     std::fs::write(&flag, "").unwrap();
     hook.wait().assert_released();
 }

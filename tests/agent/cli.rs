@@ -61,7 +61,7 @@ fn each_flag_and_its_twin_do_the_same() {
     let volume = Scene::new();
     write_annotations(&volume.podinfo, &scene.snapshot);
     let frozen = || at_once().flag("board", "/nonexistent").without_flag("podinfo");
-    let says = "the downward-API volume shows only what was published before";
+    let says = "the kubelet does not update the downward-API volume while a hook runs";
     by_flag_and_by_env(frozen, "podinfo", &volume.podinfo, 75, says);
 
     for value in ["true", "1", "yes"] {
@@ -91,7 +91,7 @@ fn a_log_is_written_where_and_how_flag_or_twin_say() {
         hook.run().assert_failed(75, "timed out");
         let lines: Vec<serde_json::Value> =
             scene.log_text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(lines[0]["msg"], "waits");
+        assert_eq!(lines[0]["msg"], "waiting");
         assert_eq!((&lines[0]["by"], &lines[0]["level"]), (&"bell".into(), &"info".into()));
         assert_eq!(lines.last().unwrap()["level"], "error");
         assert!(std::fs::read_to_string(&message).unwrap().contains("timed out"));

@@ -194,7 +194,7 @@ fn an_unknown_container_and_nothing_to_read_from_are_a_wrong_set_up() {
     let none = Scene::new();
     fs::remove_dir(&none.board).unwrap();
     fs::remove_dir(&none.podinfo).unwrap();
-    waits_for_db(&none).with_command(SAYS_RAN).run().assert_failed(78, "mount them, or give --check");
+    waits_for_db(&none).with_command(SAYS_RAN).run().assert_failed(78, "mount one of them, or use --check");
     // What is wrong with the set-up, no time-out forgives.
     let gate = none.gate().flag("until", "db").flag("on-timeout", "continue");
     gate.with_command(SAYS_RAN).run().assert_failed(78, "nothing to read from");
@@ -331,7 +331,7 @@ fn with_no_log_of_its_own_it_says_everything_once_in_the_containers_log() {
     scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     let run = gate.wait();
     assert_eq!(run.stdout, "ran\n");
-    assert!(run.stderr.contains("waiting for db=Ready") && run.stderr.contains("released: all conditions hold"));
+    assert!(run.stderr.contains(": waiting for db=Ready") && run.stderr.contains("released: all conditions hold"));
 }
 
 #[test]
@@ -388,7 +388,7 @@ fn a_read_only_or_full_folder_is_named_or_worked_around() {
     let errors = scene.root.join("errors");
     let says = || fs::read_to_string(&errors).unwrap();
     shell.start_agent(&waits_for_db(&scene).with_command(&["sh", "-c", "exit 7"]), &errors);
-    wait_until("it waits", || scene.termination_message().contains("waits for"));
+    wait_until("it waits", || scene.termination_message().contains(": waiting for"));
     assert!(!scene.termination_message().contains("can't report"), "{}", scene.termination_message());
     // Its folder is out of our sight.
     assert_eq!(shell.run(&format!("cp {own}/report {}", scene.root.join("copy").display())), 0);

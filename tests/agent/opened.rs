@@ -97,7 +97,7 @@ fn its_checks_are_made_once_each_and_the_first_failure_is_named() {
     probe().flag("check", fails).flag("check", &mark).run().assert_failed(69, "exited with 3");
     assert_eq!(fs::read_to_string(&marks).unwrap(), "x\n", "what comes after a failure is not looked at");
     probe().flag("check", r#"exec:["sleep","600"]"#).run().assert_failed(69, "timed out");
-    probe().flag("check", "file:///nonexistent").run().assert_failed(69, "file:///nonexistent not there");
+    probe().flag("check", "file:///nonexistent").run().assert_failed(69, "file:///nonexistent not found");
     // It accepts, and never answers.
     let silent = open.replace("tcp:", "http:");
     let run = probe().flag("check", &silent).run();
@@ -153,7 +153,7 @@ fn no_report_is_a_wrong_set_up_with_how_to_mend_it() {
     // What the controller puts there at first, and a postStart hook's.
     for report in [Report::default().to_padded_text(), Report { started: true, ..Report::default() }.to_text()] {
         fs::write(scene.self_folder.join("report"), report).unwrap();
-        look(&scene).assert_failed(78, "is podgate entrypoint this container's command?");
+        look(&scene).assert_failed(78, "run podgate entrypoint as this container's command");
         look_or_waiting(&scene).assert_failed(78, "no gate has reported");
     }
 }

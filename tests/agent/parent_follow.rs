@@ -65,7 +65,7 @@ fn one_that_does_not_end_is_killed_after_its_grace() {
     until_up(&scene);
     scene.publish(|s| s.states.extend([("app".to_owned(), State::Failed), ("job".to_owned(), State::Failed)]));
     assert_eq!(agent.wait().code, 0);
-    assert!(scene.log_text().contains("is killed"));
+    assert!(scene.log_text().contains("sending SIGKILL"));
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn a_full_disk_ends_the_copy_and_nothing_else() {
     let run = parent(&scene, &["--stdout", "/dev/full"], "seq 1 50000; exit 4").run();
     assert_eq!(run.code, 4);
     assert!(run.stdout.ends_with("50000\n") && run.stdout.starts_with("1\n"));
-    let warned = scene.log_text().matches("can't copy the command's output there any more").count();
+    let warned = scene.log_text().matches("can't copy the command's output any more").count();
     assert_eq!(warned, 1, "{}", scene.log_text());
 }
 

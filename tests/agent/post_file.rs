@@ -96,7 +96,7 @@ fn chain(first: &str, second: &str) -> (Scene, [i32; 3]) {
     let third = step(&scene, &at("3"), "");
     let third = follow(third, &after("2"), &script(3, "true")).spawn();
     let second = follow(step(&scene, &at("2"), ""), &after("1"), &script(2, second)).spawn();
-    wait_until("they wait", || scene.log_text().matches("waits for").count() >= 2);
+    wait_until("they wait", || scene.log_text().matches(": waiting for").count() >= 2);
     let first = step(&scene, &at("1"), &script(1, first)).spawn();
     (scene, [first.wait().code, second.wait().code, third.wait().code])
 }

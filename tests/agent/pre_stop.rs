@@ -130,7 +130,7 @@ fn its_grace_ends_it_and_the_programs_last_words_stay() {
     assert!((Duration::from_millis(300)..Duration::from_secs(3)).contains(&run.took), "{run:?}");
     assert_eq!(stopping(&scene), PreStopState::Finished);
     // Before anything is known it names them too.
-    running().pre_stop().flag("until", "api").flag("grace", "0s").run().assert_failed(75, "after 0s: api=Exited");
+    running().pre_stop().flag("until", "api").flag("grace", "0s").run().assert_failed(75, "after 0s, still waiting for api=Exited");
     assert_eq!(scene.termination_message(), "the program's own last words");
 }
 
@@ -374,7 +374,7 @@ fn nothing_that_lies_in_its_own_folder_holds_it_up() {
         scene.set_state("api", State::Failed);
         hook.wait().assert_released();
         assert_eq!(
-            scene.log_text().matches("can't report that this container stops").count(),
+            scene.log_text().matches("can't report that this container is stopping").count(),
             1,
             "{}",
             scene.log_text()

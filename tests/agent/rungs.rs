@@ -70,7 +70,7 @@ fn polling_alone() {
     scene.kill_controller();
     let errors = scene.root.join("errors");
     shell.start_agent(&scene.hook().flag("poll-interval", "5ms"), &errors);
-    wait_until("it waits", || scene.termination_message().contains("waits for"));
+    wait_until("it waits", || scene.termination_message().contains(": waiting for"));
     scene.set_state("db", State::Ready);
     assert_eq!(shell.wait_for_agent(), 0, "{}", fs::read_to_string(errors).unwrap());
     assert_eq!(scene.rungs(), ["polling"]);

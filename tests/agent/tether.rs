@@ -130,7 +130,7 @@ fn a_tether_that_cannot_be_left_is_no_reason_to_fail() {
     let scene = ready();
     fs::remove_dir(&scene.self_folder).unwrap();
     hook(&scene).run().assert_released();
-    assert!(scene.log_text().contains("can't leave a tether behind"), "{}", scene.log_text());
+    assert!(scene.log_text().contains("can't start the tether process"), "{}", scene.log_text());
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn a_log_that_cannot_be_written_is_named_only_where_the_hook_fails() {
     ] {
         hook(log).run().assert_released();
         let run = hook(log).flag("until", "api").flag("timeout", "0s").run();
-        run.assert_failed(75, "(no log: ");
+        run.assert_failed(75, "(can't open the log: ");
         assert!(run.stderr.contains(says), "{run:?}");
     }
     // Full, it loses lines and holds nobody up.
@@ -123,6 +123,6 @@ fn a_log_can_go_to_a_descriptor_of_a_process() {
     for log in ["/proc/self/fd/2", "/dev/stderr"] {
         let run = scene.hook().flag("timeout", "0s").flag("log-to", log).run();
         assert_eq!(run.code, 75);
-        assert!(run.stderr.contains("INFO waits by=bell") && run.stderr.contains("ERROR"), "{run:?}");
+        assert!(run.stderr.contains("INFO waiting by=bell") && run.stderr.contains("ERROR"), "{run:?}");
     }
 }

@@ -45,7 +45,7 @@ fn jump(containers: &str, port: u16, waiter: &[&str], seconds: i64) {
         step_clock(&mut command, &library, &pod, seconds);
         let child = command.spawn().unwrap();
         until("the agent waits", || {
-            std::fs::read_to_string(pod.path(log)).is_ok_and(|log| log.contains("waiting for db=Ready"))
+            std::fs::read_to_string(pod.path(log)).is_ok_and(|log| log.contains(": waiting for db=Ready"))
         });
         child
     };

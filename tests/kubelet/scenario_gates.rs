@@ -63,7 +63,7 @@ fn step_runs_again_in_a_new_sandbox() {
     run_script(&["kill-sandbox", &scene.namespace, &run.pod]);
     runs("migrate", 3);
     let waits = |lives: Vec<IncarnationLog>| {
-        lives.last().is_some_and(|life| life.messages().any(|line| line.contains("waiting for")))
+        lives.last().is_some_and(|life| life.messages().any(|line| line.contains(": waiting for")))
     };
     eventually("api's gate is there again", 90, || {
         (logs.of_container("api").len() > 1 && waits(logs.of_container("api"))).then_some(())

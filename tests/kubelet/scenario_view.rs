@@ -176,7 +176,7 @@ fn override_opens_a_gate() {
     let db = server("db").http(8001).ready_after("1h").gate(&[]);
     let api = server("api").http(8002).gate(&["--until", "db"]);
     let run = scene.create(&Pod::new("view-gate", [db, api]));
-    let waits = |life: &IncarnationLog| life.messages().any(|line| line.contains("waiting for"));
+    let waits = |life: &IncarnationLog| life.messages().any(|line| line.contains(": waiting for"));
     crate::clock::eventually("api's gate waits", 60, || waits(&run.log("api")).then_some(()));
     run.watch.wait_until("db runs", 60, |seen| seen.podgate_state("db") == Some("Started"));
     assert!(run.log("api").time_of("start").is_none());

@@ -133,7 +133,7 @@ impl RunningAgent {
         wait_until("the agent says for what it waits", || {
             let message = std::fs::read_to_string(&self.termination).unwrap();
             assert!(self.child.try_wait().unwrap().is_none(), "ended before it waited: {message}");
-            message.contains("waits for")
+            message.contains(": waiting for")
         });
     }
 

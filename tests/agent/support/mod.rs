@@ -166,7 +166,7 @@ impl Scene {
     /// By which rungs the hook has waited so far.
     pub(crate) fn rungs(&self) -> Vec<String> {
         let log = self.log_text();
-        let by = |line: &str| line.split_once("waits by=").map(|(_, rung)| rung.to_owned());
+        let by = |line: &str| line.split_once("waiting by=").map(|(_, rung)| rung.to_owned());
         log.lines().filter_map(by).collect()
     }
 }

@@ -106,7 +106,7 @@ impl FaultRun<'_> {
                 Mode::PostStart => self.run.hook_pid("db").is_some(),
                 Mode::Entrypoint => self.run.pid("api").is_some(),
             };
-            waits.then(|| self.waiter_message()).filter(|words| words.contains("waiting for db=Ready"))
+            waits.then(|| self.waiter_message()).filter(|words| words.contains(": waiting for db=Ready"))
         });
     }
 

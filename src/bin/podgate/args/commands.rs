@@ -55,7 +55,7 @@ environment. With one of these flags it stays as the command's parent: --tether 
 --on-provider-restart restart. As the parent it forwards signals, reaps orphans and exits with the
 command's exit code.
 
-The kubelet considers a waiting container as running. Use `podgate opened` as its startupProbe, so that
+The kubelet considers a waiting container running. Use `podgate opened` as its startupProbe, so that
 its other probes start only after the command.
 
 Exit codes: those of the command once it runs, otherwise
