@@ -2,8 +2,7 @@
 //! no newline at the end (<https://kubernetes.io/docs/concepts/storage/volumes/#downwardapi>, kubelet `fieldpath.go`).
 //!
 //! The reader accepts everything that the kubelet writes. If any line is incomplete, it rejects the whole file as torn,
-//! so that a half-written file never counts as *ready*. It does not decode the values of keys that the caller did not
-//! ask for.
+//! so that a half-written file never counts as *ready*. It decodes only the values that the caller asks for.
 
 use std::collections::BTreeMap;
 

@@ -87,8 +87,7 @@ pub enum Obstacle {
     /// Errors of the two sources.
     #[error("the board {0}, the downward-API volume {1}")]
     SourceErrors(SourceError, SourceError),
-    /// The conditions hold on a board that was written before the sidecar read this gate's report. The board of an idle
-    /// sidecar may be outdated.
+    /// The conditions hold on a board that may be outdated: the sidecar has not read this gate's report yet.
     #[error("the sidecar to check the conditions again")]
     TicketNotHeard,
     /// The only source is the downward-API volume, which the kubelet does not update while a hook runs.

@@ -1,5 +1,4 @@
-//! Names, paths and limits shared between programs. Agent, sidecar, kubectl plugin, tests and manifests are all checked
-//! against this file.
+//! Names, paths and limits shared between programs. Programs, tests and manifests are all checked against this file.
 
 /// Prefix of the annotations with the containers' states. The rest of the key is the container's name.
 pub const STATUS_PREFIX: &str = "status.podgate.io/";
@@ -70,11 +69,9 @@ pub const TERMINATION_LOG: &str = "/dev/termination-log";
 
 /// Size limit for reading a file on the board or in a container's folder, in bytes.
 pub const BOARD_FILE_MAX: usize = 64 * 1024;
-/// Size limit for reading the downward-API file, in bytes. Annotations may hold 256 KiB, and quoting can turn one byte
-/// into four.
+/// Size limit for reading the downward-API file, in bytes: 256 KiB of annotations, times four for quoting, plus slack.
 pub const PODINFO_FILE_MAX: usize = 4 * 256 * 1024 + BOARD_FILE_MAX;
-/// Size limit for a hook's output, in bytes. The kubelet copies the output into the pod's status, and too long a status
-/// can't be updated.
+/// Size limit for a hook's output, in bytes. The kubelet copies it into the pod's status, and too much blocks updates.
 pub const HOOK_OUTPUT_MAX: usize = 1000;
 
 /// Returns true if `name` is a valid container name: an RFC 1123 label

@@ -180,8 +180,7 @@ impl Container {
 }
 
 impl Probe {
-    /// Returns the command line of `podgate opened` if the probe runs it. Such a probe shows the gate's state, not the
-    /// application's.
+    /// Returns the command line of `podgate opened` if the probe runs it, which tests the gate and not the application.
     pub fn opened_command(&self) -> Option<AgentCommand> {
         let Handler::Exec(exec) = &self.handler else { return None };
         AgentCommand::parse(&exec.command).filter(|line| line.has_subcommand("opened"))

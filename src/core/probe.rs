@@ -10,8 +10,7 @@ use std::time::Duration;
 /// Minimum interval between two attempts.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Returns the interval between two attempts, `elapsed` after the container's start. `min_interval` is the user's lower
-/// limit.
+/// Returns the interval between attempts, `elapsed` after the container's start. `min_interval` is set by the user.
 pub fn interval(elapsed: Duration, period: Duration, min_interval: Duration) -> Duration {
     (elapsed / 125).max(MIN_INTERVAL).max(min_interval).min(period.max(MIN_INTERVAL))
 }

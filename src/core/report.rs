@@ -25,8 +25,7 @@ const WATCHING: &str = "watching";
 /// Filler that sorts after all other keys and is never read.
 const PADDING: &str = "~";
 
-/// Size of the file that the sidecar creates in each folder before any container can fill the volume, in bytes: one
-/// memory page.
+/// Size in bytes of the file that the sidecar creates in each folder, before a container can fill the volume: one page.
 pub const RESERVED_SIZE: usize = 4096;
 
 words! {
@@ -117,8 +116,7 @@ impl Report {
         annotations::write(&lines.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
     }
 
-    /// Returns the file's text, padded to [`RESERVED_SIZE`] bytes, so that it overwrites the reserved file without
-    /// needing more space.
+    /// Returns the file's text, padded to [`RESERVED_SIZE`] bytes to overwrite the reserved file in place.
     pub fn to_padded_text(&self) -> String {
         let mut text = self.to_text();
         let frame = "\n=\"\"".len() + PADDING.len();

@@ -87,8 +87,7 @@ impl Snapshot {
     /// Reads a snapshot. Skips containers with an unknown state, so that they never count as ready.
     ///
     /// # Errors
-    /// [`Unreadable::Empty`] if there are no podgate annotations, [`Unreadable::Invalid`] if sandbox, epoch, revision
-    /// or phase is missing or invalid.
+    /// [`Unreadable::Empty`] without podgate annotations, [`Unreadable::Invalid`] if a required one is not valid.
     pub fn from_annotations(annotations: &Annotations) -> Result<Snapshot, Unreadable> {
         if !annotations.keys().any(|key| is_podgate_key(key)) {
             return Err(Unreadable::Empty);

@@ -36,14 +36,12 @@ pub enum SourceError {
     /// The source has no snapshot.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
-    /// The snapshot belongs to another sandbox: it is from before a reboot or a recreation, or was copied into a
-    /// template.
+    /// The snapshot belongs to another sandbox: from before a reboot or a recreation, or copied into a template.
     #[error("belongs to another sandbox")]
     OtherSandbox,
 }
 
-/// Chooses between the two sources for an agent in the sandbox `here`. Reads the volume only if the board is not
-/// usable.
+/// Chooses between the two sources for an agent in the sandbox `here`. Reads the volume only if the board is unusable.
 pub fn choose_source(here: &SandboxId, board: SnapshotResult, volume: impl FnOnce() -> SnapshotResult) -> PodView {
     let accept = |result: SnapshotResult| match result {
         Ok(snapshot) if snapshot.sandbox.matches(here) => Ok(snapshot),

@@ -18,8 +18,7 @@ pub fn one_line(text: &str, max: usize) -> String {
     line
 }
 
-/// Returns `error` and its sources, joined by `: `. Omits sources that the text already contains, and numbers of system
-/// errors.
+/// Returns `error` and its sources, joined by `: `. Omits repeated texts and the numbers of system errors.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut chain = String::new();
     let mut next = Some(error);

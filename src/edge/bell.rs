@@ -45,8 +45,7 @@ impl Bell {
 }
 
 impl AsFd for Bell {
-    /// Poll this descriptor without events, so that only the hang-up wakes the agent and not a byte written by another
-    /// container.
+    /// Poll this descriptor without events: only the hang-up must wake the agent, not a byte from another container.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fifo.as_fd()
     }

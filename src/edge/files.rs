@@ -92,8 +92,7 @@ fn read_capped(file: File, max: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Replaces the file `name` in `folder` atomically. No `fsync`, because the volumes are in memory and their content is
-/// invalid after a reboot.
+/// Replaces the file `name` in `folder` atomically. No `fsync`, because the volumes are in memory.
 ///
 /// # Errors
 /// If the folder can't be written. No partial file is left under `name`.
@@ -130,8 +129,7 @@ pub fn replace_via(folder: &Path, temporary: &str, name: &str, content: &[u8], m
     })
 }
 
-/// Overwrites the start of the file `name` in `folder` in place, which works even if the volume is full. A concurrent
-/// reader may see a torn file.
+/// Overwrites the start of `name` in `folder` in place, even if the volume is full. Readers may see a torn file.
 ///
 /// # Errors
 /// If the regular file does not exist or can't be written.

@@ -5,8 +5,7 @@ use rustix::fs::Mode;
 use std::io;
 use std::path::Path;
 
-/// Copies the program `from` to `folder/name` with mode 0555 and replaces an existing file. Creates a missing folder
-/// (mode 0755).
+/// Copies the program `from` to `folder/name` (mode 0555), replacing any file. Creates a missing folder (mode 0755).
 ///
 /// # Errors
 /// If `from` can't be read or the folder can't be written. No partial file is left.

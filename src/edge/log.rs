@@ -1,5 +1,4 @@
-//! Log lines as text or JSON, with UTC timestamps. This layer keeps the agent smaller than tracing-subscriber's
-//! formatter would.
+//! Log lines as text or JSON, with UTC timestamps. The formatter of tracing-subscriber would make the agent larger.
 
 use std::fmt::{self, Write as _};
 use std::fs::File;

@@ -36,8 +36,7 @@ pub fn is_alive(process: Process) -> bool {
 /// Returns field 22 of `/proc/PID/stat` (proc(5)), or `None` for a zombie.
 fn start_ticks(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the name in parentheses and may contain any character. The third follows the last
-    // parenthesis.
+    // The second field, the name in parentheses, may contain any character. The third follows the last parenthesis.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
     let start = fields.nth(18)?.parse().ok()?;

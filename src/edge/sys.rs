@@ -162,8 +162,7 @@ pub fn die_with_parent(command: &mut Command) {
 /// have its own process group. Has no effect without a controlling terminal.
 pub fn start_in_foreground(command: &mut Command) {
     // SAFETY: only async-signal-safe calls are allowed between fork and exec, and these calls are. `set` is plain old
-    // data that sigemptyset initializes. SIGTTOU is blocked because it would stop a background process that takes the
-    // terminal.
+    // data that sigemptyset initializes. SIGTTOU would stop a background process that takes the terminal.
     unsafe {
         command.pre_exec(|| {
             let mut set: libc::sigset_t = std::mem::zeroed();

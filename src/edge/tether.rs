@@ -1,5 +1,4 @@
-//! The tether: a lock in a container's own folder that is held exactly while the container's process lives, however it
-//! ends.
+//! The tether: a lock in a container's own folder that is held exactly while the container's process lives.
 //!
 //! An open-file-description lock belongs to the open file, not to a process. It survives `execve`, and the kernel
 //! releases it when the last descriptor is closed, at the latest when the process ends. The lock is taken before the
@@ -33,8 +32,7 @@ impl Tether {
         let handle = files::open_folder(folder)?;
         match create_locked(&handle) {
             Ok(file) => Ok(Tether { file }),
-            // Another container has filled the volume, or the file system lacks O_TMPFILE: use the file that the
-            // sidecar created.
+            // The volume is full, or the file system lacks O_TMPFILE: use the file that the sidecar created.
             Err(_) => {
                 let file = files::open_file_beneath(handle.as_fd(), Path::new(TETHER_FILE), OFlags::RDWR)?;
                 if !ofd_lock(file.as_fd(), OfdLock::TakeWrite)? {

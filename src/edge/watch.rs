@@ -95,8 +95,7 @@ impl Watch {
             let is_armed = match self.method {
                 // The bell rings only for the board, and a bell that was replaced before the read does not ring again.
                 WatchMethod::Bell => from_board && self.bell.as_ref().is_some_and(Bell::is_current),
-                // The folders cover both sources. A board with a new snapshot may have a live bell, which is cheaper to
-                // close.
+                // The folders cover both sources. A board with a new snapshot may have a bell, which closes faster.
                 WatchMethod::Inotify | WatchMethod::Polling => had_snapshot || !from_board,
             };
             if is_armed || rereads == REREADS_MAX {

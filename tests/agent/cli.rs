@@ -237,7 +237,11 @@ fn each_exit_code_has_its_cause() {
     nothing.run().assert_failed(78, "neither the board /podgate nor the downward-API volume /podgate-info exists");
     scene.set_state("db", State::Failed);
     scene.publish(|s| _ = s.stuck.insert("db".to_owned(), REASON_ENDED.to_owned()));
-    scene.hook().arg("--fail-fast").run().assert_failed(69, "db=Ready can't be met: the container is Failed and will not be restarted");
+    scene
+        .hook()
+        .arg("--fail-fast")
+        .run()
+        .assert_failed(69, "db=Ready can't be met: the container is Failed and will not be restarted");
     scene.hook().arg("--fail-fast").flag("on-timeout", "continue").run().assert_released();
     scene.set_state("db", State::Ready);
     scene.hook().run().assert_released();

@@ -173,7 +173,12 @@ fn it_fails_fast_only_when_asked() {
     for (until, state, why, says) in [
         ("db", State::Waiting, "ImagePullBackOff", "db=Ready can't be met: the container is stuck in ImagePullBackOff"),
         ("db", State::Failed, REASON_ENDED, "db=Ready can't be met: the container is Failed and will not be restarted"),
-        ("db=Completed", State::Failed, REASON_ENDED, "db=Completed can't be met: the container is Failed and will not be restarted"),
+        (
+            "db=Completed",
+            State::Failed,
+            REASON_ENDED,
+            "db=Completed can't be met: the container is Failed and will not be restarted",
+        ),
     ] {
         let scene = stuck(state, why);
         let gate = || scene.gate().flag("until", until);
@@ -209,9 +214,7 @@ fn it_falls_from_the_bell_to_inotify_to_polling_while_it_waits_and_climbs_back()
     scene.start_controller();
     wait_until("it climbs back", || scene.rungs() == ["bell", "inotify", "bell"]);
     scene.kill_controller();
-    wait_until("it says that the controller is dead", || {
-        scene.termination_message().contains("the sidecar is dead")
-    });
+    wait_until("it says that the controller is dead", || scene.termination_message().contains("the sidecar is dead"));
     assert!(
         !scene.termination_message().contains("fallback"),
         "an entrypoint gate has none: {}",

@@ -246,11 +246,7 @@ fn a_command_that_takes_too_long_is_ended_with_its_group() {
     let polite = format!("sleep 600 & echo $! > {}; wait", pid.display());
     let run = parent(&scene, &["--command-timeout", "200ms"], &polite).run();
     run.assert_failed(75, "the command timed out after 200ms");
-    assert!(
-        scene.termination_message().ends_with("timed out after 200ms"),
-        "{}",
-        scene.termination_message()
-    );
+    assert!(scene.termination_message().ends_with("timed out after 200ms"), "{}", scene.termination_message());
     assert_eq!(scene.report().unwrap().exit_code, Some(75));
     assert!(!lives(fs::read_to_string(&pid).unwrap().trim()));
     // Itself polite, with a child that is not.

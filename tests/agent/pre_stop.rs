@@ -130,7 +130,12 @@ fn its_grace_ends_it_and_the_programs_last_words_stay() {
     assert!((Duration::from_millis(300)..Duration::from_secs(3)).contains(&run.took), "{run:?}");
     assert_eq!(stopping(&scene), PreStopState::Finished);
     // Before anything is known it names them too.
-    running().pre_stop().flag("until", "api").flag("grace", "0s").run().assert_failed(75, "after 0s, still waiting for api=Exited");
+    running()
+        .pre_stop()
+        .flag("until", "api")
+        .flag("grace", "0s")
+        .run()
+        .assert_failed(75, "after 0s, still waiting for api=Exited");
     assert_eq!(scene.termination_message(), "the program's own last words");
 }
 

@@ -1,5 +1,4 @@
-//! The agent: a small static binary that runs in the user's containers. It uses no async runtime, threads, API client
-//! or TLS.
+//! The agent: a small static binary that runs in the user's containers, without threads, API client or TLS.
 #![forbid(unsafe_code)]
 
 mod args;

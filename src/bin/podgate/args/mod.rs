@@ -77,15 +77,13 @@ pub(crate) struct CheckArgs {
     pub(crate) check_timeout: Duration,
 }
 
-/// Parses the command line. The help shows the names of environment variables but not their values, which may be
-/// confidential.
+/// Parses the command line. The help omits the values of environment variables, which may be confidential.
 pub(crate) fn parse() -> Result<Args, clap::Error> {
     let command = Args::command().mut_subcommands(|command| command.mut_args(|arg| arg.hide_env_values(true)));
     Args::from_arg_matches_mut(&mut command.try_get_matches()?)
 }
 
-/// Prints the error, also as the termination message, and returns the exit code. Help and version are printed as
-/// success.
+/// Prints the error, also as the termination message, and returns the exit code. Help and version are a success.
 pub(crate) fn print_error(error: &clap::Error) -> Exit {
     if !error.use_stderr() {
         let _ = error.print();

@@ -1,5 +1,4 @@
-//! `exec:["COMMAND","ARG"]`: a command inside the container, run like an `exec` probe. Processes that it started are
-//! ended with it.
+//! `exec:["COMMAND","ARG"]`: a command inside the container, run like an `exec` probe and ended with its children.
 
 use crate::clock::now;
 use podgate::core::argv::Argv;

@@ -187,8 +187,7 @@ impl Checks {
     }
 }
 
-/// Returns the command that runs this check, if it needs a child process. DNS lookups do, because they may block for
-/// long.
+/// Returns the command for this check if it needs a child process, as DNS lookups do because they may block long.
 fn child_argv(check: &Check) -> Option<Argv> {
     match check {
         Check::Exec(argv) => Some(argv.clone()),

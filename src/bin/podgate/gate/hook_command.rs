@@ -30,9 +30,8 @@ pub(crate) fn run(hook: &str, command: &Argv, deadline: Instant) -> Result<(), F
     Err(Failure(code, format!("the container's own {hook} command {command} {why}")))
 }
 
-/// Returns the exit code and the end of the output, or `None` if the command was killed at the deadline. The output is
-/// a pipe that is drained: the command never blocks on it, and a process that it leaves behind can't keep the hook's
-/// own output open.
+/// Returns the exit code and the end of the output, or `None` if the command was killed at the deadline. Drains the
+/// output through a pipe: the command never blocks, and orphans can't keep the hook's own output open.
 fn run_until(command: &Argv, deadline: Instant) -> io::Result<Option<(u8, String)>> {
     let (program, arguments) = command.as_slice().split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let (mut output, input) = io::pipe()?;

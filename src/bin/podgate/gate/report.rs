@@ -52,15 +52,14 @@ impl Reporter {
     pub(crate) fn report_waiting(&mut self, snapshot: &Snapshot, check_passed: bool) {
         self.current.epoch.clone_from(&snapshot.epoch);
         self.current.check_passed = check_passed;
-        // If the sidecar attributes an earlier incarnation's end to this one, write the same report again to correct
-        // that.
+        // If the sidecar attributes an earlier incarnation's end to this one, correct it by writing the report again.
         let own = self.container.as_ref().and_then(|name| snapshot.states.get(name));
         let occasion = if own.is_some_and(|state| state.has_ended()) { snapshot.revision } else { 0 };
-        let told = self
+        let is_reported = self
             .last_written
             .as_ref()
             .is_some_and(|(report, at)| *report == self.current && (*at == occasion || occasion == 0));
-        if !told || self.error.is_some() {
+        if !is_reported || self.error.is_some() {
             self.write(occasion);
         }
     }

@@ -75,8 +75,7 @@ impl Wait<'_> {
                 }
                 Decision::GiveUp(ending) => return self.fail_or_continue(ending.exit_code(), ending.to_string()),
                 Decision::Closed(mut obstacles) => {
-                    // Report only while waiting, so that a restart that is released at once does not wake an idle
-                    // sidecar.
+                    // Report only while waiting: a restart that is released at once must not wake an idle sidecar.
                     if let PodView::Snapshot(snapshot, _) = &view {
                         let passed = !checks.is_empty() && observed.pending_checks.is_empty();
                         reporter.report_waiting(snapshot, passed);
@@ -119,8 +118,7 @@ impl Wait<'_> {
         Err(Failure::new(exit, why))
     }
 
-    /// Returns true if the bell is dead or has been missing for [`SETTLE_TIME`], and the lock of a working sidecar is
-    /// free too.
+    /// Returns true if no sidecar holds its lock. Until [`SETTLE_TIME`], a live or missing bell counts as alive.
     fn is_controller_dead(&self, watch: &Watch, now: Instant) -> bool {
         if watch.is_controller_alive() && now < self.since + SETTLE_TIME {
             return false;

@@ -8,8 +8,7 @@ use podgate::core::sources::PodView;
 use std::path::PathBuf;
 use tracing::warn;
 
-/// Sets `stopping` in the container's report and preserves everything else. An agent that is the command's parent may
-/// write the report at the same time.
+/// Sets `stopping` in the container's report and preserves the rest, which the command's parent may keep updating.
 #[derive(Debug)]
 pub(crate) struct StopReporter {
     folder: PathBuf,
@@ -24,8 +23,7 @@ impl StopReporter {
         StopReporter { folder, sandbox, author: None, has_failed: false }
     }
 
-    /// Reports that the hook has started. Call this after each read of the board, because the epoch or the report may
-    /// have changed.
+    /// Reports that the hook has started. Call this after each read of the board: epoch or report may have changed.
     pub(crate) fn report_stopping(&mut self, view: &PodView) {
         let found = report::read_report(&self.folder).ok().filter(|report| report.is_from_sandbox(&self.sandbox));
         // Replace a report from another sandbox. The container runs, since its preStop hook does.

@@ -99,9 +99,8 @@ impl Dependencies {
 }
 
 impl Provider {
-    /// Returns the container's name if it was restarted. Restart counts are valid within one epoch only. A restarted
-    /// sidecar begins with zero and with all containers `Waiting`, so the baseline is set again once the condition
-    /// holds.
+    /// Returns the container's name if it was restarted. Counts are valid within one epoch, and a restarted sidecar
+    /// begins with all containers `Waiting`. So each epoch gets a new baseline once the condition holds.
     fn detect_restart(&mut self, snapshot: &Snapshot) -> Option<String> {
         let count = snapshot.restarts.get(&self.until.container).copied().unwrap_or(0);
         match &self.baseline {

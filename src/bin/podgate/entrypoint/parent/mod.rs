@@ -84,8 +84,7 @@ pub(super) fn run(
             Verdict { command_code: Exit::BadSetup.code(), exit_code: Exit::BadSetup.code(), reason, has_failed: false }
         }
     };
-    // Skip the breakpoint after a stop signal: the kubelet would only wait for the grace period and then kill the
-    // container.
+    // Skip the breakpoint after a stop signal: the kubelet would kill the container after the grace period.
     if let Some(file) = args.breakpoint.as_deref().filter(|_| verdict.has_failed && !was_told) {
         breakpoint::wait_for_release(file, verdict.command_code, &signals);
     }

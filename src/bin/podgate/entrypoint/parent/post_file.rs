@@ -14,8 +14,7 @@ pub(super) fn validate_path(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Writes `code` atomically to `path`, or to `path.err` on failure. Then removes the other file, left by an earlier
-/// run.
+/// Writes `code` atomically to `path`, or to `path.err` on failure. Then removes the other file of an earlier run.
 pub(super) fn write(path: &Path, success: bool, code: u8) -> io::Result<()> {
     let failed = path.with_added_extension("err");
     let (this, other) = if success { (path, failed.as_path()) } else { (failed.as_path(), path) };

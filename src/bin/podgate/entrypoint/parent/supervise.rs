@@ -96,8 +96,7 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// Copies the remaining output. Returns the command's exit code, why podgate has ended it, and true if a stop
-    /// signal was forwarded to it.
+    /// Copies the remaining output. Returns exit code, podgate's reason to end it, and true after a stop signal.
     pub(super) fn finish(mut self) -> (u8, Option<EndReason>, bool) {
         self.checks.abort_running();
         self.child.take_terminal_back();

@@ -82,8 +82,7 @@ impl AsFd for Output {
 }
 
 impl Tee {
-    /// Creates a pipe and copies it to `to` and to the file at `path`, which is created or truncated. Returns the
-    /// pipe's write end.
+    /// Creates a pipe, to be copied to `to` and to the new or truncated file at `path`. Returns its write end too.
     pub(super) fn new(to: BorrowedFd<'static>, path: &Path) -> Result<(Tee, PipeWriter), Failure> {
         let what = format!("can't copy the command's output to {}", path.display());
         // Append, because both streams may go to one file. Non-blocking, because a FIFO may have no reader.
