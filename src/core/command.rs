@@ -212,8 +212,8 @@ mod tests {
             ("entrypoint --until db -- sh --until x --timeout 1s", "db=Ready", "", "5m"),
         ] {
             let gate = parse(&format!("/podgate/bin/podgate {line}"), &|_| None).unwrap();
-            let untils: Vec<String> = gate.until.iter().map(ToString::to_string).collect();
-            let found = (untils.join(" "), gate.checks.join(" "), gate.timeout.as_str());
+            let conditions: Vec<String> = gate.until.iter().map(ToString::to_string).collect();
+            let found = (conditions.join(" "), gate.checks.join(" "), gate.timeout.as_str());
             assert_eq!(found, (until.to_owned(), checks.to_owned(), timeout), "{line}");
             assert_eq!(gate.mode == Mode::PostStart, line.starts_with("post-start"));
         }

@@ -31,7 +31,7 @@ pub struct Container {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pre_stop: bool,
     /// Conditions of the gate or hook.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "untils")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "conditions")]
     pub until: Vec<WaitCondition>,
 }
 
@@ -209,7 +209,7 @@ fn or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Ve
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
-mod untils {
+mod conditions {
     use super::WaitCondition;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 

@@ -45,13 +45,13 @@ impl std::fmt::Display for ReleaseReason {
 /// true if an earlier call found that the whole pod stops. `waited` is the time since the hook started.
 pub fn decide(
     view: &PodView,
-    untils: &[WaitCondition],
+    conditions: &[WaitCondition],
     open_ports: &[String],
     pod_stops: bool,
     waited: Duration,
 ) -> Decision {
     let mut remaining = Vec::new();
-    for until in untils {
+    for until in conditions {
         match view {
             PodView::Snapshot(snapshot, _) => match snapshot.states.get(&until.container) {
                 Some(state) if !is_gone(*state, until.want) => remaining.push(format!("{until} (now {state})")),
@@ -65,16 +65,16 @@ pub fn decide(
     if remaining.is_empty() {
         return Decision::Release(ReleaseReason::AllGone);
     }
-    if pod_stops || is_pod_stopping(view, untils) {
+    if pod_stops || is_pod_stopping(view, conditions) {
         return Decision::Wait(remaining);
     }
     if waited >= STOP_SIGN_TIMEOUT { Decision::Release(ReleaseReason::OnlyThisContainer) } else { Decision::Undecided }
 }
 
 /// Returns true if the whole pod stops: it is being deleted, or a container waited for has begun to stop too.
-pub fn is_pod_stopping(view: &PodView, untils: &[WaitCondition]) -> bool {
+pub fn is_pod_stopping(view: &PodView, conditions: &[WaitCondition]) -> bool {
     let PodView::Snapshot(snapshot, _) = view else { return false };
-    snapshot.phase == Phase::Terminating || untils.iter().any(|until| snapshot.stopping.contains(&until.container))
+    snapshot.phase == Phase::Terminating || conditions.iter().any(|until| snapshot.stopping.contains(&until.container))
 }
 
 /// Returns true if the container has exited as wanted, has never started or waits in its gate.

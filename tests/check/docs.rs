@@ -79,10 +79,7 @@ fn examples_in_the_docs_pass_the_check() {
             }
             let output = program(Path::new("/")).args(["check", "-"]).write_stdin(yaml.to_owned()).output().unwrap();
             let out = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-            assert!(
-                output.status.success() && out.contains("checked: 0 errors, 0 warnings"),
-                "{file}:\n{yaml}\n{out}"
-            );
+            assert!(output.status.success() && out.contains("checked: 0 errors, 0 warnings"), "{file}:\n{yaml}\n{out}");
             checked += 1;
         }
     }

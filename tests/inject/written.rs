@@ -122,10 +122,11 @@ fn sidecar_list_matches_the_containers() {
                 (Mode::None, AgentCommand::new("none"))
             };
             assert_eq!(entry.mode, mode, "{file}: {name}");
-            let untils: Vec<_> = read.values("--until").iter().map(|one| one.parse().expect("a condition")).collect();
+            let conditions: Vec<_> =
+                read.values("--until").iter().map(|one| one.parse().expect("a condition")).collect();
             // Without --until, a hook waits for its own container.
-            if mode == Mode::Entrypoint || !untils.is_empty() {
-                assert_eq!(entry.until, untils, "{file}: {name}");
+            if mode == Mode::Entrypoint || !conditions.is_empty() {
+                assert_eq!(entry.until, conditions, "{file}: {name}");
             }
             assert_eq!(entry.pre_stop, line(&hook(container, "preStop"), "pre-stop").is_some(), "{file}: {name}");
             // The sidecar gets the original probes.

@@ -187,8 +187,8 @@ impl Container {
             OrderMode::Hook(_) => listed["mode"] = "post-start".into(),
             OrderMode::Gate { flags, .. } => {
                 listed["mode"] = "entrypoint".into();
-                let untils = flags.windows(2).filter(|pair| pair[0] == "--until").map(|pair| pair[1].clone());
-                listed["until"] = untils.collect();
+                let conditions = flags.windows(2).filter(|pair| pair[0] == "--until").map(|pair| pair[1].clone());
+                listed["until"] = conditions.collect();
             }
         }
         if self.pre_stop.is_some() {

@@ -33,14 +33,14 @@ fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
     let since = now();
     let sources = PodSources::new(waits.board, Some(waits.podinfo), waits.poll_interval);
     // By default wait for the container itself, unless there are only checks and no source to read from.
-    let untils = match waits.until {
+    let conditions = match waits.until {
         given if given.is_empty() && (waits.check.is_empty() || sources.has_source()) => {
             vec![WaitCondition { container: container.clone(), want: WantedState::Ready }]
         }
         given => given,
     };
-    sources.require_source_for(&untils)?;
-    for other in untils.iter().filter(|until| until.container != container) {
+    sources.require_source_for(&conditions)?;
+    for other in conditions.iter().filter(|until| until.container != container) {
         warn!(until = %other, "this container already runs, so the hook only delays the containers after it");
     }
     if tether && let Err(error) = tether_process::spawn(&waits.self_dir) {
@@ -48,7 +48,7 @@ fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
         warn!(%error, "can't start the tether process");
     }
 
-    let mut reporter = Reporter::for_hook(waits.self_dir, &container, sources.sandbox.clone(), &untils);
+    let mut reporter = Reporter::for_hook(waits.self_dir, &container, sources.sandbox.clone(), &conditions);
     if let Some(command) = &then {
         // Report that the container runs before its own command, which may take long.
         if let PodView::Snapshot(snapshot, _) = sources.view() {
@@ -57,7 +57,7 @@ fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
         hook_command::run("postStart", command, since + waits.timeout)?;
     }
     let wait = Wait {
-        spec: GateSpec { kind: GateKind::Hook(&container), conditions: &untils, fail_fast: waits.fail_fast },
+        spec: GateSpec { kind: GateKind::Hook(&container), conditions: &conditions, fail_fast: waits.fail_fast },
         sources: &sources,
         signals: None,
         since,

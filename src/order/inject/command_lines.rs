@@ -40,13 +40,13 @@ fn until_value(until: &WaitCondition) -> String {
 impl ContainerLines<'_> {
     /// Returns the gate's words in front of the container's own command, up to `--`.
     pub(super) fn gate(&self) -> Vec<String> {
-        let ContainerPlan { name, until: untils, needs_parent: parent, stop_after, .. } = self.planned;
+        let ContainerPlan { name, until: conditions, needs_parent: parent, stop_after, .. } = self.planned;
         let mut line = AgentCommand::new("entrypoint");
         line.add_flag("--container", name);
-        for one in untils {
+        for one in conditions {
             line.add_flag("--until", until_value(one));
         }
-        if !untils.is_empty() {
+        if !conditions.is_empty() {
             line.add_flag("--timeout", compact_duration(self.planned.timeout));
             self.add_timeout_flags(&mut line);
         }
@@ -76,16 +76,16 @@ impl ContainerLines<'_> {
     /// Returns the postStart hook; `then` is the user's own hook. A hook that only waits for the container's start
     /// reports it, leaves the tether and returns at once.
     pub(super) fn post_start(&self, then: Option<String>) -> Vec<String> {
-        let ContainerPlan { name, until: untils, timeout, .. } = self.planned;
+        let ContainerPlan { name, until: conditions, timeout, .. } = self.planned;
         let mut line = AgentCommand::new("post-start");
         line.add_flag("--container", name);
         let started = WaitCondition { container: name.clone(), want: WantedState::Started };
         // A hook that does not wait may give up without harm.
-        let waits = self.planned.mode == Mode::PostStart && untils.iter().any(|one| *one != started);
+        let waits = self.planned.mode == Mode::PostStart && conditions.iter().any(|one| *one != started);
         if !waits {
             line.add_flag("--until", until_value(&started));
-        } else if untils.iter().any(|one| one.container != *name || one.want != WantedState::Ready) {
-            untils.iter().for_each(|one| line.add_flag("--until", until_value(one)));
+        } else if conditions.iter().any(|one| one.container != *name || one.want != WantedState::Ready) {
+            conditions.iter().for_each(|one| line.add_flag("--until", until_value(one)));
         }
         line.add_flag("--timeout", compact_duration(if waits || then.is_some() { *timeout } else { START_TIMEOUT }));
         if waits {

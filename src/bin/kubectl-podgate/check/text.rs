@@ -125,7 +125,7 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
 
 /// Describes how a container starts.
 fn start_description(planned: &ContainerPlan) -> String {
-    let list = |untils: &[WaitCondition]| untils.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let list = |conditions: &[WaitCondition]| conditions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let (limit, because) = (format_duration(planned.timeout), &planned.mode_reason);
     let mut how = match planned.mode {
         Mode::None if planned.after.is_empty() => "without waiting".to_owned(),

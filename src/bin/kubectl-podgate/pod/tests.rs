@@ -15,9 +15,9 @@ pub(crate) fn hook(name: &str, more: &[&str]) -> Value {
     json!({"name": name, "lifecycle": {"postStart": {"exec": {"command": line}}}})
 }
 
-pub(crate) fn gate(name: &str, untils: &[&str]) -> Value {
+pub(crate) fn gate(name: &str, conditions: &[&str]) -> Value {
     let mut line = vec!["/podgate/bin/podgate", "entrypoint"];
-    line.extend(untils.iter().flat_map(|until| ["--until", until]));
+    line.extend(conditions.iter().flat_map(|until| ["--until", until]));
     json!({"name": name, "command": line})
 }
 

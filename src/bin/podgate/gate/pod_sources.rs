@@ -32,8 +32,8 @@ impl PodSources {
     }
 
     /// Returns an error if there are conditions but no source to read from.
-    pub(crate) fn require_source_for(&self, untils: &[WaitCondition]) -> Result<(), Failure> {
-        if untils.is_empty() {
+    pub(crate) fn require_source_for(&self, conditions: &[WaitCondition]) -> Result<(), Failure> {
+        if conditions.is_empty() {
             Ok(())
         } else {
             self.require_source("nothing to read from", "; mount one of them, or use --check")

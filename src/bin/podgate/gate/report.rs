@@ -26,18 +26,28 @@ pub(crate) struct Reporter {
 
 impl Reporter {
     /// Creates the reporter of a postStart hook, whose container runs.
-    pub(crate) fn for_hook(folder: PathBuf, container: &str, sandbox: SandboxId, untils: &[WaitCondition]) -> Reporter {
-        let own = Report { started: true, ..new_report(sandbox, untils) };
+    pub(crate) fn for_hook(
+        folder: PathBuf,
+        container: &str,
+        sandbox: SandboxId,
+        conditions: &[WaitCondition],
+    ) -> Reporter {
+        let own = Report { started: true, ..new_report(sandbox, conditions) };
         Reporter { folder, container: Some(container.to_owned()), current: own, last_written: None, error: None }
     }
 
     /// Creates the reporter of a closed gate.
-    pub(crate) fn for_gate(folder: PathBuf, sandbox: SandboxId, untils: &[WaitCondition], ticket: &str) -> Reporter {
+    pub(crate) fn for_gate(
+        folder: PathBuf,
+        sandbox: SandboxId,
+        conditions: &[WaitCondition],
+        ticket: &str,
+    ) -> Reporter {
         let own = Report {
             gate: Some(GateState::Waiting),
             ticket: Some(ticket.to_owned()),
             process: process::current_process(),
-            ..new_report(sandbox, untils)
+            ..new_report(sandbox, conditions)
         };
         Reporter { folder, container: None, current: own, last_written: None, error: None }
     }
@@ -116,10 +126,10 @@ impl Reporter {
     }
 }
 
-/// Creates a report on a container that waits for `untils`.
-pub(crate) fn new_report(sandbox: SandboxId, untils: &[WaitCondition]) -> Report {
+/// Creates a report on a container that waits for `conditions`.
+pub(crate) fn new_report(sandbox: SandboxId, conditions: &[WaitCondition]) -> Report {
     let agent = env!("CARGO_PKG_VERSION").to_owned();
-    Report { sandbox: Some(sandbox), agent_version: agent, waiting_for: untils.to_vec(), ..Report::default() }
+    Report { sandbox: Some(sandbox), agent_version: agent, waiting_for: conditions.to_vec(), ..Report::default() }
 }
 
 /// Reads the report in the container's own folder.

@@ -52,7 +52,7 @@ fn run_hook(args: PreStop) -> Result<(), Failure> {
 /// Returns when the container may end. Returns an error after a timeout, or if the kernel call to wait fails.
 fn wait_for_others(
     sources: &PodSources,
-    untils: &[WaitCondition],
+    conditions: &[WaitCondition],
     mut ports: Checks,
     reporter: &mut StopReporter,
     since: Instant,
@@ -66,12 +66,12 @@ fn wait_for_others(
         let view = watch.read(|| sources.view());
         reporter.report_stopping(&view);
 
-        if !pod_stops && pre_stop::is_pod_stopping(&view, untils) {
+        if !pod_stops && pre_stop::is_pod_stopping(&view, conditions) {
             pod_stops = true;
             info!(by = watch.method().as_str(), "the whole pod is stopping");
         }
         let waited = now().saturating_duration_since(since);
-        let decide = |ports: &[String], pod_stops| pre_stop::decide(&view, untils, ports, pod_stops, waited);
+        let decide = |ports: &[String], pod_stops| pre_stop::decide(&view, conditions, ports, pod_stops, waited);
         // Don't connect to the ports when only this container restarts, because the others then keep running.
         let checks_ports =
             pod_stops || matches!(decide(&[], pod_stops), Decision::Release(pre_stop::ReleaseReason::AllGone));

@@ -32,14 +32,14 @@ struct Provider {
 
 impl Dependencies {
     pub(super) fn new(args: &Entrypoint) -> Dependencies {
-        let untils: &[WaitCondition] = match args.on_provider_restart {
+        let conditions: &[WaitCondition] = match args.on_provider_restart {
             OnProviderRestart::Restart => &args.waits.until,
             OnProviderRestart::Ignore => &[],
         };
         Dependencies {
             stop_after: args.stop_after.clone(),
             ended_at: None,
-            providers: untils.iter().map(|until| Provider { until: until.clone(), baseline: None }).collect(),
+            providers: conditions.iter().map(|until| Provider { until: until.clone(), baseline: None }).collect(),
         }
     }
 
