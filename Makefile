@@ -86,7 +86,7 @@ fuzz: ## Fuzz FUZZ=annotations, or another of fuzz/fuzz_targets, for TIME=60 sec
 
 ##@ checks
 
-lint: ## Run rustfmt, clippy for each combination of features, shellcheck and cargo-deny
+lint: ## Check format, lints, shell scripts, dependencies and spelling
 	@.ci/lint
 
 docs-check: ## Check links and anchors in the docs, rustdoc, and that the docs show the current help

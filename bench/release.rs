@@ -133,7 +133,7 @@ fn gates(db: Container) -> Value {
 }
 
 fn hooks(db: Container) -> Value {
-    // `app` has no hook and no gate, so it needs none of podgate's volumes.
+    // `app` has no hook and no gate, so it needs no volumes from podgate.
     Pod::new("pod", [db.hook(&[]), server("app").with(json!({"volumeMounts": []}))]).json()
 }
 

@@ -39,7 +39,7 @@ pub(super) async fn check_webhook(cluster: &Cluster) -> Result<Option<Finding>, 
 /// Labels alone do not count: a configuration without webhooks has no effect.
 fn is_podgate_webhook(configuration: &MutatingWebhookConfiguration) -> bool {
     let label = |key: &str| configuration.metadata.labels.as_ref()?.get(key).map(String::as_str);
-    let is_labelled =
+    let is_labeled =
         label("app.kubernetes.io/name") == Some("podgate") && label("app.kubernetes.io/component") == Some("webhook");
-    configuration.webhooks.iter().flatten().any(|webhook| is_labelled || webhook.name == WEBHOOK_NAME)
+    configuration.webhooks.iter().flatten().any(|webhook| is_labeled || webhook.name == WEBHOOK_NAME)
 }
