@@ -1,4 +1,4 @@
-//! What the gate becomes: the command, and nothing else of podgate's but the tether.
+//! Tests of the gate's `execve`: it turns into the command and leaves nothing behind except the tether.
 
 use crate::support::{Agent, AgentOutput, Scene, signal, wait_until};
 use podgate::core::state::State;
@@ -10,9 +10,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-/// Runs `command` behind a gate that has waited for `db` and has run a check.
+/// Runs `command` behind a gate that first waits for `db` and runs a check.
 fn behind_a_gate(command: &[&str], change: impl FnOnce(Agent) -> Agent) -> (u32, AgentOutput, Scene) {
-    let mut scene = Scene::with_controller();
+    let mut scene = Scene::with_sidecar();
     let gate = scene.gate().flag("until", "db").flag("check", r#"exec:["true"]"#);
     let gate = change(gate).with_command(command).spawn_waiting();
     let pid = gate.id();
@@ -27,13 +27,13 @@ fn output(command: &[&str]) -> String {
 }
 
 #[test]
-fn it_is_the_same_process() {
+fn command_keeps_the_gates_pid() {
     let (pid, run, _) = behind_a_gate(&["sh", "-c", "echo $$"], |gate| gate);
     assert_eq!(run.stdout, format!("{pid}\n"));
 }
 
 #[test]
-fn its_arguments_and_its_exit_are_its_own() {
+fn command_keeps_its_arguments_and_exit_code() {
     let command = ["sh", "-c", r#"printf '<%s>' "$@"; exit 17"#, "sh", "a b", "", "--until", "--", "-x", "$HOME"];
     let (_, run, _) = behind_a_gate(&command, |gate| gate);
     assert_eq!((run.code, run.stdout.as_str()), (17, "<a b><><--until><--><-x><$HOME>"), "{run:?}");
@@ -42,14 +42,14 @@ fn its_arguments_and_its_exit_are_its_own() {
 }
 
 #[test]
-fn its_environment_and_working_directory_are_untouched() {
+fn command_inherits_environment_and_working_directory_unchanged() {
     let odd = OsStr::from_bytes(b"caf\xe9\nline");
     let (_, run, scene) =
         behind_a_gate(&["cat", "/proc/self/environ"], |gate| gate.env("EMPTY", "").env("PODGATE_X", "1"));
     let termination = format!("PODGATE_TERMINATION_LOG={}", scene.termination.display());
     let expected: BTreeSet<&str> = ["PATH=/usr/bin:/bin", "EMPTY=", "PODGATE_X=1", &termination].into();
     assert_eq!(run.stdout.trim_end_matches('\0').split('\0').collect::<BTreeSet<_>>(), expected);
-    // What is no text stays as it is.
+    // A value that is not UTF-8 stays unchanged.
     let (_, run, _) = behind_a_gate(&["sh", "-c", "printf %s \"$ODD\" | od -An -tx1"], |gate| gate.env("ODD", odd));
     assert_eq!(run.stdout.split_whitespace().collect::<String>(), "636166e90a6c696e65");
     let here = std::env::current_dir().unwrap();
@@ -57,7 +57,7 @@ fn its_environment_and_working_directory_are_untouched() {
 }
 
 #[test]
-fn no_signal_is_blocked_or_ignored_that_was_not_before() {
+fn gate_leaves_blocked_and_ignored_signals_unchanged() {
     let masks = |status: &str| -> Vec<u64> {
         let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
         ["SigBlk:", "SigIgn:", "SigPnd:", "ShdPnd:"].map(|name| u64::from_str_radix(&field(name), 16).unwrap()).into()
@@ -65,14 +65,14 @@ fn no_signal_is_blocked_or_ignored_that_was_not_before() {
     let plain = Command::new("cat").arg("/proc/self/status").output().unwrap();
     let behind = masks(&output(&["cat", "/proc/self/status"]));
     assert_eq!(behind, masks(std::str::from_utf8(&plain.stdout).unwrap()));
-    assert_eq!(behind[0], 0, "none is blocked");
-    assert_eq!(behind[1] & (1 << (PIPE - 1)), 0, "a broken pipe ends it");
+    assert_eq!(behind[0], 0, "no signal is blocked");
+    assert_eq!(behind[1] & (1 << (PIPE - 1)), 0, "SIGPIPE is not ignored");
 }
 
 const PIPE: i32 = Signal::PIPE.as_raw();
 
 #[test]
-fn a_command_of_a_check_can_be_ended_by_signals_too() {
+fn check_command_runs_without_blocked_signals() {
     let scene = Scene::new();
     let check = r#"exec:["sh","-c","grep -q 'SigBlk:.0000000000000000' /proc/self/status"]"#;
     let run = scene.gate().flag("check", check).flag("timeout", "2s").with_command(&["true"]).run();
@@ -80,31 +80,31 @@ fn a_command_of_a_check_can_be_ended_by_signals_too() {
 }
 
 #[test]
-fn it_has_no_child_and_adopts_none() {
+fn command_inherits_no_child_and_adopts_no_orphan() {
     assert_eq!(output(&["cat", "/proc/thread-self/children"]), "");
     let script =
         r#"pid=$(sh -c 'sleep 600 >/dev/null 2>&1 & echo $!'); grep PPid /proc/$pid/status; kill $pid; echo $$"#;
-    let said = output(&["sh", "-c", script]);
-    let numbers: Vec<&str> = said.split_whitespace().filter(|word| *word != "PPid:").collect();
-    assert_eq!(numbers.len(), 2, "{said}");
-    assert_ne!(numbers[0], numbers[1], "its orphans go where they went before");
+    let printed = output(&["sh", "-c", script]);
+    let numbers: Vec<&str> = printed.split_whitespace().filter(|word| *word != "PPid:").collect();
+    assert_eq!(numbers.len(), 2, "{printed}");
+    assert_ne!(numbers[0], numbers[1], "the command is not a subreaper");
 }
 
 #[test]
-fn of_descriptors_it_inherits_the_tether_alone() {
+fn command_inherits_only_the_tether_descriptor() {
     let numbers = |listed: &str| -> BTreeSet<u32> { listed.split_whitespace().map(|n| n.parse().unwrap()).collect() };
     let before = Command::new("ls").arg("/proc/self/fd").stdin(Stdio::null()).output().unwrap();
     let before = numbers(std::str::from_utf8(&before.stdout).unwrap());
     let behind = numbers(&output(&["ls", "/proc/self/fd"]));
-    let more: Vec<u32> = behind.difference(&before).copied().collect();
-    assert!(behind.is_superset(&before) && more.len() == 1 && more[0] >= 400, "{before:?} {behind:?}");
+    let added: Vec<u32> = behind.difference(&before).copied().collect();
+    assert!(behind.is_superset(&before) && added.len() == 1 && added[0] >= 400, "{before:?} {behind:?}");
     let (_, run, _) = behind_a_gate(&["ls", "/proc/self/fd"], |gate| gate.flag("tether", "none"));
     assert_eq!(numbers(&run.stdout), before);
 }
 
 #[test]
-fn the_tether_is_held_until_the_process_is_gone_however_it_ends() {
-    let mut scene = Scene::with_controller();
+fn tether_is_held_until_the_gate_or_command_is_killed() {
+    let mut scene = Scene::with_sidecar();
     let gate = || scene.gate().flag("until", "db").with_command(&["sleep", "600"]);
     let killed = gate().spawn_waiting();
     assert!(scene.is_tethered());
@@ -115,7 +115,7 @@ fn the_tether_is_held_until_the_process_is_gone_however_it_ends() {
     let gate = gate().spawn_waiting();
     scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     let name = || fs::read_to_string(format!("/proc/{}/comm", gate.id())).unwrap();
-    wait_until("it has become the command", || name() == "sleep\n");
+    wait_until("the gate has become the command", || name() == "sleep\n");
     assert!(scene.is_tethered());
     assert!(podgate::edge::process::is_alive(scene.report().unwrap().process.unwrap()));
     signal(gate.id(), Signal::KILL);
@@ -124,8 +124,8 @@ fn the_tether_is_held_until_the_process_is_gone_however_it_ends() {
 }
 
 #[test]
-fn few_descriptors_are_enough() {
-    let mut scene = Scene::with_controller();
+fn gate_works_with_a_limit_of_64_descriptors() {
+    let mut scene = Scene::with_sidecar();
     let mut gate = scene.gate().flag("until", "db").flag("check", r#"exec:["true"]"#).with_command(&["echo", "ran"]);
     let script = r#"ulimit -n 64; exec "$@""#;
     gate.arguments.splice(0..0, ["-c", script, "sh", crate::support::PROGRAM].map(Into::into));
@@ -137,7 +137,7 @@ fn few_descriptors_are_enough() {
 }
 
 #[test]
-fn a_command_that_cannot_be_run_is_named_with_what_to_mend() {
+fn error_names_the_command_that_cannot_run_and_the_fix() {
     let scene = Scene::new();
     let at = |name: &str| scene.root.join(name).display().to_string();
     let write = |name: &str, content: &[u8], mode: u32| {
@@ -145,25 +145,25 @@ fn a_command_that_cannot_be_run_is_named_with_what_to_mend() {
         fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
         at(name)
     };
-    let dull = write("dull", b"#!/bin/sh\n", 0o644);
+    let not_executable = write("not-executable", b"#!/bin/sh\n", 0o644);
     let script = write("script", b"#!/nonexistent/interpreter\n", 0o755);
-    for (command, code, says) in [
-        (dull.as_str(), 126, "permission denied; is it executable for this user"),
+    for (command, code, message) in [
+        (not_executable.as_str(), 126, "permission denied; is it executable for this user"),
         (&at("board"), 126, "board is a directory"),
         (&script, 126, "exists, but its interpreter or dynamic loader is missing in this image"),
         (&at("nothing"), 127, "nothing: command not found; use a path inside this image"),
-        (&format!("{dull}/x"), 127, "command not found"),
+        (&format!("{not_executable}/x"), 127, "command not found"),
         ("./nothing-here", 127, "searched from the working directory /"),
         ("nothing-of-this-name", 127, "nothing-of-this-name: command not found; searched in PATH=/usr/bin:/bin"),
         ("", 127, "command not found"),
     ] {
         let run = scene.gate().with_command(&[command]).run();
-        run.assert_failed(code, says);
+        run.assert_failed(code, message);
         assert_eq!(scene.termination_message(), run.stderr.trim_end());
         assert!(!scene.is_tethered());
     }
     scene.gate().with_command(&[&"x".repeat(100_000)]).run().assert_failed(126, "xxx …");
-    // The libc of a development build hands it to a shell.
+    // glibc, in development builds, runs a file without a first `#!` line in a shell.
     let text = write("text", b"echo ran\n", 0o755);
     let run = scene.gate().with_command(&[&text]).run();
     if cfg!(target_env = "musl") {

@@ -1,4 +1,4 @@
-//! The agent's command line: every flag and its environment twin, every exit code, help, garbage, `install`.
+//! Tests of the agent's command line: flags, their environment variables, exit codes, help, usage errors, `install`.
 
 use crate::support::{Agent, AgentOutput, PROGRAM, Scene, write_annotations};
 use podgate::core::snapshot::REASON_ENDED;
@@ -13,18 +13,18 @@ fn podgate(arguments: &[&str]) -> AgentOutput {
     Agent::new(arguments, Path::new("/nonexistent")).run()
 }
 
-/// Runs the hook twice: with the flag, and with its twin.
+/// Runs the hook twice: once with the flag and once with its environment variable.
 #[track_caller]
-fn by_flag_and_by_env(hook: impl Fn() -> Agent, flag: &str, value: impl AsRef<OsStr>, code: i32, says: &str) {
-    let twin = format!("PODGATE_{}", flag.to_uppercase().replace('-', "_"));
-    for run in [hook().flag(flag, &value).run(), hook().env(&twin, &value).run()] {
-        if code == 0 { run.assert_released() } else { run.assert_failed(code, says) }
+fn by_flag_and_by_env(hook: impl Fn() -> Agent, flag: &str, value: impl AsRef<OsStr>, code: i32, expected: &str) {
+    let variable = format!("PODGATE_{}", flag.to_uppercase().replace('-', "_"));
+    for run in [hook().flag(flag, &value).run(), hook().env(&variable, &value).run()] {
+        if code == 0 { run.assert_released() } else { run.assert_failed(code, expected) }
     }
 }
 
 #[test]
-fn each_flag_and_its_twin_do_the_same() {
-    let mut scene = Scene::with_controller();
+fn each_flag_and_its_environment_variable_work_alike() {
+    let mut scene = Scene::with_sidecar();
     scene.publish(|s| _ = s.stuck.insert("api".to_owned(), "ImagePullBackOff".to_owned()));
     let at_once = || scene.hook().flag("timeout", "0s");
 
@@ -49,10 +49,10 @@ fn each_flag_and_its_twin_do_the_same() {
     by_flag_and_by_env(at_once, "on-timeout", "fail", 75, "timed out after 0s");
     by_flag_and_by_env(at_once, "poll-interval", "0s", 64, "an interval can't be zero");
     by_flag_and_by_env(|| scene.hook(), "then", r#"["false"]"#, 1, "postStart command [\"false\"] exited with 1");
-    let mut dead = Scene::with_controller();
-    dead.kill_controller();
-    let says = "the sidecar is dead; fallback check file:///nonexistent (not found)";
-    by_flag_and_by_env(|| dead.hook().flag("timeout", "0s"), "fallback-check", "file:///nonexistent", 75, says);
+    let mut dead = Scene::with_sidecar();
+    dead.kill_sidecar();
+    let expected = "the sidecar is dead; fallback check file:///nonexistent (not found)";
+    by_flag_and_by_env(|| dead.hook().flag("timeout", "0s"), "fallback-check", "file:///nonexistent", 75, expected);
 
     let without = |name: &'static str| move || at_once().without_flag(name);
     by_flag_and_by_env(without("board"), "board", &scene.board, 75, "db=Ready (now Started)");
@@ -61,8 +61,8 @@ fn each_flag_and_its_twin_do_the_same() {
     let volume = Scene::new();
     write_annotations(&volume.podinfo, &scene.snapshot);
     let frozen = || at_once().flag("board", "/nonexistent").without_flag("podinfo");
-    let says = "the kubelet does not update the downward-API volume while a hook runs";
-    by_flag_and_by_env(frozen, "podinfo", &volume.podinfo, 75, says);
+    let expected = "the kubelet does not update the downward-API volume while a hook runs";
+    by_flag_and_by_env(frozen, "podinfo", &volume.podinfo, 75, expected);
 
     for value in ["true", "1", "yes"] {
         let run = scene.hook().flag("until", "api").env("PODGATE_FAIL_FAST", value).run();
@@ -73,9 +73,9 @@ fn each_flag_and_its_twin_do_the_same() {
 }
 
 #[test]
-fn a_log_is_written_where_and_how_flag_or_twin_say() {
+fn log_flags_and_their_environment_variables_work_alike() {
     for by_env in [false, true] {
-        let scene = Scene::with_controller();
+        let scene = Scene::with_sidecar();
         let hook = Agent::new(&["post-start", "--container", "db", "--timeout", "0s"], Path::new("/nonexistent"))
             .flag("board", &scene.board)
             .flag("self", &scene.self_folder);
@@ -99,8 +99,8 @@ fn a_log_is_written_where_and_how_flag_or_twin_say() {
 }
 
 #[test]
-fn every_flag_is_listed_with_its_twin() {
-    // What a container's hooks and its gate are told apart has names of its own: they share one environment.
+fn help_lists_the_environment_variable_of_each_flag() {
+    // A container's hooks and its gate share one environment. Settings that may differ have their own prefix.
     for (command, own, shared, count) in [
         ("post-start", "PODGATE_", Some("PODGATE_LEAVE_"), 17),
         ("pre-stop", "PODGATE_STOP_", Some("PODGATE_"), 11),
@@ -110,17 +110,21 @@ fn every_flag_is_listed_with_its_twin() {
         let mut flags = 0;
         for line in help.lines().map(str::trim_start).filter(|line| line.starts_with("--")) {
             let name = line.trim_start_matches("--").split(' ').next().unwrap().to_uppercase().replace('-', "_");
-            let mut twins = [Some(own), shared].into_iter().flatten().map(|prefix| format!("[env: {prefix}{name}]"));
-            assert!(twins.any(|twin| line.contains(&twin)), "{command}: {line} lacks its twin");
+            let mut variables =
+                [Some(own), shared].into_iter().flatten().map(|prefix| format!("[env: {prefix}{name}]"));
+            assert!(
+                variables.any(|variable| line.contains(&variable)),
+                "{command}: {line} lacks its environment variable"
+            );
             flags += 1;
         }
-        assert_eq!(flags, count, "{command}: a flag was added: test it above");
+        assert_eq!(flags, count, "{command}: the number of flags has changed; test new ones above");
     }
 }
 
-/// `docs/podgate.md` shows the help of each command. With `PODGATE_REGENERATE=1` in the environment it is brought up to date.
+/// `docs/podgate.md` shows the help of each command. `PODGATE_REGENERATE=1` in the environment updates the page.
 #[test]
-fn help_is_what_the_documentation_shows() {
+fn documentation_shows_the_current_help() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/podgate.md");
     let page = std::fs::read_to_string(&path).unwrap();
     let mut fresh = page.clone();
@@ -141,7 +145,7 @@ fn help_is_what_the_documentation_shows() {
 }
 
 #[test]
-fn help_and_version_are_for_standard_output() {
+fn help_and_version_go_to_standard_output() {
     for arguments in [&["--help"][..], &["-h"], &["post-start", "--help"], &["install", "-h"], &["check", "--help"]] {
         let run = podgate(arguments);
         assert!(run.code == 0 && run.stderr.is_empty(), "{run:?}");
@@ -154,9 +158,9 @@ fn help_and_version_are_for_standard_output() {
 }
 
 #[test]
-fn what_is_wrong_with_the_command_line_is_said_in_one_line() {
+fn each_usage_error_is_one_line() {
     let post_start = |rest: &[&'static str]| [&["post-start", "--container", "db"], rest].concat();
-    for (arguments, says) in [
+    for (arguments, expected) in [
         (vec![], "no command given"),
         (vec!["serve"], "unrecognized subcommand 'serve'"),
         (vec!["post-start"], "not provided: --container <NAME>"),
@@ -189,32 +193,29 @@ fn what_is_wrong_with_the_command_line_is_said_in_one_line() {
         (vec!["check"], "<URL>"),
         (vec!["check", "ftp://h:1"], "not a check"),
     ] {
-        podgate(&arguments).assert_failed(64, says);
+        podgate(&arguments).assert_failed(64, expected);
     }
     let long = "x".repeat(100_000);
     podgate(&["post-start", "--container", &long]).assert_failed(64, "invalid value 'xxxx");
 }
 
 #[test]
-fn arguments_that_are_no_text_are_refused_and_paths_that_are_none_are_taken() {
+fn invalid_utf_8_is_accepted_only_in_paths() {
     let scene = Scene::new();
-    let no_text = OsString::from_vec(b"d\xffb".to_vec());
-    scene.bare_hook().flag("container", &no_text).run().assert_failed(64, "invalid UTF-8");
-    scene.bare_hook().env("PODGATE_CONTAINER", &no_text).run().assert_failed(64, "invalid UTF-8");
-    assert!(
-        scene.termination_message().contains("invalid UTF-8"),
-        "a wrong flag is said in the termination message too"
-    );
-    let board = Scene::with_controller();
-    let odd = board.root.join(&no_text);
+    let invalid_utf8 = OsString::from_vec(b"d\xffb".to_vec());
+    scene.bare_hook().flag("container", &invalid_utf8).run().assert_failed(64, "invalid UTF-8");
+    scene.bare_hook().env("PODGATE_CONTAINER", &invalid_utf8).run().assert_failed(64, "invalid UTF-8");
+    assert!(scene.termination_message().contains("invalid UTF-8"), "the termination message lacks the usage error");
+    let board = Scene::with_sidecar();
+    let odd = board.root.join(&invalid_utf8);
     std::os::unix::fs::symlink(&board.board, &odd).unwrap();
     let hook = Agent::new(&["post-start", "--container", "db", "--timeout", "0s"], &board.termination);
     hook.flag("board", &odd).flag("self", &board.self_folder).run().assert_failed(75, "db=Ready (now Started)");
 }
 
 #[test]
-fn the_longest_time_limit_is_a_hundred_years() {
-    let mut scene = Scene::with_controller();
+fn time_limit_of_99_years_is_accepted() {
+    let mut scene = Scene::with_sidecar();
     scene.set_state("db", State::Ready);
     scene
         .bare_hook()
@@ -226,15 +227,15 @@ fn the_longest_time_limit_is_a_hundred_years() {
 }
 
 #[test]
-fn each_exit_code_has_its_cause() {
-    let mut scene = Scene::with_controller();
+fn each_cause_has_its_exit_code() {
+    let mut scene = Scene::with_sidecar();
     scene.hook().flag("timeout", "1ms").run().assert_failed(75, "timed out after 1ms, still waiting for db=Ready");
     assert!(
         scene.termination_message().starts_with("podgate post-start: db: timed out")
             && scene.termination_message().len() < 1024
     );
-    let nothing = Agent::new(&["post-start", "--container", "db"], &scene.termination);
-    nothing.run().assert_failed(78, "neither the board /podgate nor the downward-API volume /podgate-info exists");
+    let no_volumes = Agent::new(&["post-start", "--container", "db"], &scene.termination);
+    no_volumes.run().assert_failed(78, "neither the board /podgate nor the downward-API volume /podgate-info exists");
     scene.set_state("db", State::Failed);
     scene.publish(|s| _ = s.stuck.insert("db".to_owned(), REASON_ENDED.to_owned()));
     scene
@@ -245,18 +246,18 @@ fn each_exit_code_has_its_cause() {
     scene.hook().arg("--fail-fast").flag("on-timeout", "continue").run().assert_released();
     scene.set_state("db", State::Ready);
     scene.hook().run().assert_released();
-    assert_eq!(scene.termination_message(), "", "emptied on release");
+    assert_eq!(scene.termination_message(), "", "the message is not cleared on release");
     for phase in [Phase::Started, Phase::Terminating] {
-        let mut scene = Scene::with_controller();
+        let mut scene = Scene::with_sidecar();
         scene.publish(|s| s.phase = phase);
         scene.hook().run().assert_released();
-        assert!(scene.report().is_none(), "who waits for nobody wakes no settled controller");
+        assert!(scene.report().is_none(), "a hook that does not wait must not wake the idle sidecar");
     }
 }
 
 #[test]
-fn nobody_at_the_other_end_is_no_reason_to_panic() {
-    let scene = Scene::with_controller();
+fn closed_output_pipe_causes_no_panic() {
+    let scene = Scene::with_sidecar();
     for (arguments, code) in
         [(&["version"][..], 0), (&["--help"], 0), (&["bogus"], 64), (&["check", "tcp://127.0.0.1:1"], 69)]
     {
@@ -270,7 +271,7 @@ fn nobody_at_the_other_end_is_no_reason_to_panic() {
 }
 
 #[test]
-fn sleeps_for_as_long_as_it_is_told() {
+fn sleep_command_takes_the_given_time() {
     let since = Instant::now();
     Agent::new(&["sleep", "300ms"], Path::new("/nonexistent")).run().assert_released();
     assert!(since.elapsed() >= Duration::from_millis(300));
@@ -278,7 +279,7 @@ fn sleeps_for_as_long_as_it_is_told() {
 }
 
 #[test]
-fn installs_in_one_step_over_a_running_binary() {
+fn install_replaces_a_running_binary() {
     let folder = tempfile::tempdir().unwrap();
     let bin = folder.path().join("deep/bin");
     let target = bin.join("podgate");
@@ -286,19 +287,19 @@ fn installs_in_one_step_over_a_running_binary() {
     install(&bin).assert_released();
     assert_eq!(std::fs::metadata(&target).unwrap().permissions().mode() & 0o7777, 0o555);
     assert_eq!(std::fs::read(&target).unwrap(), std::fs::read(PROGRAM).unwrap());
-    let scene = Scene::with_controller();
+    let scene = Scene::with_sidecar();
     let mut hook = scene.hook();
     hook.program.clone_from(&target);
     let mut running = hook.spawn_waiting();
     install(&bin).assert_released();
     assert!(running.is_running());
     let again = std::process::Command::new(&target).arg("install").arg(&bin).status().unwrap();
-    assert!(again.success(), "a binary installs itself over itself");
-    assert_eq!(std::fs::read_dir(&bin).unwrap().count(), 1, "nothing else is left there");
+    assert!(again.success(), "the installed binary can't install over itself");
+    assert_eq!(std::fs::read_dir(&bin).unwrap().count(), 1, "temporary files are left");
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_said() {
+fn install_names_a_folder_that_is_not_writable() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();

@@ -1,4 +1,5 @@
-//! Whatever lies where the board's files should be: *unknown*, never *ready*, never a hang beyond the time limit, never a panic.
+//! Tests with hostile or damaged files on the board. The agent must treat the state as unknown: it must not open the
+//! gate, hang beyond the time limit or panic.
 
 use crate::support::{AgentOutput, Scene, annotations_text, snapshot, temp_folder, wait_until};
 use podgate::core::names::{ANNOTATIONS_FILE, BELL_FILE, BOARD_FILE_MAX, CONTROLLER_FILE};
@@ -12,7 +13,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
 
-/// What a file says that would open the gate if it were believed.
+/// Content that would open the gate if the agent accepted the file.
 fn ready() -> String {
     annotations_text(&snapshot(&[("db", State::Ready)]))
 }
@@ -23,9 +24,9 @@ fn fifo(at: &Path) {
 
 type Plant = (&'static str, fn(&Path));
 
-/// What is planted under a name, the name's own file having been removed.
+/// Objects to plant in place of a file of the board.
 const PLANTS: [Plant; 11] = [
-    ("a link to a file that says ready", |at| {
+    ("a link to a file with the state Ready", |at| {
         fs::write(at.with_extension("real"), ready()).unwrap();
         symlink(at.with_extension("real"), at).unwrap();
     }),
@@ -40,7 +41,7 @@ const PLANTS: [Plant; 11] = [
     ("a folder", |at| fs::create_dir(at).unwrap()),
     ("a socket", |at| drop(UnixListener::bind(at).unwrap())),
     ("an empty file", |at| fs::write(at, "").unwrap()),
-    ("a huge file that says ready", |at| {
+    ("a huge file with the state Ready", |at| {
         let filler = format!("\nexample.com/x=\"{}\"", "x".repeat(BOARD_FILE_MAX));
         fs::write(at, ready() + &filler).unwrap();
     }),
@@ -51,65 +52,65 @@ fn clear(at: &Path) {
     let _ = fs::remove_file(at).or_else(|_| fs::remove_dir(at));
 }
 
-/// Timed out with one line that says `says`, and not much later than it should.
+/// Asserts that the hook timed out in time, with one line that contains `message`.
 #[track_caller]
-fn stays_shut(run: &AgentOutput, what: &str, says: &str) {
-    assert!(run.code == 75 && run.stderr.contains(says), "{what}: {run:?}");
-    assert!(run.stderr.lines().count() == 1 && run.stderr.len() < 1024, "{what}: {run:?}");
-    assert!(run.took < Duration::from_secs(3), "{what}: {run:?}");
+fn assert_timed_out(run: &AgentOutput, plant: &str, message: &str) {
+    assert!(run.code == 75 && run.stderr.contains(message), "{plant}: {run:?}");
+    assert!(run.stderr.lines().count() == 1 && run.stderr.len() < 1024, "{plant}: {run:?}");
+    assert!(run.took < Duration::from_secs(3), "{plant}: {run:?}");
 }
 
 #[test]
-fn annotations_that_are_no_plain_file_open_nothing() {
-    for (what, plant) in PLANTS {
-        let scene = Scene::with_controller();
+fn annotations_that_are_not_a_regular_file_are_ignored() {
+    for (name, plant) in PLANTS {
+        let scene = Scene::with_sidecar();
         let at = scene.board.join(ANNOTATIONS_FILE);
         clear(&at);
         plant(&at);
         let run = scene.hook().flag("timeout", "30ms").run();
-        stays_shut(&run, what, "db=Ready; the board ");
-        assert!(scene.report().is_none(), "{what}");
+        assert_timed_out(&run, name, "db=Ready; the board ");
+        assert!(scene.report().is_none(), "{name}");
     }
 }
 
 #[test]
-fn torn_and_foreign_annotations_open_nothing() {
-    let whole = ready();
+fn damaged_and_foreign_annotations_are_ignored() {
+    let complete = ready();
     let mut cases: Vec<Vec<u8>> = vec![
         b"\x7fELF\x02\x01\x01\0\0\0".to_vec(),
         vec![0; 4096],
         vec![0xff; BOARD_FILE_MAX],
         b"status.podgate.io/db=\"Ready\"".to_vec(),
-        format!("{whole}\nx").into_bytes(),
-        format!("{whole}\n\n").into_bytes(),
-        whole.replace("Ready", "ready").into_bytes(),
-        whole.replace("Ready", "Re\\x61dy ").into_bytes(),
-        whole.replace("revision=\"0\"", "revision=\"9007199254740992\"").into_bytes(),
-        whole.replace("epoch=\"e1\"", "epoch=\"e 1\"").into_bytes(),
-        whole.replace("status.podgate.io", "status.podgate.io.evil.example").into_bytes(),
-        whole.replace('\n', "\r\n").into_bytes(),
-        format!("\u{feff}{whole}").into_bytes(),
+        format!("{complete}\nx").into_bytes(),
+        format!("{complete}\n\n").into_bytes(),
+        complete.replace("Ready", "ready").into_bytes(),
+        complete.replace("Ready", "Re\\x61dy ").into_bytes(),
+        complete.replace("revision=\"0\"", "revision=\"9007199254740992\"").into_bytes(),
+        complete.replace("epoch=\"e1\"", "epoch=\"e 1\"").into_bytes(),
+        complete.replace("status.podgate.io", "status.podgate.io.evil.example").into_bytes(),
+        complete.replace('\n', "\r\n").into_bytes(),
+        format!("\u{feff}{complete}").into_bytes(),
     ];
-    // Cut anywhere before the state itself is whole.
-    cases.extend((0..whole.len()).step_by(13).map(|at| whole.as_bytes()[..at].to_vec()));
-    let scene = Scene::with_controller();
+    // Truncated at various lengths.
+    cases.extend((0..complete.len()).step_by(13).map(|at| complete.as_bytes()[..at].to_vec()));
+    let scene = Scene::with_sidecar();
     for case in cases {
         fs::write(scene.board.join(ANNOTATIONS_FILE), &case).unwrap();
         let run = scene.hook().flag("timeout", "5ms").run();
-        stays_shut(&run, &String::from_utf8_lossy(&case), "db=Ready");
+        assert_timed_out(&run, &String::from_utf8_lossy(&case), "db=Ready");
     }
 }
 
 #[test]
-fn whatever_the_bell_is_the_wait_goes_on() {
-    for (what, plant) in PLANTS {
-        let mut scene = Scene::with_controller();
+fn a_hostile_bell_does_not_stop_the_wait() {
+    for (name, plant) in PLANTS {
+        let mut scene = Scene::with_sidecar();
         let bell = scene.board.join(BELL_FILE);
         clear(&bell);
         plant(&bell);
         let hook = scene.hook().spawn_waiting();
-        assert_eq!(scene.rungs(), ["inotify"], "{what}");
-        // The annotations alone: with such a bell in its place, nobody rings.
+        assert_eq!(scene.wait_methods(), ["inotify"], "{name}");
+        // Publish without ringing: the planted object is not a bell.
         crate::support::write_annotations(&scene.board, {
             scene.snapshot.states.insert("db".to_owned(), State::Ready);
             &scene.snapshot
@@ -119,47 +120,47 @@ fn whatever_the_bell_is_the_wait_goes_on() {
 }
 
 #[test]
-fn whatever_the_controllers_file_is_nobody_hangs() {
-    for (what, plant) in PLANTS {
-        let mut scene = Scene::with_controller();
-        scene.kill_controller();
+fn a_hostile_lock_file_does_not_block_the_hook() {
+    for (name, plant) in PLANTS {
+        let mut scene = Scene::with_sidecar();
+        scene.kill_sidecar();
         let lock = scene.board.join(CONTROLLER_FILE);
         clear(&lock);
         plant(&lock);
-        stays_shut(&scene.hook().flag("timeout", "30ms").run(), what, "db=Ready (now Started)");
+        assert_timed_out(&scene.hook().flag("timeout", "30ms").run(), name, "db=Ready (now Started)");
     }
 }
 
-/// The bell's write end, as a neighbour that runs as root gets it in spite of the mode.
-fn tamper(scene: &Scene) -> OwnedFd {
+/// Opens the bell for writing, as a container that runs as root can despite the mode.
+fn open_bell_for_writing(scene: &Scene) -> OwnedFd {
     let bell = scene.board.join(BELL_FILE);
     fs::set_permissions(&bell, fs::Permissions::from_mode(0o666)).unwrap();
     open(&bell, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()).unwrap()
 }
 
 #[test]
-fn a_byte_in_the_bell_wakes_nobody() {
-    let mut scene = Scene::with_controller();
+fn bytes_in_the_bell_do_not_wake_the_hook() {
+    let mut scene = Scene::with_sidecar();
     let hook = scene.hook().spawn_waiting();
-    let bell = tamper(&scene);
+    let bell = open_bell_for_writing(&scene);
     std::thread::sleep(Duration::from_millis(50));
     let before = hook.sleep_count();
     for _ in 0..100 {
         rustix::io::write(&bell, b"x").unwrap();
         std::thread::sleep(Duration::from_millis(2));
     }
-    let woken = hook.sleep_count() - before;
-    assert!(woken <= 3, "{woken} wake-ups by 100 bytes");
+    let wake_ups = hook.sleep_count() - before;
+    assert!(wake_ups <= 3, "{wake_ups} wake-ups after 100 bytes");
     drop(bell);
     scene.set_state("db", State::Ready);
     hook.wait().assert_released();
 }
 
 #[test]
-fn who_holds_the_bell_open_delays_a_waiter_until_the_slow_re_read_alone() {
-    let mut scene = Scene::with_controller();
+fn another_bell_writer_delays_the_hook_until_the_slow_reread() {
+    let mut scene = Scene::with_sidecar();
     let hook = scene.hook().spawn_waiting();
-    let bell = tamper(&scene);
+    let bell = open_bell_for_writing(&scene);
     scene.set_state("db", State::Ready);
     let run = hook.wait();
     run.assert_released();
@@ -168,18 +169,20 @@ fn who_holds_the_bell_open_delays_a_waiter_until_the_slow_re_read_alone() {
 }
 
 #[test]
-fn a_dead_controller_is_noticed_though_somebody_holds_the_bell_open() {
-    let mut scene = Scene::with_controller();
+fn a_dead_sidecar_is_noticed_despite_another_bell_writer() {
+    let mut scene = Scene::with_sidecar();
     let hook = scene.hook().spawn_waiting();
-    let bell = tamper(&scene);
-    scene.kill_controller();
-    wait_until("the death is noticed", || scene.termination_message().contains("the sidecar is dead"));
+    let bell = open_bell_for_writing(&scene);
+    scene.kill_sidecar();
+    wait_until("the hook notices that the sidecar is dead", || {
+        scene.termination_message().contains("the sidecar is dead")
+    });
     drop((hook, bell));
 }
 
 #[test]
-fn a_bell_that_is_torn_down_and_put_back_all_the_time_loses_nothing() {
-    let mut scene = Scene::with_controller();
+fn a_bell_that_is_replaced_often_loses_no_change() {
+    let mut scene = Scene::with_sidecar();
     let hook = scene.hook().spawn_waiting();
     for round in 0..500 {
         clear(&scene.board.join(BELL_FILE));
@@ -195,10 +198,9 @@ fn a_bell_that_is_torn_down_and_put_back_all_the_time_loses_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// Any change of any bytes of a file that says *started* makes it say *started*, something else, or nothing; it says *ready*
-    /// only if somebody has written that word.
+    /// Random damage to a file with the state Started never results in the state Ready.
     #[test]
-    fn no_damage_makes_ready_of_started(
+    fn damage_never_turns_started_into_ready(
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         cut in any::<prop::sample::Index>(),
     ) {

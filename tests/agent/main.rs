@@ -1,5 +1,5 @@
-//! Black-box tests of the agent's real binary, in folders made as the sidecar and the kubelet make them.
-#![allow(clippy::disallowed_methods, reason = "tests may look at a clock")]
+//! Black-box tests of the agent's binary, in folders that look like those of the sidecar and the kubelet.
+#![allow(clippy::disallowed_methods, reason = "tests may read a clock")]
 
 mod becoming;
 mod checks;

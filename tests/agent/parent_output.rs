@@ -1,4 +1,4 @@
-//! `--stdout` and `--stderr`: the command's output on its way to the container's own and into a file.
+//! Tests of `--stdout` and `--stderr`, which copy the command's output to a file.
 
 use crate::parent::parent;
 use crate::support::{Scene, wait_until};
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 #[test]
-fn output_is_copied_whole_and_in_order() {
+fn output_is_copied_completely_and_in_order() {
     let scene = Scene::new();
     let (out, err) = (scene.root.join("out"), scene.root.join("err"));
     let flags = ["--stdout", out.to_str().unwrap(), "--stderr", err.to_str().unwrap()];
@@ -20,40 +20,41 @@ fn output_is_copied_whole_and_in_order() {
     assert!(run.stdout.starts_with("1\n2\n") && run.stdout.ends_with("200000\nthe end\n"));
     assert_eq!(fs::read_to_string(&out).unwrap(), run.stdout);
     assert_eq!(fs::read_to_string(&err).unwrap(), "bad\n");
-    // One file for both.
+    // Both go to the same file.
     let flags = ["--stdout", out.to_str().unwrap(), "--stderr", out.to_str().unwrap()];
     parent(&scene, &flags, "echo a; sleep 0.1; echo b >&2; sleep 0.1; echo c").run();
     assert_eq!(fs::read_to_string(&out).unwrap(), "a\nb\nc\n");
 }
 
 #[test]
-fn a_grandchild_that_keeps_the_pipe_open_holds_up_nobody() {
+fn grandchild_with_an_open_pipe_delays_no_exit() {
     let scene = Scene::new();
     let out = scene.root.join("out");
     let pid = scene.root.join("pid");
     let flags = ["--stdout", out.to_str().unwrap()];
-    for left in ["sleep 600", "yes"] {
-        let script = format!("setsid {left} 2>/dev/null & echo $! > {}; echo done; sleep 0.2; exit 0", pid.display());
+    for grandchild in ["sleep 600", "yes"] {
+        let script =
+            format!("setsid {grandchild} 2>/dev/null & echo $! > {}; echo done; sleep 0.2; exit 0", pid.display());
         let run = parent(&scene, &flags, &script).run();
         assert_eq!(run.code, 0);
-        assert!(run.took < Duration::from_secs(5), "{}: {:?}", left, run.took);
+        assert!(run.took < Duration::from_secs(5), "{grandchild}: {:?}", run.took);
         assert!(run.stdout.contains("done\n"));
         let _ = Command::new("kill").arg("-9").arg(fs::read_to_string(&pid).unwrap().trim()).status();
     }
 }
 
 #[test]
-fn a_full_disk_ends_the_copy_and_nothing_else() {
+fn a_full_disk_ends_only_the_copy() {
     let scene = Scene::new();
     let run = parent(&scene, &["--stdout", "/dev/full"], "seq 1 50000; exit 4").run();
     assert_eq!(run.code, 4);
     assert!(run.stdout.ends_with("50000\n") && run.stdout.starts_with("1\n"));
-    let warned = scene.log_text().matches("can't copy the command's output any more").count();
-    assert_eq!(warned, 1, "{}", scene.log_text());
+    let warnings = scene.log_text().matches("can't copy the command's output any more").count();
+    assert_eq!(warnings, 1, "{}", scene.log_text());
 }
 
 #[test]
-fn a_copy_that_cannot_be_opened_is_a_wrong_set_up() {
+fn a_copy_that_cannot_be_opened_is_a_setup_error() {
     let scene = Scene::new();
     let fifo = scene.root.join("fifo");
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
@@ -66,14 +67,14 @@ fn a_copy_that_cannot_be_opened_is_a_wrong_set_up() {
 }
 
 #[test]
-fn a_slow_reader_of_the_containers_output_loses_nothing_and_signals_come_through_meanwhile() {
+fn a_slow_reader_loses_no_output_and_delays_no_signal() {
     let scene = Scene::new();
     let out = scene.root.join("out");
-    let script = "trap 'echo told; exit 3' TERM; (trap '' TERM; exec seq 1 100000); while :; do sleep 0.01; done";
+    let script = "trap 'echo term; exit 3' TERM; (trap '' TERM; exec seq 1 100000); while :; do sleep 0.01; done";
     let mut command = parent(&scene, &["--stdout", out.to_str().unwrap()], script).command();
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut reader = child.stdout.take().unwrap();
-    // Nobody reads: the pipes fill up, and podgate must still hear.
+    // No reader: the pipes fill up, but podgate must still handle signals.
     let pending = || rustix::io::ioctl_fionread(reader.as_fd()).unwrap();
     wait_until("the pipe is full", || pending() >= 60_000);
     std::thread::sleep(Duration::from_millis(50));
@@ -81,17 +82,17 @@ fn a_slow_reader_of_the_containers_output_loses_nothing_and_signals_come_through
     let mut text = String::new();
     reader.read_to_string(&mut text).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(3));
-    assert!(text.ends_with("100000\ntold\n"), "{}", &text[text.len() - 50..]);
+    assert!(text.ends_with("100000\nterm\n"), "{}", &text[text.len() - 50..]);
     assert_eq!(text.lines().count(), 100_001);
     assert_eq!(fs::read_to_string(&out).unwrap(), text);
 }
 
 #[test]
-fn an_output_that_cannot_be_opened_anew_is_served_as_well() {
+fn output_to_a_file_or_a_socket_is_copied_too() {
     let scene = Scene::new();
     let out = scene.root.join("out");
     let command = || parent(&scene, &["--stdout", out.to_str().unwrap()], "seq 1 100000; exit 4").command();
-    // A file keeps its place, which others write to as well.
+    // A file in append mode keeps its content.
     let path = scene.root.join("file");
     fs::write(&path, "before\n").unwrap();
     let file = fs::File::options().append(true).open(&path).unwrap();
@@ -99,7 +100,7 @@ fn an_output_that_cannot_be_opened_anew_is_served_as_well() {
     let copied = fs::read_to_string(&out).unwrap();
     assert!(copied.starts_with("1\n") && copied.ends_with("100000\n"));
     assert_eq!(fs::read_to_string(&path).unwrap(), format!("before\n{copied}"));
-    // A socket, read only once it is full.
+    // A socket that the test reads only once it is full.
     let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     let mut child = command().stdout(std::os::fd::OwnedFd::from(theirs)).stderr(Stdio::null()).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(100));
@@ -110,7 +111,7 @@ fn an_output_that_cannot_be_opened_anew_is_served_as_well() {
 }
 
 #[test]
-fn nobody_at_the_other_end_is_no_reason_to_end_the_command() {
+fn a_closed_output_pipe_does_not_end_the_command() {
     let scene = Scene::new();
     let out = scene.root.join("out");
     let mut command = parent(&scene, &["--stdout", out.to_str().unwrap()], "seq 1 50000; exit 4").command();

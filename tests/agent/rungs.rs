@@ -1,4 +1,4 @@
-//! The three rungs of waiting, each by itself, each falling to the next while a wait is under way, and climbing back.
+//! Tests of the three wait methods: each by itself, and changes between them during a wait.
 
 use crate::support::{Scene, Shell, snapshot, temp_folder, wait_until, write_annotations};
 use podgate::core::names;
@@ -14,47 +14,47 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 #[test]
-fn the_bell_alone() {
-    let mut scene = Scene::with_controller();
+fn hook_waits_by_the_bell() {
+    let mut scene = Scene::with_sidecar();
     let hook = scene.hook().spawn_waiting();
     scene.set_state("api", State::Ready);
     scene.set_state("db", State::Ready);
     hook.wait().assert_released();
-    assert_eq!(scene.rungs(), ["bell"]);
+    assert_eq!(scene.wait_methods(), ["bell"]);
 }
 
 #[test]
-fn inotify_alone() {
-    let mut scene = Scene::with_controller();
-    scene.kill_controller();
+fn hook_waits_by_inotify_without_a_bell() {
+    let mut scene = Scene::with_sidecar();
+    scene.kill_sidecar();
     let hook = scene.hook().spawn_waiting();
     scene.set_state("db", State::Ready);
     hook.wait().assert_released();
-    assert_eq!(scene.rungs(), ["inotify"]);
+    assert_eq!(scene.wait_methods(), ["inotify"]);
 }
 
 #[test]
-fn from_the_bell_to_inotify_and_back_as_the_controller_dies_and_returns() {
-    let mut scene = Scene::with_controller();
+fn hook_uses_inotify_while_the_sidecar_is_dead() {
+    let mut scene = Scene::with_sidecar();
     let hook = scene.hook().spawn_waiting();
     for round in 1..=3 {
-        scene.kill_controller();
-        wait_until("it falls to inotify", || scene.rungs().len() == 2 * round);
-        scene.start_controller();
-        wait_until("it climbs back", || scene.rungs().len() == 2 * round + 1);
+        scene.kill_sidecar();
+        wait_until("the hook falls back to inotify", || scene.wait_methods().len() == 2 * round);
+        scene.start_sidecar();
+        wait_until("the hook returns to the bell", || scene.wait_methods().len() == 2 * round + 1);
     }
     scene.set_state("db", State::Ready);
     hook.wait().assert_released();
     let expected: Vec<&str> = (0..7).map(|n| if n % 2 == 0 { "bell" } else { "inotify" }).collect();
-    assert_eq!(scene.rungs(), expected);
+    assert_eq!(scene.wait_methods(), expected);
 }
 
-/// A shell in a user namespace, in which the number of inotify instances can be limited while a wait is under way.
+/// Returns a shell in a user namespace whose limit of inotify instances is 0. `set_inotify_limit` changes it.
 pub(crate) fn shell_with_inotify_limit() -> Option<Shell> {
     let mut shell = Shell::in_namespaces(&["--user", "--map-root-user"])?;
     let is_limited = set_inotify_limit(&mut shell, 0);
     if !is_limited {
-        eprintln!("skipped: the limit of inotify instances can't be set here");
+        eprintln!("skipped: can't set the limit of inotify instances");
     }
     is_limited.then_some(shell)
 }
@@ -64,103 +64,106 @@ fn set_inotify_limit(shell: &mut Shell, instances: u32) -> bool {
 }
 
 #[test]
-fn polling_alone() {
+fn hook_polls_without_a_bell_and_inotify() {
     let Some(mut shell) = shell_with_inotify_limit() else { return };
-    let mut scene = Scene::with_controller();
-    scene.kill_controller();
+    let mut scene = Scene::with_sidecar();
+    scene.kill_sidecar();
     let errors = scene.root.join("errors");
     shell.start_agent(&scene.hook().flag("poll-interval", "5ms"), &errors);
-    wait_until("it waits", || scene.termination_message().contains(": waiting for"));
+    wait_until("the hook waits", || scene.termination_message().contains(": waiting for"));
     scene.set_state("db", State::Ready);
     assert_eq!(shell.wait_for_agent(), 0, "{}", fs::read_to_string(errors).unwrap());
-    assert_eq!(scene.rungs(), ["polling"]);
+    assert_eq!(scene.wait_methods(), ["polling"]);
 }
 
 #[test]
-fn from_inotify_to_polling_and_back_as_instances_run_out_and_come_back() {
+fn hook_polls_while_no_inotify_instance_is_free() {
     let Some(mut shell) = shell_with_inotify_limit() else { return };
-    let mut scene = Scene::with_controller();
+    let mut scene = Scene::with_sidecar();
     let errors = scene.root.join("errors");
     shell.start_agent(&scene.hook().flag("poll-interval", "5ms"), &errors);
-    wait_until("it waits by the bell", || scene.rungs() == ["bell"]);
-    scene.kill_controller();
-    wait_until("it falls to polling", || scene.rungs() == ["bell", "polling"]);
+    wait_until("the hook waits by the bell", || scene.wait_methods() == ["bell"]);
+    scene.kill_sidecar();
+    wait_until("the hook falls back to polling", || scene.wait_methods() == ["bell", "polling"]);
     scene.set_state("db", State::NotReady);
-    wait_until("it still reads", || scene.termination_message().contains("now NotReady"));
+    wait_until("the hook reads a change", || scene.termination_message().contains("now NotReady"));
     assert!(set_inotify_limit(&mut shell, 128));
-    wait_until("it takes up inotify", || scene.rungs() == ["bell", "polling", "inotify"]);
-    scene.start_controller();
-    wait_until("it climbs back to the bell", || scene.rungs() == ["bell", "polling", "inotify", "bell"]);
+    wait_until("the hook changes to inotify", || scene.wait_methods() == ["bell", "polling", "inotify"]);
+    scene.start_sidecar();
+    wait_until("the hook returns to the bell", || scene.wait_methods() == ["bell", "polling", "inotify", "bell"]);
     assert!(set_inotify_limit(&mut shell, 0));
-    scene.kill_controller();
-    wait_until("it falls all the way", || scene.rungs().last().is_some_and(|rung| rung == "polling"));
+    scene.kill_sidecar();
+    wait_until("the hook falls back to polling again", || {
+        scene.wait_methods().last().is_some_and(|method| method == "polling")
+    });
     scene.set_state("db", State::Ready);
     assert_eq!(shell.wait_for_agent(), 0, "{}", fs::read_to_string(errors).unwrap());
 }
 
 #[test]
-fn back_on_the_bell_nothing_of_inotify_is_kept() {
-    let mut scene = Scene::with_controller();
-    scene.kill_controller();
+fn inotify_is_closed_when_the_bell_is_back() {
+    let mut scene = Scene::with_sidecar();
+    scene.kill_sidecar();
     let hook = scene.hook().spawn_waiting();
-    let descriptors = || {
+    let inotify_count = || {
         let folder = format!("/proc/{}/fd", hook.id());
         let links = fs::read_dir(folder).unwrap().flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
         links.filter(|link| link.to_string_lossy().contains("inotify")).count()
     };
-    assert_eq!(descriptors(), 1);
-    scene.start_controller();
-    wait_until("it is let go", || descriptors() == 0);
+    assert_eq!(inotify_count(), 1);
+    scene.start_sidecar();
+    wait_until("the hook closes inotify", || inotify_count() == 0);
     scene.set_state("db", State::Ready);
     hook.wait().assert_released();
 }
 
-/// Twenty waiters and one publisher that never waits for them. A publication is lost if a waiter sleeps until the slow re-read
-/// while the board shows something that it has not read.
+/// Runs twenty waiters and one publisher that does not wait for them. A publication is lost if a waiter sleeps until
+/// the slow re-read although the board has changed.
 #[test]
-fn no_publication_is_lost() {
+fn waiters_miss_no_publication() {
     for by_bell in [true, false] {
         let folder = temp_folder();
         let board = folder.path();
-        let mut said = snapshot(&[("db", State::Started)]);
-        write_annotations(board, &said);
+        let mut published = snapshot(&[("db", State::Started)]);
+        write_annotations(board, &published);
         let mut ringer = Ringer::new(board, names::BELL_FILE);
         if by_bell {
             ringer.ring().unwrap();
         }
-        let (over, seen, lost) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+        let (stop, seen, lost) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
             for _ in 0..20 {
-                scope.spawn(|| wait_for_all(board, &over, &seen, &lost));
+                scope.spawn(|| read_until_stopped(board, &stop, &seen, &lost));
             }
             for revision in 1..=2000 {
-                said.revision = revision;
-                write_annotations(board, &said);
+                published.revision = revision;
+                write_annotations(board, &published);
                 if by_bell {
                     ringer.ring().unwrap();
                 }
             }
-            wait_until("all have read the last", || seen.load(Ordering::Relaxed) == 20 * 2000);
-            over.store(true, Ordering::Relaxed);
-            if by_bell { ringer.ring().unwrap() } else { write_annotations(board, &said) }
+            wait_until("all waiters have read the last revision", || seen.load(Ordering::Relaxed) == 20 * 2000);
+            stop.store(true, Ordering::Relaxed);
+            if by_bell { ringer.ring().unwrap() } else { write_annotations(board, &published) }
         });
         assert_eq!(lost.into_inner(), 0, "by bell: {by_bell}");
     }
 }
 
-/// One waiter: adds to `seen` by how much the revision has grown, and to `lost` when it has slept through a publication.
-fn wait_for_all(board: &Path, over: &AtomicBool, seen: &AtomicU64, lost: &AtomicU64) {
+/// Runs one waiter until `stop` is set. Adds each increase of the revision to `seen`, and each publication that it only
+/// found at the slow re-read to `lost`.
+fn read_until_stopped(board: &Path, stop: &AtomicBool, seen: &AtomicU64, lost: &AtomicU64) {
     let here = sandbox_id();
     let mut watch = Watch::new(board.to_owned(), None, SLOW_REREAD);
-    let (mut last, mut woken) = (0, WakeReason::Source);
-    while !over.load(Ordering::Relaxed) {
+    let (mut last, mut wake_reason) = (0, WakeReason::Source);
+    while !stop.load(Ordering::Relaxed) {
         let view = watch.read(|| choose_source(&here, source::read_board(board), || Err(Unreadable::Missing)));
         let PodView::Snapshot(Snapshot { revision, .. }, _) = view else { panic!("{view:?}") };
-        if woken == WakeReason::Timeout && revision > last {
+        if wake_reason == WakeReason::Timeout && revision > last {
             lost.fetch_add(1, Ordering::Relaxed);
         }
         seen.fetch_add(revision - last, Ordering::Relaxed);
         last = revision;
-        woken = watch.wait(SLOW_REREAD, Vec::new()).unwrap();
+        wake_reason = watch.wait(SLOW_REREAD, Vec::new()).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! `post-start --tether`: a tiny process that stays behind and holds the container's tether.
+//! Tests of `post-start --tether`, which leaves a small process that holds the container's tether.
 
 use crate::support::{Agent, Scene, Shell, signal, wait_until};
 use podgate::core::state::State;
@@ -6,9 +6,9 @@ use rustix::process::Signal;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A container that is Ready, so that its hook returns at once.
+/// A Ready container, so that its hook returns immediately.
 fn ready() -> Scene {
-    let mut scene = Scene::with_controller();
+    let mut scene = Scene::with_sidecar();
     scene.set_state("db", State::Ready);
     scene
 }
@@ -17,7 +17,7 @@ fn hook(scene: &Scene) -> Agent {
     scene.hook().arg("--tether")
 }
 
-/// The processes that hold a file of `folder` open: whoever holds the tether.
+/// Returns the processes that hold a file of `folder` open, such as the tether process.
 fn holders(folder: &Path) -> Vec<u32> {
     let holds = |pid: &u32| {
         let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
@@ -29,45 +29,45 @@ fn holders(folder: &Path) -> Vec<u32> {
 }
 
 #[test]
-fn the_hook_returns_its_output_ends_and_the_tether_stays() {
+fn tether_process_outlives_the_hook_and_ignores_signals() {
     let scene = ready();
     hook(&scene).run().assert_released();
     assert!(scene.is_tethered());
     let [holder] = holders(&scene.self_folder)[..] else { panic!("{:?}", holders(&scene.self_folder)) };
     let read = |name: &str| fs::read(format!("/proc/{holder}/{name}")).unwrap_or_default();
     assert_eq!(String::from_utf8(read("cmdline")).unwrap(), "/proc/self/exe\0hold\0");
-    assert_eq!(read("environ"), b"", "it keeps nothing of the user's");
+    assert_eq!(read("environ"), b"", "the tether process must not keep the user's environment");
     let link = |name: &str| fs::read_link(format!("/proc/{holder}/{name}")).unwrap();
     for name in ["fd/0", "fd/1", "fd/2"] {
         assert_eq!(link(name), Path::new("/dev/null"));
     }
-    assert_eq!(link("cwd"), Path::new("/"), "it holds no folder of the user's");
-    // What ends programs does not end it.
+    assert_eq!(link("cwd"), Path::new("/"), "the tether process must not keep the working directory");
+    // The usual termination signals do not end it.
     for number in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
         signal(holder, number);
     }
     let status = String::from_utf8(read("status")).unwrap();
     assert!(status.contains("Threads:\t1\n") && scene.is_tethered(), "{status}");
     signal(holder, Signal::KILL);
-    wait_until("the tether drops", || !scene.is_tethered());
+    wait_until("the tether is released", || !scene.is_tethered());
 }
 
 #[test]
-fn a_check_that_ends_takes_the_tether_with_it_for_nobody() {
+fn end_of_a_check_keeps_the_tether_process() {
     let scene = ready();
-    // What the check leaves behind is ended with it; what holds the tether is not.
+    // The hook kills what the check leaves behind, but not the tether process.
     let check =
         format!(r#"exec:["sh","-c","sleep 1000 & echo $! >{}; exit 0"]"#, scene.self_folder.join("left").display());
     hook(&scene).arg("--check").arg(&check).run().assert_released();
     assert!(scene.is_tethered());
     let left = fs::read_to_string(scene.self_folder.join("left")).unwrap();
-    wait_until("what the check left is gone", || !Path::new(&format!("/proc/{}", left.trim())).exists());
+    wait_until("the check's process is killed", || !Path::new(&format!("/proc/{}", left.trim())).exists());
     let [holder] = holders(&scene.self_folder)[..] else { panic!("{:?}", holders(&scene.self_folder)) };
     signal(holder, Signal::KILL);
 }
 
 #[test]
-fn it_keeps_nothing_that_the_hook_was_given() {
+fn tether_process_closes_inherited_descriptors() {
     let scene = ready();
     hook(&scene).with_open_file(&scene.termination).run().assert_released();
     let [holder] = holders(&scene.self_folder)[..] else { panic!("{:?}", holders(&scene.self_folder)) };
@@ -80,7 +80,7 @@ fn it_keeps_nothing_that_the_hook_was_given() {
 }
 
 #[test]
-fn the_flags_twin_does_the_same() {
+fn environment_variable_enables_the_tether() {
     let scene = ready();
     scene.hook().env("PODGATE_LEAVE_TETHER", "false").run().assert_released();
     assert!(!scene.is_tethered());
@@ -90,7 +90,7 @@ fn the_flags_twin_does_the_same() {
 }
 
 #[test]
-fn it_costs_next_to_nothing() {
+fn tether_process_never_wakes_up() {
     let scene = ready();
     hook(&scene).run().assert_released();
     let [holder] = holders(&scene.self_folder)[..] else { panic!("{:?}", holders(&scene.self_folder)) };
@@ -98,35 +98,37 @@ fn it_costs_next_to_nothing() {
         let status = fs::read_to_string(format!("/proc/{holder}/status")).unwrap();
         status.lines().filter(|line| line.contains("ctxt_switches")).map(str::to_owned).collect::<Vec<_>>()
     };
-    wait_until("it sleeps", || fs::read_to_string(format!("/proc/{holder}/stat")).unwrap().contains(") S "));
+    wait_until("the tether process sleeps", || {
+        fs::read_to_string(format!("/proc/{holder}/stat")).unwrap().contains(") S ")
+    });
     let before = switches();
     std::thread::sleep(std::time::Duration::from_millis(300));
-    assert_eq!(switches(), before, "it never wakes");
+    assert_eq!(switches(), before, "the tether process woke up");
     signal(holder, Signal::KILL);
 }
 
 #[test]
-fn it_is_taken_before_the_hook_waits_and_by_every_new_start() {
-    let mut scene = Scene::with_controller();
+fn each_hook_run_takes_the_tether_before_it_waits() {
+    let mut scene = Scene::with_sidecar();
     let waiting = hook(&scene).spawn_waiting();
     assert!(scene.is_tethered());
     let first = holders(&scene.self_folder);
     scene.set_state("db", State::Ready);
     waiting.wait().assert_released();
-    // The container was killed, and starts again before the first one's is gone.
+    // The container was killed and starts again while the first tether process still runs.
     hook(&scene).run().assert_released();
     let all = holders(&scene.self_folder);
     let second: Vec<u32> = all.iter().copied().filter(|pid| !first.contains(pid)).collect();
     assert_eq!(second.len(), 1, "{first:?} {all:?}");
     all.iter().filter(|pid| !second.contains(pid)).for_each(|pid| signal(*pid, Signal::KILL));
-    wait_until("the first is gone", || holders(&scene.self_folder) == second);
+    wait_until("the first tether process is gone", || holders(&scene.self_folder) == second);
     assert!(scene.is_tethered());
     signal(second[0], Signal::KILL);
-    wait_until("the tether drops", || !scene.is_tethered());
+    wait_until("the tether is released", || !scene.is_tethered());
 }
 
 #[test]
-fn a_tether_that_cannot_be_left_is_no_reason_to_fail() {
+fn hook_succeeds_if_the_tether_process_cannot_start() {
     let scene = ready();
     fs::remove_dir(&scene.self_folder).unwrap();
     hook(&scene).run().assert_released();
@@ -134,7 +136,7 @@ fn a_tether_that_cannot_be_left_is_no_reason_to_fail() {
 }
 
 #[test]
-fn it_ends_with_the_containers_first_process() {
+fn tether_process_ends_with_the_containers_pid_1() {
     let Some(mut shell) = Shell::in_namespaces(&["--user", "--map-root-user", "--fork", "--pid", "--mount-proc"])
     else {
         return;
@@ -144,7 +146,7 @@ fn it_ends_with_the_containers_first_process() {
     shell.start_agent(&hook(&scene), &errors);
     assert_eq!(shell.wait_for_agent(), 0, "{}", fs::read_to_string(&errors).unwrap());
     assert!(scene.is_tethered());
-    // The shell is the first process.
+    // The shell has pid 1.
     drop(shell);
-    wait_until("the tether drops", || !scene.is_tethered());
+    wait_until("the tether is released", || !scene.is_tethered());
 }

@@ -1,4 +1,4 @@
-//! `--then`: the container's own postStart command, in every way that it can end, and where the log goes.
+//! Tests of `--then`, the container's own postStart command, and of `--log-to`.
 
 use crate::support::{AgentOutput, Scene, wait_until};
 use podgate::core::state::State;
@@ -6,7 +6,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::time::Duration;
 
 fn ready() -> Scene {
-    let mut scene = Scene::with_controller();
+    let mut scene = Scene::with_sidecar();
     scene.set_state("db", State::Ready);
     scene
 }
@@ -20,13 +20,13 @@ fn shell(script: &str) -> String {
 }
 
 #[test]
-fn it_runs_first_and_its_success_is_silent() {
-    let scene = Scene::with_controller();
+fn command_runs_before_the_wait_and_succeeds_silently() {
+    let scene = Scene::with_sidecar();
     let done = scene.root.join("done");
     let script = shell(&format!("echo out; echo err >&2; touch {}", done.display()));
     let mut hook = scene.hook().flag("then", script).spawn();
     hook.wait_until_waiting();
-    assert!(done.exists(), "before the wait begins");
+    assert!(done.exists(), "the command must end before the wait begins");
     assert!(scene.report().unwrap().started);
     let mut scene = scene;
     scene.set_state("db", State::Ready);
@@ -34,7 +34,7 @@ fn it_runs_first_and_its_success_is_silent() {
 }
 
 #[test]
-fn its_failure_is_the_hooks() {
+fn command_failure_becomes_the_hooks_failure() {
     let scene = ready();
     let run = scene.hook().flag("then", shell("echo no such database >&2; exit 7")).run();
     run.assert_failed(7, "exited with 7: no such database");
@@ -47,59 +47,59 @@ fn its_failure_is_the_hooks() {
 }
 
 #[test]
-fn on_timeout_continue_does_not_forgive_it() {
+fn on_timeout_continue_does_not_apply_to_the_command() {
     ready().hook().flag("then", shell("exit 3")).flag("on-timeout", "continue").run().assert_failed(3, "exited with 3");
 }
 
 #[test]
-fn it_is_ended_at_the_time_limit_with_its_group() {
+fn command_and_its_group_are_killed_at_the_time_limit() {
     let scene = ready();
     let pid = scene.root.join("pid");
     let script = shell(&format!("sleep 600 & echo $! > {}; wait", pid.display()));
     let run = scene.hook().flag("then", script).flag("timeout", "200ms").run();
     run.assert_failed(75, "was still running at the time limit");
     let pid = std::fs::read_to_string(pid).unwrap();
-    wait_until("its child is gone", || !lives(pid.trim()));
+    wait_until("the command's child is gone", || !is_alive(pid.trim()));
 }
 
 #[test]
-fn its_flood_neither_blocks_it_nor_comes_out() {
+fn large_output_does_not_block_and_is_not_printed() {
     let flood = run(&shell("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo the end >&2; exit 9"));
     flood.assert_failed(9, "the end");
     run(&shell("head -c 3000000 /dev/zero; exit 0")).assert_released();
     let endless = ready().hook().flag("then", r#"["yes"]"#).flag("timeout", "200ms").run();
     endless.assert_failed(75, "was still running");
     assert!(endless.took < Duration::from_secs(10));
-    // Neither line breaks nor what steers a terminal, nor what is no text.
+    // The message contains no line breaks, no terminal control sequences and no invalid UTF-8.
     let odd = run(&shell(r"printf 'a\033[2Jb\r\nc\377d\001\n'; exit 9"));
     odd.assert_failed(9, "a [2Jb c\u{fffd}d");
     assert!(!odd.stderr.trim_end().contains(|c: char| c.is_control()), "{odd:?}");
 }
 
 #[test]
-fn a_child_that_it_leaves_behind_lives_on_and_holds_nothing_open() {
+fn a_background_child_survives_and_does_not_block_the_hook() {
     let scene = ready();
     let pid = scene.root.join("pid");
-    // It inherits standard output and error; the hook must return, and its own output must end.
+    // The child inherits standard output and standard error. The hook must still return and close its own output.
     let script = shell(&format!("sleep 600 & echo $! > {}", pid.display()));
     scene.hook().flag("then", script).run().assert_released();
     let pid = std::fs::read_to_string(pid).unwrap();
-    assert!(lives(pid.trim()));
+    assert!(is_alive(pid.trim()));
     let id = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
     rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
 }
 
-fn lives(pid: &str) -> bool {
+fn is_alive(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z"))
 }
 
 #[test]
-fn a_log_that_cannot_be_written_is_named_only_where_the_hook_fails() {
+fn an_unwritable_log_is_named_only_if_the_hook_fails() {
     let scene = ready();
     let fifo = scene.root.join("fifo");
     mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     let hook = |log: &str| scene.hook().flag("log-to", log);
-    for (log, says) in [
+    for (log, message) in [
         (fifo.to_str().unwrap(), "No such device or address"),
         ("/nonexistent/log", "No such file or directory"),
         ("/", "Is a directory"),
@@ -107,9 +107,9 @@ fn a_log_that_cannot_be_written_is_named_only_where_the_hook_fails() {
         hook(log).run().assert_released();
         let run = hook(log).flag("until", "api").flag("timeout", "0s").run();
         run.assert_failed(75, "(can't open the log: ");
-        assert!(run.stderr.contains(says), "{run:?}");
+        assert!(run.stderr.contains(message), "{run:?}");
     }
-    // Full, it loses lines and holds nobody up.
+    // A full log loses lines, but does not block the hook.
     let reader =
         rustix::fs::open(&fifo, rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NONBLOCK, Mode::empty()).unwrap();
     while rustix::io::write(&reader, &[b'x'; 4096]).is_ok() {}
@@ -118,8 +118,8 @@ fn a_log_that_cannot_be_written_is_named_only_where_the_hook_fails() {
 }
 
 #[test]
-fn a_log_can_go_to_a_descriptor_of_a_process() {
-    let scene = Scene::with_controller();
+fn log_can_go_to_a_file_descriptor() {
+    let scene = Scene::with_sidecar();
     for log in ["/proc/self/fd/2", "/dev/stderr"] {
         let run = scene.hook().flag("timeout", "0s").flag("log-to", log).run();
         assert_eq!(run.code, 75);

@@ -1,4 +1,4 @@
-//! What a waiting hook says, reports, and costs; what ends its wait.
+//! Tests of a waiting hook: its messages, reports and wake-ups, and the events that end its wait.
 
 use crate::support::{Scene, wait_until};
 use podgate::core::state::{Phase, State};
@@ -6,8 +6,8 @@ use rustix::process::Signal;
 use std::time::Duration;
 
 #[test]
-fn a_hook_waits_in_one_thread_says_why_and_goes_when_its_container_is_ready() {
-    let mut scene = Scene::with_controller();
+fn hook_reports_why_it_waits_until_its_container_is_ready() {
+    let mut scene = Scene::with_sidecar();
     let hook = scene.hook().spawn_waiting();
     assert_eq!(scene.termination_message(), "podgate post-start: db: waiting for db=Ready (now Started)");
     let report = scene.report().unwrap();
@@ -15,7 +15,7 @@ fn a_hook_waits_in_one_thread_says_why_and_goes_when_its_container_is_ready() {
     assert_eq!((report.waiting_for[0].to_string().as_str(), report.gate), ("db=Ready", None));
     assert_eq!(hook.thread_count(), 1);
     scene.set_state("db", State::NotReady);
-    wait_until("the reason follows", || scene.termination_message().contains("now NotReady"));
+    wait_until("the message names the new state", || scene.termination_message().contains("now NotReady"));
     scene.set_state("db", State::Ready);
     hook.wait().assert_released();
     assert_eq!(scene.termination_message(), "");
@@ -23,30 +23,30 @@ fn a_hook_waits_in_one_thread_says_why_and_goes_when_its_container_is_ready() {
 }
 
 #[test]
-fn between_events_it_wakes_for_the_slow_re_read_alone() {
-    let scene = Scene::with_controller();
+fn idle_hook_wakes_only_for_the_slow_reread() {
+    let scene = Scene::with_sidecar();
     let hook = scene.hook().spawn_waiting();
     std::thread::sleep(Duration::from_millis(50));
     let before = hook.sleep_count();
     std::thread::sleep(Duration::from_millis(2200));
-    let woken = hook.sleep_count() - before;
-    assert!((1..=3).contains(&woken), "{woken} wake-ups in 2.2 s");
+    let wake_ups = hook.sleep_count() - before;
+    assert!((1..=3).contains(&wake_ups), "{wake_ups} wake-ups in 2.2 s");
 }
 
 #[test]
-fn a_phase_that_waits_for_nobody_ends_a_wait_under_way() {
-    for (phase, says) in [(Phase::Terminating, "being deleted"), (Phase::Started, "has started before")] {
-        let mut scene = Scene::with_controller();
+fn phases_terminating_and_started_end_the_wait() {
+    for (phase, message) in [(Phase::Terminating, "being deleted"), (Phase::Started, "has started before")] {
+        let mut scene = Scene::with_sidecar();
         let hook = scene.hook().spawn_waiting();
         scene.publish(|s| s.phase = phase);
         hook.wait().assert_released();
-        assert!(scene.log_text().contains(says));
+        assert!(scene.log_text().contains(message));
     }
 }
 
 #[test]
-fn a_predecessor_that_has_ended_ends_it() {
-    let mut scene = Scene::with_controller();
+fn failed_predecessor_ends_the_wait() {
+    let mut scene = Scene::with_sidecar();
     let hook = scene.bare_hook().flag("container", "api").flag("timeout", "20s").spawn_waiting();
     scene.set_state("db", State::Failed);
     hook.wait().assert_failed(69, "db is Failed, and the kubelet restarts it only after this hook returns");
@@ -54,16 +54,16 @@ fn a_predecessor_that_has_ended_ends_it() {
 }
 
 #[test]
-fn an_unknown_container_is_a_wrong_set_up_after_two_seconds() {
-    let scene = Scene::with_controller();
+fn unknown_container_is_a_setup_error_after_two_seconds() {
+    let scene = Scene::with_sidecar();
     let run = scene.bare_hook().flag("container", "ghost").flag("timeout", "20s").run();
     run.assert_failed(78, "no such container: ghost; the pod has api, db");
     assert!(run.took >= Duration::from_secs(2), "{run:?}");
 }
 
 #[test]
-fn a_board_of_another_sandbox_is_not_believed_and_named() {
-    let mut scene = Scene::with_controller();
+fn a_board_of_another_sandbox_is_ignored_and_named() {
+    let mut scene = Scene::with_sidecar();
     scene.publish(|s| {
         s.sandbox = "00000000-1-00000001".parse().unwrap();
         s.phase = Phase::Started;
@@ -72,47 +72,47 @@ fn a_board_of_another_sandbox_is_not_believed_and_named() {
     let run = scene.hook().flag("timeout", "100ms").run();
     run.assert_failed(75, "the board belongs to another sandbox, the downward-API volume is missing");
     let hook = scene.hook().spawn_waiting();
-    assert!(scene.report().is_none(), "nothing is told to another sandbox's controller");
+    assert!(scene.report().is_none(), "the hook must not report to another sandbox's sidecar");
     let here = crate::support::snapshot(&[("db", State::Ready)]);
     scene.publish(|s| *s = here);
     hook.wait().assert_released();
 }
 
 #[test]
-fn a_new_epoch_is_told_anew_and_so_is_a_board_that_says_it_has_ended() {
-    let mut scene = Scene::with_controller();
+fn hook_reports_again_to_a_new_epoch_or_wrong_board() {
+    let mut scene = Scene::with_sidecar();
     let hook = scene.hook().spawn_waiting();
     scene.publish(|s| s.epoch = "e2".to_owned());
-    wait_until("it reports anew", || scene.report().unwrap().epoch == "e2");
+    wait_until("the hook reports again", || scene.report().unwrap().epoch == "e2");
     let report = scene.self_folder.join("report");
     let inode = || std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&report).unwrap());
     let first = inode();
     scene.publish(|s| s.order.reverse());
     std::thread::sleep(Duration::from_millis(20));
-    assert_eq!(inode(), first, "what says the same is not written again");
+    assert_eq!(inode(), first, "an unchanged report must not be written again");
     scene.set_state("db", State::Failed);
-    wait_until("it contradicts", || inode() != first);
+    wait_until("the hook writes its report again", || inode() != first);
     assert!(scene.report().unwrap().started);
     scene.set_state("db", State::Ready);
     hook.wait().assert_released();
 }
 
 #[test]
-fn a_report_that_cannot_be_written_is_part_of_the_reason_until_it_can() {
-    let mut scene = Scene::with_controller();
+fn message_names_a_report_that_cannot_be_written() {
+    let mut scene = Scene::with_sidecar();
     std::fs::remove_dir(&scene.self_folder).unwrap();
     let hook = scene.hook().spawn_waiting();
     assert!(scene.termination_message().contains("can't report to the sidecar"), "{}", scene.termination_message());
     std::fs::create_dir(&scene.self_folder).unwrap();
-    wait_until("it reports", || scene.report().is_some());
-    wait_until("the reason follows", || !scene.termination_message().contains("can't report"));
+    wait_until("the hook reports", || scene.report().is_some());
+    wait_until("the message no longer names the report", || !scene.termination_message().contains("can't report"));
     scene.set_state("db", State::Ready);
     hook.wait().assert_released();
 }
 
 #[test]
-fn another_containers_state_can_be_waited_for() {
-    let mut scene = Scene::with_controller();
+fn hook_waits_for_another_containers_state() {
+    let mut scene = Scene::with_sidecar();
     let hook = scene.hook().flag("until", "db=Started").flag("until", "api=Completed").spawn_waiting();
     assert!(scene.log_text().contains("WARN this container already runs"));
     scene.set_state("api", State::Completed);
@@ -120,17 +120,17 @@ fn another_containers_state_can_be_waited_for() {
 }
 
 #[test]
-fn what_the_container_itself_has_written_there_stays() {
-    let mut scene = Scene::with_controller();
+fn hook_keeps_the_programs_termination_message() {
+    let mut scene = Scene::with_sidecar();
     scene.set_state("db", State::Ready);
-    std::fs::write(&scene.termination, "the program's own last words").unwrap();
+    std::fs::write(&scene.termination, "the program's own message").unwrap();
     scene.hook().run().assert_released();
-    assert_eq!(scene.termination_message(), "the program's own last words");
+    assert_eq!(scene.termination_message(), "the program's own message");
 }
 
 #[test]
-fn a_termination_log_that_is_none_changes_nothing() {
-    let scene = Scene::with_controller();
+fn an_unwritable_termination_log_changes_nothing() {
+    let scene = Scene::with_sidecar();
     for path in ["/nonexistent/x", "/", "/dev/full"] {
         let hook = scene.hook().flag("timeout", "0s").flag("termination-log", path);
         hook.run().assert_failed(75, "timed out");
@@ -138,8 +138,8 @@ fn a_termination_log_that_is_none_changes_nothing() {
 }
 
 #[test]
-fn a_long_reason_is_cut_to_what_a_hook_may_write() {
-    let mut scene = Scene::with_controller();
+fn a_long_reason_is_cut_to_the_message_limit() {
+    let mut scene = Scene::with_sidecar();
     scene.publish(|s| {
         for index in 0..200 {
             s.states.insert(format!("container-{index}"), State::Started);
@@ -156,8 +156,8 @@ fn a_long_reason_is_cut_to_what_a_hook_may_write() {
 }
 
 #[test]
-fn a_signal_ends_it() {
-    let scene = Scene::with_controller();
+fn signal_ends_the_wait() {
+    let scene = Scene::with_sidecar();
     let hook = scene.hook().spawn_waiting();
     hook.signal(Signal::TERM);
     assert_eq!(hook.wait().code, 143);

@@ -1,4 +1,4 @@
-//! The agent's binary as a child: run to its end, or watched while it waits.
+//! Runs the agent's binary as a child process, until it exits or in the background while it waits.
 
 use super::{WAIT_LIMIT, wait_until};
 use std::ffi::{OsStr, OsString};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_podgate");
 
-/// The agent, about to be run.
+/// An invocation of the agent that has not started yet.
 pub(crate) struct Agent {
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<OsString>,
@@ -18,17 +18,17 @@ pub(crate) struct Agent {
     termination: PathBuf,
 }
 
-/// The agent, while it runs. Killed when dropped.
+/// A running agent. Killed when dropped.
 pub(crate) struct RunningAgent {
     child: Child,
     started: Instant,
     termination: PathBuf,
 }
 
-/// What became of it.
+/// Exit code, output and run time of an agent that has exited.
 #[derive(Debug)]
 pub(crate) struct AgentOutput {
-    /// Exit code, or 128 + N for signal N.
+    /// Exit code, or 128 + N after signal N.
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -40,7 +40,7 @@ impl Agent {
         Agent {
             program: PROGRAM.into(),
             arguments: arguments.iter().map(Into::into).collect(),
-            // What goes wrong with the flags themselves must not land in the machine's own /dev/termination-log.
+            // Keeps errors about the flags themselves out of the machine's /dev/termination-log.
             environment: vec![("PODGATE_TERMINATION_LOG".into(), termination.into())],
             termination: termination.to_owned(),
         }
@@ -51,7 +51,7 @@ impl Agent {
         self
     }
 
-    /// Adds `--name value`, in the place of an earlier one unless the flag is repeatable.
+    /// Adds `--name value`. Replaces an earlier value unless the flag is repeatable.
     pub(crate) fn flag(self, name: &str, value: impl AsRef<OsStr>) -> Agent {
         let this = if ["until", "check", "check-closed"].contains(&name) { self } else { self.without_flag(name) };
         this.arg(format!("--{name}")).arg(value)
@@ -70,12 +70,12 @@ impl Agent {
         self
     }
 
-    /// What the gate stands in front of.
+    /// Adds `--` and the command that the gate runs.
     pub(crate) fn with_command(self, command: &[&str]) -> Agent {
         command.iter().fold(self.arg("--"), Agent::arg)
     }
 
-    /// With a further descriptor, open on `file`, which is not closed at `execve`.
+    /// Runs the agent with descriptor 9 open on `file`. `execve` does not close it.
     pub(crate) fn with_open_file(mut self, file: &Path) -> Agent {
         let script = format!("exec 9<{}; exec \"$0\" \"$@\"", file.display());
         let words = ["-c".into(), script.into(), self.program.clone().into_os_string()];
@@ -84,7 +84,7 @@ impl Agent {
         self
     }
 
-    /// As the first process of a PID namespace, which is what a container's command is.
+    /// Runs the agent as the first process of a PID namespace, like a container's command.
     pub(crate) fn in_a_pid_namespace(mut self) -> Agent {
         let words = ["--user", "--map-root-user", "--fork", "--pid", "--mount-proc"].map(OsString::from);
         self.arguments.splice(0..0, words.into_iter().chain([self.program.clone().into()]));
@@ -105,16 +105,16 @@ impl Agent {
         RunningAgent { child, started, termination: self.termination }
     }
 
-    /// Runs it to its end.
+    /// Runs the agent until it exits.
     pub(crate) fn run(self) -> AgentOutput {
         self.spawn().wait()
     }
 
-    /// Starts it, and returns when it waits.
+    /// Starts the agent and returns once it waits.
     pub(crate) fn spawn_waiting(self) -> RunningAgent {
-        let mut waiting = self.spawn();
-        waiting.wait_until_waiting();
-        waiting
+        let mut agent = self.spawn();
+        agent.wait_until_waiting();
+        agent
     }
 }
 
@@ -123,16 +123,16 @@ impl RunningAgent {
         self.child.id()
     }
 
-    /// How long it has run.
+    /// Returns the time since the agent started.
     pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Returns once it has said for what it waits.
+    /// Returns once the termination message names the conditions that the agent waits for.
     pub(crate) fn wait_until_waiting(&mut self) {
-        wait_until("the agent says for what it waits", || {
+        wait_until("the agent waits", || {
             let message = std::fs::read_to_string(&self.termination).unwrap();
-            assert!(self.child.try_wait().unwrap().is_none(), "ended before it waited: {message}");
+            assert!(self.child.try_wait().unwrap().is_none(), "the agent exited before it waited: {message}");
             message.contains(": waiting for")
         });
     }
@@ -141,7 +141,7 @@ impl RunningAgent {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Waits for its end, and for the end of its output. Fails the test if that does not come.
+    /// Waits until the agent exits and its output ends. Panics if either takes longer than `WAIT_LIMIT`.
     pub(crate) fn wait(mut self) -> AgentOutput {
         let (mut stdout, mut stderr) = (self.child.stdout.take().unwrap(), self.child.stderr.take().unwrap());
         let reader = std::thread::spawn(move || {
@@ -154,11 +154,11 @@ impl RunningAgent {
             stderr.read_to_end(&mut text).unwrap();
             text
         });
-        wait_until("the agent ends", || self.child.try_wait().unwrap().is_some());
+        wait_until("the agent exits", || self.child.try_wait().unwrap().is_some());
         let took = self.started.elapsed();
         wait_until("the agent's output ends", || reader.is_finished() && errors.is_finished());
         let status = self.child.wait().unwrap();
-        let text = |bytes| String::from_utf8(bytes).expect("output is UTF-8");
+        let text = |bytes| String::from_utf8(bytes).expect("the agent writes UTF-8");
         AgentOutput {
             code: status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap(),
             stdout: text(reader.join().unwrap()),
@@ -171,13 +171,13 @@ impl RunningAgent {
         self::signal(self.id(), signal);
     }
 
-    /// Its only child.
+    /// Returns the pid of the agent's only child.
     pub(crate) fn child(&self) -> u32 {
         let id = self.id();
         std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap().trim().parse().unwrap()
     }
 
-    /// How often it has gone to sleep so far.
+    /// Returns the number of times that the agent has gone to sleep so far.
     pub(crate) fn sleep_count(&self) -> u64 {
         status_field(self.id(), "voluntary_ctxt_switches:").unwrap()
     }
@@ -195,17 +195,17 @@ impl Drop for RunningAgent {
 }
 
 impl AgentOutput {
-    /// Ended with `code`, and said so in one short line that holds `says`.
+    /// Asserts that the agent exited with `code` after one short line on standard error that contains `message`.
     #[track_caller]
-    pub(crate) fn assert_failed(&self, code: i32, says: &str) {
+    pub(crate) fn assert_failed(&self, code: i32, message: &str) {
         assert_eq!(self.code, code, "{self:?}");
-        assert!(self.stderr.contains(says), "{says:?} is not in {self:?}");
+        assert!(self.stderr.contains(message), "{message:?} is not in {self:?}");
         assert!(self.stderr.ends_with('\n') && self.stderr.lines().count() == 1, "not one line: {self:?}");
         assert!(self.stderr.len() + self.stdout.len() < 1024, "too long: {self:?}");
         assert_eq!(self.stdout, "");
     }
 
-    /// Ended with 0, silently.
+    /// Asserts that the agent exited with 0 and without output.
     #[track_caller]
     pub(crate) fn assert_released(&self) {
         assert_eq!((self.code, self.stdout.as_str(), self.stderr.as_str()), (0, "", ""), "{self:?}");
@@ -222,7 +222,7 @@ fn status_field(pid: u32, name: &str) -> Option<u64> {
     status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }
 
-/// A shell in namespaces of its own, fed line by line. Ends with its test.
+/// A shell in its own namespaces that runs one line at a time. Exits when dropped.
 pub(crate) struct Shell {
     child: Child,
     input: Option<ChildStdin>,
@@ -230,23 +230,23 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
-    /// `None` where this machine does not let us make the namespaces: the test has nothing to run in then.
+    /// Starts the shell. Returns `None` if the machine does not permit the namespaces, so that the test skips.
     pub(crate) fn in_namespaces(unshare: &[&str]) -> Option<Shell> {
         let mut command = Command::new("unshare");
         command.args(unshare).args(["sh", "-s"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().ok()?;
         let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take()?));
         let mut shell = Shell { child, input, output };
-        let lives = shell.try_run("true").is_some();
-        if !lives {
-            eprintln!("skipped: no namespaces by unshare {unshare:?} here");
+        let is_running = shell.try_run("true").is_some();
+        if !is_running {
+            eprintln!("skipped: unshare {unshare:?} failed");
         }
-        lives.then_some(shell)
+        is_running.then_some(shell)
     }
 
-    /// Runs one line, and returns its exit code.
+    /// Runs one line and returns its exit code.
     pub(crate) fn run(&mut self, line: &str) -> i32 {
-        self.try_run(line).unwrap_or_else(|| panic!("the shell has ended at {line}"))
+        self.try_run(line).unwrap_or_else(|| panic!("the shell exited at this line: {line}"))
     }
 
     fn try_run(&mut self, line: &str) -> Option<i32> {
@@ -256,7 +256,8 @@ impl Shell {
         answer.trim().parse().ok()
     }
 
-    /// Starts `agent` in the background, its standard error going to `errors`; [`wait`](Self::join) waits for it.
+    /// Starts `agent` in the background with its standard error in the file `errors`.
+    /// [`wait_for_agent`](Self::wait_for_agent) waits for it.
     pub(crate) fn start_agent(&mut self, agent: &Agent, errors: &Path) {
         let quoted = |word: &OsStr| format!("'{}'", word.to_str().unwrap().replace('\'', r"'\''"));
         let words: Vec<String> = agent.arguments.iter().map(|word| quoted(word)).collect();
@@ -264,7 +265,7 @@ impl Shell {
         assert_eq!(self.run(&line), 0);
     }
 
-    /// The exit code of what was started.
+    /// Waits until the agent exits and returns its exit code.
     pub(crate) fn wait_for_agent(&mut self) -> i32 {
         self.run("wait $!")
     }
@@ -272,7 +273,7 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        // At the end of its input it ends by itself; what it has started in the background is ended first.
+        // The shell exits at the end of its input. Its background processes must be killed first.
         let _ = self.try_run("kill $(jobs -p) 2>/dev/null");
         drop(self.input.take());
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! A pod's folders as the sidecar and the kubelet make them, and the agent's real binary run in them.
+//! Creates a pod's folders like the sidecar and the kubelet, and runs the agent's binary in them.
 
 mod agent;
 mod volume;
@@ -17,10 +17,10 @@ use podgate::edge::sandbox::sandbox_id;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long anything may take that should take milliseconds, on a machine that is busy with other things.
+/// Time limit for events that normally take milliseconds. Generous, because the machine may be busy.
 pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(20);
 
-/// One container's view of a pod: the board, the downward-API volume, its own folder, its termination message.
+/// One container's view of a pod: the board, the downward-API volume, its own folder and its termination message.
 pub(crate) struct Scene {
     _root: tempfile::TempDir,
     pub(crate) root: PathBuf,
@@ -35,12 +35,12 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Whether a report is of this sandbox and of the controller's present start.
+    /// Returns true if a report belongs to this sandbox and to the current epoch of the sidecar.
     pub(crate) fn is_current(&self, report: &Report) -> bool {
         report.is_from_sandbox(&self.snapshot.sandbox) && report.epoch == "e1"
     }
 
-    /// Empty folders, and no controller.
+    /// Creates empty folders without a sidecar.
     pub(crate) fn new() -> Scene {
         let directory = temp_folder();
         let root = directory.path().to_owned();
@@ -63,28 +63,28 @@ impl Scene {
         }
     }
 
-    /// With a controller that has published `db=Started, api=Waiting` and holds its lock.
-    pub(crate) fn with_controller() -> Scene {
+    /// Creates folders with a sidecar that has published `db=Started, api=Waiting` and holds its lock.
+    pub(crate) fn with_sidecar() -> Scene {
         let mut scene = Scene::new();
-        scene.start_controller();
+        scene.start_sidecar();
         scene
     }
 
-    /// The controller starts: it publishes, raises the bell, takes the lock.
-    pub(crate) fn start_controller(&mut self) {
+    /// Starts the sidecar: it creates the bell, publishes and takes the lock.
+    pub(crate) fn start_sidecar(&mut self) {
         self.ringer = Some(Ringer::new(&self.board, names::BELL_FILE));
         self.publish(|_| {});
         self.lock = lock::take(&self.board.join(names::CONTROLLER_FILE)).unwrap();
         assert!(self.lock.is_some());
     }
 
-    /// The controller is killed: the kernel closes the bell's write end and lets go of the lock.
-    pub(crate) fn kill_controller(&mut self) {
+    /// Kills the sidecar: the kernel closes the bell's write end and releases the lock.
+    pub(crate) fn kill_sidecar(&mut self) {
         self.lock = None;
         self.ringer = None;
     }
 
-    /// Publishes the changed snapshot under the next revision; rings if there is a controller.
+    /// Applies `change` and publishes the snapshot as the next revision. Rings the bell if there is a sidecar.
     pub(crate) fn publish(&mut self, change: impl FnOnce(&mut Snapshot)) {
         change(&mut self.snapshot);
         self.snapshot.revision += 1;
@@ -100,12 +100,12 @@ impl Scene {
         });
     }
 
-    /// `podgate post-start --container db` in these folders, with 20 s to wait.
+    /// `podgate post-start --container db` in these folders, with a time limit of 20 s.
     pub(crate) fn hook(&self) -> Agent {
         self.bare_hook().flag("container", "db").flag("timeout", "20s")
     }
 
-    /// The same without `--container` and `--timeout`.
+    /// Like `hook`, without `--container` and `--timeout`.
     pub(crate) fn bare_hook(&self) -> Agent {
         Agent::new(&["post-start"], &self.termination)
             .flag("board", &self.board)
@@ -124,7 +124,8 @@ impl Scene {
             .flag("log-to", &self.log)
     }
 
-    /// `podgate entrypoint` in these folders, with 20 s to wait and its log in a file; the command is to be added, after `--`.
+    /// `podgate entrypoint` in these folders, with a time limit of 20 s and its log in a file. Add the command with
+    /// `with_command`.
     pub(crate) fn gate(&self) -> Agent {
         Agent::new(&["entrypoint"], &self.termination)
             .flag("timeout", "20s")
@@ -135,16 +136,17 @@ impl Scene {
             .flag("log-to", &self.log)
     }
 
-    /// The controller takes in what the gate has reported, and publishes that together with the change.
+    /// Publishes the ticket from the gate's report, together with `change`.
     pub(crate) fn acknowledge_report(&mut self, change: impl FnOnce(&mut Snapshot)) {
-        let ticket = self.report().and_then(|report| report.ticket).expect("the gate has reported");
+        let ticket =
+            self.report().and_then(|report| report.ticket).expect("the gate has written a report with a ticket");
         self.publish(|snapshot| {
             snapshot.heard_tickets.insert("api".to_owned(), ticket);
             change(snapshot);
         });
     }
 
-    /// Whether somebody holds the tether in the container's own folder.
+    /// Returns true if a process holds the tether in the container's own folder.
     pub(crate) fn is_tethered(&self) -> bool {
         podgate::edge::tether::is_held(&self.root, "self")
     }
@@ -157,26 +159,26 @@ impl Scene {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// The hook's report, if it has written one.
+    /// Returns the report in the container's own folder, or `None` if there is none.
     pub(crate) fn report(&self) -> Option<Report> {
         let bytes = std::fs::read(self.self_folder.join(names::REPORT_FILE)).ok()?;
-        Some(Report::parse(&bytes).expect("a report is never torn"))
+        Some(Report::parse(&bytes).expect("a report is always complete"))
     }
 
-    /// By which rungs the hook has waited so far.
-    pub(crate) fn rungs(&self) -> Vec<String> {
+    /// Returns the wait methods that the agent has logged so far, oldest first.
+    pub(crate) fn wait_methods(&self) -> Vec<String> {
         let log = self.log_text();
-        let by = |line: &str| line.split_once("waiting by=").map(|(_, rung)| rung.to_owned());
-        log.lines().filter_map(by).collect()
+        let method = |line: &str| line.split_once("waiting by=").map(|(_, method)| method.to_owned());
+        log.lines().filter_map(method).collect()
     }
 }
 
-/// A folder in memory, as the kubelet's volumes are, where the machine has such a place.
+/// Creates a folder in memory, like the kubelet's volumes, or on disk if `/dev/shm` is not available.
 pub(crate) fn temp_folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// A snapshot of this very sandbox.
+/// Creates a snapshot of this sandbox in epoch `e1`.
 pub(crate) fn snapshot(states: &[(&str, State)]) -> Snapshot {
     Snapshot::new(sandbox_id(), "e1", states)
 }
@@ -189,11 +191,11 @@ pub(crate) fn write_annotations(folder: &Path, snapshot: &Snapshot) {
     replace(folder, names::ANNOTATIONS_FILE, annotations_text(snapshot).as_bytes(), 0o644).unwrap();
 }
 
-/// Looks each millisecond until `is` holds.
-pub(crate) fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+/// Checks `is_true` every millisecond until it holds. Panics with the `event` after `WAIT_LIMIT`.
+pub(crate) fn wait_until(event: &str, mut is_true: impl FnMut() -> bool) {
     let start = Instant::now();
-    while !is() {
-        assert!(start.elapsed() < WAIT_LIMIT, "waited in vain: {what}");
+    while !is_true() {
+        assert!(start.elapsed() < WAIT_LIMIT, "timed out waiting until {event}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// The volume at a folder.
+/// A downward-API volume in a folder.
 pub(crate) struct Volume {
     pub(crate) folder: PathBuf,
     generation: u64,
@@ -17,7 +17,8 @@ impl Volume {
         Volume { folder: folder.to_owned(), generation: 0 }
     }
 
-    /// One write of the file `annotations`, step by step in the kubelet's order. Returns whether anything was replaced.
+    /// Writes the file `annotations` in the same steps and order as the kubelet. Returns false if the content has not
+    /// changed.
     pub(crate) fn write(&mut self, content: &str) -> bool {
         let at = |name: &str| self.folder.join(name);
         let old = fs::read_link(at("..data")).ok();
