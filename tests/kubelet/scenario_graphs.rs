@@ -207,6 +207,6 @@ fn fail_fast_ends_a_hopeless_wait() {
         run.watch.wait_until("both have given up", 60, |seen| end(seen, "a").is_some() && end(seen, "b").is_some());
     let (a, b) = (end(&seen, "a").unwrap_or_default(), end(&seen, "b").unwrap_or_default());
     scene.report(&format!("{a} | {b}"));
-    assert!(a.contains("db=Ready: it is stuck in ErrImageNeverPull"), "{a}");
-    assert!(b.contains("migrate=Completed: it is Failed for good"), "{b}");
+    assert!(a.contains("db=Ready can't be met: the container is stuck in ErrImageNeverPull"), "{a}");
+    assert!(b.contains("migrate=Completed can't be met: the container is Failed and will not be restarted"), "{b}");
 }

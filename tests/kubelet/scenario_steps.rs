@@ -72,7 +72,7 @@ fn failure_skips_later_steps() {
     let codes: Vec<i64> = ends.iter().map(|(code, _)| *code).collect();
     assert_eq!(codes, [0, 75, 69, 69]);
     assert!(ends[1].1.contains("1s"), "{:?}", ends[1]);
-    assert!(ends[2].1.contains("/steps/2.err is there") && ends[3].1.contains("/steps/3.err is there"), "{ends:?}");
+    assert!(ends[2].1.contains("/steps/2.err exists") && ends[3].1.contains("/steps/3.err exists"), "{ends:?}");
 }
 
 /// A breakpoint keeps the container of a failed step running for inspection until the file appears.

@@ -171,8 +171,16 @@ fn failed_tekton_step_skips_later_steps() {
     let code = |name: &str| end(name)["exitCode"].as_i64();
     assert_eq!(["fetch", "build", "publish", "tell"].map(code), [Some(0), Some(3), Some(69), Some(69)]);
     let why = |name: &str| end(name)["message"].as_str().unwrap_or_default();
-    assert!(why("publish").contains("build=Completed: it is Failed for good"), "{}", why("publish"));
-    assert!(why("tell").contains("publish=Completed: it is Failed for good"), "{}", why("tell"));
+    assert!(
+        why("publish").contains("build=Completed can't be met: the container is Failed and will not be restarted"),
+        "{}",
+        why("publish")
+    );
+    assert!(
+        why("tell").contains("publish=Completed can't be met: the container is Failed and will not be restarted"),
+        "{}",
+        why("tell")
+    );
     scene.report(&format!("{} | {}", why("publish"), why("tell")));
 }
 
