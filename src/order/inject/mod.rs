@@ -6,7 +6,7 @@
 //! | `parts` | names, volumes, mounts, the sidecar |
 //! | `command_lines` | command lines of the agent: gate, hooks, startupProbe |
 //! | `checks` | probes as checks that the agent can run |
-//! | `hooks` | the user's own hooks, run by podgate's hooks |
+//! | `user_hooks` | the user's own hooks, run by podgate's hooks |
 //! | `container_list` | `PODGATE_CONTAINERS`, by which the sidecar knows the containers |
 //! | `preconditions` | reasons that prevent an injection |
 //! | `write` | writes a plan into a template |
@@ -18,7 +18,6 @@
 mod checks;
 mod command_lines;
 mod container_list;
-mod hooks;
 mod merge;
 mod outcome;
 mod parts;
@@ -26,6 +25,7 @@ mod preconditions;
 mod record;
 mod reorder;
 mod undo;
+mod user_hooks;
 mod write;
 
 pub use outcome::{Injected, Options};

@@ -7,7 +7,7 @@ use crate::order::finding::Finding;
 use crate::order::inject::parts::{self, SIDECAR, field_place};
 use crate::order::inject::record::{ContainerRecord, Record};
 use crate::order::inject::reorder::reorder;
-use crate::order::inject::{container_list, hooks};
+use crate::order::inject::{container_list, user_hooks};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -162,7 +162,7 @@ fn restore_container(
     }
     for short in ["startupProbe", "postStart", "preStop"] {
         if let Some(words) = parts::agent_line(injected, short) {
-            let within = hooks::wrapped_hook(&words);
+            let within = user_hooks::wrapped_hook(&words);
             restore_field(editor, &field_place(place, short), of.was.get(short).or(within.as_ref()))?;
         }
     }

@@ -1,4 +1,4 @@
-//! Code shared by gate and hooks: the wait and its messages.
+//! Code shared by gate and hooks: the wait and its messages. `podgate::core::gate::decide` makes the decision.
 //!
 //! | module | holds |
 //! |---|---|

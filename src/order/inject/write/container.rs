@@ -6,7 +6,7 @@ use crate::order::declare::{Publish, container_annotation_place, keys};
 use crate::order::edit::{EditError, Op, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::command_lines::{ContainerLines, compact_duration};
-use crate::order::inject::{checks, hooks, parts};
+use crate::order::inject::{checks, parts, user_hooks};
 use crate::order::plan::ContainerPlan;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -65,7 +65,7 @@ impl Writer<'_> {
             };
             self.findings.extend(message.map(|what| Finding::warning("startup-probe-weaker", at, what).fix(fix)));
         }
-        if hooks::user_hook(own.spec.pointer("/lifecycle/postStart")) != hooks::UserHook::None {
+        if user_hooks::user_hook(own.spec.pointer("/lifecycle/postStart")) != user_hooks::UserHook::None {
             let at = parts::field_place(place, "postStart");
             let what = format!("the postStart hook of {name} runs while its gate waits, before its command starts");
             let fix = "do not let the hook wait for the command, or move its work into the command";
@@ -100,8 +100,8 @@ impl Writer<'_> {
 
     fn write_post_start(&mut self, own: &ContainerLines<'_>, place: &Place) -> Result<(), Vec<Finding>> {
         let at = parts::field_place(place, "postStart");
-        let user_hook = hooks::user_hook(own.spec.pointer("/lifecycle/postStart"));
-        let then = hooks::then_post_start(user_hook, &own.planned.name, &at)?;
+        let user_hook = user_hooks::user_hook(own.spec.pointer("/lifecycle/postStart"));
+        let then = user_hooks::then_post_start(user_hook, &own.planned.name, &at)?;
         let expands =
             |field: &str| parts::exec_words(own.spec.get(field)).is_some_and(|w| w.iter().any(|w| w.contains("$(")));
         if own.waits_until_ready()
@@ -134,11 +134,11 @@ impl Writer<'_> {
         if outlives.is_empty() && (!is_signal || grace.is_zero()) {
             return Ok(false);
         }
-        let own_hook = hooks::user_hook(own.spec.pointer("/lifecycle/preStop"));
-        let (mut then, note) = hooks::then_pre_stop(own_hook, own.container, &at)?;
+        let own_hook = user_hooks::user_hook(own.spec.pointer("/lifecycle/preStop"));
+        let (mut then, note) = user_hooks::then_pre_stop(own_hook, own.container, &at)?;
         self.findings.extend(note);
         if outlives.is_empty() && then.is_none() {
-            then = Some(hooks::no_op());
+            then = Some(user_hooks::no_op());
         }
         // /proc/1 belongs to the container only if it has its own process namespace.
         let shared = ["shareProcessNamespace", "hostPID"];

@@ -78,7 +78,7 @@ pub(super) fn run(
     let ended = supervisor.run();
     let (code, why, was_told) = supervisor.finish();
     let verdict = match ended {
-        Ok(()) => verdict::decide(code, why.as_ref(), args.exit_code, args.on_error),
+        Ok(()) => verdict::verdict_of(code, why.as_ref(), args.exit_code, args.on_error),
         Err(error) => {
             let reason = Some(format!("can't wait for the command: {error}"));
             Verdict { command_code: Exit::BadSetup.code(), exit_code: Exit::BadSetup.code(), reason, has_failed: false }

@@ -28,7 +28,7 @@ pub(super) struct Verdict {
     pub(super) has_failed: bool,
 }
 
-pub(super) fn decide(code: u8, why: Option<&EndReason>, exit_code: ExitCodeSource, on_error: OnFailure) -> Verdict {
+pub(super) fn verdict_of(code: u8, why: Option<&EndReason>, exit_code: ExitCodeSource, on_error: OnFailure) -> Verdict {
     let (code, reason) = match why {
         Some(EndReason::TimedOut(limit)) => {
             let limit = humantime::format_duration(*limit);
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn exit_code_is_the_commands_unless_podgate_ended_it() {
         let codes = |code, why: Option<EndReason>, exit_code, on_error| {
-            let verdict = decide(code, why.as_ref(), exit_code, on_error);
+            let verdict = verdict_of(code, why.as_ref(), exit_code, on_error);
             (verdict.command_code, verdict.exit_code, verdict.has_failed)
         };
         let (zero, child) = (ExitCodeSource::Zero, ExitCodeSource::Child);
