@@ -138,7 +138,7 @@ pub(crate) struct WaitArgs {
     /// Polling interval if neither the bell nor inotify works
     #[arg(long, value_name = "DURATION", env = "PODGATE_POLL_INTERVAL", default_value = "100ms", value_parser = interval)]
     pub(crate) poll_interval: Duration,
-    /// Give up (exit code 69) if a container waited for has ended for good, is in back-off or can't pull its image
+    /// Give up (exit code 69) if a dependency has ended for good, is in back-off or can't pull its image
     #[arg(long, env = "PODGATE_FAIL_FAST", value_parser = boolean)]
     pub(crate) fail_fast: bool,
 }
@@ -149,7 +149,7 @@ pub(crate) struct LogArgs {
     /// Format of log lines: text or json
     #[arg(long, value_name = "FORMAT", env = "PODGATE_LOG_FORMAT", default_value = "text")]
     pub(crate) log_format: Format,
-    /// Append the log to this file; in a hook, use /proc/1/fd/2 (the container's log), as its output is discarded
+    /// Append the log to this file; in a hook, use /proc/1/fd/2: the kubelet discards a hook's output
     #[arg(long, value_name = "FILE", env = "PODGATE_LOG_TO")]
     pub(crate) log_to: Option<PathBuf>,
 }
@@ -201,7 +201,7 @@ pub(crate) struct Entrypoint {
     /// Time between SIGTERM and SIGKILL when podgate ends the command
     #[arg(long, value_name = "DURATION", env = "PODGATE_GRACE", default_value = "30s", value_parser = duration)]
     pub(crate) grace: Duration,
-    /// If the command fails: fail (its exit code), or continue (exit code 0, and --post-file records success)
+    /// If the command fails: fail (its exit code), or continue (exit 0; --post-file records success)
     #[arg(long, value_name = "ACTION", env = "PODGATE_ON_ERROR", default_value = "fail")]
     pub(crate) on_error: OnFailure,
     /// Write the exit code to FILE when the command ends; if it failed or never ran, to FILE.err instead
@@ -216,7 +216,7 @@ pub(crate) struct Entrypoint {
     /// If the command fails, keep the container running until this file exists
     #[arg(long, value_name = "FILE", env = "PODGATE_BREAKPOINT")]
     pub(crate) breakpoint: Option<PathBuf>,
-    /// End the command when CONTAINER has exited, so that a Job's Pod completes; if repeated, when all have exited
+    /// End the command when CONTAINER has exited (if repeated, all of them), so that a Job's Pod completes
     #[arg(long, value_name = "CONTAINER", env = "PODGATE_STOP_AFTER", value_delimiter = ',', value_parser = container_name)]
     pub(crate) stop_after: Vec<String>,
     /// Exit code if --stop-after ended the command: 0, or child for the command's own
