@@ -1,4 +1,4 @@
-//! Annotation format: compatible with Go's quoting, and robust against arbitrary bytes.
+//! Tests of the annotation format. The format is compatible with Go's quoting, and arbitrary bytes cause no panic.
 
 use podgate::core::annotations::{Annotations, read, write};
 use podgate::core::report::Report;
@@ -10,7 +10,7 @@ fn vectors(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name)
 }
 
-/// Returns each line of a vector file: the bytes of the text, and the quoted text.
+/// Parses each line of a vector file. Returns the bytes of the text, and the quoted text.
 fn lines(name: &str) -> Vec<(Vec<u8>, String)> {
     let file = std::fs::read_to_string(vectors(name)).unwrap();
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
@@ -33,7 +33,7 @@ fn reads_text_quoted_by_go() {
     for (bytes, quoted) in lines {
         let read = read_value(&quoted);
         match String::from_utf8(bytes) {
-            // Go escapes invalid UTF-8 byte by byte. Such values are dropped.
+            // Go escapes invalid UTF-8 byte by byte. podgate ignores values with invalid UTF-8.
             Err(_) => assert_eq!(read, None, "{quoted}"),
             Ok(text) => {
                 assert_eq!(read, Some(text), "{quoted}");
@@ -44,8 +44,8 @@ fn reads_text_quoted_by_go() {
     assert!(texts > 150);
 }
 
-/// `podgate-quoted.txt` holds the same texts, quoted by podgate. `go run tests/vectors/main.go unquote` verified it.
-/// Run this test with `PODGATE_REGENERATE=1` to write it again.
+/// `podgate-quoted.txt` holds the same texts, quoted by podgate. `go run tests/vectors/main.go unquote` verifies the
+/// file. Run this test with `PODGATE_REGENERATE=1` to regenerate the file.
 #[test]
 fn writes_quotes_that_go_can_read() {
     let texts = lines("go-quoted.txt").into_iter().filter_map(|(bytes, _)| String::from_utf8(bytes).ok());

@@ -1,4 +1,4 @@
-//! `kubectl podgate` without a cluster: help matches the docs, and each error is one clear line.
+//! Tests of `kubectl podgate` without a cluster: the docs quote the help, and each error is one clear line.
 
 #[path = "common/api_server.rs"]
 mod api_server;
@@ -9,7 +9,7 @@ use std::fs;
 use std::net::TcpListener;
 use tempfile::TempDir;
 
-/// Returns the program in a clean environment: only the given kubeconfig, no service account.
+/// Returns a command that runs the program in a clean environment, without a kubeconfig and a service account.
 fn program(home: &TempDir) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-podgate"));
     command.env_clear().env("HOME", home.path());
@@ -20,7 +20,7 @@ fn home() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Starts a server that answers every request with `code` and `body`; returns its address.
+/// Starts a server that answers every request with `code` and `body`. Returns the server's address.
 fn serve(code: u16, body: impl ToString) -> String {
     let body = body.to_string();
     let answer = move |request: &Request| {
@@ -31,12 +31,12 @@ fn serve(code: u16, body: impl ToString) -> String {
     FakeApiServer::new(answer).address
 }
 
-/// Starts a server that denies every request as the API server does; returns its address.
+/// Starts a server that denies every request with the API server's error format. Returns the server's address.
 fn serve_refusal(code: u16, reason: &'static str, message: &'static str) -> String {
     FakeApiServer::new(move |_| error_status(code, reason, message)).address
 }
 
-/// Runs `status ARGUMENTS`; returns exit code, standard output and standard error.
+/// Runs `status` with these arguments. Returns exit code, standard output and standard error.
 fn status(home: &TempDir, arguments: &[&str]) -> (i32, String, String) {
     let output = program(home).arg("status").args(arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -52,7 +52,7 @@ fn pod(phase: &str) -> String {
     )
 }
 
-/// Run it with `PODGATE_REGENERATE=1` to update the page.
+/// Run this test with `PODGATE_REGENERATE=1` to update the page.
 #[test]
 fn help_matches_the_docs() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/kubectl-podgate.md");
@@ -102,7 +102,7 @@ fn usage_error_exits_with_64_and_explains() {
         (&["status", "a", "--nap"], "unexpected argument '--nap'"),
         (&["status", "a", "-o", "yaml"], "[possible values: text, json]"),
         (&["status", "a", "--request-timeout", "0s"], "between 1ms and 1day"),
-        (&["status", "a", "--request-timeout", "soon"], "write 15s or 1m"),
+        (&["status", "a", "--request-timeout", "soon"], "write a duration such as 15s or 1m"),
         (&["status", "a", "-n"], "a value is required for '--namespace <NAME>'"),
     ] {
         let output = program(&home()).args(arguments).output().unwrap();

@@ -1,4 +1,4 @@
-//! Dependencies of the programs, and their targets in Cargo.toml.
+//! Tests of the programs' dependencies, and of the targets in Cargo.toml.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -47,7 +47,8 @@ fn plugin_has_no_server_dependencies() {
     assert!(!hyper.contains("server"), "{hyper}");
 }
 
-/// Without default features, clap has `--help` only if these features are enabled. inotify's default needs tokio.
+/// Without default features, clap supports `--help` only if these features are enabled. The default features of inotify
+/// need tokio.
 #[test]
 fn dependencies_have_the_right_features() {
     let tree = tree(&["--format", "{p} [{f}]"]);
@@ -67,14 +68,15 @@ fn dependencies_have_the_right_features() {
     }
 }
 
-/// The policy must allow the longest annotation that the sidecar writes.
+/// The admission policy must allow the longest annotation that the sidecar writes.
 #[test]
 fn policy_allows_longest_sidecar_annotation() {
     let policy = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/policy.yaml")).unwrap();
     assert!(policy.contains(&format!("size() <= {}", podgate::core::times::MAX_BYTES)));
 }
 
-/// Images are built without the folders of tests and benches. Cargo fails on a missing target unless it has a `path`.
+/// Container images are built without the folders of tests and benches. Cargo fails on a missing target unless the
+/// target has a `path`.
 #[test]
 fn every_target_has_a_path() {
     let manifest = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap();

@@ -1,5 +1,5 @@
-//! Layering rules that the compiler does not enforce: the core does no I/O, only one file has `unsafe`, no source file
-//! uses a `cfg(feature)`.
+//! Tests of rules that the compiler does not enforce. The core does no I/O, only one file has `unsafe` code, and no
+//! source file has a `cfg(feature)`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,13 +21,13 @@ fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     found.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
 }
 
-/// Returns the lines with code, without comments and blank lines.
+/// Returns the lines of code with their numbers. Omits comments and blank lines.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     lines.filter(|(_, line)| !line.is_empty() && !line.starts_with("//"))
 }
 
-/// Returns the paths of `use` statements, joined over lines, so that `use std::{fs, io}` is found like `use std::fs`.
+/// Returns the paths of all `use` statements. Joins statements that span several lines.
 fn uses(text: &str) -> Vec<String> {
     let joined: String = code(text).map(|(_, line)| line).collect::<Vec<_>>().join(" ");
     let statements = joined.split("use ").skip(1).filter_map(|rest| rest.split_once(';'));
@@ -81,7 +81,7 @@ fn only_the_plugin_and_the_webhook_use_order() {
     assert_not_named("order", &["src/core", "src/edge", "src/bin/podgate", "src/bin/podgate-controller"]);
 }
 
-/// `edge` needs Linux; the plugin also runs on Windows and macOS.
+/// `edge` requires Linux, but the plugin also runs on Windows and macOS.
 #[test]
 fn plugin_does_not_use_edge() {
     assert_not_named("edge", &["src/bin/kubectl-podgate"]);

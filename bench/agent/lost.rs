@@ -24,7 +24,7 @@ const WAITERS: usize = 20;
 pub(crate) fn table(publications: usize) {
     println!("## {publications} publications to {WAITERS} waiters\n");
     println!(
-        "| method | heard by all, each | median until all have, ms | longest, ms | lost |\n|---|---:|---:|---:|---:|"
+        "| method | read by each of the 20 waiters | median until all have read it, ms | longest, ms | lost |\n|---|---:|---:|---:|---:|"
     );
     for (method, publications) in [(Method::Bell, publications), (Method::Inotify, publications / 10)] {
         let mut scene = Scene::new(method);

@@ -1,8 +1,9 @@
 //! The downward-API file format: one `key="value"` per line, sorted by key, values quoted as by Go's `strconv.Quote`,
 //! no newline at the end (<https://kubernetes.io/docs/concepts/storage/volumes/#downwardapi>, kubelet `fieldpath.go`).
 //!
-//! The reader accepts everything that the kubelet writes. If any line is incomplete, it rejects the whole file as torn,
-//! so that a half-written file never counts as *ready*. It decodes only the values that the caller asks for.
+//! The reader accepts everything that the kubelet writes. One incomplete line makes the reader reject the whole file as
+//! torn, so that a half-written file never makes a container *ready*. The reader decodes only the values that the
+//! caller requests.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +33,7 @@ pub struct Torn {
     pub what: &'static str,
 }
 
-/// Writes `annotations` as the kubelet would.
+/// Returns `annotations` in the downward-API file format.
 pub fn write(annotations: &Annotations) -> String {
     let mut out = String::new();
     for (key, value) in annotations {
@@ -49,8 +50,8 @@ pub fn write(annotations: &Annotations) -> String {
 /// Reads the annotations whose key `wanted` accepts.
 ///
 /// # Errors
-/// [`Torn`] if any line, wanted or not, is not `key="value"`. A wanted value with invalid escapes is skipped, so that a
-/// foreign annotation can't hide the others.
+/// [`Torn`] if a line is not `key="value"`, even if `wanted` rejects its key. An accepted value with invalid escapes is
+/// skipped, so that one bad annotation can't hide the others.
 pub fn read(bytes: &[u8], mut wanted: impl FnMut(&str) -> bool) -> Result<Annotations, Torn> {
     let mut found = Annotations::new();
     let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);
@@ -90,7 +91,7 @@ fn quoted_body(value: &[u8]) -> Option<&[u8]> {
     (!escaped).then_some(body)
 }
 
-/// Decodes like Go's `strconv.Unquote`. Returns `None` for an unknown escape or if the result is not UTF-8.
+/// Decodes `body` like Go's `strconv.Unquote`. Returns `None` for an unknown escape or if the result is not UTF-8.
 fn unquote(body: &[u8]) -> Option<String> {
     let mut out = Vec::with_capacity(body.len());
     let mut rest = body;
@@ -126,7 +127,7 @@ fn unquote(body: &[u8]) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// Appends `value` in quotes and escapes everything but printable ASCII. Go decodes the result to the same string.
+/// Appends `value` to `out` as a quoted string of printable ASCII. Go decodes that string to the same `value`.
 fn quote_into(value: &str, out: &mut String) {
     use std::fmt::Write as _;
     out.push('"');

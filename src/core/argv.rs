@@ -19,7 +19,7 @@ impl Argv {
         }
     }
 
-    /// Returns the program, which is never empty, and its arguments.
+    /// Returns the command's words: the program, which is never empty, then its arguments.
     pub fn as_slice(&self) -> &[String] {
         &self.0
     }
@@ -30,27 +30,27 @@ impl Argv {
 pub enum Check {
     /// `tcp://HOST:PORT`: passes if the port accepts a connection.
     Tcp {
-        /// Host name or address.
+        /// Host name or IP address.
         host: String,
-        /// Port.
+        /// Port number from 1 to 65535.
         port: u16,
     },
     /// `http://HOST[:PORT][/PATH]`: passes if the response status is 200 to 399.
     Http {
-        /// Host name or address.
+        /// Host name or IP address.
         host: String,
-        /// Port.
+        /// Port number from 1 to 65535. If the URL contains no port, 80.
         port: u16,
-        /// Path and query.
+        /// Path and query of the request, beginning with `/`.
         path: String,
     },
     /// `exec:["COMMAND","ARG"]`: passes if the command exits with 0.
     Exec(Argv),
     /// `file:///PATH`: passes if the file exists. With `+content` appended, the file must not be empty.
     File {
-        /// Absolute path.
+        /// Absolute path of the file.
         path: String,
-        /// Pass only if the file is not empty.
+        /// True if the check fails on an empty file.
         needs_content: bool,
     },
 }

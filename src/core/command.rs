@@ -1,8 +1,8 @@
-//! The agent's command line in a container's spec. `inject` writes it, other commands read it.
+//! The agent's command line in a container's spec. `inject` writes this command line, and other commands parse it.
 //!
-//! The parser follows the agent's own one (`src/bin/podgate/args`). A flag is `--flag VALUE` or `--flag=VALUE`; only
-//! the second form allows a value that begins with `-`. The flags end at `--`, which precedes the container's own
-//! command. An omitted flag takes the value of its environment variable.
+//! The parser accepts the same syntax as the agent's own parser (`src/bin/podgate/args`). A flag is `--flag VALUE` or
+//! `--flag=VALUE`; only the second form accepts a value that begins with `-`. The flags end at `--`, which precedes the
+//! container's own command. An omitted flag takes the value of its environment variable.
 
 use crate::core::container::Mode;
 use crate::core::names;
@@ -15,7 +15,7 @@ pub struct AgentCommand {
     flags: Vec<(String, Option<String>)>,
 }
 
-/// Looks up an environment variable of the container by name.
+/// Lookup of a container's environment variable by name.
 pub type EnvLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl AgentCommand {
@@ -34,7 +34,7 @@ impl AgentCommand {
         self.flags.push((flag.to_owned(), None));
     }
 
-    /// Returns the words for a container's spec, starting with the agent's path on the board.
+    /// Returns the words of the command line, beginning with the agent's path on the board.
     pub fn to_argv(&self) -> Vec<String> {
         let mut words = vec![agent_path(), self.subcommand.clone()];
         for (flag, value) in &self.flags {
@@ -47,7 +47,7 @@ impl AgentCommand {
         words
     }
 
-    /// Parses a command line that runs the agent from any folder. Returns `None` for other programs.
+    /// Parses `words` if the first word is the agent's path, in any folder. Returns `None` for other programs.
     pub fn parse(words: &[String]) -> Option<AgentCommand> {
         let [program, subcommand, rest @ ..] = words else { return None };
         if file_name(program) != names::AGENT_FILE {
@@ -70,12 +70,12 @@ impl AgentCommand {
         self.subcommand == subcommand
     }
 
-    /// Returns the values given for `flag`.
+    /// Returns all values of `flag` on this command line.
     pub fn values(&self, flag: &str) -> Vec<&str> {
         self.flags.iter().filter(|(name, _)| name == flag).filter_map(|(_, value)| value.as_deref()).collect()
     }
 
-    /// Returns the values of `flag`, or that of its environment variable if the flag is omitted.
+    /// Returns the values of `flag`. If the flag is omitted, returns the value of its environment variable.
     pub fn values_or_env(&self, flag: &str, variables: EnvLookup<'_>) -> Vec<String> {
         match self.values(flag) {
             given if given.is_empty() => variables(&self.env_var(flag)).into_iter().collect(),
@@ -83,7 +83,7 @@ impl AgentCommand {
         }
     }
 
-    /// Returns the valid conditions of `--until`.
+    /// Returns the conditions of `--until`. Skips invalid conditions.
     pub fn conditions(&self, variables: EnvLookup<'_>) -> Vec<WaitCondition> {
         let lists = self.values_or_env("--until", variables);
         lists.iter().flat_map(|list| list.split(',')).filter_map(|one| one.parse().ok()).collect()
@@ -100,16 +100,16 @@ impl AgentCommand {
     }
 }
 
-/// A gate in front of a container's command, or a postStart hook that delays the containers after its own.
+/// A gate in front of a container's command, or a postStart hook that delays the next containers in the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gate {
-    /// Gate or hook.
+    /// Kind of this gate: `Entrypoint` or `PostStart`.
     pub mode: Mode,
     /// Conditions to wait for.
     pub until: Vec<WaitCondition>,
     /// Additional checks to wait for, as written in the spec.
     pub checks: Vec<String>,
-    /// Time limit, as written in the spec.
+    /// Time limit of the wait, as written in the spec.
     pub timeout: String,
 }
 
@@ -146,7 +146,7 @@ pub(crate) fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Returns false for flags: words that begin with `-`, except `-` itself.
+/// Returns true if `word` is a value: the word `-`, or a word that does not begin with `-`.
 fn is_value(word: &str) -> bool {
     word == "-" || !word.starts_with('-')
 }

@@ -1,4 +1,4 @@
-//! A container's declaration: the fields of the Pod API that podgate needs, plus podgate's own.
+//! A container's declaration: the fields of the Pod API that podgate needs, plus podgate's own fields.
 //!
 //! These types parse both `--containers` and the pod's spec from the API
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#Container>).
@@ -6,16 +6,16 @@
 use crate::core::until::WaitCondition;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A container's declaration.
+/// Declaration of one container.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Container {
-    /// Name.
+    /// Name of the container, unique in the pod.
     pub name: String,
-    /// Ports, to resolve probes that refer to a port by name.
+    /// Declared ports. A probe can refer to one of these ports by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "or_null")]
     pub ports: Vec<Port>,
-    /// Startup probe, which runs first.
+    /// Startup probe, which runs before the readiness probe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub startup_probe: Option<Probe>,
     /// Readiness probe, which runs after the startup probe has passed.
@@ -24,38 +24,38 @@ pub struct Container {
     /// Restart policy of the container. If `None`, the pod's policy applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_policy: Option<String>,
-    /// Mode of participation in the order.
+    /// Kind of podgate's gate or hook in this container.
     #[serde(default)]
     pub mode: Mode,
-    /// True if podgate's preStop hook may keep the container until others have exited.
+    /// True if podgate's preStop hook can keep this container running until other containers have exited.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pre_stop: bool,
-    /// Conditions of the gate or hook.
+    /// Conditions that the gate or hook waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "conditions")]
     pub until: Vec<WaitCondition>,
 }
 
-/// Mode of a container's participation in the order.
+/// Kind of podgate's gate or hook in a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// No gate and no hook of podgate: only the kubelet's order applies.
     #[default]
     None,
-    /// A postStart hook delays the containers after this one.
+    /// A postStart hook that delays the next containers in the list.
     PostStart,
     /// A gate in front of the container's own command.
     Entrypoint,
 }
 
-/// A declared port.
+/// Port declared by a container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Port {
-    /// Name, if any.
+    /// Name by which probes can refer to this port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Number.
+    /// Number of the port on the pod's IP address.
     pub container_port: u16,
 }
 
@@ -64,7 +64,7 @@ pub struct Port {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Probe {
-    /// The action.
+    /// Action of each attempt, such as an HTTP request.
     #[serde(flatten)]
     pub handler: Handler,
     /// Seconds from the container's start to the first attempt.
@@ -92,7 +92,7 @@ fn number<const NUMBER: u32>() -> u32 {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Handler {
-    /// Runs a command inside the container, which only its agent or the kubelet can do.
+    /// Runs a command inside the container. Only the kubelet and the container's agent can run this action.
     Exec(Exec),
     /// Sends an HTTP GET request.
     HttpGet(HttpGet),
@@ -102,22 +102,22 @@ pub enum Handler {
     Grpc(Grpc),
 }
 
-/// `exec`.
+/// Parameters of the action `exec`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Exec {
-    /// The command.
+    /// Program and its arguments.
     #[serde(default)]
     pub command: Vec<String>,
 }
 
-/// `httpGet`.
+/// Parameters of the action `httpGet`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpGet {
-    /// Path and query.
+    /// Path and query of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Port.
+    /// Port to connect to, by number or name.
     pub port: PortRef,
     /// Host to connect to. Default: the pod's IP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,7 +125,7 @@ pub struct HttpGet {
     /// `HTTP` (the default) or `HTTPS`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheme: Option<String>,
-    /// Additional headers.
+    /// Additional headers of the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "or_null")]
     pub http_headers: Vec<Header>,
 }
@@ -133,27 +133,27 @@ pub struct HttpGet {
 /// A header of an `httpGet`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// Name.
+    /// Name of the header, such as `Accept`.
     pub name: String,
-    /// Value.
+    /// Value of the header. Empty if omitted.
     #[serde(default)]
     pub value: String,
 }
 
-/// `tcpSocket`.
+/// Parameters of the action `tcpSocket`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpSocket {
-    /// Port.
+    /// Port to connect to, by number or name.
     pub port: PortRef,
     /// Host to connect to. Default: the pod's IP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 }
 
-/// `grpc`.
+/// Parameters of the action `grpc`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grpc {
-    /// Port.
+    /// Port number to connect to.
     pub port: u16,
     /// Service to query. Default: the server as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -164,9 +164,9 @@ pub struct Grpc {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum PortRef {
-    /// By number.
+    /// Port number.
     Number(u16),
-    /// By its name in `ports`, or by a number written as text.
+    /// Name of an entry in `ports`, or a port number written as text.
     Name(String),
 }
 
@@ -178,7 +178,7 @@ impl Probe {
 }
 
 impl Container {
-    /// Resolves `port` to its number, as the kubelet does.
+    /// Returns the number of `port`, resolved as by the kubelet. Returns `None` if the name is unknown.
     pub fn resolve_port(&self, port: &PortRef) -> Option<u16> {
         match port {
             PortRef::Number(number) => Some(*number),
@@ -189,7 +189,8 @@ impl Container {
         }
     }
 
-    /// Returns the port of a probe of this container, or `None` if the probe runs a command.
+    /// Returns the port of one of this container's probes. Returns `None` if the probe runs a command or its port is
+    /// unknown.
     pub fn probe_port(&self, probe: &Probe) -> Option<u16> {
         match &probe.handler {
             Handler::Exec(_) => None,
@@ -199,7 +200,7 @@ impl Container {
         }
     }
 
-    /// Returns the probes in the order in which they run.
+    /// Returns the startup probe and the readiness probe, in the order in which they run.
     pub fn probes(&self) -> impl Iterator<Item = &Probe> {
         self.startup_probe.iter().chain(&self.readiness_probe)
     }

@@ -1,7 +1,8 @@
-//! The list of all containers, as given by `--containers`, and a check that they can start in the declared order.
+//! The list of all containers (the value of `--containers`), and a check that the containers can start in the declared
+//! order.
 //!
 //! The kubelet starts a pod's containers in list order and starts nothing else while a postStart hook runs. So a
-//! container with a gate that waits must not precede a container with a hook.
+//! container whose gate waits must not precede a container with a hook.
 
 use crate::core::container::{Container, Mode};
 use crate::core::names;
@@ -30,7 +31,7 @@ pub enum OrderError {
 /// Checks that `containers`, in list order, can start.
 ///
 /// # Errors
-/// [`OrderError`] names the containers that can't start and suggests a fix.
+/// [`OrderError`] with the containers that can't start.
 pub fn check_order(containers: &[Container]) -> Result<(), OrderError> {
     let waits = |c: &Container| c.mode == Mode::Entrypoint && !c.until.is_empty();
     if let Some(gate) = containers.iter().position(waits)
@@ -39,7 +40,7 @@ pub fn check_order(containers: &[Container]) -> Result<(), OrderError> {
         let (gate, hook) = (containers[gate].name.clone(), hook.name.clone());
         return Err(OrderError::GateBeforeHook { gate, hook });
     }
-    // A hook may wait for its own container, so that is not an edge.
+    // A hook may wait for its own container, so such a condition is not an edge of the graph.
     let edges: BTreeMap<&str, Vec<&str>> = containers
         .iter()
         .map(|c| (c.name.as_str(), c.until.iter().map(|u| u.container.as_str()).filter(|to| *to != c.name).collect()))
@@ -80,7 +81,7 @@ fn find_cycle<'a>(
 /// Parses the value of `--containers`.
 ///
 /// # Errors
-/// Names the invalid container and the reason.
+/// A message with the invalid container and the reason.
 pub fn parse_list(json: &str) -> Result<Vec<Container>, String> {
     let list: Vec<Container> = serde_json::from_str(json).map_err(|error| {
         format!("not a JSON list of containers ({error}); write [{{\"name\":\"db\",\"mode\":\"post-start\"}}, …]")

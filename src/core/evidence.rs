@@ -1,27 +1,27 @@
 //! Decides a container's state from the available evidence, in this order of precedence:
 //!
 //! 1. The container has exited.
-//! 2. Its entrypoint gate is closed: the state is `Waiting`, even if a probe passes or the kubelet reports it ready.
-//!    Another container may use its port, and the kubelet considers a waiting gate a running container.
+//! 2. Its entrypoint gate is closed: the state is `Waiting`, even if a probe passes or the kubelet reports `ready`.
+//!    Another container may use the probed port, and the kubelet counts a waiting gate as a running container.
 //! 3. The sidecar's own probes.
-//! 4. The report of the container's agent, since `exec` probes can only run inside the container.
-//! 5. The kubelet's `ready`, only if 3 and 4 don't apply and the caller has established that it is current.
+//! 4. The report of the container's agent, because `exec` probes can only run inside the container.
+//! 5. The kubelet's `ready`, only if 3 and 4 don't apply and the value is known to be current.
 
 use crate::core::probe::ProbeVerdict;
 use crate::core::state::State;
 
-/// Everything known about one container at one moment.
+/// Evidence about one container at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Evidence {
-    /// Exit code of the current incarnation, if it has ended.
+    /// Exit code of the current incarnation. `None` while this incarnation runs or waits.
     pub exit_code: Option<i32>,
-    /// True if the container has an entrypoint gate and no report says that the gate has opened.
+    /// True if the container has an entrypoint gate whose opening has not been reported.
     pub gate_closed: bool,
-    /// True if the process runs, according to its report, the kubelet or a listening socket.
+    /// True if a report, the kubelet or a listening socket shows that the container's process runs.
     pub started: bool,
     /// Verdict of the sidecar's probes. `None` if the sidecar can't run any of the container's probes.
     pub probe_verdict: Option<ProbeVerdict>,
-    /// Evidence about `exec` probes. `None` if the container has none.
+    /// Evidence about `exec` probes. `None` if the container has no such probes.
     pub exec_probes: Option<ExecEvidence>,
     /// True if this incarnation was `Ready` before.
     pub was_ready: bool,
@@ -30,9 +30,9 @@ pub struct Evidence {
 /// Evidence about probes that can only run inside the container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExecEvidence {
-    /// True if the container's agent has reported that they passed.
+    /// True if the container's agent has reported that the `exec` probes passed.
     pub reported_passed: bool,
-    /// The kubelet's `ready`. `None` if it may be outdated.
+    /// The kubelet's `ready`. `None` if this value may be outdated.
     pub kubelet_ready: Option<bool>,
 }
 
@@ -45,7 +45,7 @@ pub fn resolve_state(evidence: &Evidence) -> State {
     if gate_closed || !started {
         return State::Waiting;
     }
-    // The report is never withdrawn, because its hook has ended. So the kubelet's later "not ready" takes precedence.
+    // A hook that has returned can't withdraw its report. So the kubelet's later "not ready" takes precedence.
     let inside = exec.map(|e| e.kubelet_ready.unwrap_or(e.reported_passed) || (e.reported_passed && !was_ready));
     let not_ready = if was_ready { State::NotReady } else { State::Started };
     match (probed, inside) {

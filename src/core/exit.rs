@@ -18,7 +18,7 @@ pub enum Exit {
     CannotExecute = 126,
     /// The command was not found (as in a shell).
     CommandNotFound = 127,
-    /// Received SIGTERM, or the pod was deleted, while waiting.
+    /// The agent received SIGTERM while waiting, or the pod was deleted.
     Terminated = 143,
 }
 

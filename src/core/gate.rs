@@ -9,30 +9,30 @@ use crate::core::until::{ConditionStatus, WaitCondition};
 use std::fmt;
 use std::time::Duration;
 
-/// Time after which a container missing on the board is an error, and after which a missing sidecar counts as dead.
+/// Time after which a container that is missing on the board is an error and a missing sidecar counts as dead.
 pub const SETTLE_TIME: Duration = Duration::from_secs(2);
 
 /// Conditions and rules of a gate.
 #[derive(Debug, Clone)]
 pub struct GateSpec<'a> {
-    /// Hook or entrypoint gate.
+    /// Kind of this gate.
     pub kind: GateKind<'a>,
-    /// Conditions on containers; all must hold.
+    /// Conditions on containers. The gate opens only if all of them hold.
     pub conditions: &'a [WaitCondition],
-    /// Give up as soon as a condition can't be met without intervention.
+    /// True if the gate gives up as soon as a condition can't be met without intervention.
     pub fail_fast: bool,
 }
 
 /// Kind of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GateKind<'a> {
-    /// The postStart hook of this container. While it waits, the kubelet does nothing else for the pod.
+    /// The postStart hook of this container. While a hook waits, the kubelet does nothing else for the pod.
     Hook(&'a str),
     /// A gate in front of a container's command, with this ticket.
     Entrypoint(&'a str),
 }
 
-/// The gate's own observations, in addition to the sources.
+/// The gate's own observations, in addition to the published pod state.
 #[derive(Debug, Clone, Default)]
 pub struct Observations {
     /// Checks that have not passed, each with its last result.
@@ -51,8 +51,8 @@ pub enum Controller {
     /// Alive, or not known to be dead.
     #[default]
     Alive,
-    /// Dead, with the last result of the fallback check, if there is one. The kubelet does not restart the sidecar
-    /// while a hook runs, so the hook relies on that check.
+    /// Dead, with the last result of the fallback check if one is set. The kubelet does not restart the sidecar while a
+    /// hook runs, so the hook relies on the fallback check.
     Dead(Option<Result<(), String>>),
 }
 
@@ -61,7 +61,8 @@ pub enum Controller {
 pub enum OpenReason {
     /// All conditions hold.
     ConditionsMet,
-    /// The pod has started before. A hook that waits during the restart of one container would block the others.
+    /// The pod has started before. A hook that waits during the restart of one container would block the other
+    /// containers.
     AlreadyStarted,
     /// The pod is being deleted.
     PodTerminating,
@@ -75,7 +76,7 @@ pub enum Obstacle {
     /// The container's state does not meet the condition.
     #[error("{0} (now {1})")]
     WrongState(WaitCondition, State),
-    /// As `WrongState`, and the container is stuck in that state for this reason.
+    /// The container's state does not meet the condition, and the container is stuck for this reason.
     #[error("{0} (now {1}, {2})")]
     Stuck(WaitCondition, State, String),
     /// The source has no state for the condition's container.
@@ -84,7 +85,7 @@ pub enum Obstacle {
     /// No source is available to evaluate the condition.
     #[error("{0}")]
     NoSnapshot(WaitCondition),
-    /// Errors of the two sources.
+    /// Errors of the board and of the downward-API volume.
     #[error("the board {0}, the downward-API volume {1}")]
     SourceErrors(SourceError, SourceError),
     /// The conditions hold on a board that may be outdated: the sidecar has not read this gate's report yet.
@@ -93,7 +94,7 @@ pub enum Obstacle {
     /// The only source is the downward-API volume, which the kubelet does not update while a hook runs.
     #[error("no board, and the kubelet does not update the downward-API volume while a hook runs")]
     FrozenVolume,
-    /// The sidecar is dead, and this is the result of the fallback check.
+    /// The sidecar is dead, and the fallback check has failed with this result.
     #[error("the sidecar is dead; fallback check {0}")]
     FallbackFailed(String),
     /// The sidecar is dead, and the hook has no fallback check.
@@ -113,7 +114,7 @@ pub enum Obstacle {
 /// Reason why a gate gives up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GiveUpReason {
-    /// A container earlier in the list has ended, and the kubelet restarts it only after this hook returns.
+    /// A container earlier in the list has ended. The kubelet restarts that container only after this hook returns.
     #[error("{0} is {1}, and the kubelet restarts it only after this hook returns")]
     PredecessorEnded(String, State),
     /// The condition's container has ended and will not be restarted.
@@ -125,7 +126,7 @@ pub enum GiveUpReason {
     /// A check can't pass any more.
     #[error("{0}")]
     ImpossibleCheck(String),
-    /// A condition names a container that the pod does not have. The list holds the pod's containers.
+    /// A condition refers to a container that the pod does not have. The list contains the pod's containers.
     #[error("no such container: {0}; the pod has {list}", list = .1.join(", "))]
     NoSuchContainer(String, Vec<String>),
     /// The pod is being deleted, so the gated command is not run.
@@ -221,7 +222,7 @@ pub fn decide(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> D
         (Controller::Dead(Some(Ok(()))), _) if observed.pending_checks.is_empty() => {
             return Decision::Open(OpenReason::FallbackPassed);
         }
-        // Checks don't depend on the sidecar.
+        // A dead sidecar does not affect the pending checks.
         _ if obstacles.is_empty() => {}
         (Controller::Dead(Some(Err(why))), _) => obstacles.push(Obstacle::FallbackFailed(why.clone())),
         (Controller::Dead(None), GateKind::Hook(_)) => obstacles.push(Obstacle::NoFallbackCheck),
@@ -232,7 +233,7 @@ pub fn decide(view: &PodView, spec: &GateSpec<'_>, observed: &Observations) -> D
     if obstacles.is_empty() { Decision::Open(OpenReason::ConditionsMet) } else { Decision::Closed(obstacles) }
 }
 
-/// Returns the first container before `own` in the order that has ended and that the kubelet would restart.
+/// Returns the first container that precedes `own`, has ended and would be restarted by the kubelet.
 fn ended_predecessor(snapshot: &Snapshot, own: &str) -> Option<(String, State)> {
     let before = snapshot.order.iter().take_while(|name| *name != own);
     let restarts = before.filter(|name| !snapshot.has_ended_for_good(name));
@@ -271,12 +272,12 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Decides for a gate or hook that waits for `on`.
+    /// Returns the decision of a gate or hook that waits for `on`.
     fn decided(kind: GateKind<'_>, on: &str, view: &PodView, observed: &Observations) -> Decision {
         decide(view, &GateSpec { kind, conditions: &[until(on)], fail_fast: false }, observed)
     }
 
-    /// Decides for a gate or hook that has just begun to wait for `api`.
+    /// Returns the decision of a gate or hook that has just begun to wait for `api`.
     fn decide_at_start(kind: GateKind<'_>, view: &PodView) -> Decision {
         decided(kind, "api", view, &Observations::default())
     }
@@ -313,7 +314,7 @@ mod tests {
             let mut s = snapshot(phase, &[("api", State::Ready)]);
             s.heard_tickets.insert("web".to_owned(), "t0".to_owned());
             assert!(is_closed(&decide_at_start(GATE, &board(s.clone()))));
-            // The volume carries no tickets, so its guarantee is weaker.
+            // The volume contains no tickets, so the gate can't wait for its own ticket.
             assert_eq!(
                 decide_at_start(GATE, &PodView::Snapshot(s.clone(), Source::Volume)),
                 Decision::Open(OpenReason::ConditionsMet)

@@ -1,9 +1,9 @@
-//! The pure part: functions of values that use no clock, file, socket or environment variable.
+//! The pure part of podgate. Its functions use no clock, file, socket or environment variable.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`names`] | names shared between programs: annotation keys, files, limits |
-//! | [`state`] | a container's state, the pod's phase |
+//! | [`state`] | a container's state and the pod's phase |
 //! | [`sandbox`] | identity of the pod sandbox |
 //! | [`annotations`] | reader and writer of the downward-API file format |
 //! | [`snapshot`] | the pod's state as published by the sidecar |
@@ -13,12 +13,12 @@
 //! | [`pre_stop`] | a preStop hook's decision |
 //! | [`report`] | the agent's report on its own container |
 //! | [`container`] | a container's declaration: probes, ports, mode |
-//! | [`container_list`] | the list of all containers, and a check that their order is possible |
+//! | [`container_list`] | the list of all containers, and a check of their order |
 //! | [`probe`] | probe semantics: intervals, thresholds, delays |
 //! | [`evidence`] | precedence of the evidence for a container's state |
 //! | [`argv`] | commands and check URLs as users write them |
 //! | [`command`] | the agent's command line in a container's spec |
-//! | [`pod`] | the Pod as the API returns it |
+//! | [`pod`] | the Pod as returned by the API |
 //! | [`text`] | error chains, and text made safe for a terminal |
 //! | [`times`] | timestamps of each container's milestones |
 //! | [`exit`] | the agent's exit codes |

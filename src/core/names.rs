@@ -7,17 +7,17 @@ pub const SANDBOX_PREFIX: &str = "sandbox.podgate.io/";
 /// Prefix of the annotations that override a container's state, so that an operator can open a gate.
 pub const OVERRIDE_PREFIX: &str = "override.podgate.io/";
 
-/// Pod sandbox in which the states were observed.
+/// Id of the pod sandbox in which the states were observed.
 pub const SANDBOX_ID: &str = "sandbox.podgate.io/id";
-/// Random id, new at every start of the sidecar.
+/// Random id of the sidecar's run, created at every start of the sidecar.
 pub const SANDBOX_EPOCH: &str = "sandbox.podgate.io/epoch";
 /// Counter that grows with every change and never decreases while the board exists.
 pub const SANDBOX_REVISION: &str = "sandbox.podgate.io/revision";
-/// `starting`, `started` or `terminating`.
+/// Phase of the pod: `starting`, `started` or `terminating`.
 pub const SANDBOX_PHASE: &str = "sandbox.podgate.io/phase";
 /// Ordered containers in start order, separated by commas.
 pub const SANDBOX_ORDER: &str = "sandbox.podgate.io/order";
-/// Stuck containers with the reason: `db=ImagePullBackOff,api=Ended`.
+/// Stuck containers with their reasons: `db=ImagePullBackOff,api=Ended`.
 pub const SANDBOX_STUCK: &str = "sandbox.podgate.io/stuck";
 /// Time of the sidecar's last observation, RFC 3339 in UTC.
 pub const SANDBOX_SEEN: &str = "sandbox.podgate.io/seen";
@@ -25,15 +25,15 @@ pub const SANDBOX_SEEN: &str = "sandbox.podgate.io/seen";
 /// Times of each container's milestones, in milliseconds since 1970 (`core::times`).
 pub const SANDBOX_TIMES: &str = "sandbox.podgate.io/times";
 
-/// On the board only: tickets of the gates whose report the sidecar has read and whose conditions it has evaluated
-/// since: `api=3f2a9c1e,web=00d1f6c2`.
+/// Tickets of the gates whose conditions the sidecar has evaluated after reading the gate's report, on the board only:
+/// `api=3f2a9c1e,web=00d1f6c2`.
 pub const SANDBOX_HEARD: &str = "sandbox.podgate.io/heard";
 /// Containers whose preStop hook has started: `app,envoy`.
 pub const SANDBOX_STOPPING: &str = "sandbox.podgate.io/stopping";
-/// Number of restarts per container in this epoch, without zeros: `db=2`.
+/// Number of restarts of each restarted container in this epoch: `db=2`.
 pub const SANDBOX_RESTARTS: &str = "sandbox.podgate.io/restarts";
 
-/// On the board only: start time of the first sidecar of this sandbox, RFC 3339 in UTC, by the kubelet's clock.
+/// Start time of the first sidecar of this sandbox, on the board only: RFC 3339 in UTC, by the kubelet's clock.
 pub const SANDBOX_SINCE: &str = "sandbox.podgate.io/since";
 
 /// Annotation that the kubelet adds to the downward-API file. A new value means that the kubelet has restarted.
@@ -41,7 +41,7 @@ pub const KUBELET_CONFIG_SEEN: &str = "kubernetes.io/config.seen";
 
 /// Mount path of the board, the volume `podgate`.
 pub const BOARD_DIR: &str = "/podgate";
-/// Mount path of a container's own folder. In the sidecar, mount path of the volume with all folders.
+/// Mount path of a container's own folder. In the sidecar, this is the mount path of the volume with all folders.
 pub const SELF_DIR: &str = "/podgate-self";
 /// Mount path of the downward-API volume.
 pub const PODINFO_DIR: &str = "/podgate-info";
@@ -50,18 +50,18 @@ pub const PODINFO_DIR: &str = "/podgate-info";
 pub const ANNOTATIONS_FILE: &str = "annotations";
 /// FIFO on the board. The sidecar holds its write end.
 pub const BELL_FILE: &str = "bell";
-/// File on the board that the sidecar locks once it has reset and published the board.
+/// File on the board. The sidecar locks this file after it has reset and published the board.
 pub const CONTROLLER_FILE: &str = "controller";
-/// File on the board with the epoch, written when the sidecar's own hook succeeds.
+/// File on the board that contains the epoch. The sidecar's own hook writes this file on success.
 pub const HOOKED_FILE: &str = "hooked";
 /// Folder on the board that contains the agent.
 pub const BIN_DIR: &str = "bin";
 /// File name of the agent.
 pub const AGENT_FILE: &str = "podgate";
-/// File in a container's own folder with the agent's report.
+/// File with the agent's report, in a container's own folder.
 pub const REPORT_FILE: &str = "report";
 
-/// File in a container's own folder that is locked while the container's process lives.
+/// File in a container's own folder that is locked as long as the container's process runs.
 pub const TETHER_FILE: &str = "tether";
 
 /// Kubernetes' default path for a container's termination message (`terminationMessagePath`).
@@ -71,7 +71,7 @@ pub const TERMINATION_LOG: &str = "/dev/termination-log";
 pub const BOARD_FILE_MAX: usize = 64 * 1024;
 /// Size limit for reading the downward-API file, in bytes: 256 KiB of annotations, times four for quoting, plus slack.
 pub const PODINFO_FILE_MAX: usize = 4 * 256 * 1024 + BOARD_FILE_MAX;
-/// Size limit for a hook's output, in bytes. The kubelet copies it into the pod's status, and too much blocks updates.
+/// Size limit for a hook's output, in bytes. The kubelet can't update a pod's status that contains too much output.
 pub const HOOK_OUTPUT_MAX: usize = 1000;
 
 /// Returns true if `name` is a valid container name: an RFC 1123 label

@@ -7,13 +7,13 @@ use crate::core::container::{self, Exec, Handler, HttpGet, Port, PortRef, Probe,
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
-/// Declares structs with fields of the API. A field of an unknown shape counts as absent, so that it can't hide the
-/// rest of the Pod. (Equivalent derived code makes the sidecar 72 KiB larger.)
+/// Declares structs with fields of the API. A field of an unexpected type counts as absent, so that one bad field can't
+/// hide the rest of the Pod. (Equivalent derived code makes the sidecar 72 KiB larger.)
 macro_rules! model {
     ($($(#[$about:meta])* $struct:ident { $($name:literal $field:ident: $type:ty,)* })*) => {$(
         $(#[$about])*
         #[derive(Debug, Clone, Default)]
-        #[allow(missing_docs, reason = "the fields are the API's, under its names")]
+        #[allow(missing_docs, reason = "the fields have the names and meanings of the API")]
         pub struct $struct {
             $(pub $field: $type,)*
         }
@@ -54,11 +54,12 @@ model! {
     }
     /// An environment variable. The value is empty if it comes from `valueFrom`.
     EnvVar { "name" name: String, "value" value: String, }
-    /// The hooks of a container.
+    /// Lifecycle hooks of a container.
     Lifecycle { "postStart" post_start: Hook, "preStop" pre_stop: Hook, }
-    /// One hook.
+    /// One lifecycle hook.
     Hook { "exec" exec: Exec, }
-    /// <https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#individual-container-restarts>
+    /// Restart rule
+    /// (<https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#individual-container-restarts>).
     RestartRule { "exitCodes" exit_codes: Option<ExitCodes>, }
     /// The exit codes that a rule applies to.
     ExitCodes { "operator" operator: String, "values" values: Vec<i32>, }
@@ -103,13 +104,14 @@ model! {
 }
 
 impl Container {
-    /// Returns the value of the variable `name` if the spec contains it.
+    /// Returns the value of the environment variable `name`, if the spec contains a value.
     pub fn env_value(&self, name: &str) -> Option<String> {
         let set = self.env.iter().rfind(|variable| variable.name == name && !variable.value.is_empty());
         set.map(|variable| variable.value.clone())
     }
 
-    /// Returns the values of `flag` in `line`, a command line of this container, or from its environment.
+    /// Returns the values of `flag` in `line`, a command line of this container. If the flag is omitted, returns the
+    /// value of its environment variable.
     pub fn flag_values(&self, line: &AgentCommand, flag: &str) -> Vec<String> {
         line.values_or_env(flag, &|name| self.env_value(name))
     }
@@ -156,8 +158,8 @@ impl Container {
         }
     }
 
-    /// Returns the startupProbe without podgate's part: for `podgate opened --check URL` that check, for `podgate
-    /// opened` nothing. The sidecar can't run `exec` probes, so the rest would be of no use to it.
+    /// Returns the startupProbe without podgate's part. `podgate opened --check URL` becomes a probe of that URL, and
+    /// `podgate opened` alone becomes `None`. The sidecar can't run `exec` probes, so it can't use the omitted part.
     fn original_probe(&self, probe: &Probe) -> Option<Probe> {
         let Some(line) = probe.opened_command() else { return Some(probe.clone()) };
         let checks = self.flag_values(&line, "--check");
@@ -180,7 +182,7 @@ impl Container {
 }
 
 impl Probe {
-    /// Returns the command line of `podgate opened` if the probe runs it, which tests the gate and not the application.
+    /// Returns the command line if the probe runs `podgate opened`. Such a probe tests the gate, not the application.
     pub fn opened_command(&self) -> Option<AgentCommand> {
         let Handler::Exec(exec) = &self.handler else { return None };
         AgentCommand::parse(&exec.command).filter(|line| line.has_subcommand("opened"))

@@ -1,7 +1,7 @@
 //! A preStop hook's decision: keep the container running until others have exited, or release it.
 //!
-//! The kubelet runs all preStop hooks at once when the pod is deleted. It also runs one when a single container is
-//! restarted, in which case the hook must not wait. The hook is not told which case applies
+//! The kubelet runs all preStop hooks at once when the pod is deleted. If it restarts a single container, it runs only
+//! that container's hook, which must not wait. The kubelet does not tell the hook which case applies
 //! (<https://kubernetes.io/docs/concepts/containers/container-lifecycle-hooks/>).
 
 use crate::core::sources::PodView;
@@ -17,16 +17,16 @@ pub const STOP_SIGN_TIMEOUT: Duration = Duration::from_secs(1);
 pub enum Decision {
     /// Let the container end.
     Release(ReleaseReason),
-    /// Keep waiting: the whole pod stops, and these have not exited yet.
+    /// Keep waiting: the whole pod stops, and these containers still run or these ports are still open.
     Wait(Vec<String>),
-    /// Not known yet whether the whole pod stops.
+    /// Keep waiting: it is not clear yet if the whole pod stops.
     Undecided,
 }
 
 /// Reason why a container may end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseReason {
-    /// Everything waited for has exited or closed.
+    /// No container and no port is left to wait for.
     AllGone,
     /// Only this container stops.
     OnlyThisContainer,
@@ -55,7 +55,7 @@ pub fn decide(
         match view {
             PodView::Snapshot(snapshot, _) => match snapshot.states.get(&until.container) {
                 Some(state) if !is_gone(*state, until.want) => remaining.push(format!("{until} (now {state})")),
-                // Don't wait for a container that the sidecar does not know.
+                // Don't wait for a container that the sidecar has not published.
                 _ => {}
             },
             PodView::NoSnapshot { .. } => remaining.push(format!("{until} (no state from the sidecar)")),
@@ -71,13 +71,13 @@ pub fn decide(
     if waited >= STOP_SIGN_TIMEOUT { Decision::Release(ReleaseReason::OnlyThisContainer) } else { Decision::Undecided }
 }
 
-/// Returns true if the whole pod stops: it is being deleted, or a container waited for has begun to stop too.
+/// Returns true if the whole pod stops: the pod is being deleted, or a container in `conditions` has begun to stop.
 pub fn is_pod_stopping(view: &PodView, conditions: &[WaitCondition]) -> bool {
     let PodView::Snapshot(snapshot, _) = view else { return false };
     snapshot.phase == Phase::Terminating || conditions.iter().any(|until| snapshot.stopping.contains(&until.container))
 }
 
-/// Returns true if the container has exited as wanted, has never started or waits in its gate.
+/// Returns true if a container in `state` has exited as wanted, has never started or waits in its gate.
 fn is_gone(state: State, want: WantedState) -> bool {
     state == State::Waiting || state.has_ended() && (want != WantedState::Completed || state == State::Completed)
 }

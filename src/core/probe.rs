@@ -1,8 +1,8 @@
 //! Probe semantics: the kubelet's thresholds and delays, but shorter intervals.
 //!
-//! The kubelet probes in whole seconds, and not at all while a postStart hook runs. [`ProbeProgress`] probes earlier:
-//! the interval is 0.8 % of the time since the container's start, at least 10 ms and at most the probe's period. All
-//! times are relative to the container's start.
+//! The kubelet probes in whole seconds, and not at all while a postStart hook runs. [`ProbeProgress`] schedules earlier
+//! attempts: the interval is 0.8 % of the time since the container's start, at least 10 ms and at most the probe's
+//! period. All times are relative to the container's start.
 
 use crate::core::container::Probe;
 use std::time::Duration;
@@ -47,7 +47,8 @@ struct Stage {
 }
 
 impl ProbeProgress {
-    /// Starts with the probes that the sidecar can run from outside the container. Returns `None` if there are none.
+    /// Creates the progress of the probes that the sidecar can run from outside the container. Returns `None` without
+    /// such probes.
     pub fn new(startup: Option<&Probe>, readiness: Option<&Probe>, min_interval: Duration) -> Option<ProbeProgress> {
         let stage = |probe: Option<&Probe>, is_startup| {
             probe.filter(|p| !p.is_exec()).map(|probe| Stage { probe: probe.clone(), is_startup })
@@ -66,7 +67,7 @@ impl ProbeProgress {
         })
     }
 
-    /// Resumes the probing of an incarnation that has passed before: verdict `Passed`, no initial delay.
+    /// Resumes the probing of an incarnation whose probes have passed before: verdict `Passed`, no initial delay.
     pub fn resumed(mut self) -> ProbeProgress {
         self.stage_index = self.stages.len() - 1;
         (self.verdict, self.is_resumed) = (ProbeVerdict::Passed, true);
@@ -83,7 +84,7 @@ impl ProbeProgress {
         &self.stages[self.stage_index].probe
     }
 
-    /// Returns when the next attempt is due.
+    /// Returns the time at which the next attempt is due.
     pub fn next_due(&self) -> Duration {
         let probe = self.probe();
         let earliest = self.earliest_attempt();
@@ -95,7 +96,7 @@ impl ProbeProgress {
         earliest.max(last + wait)
     }
 
-    /// Returns the earliest time for an extra attempt after the port has begun to listen: the end of the initial delay.
+    /// Returns the end of the initial delay. If the port begins to listen, an extra attempt must not run earlier.
     pub fn earliest_attempt(&self) -> Duration {
         if self.is_resumed { Duration::ZERO } else { seconds(self.probe().initial_delay_seconds) }
     }
@@ -106,7 +107,7 @@ impl ProbeProgress {
         let Stage { probe, is_startup } = &self.stages[self.stage_index];
         let (needed, allowed) = (probe.success_threshold.max(1), probe.failure_threshold.max(1));
         let period = seconds(probe.period_seconds);
-        // An early attempt must not count a second time within one period.
+        // At most one attempt per period counts. Earlier attempts are ignored.
         let is_early = self.counted_at.is_some_and(|at| now < at + period.mul_f32(0.9));
         if !success {
             self.successes = 0;
@@ -176,7 +177,7 @@ mod tests {
         ProbeProgress::new(None, Some(&probe), Duration::ZERO).unwrap()
     }
 
-    /// Records each outcome at its time in milliseconds and asserts the verdict after it.
+    /// Records each outcome at its time in milliseconds and asserts the verdict after each attempt.
     fn record(progress: &mut ProbeProgress, outcomes: &[(u64, bool, ProbeVerdict)]) {
         for (at, success, verdict) in outcomes {
             progress.record(ms(*at), *success);

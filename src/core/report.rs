@@ -1,7 +1,7 @@
 //! The agent's report on its own container: the file `report` in the container's folder.
 //!
-//! It has the same `key="value"` lines as the annotations. The folder, never the content, determines which container a
-//! report belongs to. A report counts only if its sandbox and epoch are current.
+//! The file has the same `key="value"` lines as the annotations. The file's folder, never its content, determines the
+//! container that the report belongs to. A report counts only if its sandbox and epoch are current.
 
 use crate::core::annotations::{self, Torn};
 use crate::core::names::is_container_name;
@@ -25,7 +25,8 @@ const WATCHING: &str = "watching";
 /// Filler that sorts after all other keys and is never read.
 const PADDING: &str = "~";
 
-/// Size in bytes of the file that the sidecar creates in each folder, before a container can fill the volume: one page.
+/// Size in bytes (one page) of the report file that the sidecar creates in each folder before a container can fill the
+/// volume.
 pub const RESERVED_SIZE: usize = 4096;
 
 words! {
@@ -59,10 +60,10 @@ pub struct Process {
     pub start_ticks: u64,
 }
 
-/// A container's report.
+/// The agent's report on its container.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
-    /// Sandbox of the agent.
+    /// Sandbox in which the agent runs.
     pub sandbox: Option<SandboxId>,
     /// Epoch that the agent has read from the board.
     pub epoch: String,
@@ -72,24 +73,24 @@ pub struct Report {
     pub gate: Option<GateState>,
     /// Conditions that the gate or hook waits for.
     pub waiting_for: Vec<WaitCondition>,
-    /// True once the container's own process runs.
+    /// True if the container's own process has started.
     pub started: bool,
     /// True if all `--check`s have passed.
     pub check_passed: bool,
-    /// Exit code of the command, if the agent is its parent.
+    /// Exit code of the command. Set only if the agent is the command's parent.
     pub exit_code: Option<i32>,
     /// State of the preStop hook.
     pub stopping: PreStopState,
     /// Random id of this start of the gate.
     pub ticket: Option<String>,
-    /// Process of the gate, which becomes the container's own by `execve`.
+    /// Process of the gate. After `execve`, the same process runs the container's command.
     pub process: Option<Process>,
     /// Containers that the agent keeps watching after the gate has opened.
     pub watched_containers: Vec<String>,
 }
 
 impl Report {
-    /// Returns the file's text.
+    /// Returns the text of the report file.
     pub fn to_text(&self) -> String {
         let list = |items: Vec<String>| (!items.is_empty()).then(|| items.join(","));
         let lines = [
@@ -116,7 +117,7 @@ impl Report {
         annotations::write(&lines.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
     }
 
-    /// Returns the file's text, padded to [`RESERVED_SIZE`] bytes to overwrite the reserved file in place.
+    /// Returns the text of the report file, padded to [`RESERVED_SIZE`] bytes to overwrite the reserved file in place.
     pub fn to_padded_text(&self) -> String {
         let mut text = self.to_text();
         let frame = "\n=\"\"".len() + PADDING.len();

@@ -1,8 +1,8 @@
 //! Identity of a pod sandbox: `BOOT-COOKIE-ROOT`.
 //!
 //! The parts are the first 8 characters of the boot id, the network namespace's cookie in decimal, and the FNV-1a hash
-//! of the mount root of `/etc/hostname` in 8 hexadecimal digits. All containers of a pod compute the same id without an
-//! API. It changes when the sandbox is recreated or the node reboots.
+//! of the mount root of `/etc/hostname` in 8 hexadecimal digits. All containers of a pod compute the same id without
+//! the API server. The id changes when the sandbox is recreated or the node reboots.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,7 +24,8 @@ impl SandboxId {
     /// Builds the id from kernel data. `None` marks a part that is unavailable.
     ///
     /// `boot_id` is `/proc/sys/kernel/random/boot_id`, `cookie` is `SO_NETNS_COOKIE`, `mount_root` is field 4 of the
-    /// mount `/etc/hostname`. `shm_fsid` is `f_fsid` of `/dev/shm`, used only if both cookie and root are missing.
+    /// mountinfo line of `/etc/hostname`. `shm_fsid` is `f_fsid` of `/dev/shm`, used only if both cookie and root are
+    /// missing.
     pub fn new(
         boot_id: Option<&str>,
         cookie: Option<u64>,
@@ -53,7 +54,7 @@ fn is_boot_prefix(text: &str) -> bool {
     text.len() == 8 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
-/// Returns the 32-bit FNV-1a hash.
+/// Returns the 32-bit FNV-1a hash of `bytes`.
 pub fn fnv1a(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
@@ -84,7 +85,7 @@ impl FromStr for SandboxId {
     fn from_str(text: &str) -> Result<Self, InvalidSandboxId> {
         let parts: Vec<&str> = text.split('-').collect();
         let [boot, cookie, root] = parts[..] else { return Err(InvalidSandboxId) };
-        // std's parser would accept a leading plus sign.
+        // Integer parsers of std accept a leading plus sign, which is not valid in an id.
         if !(boot == "0" || is_boot_prefix(boot)) || text.contains('+') {
             return Err(InvalidSandboxId);
         }

@@ -14,7 +14,7 @@ pub const REVISION_MAX: u64 = (1 << 53) - 1;
 pub struct Snapshot {
     /// Sandbox in which the state was observed.
     pub sandbox: SandboxId,
-    /// Id of the sidecar's run that published the state.
+    /// Random id of the sidecar run that published the state.
     pub epoch: String,
     /// Counter that grows with every change.
     pub revision: u64,
@@ -24,13 +24,13 @@ pub struct Snapshot {
     pub states: BTreeMap<String, State>,
     /// Ordered containers, in start order.
     pub order: Vec<String>,
-    /// Stuck containers and the reason.
+    /// Reason for each stuck container.
     pub stuck: BTreeMap<String, String>,
-    /// Tickets of the gates whose report the sidecar has read, by container.
+    /// Ticket of each gate whose report the sidecar has read, by container name.
     pub heard_tickets: BTreeMap<String, String>,
     /// Containers whose preStop hook has started.
     pub stopping: BTreeSet<String>,
-    /// Number of restarts per container, without zeros.
+    /// Number of restarts of each restarted container.
     pub restarts: BTreeMap<String, u64>,
 }
 
@@ -54,17 +54,17 @@ pub enum Unreadable {
     Invalid(&'static str),
 }
 
-/// Returns true for the annotations that make up a snapshot.
+/// Returns true if `key` belongs to an annotation of a snapshot.
 pub fn is_podgate_key(key: &str) -> bool {
     key.starts_with(names::STATUS_PREFIX) || key.starts_with(names::SANDBOX_PREFIX)
 }
 
-/// Returns true for a short alphanumeric word, such as an epoch, a ticket or a reason from the kubelet.
+/// Returns true if `text` is a short alphanumeric word, such as an epoch, a ticket or a reason from the kubelet.
 pub fn is_plain_word(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
-/// Reason in `stuck` of a container that has ended and that the kubelet will not restart.
+/// Reason in `stuck` for a container that has ended and will not be restarted by the kubelet.
 pub const REASON_ENDED: &str = "Ended";
 
 impl Snapshot {
@@ -84,10 +84,11 @@ impl Snapshot {
         }
     }
 
-    /// Reads a snapshot. Skips containers with an unknown state, so that they never count as ready.
+    /// Reads a snapshot. Skips containers with an unknown state, so that such a container never counts as ready.
     ///
     /// # Errors
-    /// [`Unreadable::Empty`] without podgate annotations, [`Unreadable::Invalid`] if a required one is not valid.
+    /// [`Unreadable::Empty`] without podgate annotations, [`Unreadable::Invalid`] if a required annotation is missing
+    /// or invalid.
     pub fn from_annotations(annotations: &Annotations) -> Result<Snapshot, Unreadable> {
         if !annotations.keys().any(|key| is_podgate_key(key)) {
             return Err(Unreadable::Empty);
@@ -164,7 +165,7 @@ impl Snapshot {
         out
     }
 
-    /// Returns true if the sidecar has read the report with this ticket and has evaluated the gate's conditions since.
+    /// Returns true if the sidecar has read the report with this ticket and has then evaluated the gate's conditions.
     pub fn has_heard_ticket(&self, ticket: &str) -> bool {
         self.heard_tickets.values().any(|heard| heard == ticket)
     }

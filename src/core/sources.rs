@@ -1,5 +1,5 @@
-//! Choice between the two sources. A board with a valid snapshot of this sandbox always wins. The downward-API volume
-//! is only the fallback, because anyone who may patch pods can change it, unlike the board.
+//! Choice between the board and the downward-API volume. A board with a valid snapshot of this sandbox always has
+//! precedence. The volume is only the fallback, because everyone with permission to patch pods can change its content.
 
 use crate::core::sandbox::SandboxId;
 use crate::core::snapshot::{Snapshot, Unreadable};
@@ -10,9 +10,9 @@ pub type SnapshotResult = Result<Snapshot, Unreadable>;
 /// Source of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// The board: always current, written only by the sidecar.
+    /// The board, which is always current and written only by the sidecar.
     Board,
-    /// The downward-API volume: not updated while a postStart hook runs and during termination.
+    /// The downward-API volume. The kubelet does not update it while a postStart hook runs or the pod terminates.
     Volume,
 }
 
@@ -23,9 +23,9 @@ pub enum PodView {
     Snapshot(Snapshot, Source),
     /// No source has a snapshot of this sandbox.
     NoSnapshot {
-        /// Error of the board.
+        /// Reason why the board is unusable.
         board: SourceError,
-        /// Error of the volume.
+        /// Reason why the volume is unusable.
         volume: SourceError,
     },
 }
@@ -36,12 +36,14 @@ pub enum SourceError {
     /// The source has no snapshot.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
-    /// The snapshot belongs to another sandbox: from before a reboot or a recreation, or copied into a template.
+    /// The snapshot belongs to another sandbox: it is older than a reboot or recreation, or was copied into a Pod
+    /// template.
     #[error("belongs to another sandbox")]
     OtherSandbox,
 }
 
-/// Chooses between the two sources for an agent in the sandbox `here`. Reads the volume only if the board is unusable.
+/// Chooses between the board and the volume for an agent in the sandbox `here`. Reads the volume only if the board is
+/// unusable.
 pub fn choose_source(here: &SandboxId, board: SnapshotResult, volume: impl FnOnce() -> SnapshotResult) -> PodView {
     let accept = |result: SnapshotResult| match result {
         Ok(snapshot) if snapshot.sandbox.matches(here) => Ok(snapshot),

@@ -6,17 +6,17 @@ words! {
     /// State of a container. Value of `status.podgate.io/CONTAINER`.
     #[derive(PartialOrd, Ord)]
     State {
-        /// Not started yet, or its gate has not opened yet.
+        /// The container has not started, or its gate has not opened.
         Waiting = "Waiting",
-        /// Its process runs, but its probes have not passed since its start.
+        /// The container's process runs, but the probes have not passed since the start.
         Started = "Started",
-        /// Its startup and readiness probes have passed, or it has none and runs.
+        /// The startup and readiness probes have passed, or the container runs without such probes.
         Ready = "Ready",
-        /// It was Ready, and its readiness probe now fails.
+        /// The container was Ready, and its readiness probe now fails.
         NotReady = "NotReady",
-        /// Exited with code 0.
+        /// The container has exited with code 0.
         Completed = "Completed",
-        /// Exited with another code, or by a signal.
+        /// The container has exited with another code, or a signal has ended its process.
         Failed = "Failed",
     }
 }

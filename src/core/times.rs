@@ -1,8 +1,8 @@
-//! Times of each container's milestones, as observed by the sidecar: the annotation `sandbox.podgate.io/times`. They
-//! are only for display. No gate depends on them.
+//! Times of each container's milestones, as observed by the sidecar: the annotation `sandbox.podgate.io/times`. The
+//! times are only for display. No gate depends on a time.
 //!
-//! `1763733605123,db=started+0;ready+1577,api=gate+40;opened+1580`: first the base time in milliseconds since 1970,
-//! then per container the offsets from it in milliseconds.
+//! `1763733605123,db=started+0;ready+1577,api=gate+40;opened+1580`: the first number is the base time in milliseconds
+//! since 1970. The other numbers are offsets from the base time, in milliseconds.
 
 use crate::core::words::words;
 use std::collections::BTreeMap;
@@ -12,20 +12,20 @@ use std::fmt;
 pub const MAX_BYTES: usize = 4096;
 
 words! {
-    /// Milestone of a container. Each counts the first time in a sandbox, except `StateChanged`.
+    /// Milestone of a container. Only its first time in a sandbox is recorded, except for `StateChanged`.
     #[derive(PartialOrd, Ord)]
     Milestone {
-        /// Its entrypoint gate has reported that it waits.
+        /// The entrypoint gate has reported that it waits.
         GateWaiting = "gate",
-        /// Its gate has opened.
+        /// The entrypoint gate has opened.
         GateOpened = "opened",
-        /// Its own process runs.
+        /// The container's own process has started.
         Started = "started",
-        /// It is Ready.
+        /// The container is Ready.
         Ready = "ready",
-        /// It has ended.
+        /// The container has ended.
         Ended = "ended",
-        /// It has entered its current state. The last time counts.
+        /// The container has entered its current state. Each new time replaces the recorded one.
         StateChanged = "since",
     }
 }

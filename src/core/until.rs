@@ -11,14 +11,14 @@ words! {
     /// State to wait for.
     #[derive(Default)]
     WantedState {
-        /// Its process has started. It may have ended since.
+        /// The container's process has started. The process may have ended since then.
         Started = "Started",
-        /// Its probes have passed.
+        /// The container's probes have passed.
         #[default]
         Ready = "Ready",
-        /// It has exited with 0.
+        /// The container has exited with code 0.
         Completed = "Completed",
-        /// It has exited, with any code.
+        /// The container has exited, with any code.
         Exited = "Exited",
     }
 }
@@ -28,18 +28,18 @@ words! {
 pub struct WaitCondition {
     /// Container to wait for.
     pub container: String,
-    /// State to wait for.
+    /// State that the container must reach.
     pub want: WantedState,
 }
 
 /// Status of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConditionStatus {
-    /// It holds.
+    /// The condition holds.
     Met,
-    /// It does not hold yet.
+    /// The condition does not hold yet.
     NotYet,
-    /// It can't hold any more, because the container has ended and the kubelet will not restart it.
+    /// The condition can't hold any more, because the container has ended and the kubelet will not restart it.
     Never,
 }
 

@@ -5,7 +5,7 @@
 #[error("not a value that podgate writes")]
 pub struct Unknown;
 
-/// Declares an enum with the spelling of each variant, and its parser and writer.
+/// Declares an enum with a fixed spelling for each variant, a parser and a writer.
 macro_rules! words {
     ($(#[$attribute:meta])* $name:ident { $($(#[$about:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$attribute])*
@@ -16,7 +16,7 @@ macro_rules! words {
             /// All values, in declaration order.
             pub const ALL: [$name; [$($word),+].len()] = [$($name::$variant),+];
 
-            /// Returns the spelling.
+            /// Returns the fixed spelling of this value.
             pub fn as_str(self) -> &'static str {
                 match self { $($name::$variant => $word),+ }
             }

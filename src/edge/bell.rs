@@ -1,8 +1,9 @@
 //! The bell: a FIFO on the board whose write end the sidecar holds.
 //!
-//! To publish, the sidecar writes the annotations, replaces the FIFO with a new one, then closes the old one's write
-//! end. Every waiting agent wakes by `POLLHUP` within microseconds. Unlike an inotify instance, a FIFO is cheap to
-//! close. The bell carries no data: tampering can only delay an agent until its slow re-read.
+//! To publish, the sidecar writes the annotations, replaces the FIFO with a new one, then closes the write end of the
+//! old FIFO. Every waiting agent wakes by `POLLHUP` within microseconds. Unlike an inotify instance, a FIFO is cheap to
+//! close. The bell carries no data, so tampering can only delay an agent until its next slow re-read
+//! (`watch::SLOW_REREAD`).
 
 use rustix::fs::{FileType, Mode, OFlags};
 use std::io;
@@ -19,7 +20,7 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// Opens the bell at `path`. Returns `None` if it is missing or not a FIFO. Never blocks.
+    /// Opens the bell at `path`. Returns `None` if the file is missing or not a FIFO. Never blocks.
     pub fn open(path: &Path) -> Option<Bell> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let fifo = rustix::fs::open(path, flags, Mode::empty()).ok()?;
@@ -37,15 +38,16 @@ impl Bell {
         self.is_live
     }
 
-    /// Returns true if the path still refers to this FIFO. Call this after reading the annotations: if false, they may
-    /// have changed since, and this bell will not ring for the change.
+    /// Returns true if the path still refers to this FIFO. Call this after reading the annotations. If the result is
+    /// false, the annotations may have changed since then, and this bell will not ring for that change.
     pub fn is_current(&self) -> bool {
         rustix::fs::lstat(&self.path).is_ok_and(|status| (status.st_dev, status.st_ino) == self.inode)
     }
 }
 
 impl AsFd for Bell {
-    /// Poll this descriptor without events: only the hang-up must wake the agent, not a byte from another container.
+    /// Returns the FIFO's descriptor. Poll the descriptor without events, so that only the hang-up wakes the agent, not
+    /// a byte from another container.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fifo.as_fd()
     }
@@ -68,11 +70,12 @@ impl Ringer {
     /// Replaces the bell with a new one and wakes all agents that hold the old one.
     ///
     /// # Errors
-    /// If the folder can't be written. The agents are woken anyway.
+    /// If the folder can't be written. The waiting agents wake up even then.
     pub fn ring(&mut self) -> io::Result<()> {
         let fresh = self.replace_fifo();
-        // Close the old bell after creating the new one, which the woken agents open next. Close it on error too: a
-        // dead bell makes the agents switch to inotify, whereas a live one would stay silent.
+        // Close the old bell only after creating the new one, because the woken agents open the new bell at once. Close
+        // the old bell on error too: a dead bell makes the agents switch to inotify, whereas a live bell would remain
+        // silent.
         self.write_end = None;
         self.write_end = Some(fresh?);
         Ok(())
@@ -84,7 +87,7 @@ impl Ringer {
             Ok(()) | Err(rustix::io::Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
         }
-        // With the final mode 0444, even the owner could not open the FIFO for writing.
+        // Open the FIFO before setting its final mode 0444, which denies writing even to the owner.
         rustix::fs::mknodat(rustix::fs::CWD, &temporary, FileType::Fifo, Mode::from_raw_mode(0o600), 0)?;
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let fifo = rustix::fs::open(&temporary, flags, Mode::empty())?;
@@ -129,7 +132,7 @@ mod tests {
         let (_folder, path, ringer) = bell();
         let held = Bell::open(&path).unwrap();
         drop(ringer);
-        assert!(rings(&held), "the agent notices the sidecar's death");
+        assert!(rings(&held), "the agent detects the sidecar's death");
         let bell = Bell::open(&path).unwrap();
         assert!(!bell.is_live() && bell.is_current() && !rings(&bell));
     }

@@ -1,7 +1,7 @@
 //! Safe reads of files that another container may have written, and atomic writes.
 //!
-//! The reader never follows a link, never blocks and limits the size. The writer replaces a file by `rename(2)`, so
-//! that a reader never sees a partial file.
+//! Reads of untrusted files follow no links, never block and limit the size. [`replace`] uses `rename(2)`, so that a
+//! reader never sees a partial file.
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -30,7 +30,8 @@ pub fn open_beneath(folder: BorrowedFd<'_>, name: &Path, flags: OFlags) -> io::R
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     match rustix::fs::openat2(folder, name, flags, Mode::empty(), resolve) {
         Ok(file) => Ok(file),
-        // Kernels before 5.6 and some sandboxes lack openat2. Open one component after the other, and follow no link.
+        // Kernels before 5.6 and some sandboxes lack openat2. Open one path component after the other instead,
+        // following no links.
         Err(Errno::NOSYS | Errno::PERM) => open_stepwise(folder, name, flags),
         Err(error) => Err(error.into()),
     }
@@ -92,7 +93,7 @@ fn read_capped(file: File, max: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Replaces the file `name` in `folder` atomically. No `fsync`, because the volumes are in memory.
+/// Replaces the file `name` in `folder` atomically. Omits `fsync`, because the volumes are in memory.
 ///
 /// # Errors
 /// If the folder can't be written. No partial file is left under `name`.
@@ -100,7 +101,7 @@ pub fn replace(folder: &Path, name: &str, content: &[u8], mode: u32) -> io::Resu
     replace_via(folder, &format!(".{name}.tmp"), name, content, mode)
 }
 
-/// Like [`replace`], with the temporary name given by the caller, for a file with two writers.
+/// Replaces the file like [`replace`], but through the file `temporary`. If a file has two writers, each needs its own.
 ///
 /// # Errors
 /// If the folder can't be written. No partial file is left under `name`.
@@ -110,7 +111,7 @@ pub fn replace_via(folder: &Path, temporary: &str, name: &str, content: &[u8], m
     let create = || rustix::fs::openat(folder.as_fd(), temporary, flags, Mode::from_raw_mode(0o600));
     let written = || -> io::Result<()> {
         let file = match create() {
-            // Left over from a writer that was killed.
+            // A writer was killed and has left its temporary file behind.
             Err(Errno::EXIST) => {
                 rustix::fs::unlinkat(folder.as_fd(), temporary, rustix::fs::AtFlags::empty())?;
                 create()?
@@ -129,10 +130,11 @@ pub fn replace_via(folder: &Path, temporary: &str, name: &str, content: &[u8], m
     })
 }
 
-/// Overwrites the start of `name` in `folder` in place, even if the volume is full. Readers may see a torn file.
+/// Overwrites the start of the file `name` in `folder` in place, even if the volume is full. Readers may see a torn
+/// file.
 ///
 /// # Errors
-/// If the regular file does not exist or can't be written.
+/// If the file is missing, not a regular file, or can't be written.
 pub fn overwrite(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let folder = open_folder(folder)?;
     open_file_beneath(folder.as_fd(), Path::new(name), OFlags::WRONLY)?.write_all(content)

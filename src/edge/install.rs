@@ -1,4 +1,4 @@
-//! Installs a binary atomically and executable by all users.
+//! Installs a binary atomically, with permission for all users to execute it.
 
 use crate::edge::files::replace;
 use rustix::fs::Mode;

@@ -14,7 +14,7 @@ pub struct HeldLock {
     _file: File,
 }
 
-/// Takes the write lock on `path`. Creates the file if missing. Returns `None` if the lock is held elsewhere.
+/// Takes the write lock on `path`. Creates a missing file. Returns `None` if another process holds the lock.
 ///
 /// # Errors
 /// If the file can't be created or opened.

@@ -1,4 +1,4 @@
-//! Log lines as text or JSON, with UTC timestamps. The formatter of tracing-subscriber would make the agent larger.
+//! Log lines as text or JSON, with UTC timestamps. This formatter is smaller than that of tracing-subscriber.
 
 use std::fmt::{self, Write as _};
 use std::fs::File;
@@ -12,7 +12,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 /// Format of log lines. Value of `--log-format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// `2026-11-21T14:02:10.123Z INFO message field=value`
+    /// One line per event: `2026-11-21T14:02:10.123Z INFO message field=value`.
     Text,
     /// One JSON object per line, with `ts`, `level` and `msg`.
     Json,
@@ -55,7 +55,7 @@ struct LineLayer {
 
 impl<S: Subscriber> Layer<S> for LineLayer {
     fn enabled(&self, metadata: &tracing::Metadata<'_>, _: Context<'_, S>) -> bool {
-        // Skip the events of libraries, which don't help the reader of a pod's log.
+        // Skip events from libraries, because they don't help a reader of the pod's log.
         metadata.level() <= &self.level && metadata.target().starts_with("podgate")
     }
 
@@ -84,7 +84,7 @@ impl Visit for Fields {
         self.record_str(field, &format!("{value:?}"));
     }
 
-    /// Not supported: no code logs floats, and formatting them would add 15 kB to the agent.
+    /// Rejects floats. No code logs floats, and formatting floats would add 15 kB to the agent.
     fn record_f64(&mut self, field: &Field, _: f64) {
         debug_assert!(false, "log {field} as text");
     }
@@ -107,7 +107,7 @@ fn render(format: Format, now: &str, level: Level, fields: &Fields) -> String {
                     !value.is_empty() && value.chars().all(|c| !c.is_whitespace() && !c.is_control() && c != '"');
                 let _ = if plain { write!(line, " {name}={value}") } else { write!(line, " {name}={value:?}") };
             }
-            // One line per event, even if the message contains newlines.
+            // Print one line per event, even if the message contains newlines.
             line = line.replace(['\n', '\r'], " ");
         }
         Format::Json => {

@@ -6,13 +6,13 @@ use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// Returns the exit code of a process, 128 + N for signal N, as a shell does.
+/// Returns the exit code of a process, or 128 + N if signal N ended the process, as in a shell.
 pub fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
 
-/// Returns a random id of this many bytes, in hexadecimal digits.
+/// Returns a random id of `bytes` bytes, in hexadecimal digits.
 ///
 /// # Errors
 /// If `/dev/urandom` can't be read.
@@ -22,21 +22,22 @@ pub fn random_id(bytes: usize) -> io::Result<String> {
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Returns the identity of this process, or `None` without `/proc`.
+/// Returns the identity of this process, or `None` if `/proc` can't be read.
 pub fn current_process() -> Option<Process> {
     let pid = std::process::id();
     Some(Process { pid, start_ticks: start_ticks(pid)? })
 }
 
-/// Returns true if `process` is alive, whatever program it runs now.
+/// Returns true if `process` is alive, even if it has executed another program since then.
 pub fn is_alive(process: Process) -> bool {
     start_ticks(process.pid) == Some(process.start_ticks)
 }
 
-/// Returns field 22 of `/proc/PID/stat` (proc(5)), or `None` for a zombie.
+/// Returns the start time in clock ticks, field 22 of `/proc/PID/stat` (proc(5)). Returns `None` for a zombie.
 fn start_ticks(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field, the name in parentheses, may contain any character. The third follows the last parenthesis.
+    // The second field, the name in parentheses, may contain any character. The third field follows the last
+    // parenthesis.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
     let start = fields.nth(18)?.parse().ok()?;

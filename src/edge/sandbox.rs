@@ -6,10 +6,10 @@ use crate::edge::sys::netns_cookie;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::path::Path;
 
-/// Size limit for mountinfo, in bytes.
+/// Size limit for `/proc/self/mountinfo`, in bytes.
 const MOUNTINFO_MAX: usize = 4 * 1024 * 1024;
 
-/// Reads the id. An unavailable part becomes `0`, which matches anything.
+/// Returns this container's sandbox id. An unavailable part is `0`, which matches any value.
 pub fn sandbox_id() -> SandboxId {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok();

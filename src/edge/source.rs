@@ -14,7 +14,7 @@ pub fn read_board(folder: &Path) -> SnapshotResult {
     parse_snapshot(read_board_bytes(folder).map_err(unreadable)?.as_slice())
 }
 
-/// Reads one annotation on the board at `folder`, if present.
+/// Returns the annotation `key` on the board at `folder`, if present.
 pub fn read_board_annotation(folder: &Path, key: &str) -> Option<String> {
     annotations::read(&read_board_bytes(folder).ok()?, |found| found == key).ok()?.remove(key)
 }
@@ -29,7 +29,7 @@ pub fn read_volume(folder: &Path) -> SnapshotResult {
     parse_snapshot(read_volume_bytes(folder).map_err(unreadable)?.as_slice())
 }
 
-/// Reads the annotations in the downward-API volume at `folder` whose key `wanted` accepts.
+/// Reads annotations in the downward-API volume at `folder`. Skips the keys that `wanted` rejects.
 ///
 /// # Errors
 /// [`Unreadable`] if the file is missing, unreadable or incomplete.
@@ -40,7 +40,8 @@ pub fn read_volume_annotations(folder: &Path, wanted: impl FnMut(&str) -> bool) 
 fn read_volume_bytes(folder: &Path) -> io::Result<Vec<u8>> {
     let path = folder.join(names::ANNOTATIONS_FILE);
     let read = || files::read_trusted(&path, names::PODINFO_FILE_MAX);
-    // The kubelet swaps `..data`, then deletes the old folder. A path walk during the swap finds nothing, so try again.
+    // The kubelet swaps the link `..data`, then deletes the old folder. A path lookup during the swap can fail, so
+    // retry.
     match read() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => read(),
         other => other,

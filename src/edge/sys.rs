@@ -10,7 +10,7 @@ use std::process::Command;
 /// `SO_NETNS_COOKIE` of `<asm-generic/socket.h>`; Linux 5.14 and later.
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
-/// Returns the cookie of the socket's network namespace, which is not reused until the node reboots.
+/// Returns the cookie of the socket's network namespace. Cookies are not reused until the node reboots.
 ///
 /// # Errors
 /// `ENOPROTOOPT` on a kernel before 5.14.
@@ -41,11 +41,12 @@ pub enum OfdLock {
 /// Returns true if the lock was taken (`TakeWrite`) or is held elsewhere (`QueryWrite`).
 ///
 /// # Errors
-/// Errors of the kernel. If the lock is held elsewhere, `TakeWrite` returns false instead.
+/// Any error of `fcntl(2)`. If the lock is held elsewhere, `TakeWrite` returns false instead.
 pub fn ofd_lock(file: BorrowedFd<'_>, what: OfdLock) -> io::Result<bool> {
     let (command, kind) = match what {
         OfdLock::TakeWrite => (libc::F_OFD_SETLK, libc::F_WRLCK),
-        // Query with a read lock, which only conflicts with a write lock. Other containers could take a read lock.
+        // Query with a read lock, which only conflicts with a write lock. Other containers can take read locks, which
+        // this query must ignore.
         OfdLock::QueryWrite => (libc::F_OFD_GETLK, libc::F_RDLCK),
     };
     // SAFETY: `flock` is plain old data, for which all zeros is valid (whole file, l_pid 0 as OFD locks require).
@@ -65,16 +66,16 @@ pub fn ofd_lock(file: BorrowedFd<'_>, what: OfdLock) -> io::Result<bool> {
     }
 }
 
-/// Signals that this process reads from a descriptor instead of being interrupted by them. Programs inherit the blocked
-/// signals: call [`unblock`](SignalFd::unblock) before `execve`, and [`die_with_parent`] for a child.
+/// Signals that this process reads from a descriptor (`signalfd(2)`). New programs would inherit the blocked signals,
+/// so call [`unblock`](SignalFd::unblock) before `execve`, and [`die_with_parent`] for a child.
 #[derive(Debug)]
 pub struct SignalFd {
     descriptor: OwnedFd,
 }
 
 impl SignalFd {
-    /// Blocks `signals` in this thread, which must be the only one, and makes them readable. The kernel drops signals
-    /// to the first process of a PID namespace that are neither blocked nor handled.
+    /// Blocks `signals` in this thread, which must be the only one, and makes the signals readable. For the first
+    /// process of a PID namespace, the kernel drops each signal that is neither blocked nor handled.
     ///
     /// # Errors
     /// If the kernel refuses to block the signals or has no free descriptor.
@@ -114,7 +115,7 @@ impl SignalFd {
 }
 
 impl AsFd for SignalFd {
-    /// Readable when a signal is pending.
+    /// Returns a descriptor that is readable when a signal is pending.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
@@ -129,22 +130,22 @@ fn unblock_all() {
     }
 }
 
-/// Limits the descriptors that new programs inherit to standard input, output, error and `kept` (`close_range(2)`).
-/// This includes descriptors that this process has inherited itself. Has no effect on kernels before 5.11.
+/// Makes new programs inherit only standard input, output, error and `kept` (`close_range(2)`). All other descriptors
+/// are closed at `execve`, even those that this process has inherited. Has no effect on kernels before 5.11.
 pub fn inherit_only(kept: BorrowedFd<'_>) {
     let kept = kept.as_raw_fd().unsigned_abs();
     let others = [(libc::STDERR_FILENO.unsigned_abs() + 1, kept.saturating_sub(1)), (kept.saturating_add(1), u32::MAX)];
     for (first, last) in others.into_iter().filter(|(first, last)| first <= last) {
-        // SAFETY: no memory is involved, and the kernel closes the descriptors only at `execve`, not under their
-        // owners. rustix and std don't offer this for descriptors that they do not own.
+        // SAFETY: no memory is involved. The kernel closes the descriptors only at `execve`, so this process's owners
+        // of the descriptors are not affected. rustix and std offer no such call for descriptors of other owners.
         unsafe {
             libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC);
         }
     }
 }
 
-/// Makes `command` die with this process and start without blocked signals. When the kubelet restarts, it kills a
-/// hook's process but not the children.
+/// Makes `command` end with this process and start without blocked signals. A kubelet that restarts kills a hook's
+/// process but not the children of that process.
 pub fn die_with_parent(command: &mut Command) {
     // SAFETY: only async-signal-safe calls are allowed between fork and exec, and these calls are.
     unsafe {
@@ -158,8 +159,8 @@ pub fn die_with_parent(command: &mut Command) {
     }
 }
 
-/// Makes `command` the foreground process group of the terminal on its standard input before it starts. `command` must
-/// have its own process group. Has no effect without a controlling terminal.
+/// Makes `command` the foreground process group of the terminal on standard input before `command` starts. `command`
+/// must have its own process group. Has no effect without a controlling terminal.
 pub fn start_in_foreground(command: &mut Command) {
     // SAFETY: only async-signal-safe calls are allowed between fork and exec, and these calls are. `set` is plain old
     // data that sigemptyset initializes. SIGTTOU would stop a background process that takes the terminal.
@@ -176,8 +177,8 @@ pub fn start_in_foreground(command: &mut Command) {
     }
 }
 
-/// Sends `signal`, which may be a real-time signal, to the process group `group`. If the group does not exist, sends it
-/// to the process `group`. The process must not have been reaped, because its pid could be reused.
+/// Sends `signal`, which may be a real-time signal, to the process group `group`. If the group does not exist, signals
+/// the process `group`. That process must not have been reaped, because its pid could be reused.
 pub fn signal_group(group: Pid, signal: i32) {
     let group = group.as_raw_nonzero().get();
     // SAFETY: no memory is involved. rustix supports only signals with a name.

@@ -1,6 +1,6 @@
-//! The tether: a lock in a container's own folder that is held exactly while the container's process lives.
+//! The tether: a lock in a container's own folder held exactly as long as the container's process runs.
 //!
-//! An open-file-description lock belongs to the open file, not to a process. It survives `execve`, and the kernel
+//! An open-file-description lock belongs to the open file, not to a process. The lock survives `execve`, and the kernel
 //! releases it when the last descriptor is closed, at the latest when the process ends. The lock is taken before the
 //! file gets its name, so that no other process can take it first.
 
@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Lowest number of the inherited descriptor, above those that a program may expect to be free.
+/// Lowest number of the inherited descriptor. Programs may expect lower numbers to be free.
 const MIN_DESCRIPTOR: i32 = 400;
 
 /// A tether held by this process.
@@ -66,7 +66,7 @@ fn create_locked(folder: &OwnedFd) -> io::Result<OwnedFd> {
     let own = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let link = || rustix::fs::linkat(rustix::fs::CWD, &own, folder, &temporary, AtFlags::SYMLINK_FOLLOW);
     match link() {
-        // Left over from a process that was killed between the two steps.
+        // A process was killed between the two steps and has left this file behind.
         Err(Errno::EXIST) => {
             rustix::fs::unlinkat(folder, &temporary, AtFlags::empty())?;
             link()?;
@@ -77,8 +77,8 @@ fn create_locked(folder: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Returns true if a process holds the tether in the folder `name` beneath `root`, and false if the file is missing or
-/// not a regular file. Never blocks and follows no links.
+/// Returns true if a process holds the tether in the folder `name` beneath `root`. Returns false if the tether is
+/// missing or not a regular file. Never blocks and follows no links.
 pub fn is_held(root: &Path, name: &str) -> bool {
     let query = || -> io::Result<bool> {
         let root = files::open_folder(root)?;
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn tether_is_held_while_its_holder_lives() {
+    fn tether_is_held_while_its_holder_runs() {
         let root = folder();
         assert!(!is_held(root.path(), "db"));
         let first = Tether::take(&root.path().join("db")).unwrap();

@@ -1,11 +1,12 @@
-//! Reads the pod's state and waits for changes, by the first method that works. Each is armed before the read:
+//! Reads the pod's state and waits for changes, with the first method that works. The method is armed before each read:
 //!
-//! 1. the bell, if the board has a live one;
+//! 1. the bell, if the board has a live bell;
 //! 2. inotify on the folders. A watch on a file would miss changes, because both sources replace files by renaming, and
 //!    the downward-API volume swaps the link `..data`;
 //! 3. polling, if inotify does not work or has no free instance (they are limited per user id across the whole node).
 //!
-//! Events carry no data: after each one, everything is read again. In any case there is a slow re-read.
+//! Events carry no data: after each event, the agent reads the whole state again. Without events, the agent reads the
+//! state again after [`SLOW_REREAD`].
 
 use crate::core::names;
 use crate::core::sources::{PodView, Source};
@@ -21,8 +22,8 @@ use std::time::Duration;
 /// Interval of the slow re-read: the maximum time between two reads.
 pub const SLOW_REREAD: Duration = Duration::from_secs(1);
 
-/// Maximum number of immediate re-reads if the source that was read is not the one that was armed. The limit prevents a
-/// busy loop on a board that changes all the time.
+/// Maximum number of immediate re-reads after reading a source that was not armed. The limit prevents a busy loop on a
+/// board that changes all the time.
 const REREADS_MAX: u32 = 3;
 
 words! {
@@ -83,8 +84,8 @@ impl Watch {
         }
     }
 
-    /// Reads the pod's state with `read`, so that [`wait`](Watch::wait) returns when it changes. Arms before each read,
-    /// and reads again if the result shows that another method must be armed.
+    /// Reads the pod's state with `read`, so that [`wait`](Watch::wait) returns when the state changes. Arms a method
+    /// before each read. Reads again if the result requires another method.
     pub fn read(&mut self, mut read: impl FnMut() -> PodView) -> PodView {
         let mut rereads = 0;
         loop {
@@ -93,9 +94,11 @@ impl Watch {
             let from_board = matches!(view, PodView::Snapshot(_, Source::Board));
             let had_snapshot = std::mem::replace(&mut self.board_has_snapshot, from_board);
             let is_armed = match self.method {
-                // The bell rings only for the board, and a bell that was replaced before the read does not ring again.
+                // The bell announces only changes of the board. A bell that was replaced before the read does not ring
+                // again.
                 WatchMethod::Bell => from_board && self.bell.as_ref().is_some_and(Bell::is_current),
-                // The folders cover both sources. A board with a new snapshot may have a bell, which closes faster.
+                // Folder watches cover both sources. If the board has a new snapshot, try the bell, which closes
+                // faster.
                 WatchMethod::Inotify | WatchMethod::Polling => had_snapshot || !from_board,
             };
             if is_armed || rereads == REREADS_MAX {
@@ -129,7 +132,7 @@ impl Watch {
         let path = self.board.join(names::BELL_FILE);
         let mut bell = Bell::open(&path)?;
         for _ in 0..3 {
-            // A bell that is replaced while it is being opened looks dead. Open its successor.
+            // A bell that is replaced during the opening looks dead. Open the new bell.
             if bell.is_live() || bell.is_current() {
                 break;
             }
@@ -138,7 +141,7 @@ impl Watch {
         Some(bell)
     }
 
-    /// Returns true if there is a bell with an open write end.
+    /// Returns true if the board has a bell with an open write end.
     pub fn is_controller_alive(&self) -> bool {
         self.bell.as_ref().is_some_and(Bell::is_live)
     }
@@ -154,7 +157,7 @@ impl Watch {
     /// If `poll` fails.
     pub fn wait(&mut self, limit: Duration, others: Vec<PollFd<'_>>) -> io::Result<WakeReason> {
         if self.method == WatchMethod::Bell {
-            // Closing inotify takes milliseconds. Do it before the wait, not when the gate is about to open.
+            // Closing inotify takes milliseconds. Close it before the wait, not when the gate is about to open.
             self.close_inotify();
         }
         let most = if self.method == WatchMethod::Polling { self.poll_interval.min(SLOW_REREAD) } else { SLOW_REREAD };
@@ -178,7 +181,7 @@ impl Watch {
             Err(error) => return Err(error.into()),
         };
         drop(set);
-        // Draining also removes events that arrived after the poll, so they must count too.
+        // Draining also removes events that arrived after the poll, so these events must end the wait too.
         let has_events = self.method == WatchMethod::Inotify && self.drain_events();
         Ok(if has_events { WakeReason::Source } else { woken })
     }
@@ -200,8 +203,9 @@ impl Watch {
         watching
     }
 
-    /// Drains the event queue. Returns true if there were events. An overflow needs no special handling, since
-    /// everything is read again. If a watched folder is deleted or unmounted, the next arming watches it again.
+    /// Drains the event queue. Returns true if there were events. An overflow needs no special handling, because the
+    /// caller reads the whole state again. After a watched folder is deleted or unmounted, the next arming adds a new
+    /// watch.
     fn drain_events(&mut self) -> bool {
         let gone = EventMask::IGNORED | EventMask::DELETE_SELF | EventMask::MOVE_SELF | EventMask::UNMOUNT;
         let mut has_events = false;
@@ -231,7 +235,8 @@ impl Watch {
     }
 }
 
-/// Waits at most `limit` until `descriptor` is ready for one of `flags` or has hung up. Returns true if it is.
+/// Waits at most `limit` until `descriptor` is ready for one of `flags` or has hung up. Returns false at the time
+/// limit.
 pub fn wait_until_ready(descriptor: &impl AsFd, flags: PollFlags, limit: Duration) -> bool {
     let timeout = Timespec::try_from(limit).ok();
     let mut set = [PollFd::new(descriptor, flags)];
@@ -308,7 +313,7 @@ mod tests {
     fn watch_polls_until_a_folder_exists() {
         let above = tempfile::tempdir().unwrap();
         let board = above.path().join("board");
-        // With the same folder under two paths, both share one watch.
+        // If both paths refer to the same folder, they share one watch.
         for volume in [board.join("no-volume"), board.clone()] {
             let mut watch = Watch::new(board.clone(), Some(volume), Duration::from_millis(1));
             assert_eq!(arm(&mut watch), WatchMethod::Polling);
@@ -342,7 +347,7 @@ mod tests {
         // A bell does not ring for the volume.
         assert_eq!(reads(without_snapshot, 0), (2, WatchMethod::Inotify, WakeReason::Timeout));
         assert_eq!(reads(without_snapshot, 0), (1, WatchMethod::Inotify, WakeReason::Timeout));
-        // A board with a new snapshot has a bell.
+        // When a snapshot appears on the board, the watch switches to the bell.
         assert_eq!(reads(with_snapshot, 0), (2, WatchMethod::Bell, WakeReason::Timeout));
         // A board that changes at every read does not block `read`. The rung bell then ends the wait at once.
         assert_eq!(reads(with_snapshot, usize::MAX), (4, WatchMethod::Bell, WakeReason::Source));

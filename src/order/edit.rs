@@ -1,14 +1,14 @@
-//! Changes to a manifest as values. They are later written as YAML, JSON or a JSON patch.
+//! Types for changes to a manifest. Callers write the changes as YAML, JSON or a JSON patch.
 
 use serde_json::Value;
 use std::fmt;
 
-/// One step into a manifest.
+/// One step of a [`Place`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PathSegment {
-    /// A field of an object.
+    /// Name of a field in an object.
     Key(String),
-    /// An item of a list, from 0.
+    /// Index of an item in a list, counted from 0.
     Index(usize),
 }
 
@@ -24,18 +24,18 @@ impl From<usize> for PathSegment {
     }
 }
 
-/// A place in a manifest, from its root; displayed as `spec.containers[0].lifecycle`.
+/// Place in a manifest, as steps from the root. Displayed as `spec.containers[0].lifecycle`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place(pub Vec<PathSegment>);
 
 impl Place {
-    /// Returns the root.
+    /// Returns the place of the whole manifest.
     #[must_use]
     pub fn root() -> Place {
         Place::default()
     }
 
-    /// Returns this place extended by one step.
+    /// Returns this place with one more step.
     #[must_use]
     pub fn to(&self, step: impl Into<PathSegment>) -> Place {
         let mut steps = self.0.clone();
@@ -43,13 +43,13 @@ impl Place {
         Place(steps)
     }
 
-    /// Returns `self` followed by `rest`.
+    /// Returns the steps of `self`, followed by the steps of `rest`.
     #[must_use]
     pub fn join(&self, rest: &Place) -> Place {
         Place(self.0.iter().chain(&rest.0).cloned().collect())
     }
 
-    /// Returns the part of `value` at this place.
+    /// Returns the part of `value` at this place; `None` if the place does not exist.
     #[must_use]
     pub fn of<'a>(&self, value: &'a Value) -> Option<&'a Value> {
         self.0.iter().try_fold(value, |value, step| match step {
@@ -83,29 +83,29 @@ impl fmt::Display for Place {
     }
 }
 
-/// Operation at a place.
+/// Operation on a field or on an item of a list.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
-    /// Adds a field or replaces its value; replaces an item of a list.
+    /// Adds or replaces a field, or replaces an item of a list.
     Set(Value),
-    /// Inserts an item before the one with this index, or after the last.
+    /// Inserts an item before the item at the place, or at the end of the list.
     Insert(Value),
     /// Removes a field or an item.
     Remove,
-    /// Moves an item to another index of its list, counted after the item's removal.
+    /// Moves an item to this index of the same list. The index counts the list without the moved item.
     Move(usize),
 }
 
-/// One change.
+/// One change to a manifest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Edit {
-    /// Place that changes.
+    /// Place of the field or item to change.
     pub at: Place,
-    /// Operation at that place.
+    /// Operation on the field or item.
     pub op: Op,
 }
 
-/// An edit that does not fit the value: its place does not exist or has another type.
+/// Error for an edit that does not match the manifest: the contained place does not exist or has another type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EditError(pub Place);
 
@@ -120,7 +120,7 @@ impl std::error::Error for EditError {}
 /// Applies one change to `value`.
 ///
 /// # Errors
-/// [`EditError`], with nothing changed.
+/// Returns [`EditError`] if the edit does not match `value`, which is then unchanged.
 pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), EditError> {
     let mismatch = || EditError(edit.at.clone());
     let Some((last, parents)) = edit.at.0.split_last() else {
@@ -141,7 +141,7 @@ pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), EditError> {
         (Value::Object(fields), PathSegment::Key(key), Op::Set(new)) => {
             fields.insert(key.clone(), new.clone());
         }
-        // Keeps the order of the other fields, which `Map::remove` does not.
+        // Unlike `Map::remove`, `retain` keeps the order of the other fields.
         (Value::Object(fields), PathSegment::Key(key), Op::Remove) if fields.contains_key(key) => {
             fields.retain(|name, _| name != key);
         }
@@ -163,7 +163,7 @@ pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), EditError> {
     Ok(())
 }
 
-/// A value together with the changes made to it.
+/// Editor of one manifest, with a record of all changes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Editor {
     value: Value,
@@ -171,13 +171,13 @@ pub struct Editor {
 }
 
 impl Editor {
-    /// Creates an editor without changes.
+    /// Creates an editor of `value`, without any recorded changes.
     #[must_use]
     pub fn new(value: Value) -> Editor {
         Editor { value, edits: Vec::new() }
     }
 
-    /// Returns the current value.
+    /// Returns the manifest with all changes so far.
     #[must_use]
     pub fn value(&self) -> &Value {
         &self.value
@@ -186,7 +186,7 @@ impl Editor {
     /// Applies and records one change.
     ///
     /// # Errors
-    /// [`EditError`], with nothing changed.
+    /// Returns [`EditError`] if the change does not match the manifest, which is then unchanged.
     pub fn edit(&mut self, at: Place, op: Op) -> Result<(), EditError> {
         let edit = Edit { at, op };
         apply(&mut self.value, &edit)?;
@@ -194,7 +194,7 @@ impl Editor {
         Ok(())
     }
 
-    /// Returns the value and all changes in order.
+    /// Returns the changed manifest and the recorded changes, oldest first.
     #[must_use]
     pub fn finish(self) -> (Value, Vec<Edit>) {
         (self.value, self.edits)

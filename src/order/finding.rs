@@ -1,4 +1,4 @@
-//! Problems and notes about a manifest, worded the same by `check`, `inject` and the webhook.
+//! Problems and notes about a manifest. `check`, `inject` and the webhook print the same texts.
 
 use crate::order::edit::{EditError, Place};
 use std::fmt;
@@ -7,16 +7,16 @@ use std::ops::Range;
 /// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// Information; nothing needs to change.
+    /// Information. The user need not change the manifest.
     Note,
-    /// Works, but probably not as intended.
+    /// The manifest works, but probably not as intended.
     Warning,
-    /// Cannot work: nothing is injected.
+    /// The manifest cannot work, so podgate injects nothing.
     Error,
 }
 
 impl Level {
-    /// Returns the printed name.
+    /// Returns the name of the level in printed findings.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -32,15 +32,15 @@ impl Level {
 pub struct Finding {
     /// Name of the rule, such as `unknown-container`; stable between versions.
     pub rule: &'static str,
-    /// Severity.
+    /// Severity: note, warning or error.
     pub level: Level,
-    /// Place, counted from the Pod or Pod template: the object that holds `metadata` and `spec`.
+    /// Place of the problem, relative to the Pod or Pod template (the object with `metadata` and `spec`).
     pub at: Place,
-    /// Statement of the problem, without a full stop.
+    /// Description of the problem, without a final period.
     pub message: String,
-    /// Imperative that solves the problem, without a full stop. Empty if nothing needs to be done.
+    /// Instruction that fixes the problem, without a final period. Empty if the user need not act.
     pub fix: String,
-    /// Range in bytes within the text at that place, such as one word of an annotation.
+    /// Byte range of the problem in the text at the place, such as one word of an annotation.
     pub span: Option<Range<usize>>,
 }
 
@@ -49,32 +49,32 @@ impl Finding {
         Finding { rule, level, at, message: message.into(), fix: String::new(), span: None }
     }
 
-    /// Creates an error.
+    /// Creates a finding of level [`Level::Error`].
     #[must_use]
     pub fn error(rule: &'static str, at: Place, message: impl Into<String>) -> Finding {
         Finding::new(Level::Error, rule, at, message)
     }
 
-    /// Creates a warning.
+    /// Creates a finding of level [`Level::Warning`].
     #[must_use]
     pub fn warning(rule: &'static str, at: Place, message: impl Into<String>) -> Finding {
         Finding::new(Level::Warning, rule, at, message)
     }
 
-    /// Creates a note.
+    /// Creates a finding of level [`Level::Note`].
     #[must_use]
     pub fn note(rule: &'static str, at: Place, message: impl Into<String>) -> Finding {
         Finding::new(Level::Note, rule, at, message)
     }
 
-    /// Sets the fix.
+    /// Sets the instruction that fixes the problem.
     #[must_use]
     pub fn fix(mut self, fix: impl Into<String>) -> Finding {
         self.fix = fix.into();
         self
     }
 
-    /// Sets the range within the text at its place.
+    /// Sets the byte range of the problem in the text at the finding's place.
     #[must_use]
     pub fn span(mut self, range: Range<usize>) -> Finding {
         self.span = Some(range);

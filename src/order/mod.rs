@@ -1,17 +1,17 @@
-//! Reads, plans, writes and checks orders in manifests. Does no I/O, like [`core`](crate::core). `kubectl-podgate` and
-//! `podgate-webhook` use it; the agent and the sidecar do not.
+//! Reads, plans, writes and checks orders in manifests. Like [`core`](crate::core), this module does no I/O.
+//! `kubectl-podgate` and `podgate-webhook` use this module; the agent and the sidecar do not.
 //!
-//! | module | holds |
+//! | module | purpose |
 //! |---|---|
 //! | [`pod_templates`] | finds the Pod templates in a document of any kind |
-//! | [`edit`] | changes to a manifest, as values |
-//! | [`finding`] | a problem or note about a manifest, with its place and fix |
+//! | [`edit`] | types for changes to a manifest |
+//! | [`finding`] | problems and notes about a manifest, each with a place and a fix |
 //! | [`declare`] | reads the annotations of a template |
-//! | [`plan`](mod@plan) | works out modes, gates and stop order from them |
-//! | [`inject`](mod@inject) | turns the plan into edits of the template, and undoes them |
+//! | [`plan`](mod@plan) | works out modes, gates and stop order from the annotations |
+//! | [`inject`](mod@inject) | turns the plan into edits of the template; removes injected parts |
 //! | [`lint`] | finds likely mistakes and surprises |
 //! | [`migrate`](mod@migrate) | converts orders of other tools to podgate's annotations |
-//! | [`release`] | registry of the images, URL of the sources |
+//! | [`release`] | image registry and source repository of podgate's releases |
 //! | [`admission`] | answers an admission review |
 
 pub mod admission;

@@ -3,10 +3,10 @@
 use crate::order::edit::Place;
 use serde_json::Value;
 
-/// Limit for lists within lists, so that a document cannot cause deep recursion.
+/// Maximum depth of nested lists. Prevents deep recursion on malicious documents.
 const MAX_LIST_DEPTH: usize = 4;
 
-/// Returns the path of the template in one of Kubernetes' own kinds.
+/// Returns the path of the Pod template in an object of one of Kubernetes' own kinds.
 fn builtin_template_path(kind: &str) -> Option<&'static [&'static str]> {
     Some(match kind {
         "Pod" => &[],
@@ -19,9 +19,9 @@ fn builtin_template_path(kind: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Paths of the template in other kinds. Argo's Rollout, Knative's Service and most of OpenKruise's kinds use the paths
-/// of Kubernetes' own kinds; operators often use `podTemplate`. `jobTargetRef` is KEDA's, the last path is
-/// OpenKruise's.
+/// Paths of the Pod template in objects of other kinds. Argo's Rollout, Knative's Service and most of OpenKruise's
+/// kinds use the paths of Kubernetes' own kinds. Operators often use `podTemplate`. KEDA uses `jobTargetRef`, and
+/// OpenKruise also uses the last path.
 const COMMON_PATHS: &[&[&str]] = &[
     &["spec", "template"],
     &["template"],
@@ -31,17 +31,17 @@ const COMMON_PATHS: &[&[&str]] = &[
     &["spec", "template", "jobTemplate", "spec", "template"],
 ];
 
-/// A Pod or pod template within a document.
+/// Pod or Pod template in a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     /// Place of the template in the document.
     pub place: Place,
-    /// The object that holds it: the document or an item of a list. For a Pod, the Pod itself.
+    /// Place of the object with the template: the document or an item of a list. For a Pod, the Pod itself.
     pub object: Place,
 }
 
 impl Template {
-    /// Returns `Kind/name` of the object that holds it, for messages.
+    /// Returns `Kind/name` of the object with the template, for messages.
     #[must_use]
     pub fn name(&self, document: &Value) -> String {
         let object = self.object.of(document).unwrap_or(&Value::Null);
@@ -54,8 +54,8 @@ impl Template {
     }
 }
 
-/// Returns the Pod templates of `document` in order, each an object whose `spec.containers` is a list. For a `List`,
-/// returns those of its items.
+/// Returns the Pod templates of `document` in order. A template is an object whose `spec.containers` is a list. For a
+/// `List`, returns the templates of all items.
 #[must_use]
 pub fn templates(document: &Value) -> Vec<Template> {
     let mut found = Vec::new();
@@ -74,7 +74,7 @@ fn collect_templates(document: &Value, at: Place, lists: usize, found: &mut Vec<
         return;
     }
     let paths: &[&[&str]] = match builtin_template_path(kind) {
-        // Other API groups have kinds named Service or Job too, with other paths.
+        // Kinds of other API groups may have the same name, such as Volcano's Job, but other paths.
         Some(path) if is_builtin_group(document) => &[path],
         _ => COMMON_PATHS,
     };
@@ -87,7 +87,7 @@ fn text_field<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Kubernetes' own groups have no dot (`apps`, `batch`) or end in `.k8s.io`; the core group is empty.
+/// Returns true for Kubernetes' own API groups: the empty core group, groups without a dot (`apps`), and `*.k8s.io`.
 fn is_builtin_group(document: &Value) -> bool {
     let version = text_field(document, "apiVersion");
     version.split_once('/').is_none_or(|(group, _)| !group.contains('.') || group.ends_with(".k8s.io"))

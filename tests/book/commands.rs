@@ -1,4 +1,5 @@
-//! Runs each command on the pages that needs no cluster, with bash, in a folder with the files that it names.
+//! Runs each command on the pages that needs no cluster. Runs the commands with bash, in a folder that has the files of
+//! these commands.
 
 use crate::page::{Copied, Page, needs_a_cluster};
 use crate::shell::{self, bash};
@@ -7,7 +8,7 @@ use tempfile::TempDir;
 
 const HELM: &str = "#!/bin/sh\ncat shop.yaml\n";
 
-/// Deployment whose order passes `check --strict`.
+/// Deployment with an order that passes `check --strict`.
 const SHOP: &str = "\
 apiVersion: apps/v1
 kind: Deployment
@@ -54,7 +55,7 @@ fn run(command: &Copied) {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     let text = match command.text.split_once(" | Out-String") {
-        // Skip the part for PowerShell.
+        // Omit the part of the pipeline that requires PowerShell.
         Some((before, _)) => before,
         None => &command.text,
     };

@@ -1,6 +1,6 @@
-//! Tests of the documentation pages: `check` and `inject` accept each complete manifest, and each command that needs no
-//! cluster works. `tests/kubelet/pages` runs the other commands on a real kubelet, `tests/registry` those that need a
-//! registry.
+//! Tests of the documentation pages. `check` and `inject` must accept each complete manifest, and each command that
+//! needs no cluster must work. `tests/kubelet/pages` runs the other commands on a real kubelet. `tests/registry` runs
+//! the commands that need a registry.
 
 #[path = "../common/api_server.rs"]
 mod api_server;
@@ -30,7 +30,7 @@ fn tool(arguments: &[&str], input: &str) -> Output {
 #[test]
 fn check_and_inject_accept_each_manifest() {
     let mut seen = 0;
-    // Half of those in docs/rules.md are wrong on purpose: `rules` runs them.
+    // Skip docs/rules.md: half of its manifests are wrong on purpose. `rules` tests that page.
     let pages = Page::all().into_iter().filter(|page| page.name != rules::PAGE);
     for manifest in pages.flat_map(|page| page.blocks("yaml")) {
         let is_whole = |key: &str| manifest.text.lines().any(|line| line.starts_with(key));

@@ -1,20 +1,20 @@
-//! Documentation pages, README.md and docs/*.md, and the commands and manifests on them.
+//! Documentation pages (README.md and docs/*.md), and the commands and manifests on these pages.
 
 use std::fs;
 use std::path::Path;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Command or block on a page that a reader would copy.
+/// Command or fenced block that readers can copy from a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Copied {
-    /// `PAGE:LINE`
+    /// Position in the form `PAGE:LINE`.
     pub(crate) at: String,
     pub(crate) text: String,
 }
 
 pub(crate) struct Page {
-    /// Path from the repository's root.
+    /// Path relative to the root of the repository.
     pub(crate) name: String,
     text: String,
 }
@@ -53,7 +53,7 @@ impl Page {
         self.fenced().into_iter().filter(|(info, _)| info == language).map(|(_, block)| block).collect()
     }
 
-    /// All fenced blocks, each with what stands behind its opening fence.
+    /// Returns all fenced blocks, each with the text after its opening fence.
     pub(crate) fn fenced(&self) -> Vec<(String, Copied)> {
         let (mut found, mut open) = (Vec::new(), None);
         for (number, line) in self.lines().enumerate() {
@@ -76,7 +76,8 @@ impl Page {
         self.text.lines()
     }
 
-    /// The parts of the page below each heading that starts with `marks`, by the heading's text. Line numbers stay those of the page.
+    /// Returns the heading and text of each section whose heading starts with `marks`. Positions in a section refer to
+    /// the whole page.
     pub(crate) fn sections(&self, marks: &str) -> Vec<(String, Page)> {
         let mut found: Vec<(String, Page)> = Vec::new();
         let mut within = false;
@@ -96,7 +97,7 @@ impl Page {
         found
     }
 
-    /// Returns the examples in the page's help texts, without their descriptions.
+    /// Returns the examples in the page's help texts. Omits the descriptions of the examples.
     pub(crate) fn examples(&self) -> Vec<Copied> {
         let mut found = Vec::new();
         let mut within = false;

@@ -1,11 +1,11 @@
-//! Folder to run a page's commands in, without a cluster.
+//! Folder in which a page's commands run without a cluster.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-/// Fake kubectl: runs the plugin, has one Deployment to get, and stores what is applied or replaced.
+/// Fake kubectl. Runs the plugin, returns one Deployment for `get`, and stores the manifests of `apply` and `replace`.
 const KUBECTL: &str = r#"#!/bin/sh
 case $1 in
 podgate) shift && exec kubectl-podgate "$@" ;;
@@ -21,14 +21,14 @@ pub(crate) fn set_up(folder: &Path) {
     symlink(env!("CARGO_BIN_EXE_kubectl-podgate"), folder.join("bin/kubectl-podgate")).unwrap();
 }
 
-/// Writes a script into `bin`.
+/// Writes an executable script into `bin`.
 pub(crate) fn program(folder: &Path, name: &str, script: &str) {
     let path = folder.join("bin").join(name);
     fs::write(&path, script).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Runs a script in `folder`; returns its exit code and all its output.
+/// Runs a script in `folder`. Returns the script's exit code, with standard output and standard error in one text.
 pub(crate) fn bash(folder: &Path, home: &Path, script: &str) -> (Option<i32>, String) {
     let output = Command::new("bash")
         .args(["-euo", "pipefail", "-c", &format!("PATH=$PWD/bin:$PATH\n{script}")])

@@ -1,4 +1,4 @@
-//! Tests `kubectl podgate check` from outside: output in each format, and exit codes.
+//! Tests of the command `kubectl podgate check`: output in each format, and exit codes.
 
 #[path = "../common/api_server.rs"]
 mod api_server;
@@ -26,7 +26,7 @@ pub(crate) fn file(text: &str) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Runs `check`. Returns exit code, stdout and stderr.
+/// Runs `check`. Returns exit code, standard output and standard error.
 pub(crate) fn check(folder: &TempDir, arguments: &[&str]) -> (i32, String, String) {
     let output = program(folder.path()).current_dir(folder.path()).arg("check").args(arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -166,7 +166,7 @@ fn sarif_has_the_fields_that_code_scanning_needs() {
         let url =
             format!("https://github.com/podgate/podgate/blob/main/docs/rules.md#{}", rule["id"].as_str().unwrap());
         assert_eq!(rule["helpUri"], url);
-        // GitHub requires all of these for a rule.
+        // GitHub requires all of these fields for a rule.
         for field in ["shortDescription", "fullDescription", "help"] {
             assert!(rule[field]["text"].as_str().is_some_and(|text| text.ends_with('.')), "{field}: {rule}");
         }
@@ -183,7 +183,7 @@ fn sarif_has_the_fields_that_code_scanning_needs() {
 }
 
 #[test]
-fn reads_stdin_folders_and_files_without_an_order() {
+fn stdin_folders_and_files_without_an_order_are_read() {
     let (folder, _) = file(CHAIN);
     let output = program(folder.path()).args(["check", "-"]).write_stdin(CHAIN).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stdout).contains("Deployment/shop (<stdin>:2)"));
@@ -275,7 +275,7 @@ fn injected_manifest_is_checked_without_podgates_parts() {
 
 #[test]
 fn inject_reports_the_same_place_as_check() {
-    // A folded scalar: the annotation's text in the file differs from its value.
+    // In a folded scalar, the text of the annotation in the file differs from the annotation's value.
     let (folder, _) = file(
         "\
 apiVersion: v1

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use std::fs;
 use std::net::TcpListener;
 
-/// Starts an API server of this minor version that allows these verbs, or with `denies` denies the reviews. Returns its
-/// address.
+/// Starts an API server of this minor version and returns its address. Access reviews report the verbs in `allowed` as
+/// allowed. If `denies` is true, the server denies the reviews themselves.
 fn serve(minor: &'static str, allowed: &'static [&'static str], denies: bool) -> String {
     serve_with(minor, allowed, denies, json!([]))
 }
 
-/// Like [`serve`], with these MutatingWebhookConfigurations.
+/// Starts a server like [`serve`] that also has these MutatingWebhookConfigurations.
 fn serve_with(minor: &'static str, allowed: &'static [&'static str], denies: bool, configurations: Value) -> String {
     let list = json!({"kind": "MutatingWebhookConfigurationList", "apiVersion": "admissionregistration.k8s.io/v1", "metadata": {}, "items": configurations});
     let answer = move |request: &Request| {
@@ -58,7 +58,7 @@ spec:
   - {name: api, command: [api], readinessProbe: {tcpSocket: {port: 2}}}
 ";
 
-/// Checks a Pod with a server.
+/// Runs `check --server` on a Pod. Returns exit code, standard output and standard error.
 fn with_server(server: &str, pod: &str) -> (i32, String, String) {
     let (folder, _) = file(pod);
     kubeconfig(folder.path(), server);
@@ -78,7 +78,10 @@ fn service_account_needs_the_sidecars_permissions() {
     );
     assert!(out.contains("pod.yaml:7:3"), "{out}");
     let (_, out, _) = with_server(&serve("36", &["get"], false), &format!("{POD}---\n{POD}"));
-    assert!(out.contains("pod.yaml:7:3") && out.contains("pod.yaml:19:3"), "reports each Pod of one name: {out}");
+    assert!(
+        out.contains("pod.yaml:7:3") && out.contains("pod.yaml:19:3"),
+        "check must report both Pods with the same name: {out}"
+    );
     let (_, out, _) = with_server(&serve("36", &[], true), POD);
     assert!(out.contains("note[missing-rbac]") && out.contains("podgate's sidecar: you may not ask"), "{out}");
     let board = POD.replace("podgate.io/order", "podgate.io/publish: board, podgate.io/order");

@@ -1,5 +1,5 @@
-//! Fake API server: answers with a function, records the requests, and can keep a watch open.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+//! Fake API server. A function returns each response. The server records the requests and can keep a watch open.
+#![allow(dead_code, reason = "each test binary uses only a part of this module")]
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 
-/// Recorded request.
+/// Request that the server received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) method: String,
-    /// Path and query.
+    /// Path and query string.
     pub(crate) path: String,
     pub(crate) body: String,
 }
@@ -20,9 +20,9 @@ pub(crate) struct Request {
 /// Response of the fake server.
 pub(crate) enum Answer {
     Json(u16, Value),
-    /// Any body.
+    /// Status code and any text as the body.
     Text(u16, String),
-    /// A watch: sends each text as it arrives, until the sender is dropped.
+    /// Sends each text from the channel to the client as part of a watch. The watch ends when the sender is dropped.
     Watch(Receiver<String>),
     /// Closes the connection without a response.
     Disconnect,
@@ -35,12 +35,12 @@ pub(crate) fn error_status(code: u16, reason: &str, message: &str) -> Answer {
     )
 }
 
-/// Returns one watch event.
+/// Returns one watch event as a line of JSON.
 pub(crate) fn watch_event(kind: &str, object: &Value) -> String {
     format!("{}\n", json!({"type": kind, "object": object}))
 }
 
-/// Writes a kubeconfig for `server`, with the namespace `shop`, into `home`; returns its path.
+/// Writes a kubeconfig for `server` with the namespace `shop` into `home`. Returns the path of the kubeconfig.
 pub(crate) fn kubeconfig(home: &Path, server: &str) -> PathBuf {
     let path = home.join("kubeconfig");
     let text = format!(
@@ -54,7 +54,7 @@ pub(crate) fn kubeconfig(home: &Path, server: &str) -> PathBuf {
 }
 
 pub(crate) struct FakeApiServer {
-    /// `http://127.0.0.1:PORT`
+    /// Address of the server: `http://127.0.0.1:PORT`.
     pub(crate) address: String,
     requests: Arc<Mutex<Vec<Request>>>,
     home: tempfile::TempDir,
@@ -75,7 +75,7 @@ impl FakeApiServer {
                     let Some(request) = read_request(&stream) else { return };
                     seen.lock().unwrap().push(request.clone());
                     let answer = (answer.lock().unwrap())(&request);
-                    // The client may have closed the connection already.
+                    // Ignore errors: the client may have closed the connection already.
                     let _ = send_answer(&mut stream, answer);
                 });
             }
@@ -88,19 +88,19 @@ impl FakeApiServer {
         self.requests.lock().unwrap().clone()
     }
 
-    /// Writes a kubeconfig for this server, with the namespace `shop`; returns its path.
+    /// Writes a kubeconfig for this server with the namespace `shop`. Returns the path of the kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         kubeconfig(self.home.path(), &self.address)
     }
 
-    /// Returns the program with these arguments, configured for this server.
+    /// Returns a command that runs the program with these arguments and a kubeconfig for this server.
     pub(crate) fn command(&self, arguments: &[&str]) -> std::process::Command {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kubectl-podgate"));
         command.env_clear().env("HOME", self.home.path()).env("KUBECONFIG", self.kubeconfig()).args(arguments);
         command
     }
 
-    /// Runs the program; returns exit code, standard output and standard error.
+    /// Runs the program. Returns exit code, standard output and standard error.
     pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String, String) {
         let output = self.command(arguments).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();

@@ -1,6 +1,6 @@
-//! The wall clock jumps by an hour while a hook or a gate waits. Neither may time out early or late. A test can't
-//! change the node's clock, so a preloaded library changes the programs' view of it. This needs programs that are
-//! linked dynamically to this machine's C library. The times in their logs show that it works.
+//! Tests a jump of the wall clock by an hour while a hook or a gate waits. The jump must not change the time limit. A
+//! test can't change the node's clock, so a preloaded library changes the clock that the programs read. The programs
+//! must be linked dynamically to this machine's C library. The times in the programs' logs prove the jump.
 
 use crate::{AGENT, Pod, db, free_port, stderr, until};
 use podgate::core::report::Report;
@@ -51,7 +51,7 @@ fn jump(containers: &str, port: u16, waiter: &[&str], seconds: i64) {
     };
     let jump = || std::fs::write(pod.path("step"), "").unwrap();
 
-    // The time limit does not change.
+    // The jump does not change the time limit.
     let since = Instant::now();
     let agent = wait("2s", "short");
     jump();

@@ -1,11 +1,11 @@
-//! Tests of the sidecar's binary together with the agent's: entrypoint gates and tethers.
+//! Tests of the sidecar's binary together with the agent's binary: entrypoint gates and tethers.
 
 use super::*;
 use podgate::core::report::GateState;
 use podgate::edge::tether;
 use std::fs;
 
-/// A container with an entrypoint gate, which waits or has started its command.
+/// Process of a container with an entrypoint gate, before or after the start of the command.
 struct Gated {
     child: Child,
 }
@@ -64,7 +64,7 @@ fn dependent_container_starts_after_its_dependency_runs() {
     drop((api, db));
 }
 
-/// Without an API and without polling, for each kind of end.
+/// Tests each kind of end without an API and without polling.
 #[test]
 fn end_of_a_container_is_published_at_once() {
     for (how, command) in
@@ -110,13 +110,13 @@ fn restarted_sidecar_recognizes_containers_by_their_tethers() {
     db.kill();
     assert!(pod.has_opened("db") && !tether::is_held(&pod.path("self"), "db"));
     let _sidecar = pod.sidecar(TWO, &[]);
-    assert_eq!(pod.state("db"), State::Waiting, "the report is of an ended container");
+    assert_eq!(pod.state("db"), State::Waiting, "the report belongs to an ended container");
     let _api = pod.gate("api", &["--until", "db"], SLEEP);
     until("api is acknowledged", || pod.board().heard_tickets.contains_key("api"));
     assert!(!pod.has_opened("api"));
 }
 
-/// An idle sidecar's last states may be old, so a new gate opens only after a new check.
+/// An idle sidecar's last states may be outdated, so a new gate opens only after a new check.
 #[test]
 fn late_gate_opens_only_after_a_new_check() {
     let port = free_port();
@@ -153,7 +153,7 @@ fn hook_leaves_a_process_that_holds_the_tether() {
     let output = hook.current_dir(pod.root.path()).output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     until("db is Ready", || pod.state("db") == State::Ready);
-    // The hook's output has ended although a process stays behind to hold the tether.
+    // The hook's output is closed, although a process keeps running to hold the tether.
     let holder = fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
         let path = entry.path();
         let held = fs::read_dir(path.join("fd"))

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_podgate-controller");
 const AGENT: &str = env!("CARGO_BIN_EXE_podgate");
 
-/// The volumes of one Pod.
+/// Volumes of one Pod, in a temporary folder.
 struct Pod {
     root: TempDir,
 }
@@ -53,7 +53,7 @@ impl Pod {
         self.sidecar_with(containers, more, |_| ())
     }
 
-    /// The same, with a change to the command.
+    /// Starts a sidecar like `sidecar`, after applying `change` to the command.
     fn sidecar_with(&self, containers: &str, more: &[&str], change: impl FnOnce(&mut Command)) -> Sidecar {
         let arguments = [&["--publish", "board", "--containers", containers], more].concat();
         let mut command = self.command(&arguments);
@@ -72,7 +72,7 @@ impl Pod {
         self.board().states[container]
     }
 
-    /// Writes a report as the agent of `container` would.
+    /// Writes a report like the agent of `container`.
     fn report(&self, container: &str, report: Report) {
         let report = Report { sandbox: Some(sandbox_id()), epoch: self.board().epoch, started: true, ..report };
         files::replace(&self.path("self").join(container), names::REPORT_FILE, report.to_text().as_bytes(), 0o644)
@@ -116,7 +116,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Declares `db`, with a probe of `port`, and `web`.
+/// Returns declarations of `db`, with a probe of `port`, and of `web`.
 fn db(port: u16) -> String {
     format!(
         r#"[{{"name":"db","mode":"post-start","readinessProbe":{{"tcpSocket":{{"port":{port}}}}}}},{{"name":"web"}}]"#
@@ -288,7 +288,7 @@ fn missing_api_is_logged_once_and_delays_nothing() {
     let _listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     pod.report("db", Report::default());
     until("db is Ready", || pod.state("db") == State::Ready);
-    // Long enough for several attempts of both tasks.
+    // This pause is long enough for several attempts of both tasks.
     std::thread::sleep(Duration::from_millis(1500));
     let log = stderr(&sidecar.end(Signal::TERM));
     assert_eq!(log.matches("WARN").count(), 1, "{log}");

@@ -1,6 +1,6 @@
-//! Injects each manifest of `corpus/`, which resemble real charts, and undoes it.
+//! Injects each manifest of `corpus/` and then removes the injection. The manifests resemble the output of real charts.
 //!
-//! The tests of the text layer read `corpus/` too. The lists below name the files that are not injected.
+//! `tests/yaml_edit` reads `corpus/` too. The lists below contain the files that are not injected.
 
 use crate::{check_injection, lines, options};
 use podgate::order::inject::{inject, is_requested};
@@ -9,14 +9,14 @@ use podgate::order::pod_templates;
 use serde_json::Value;
 use std::fs;
 
-/// Files that cannot be injected, with the rule that rejects them.
+/// Files that cannot be injected, each with the rule that rejects the file.
 const REJECTED: [(&str, &str); 4] = [
     ("ephemeral.yaml", "ephemeral-containers"),
     ("hook-refused.yaml", "own-post-start"),
     ("name-taken.yaml", "name-taken"),
     ("windows.yaml", "windows"),
 ];
-/// Files that declare nothing or are disabled.
+/// Files that declare no order, or that disable injection.
 const UNTOUCHED: [&str; 2] = ["disabled.yaml", "not-declared.yaml"];
 
 fn folder() -> String {
@@ -49,7 +49,7 @@ pub(crate) fn files() -> Vec<String> {
     names
 }
 
-/// Calls `with` for each template that can be injected, with the original and the result.
+/// Calls `with` for each template that can be injected. Passes the file, the original and the result.
 pub(crate) fn each_injected(mut with: impl FnMut(&str, &Value, &Value)) {
     for file in files() {
         for template in templates(&file) {

@@ -1,4 +1,4 @@
-//! Compares the result for a few files of the corpus with `expected/`, which people can read.
+//! Compares the results for a few files of the corpus with the readable files in `expected/`.
 
 use crate::corpus::templates;
 use crate::{lines, options};
@@ -22,7 +22,7 @@ fn injected_manifests_match_the_expected_files() {
         let template = templates(file).remove(0);
         let done = inject(&template, &options(), &KnownImages::default())
             .unwrap_or_else(|found| panic!("{file}: {}", lines(&found)));
-        // The version occurs only in the record.
+        // Replace the version, which occurs only in the record of the injection.
         let version = format!("\\\"version\\\":\\\"{}\\\"", env!("CARGO_PKG_VERSION"));
         let text = serde_json::to_string_pretty(&done.value).expect("JSON") + "\n";
         assert_eq!(text.matches(&version).count(), 1, "{file}");

@@ -1,4 +1,4 @@
-//! Injected templates that the API server and other webhooks have changed.
+//! Tests of injected templates that the API server or other webhooks have changed.
 
 use crate::corpus::{each_injected, templates};
 use crate::{injected, lines, options};
@@ -15,7 +15,7 @@ fn reinject(template: &Value) -> Injected {
     let done = inject(template, &from_api(), &KnownImages::default());
     let done = done.unwrap_or_else(|found| panic!("{}\n{template:#}", lines(&found)));
     let mut applied = template.clone();
-    done.edits.iter().for_each(|edit| apply(&mut applied, edit).expect("an edit that fits"));
+    done.edits.iter().for_each(|edit| apply(&mut applied, edit).expect("each edit can be applied"));
     assert_eq!(applied, done.value, "the edits must give the value");
     done
 }
@@ -31,7 +31,7 @@ fn default(value: &mut Value, fields: Value) {
     }
 }
 
-/// Adds the API server's defaults, as far as they affect injected parts.
+/// Adds the API server's defaults to the fields that `inject` writes.
 fn defaulted(template: &Value) -> Value {
     let mut template = template.clone();
     let spec = &mut template["spec"];
@@ -77,7 +77,7 @@ fn defaulted(template: &Value) -> Value {
 #[test]
 fn api_server_defaults_cause_no_edits() {
     each_injected(|file, _, injected| {
-        // The API server removes null fields, which these two files consist of.
+        // Skip two files that test null fields, because the API server removes null fields.
         if file == "nulls.yaml" || file == "empties.yaml" {
             return;
         }
@@ -128,7 +128,7 @@ fn additions_of_other_webhooks_are_kept() {
     assert_eq!(back, expected, "uninject must remove podgate's parts only");
 }
 
-/// Adds the empty lists that `meshed` fills.
+/// Conversion that adds the empty lists that `meshed` fills.
 trait WithLists {
     fn into_with_lists(self) -> Value;
 }

@@ -1,4 +1,4 @@
-//! Properties of every Pod.
+//! Property tests: rules that `inject` and `uninject` must follow for every Pod.
 
 use crate::pods::{anything, template};
 use crate::{check_injection, lines, options};
@@ -16,7 +16,7 @@ fn cases() -> ProptestConfig {
     ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// Collects every place of a value, the root first.
+/// Adds every place in a value to `found`, beginning with the root.
 fn places(value: &Value, at: &Place, found: &mut Vec<Place>) {
     found.push(at.clone());
     match value {
@@ -68,7 +68,7 @@ fn image_commands_are_kept_by_later_injections() {
         .run(&template(), |template| {
             if let Some(done) = check_injection(&template, &options(), &known) {
                 let later = inject(&done.value, &options(), &KnownImages::default())
-                    .expect("the image commands are still known");
+                    .expect("the second injection keeps the image commands");
                 assert!(later.edits.is_empty(), "{:?}", later.edits);
             }
             Ok(())
@@ -95,10 +95,9 @@ fn reinjection_applies_new_options_and_annotations() {
             let updated = inject(&changed, &other, &KnownImages::default());
             let updated = updated.inspect(|updated| {
                 let mut applied = changed.clone();
-                updated
-                    .edits
-                    .iter()
-                    .for_each(|edit| podgate::order::edit::apply(&mut applied, edit).expect("an edit that fits"));
+                updated.edits.iter().for_each(|edit| {
+                    podgate::order::edit::apply(&mut applied, edit).expect("each edit can be applied")
+                });
                 assert_eq!(applied, updated.value);
             });
             let updated = updated.map_err(|found| lines(&found));
@@ -117,7 +116,7 @@ fn malformed_templates_cause_no_panic() {
     let rejected = Cell::new(0);
     TestRunner::new(ProptestConfig { cases: 600, ..cases() })
         .run(&(odd, any::<bool>()), |((template, changes), after)| {
-            // Breaks the template before or after the injection.
+            // Replace one or two values in the template, before or after the injection.
             let mut broken = if after {
                 inject(&template, &options(), &KnownImages::default()).map_or(template, |done| done.value)
             } else {

@@ -1,4 +1,4 @@
-//! Tests that `inject` writes correct Pods of all kinds and that `uninject` removes exactly what it added.
+//! Tests that `inject` writes correct templates for all kinds of Pods, and that `uninject` restores the originals.
 
 mod corpus;
 mod expected;
@@ -23,13 +23,14 @@ fn lines(findings: &[podgate::order::finding::Finding]) -> String {
     findings.iter().map(|finding| format!("{}: {finding}\n", finding.rule)).collect()
 }
 
-/// Injects a template that must be accepted.
+/// Injects a template. Fails if `inject` rejects the template.
 fn injected(template: &Value) -> Injected {
     inject(template, &options(), &KnownImages::default())
         .unwrap_or_else(|found| panic!("{}\n{template:#}", lines(&found)))
 }
 
-/// Injects, if possible, and checks that the result is idempotent and reversible.
+/// Injects a template. Returns `None` if `inject` rejects the template. Checks that the injection is idempotent and
+/// reversible.
 fn check_injection(template: &Value, options: &Options, known: &KnownImages) -> Option<Injected> {
     let once = inject(template, options, known).ok()?;
     let mut applied = template.clone();
@@ -44,7 +45,7 @@ fn check_injection(template: &Value, options: &Options, known: &KnownImages) -> 
     assert_eq!(back.value, *template, "uninject must restore the original");
     let mut undone = Editor::new(once.value.clone());
     for edit in back.edits {
-        undone.edit(edit.at, edit.op).expect("an edit that fits");
+        undone.edit(edit.at, edit.op).expect("each edit can be applied");
     }
     assert_eq!(undone.value(), template, "the edits of uninject must give its value");
     Some(once)

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 const NAMES: [&str; 6] = ["db", "api", "web", "log", "migrate", "x-1"];
 
-/// Generates an absent field, null, or one of these values.
+/// Generates a field that is absent, null, or one of these values.
 fn field(values: impl Strategy<Value = Value> + 'static) -> BoxedStrategy<Option<Value>> {
     prop_oneof![3 => Just(None), 1 => Just(Some(Value::Null)), 6 => values.prop_map(Some)].boxed()
 }
@@ -149,7 +149,7 @@ fn annotations(names: Vec<&'static str>) -> BoxedStrategy<Value> {
         .boxed()
 }
 
-/// Generates a Pod or template; most of them can be injected.
+/// Generates a Pod or pod template. `inject` accepts most of the generated Pods.
 pub(crate) fn template() -> BoxedStrategy<Value> {
     subsequence(NAMES.to_vec(), 1..=5)
         .prop_shuffle()

@@ -1,4 +1,4 @@
-//! Tests which templates are rejected, with which message and place.
+//! Tests of rejected templates, and of the message and place of each rejection.
 
 use crate::corpus::templates;
 use crate::{injected, lines, options};
@@ -7,7 +7,7 @@ use podgate::order::inject::{inject, uninject};
 use podgate::order::plan::KnownImages;
 use serde_json::{Value, json};
 
-/// Returns a Pod with two ordered containers that get gates.
+/// Returns a Pod with two ordered containers. `inject` adds a gate to each.
 fn pod() -> Value {
     json!({
         "metadata": {"annotations": {"podgate.io/order": "a, b"}},
@@ -125,20 +125,24 @@ fn probe_with_variables_is_rejected_for_hooks() {
     );
 }
 
-/// Changes the injected template. Returns the places of the findings, which uninject and inject must share.
+/// Changes an injected template. Returns the places of the findings, which must be the same for `uninject` and
+/// `inject`.
 fn changed(by: impl Fn(&mut Value)) -> Vec<String> {
     let mut template = templates("hooks-exec.yaml").remove(0);
     template["spec"]["containers"][1]["command"] = json!(["/app"]);
     let mut done = injected(&template).value;
     by(&mut done);
     let found = uninject(&done).expect_err("uninject cannot restore the original");
-    assert_eq!(inject(&done, &options(), &KnownImages::default()).expect_err("inject cannot update it either"), found);
+    assert_eq!(
+        inject(&done, &options(), &KnownImages::default()).expect_err("inject cannot update the template either"),
+        found
+    );
     assert!(found.iter().all(|finding| finding.rule == "injected-changed" && finding.level == Level::Error));
     found.iter().map(|finding| finding.at.to_string()).collect()
 }
 
 #[test]
-fn manual_changes_that_lose_the_original_are_reported() {
+fn manual_changes_that_prevent_uninject_are_reported() {
     let places = changed(|done| done["spec"]["containers"][1]["command"] = json!(["/other"]));
     assert_eq!(places, ["spec.containers[1].command"]);
     let places =
@@ -171,7 +175,7 @@ fn users_fields_may_change_after_the_injection() {
 
 #[test]
 fn finding_places_match_the_injected_template() {
-    // The sidecar comes first, so all other containers have another index than in the original.
+    // Because the sidecar comes first, the indexes of all other containers differ from the original.
     let mut template = pod();
     template["metadata"]["annotations"]["podgate.io/sidecar"] = json!("first");
     let mut done = injected(&template).value;

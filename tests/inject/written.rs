@@ -1,4 +1,4 @@
-//! Tests that the agent and the sidecar can parse what `inject` writes.
+//! Tests that the agent and the sidecar can parse the command lines and lists that `inject` writes.
 
 use crate::corpus::each_injected;
 use podgate::core::command::AgentCommand;
@@ -7,8 +7,8 @@ use podgate::core::container_list::parse_list;
 use serde_json::Value;
 use std::process::Command;
 
-/// Expands a text as the kubelet does without any variables
-/// (`k8s.io/kubernetes/third_party/forked/golang/expansion`): `$$` becomes `$`, and `$(NAME)` stays.
+/// Expands a text as the kubelet does if no variables are set: `$$` becomes `$`, and `$(NAME)` remains
+/// (`k8s.io/kubernetes/third_party/forked/golang/expansion`).
 fn expanded(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text.chars().peekable();
@@ -45,12 +45,12 @@ fn hook(container: &Value, which: &str) -> Vec<String> {
     strings(&container["lifecycle"][which]["exec"]["command"])
 }
 
-/// Parses a command line, if it runs the agent's `subcommand`.
+/// Parses a command line. Returns `None` unless the command line runs the agent's `subcommand`.
 fn line(words: &[String], subcommand: &str) -> Option<AgentCommand> {
     AgentCommand::parse(words).filter(|line| line.has_subcommand(subcommand))
 }
 
-/// Returns the agent's command lines in a container, up to `--`.
+/// Returns the agent's command lines in a container. Omits arguments from `--` on.
 fn agent_lines(container: &Value) -> Vec<Vec<String>> {
     let command = strings(&container["command"]);
     let end = command.iter().position(|word| word == "--").unwrap_or(command.len());
@@ -68,7 +68,7 @@ fn agent_accepts_every_injected_command_line() {
     let mut seen = std::collections::BTreeMap::<String, u32>::new();
     each_injected(|file, _, injected| {
         for line in list(&injected["spec"], "containers").flat_map(agent_lines) {
-            // With --help the agent does nothing, but it parses the flags before it.
+            // The agent parses the flags before `--help`, then prints the help and exits.
             let output =
                 Command::new(env!("CARGO_BIN_EXE_podgate")).args(&line[1..]).arg("--help").output().expect("the agent");
             assert_eq!(output.status.code(), Some(0), "{file}: {line:?}\n{}", String::from_utf8_lossy(&output.stderr));
@@ -78,7 +78,7 @@ fn agent_accepts_every_injected_command_line() {
     let kinds: Vec<&str> = seen.keys().map(String::as_str).collect();
     assert_eq!(kinds, ["entrypoint", "opened", "post-start", "pre-stop"], "{seen:?}");
     let wrong = Command::new(env!("CARGO_BIN_EXE_podgate")).args(["pre-stop", "--until", "A", "--help"]).output();
-    assert_eq!(wrong.expect("the agent").status.code(), Some(64), "a wrong flag must fail");
+    assert_eq!(wrong.expect("the agent").status.code(), Some(64), "the agent must reject a wrong flag");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn sidecar_list_matches_the_containers() {
                 assert_eq!(entry.until, conditions, "{file}: {name}");
             }
             assert_eq!(entry.pre_stop, line(&hook(container, "preStop"), "pre-stop").is_some(), "{file}: {name}");
-            // The sidecar gets the original probes.
+            // The sidecar's list has the original probes.
             let before =
                 list(&original["spec"], "containers").find(|one| one["name"] == name.as_str()).expect("the container");
             assert_eq!(entry.startup_probe.is_some(), !before["startupProbe"].is_null(), "{file}: {name}");
@@ -225,5 +225,5 @@ fn users_sleep_hook_is_kept() {
     assert_eq!(line("preStop").values("--then-timeout"), ["11s"], "the wait must leave enough time for the sleep");
     assert_eq!(app["lifecycle"]["preStop"], template["spec"]["containers"][1]["lifecycle"]["preStop"]);
     let record = done["metadata"]["annotations"]["podgate.io/injected"].as_str().expect("a record");
-    assert!(!record.contains("sleep"), "the record must not store what can be derived: {record}");
+    assert!(!record.contains("sleep"), "the record must not store data that can be derived: {record}");
 }

@@ -1,4 +1,4 @@
-//! Runs the commands of `docs/resolve-images.md` in a folder with the files that they name.
+//! Runs the commands of `docs/resolve-images.md` in a folder that has the files of these commands.
 
 use crate::page::Page;
 use crate::server::{Access, USER};
@@ -34,6 +34,9 @@ fn commands_on_the_page_work() {
     }
     assert_eq!(commands.len(), 2);
     let runs = |name: &str, program: &str| fs::read_to_string(at(name)).unwrap().contains(program);
-    assert!(runs("applied.yaml", "\"/app\"") || runs("applied.yaml", "- /app"), "the image's command");
-    assert!(runs("deploy/shop.yaml", "/arm"), "command of the other platform");
+    assert!(
+        runs("applied.yaml", "\"/app\"") || runs("applied.yaml", "- /app"),
+        "the manifest must have the image's command"
+    );
+    assert!(runs("deploy/shop.yaml", "/arm"), "the manifest must have the command for the other platform");
 }

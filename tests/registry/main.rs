@@ -1,4 +1,5 @@
-//! `inject --resolve-images` against a real registry, and against servers that do not answer like one.
+//! Tests of `inject --resolve-images` against a real registry, and against servers that answer incorrectly or not at
+//! all.
 
 mod commands;
 #[allow(dead_code, reason = "shared with tests/book")]
@@ -24,7 +25,7 @@ const APP: &[u8] = br#"{"os":"linux","config":{"Entrypoint":["/app","--x"],"Cmd"
 const ARM: &[u8] = br#"{"os":"linux","config":{"Entrypoint":null,"Cmd":["/arm"]}}"#;
 const NONE: &[u8] = br#"{"os":"linux","config":{}}"#;
 
-/// Folder with a registry's images and a home directory.
+/// Temporary folder with the images of a registry, a home directory and manifests.
 struct Scene {
     folder: TempDir,
     program: String,
@@ -46,7 +47,7 @@ impl Scene {
         Registry::start(&self.program, self.folder.path(), access)
     }
 
-    /// Writes a file; returns its path.
+    /// Writes a file. Returns the path of the file.
     fn file(&self, name: &str, text: &str) -> String {
         let path = self.folder.path().join(name);
         fs::write(&path, text).unwrap();
@@ -150,7 +151,7 @@ fn manifest_takes_precedence_over_image() {
     assert_eq!(run_args.command(), ["/app", "--x", "own"]);
 
     drop(registry);
-    // With the registry gone: no request is sent when the command is known or not needed.
+    // The registry has stopped: podgate sends no request if the command is known or not needed.
     for text in [pod(&image) + "    command: [/own]\n", pod(&image).replace("mode: entrypoint", "mode: post-start")] {
         assert_eq!(run(&scene.home(), &text, &["--resolve-images"]).code, 0);
     }
@@ -170,7 +171,7 @@ fn cached_digest_needs_no_registry() {
     assert_eq!(scene.inject(&pinned, &[]).command(), ["/app", "--x", "$$(A)", "serve"]);
     let again = run(&scene.home(), &first.out, &["--resolve-images"]);
     assert_eq!((again.code, again.out), (0, first.out), "{}", again.err);
-    assert_eq!(scene.inject(&image, &[]).code, 1, "a tag may have moved");
+    assert_eq!(scene.inject(&image, &[]).code, 1, "a tag may refer to a new image, so the cache must not be used");
     fs::remove_dir_all(scene.home().join(".cache")).unwrap();
     assert_eq!(scene.inject(&pinned, &[]).code, 1);
 }
@@ -180,7 +181,7 @@ fn login(registry: &str, password: &str) -> String {
 }
 
 #[test]
-fn logins_come_from_pull_secrets_and_docker_config() {
+fn credentials_come_from_pull_secrets_and_docker_config() {
     let Some(scene) = Scene::new() else { return };
     scene.serve(Access::Open).push("team/app", "1", true, APP);
     let registry = scene.serve(Access::Locked);
@@ -197,7 +198,7 @@ fn logins_come_from_pull_secrets_and_docker_config() {
     assert_eq!(scene.inject(&image, &["--pull-secret", &right]).command().len(), 4);
     fs::remove_dir_all(scene.home().join(".cache")).unwrap();
     let narrow = scene.file("narrow.json", &login(&format!("https://{}/team", registry.address), USER.1));
-    // A denied login is followed by the next one.
+    // If the registry denies the first credentials, podgate tries the next ones.
     assert_eq!(scene.inject(&image, &["--pull-secret", &wrong, "--pull-secret", &narrow]).command().len(), 4);
     fs::remove_dir_all(scene.home().join(".cache")).unwrap();
     let elsewhere = scene.file("elsewhere.json", &login(&format!("{}/other", registry.address), USER.1));
@@ -213,7 +214,7 @@ fn logins_come_from_pull_secrets_and_docker_config() {
     assert_eq!(scene.inject(&image, &[]).command().len(), 4);
 }
 
-/// Docker Hub, ghcr.io and most others send their clients to a token service.
+/// Docker Hub, ghcr.io and most other registries redirect clients to a token service.
 #[test]
 fn tokens_are_fetched_from_a_token_service() {
     let Some(scene) = Scene::new() else { return };
@@ -226,7 +227,11 @@ fn tokens_are_fetched_from_a_token_service() {
     let at = &registry.address;
 
     assert_eq!(scene.inject(&format!("{at}/public/app:1"), &[]).command().len(), 4, "{:?}", service.asked());
-    assert_eq!(service.asked(), [("repository:public/app:pull".to_owned(), None)], "one token for all of an image");
+    assert_eq!(
+        service.asked(),
+        [("repository:public/app:pull".to_owned(), None)],
+        "one token must cover all requests for an image"
+    );
 
     let own = format!("{at}/team/app:1");
     fs::remove_dir_all(scene.home().join(".cache")).unwrap();

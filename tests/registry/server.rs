@@ -1,4 +1,4 @@
-//! Debian's docker-registry, filled with hand-made images.
+//! Real registry for tests: Debian's docker-registry, with images that the tests build.
 
 use crate::tokens::NAME;
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Registry process that runs until it is dropped.
+/// Registry process. Dropping this value kills the process.
 pub(crate) struct Registry {
     child: Child,
-    /// `127.0.0.1:PORT`
+    /// Address of the registry: `127.0.0.1:PORT`.
     pub(crate) address: String,
 }
 
@@ -24,11 +24,12 @@ pub(crate) enum Access {
     Locked,
     /// Serves TLS with `tls.pem` and `key.pem` of the folder.
     Tls,
-    /// Requires a token of the service at this address, whose certificate is `token.pem` in the folder.
+    /// Requires a token from the token service at this address. The certificate of the service is `token.pem` in the
+    /// folder.
     Token(SocketAddr),
 }
 
-/// Name and password. The password and its hash are a test vector of crypt_blowfish.
+/// User name and password. The password and its hash are a test vector of crypt_blowfish.
 pub(crate) const USER: (&str, &str) = ("shop", "U*U");
 const HTPASSWD: &str = "shop:$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n";
 
@@ -40,7 +41,7 @@ pub(crate) fn program() -> Option<String> {
         eprintln!("skipped: docker-registry needs apt-get and dpkg");
         return None;
     }
-    // Tests run in parallel, but the script may run only once at a time.
+    // Tests run in parallel, but only one process at a time may run the script.
     static ONCE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _one = ONCE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/registry/get")).output().unwrap();
@@ -85,7 +86,7 @@ impl Registry {
         panic!("the registry did not start within 10 s");
     }
 
-    /// Sends one request; returns the status and the response header `name`.
+    /// Sends one request. Returns the status and the response header `name`.
     fn request(&self, method: &str, path: &str, kind: &str, body: &[u8], name: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let head = format!(
@@ -101,7 +102,7 @@ impl Registry {
         (status, line.unwrap_or_default().trim().to_owned())
     }
 
-    /// Uploads a blob; returns its descriptor.
+    /// Uploads a blob. Returns the descriptor of the blob.
     fn blob(&self, image: &str, kind: &str, bytes: &[u8]) -> Value {
         let digest = digest(bytes);
         let (status, location) =
@@ -128,7 +129,7 @@ impl Registry {
         json!({"mediaType": kind, "size": bytes.len(), "digest": digest})
     }
 
-    /// Pushes an image with this configuration; returns its descriptor.
+    /// Pushes an image with this configuration. Returns the descriptor of the image.
     pub(crate) fn push(&self, image: &str, tag: &str, docker: bool, config: &[u8]) -> Value {
         let kinds = match docker {
             true => ["manifest.v2+json", "container.image.v1+json", "image.rootfs.diff.tar.gzip"].map(|kind| {
@@ -146,7 +147,7 @@ impl Registry {
         )
     }
 
-    /// Pushes an index of images with their platforms (`os/architecture[/variant]`); returns its descriptor.
+    /// Pushes an index of images and platforms (`os/architecture[/variant]`). Returns the descriptor of the index.
     pub(crate) fn index(&self, image: &str, tag: &str, entries: &[(Value, &str)]) -> Value {
         let entry = |(descriptor, platform): &(Value, &str)| {
             let mut entry = descriptor.clone();
@@ -168,7 +169,7 @@ impl Registry {
 
 impl Drop for Registry {
     fn drop(&mut self) {
-        // Fails if the process has exited already.
+        // Ignore errors: `kill` fails if the process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

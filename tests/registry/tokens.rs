@@ -1,5 +1,5 @@
-//! Token service, as most public registries use one: it signs the permissions of a client, and the registry checks the
-//! signature (<https://distribution.github.io/distribution/spec/auth/token/>).
+//! Token service, which most public registries require. The service signs the permissions of a client, and the registry
+//! checks the signature (<https://distribution.github.io/distribution/spec/auth/token/>).
 
 use crate::server::USER;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine};
@@ -15,17 +15,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Issuer and audience of the tokens.
 pub(crate) const NAME: &str = "shop";
 
-/// Token request: the scope and the login.
+/// Recorded token request: the scope, and the credentials of the client.
 pub(crate) type TokenRequest = (String, Option<String>);
 
-/// Issues tokens for `public/…` to anyone, and for everything to [`USER`].
+/// Token service. Issues tokens for `public/…` to every client, and tokens for all images to [`USER`].
 pub(crate) struct Service {
     pub(crate) address: SocketAddr,
     asked: Arc<Mutex<Vec<TokenRequest>>>,
 }
 
 impl Service {
-    /// Starts the service and writes its certificate to `token.pem` in `folder`.
+    /// Starts the service and writes the service's certificate to `token.pem` in `folder`.
     pub(crate) fn start(folder: &Path) -> Service {
         let signer = rcgen::generate_simple_self_signed(vec![NAME.to_owned()]).unwrap();
         fs::write(folder.join("token.pem"), signer.cert.pem()).unwrap();
@@ -71,7 +71,7 @@ fn answer(stream: TcpStream, asked: &Mutex<Vec<TokenRequest>>, token: impl Fn(&s
     let _ = (&stream).write_all(format!("{head}{body}").as_bytes());
 }
 
-/// Returns a JSON Web Token (RFC 7519), signed with ES256.
+/// Returns a JSON Web Token (RFC 7519) that is signed with ES256.
 fn token(key: &impl SigningKey, certificate: &[u8], scope: &str) -> String {
     #[allow(clippy::disallowed_methods, reason = "the registry compares the token with the clock")]
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
@@ -86,7 +86,7 @@ fn token(key: &impl SigningKey, certificate: &[u8], scope: &str) -> String {
     format!("{signed}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))
 }
 
-/// Converts an ECDSA signature from ASN.1 to its two numbers of 32 bytes each.
+/// Converts an ECDSA signature from ASN.1 to a pair of numbers of 32 bytes each.
 fn fixed(signature: &[u8]) -> Vec<u8> {
     let mut rest = &signature[2..];
     let mut number = || {

@@ -1,10 +1,10 @@
-//! The program's output: one JSON line per event, with its time.
+//! Prints one JSON line per event, with the time of the event.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::time::{Duration, SystemTime};
 
-/// A moment on both clocks.
+/// Moment on the wall clock and on the monotonic clock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     wall: Duration,
@@ -20,7 +20,8 @@ impl Moment {
         Moment { wall, monotonic }
     }
 
-    /// Formats the line. `ms` is the wall clock, which all containers of a node share. Both times are in milliseconds.
+    /// Formats the JSON line of an event. `ms` is the wall clock, which all containers of a node share. Both times are
+    /// in milliseconds.
     fn line(self, event: &str, detail: &str) -> String {
         let ms = |d: Duration| d.as_micros() as f64 / 1000.0;
         let mut line = serde_json::json!({"event": event, "ms": ms(self.wall), "monotonic": ms(self.monotonic)});
@@ -32,12 +33,12 @@ impl Moment {
 
     /// Prints that `event` happened at this moment.
     pub(crate) fn log(self, event: &str, detail: &str) {
-        // Write and flush each line at once, so that nothing is lost when the process is killed.
+        // Write and flush each line at once, so that no line is lost when the process is killed.
         let _ = std::io::stdout().lock().write_all(self.line(event, detail).as_bytes());
         let _ = std::io::stdout().lock().flush();
     }
 
-    /// Writes the line to the container's log. The output of this process may belong to a hook, which has no log.
+    /// Writes the line to the container's log. This process may be a hook, whose own output does not reach the log.
     pub(crate) fn log_to_container(self, event: &str) -> std::io::Result<()> {
         OpenOptions::new().append(true).open("/proc/1/fd/1")?.write_all(self.line(event, "").as_bytes())
     }

@@ -14,16 +14,16 @@ use std::str::FromStr;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// A kind of attack.
+/// Kind of attack on the sidecar and the other containers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Attack {
-    /// Holds the write end of every bell, so that no hang-up wakes a waiter, and writes to it.
+    /// Holds the write end of every bell, so that no hang-up wakes a waiter, and writes to the bell.
     Bell,
     /// Fills its own folder, which shares a volume with the folders of the other containers.
     Fill,
-    /// Puts links, FIFOs, sockets, folders and huge files where the sidecar looks for reports.
+    /// Puts links, FIFOs, sockets, folders and huge files where the sidecar reads reports.
     Links,
-    /// Writes false reports about itself, which change twenty times a second.
+    /// Writes a new false report about its own container twenty times a second.
     Lies,
 }
 
@@ -99,7 +99,7 @@ fn fill() {
     }
 }
 
-/// Creates something at a path.
+/// Function that creates a hostile file at a path.
 type Plant = fn(&Path) -> io::Result<()>;
 
 fn links() {

@@ -1,7 +1,7 @@
 //! Closes inherited file descriptors, as some daemons do at their start.
 #![allow(unsafe_code)]
 
-/// Closes all inherited descriptors except 0, 1 and 2. Call it before anything is opened.
+/// Closes all inherited descriptors except 0, 1 and 2. Call this function before the program opens a file.
 pub(crate) fn close() {
     // SAFETY: this program has opened nothing yet, so no closed descriptor has an owner here. No memory is involved.
     unsafe {

@@ -1,4 +1,4 @@
-//! The server: its ports, its readiness and its end.
+//! Runs the server: its ports, its readiness and its exit.
 
 use crate::Server;
 use crate::event::{Moment, log};
@@ -47,7 +47,7 @@ async fn serve(server: Server) -> io::Result<u8> {
     let mut term = signal(SignalKind::terminate())?;
     let mut usr1 = signal(SignalKind::user_defined1())?;
     let exit = server.exit_after.filter(|_| {
-        // Only "already exists" means that it has exited once. Other errors count as "does not exist yet".
+        // Only "already exists" means that the server has exited once. Other errors count as "does not exist yet".
         server.exit_once.as_ref().is_none_or(|file| {
             let created = std::fs::File::create_new(file);
             created.map_or_else(|error| error.kind() != io::ErrorKind::AlreadyExists, |_| true)

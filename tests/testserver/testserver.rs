@@ -1,7 +1,7 @@
 //! The program in the containers of podgate's tests: a server that listens and becomes ready at set times, and logs
-//! when it did.
+//! these events.
 //!
-//! Its first line, `{"event":"start","ms":…}`, has the time of the container's first instruction. Then come
+//! The first line of the log, `{"event":"start","ms":…}`, has the time of the container's first instruction. Then come
 //! `listening`, `ready`, `term` and `exit`. The time of `ready` is taken just before a probe could find the server
 //! ready.
 #![deny(unsafe_code)]

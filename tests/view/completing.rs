@@ -1,4 +1,4 @@
-//! `completion` and `man`: shell scripts and manual pages.
+//! Tests of `completion` and `man`: shell scripts and manual pages.
 
 use crate::server::{FakeApiServer, error_status};
 use std::fs;

@@ -1,4 +1,5 @@
-//! Output of `krew/package`: a manifest that follows krew's rules (krew, internal/index/validation), and its archives.
+//! Tests of the output of `krew/package`: archives, and a manifest that must follow the rules in krew's
+//! `internal/index/validation`.
 
 use serde_json::Value;
 use std::fs;
@@ -12,7 +13,7 @@ fn package(arguments: &[&str]) -> Output {
     Command::new(format!("{ROOT}/krew/package")).args(arguments).output().unwrap()
 }
 
-/// Packs a stand-in for the program for two platforms and returns the manifest.
+/// Packages a placeholder program for two platforms. Returns the manifest.
 fn packed(out: &Path) -> Value {
     let folder = TempDir::new().unwrap();
     let binary = folder.path().join("built");

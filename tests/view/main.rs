@@ -1,4 +1,4 @@
-//! `kubectl podgate status -w`, `override` and `timeline` against a fake API server.
+//! Tests of `kubectl podgate status -w`, `override` and `timeline` against a fake API server.
 
 mod completing;
 mod krew;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 const SANDBOX: &str = "3f2a9c1e-4097-1a0c5f3b";
 
-/// Returns a Pod in which the hook of `db` holds back `api`. `version` is its resource version.
+/// Returns a Pod in which the hook of `db` holds back `api`. `version` is the Pod's resource version.
 fn pod(version: u32, phase: &str, db: &str, api: &str) -> Value {
     json!({
         "kind": "Pod", "apiVersion": "v1",

@@ -1,10 +1,10 @@
-//! `override`: its requests to the API server, and its errors.
+//! Tests of `override`: requests to the API server, and errors.
 
 use crate::server::{Answer, FakeApiServer, Request, error_status};
 use crate::{SANDBOX, pod};
 use serde_json::{Value, json};
 
-/// The server's response to a patch.
+/// Function that returns the server's response to a patch.
 type Patch = fn() -> Answer;
 
 fn serve(pod: Value, patch: Patch) -> FakeApiServer {
@@ -45,7 +45,7 @@ fn override_writes_one_annotation_and_prints_effects() {
     assert_eq!(patch.path, "/api/v1/namespaces/shop/pods/ordered?&fieldManager=kubectl-podgate");
     let body: Value = serde_json::from_str(&patch.body).unwrap();
     let value = format!("Ready@{SANDBOX}");
-    // With the uid, the patch cannot hit a later Pod of the same name.
+    // The patch contains the uid, so that the server rejects the patch for a later Pod of the same name.
     assert_eq!(body, json!({"metadata": {"uid": "u1", "annotations": {"override.podgate.io/db": value}}}));
 }
 

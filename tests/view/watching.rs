@@ -1,11 +1,11 @@
-//! `status -w` and `--until-started`.
+//! Tests of `status -w` and `status --until-started`.
 
 use crate::pod;
 use crate::server::{Answer, FakeApiServer, Request, error_status, watch_event};
 use serde_json::Value;
 use std::sync::mpsc::{Receiver, channel};
 
-/// Returns a watch that sends `events` and then stays open or ends.
+/// Returns a watch that sends `events`. Then the watch remains open if `stays_open` is true, otherwise it ends.
 fn watch(events: &[String], stays_open: bool) -> Answer {
     let (sender, receiver): (_, Receiver<String>) = channel();
     for event in events {
@@ -82,7 +82,7 @@ fn watch_survives_an_unreachable_server() {
             (2, true) => watch(&rest()[..1], false),
             (3..=4, _) => Answer::Disconnect,
             (5, _) => error_status(503, "ServiceUnavailable", "down"),
-            // The resource version is too old: the client reads the Pod again.
+            // After an error, the client reads the Pod again before the next watch.
             (6, false) => Answer::Json(200, pod(2, "starting", "Ready", "Waiting")),
             (7, true) => watch(
                 &[watch_event(
@@ -146,13 +146,13 @@ fn pods_that_do_not_start_exit_with_3() {
 }
 
 #[test]
-fn watch_ends_when_its_reader_is_gone() {
+fn watch_ends_when_the_reader_closes_the_pipe() {
     use std::io::{BufRead, BufReader};
     use std::process::Stdio;
     let (sender, receiver) = channel();
     let mut lines = Some(receiver);
     let server = FakeApiServer::new(move |request: &Request| match is_watch(request) {
-        true => Answer::Watch(lines.take().expect("one watch")),
+        true => Answer::Watch(lines.take().expect("only one watch request")),
         false => Answer::Json(200, first()),
     });
     let mut child =

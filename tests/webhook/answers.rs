@@ -1,4 +1,4 @@
-//! Responses to the API server.
+//! Tests of responses to the API server.
 
 use crate::client::{pod, review};
 use crate::program::{Files, Webhook};
@@ -29,7 +29,7 @@ fn pod_is_injected_only_once() {
     assert_eq!(sidecar["imagePullPolicy"], "Never");
     assert!(injected["metadata"]["annotations"]["podgate.io/injected"].is_string());
 
-    // The API server sends it again after another webhook has changed it (reinvocationPolicy: IfNeeded).
+    // The API server sends the Pod again after another webhook has changed the Pod (reinvocationPolicy: IfNeeded).
     let again = client.review(&review("two", &injected));
     assert_eq!((&again["uid"], &again["allowed"]), (&json!("two"), &json!(true)));
     assert!(again.get("patch").is_none() && again.get("patchType").is_none(), "{again}");

@@ -29,7 +29,7 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// Starts with an empty Secret, as in the manifests.
+    /// Starts the fake API server with an empty Secret, as in the manifests.
     pub(crate) fn new() -> Api {
         let held = Arc::new(Mutex::new(Held {
             secret: Some(
@@ -89,7 +89,7 @@ impl Api {
         self.held.lock().unwrap().secret.clone().unwrap()
     }
 
-    /// Changes the objects as another client would.
+    /// Changes the objects like another client.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Option<Value>, &mut Value)) {
         let mut held = self.held.lock().unwrap();
         let Held { secret, configuration, revision, .. } = &mut *held;

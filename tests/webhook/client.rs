@@ -1,4 +1,4 @@
-//! A client with TLS and handwritten HTTP/1.1, so that it can send invalid requests too.
+//! A client with TLS and handwritten HTTP/1.1, so that tests can send invalid requests too.
 
 use crate::program::NAME;
 use rustls::pki_types::pem::PemObject;

@@ -1,4 +1,4 @@
-//! `docs/webhook.md` matches the program.
+//! Tests that `docs/webhook.md` matches the program.
 
 use crate::program::{Files, Webhook};
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Requests and connections that no API server would send or make.
+//! Tests of requests and connections that no API server makes.
 
 use crate::client::{pod, post, review};
 use crate::program::{Files, Webhook, eventually, now};
@@ -37,7 +37,7 @@ fn invalid_requests_get_error_responses() {
     }
     assert!(client.raw(head("GET /inject", json).as_bytes()).unwrap().head.contains("\r\nallow: post"));
     for garbage in [&b"\0\0\0\0"[..], b"GET\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &[b'A'; 40_000]] {
-        // The webhook closes the connection or responds with an error, and never leaves it hanging.
+        // The webhook closes the connection or responds with an error, but never leaves the connection open.
         if let Ok(reply) = client.raw(garbage) {
             assert!((400..=505).contains(&reply.status), "{reply:?}");
         }
@@ -120,7 +120,7 @@ fn too_large_bodies_get_status_413() {
     let chunk = format!("100000\r\n{}\r\n", " ".repeat(1 << 20));
     let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n{}", chunk.repeat(9));
     assert_eq!(client.raw(chunked.as_bytes()).unwrap().status, 413);
-    // The largest body that is read. It holds only spaces, so it is not a review.
+    // The webhook reads a body of the maximum size. This body contains only spaces, so it is not a review.
     assert_eq!(client.post(&vec![b' '; 8 << 20]).status, 400);
     still_works(&mut webhook, &files);
 }
@@ -131,7 +131,7 @@ fn slow_clients_are_disconnected_and_block_no_others() {
     let mut webhook = Webhook::with_files(&files, &[]);
     let client = webhook.client(&files.ca);
     let since = now();
-    // One client sends no handshake, one half a head, one half a body.
+    // One client sends no handshake, one sends half a head, and one sends half a body.
     let mut silent = TcpStream::connect(webhook.address).unwrap();
     let mut open: Vec<_> = [
         "POST /inject HTTP/1.1\r\nHost:",

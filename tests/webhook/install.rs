@@ -1,4 +1,4 @@
-//! `manifests/injector` and the chart create the same objects, with minimal rights.
+//! Tests that `manifests/injector` and the chart create the same objects, with minimal permissions.
 
 use podgate::order::release;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ fn injector() -> Objects {
 fn object<'a>(objects: &'a Objects, kind: &str) -> &'a Value {
     let mut found = objects.iter().filter(|((of, _), _)| of == kind);
     let object = found.next().unwrap_or_else(|| panic!("no {kind}")).1;
-    assert!(found.next().is_none(), "one {kind}");
+    assert!(found.next().is_none(), "more than one {kind}");
     object
 }
 
@@ -58,7 +58,7 @@ fn default(flag: &str) -> String {
 }
 
 #[test]
-fn webhook_has_minimal_rights() {
+fn webhook_has_minimal_permissions() {
     let objects = injector();
     assert_eq!(
         object(&objects, "Role")["rules"],
@@ -101,7 +101,7 @@ fn manifests_use_the_programs_default_names() {
     assert_eq!(default("image"), release::sidecar_image());
 }
 
-/// The chart uses the images of `src/order/release.rs`. Their tag defaults to the chart's version.
+/// The chart uses the images of `src/order/release.rs`. The images' tag defaults to the chart's version.
 #[test]
 fn chart_uses_the_images_of_the_release() {
     let values = documents(&fs::read_to_string(format!("{ROOT}/charts/podgate/values.yaml")).unwrap()).remove(0);
@@ -171,7 +171,7 @@ fn pods_are_restricted_and_spread_and_have_grace() {
     );
 }
 
-/// Runs helm; `None` if it is not installed and can't be built.
+/// Runs helm; `None` if helm is not installed and can't be built.
 fn helm(arguments: &[&str]) -> Option<Output> {
     let place = Command::new(format!("{ROOT}/tests/webhook/helm")).output().unwrap();
     if place.status.code() == Some(3) {
@@ -281,7 +281,7 @@ fn chart_supports_external_certificates() {
         let pod = &object(objects, "Deployment")["spec"]["template"]["spec"];
         assert_eq!(pod["containers"][0]["args"].as_array().unwrap()[1..], files);
         assert_eq!(pod["volumes"], json!([{"name": "tls", "secret": {"secretName": secret}}]));
-        assert_eq!(pod["automountServiceAccountToken"], false, "no token without rights");
+        assert_eq!(pod["automountServiceAccountToken"], false, "no token without permissions");
         for kind in ["Secret", "Role", "ClusterRoleBinding"] {
             assert!(!objects.keys().any(|(of, name)| of == kind && name.contains("podgate-webhook")), "{kind}");
         }

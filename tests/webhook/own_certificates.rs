@@ -1,4 +1,4 @@
-//! `--tls self`: the Secret, the CA bundle and the served certificate.
+//! Tests of `--tls self`: the Secret, the CA bundle and the served certificate.
 
 use crate::api::Api;
 use crate::client::{pod, review};
@@ -70,7 +70,7 @@ fn removed_ca_bundle_is_restored() {
     works(&api, &webhook);
 }
 
-/// Every renewal changes the CA. This test empties the Secret, so that it need not wait for the end of a lifetime. Both
+/// Every renewal changes the CA. This test empties the Secret instead of waiting for the end of a lifetime. Both
 /// replicas must always be reachable with the API server's current bundle.
 #[test]
 fn change_of_the_ca_causes_no_outage() {
@@ -94,7 +94,7 @@ fn change_of_the_ca_causes_no_outage() {
         }
         webhooks.iter().all(|webhook| !accepts(webhook, &old)).then_some(())
     });
-    assert_eq!(phases, [1, 2], "the old CA stays until its certificate has expired");
+    assert_eq!(phases, [1, 2], "the old CA remains until its certificate has expired");
     assert_eq!(keys(&api.secret()), ["ca.crt", "old-ca.crt", "tls.crt", "tls.key"]);
     assert!(String::from_utf8_lossy(&api.bundle()).ends_with(&*String::from_utf8_lossy(&old)));
     for webhook in &webhooks {
@@ -125,7 +125,7 @@ fn missing_secret_is_logged_once_and_retried() {
     works(&api, &webhook);
 }
 
-/// The Secret holds invalid or missing parts.
+/// Tests Secrets with invalid or missing parts.
 #[test]
 fn broken_secret_is_replaced() {
     for (key, value) in [("tls.key", "Z2FyYmFnZQ=="), ("ca.crt", ""), ("tls.crt", "")] {
@@ -148,6 +148,6 @@ fn webhook_keeps_serving_when_checks_fail() {
     api.change(|secret, _| *secret = None);
     webhook.logged("certificate check failed; will retry");
     std::thread::sleep(Duration::from_secs(1));
-    assert!(webhook.is_alive() && webhook.is_ready(), "its certificate is still valid");
+    assert!(webhook.is_alive() && webhook.is_ready(), "the served certificate is still valid");
     works(&api, &webhook);
 }

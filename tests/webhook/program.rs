@@ -1,4 +1,4 @@
-//! Starts the webhook's binary and its certificate files.
+//! Starts the webhook's binary and creates its certificate files.
 
 use crate::client::{Client, Reply};
 use serde_json::Value;
@@ -19,7 +19,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Calls `ask` until it returns a value; panics after the time limit.
+/// Calls `ask` until `ask` returns a value; panics after the time limit.
 pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let end = now() + TIME_LIMIT;
     loop {
@@ -31,7 +31,7 @@ pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T
     }
 }
 
-/// Files with a certificate, and its CA.
+/// Certificate files, and the CA of the certificate.
 pub(crate) struct Files {
     pub(crate) dir: TempDir,
     pub(crate) ca: Vec<u8>,

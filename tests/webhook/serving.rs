@@ -1,4 +1,4 @@
-//! Start, load, certificate renewal and shutdown.
+//! Tests of start, load, certificate renewal and shutdown.
 
 use crate::client::{pod, post, review};
 use crate::program::{Files, Webhook, eventually};
@@ -80,7 +80,8 @@ fn sigterm_drains_and_exits() {
     eventually("the webhook is not ready", || (!webhook.is_ready()).then_some(()));
     assert_eq!(webhook.page("/readyz").body, "shutting down\n");
     assert_eq!(webhook.page("/healthz").status, 200);
-    // A new connection, because the API server may not know yet. Without the shutdown it would be kept alive.
+    // The API server may open a new connection before it detects the shutdown. Without the shutdown, the webhook would
+    // keep the connection open.
     let request = String::from_utf8(whole.clone()).unwrap().replace("Connection: close\r\n", "");
     let meanwhile = client.raw(request.as_bytes()).unwrap();
     assert_eq!(meanwhile.status, 200);

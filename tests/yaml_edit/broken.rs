@@ -1,4 +1,4 @@
-//! Failures: one line with the position, and no output.
+//! Tests of failures: one line with the position on standard error, and nothing on standard output.
 
 use crate::{POD, run, write};
 

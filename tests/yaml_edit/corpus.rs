@@ -1,4 +1,4 @@
-//! Realistic manifests (`tests/inject/corpus`) through `inject` and back through `uninject`, compared by bytes.
+//! Runs `inject` and then `uninject` on realistic manifests (`tests/inject/corpus`), and compares the bytes.
 
 use crate::{assert_lines_kept, done, run};
 use serde_json::Value;
@@ -7,7 +7,8 @@ use std::fs;
 /// Manifests that `inject` rejects.
 const REJECTED: [&str; 4] = ["ephemeral.yaml", "hook-refused.yaml", "name-taken.yaml", "windows.yaml"];
 
-/// Manifests that return with the same values in another layout (a hook in flow style, an alias, an empty null).
+/// Manifests that `uninject` restores with the same values in another layout. The causes are a hook in flow style, an
+/// alias, and an empty null.
 const REFORMATTED: [&str; 12] = [
     "anchors.yaml",
     "deployment-three-tiers.yaml",
@@ -65,7 +66,7 @@ fn uninject_restores_the_original() {
 
 #[test]
 fn inject_keeps_comments_and_other_lines() {
-    // Lines that inject may replace: commands, hooks, probes, empty collections, moved and shared values.
+    // `inject` may replace these lines: commands, hooks, probes, empty collections, moved and shared values.
     const MAY_CHANGE: [&str; 13] =
         ["command", "args", "- ", "postStart", "preStop", "Probe", "exec", "{", "[", "*", "<<", "null", "httpGet"];
     for (file, text) in

@@ -1,4 +1,4 @@
-//! Files and folders as input and output.
+//! Tests of files and folders as input and output.
 
 use crate::{POD, done, run, write};
 use std::fs;
@@ -94,7 +94,7 @@ fn diff_can_be_applied_as_a_patch() {
             .output()
             .unwrap()
     };
-    // `git apply` instead of `patch`, because every developer has git.
+    // Use `git apply` instead of `patch`, because every developer has git.
     let output = shell("$P inject --diff pod.yaml | git apply -p0 && $P inject --check pod.yaml");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -1,4 +1,4 @@
-//! `kubectl podgate inject` and `uninject` as commands: unchanged text, written text, and messages.
+//! Tests of the commands `kubectl podgate inject` and `uninject`: unchanged text, new text, and messages.
 
 mod broken;
 mod corpus;
@@ -20,14 +20,14 @@ struct Run {
 /// Runs the program with an empty environment and `input` on its standard input.
 fn run(arguments: &[&str], input: &str) -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-podgate"));
-    // The time limit kills a run that hangs. It then has no exit code.
+    // The time limit kills a process that hangs. A killed process has no exit code.
     command.env_clear().timeout(Duration::from_secs(30));
     let output = command.args(arguments).write_stdin(input).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Run { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// Runs the program, which must exit with 0, and returns its output.
+/// Runs the program and returns its output. Fails unless the exit code is 0.
 fn done(arguments: &[&str], input: &str) -> String {
     let run = run(arguments, input);
     assert_eq!(run.code, 0, "{arguments:?}: {}", run.err);
@@ -49,7 +49,7 @@ fn assert_lines_kept(old: &str, new: &str, may_change: &[&str]) {
     }
 }
 
-/// A Pod that declares an order, in ordinary style.
+/// Pod in the usual style that declares an order.
 const POD: &str = "\
 apiVersion: v1
 kind: Pod
@@ -79,7 +79,7 @@ fn docs_show_the_help() {
     for command in ["inject", "uninject"] {
         let help = done(&[command, "--help"], "");
         let block = format!("```text\n$ kubectl podgate {command} --help\n{}\n```\n", help.trim_end());
-        assert!(docs.contains(&block), "docs/inject.md should hold\n{block}");
+        assert!(docs.contains(&block), "docs/inject.md should contain\n{block}");
     }
 }
 

@@ -1,8 +1,8 @@
-//! Text that podgate does not own passes through unchanged.
+//! Tests that `inject` and `uninject` leave all other text unchanged.
 
 use crate::{POD, assert_lines_kept, done, run};
 
-/// Documents without an order, in unusual styles.
+/// Documents in unusual styles that declare no order.
 const STRANGE: &[&str] = &[
     "",
     "\n\n",

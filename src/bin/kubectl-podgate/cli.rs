@@ -42,7 +42,7 @@ pub(crate) enum Command {
     Version,
 }
 
-/// Prints clap's message. `--help` and `--version` also arrive here; they are not errors.
+/// Prints clap's message. Returns exit code 0 for `--help` and `--version`, which clap also reports as errors.
 pub(crate) fn report_parse_error(error: &clap::Error) -> Exit {
     let _ = error.print();
     if error.use_stderr() { Exit::Usage } else { Exit::Released }

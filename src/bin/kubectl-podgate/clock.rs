@@ -1,14 +1,14 @@
-//! Wall clock, to compare with the cluster's timestamps, and monotonic clock.
+//! Wall clock, for comparisons with the cluster's timestamps, and monotonic clock, for durations.
 
 use std::time::{Instant, SystemTime};
 
-#[allow(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+#[allow(clippy::disallowed_methods, reason = "the only function that reads the wall clock")]
 pub(crate) fn wall_time() -> SystemTime {
     SystemTime::now()
 }
 
-/// Returns the monotonic time, for durations.
-#[allow(clippy::disallowed_methods, reason = "the one place that reads this clock")]
+/// Returns the monotonic time. Changes of the wall clock do not affect the monotonic time.
+#[allow(clippy::disallowed_methods, reason = "the only function that reads the monotonic clock")]
 pub(crate) fn monotonic_time() -> Instant {
     Instant::now()
 }

@@ -12,7 +12,8 @@ pub(crate) enum OutputFormat {
 
 /// Parses a time limit between a millisecond and a day.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let duration = humantime::parse_duration(text).map_err(|error| format!("{error}; write 15s or 1m"))?;
+    let duration =
+        humantime::parse_duration(text).map_err(|error| format!("{error}; write a duration such as 15s or 1m"))?;
     if (Duration::from_millis(1)..=Duration::from_secs(24 * 60 * 60)).contains(&duration) {
         Ok(duration)
     } else {

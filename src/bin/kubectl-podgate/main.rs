@@ -21,7 +21,7 @@ mod yaml;
 use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
 
-/// musl's allocator is several times slower under many allocations, such as copying a manifest.
+/// Replacement for musl's allocator, which is several times slower for many small allocations.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;

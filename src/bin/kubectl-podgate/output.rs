@@ -5,8 +5,8 @@ use serde::Serialize;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
-/// Writes `text`, with colors only on a terminal and without NO_COLOR. Returns false if the reader has closed the pipe,
-/// as `head` does: that is not an error.
+/// Writes `text` to standard output. Removes colors unless standard output is a terminal and NO_COLOR is unset.
+/// Returns false if the reader has closed the pipe, as `head` does. A closed pipe is not an error.
 pub(crate) fn write_stdout(text: &str) -> Result<bool, String> {
     let mut out = anstream::AutoStream::auto(std::io::stdout());
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -16,7 +16,7 @@ pub(crate) fn write_stdout(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Writes the whole output of a command.
+/// Writes the whole output of a command. Returns exit code 1 if the write fails.
 pub(crate) fn print(text: &str) -> ExitCode {
     write_stdout(text).map_or_else(|message| fail(&message), |_| ExitCode::SUCCESS)
 }
@@ -42,6 +42,6 @@ pub(crate) fn fail_all(lines: &[String]) -> ExitCode {
 
 /// Prints one line on standard error, without control characters that a manifest or the cluster may contain.
 pub(crate) fn print_stderr(message: &str) {
-    // A failure of standard error can't be reported anywhere.
+    // A failed write to standard error can't be reported anywhere.
     let _ = writeln!(std::io::stderr(), "kubectl podgate: {}", sanitize(message));
 }

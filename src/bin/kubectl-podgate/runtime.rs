@@ -3,7 +3,7 @@
 use crate::output::fail;
 use std::process::ExitCode;
 
-/// Runs `work` to its end. Prints its error as one line; the exit code is 1 then.
+/// Runs `work` and returns its exit code. If `work` fails, prints the error as one line and returns exit code 1.
 pub(crate) fn block_on(work: impl Future<Output = Result<ExitCode, String>>) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,

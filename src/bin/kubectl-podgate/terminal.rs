@@ -1,14 +1,14 @@
-//! Width of the terminal, and width of a text on it.
+//! Size of the terminal, and display width of a text.
 
 use std::io::IsTerminal;
 use terminal_size::{Height, Width, terminal_size_of};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Returns columns and rows of the terminal on standard output; `None` without a terminal.
+/// Returns the columns and rows of the terminal on standard output, or `None` if standard output is no terminal.
 pub(crate) fn size() -> Option<(usize, usize)> {
     let out = std::io::stdout();
     let found = terminal_size_of(&out).map(|(Width(columns), Height(rows))| (columns.into(), rows.into()));
-    // A serial line reports no size; assume the classic 80x24.
+    // A serial console reports no size. Assume the traditional 80x24.
     found.or_else(|| out.is_terminal().then_some((80, 24)))
 }
 
@@ -17,7 +17,7 @@ pub(crate) fn display_width(text: &str) -> usize {
     text.width()
 }
 
-/// Returns the width of each table column: that of its widest cell or its head.
+/// Returns the width of each table column: the width of the widest cell or of the header, whichever is larger.
 pub(crate) fn column_widths<const N: usize>(heads: [&str; N], rows: &[[String; N]]) -> [usize; N] {
     std::array::from_fn(|at| rows.iter().map(|row| display_width(&row[at])).fold(heads[at].len(), usize::max))
 }

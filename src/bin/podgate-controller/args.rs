@@ -115,10 +115,10 @@ impl std::str::FromStr for PublishTarget {
     }
 }
 
-/// Value of `--containers`. An alias, because clap treats a `Vec` field as a repeated flag.
+/// Type of the `--containers` value. The alias is needed because clap treats a `Vec` field as a repeated flag.
 pub(crate) type ContainerList = Vec<Container>;
 
-/// Value of `--pod-ips`; `None` if the kubelet did not know any IP yet.
+/// Type of the `--pod-ips` value; `None` if the Pod had no IP address yet.
 pub(crate) type FirstPodIp = Option<IpAddr>;
 
 fn first_address(text: &str) -> Result<FirstPodIp, String> {

@@ -1,4 +1,4 @@
-//! The controller's clocks: a monotonic one for time limits, and the wall clock for published times.
+//! The sidecar's clocks: a monotonic one for time limits, and the wall clock for published times.
 
 use std::time::{Instant, SystemTime};
 

@@ -25,13 +25,14 @@ pub(crate) fn pod_identity(args: &RunArgs) -> Result<Option<PodIdentity>, String
     }
 }
 
-/// Returns the path of the agent that was shipped next to this program.
+/// Returns the default path of the agent, next to this program.
 pub(crate) fn default_agent_path() -> std::io::Result<PathBuf> {
     let own = std::fs::read_link("/proc/self/exe")?;
     Ok(own.parent().unwrap_or(Path::new("/")).join(names::AGENT_FILE))
 }
 
-/// Merges both lists. `--containers` takes precedence, because it has the values from before an injection changed them.
+/// Merges the containers in `--containers` with the containers in the Pod's spec. `--containers` takes precedence,
+/// because it contains the values from before the injection.
 pub(crate) fn merge_containers(declared: &[Container], spec: &[Container]) -> Vec<Container> {
     let merged = |spec: &Container| {
         let Some(declaration) = declared.iter().find(|declaration| declaration.name == spec.name) else {

@@ -1,8 +1,8 @@
 //! Tracks the phase of a connection and enforces a time limit for each phase.
 //!
 //! hyper's `header_read_timeout` also runs between two requests. The API server keeps idle connections for 90 s
-//! (`IdleConnTimeout`); closing one earlier can fail the request that the API server sends at that very moment. So an
-//! idle connection has a longer limit than the head of a request.
+//! (`IdleConnTimeout`); if the webhook closes one earlier, a request that the API server is just sending can fail. An
+//! idle connection therefore has a longer limit than the head of a request.
 
 use crate::clock::now;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use tokio::time::timeout_at;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for the head of a request, from its first byte to its last.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time limit before the first request and between two: longer than the API server's 90 s.
+/// Time limit before the first request and between two requests. Longer than the API server's 90 s.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(150);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(crate) enum Phase {
     Handshake,
     Idle,
     Head,
-    /// A request is being handled. Reading its body has its own time limit.
+    /// A request is being handled. The request's body has a separate time limit.
     Busy,
 }
 
@@ -36,7 +36,7 @@ impl Phase {
     }
 }
 
-/// The phase of a connection, and when it began.
+/// Phase of a connection, with the start time of the phase.
 #[derive(Debug)]
 pub(crate) struct Activity(watch::Sender<(Phase, Instant)>);
 
@@ -53,14 +53,15 @@ impl Activity {
         self.0.borrow().0
     }
 
-    /// Notes that bytes have arrived. On an idle connection they start a request.
+    /// Records the arrival of bytes. On an idle connection, the bytes start a request.
     pub(crate) fn on_bytes(&self) {
         if self.phase() == Phase::Idle {
             self.set(Phase::Head);
         }
     }
 
-    /// Returns when the phase began; `None` while a request is handled, because the connection must stay open then.
+    /// Returns the start time of the phase; `None` while a request is handled, because the connection must then stay
+    /// open.
     pub(crate) fn evictable_since(&self) -> Option<Instant> {
         let (phase, since) = *self.0.borrow();
         (phase != Phase::Busy).then_some(since)

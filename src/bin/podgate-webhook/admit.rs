@@ -15,12 +15,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// Largest body, in bytes. The API server itself accepts objects of 3 MiB.
+/// Size limit for a request's body, in bytes. The API server itself accepts objects of up to 3 MiB.
 const BODY_MAX: usize = 8 << 20;
 /// Time limit for receiving the whole body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Outcome for the metrics, and the response.
+/// Outcome label for the metrics, and the response.
 type OutcomeReply = (&'static str, Reply);
 
 fn error_reply(outcome: &'static str, status: StatusCode, what: impl Display) -> OutcomeReply {
@@ -55,7 +55,7 @@ async fn handle(state: &State, request: Request<Incoming>) -> OutcomeReply {
     let too_large =
         || error_reply("too-large", StatusCode::PAYLOAD_TOO_LARGE, format_args!("the limit is {BODY_MAX} bytes"));
     let size = request.body().size_hint();
-    // A body of unknown size may be as large as allowed.
+    // A body of unknown size can reach the size limit.
     let size = size.exact().or(size.upper()).unwrap_or(BODY_MAX as u64);
     let Some(size) = usize::try_from(size).ok().filter(|size| *size <= BODY_MAX) else { return too_large() };
     let whole = async {

@@ -5,10 +5,10 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use podgate::core::text::error_chain;
 
-/// Returns a client and the namespace of this Pod, or of the kubeconfig's context. It sends nothing yet.
+/// Returns a client, and the namespace of this Pod or of the kubeconfig's context. The client sends no request yet.
 ///
 /// # Errors
-/// One line, if there is no service account or the kubeconfig is unusable.
+/// Returns one line if the Pod has no service account or the kubeconfig is unusable.
 pub(crate) async fn make_client(args: &Args) -> Result<(Client, String), String> {
     let wrong = |error: &dyn std::error::Error| format!("can't use the kubeconfig: {}", error_chain(error));
     let mut config = match &args.kubeconfig {
@@ -23,7 +23,7 @@ pub(crate) async fn make_client(args: &Args) -> Result<(Client, String), String>
             format!("no service account in this container: {why}; pass --kubeconfig, or use --tls files")
         })?,
     };
-    // The caller retries.
+    // The caller retries failed requests.
     config.default_retry = false;
     config.connect_timeout = Some(args.request_timeout);
     let namespace = config.default_namespace.clone();

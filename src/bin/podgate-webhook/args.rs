@@ -69,7 +69,7 @@ pub(crate) struct Args {
     /// Leave the sidecar's user id to the cluster, for OpenShift
     #[arg(long)]
     pub(crate) no_fixed_user: bool,
-    /// Continue to answer this long after SIGTERM, until all API servers and nodes know
+    /// Continue to answer this long after SIGTERM, while API servers switch to another replica
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = up_to_an_hour)]
     pub(crate) shutdown_delay: Duration,
     /// Wait at most this long for open requests after that
@@ -91,10 +91,10 @@ pub(crate) struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TlsSource {
-    // Created by the webhook.
+    // The webhook creates the certificate.
     #[value(name = "self")]
     SelfSigned,
-    // Created by cert-manager or by hand.
+    // cert-manager or a user creates the certificate.
     Files,
 }
 

@@ -1,4 +1,4 @@
-//! The certificate that is served.
+//! The certificate that the TLS port serves.
 
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -15,12 +15,13 @@ pub(crate) struct Validity {
 #[derive(Debug, Default)]
 pub(crate) struct ServedCert {
     current: RwLock<Option<(Arc<CertifiedKey>, Validity)>>,
-    /// The API server has its CA. Always true with `--tls files`, where the webhook does not manage the CA.
+    /// True if the webhook configuration contains the certificate's CA. Always true with `--tls files`, where the
+    /// webhook does not manage the CA.
     is_trusted: AtomicBool,
 }
 
 impl ServedCert {
-    /// Serves `key` from the next handshake on. Returns false if it was already served.
+    /// Serves `key` from the next handshake on. Returns false if the certificate was already served.
     pub(crate) fn replace(&self, key: CertifiedKey, life: Validity) -> bool {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref().is_some_and(|(now, _)| now.cert == key.cert) {
@@ -34,7 +35,7 @@ impl ServedCert {
         self.is_trusted.store(is_trusted, Ordering::Relaxed);
     }
 
-    /// Returns why the API server can't use the certificate at `now`; `None` if it can.
+    /// Returns the reason why the API server can't use the certificate at `now`; `None` if the certificate is usable.
     pub(crate) fn unusable_reason(&self, now: SystemTime) -> Option<&'static str> {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         let Some((_, life)) = &*current else { return Some("no certificate yet") };

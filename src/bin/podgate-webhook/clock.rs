@@ -7,7 +7,7 @@ pub(crate) fn wall_time() -> SystemTime {
     SystemTime::now()
 }
 
-#[allow(clippy::disallowed_methods, reason = "the only place that reads this clock")]
+#[allow(clippy::disallowed_methods, reason = "the only place that reads the monotonic clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }

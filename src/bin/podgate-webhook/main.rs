@@ -20,8 +20,8 @@ use clap::Parser;
 use podgate::core::exit::Exit;
 use std::process::ExitCode;
 
-/// musl's allocator returns and requests memory some hundred times for each injected Pod, which makes an admission
-/// several times slower.
+/// musl's allocator returns memory to the kernel and requests memory hundreds of times per injected Pod. That makes an
+/// admission several times slower.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;

@@ -1,4 +1,4 @@
-//! Prometheus metrics.
+//! Prometheus metrics of the webhook.
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -11,12 +11,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 type Labels = [(&'static str, &'static str); 1];
 
-/// Outcomes of requests.
 const OUTCOMES: [&str; 8] =
     ["injected", "unchanged", "passed", "refused", "bad-request", "too-large", "timeout", "failed"];
-/// Reasons for failed connections.
 const CONNECTION_ERRORS: [&str; 5] = ["handshake", "handshake-timeout", "crowded-out", "bad-request", "broken-off"];
-/// Results of certificate checks.
 const CHECK_RESULTS: [&str; 2] = ["ok", "failed"];
 
 pub(crate) struct Metrics {

@@ -71,7 +71,7 @@ async fn serve_until_signal(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// Opens a port. On a machine without IPv6, `[::]` means all IPv4 addresses.
+/// Opens a TCP port. On a machine without IPv6, `[::]` means all IPv4 addresses.
 async fn bind(at: SocketAddr) -> Result<TcpListener, String> {
     let all = SocketAddr::from((Ipv4Addr::UNSPECIFIED, at.port()));
     let addresses = if at.ip() == Ipv6Addr::UNSPECIFIED { vec![at, all] } else { vec![at] };

@@ -29,7 +29,7 @@ impl State {
         }
     }
 
-    /// Uses this certificate from the next handshake on.
+    /// Serves the certificate in `key` from the next handshake on.
     pub(crate) fn serve_cert(&self, key: CertifiedKey, life: Validity) {
         self.metrics.set_expiry(life.until);
         if self.served_cert.replace(key, life) {
@@ -46,7 +46,7 @@ impl State {
         self.is_draining.load(Ordering::Relaxed)
     }
 
-    /// Returns why this replica is not ready; `None` if it is.
+    /// Returns the reason why this replica is not ready; `None` if the replica is ready.
     pub(crate) fn unready_reason(&self) -> Option<&'static str> {
         if self.is_draining() { Some("shutting down") } else { self.served_cert.unusable_reason(wall_time()) }
     }

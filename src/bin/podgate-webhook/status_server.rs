@@ -20,7 +20,6 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Limit on concurrent clients: usually a kubelet and one or two scrapers.
 const CLIENTS_MAX: usize = 16;
 
-/// Serves forever.
 pub(crate) async fn serve(state: Arc<State>, listener: TcpListener) {
     let slots = Arc::new(Semaphore::new(CLIENTS_MAX));
     while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {

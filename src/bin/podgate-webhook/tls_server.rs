@@ -19,7 +19,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::io::InspectReader;
 use tracing::debug;
 
-/// Limit on connections. The API server opens one for each concurrent request and keeps 25 of them.
+/// Limit on connections. The API server opens one connection for each concurrent request and keeps 25 idle connections
+/// open.
 const CONNECTIONS_MAX: usize = 512;
 /// Size limit for a request's head, in bytes.
 const HEAD_MAX: usize = 16 << 10;
@@ -72,7 +73,7 @@ async fn serve_connection(
 ) {
     // A response is one small write, so do not delay it.
     let _ = stream.set_nodelay(true);
-    // Biased, so that a client whose bytes have arrived in time does not fail if this task runs late.
+    // Poll the handshake first, so that a client whose bytes have arrived in time does not fail if this task runs late.
     let handshake = tokio::select! {
         biased;
         handshake = acceptor.accept(stream) => handshake,
@@ -93,7 +94,7 @@ async fn serve_connection(
         activity.set(Phase::Idle);
         Ok::<_, Infallible>(response)
     });
-    // HTTP/1.1 only: the API server uses nothing else for webhooks, to spread its requests over the replicas.
+    // Serve only HTTP/1.1. The API server uses only HTTP/1.1 for webhooks, to spread its requests over the replicas.
     let mut server = http1::Builder::new();
     // `Activity` enforces the time limits instead.
     server.header_read_timeout(None).max_buf_size(HEAD_MAX);

@@ -1,4 +1,4 @@
-//! The agent's clock. It is monotonic, so that jumps of the wall clock don't change a wait.
+//! The agent's monotonic clock. Jumps of the wall clock don't change the length of a wait.
 
 use std::time::Instant;
 

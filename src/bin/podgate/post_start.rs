@@ -32,7 +32,7 @@ fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
     let PostStart { container, waits, fallback_check, then, tether, messages: _ } = args;
     let since = now();
     let sources = PodSources::new(waits.board, Some(waits.podinfo), waits.poll_interval);
-    // By default wait for the container itself, unless there are only checks and no source to read from.
+    // By default, wait for this container, unless only checks are set and no source exists.
     let conditions = match waits.until {
         given if given.is_empty() && (waits.check.is_empty() || sources.has_source()) => {
             vec![WaitCondition { container: container.clone(), want: WantedState::Ready }]

@@ -1,4 +1,4 @@
-//! `post-start --tether`: a small process that stays in the container and holds its tether.
+//! `post-start --tether`: a small process that keeps running in the container and holds the container's tether.
 
 use podgate::edge::sys::{SignalFd, inherit_only};
 use podgate::edge::tether::Tether;
@@ -7,8 +7,9 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-/// Starts the process with the tether in the folder `own`. It outlives the hook and ends with the container: the kernel
-/// ends a PID namespace with its first process, and the container runtime ends the processes in a shared one.
+/// Starts the tether process for the folder `own`. The process outlives the hook and ends with the container. The
+/// kernel kills a PID namespace with its first process. In a shared PID namespace, the container runtime kills the
+/// processes.
 pub(crate) fn spawn(own: &Path) -> io::Result<()> {
     let tether = Tether::take(own)?;
     let inherited = tether.inheritable_copy()?;
@@ -20,9 +21,8 @@ pub(crate) fn spawn(own: &Path) -> io::Result<()> {
     command.spawn().map(drop)
 }
 
-/// Runs the tether process.
 pub(crate) fn run() -> ExitCode {
-    // Ignore signals to the whole group or session: the process must live as long as the container.
+    // Ignore signals to the whole group or session: the process must run as long as the container.
     let _signals = SignalFd::block(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT]);
     loop {
         let _ = rustix::event::poll(&mut [], None);

@@ -1,4 +1,4 @@
-//! Answers an AdmissionReview (`admission.k8s.io/v1`) of a mutating admission webhook, without I/O.
+//! Answers an AdmissionReview (`admission.k8s.io/v1`) for a mutating admission webhook. Does no I/O.
 //! <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>
 
 pub mod patch;
@@ -10,21 +10,21 @@ use patch::Operation;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Function that injects into a Pod, or returns the findings that prevent it.
+/// Function that injects into a Pod, or returns the findings that prevent the injection.
 pub type Injector<'a> = &'a dyn Fn(&Value) -> Result<Injected, Vec<Finding>>;
 
-/// Maximum number of JSON values in a review. A real Pod has a few thousand. Limits the memory: a value may take two
-/// bytes of text but needs many times that once parsed.
+/// Maximum number of JSON values in a review. A real Pod has a few thousand. The maximum limits memory
+/// use: a value of two bytes in the text needs many times more memory after parsing.
 pub const VALUES_MAX: usize = 250_000;
 /// Maximum length of a request's uid, in bytes.
 const UID_MAX: usize = 256;
-/// Maximum length of a warning, in bytes. The API server truncates longer ones.
+/// Maximum length of a warning, in bytes. The API server truncates longer warnings.
 const WARNING_MAX: usize = 256;
-/// Maximum number of warnings in one answer. The API server passes on 4 KiB in total.
+/// Maximum number of warnings in one answer. The API server forwards at most 4 KiB of warnings.
 const WARNINGS_MAX: usize = 12;
 /// Maximum length of a denial message, in bytes.
 const MESSAGE_MAX: usize = 8 * 1024;
-/// Maximum length of a logged name, in bytes: Kubernetes' own limit.
+/// Maximum length of a logged name, in bytes. Kubernetes has the same limit.
 const NAME_MAX: usize = 253;
 
 /// Outcome of a review.
@@ -34,14 +34,14 @@ pub enum Outcome {
     Injected,
     /// The Pod was injected before and needs no change.
     Unchanged,
-    /// Not for podgate: another kind, another operation, or no order declared.
+    /// The request needs no injection: another kind or operation, or a Pod that declares no order or opts out.
     Passed,
-    /// The declared order cannot be kept.
+    /// The Pod is denied, because podgate cannot inject the declared order.
     Refused,
 }
 
 impl Outcome {
-    /// Returns the value used in logs and metrics.
+    /// Returns the name of the outcome in logs and metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -53,22 +53,22 @@ impl Outcome {
     }
 }
 
-/// The answer to a review.
+/// Answer to an AdmissionReview.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// The AdmissionReview to send.
+    /// AdmissionReview to send to the API server.
     pub body: Value,
     /// Outcome of the review.
     pub outcome: Outcome,
     /// Namespace of the Pod, for the log.
     pub namespace: String,
-    /// Name of the Pod, for the log. Its `generateName` if the API server has yet to choose the name.
+    /// Name of the Pod, for the log. The Pod's `generateName` if the API server has not yet chosen a name.
     pub name: String,
-    /// Reason for the denial; otherwise empty.
+    /// Reason for a denial. Empty if the Pod is allowed.
     pub message: String,
 }
 
-/// Error for a body that is not a review.
+/// Error for a request body that is not a valid AdmissionReview.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not an AdmissionReview of admission.k8s.io/v1: {0}")]
 pub struct BadReview(pub String);
@@ -101,10 +101,10 @@ struct GroupVersionKind {
     kind: String,
 }
 
-/// Answers the review in `body`.
+/// Parses the AdmissionReview in `body` and returns the answer to the API server.
 ///
 /// # Errors
-/// [`BadReview`] if `body` is not a review with a uid that can be answered.
+/// Returns [`BadReview`] if `body` is not a review, has too many values, or has no valid uid.
 pub fn answer(body: &[u8], inject: Injector<'_>) -> Result<Answer, BadReview> {
     if count_values(body) > VALUES_MAX {
         return Err(BadReview(format!("more than {VALUES_MAX} values")));
@@ -136,12 +136,12 @@ fn count_values(body: &[u8]) -> usize {
     count
 }
 
-/// The parts of a request that matter here.
+/// Parts of a request that determine the answer.
 struct PodRequest {
     uid: String,
     namespace: String,
     name: String,
-    /// The Pod, if the request creates one.
+    /// Pod to be created; `None` if the request does not create a Pod.
     pod: Option<Value>,
 }
 
@@ -231,7 +231,7 @@ impl PodRequest {
     }
 }
 
-/// Formats warnings as single lines. kubectl prints `Warning: ` before each.
+/// Formats each warning as a single line. kubectl prints `Warning: ` before each line.
 fn warning_lines(warnings: &[String]) -> Vec<String> {
     let line = |text: &String| {
         let line = format!("podgate: {}", text.replace(char::is_control, " "));
@@ -245,7 +245,6 @@ fn warning_lines(warnings: &[String]) -> Vec<String> {
     lines
 }
 
-/// Truncates `text` to at most `max` bytes.
 fn truncate(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
 }

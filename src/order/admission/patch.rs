@@ -1,4 +1,4 @@
-//! Converts edits to a JSON Patch (RFC 6902), the only patch type that an admission webhook may return.
+//! Converts edits to a JSON Patch (RFC 6902), the only patch type that an admission webhook can return.
 
 use crate::order::edit::{Edit, Op, PathSegment, Place};
 use serde::Serialize;
@@ -7,7 +7,7 @@ use serde_json::Value;
 /// One operation of a patch, as defined by RFC 6902.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
-#[allow(missing_docs, reason = "defined by the standard")]
+#[allow(missing_docs, reason = "RFC 6902 defines the operations")]
 pub enum Operation<'a> {
     Test { path: String, value: &'a Value },
     Add { path: String, value: &'a Value },
@@ -16,8 +16,8 @@ pub enum Operation<'a> {
     Move { from: String, path: String },
 }
 
-/// Converts `edits` of `before` to a patch, one operation per edit. `test` operations come first: they check the name
-/// of every container in the edited lists, so that the patch fails on any other Pod.
+/// Converts `edits` of the Pod `before` to a patch, with one operation per edit. The patch begins with `test`
+/// operations for the name of every container in the edited lists. The patch thus fails on a Pod with other containers.
 #[must_use]
 pub fn json_patch<'a>(before: &'a Value, edits: &'a [Edit]) -> Vec<Operation<'a>> {
     let mut operations = name_tests(before, edits);
@@ -29,7 +29,7 @@ fn to_operation(edit: &Edit) -> Operation<'_> {
     let path = edit.at.pointer();
     let in_list = matches!(edit.at.0.last(), Some(PathSegment::Index(_)));
     match &edit.op {
-        // `add` replaces a field of an object, but inserts into a list.
+        // In an object, `add` replaces a field. In a list, `add` inserts an item, so an item needs `replace`.
         Op::Set(value) if in_list || path.is_empty() => Operation::Replace { path, value },
         Op::Set(value) | Op::Insert(value) => Operation::Add { path, value },
         Op::Remove => Operation::Remove { path },
@@ -134,7 +134,7 @@ mod tests {
         })
     }
 
-    /// Picks a place in `value` by the numbers in `path`. The last step may point past a list or at a missing field.
+    /// Picks a place in `value` by the numbers in `path`. The last step may be a missing field or the end of a list.
     fn place(value: &Value, path: &[u8]) -> Place {
         let mut place = Place::root();
         let mut here = value;

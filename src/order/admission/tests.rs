@@ -20,7 +20,7 @@ fn edit() -> Edit {
     Edit { at: Place::root().to("spec").to("containers").to(0).to("command"), op: Op::Set(json!(["gate"])) }
 }
 
-/// Answers with an injector that returns `edit()` and `findings`.
+/// Answers `review` with an injector that returns `edit()` and `findings`.
 fn answer_review(review: &Value, findings: &[Finding]) -> Answer {
     let inject = |pod: &Value| {
         Ok(Injected { value: pod.clone(), edits: vec![edit()], findings: findings.to_vec(), ..Injected::default() })

@@ -1,4 +1,4 @@
-//! Types for everything that the annotations of a template can declare.
+//! Types for all settings that the annotations of a template can declare.
 
 use super::grammar::Item;
 use crate::core::until::WaitCondition;
@@ -7,23 +7,23 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Time limit for a wait if the manifest sets none.
+/// Time limit for a wait if the manifest sets no time limit.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// Mode that the user asks for.
+/// Mode that an annotation requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RequestedMode {
-    /// A gate if the container's command is known, otherwise hooks.
+    /// A gate if the container's command is known, otherwise hooks in the containers before this one.
     #[default]
     Auto,
-    /// Hooks in the containers before it.
+    /// Hooks in the containers before this one.
     PostStart,
-    /// A gate in front of its own command.
+    /// A gate in front of the container's command.
     Entrypoint,
 }
 
 impl RequestedMode {
-    /// Returns the value that users write.
+    /// Returns the mode as written in an annotation.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -34,34 +34,34 @@ impl RequestedMode {
     }
 }
 
-/// Declares that one container waits for another.
+/// Declared wait of one container for another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edge {
     /// Container that waits.
     pub waiter: String,
-    /// Container and state that it waits for.
+    /// Container and state that the waiter waits for.
     pub until: WaitCondition,
-    /// Annotation that declares it.
+    /// Place of the annotation that declares the wait.
     pub at: Place,
-    /// Range in the annotation's text, in bytes.
+    /// Byte range of the condition in the annotation's text.
     pub span: Range<usize>,
 }
 
 /// Order in which containers stop.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum StopOrder {
-    /// The reverse of the start order; all at once in a Pod that runs to completion.
+    /// The reverse of the start order. In a Pod that runs to completion, all containers stop at once.
     #[default]
     Auto,
     /// The reverse of the start order.
     Reverse,
-    /// All at once.
+    /// All containers stop at once.
     None,
-    /// Step by step: the containers of a step stop when those of the previous step have exited.
+    /// Step by step: the containers of a step stop when all containers of the previous step have exited.
     Steps(Vec<Vec<Item>>),
 }
 
-/// Position of the sidecar.
+/// Position of podgate's sidecar.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SidecarPlacement {
     /// First among the init containers, with `restartPolicy: Always`.
@@ -74,38 +74,38 @@ pub enum SidecarPlacement {
 /// Target to which the sidecar publishes states.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Publish {
-    /// The board, then annotations.
+    /// The board, then the Pod's annotations through the API server.
     #[default]
     Api,
-    /// The board alone; the sidecar needs no token.
+    /// The board alone. The sidecar then needs no token for the API server.
     Board,
 }
 
-/// Everything that a template's annotations declare.
+/// All settings that a template's annotations declare.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Declaration {
     /// Waits declared by `podgate.io/order` and all `after.podgate.io/…`.
     pub edges: Vec<Edge>,
-    /// `podgate.io/mode`.
+    /// Value of `podgate.io/mode`.
     pub mode: RequestedMode,
-    /// `mode.podgate.io/…`.
+    /// Values of `mode.podgate.io/…`, by container.
     pub modes: BTreeMap<String, RequestedMode>,
-    /// `podgate.io/timeout`.
+    /// Value of `podgate.io/timeout`.
     pub timeout: Duration,
-    /// `timeout.podgate.io/…`.
+    /// Values of `timeout.podgate.io/…`, by container.
     pub timeouts: BTreeMap<String, Duration>,
-    /// `podgate.io/on-timeout` is `continue`.
+    /// True if `podgate.io/on-timeout` is `continue`.
     pub continue_on_timeout: bool,
-    /// `podgate.io/fail-fast` is `true`.
+    /// True if `podgate.io/fail-fast` is `true`.
     pub fail_fast: bool,
-    /// `command.podgate.io/…`.
+    /// Values of `command.podgate.io/…`, by container.
     pub commands: BTreeMap<String, Vec<String>>,
-    /// `podgate.io/stop-order`.
+    /// Value of `podgate.io/stop-order`.
     pub stop_order: StopOrder,
-    /// `podgate.io/sidecars`.
+    /// Containers in `podgate.io/sidecars`.
     pub sidecars: Vec<Item>,
-    /// `podgate.io/sidecar`.
+    /// Value of `podgate.io/sidecar`.
     pub sidecar_placement: SidecarPlacement,
-    /// `podgate.io/publish`.
+    /// Value of `podgate.io/publish`.
     pub publish: Publish,
 }

@@ -5,52 +5,52 @@ use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::nearest::nearest;
 use std::ops::Range;
 
-/// One container of a list.
+/// One entry of a list: a container and a state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
     /// The container and the state that later containers wait for.
     pub until: WaitCondition,
-    /// The text states the state explicitly.
+    /// True if the text contains `=STATE`; false if the state is the default.
     pub has_explicit_state: bool,
-    /// Range in the text, in bytes.
+    /// Byte range of the entry in the text.
     pub span: Range<usize>,
 }
 
-/// Violation of the grammar.
+/// Error for text that does not follow the grammar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyntaxError {
-    /// Range in the text, in bytes.
+    /// Byte range of the error in the text.
     pub span: Range<usize>,
-    /// Statement of the problem.
+    /// Description of the problem.
     pub message: String,
-    /// Imperative that solves it.
+    /// Instruction that fixes the problem.
     pub fix: String,
 }
 
-/// Rules for the lists of one annotation.
+/// Rules for the list in one kind of annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grammar {
-    /// `&` is allowed.
+    /// True if `&` is allowed.
     pub may_be_parallel: bool,
-    /// Allowed states.
+    /// States that can follow `=`. Empty if no state is allowed.
     pub states: &'static [WantedState],
-    /// Valid text, shown in error messages.
+    /// Example of a valid list, for error messages.
     pub example: &'static str,
 }
 
-/// Value of `podgate.io/order`.
+/// Grammar of `podgate.io/order`.
 pub const ORDER: Grammar =
     Grammar { may_be_parallel: true, states: &WantedState::ALL, example: "migrate=Completed, db & cache, api" };
-/// Value of `after.podgate.io/CONTAINER`.
+/// Grammar of `after.podgate.io/CONTAINER`.
 pub const AFTER: Grammar =
     Grammar { may_be_parallel: false, states: &WantedState::ALL, example: "db, migrate=Completed" };
-/// Value of `podgate.io/stop-order`.
+/// Grammar of `podgate.io/stop-order`.
 pub const STOP: Grammar =
     Grammar { may_be_parallel: true, states: &[WantedState::Exited], example: "web, api & worker, db" };
-/// Value of `podgate.io/sidecars`.
+/// Grammar of `podgate.io/sidecars`.
 pub const SIDECARS: Grammar = Grammar { may_be_parallel: false, states: &[], example: "proxy, log-shipper" };
 
-/// Parses `text` into steps of one or more containers. Also returns every error; the valid parts are still parsed.
+/// Parses `text` into steps of one or more containers. Returns all valid entries together with all errors.
 #[must_use]
 pub fn parse(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxError>) {
     let mut errors = Vec::new();
@@ -73,7 +73,7 @@ pub fn parse(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxError>)
     (steps, errors)
 }
 
-/// Splits `range` at every `by`.
+/// Splits the byte range `range` of `text` at every character `by`.
 fn split_range(text: &str, range: Range<usize>, by: char) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let mut start = range.start;
@@ -85,7 +85,7 @@ fn split_range(text: &str, range: Range<usize>, by: char) -> Vec<Range<usize>> {
     parts
 }
 
-/// Returns `range` without blanks at its ends.
+/// Returns the byte range `range` of `text` without the whitespace at both ends.
 fn trim_range(text: &str, range: Range<usize>) -> Range<usize> {
     let part = &text[range.clone()];
     let start = range.start + (part.len() - part.trim_start().len());
@@ -149,13 +149,13 @@ fn parse_state(text: &str, at: Range<usize>, name: &str, grammar: Grammar) -> Re
     Err(SyntaxError { span: word, message: what, fix })
 }
 
-/// Returns the number of the character at byte `at`, from 1.
+/// Returns the number of the character at byte offset `at`, counted from 1.
 #[must_use]
 pub fn character_number(text: &str, at: usize) -> usize {
     text[..at].chars().count() + 1
 }
 
-/// Quotes a word for a message: escapes control characters and truncates it.
+/// Quotes a word for a message. Escapes control characters and truncates long words.
 #[must_use]
 pub fn quoted(word: &str) -> String {
     const MAX: usize = 80;

@@ -3,56 +3,56 @@
 use crate::order::edit::Place;
 use serde_json::Value;
 
-/// The whole order: `migrate=Completed, db & cache, api`.
+/// Start order of the Pod, such as `migrate=Completed, db & cache, api`.
 pub const ORDER: &str = "podgate.io/order";
-/// Mode of all containers: `auto`, `post-start`, `entrypoint`.
+/// Mode of all containers: `auto`, `post-start` or `entrypoint`.
 pub const MODE: &str = "podgate.io/mode";
-/// Time limit for each wait.
+/// Time limit for each wait, such as `5m`.
 pub const TIMEOUT: &str = "podgate.io/timeout";
-/// Action after the time limit: `fail`, `continue`.
+/// Action when a wait times out: `fail` or `continue`.
 pub const ON_TIMEOUT: &str = "podgate.io/on-timeout";
-/// Give up as soon as a required container exits for good, is in back-off or cannot pull its image: `true`, `false`.
+/// `true` to give up as soon as a required container exits for good, is in back-off or cannot pull its image.
 pub const FAIL_FAST: &str = "podgate.io/fail-fast";
 /// Stop order: `reverse`, `none`, or a list in the grammar of [`ORDER`].
 pub const STOP_ORDER: &str = "podgate.io/stop-order";
-/// Containers of a Job that podgate stops when all others have exited.
+/// Containers of a Job that podgate stops when all other containers have exited.
 pub const SIDECARS: &str = "podgate.io/sidecars";
-/// Position of podgate's sidecar: `native`, `first`.
+/// Position of podgate's sidecar: `native` or `first`.
 pub const SIDECAR: &str = "podgate.io/sidecar";
-/// Target for published states: `api`, `board`.
+/// Target for published states: `api` or `board`.
 pub const PUBLISH: &str = "podgate.io/publish";
-/// Record written by `inject`.
+/// Record that `inject` writes and `uninject` reads.
 pub const INJECTED: &str = "podgate.io/injected";
 /// Label by which the webhook selects Pods.
 pub const INJECT: &str = "podgate.io/inject";
 
 /// Containers that one container waits for: `after.podgate.io/api: db`.
 pub const AFTER_PREFIX: &str = "after.podgate.io/";
-/// [`MODE`] of one container.
+/// Mode of one container, with the values of [`MODE`].
 pub const MODE_PREFIX: &str = "mode.podgate.io/";
-/// [`TIMEOUT`] of one container.
+/// Time limit for the wait of one container, with the values of [`TIMEOUT`].
 pub const TIMEOUT_PREFIX: &str = "timeout.podgate.io/";
-/// Command of one container, if the manifest has none: `["/usr/bin/api"]`.
+/// Command of one container, if the container's spec has no command: `["/usr/bin/api"]`.
 pub const COMMAND_PREFIX: &str = "command.podgate.io/";
 
 /// Keys that apply to the whole Pod.
 pub const POD_KEYS: [&str; 10] =
     [ORDER, MODE, TIMEOUT, ON_TIMEOUT, FAIL_FAST, STOP_ORDER, SIDECARS, SIDECAR, PUBLISH, INJECTED];
-/// Prefixes that are followed by a container name.
+/// Prefixes of keys that apply to one container. The container's name follows the prefix.
 pub const CONTAINER_PREFIXES: [&str; 4] = [AFTER_PREFIX, MODE_PREFIX, TIMEOUT_PREFIX, COMMAND_PREFIX];
-/// Keys that declare an order on their own.
+/// Keys for the whole Pod that declare an order. The other keys for the whole Pod only adjust a declared order.
 pub(crate) const DECLARING_KEYS: [&str; 3] = [ORDER, STOP_ORDER, SIDECARS];
 
-/// Domain of all keys.
+/// Domain of the keys for the whole Pod. Keys for one container use subdomains.
 pub(crate) const DOMAIN: &str = "podgate.io";
 
-/// Returns the place of a template's annotation.
+/// Returns the place of the annotation `key` in a template.
 #[must_use]
 pub fn annotation_place(key: &str) -> Place {
     Place::root().to("metadata").to("annotations").to(key)
 }
 
-/// Returns the place of an annotation for one container.
+/// Returns the place of the annotation for one container, with the key prefix `prefix`.
 #[must_use]
 pub fn container_annotation_place(prefix: &str, container: &str) -> Place {
     annotation_place(&format!("{prefix}{container}"))

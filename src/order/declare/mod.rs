@@ -1,11 +1,12 @@
-//! Reads the annotations of a template. Every bad value becomes a finding.
+//! Reads the annotations of a template. Every invalid value becomes a finding.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`keys`] | keys of the annotations |
 //! | [`grammar`] | grammar of an order |
-//! | `declaration` | types for everything that can be declared |
-//! | [`spec`] | containers of the template |
+//! | `declaration` | types for all settings that annotations can declare |
+//! | `reader` | conversion of annotations to a declaration |
+//! | [`spec`] | containers in the `spec` of a template |
 //! | [`nearest`] | suggestions for mistyped words |
 
 mod declaration;

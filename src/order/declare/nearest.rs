@@ -2,11 +2,11 @@
 
 use strsim::osa_distance;
 
-/// Returns the word of `known` that is most similar to `word`, if any is similar enough.
+/// Returns the word in `known` that is most similar to `word`; `None` if no word is similar enough.
 #[must_use]
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
-    // Skips words that cannot match, so that long input stays cheap.
+    // Skip words that cannot match: the distance of long words is expensive to compute.
     let near = |other: &&str| other.len().abs_diff(word.len()) <= 2 && other.len() <= 80;
     let limit = |other: &str| (other.len().max(word.len()) / 3).clamp(1, 2);
     known
@@ -18,7 +18,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, other)| other)
 }
 
-/// Returns a suggestion such as `did you mean db?`.
+/// Returns a suggestion such as `did you mean db?`; `None` if no word in `known` is similar enough.
 #[must_use]
 pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     nearest(word, known).map(|found| format!("did you mean {found}?"))

@@ -15,11 +15,11 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Longest time limit. Its seconds must fit the `int32` failureThreshold of a probe that runs each second.
+/// Maximum time limit. A probe that runs each second needs an `int32` failureThreshold of as many seconds.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Reads the annotations of `template`, whose containers are `spec`. Adds problems to `findings`; the result still
-/// holds the valid parts.
+/// Reads the annotations of `template`; `spec` is the spec of that template. Adds problems to `findings`. The result
+/// contains all valid settings.
 #[must_use]
 pub fn read_annotations(template: &Value, spec: &Spec<'_>, findings: &mut Vec<Finding>) -> Declaration {
     let declaration = Declaration { timeout: DEFAULT_TIMEOUT, ..Declaration::default() };
@@ -31,7 +31,7 @@ pub fn read_annotations(template: &Value, spec: &Spec<'_>, findings: &mut Vec<Fi
     reader.declaration
 }
 
-/// Returns the annotations or labels of a template. Sorted, so that serde_json's map order does not matter.
+/// Returns the annotations or labels of a template, sorted by key: serde_json's map order depends on a crate feature.
 fn sorted_entries<'a>(template: &'a Value, field: &str, findings: &mut Vec<Finding>) -> BTreeMap<&'a str, &'a Value> {
     let place = Place::root().to("metadata").to(field);
     match place.of(template) {
@@ -117,12 +117,12 @@ impl Reader<'_, '_> {
                 self.declaration.publish =
                     self.parse_choice(text, &at, &[("api", Publish::Api), ("board", Publish::Board)]);
             }
-            // `podgate.io/injected`: read by `inject` and `uninject`.
+            // Only `inject` and `uninject` read `podgate.io/injected`.
             _ => {}
         }
     }
 
-    /// Reports a key of podgate's domains that is unknown or does not belong in a template.
+    /// Reports a key that is unknown or does not belong in a template, if the domain is podgate's or similar.
     fn report_unknown_key(&mut self, key: &str, domain: &str, name: &str, at: Place) {
         let is_written = [names::STATUS_PREFIX, names::SANDBOX_PREFIX, names::OVERRIDE_PREFIX];
         if is_written.iter().any(|prefix| key.starts_with(prefix)) {
@@ -141,7 +141,7 @@ impl Reader<'_, '_> {
                 keys::DOMAIN => nearest(key, keys::POD_KEYS).map(str::to_owned),
                 _ => nearest(domain, domains).map(|near| format!("{near}/{name}")),
             };
-            // `podgate.io/after`, `podgate.io/command`: these need a container name.
+            // Keys such as `podgate.io/after` and `podgate.io/command` lack the container name.
             let of_one = keys::CONTAINER_PREFIXES
                 .iter()
                 .find(|prefix| domain == keys::DOMAIN && prefix.split('.').next() == Some(name));
@@ -153,7 +153,7 @@ impl Reader<'_, '_> {
             let what = format!("podgate does not know the annotation {}", quoted(key));
             return self.findings.push(Finding::error("unknown-annotation", at, what).fix(fix));
         }
-        // Warns only about domains that are similar to podgate's.
+        // Warn about other domains only if they are similar to podgate's domains.
         if let Some(near) = nearest(domain, domains) {
             let what = format!("podgate ignores {}, because its domain is not one of podgate's", quoted(key));
             let finding = Finding::warning("unknown-annotation", at, what);
@@ -161,7 +161,6 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Reads an annotation for one container.
     fn read_container_annotation(&mut self, prefix: &str, name: &str, text: &str, at: Place) {
         match prefix {
             keys::AFTER_PREFIX => {
@@ -218,7 +217,8 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Parses a list of containers that the Pod has, each listed once. Returns an empty list if it has any error.
+    /// Parses a list of containers. Each container must exist in the Pod and occur once. Returns an empty list on any
+    /// error.
     fn parse_list(&mut self, text: &str, at: &Place, grammar: Grammar) -> Vec<Vec<Item>> {
         let before = self.findings.len();
         let (steps, errors) = grammar::parse(text, grammar);
@@ -248,7 +248,7 @@ impl Reader<'_, '_> {
         self.parse_choice(text, at, &all)
     }
 
-    /// Parses one of several words. Falls back to the first word on error.
+    /// Parses one of the words in `all`. Reports any other text and returns the value of the first word.
     fn parse_choice<T: Copy>(&mut self, text: &str, at: &Place, all: &[(&'static str, T)]) -> T {
         if let Some((_, value)) = all.iter().find(|(word, _)| *word == text.trim()) {
             return *value;
@@ -274,7 +274,6 @@ impl Reader<'_, '_> {
     }
 }
 
-/// Describes a value for a message.
 fn describe_value(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),
@@ -284,7 +283,7 @@ fn describe_value(value: &Value) -> String {
     }
 }
 
-/// Returns the state that implies both, if both can hold at the same time.
+/// Returns the state that implies both `a` and `b`; `None` if both cannot hold at the same time.
 #[must_use]
 pub(crate) fn combine_states(a: WantedState, b: WantedState) -> Option<WantedState> {
     match (a, b) {

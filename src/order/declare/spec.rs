@@ -1,4 +1,4 @@
-//! Containers of a template.
+//! Containers in the `spec` of a template.
 
 use crate::core::container::Probe;
 use crate::core::names;
@@ -10,56 +10,56 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Maximum number of regular containers in an order. Far more than any Pod has, but small enough that no manifest can
-/// keep the webhook busy.
+/// Maximum number of regular containers in a Pod. No real Pod reaches this limit. Prevents a manifest from
+/// overloading the webhook.
 pub const MAX_CONTAINERS: usize = 200;
 
 /// Name of podgate's own sidecar.
 pub const SIDECAR_NAME: &str = "podgate";
 
-/// The `spec` of a template.
+/// The `spec` of a template and its containers.
 #[derive(Debug, Clone)]
 pub struct Spec<'a> {
-    /// The whole `spec`.
+    /// The `spec` as JSON.
     pub value: &'a Value,
     /// Regular containers, in list order.
     pub containers: Vec<ContainerRef<'a>>,
-    /// Indices in `containers` by name. If two share a name, the first wins.
+    /// Index in `containers` by name. If two containers have the same name, the index of the first.
     by_name: BTreeMap<&'a str, usize>,
 }
 
 /// One container of a template.
 #[derive(Debug, Clone, Copy)]
 pub struct ContainerRef<'a> {
-    /// Its name.
+    /// Name of the container.
     pub name: &'a str,
-    /// Its index in its list.
+    /// Index of the container in the manifest's list, such as `spec.containers`.
     pub index: usize,
-    /// The whole container.
+    /// The container as JSON.
     pub value: &'a Value,
 }
 
 impl<'a> ContainerRef<'a> {
-    /// Returns a list of strings such as `command` or `args`. `None` if it is absent or has another type.
+    /// Returns the value of a list field such as `command` or `args`. `None` unless the value is a list of strings.
     #[must_use]
     pub fn string_list(&self, field: &str) -> Option<Vec<String>> {
         string_list(self.value.get(field))
     }
 
-    /// Returns one of its probes, if that is valid.
+    /// Returns the probe in `field`, such as `readinessProbe`. `None` if the probe is absent or invalid.
     #[must_use]
     pub fn probe(&self, field: &str) -> Option<Probe> {
         let value = self.value.get(field).filter(|value| !value.is_null())?;
         serde_json::from_value(value.clone()).ok()
     }
 
-    /// Returns its place in the template.
+    /// Returns the place of this regular container in the template.
     #[must_use]
     pub fn place(&self) -> Place {
         list_place("containers").to(self.index)
     }
 
-    /// Returns its restart policy: its own (Kubernetes 1.35) or the Pod's.
+    /// Returns the container's own restart policy (Kubernetes 1.35), otherwise the Pod's restart policy.
     #[must_use]
     pub fn restart_policy(&self, spec: &'a Value) -> &'a str {
         let own = self.value.get("restartPolicy").and_then(Value::as_str);
@@ -67,7 +67,7 @@ impl<'a> ContainerRef<'a> {
     }
 }
 
-/// Returns a list of strings; `None` if `value` is anything else.
+/// Converts a JSON list of strings. Returns `None` if `value` is absent or has another type.
 pub(crate) fn string_list(value: Option<&Value>) -> Option<Vec<String>> {
     value?.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
 }
@@ -76,7 +76,7 @@ fn list_place(list: &str) -> Place {
     Place::root().to("spec").to(list)
 }
 
-/// Returns the named containers of one list of a `spec`.
+/// Returns the containers in the list `field` of `spec`. Omits containers without a name.
 fn named_containers<'a>(spec: &'a Value, field: &str) -> Vec<ContainerRef<'a>> {
     let items = spec.get(field).and_then(Value::as_array).into_iter().flatten();
     let named = |(index, value): (usize, &'a Value)| {
@@ -86,7 +86,7 @@ fn named_containers<'a>(spec: &'a Value, field: &str) -> Vec<ContainerRef<'a>> {
 }
 
 impl<'a> Spec<'a> {
-    /// Reads `template`, an object with `spec`. Adds problems with its containers' names to `findings`.
+    /// Reads `template`, an object with `spec`. Adds errors in the number or the names of containers to `findings`.
     #[must_use]
     pub fn read(template: &'a Value, findings: &mut Vec<Finding>) -> Spec<'a> {
         let value = template.get("spec").unwrap_or(&Value::Null);
@@ -104,7 +104,7 @@ impl<'a> Spec<'a> {
             let what = format!("the Pod has {written} containers, but podgate supports at most {MAX_CONTAINERS}");
             findings.push(Finding::error("too-many-containers", at, what));
         } else if spec.containers.len() < written {
-            // Points at the first container without a name.
+            // Report the place of the first container without a name.
             let missing = spec.containers.iter().enumerate().find(|(index, own)| own.index != *index);
             let at = at.to(missing.map_or(spec.containers.len(), |(index, _)| index));
             findings.push(
@@ -129,13 +129,13 @@ impl<'a> Spec<'a> {
         spec
     }
 
-    /// Returns the regular container of that name.
+    /// Returns the regular container `name`.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&ContainerRef<'a>> {
         self.by_name.get(name).map(|at| &self.containers[*at])
     }
 
-    /// Returns a finding if an annotation names `name` and no regular container has that name.
+    /// Returns a finding if no regular container is called `name`, a word in the annotation at `at`.
     #[must_use]
     pub fn check_name(&self, name: &str, at: &Place, word: Option<Range<usize>>) -> Option<Finding> {
         if self.get(name).is_some() {

@@ -3,22 +3,22 @@
 use crate::core::argv::{Argv, Check};
 use crate::core::container::{Container, Handler, HttpGet, Probe};
 
-/// Address of a container from inside the Pod.
+/// Address of every container from inside the Pod, because the containers share one network namespace.
 const LOCALHOST: &str = "127.0.0.1";
 
-/// The agent's equivalent of a probe.
+/// Check by the agent in place of a probe.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum AgentCheck {
-    /// The same check.
+    /// Check with the same result as the probe.
     Exact(Check),
-    /// Only a TCP check of its port, with the reason.
+    /// TCP check of the probe's port, with the reason why the agent cannot run the probe itself.
     PortOnly(u16, &'static str),
-    /// No check, with the reason.
+    /// No check is possible, with the reason.
     Unsupported(&'static str),
 }
 
 impl AgentCheck {
-    /// Returns the check as a flag's value. With `weaker`, a TCP check may replace the probe.
+    /// Returns the check as the value of a flag, or `None`. With `weaker`, a TCP check can replace the probe.
     pub(super) fn url(&self, weaker: bool) -> Option<String> {
         match self {
             AgentCheck::Exact(check) => Some(check.to_string()),
@@ -30,7 +30,6 @@ impl AgentCheck {
     }
 }
 
-/// Converts a probe of `container`.
 pub(super) fn agent_check(container: &Container, probe: &Probe) -> AgentCheck {
     let port = container.probe_port(probe).filter(|port| *port != 0);
     match (&probe.handler, port) {
@@ -48,7 +47,7 @@ pub(super) fn agent_check(container: &Container, probe: &Probe) -> AgentCheck {
     }
 }
 
-/// Converts an `httpGet` of a probe or hook.
+/// Converts the `httpGet` of a probe or hook to a check of `port`.
 pub(super) fn http_check(get: &HttpGet, port: u16) -> AgentCheck {
     if get.scheme.as_deref().is_some_and(|scheme| scheme != "HTTP") {
         return AgentCheck::PortOnly(port, "it uses HTTPS, and the agent has no TLS");
@@ -70,7 +69,7 @@ fn url_host(host: Option<&str>) -> String {
     }
 }
 
-/// Converts words to a command that the agent can run.
+/// Converts words to a command that the agent can run; `None` if the words are not a valid command.
 pub(super) fn argv(words: &[String]) -> Option<Argv> {
     Argv::new(words.to_vec()).ok()
 }

@@ -11,34 +11,31 @@ use crate::order::plan::ContainerPlan;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Seconds that the startupProbe outlasts the gate's time limit, so that the gate itself reports why it gives up.
+/// Seconds by which the startupProbe outlasts the gate's time limit. The gate thus fails first and reports the reason.
 const EXTRA_SECONDS: u64 = 5;
-/// Time limit for a hook that has nothing to wait for.
+/// Time limit for a hook that waits only for the container's start.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Input for the command lines of one container.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ContainerLines<'a> {
-    /// The container's plan.
     pub(super) planned: &'a ContainerPlan,
-    /// The container as read from its spec.
+    /// The container's fields, as read from the spec.
     pub(super) container: &'a Container,
-    /// The whole spec of the container.
     pub(super) spec: &'a Value,
 }
 
-/// Formats a duration without blanks, as in `2m30s`, so that it needs no quotes.
+/// Formats a duration without spaces, such as `2m30s`, so that a shell needs no quotes.
 pub(super) fn compact_duration(time: Duration) -> String {
     humantime::format_duration(time).to_string().replace(' ', "")
 }
 
-/// Formats a condition as `db` or `db=Started`. Ready is the agent's default.
+/// Formats a condition as `db=Started`, or as `db` for Ready, the agent's default.
 fn until_value(until: &WaitCondition) -> String {
     if until.want == WantedState::Ready { until.container.clone() } else { until.to_string() }
 }
 
 impl ContainerLines<'_> {
-    /// Returns the gate's words in front of the container's own command, up to `--`.
+    /// Returns the gate's command line up to `--`. The container's own command follows.
     pub(super) fn gate(&self) -> Vec<String> {
         let ContainerPlan { name, until: conditions, needs_parent: parent, stop_after, .. } = self.planned;
         let mut line = AgentCommand::new("entrypoint");
@@ -63,7 +60,7 @@ impl ContainerLines<'_> {
         words
     }
 
-    /// Adds the flags for a time-out and for failing fast.
+    /// Adds `--on-timeout` and `--fail-fast`, if the plan requires these flags.
     fn add_timeout_flags(&self, line: &mut AgentCommand) {
         if self.planned.continue_on_timeout {
             line.add_flag("--on-timeout", "continue");
@@ -73,14 +70,14 @@ impl ContainerLines<'_> {
         }
     }
 
-    /// Returns the postStart hook; `then` is the user's own hook. A hook that only waits for the container's start
-    /// reports it, leaves the tether and returns at once.
+    /// Returns the command line of the postStart hook; `then` is the user's own hook. If the hook waits only for the
+    /// container's start, the hook reports that start, leaves the tether and returns at once.
     pub(super) fn post_start(&self, then: Option<String>) -> Vec<String> {
         let ContainerPlan { name, until: conditions, timeout, .. } = self.planned;
         let mut line = AgentCommand::new("post-start");
         line.add_flag("--container", name);
         let started = WaitCondition { container: name.clone(), want: WantedState::Started };
-        // A hook that does not wait may give up without harm.
+        // If a hook waits only for the container's start, a time-out does no harm.
         let waits = self.planned.mode == Mode::PostStart && conditions.iter().any(|one| *one != started);
         if !waits {
             line.add_flag("--until", until_value(&started));
@@ -110,13 +107,13 @@ impl ContainerLines<'_> {
         line.to_argv()
     }
 
-    /// Returns true if its hook waits until the container itself is Ready.
+    /// Returns true if the container's postStart hook waits until the same container is Ready.
     pub(super) fn waits_until_ready(&self) -> bool {
         let ContainerPlan { name, until, mode, .. } = self.planned;
         *mode == Mode::PostStart && until.iter().any(|one| one.container == *name && one.want == WantedState::Ready)
     }
 
-    /// Returns the preStop hook, which waits for the containers in `outlives` to exit.
+    /// Returns the command line of the preStop hook, which waits for the containers in `outlives` to exit.
     pub(super) fn pre_stop(
         &self,
         outlives: &[String],
@@ -134,7 +131,7 @@ impl ContainerLines<'_> {
             line.add_flag("--log-to", "/proc/1/fd/2");
         }
         if let Some(ThenCommand { command, duration: takes }) = then {
-            // If the command's duration is unknown, keep at least half of the time for the wait.
+            // If the command's duration is unknown, reserve at least half of `grace` for the wait.
             let kept = takes.map_or(COMMAND_TIMEOUT.min(grace / 2), |takes| {
                 takes.saturating_add(Duration::from_secs(1)).min(grace)
             });
@@ -158,7 +155,7 @@ impl ContainerLines<'_> {
             if probe.timeout_seconds > 1 {
                 line.add_flag("--check-timeout", format!("{}s", probe.timeout_seconds));
             }
-            // One more second, so that the agent itself reports the time-out of the check.
+            // Add one second, so that the agent reports a time-out of the check before the kubelet ends the probe.
             limit = Some(probe.timeout_seconds.saturating_add(1));
         }
         let allowed = own.map_or(0, |probe| {
@@ -178,7 +175,7 @@ impl ContainerLines<'_> {
         }))
     }
 
-    /// Adds its `exec` probes, which only the agent can run.
+    /// Adds the container's `exec` probes as checks. The sidecar cannot run commands inside another container.
     fn add_exec_checks(&self, line: &mut AgentCommand) {
         let commands: Vec<&Probe> = self.container.probes().filter(|probe| probe.is_exec()).collect();
         let mut urls: Vec<String> =
@@ -187,13 +184,13 @@ impl ContainerLines<'_> {
         for url in urls {
             line.add_flag("--check", url);
         }
-        // The agent's default is 5 s.
+        // The agent's default for `--check-timeout` is 5 s.
         if let Some(longest) = commands.iter().map(|probe| probe.timeout_seconds).max().filter(|seconds| *seconds > 5) {
             line.add_flag("--check-timeout", format!("{longest}s"));
         }
     }
 
-    /// Adds the container's `terminationMessagePath`, unless it is the default.
+    /// Adds the container's `terminationMessagePath`, unless the path is the default.
     fn add_termination_log(&self, line: &mut AgentCommand) {
         let path = self.spec.get("terminationMessagePath").and_then(Value::as_str);
         if let Some(path) = path.filter(|path| !path.is_empty() && *path != names::TERMINATION_LOG) {

@@ -1,6 +1,6 @@
-//! The value of `PODGATE_CONTAINERS`, by which the sidecar knows the containers.
+//! The value of `PODGATE_CONTAINERS`, the sidecar's list of the Pod's containers.
 //!
-//! It omits the API's defaults, so that a template that the API server has completed gives the same text.
+//! The list omits the API's default values. The text is thus the same before and after the API server adds defaults.
 
 use crate::core::container::{Container, Handler, Mode, Port, Probe};
 use crate::core::container_list::parse_list;
@@ -9,7 +9,7 @@ use crate::order::finding::Finding;
 use crate::order::inject::parts::{self, CONTAINERS_VARIABLE, without_nulls};
 use serde_json::{Value, json};
 
-/// Reads what the sidecar needs from a container's spec: name, named ports, probes, restart policy.
+/// Reads the fields that the sidecar needs from a container's spec: name, named ports, probes, restart policy.
 pub(super) fn read_container(
     container: &Value,
     at: &Place,
@@ -46,7 +46,7 @@ pub(super) fn to_text(containers: &[Container]) -> String {
     Value::Array(containers.iter().map(container_entry).collect()).to_string()
 }
 
-/// Reads the list from the sidecar's environment, if it is still valid.
+/// Reads the list from the sidecar's environment; `None` if the list is missing or invalid.
 pub(super) fn from_sidecar(sidecar: &Value) -> Option<Vec<Container>> {
     let variables = sidecar.get("env")?.as_array()?;
     let variable = variables.iter().find(|variable| parts::item_name(variable) == Some(CONTAINERS_VARIABLE))?;

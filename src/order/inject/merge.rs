@@ -1,4 +1,4 @@
-//! Compares and merges injected parts with the changes of the API server and other webhooks.
+//! Compares and merges injected parts to which the API server or other webhooks have added fields or items.
 
 use crate::order::inject::parts;
 use serde_json::{Map, Value};
@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 /// Fields of the sidecar that only podgate sets.
 const OWNED_FIELDS: [&str; 6] = ["name", "image", "command", "args", "lifecycle", "restartPolicy"];
 
-/// Returns true if `found` contains all of `wanted`. Additional fields, and additional items in lists of objects, come
-/// from the API server's defaults or other webhooks. (Outside injected parts both values are equal.)
+/// Returns true if `found` contains all of `wanted`. Ignores additional fields, and additional items in lists of
+/// objects, because the API server or other webhooks add both. Outside injected parts, both values are equal.
 pub(super) fn covers(found: &Value, wanted: &Value) -> bool {
     match (found, wanted) {
         (Value::Object(found), Value::Object(wanted)) => {
@@ -21,7 +21,7 @@ pub(super) fn covers(found: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// Returns the sidecar `new` with the additions that others made to `found`, an earlier sidecar.
+/// Returns the sidecar `new` with the additions by the API server and other webhooks to `found`, the earlier sidecar.
 pub(super) fn merge_sidecar(found: &Value, new: &Value) -> Value {
     let (Some(found), Some(fields)) = (found.as_object(), new.as_object()) else { return new.clone() };
     let mut out = fields.clone();
@@ -42,7 +42,6 @@ pub(super) fn merge_sidecar(found: &Value, new: &Value) -> Value {
     Value::Object(out)
 }
 
-/// Merges both; `new` wins.
 fn merge_objects(found: &Map<String, Value>, new: &Map<String, Value>) -> Map<String, Value> {
     let mut out = found.clone();
     for (key, new) in new {

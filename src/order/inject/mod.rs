@@ -1,19 +1,20 @@
-//! Injects a plan into a Pod or Pod template, and removes it again. Used by the command line and the webhook.
+//! Injects a plan into a Pod or Pod template, and removes injected parts again. The command line and the webhook use
+//! this module.
 //!
-//! | file | holds |
+//! | file | purpose |
 //! |---|---|
 //! | `outcome` | options and result of an injection |
-//! | `parts` | names, volumes, mounts, the sidecar |
+//! | `parts` | podgate's names, volumes, mounts and sidecar |
 //! | `command_lines` | command lines of the agent: gate, hooks, startupProbe |
-//! | `checks` | probes as checks that the agent can run |
-//! | `user_hooks` | the user's own hooks, run by podgate's hooks |
-//! | `container_list` | `PODGATE_CONTAINERS`, by which the sidecar knows the containers |
+//! | `checks` | converts probes to checks that the agent can run |
+//! | `user_hooks` | runs the user's own hooks from podgate's hooks |
+//! | `container_list` | `PODGATE_CONTAINERS`, the sidecar's list of containers |
 //! | `preconditions` | reasons that prevent an injection |
 //! | `write` | writes a plan into a template |
 //! | `reorder` | reorders the items of a list |
 //! | `record` | the annotation that makes the injection reversible |
 //! | `undo` | removes the injected parts |
-//! | `merge` | changes of the API server and other webhooks |
+//! | `merge` | keeps additions by the API server and other webhooks |
 
 mod checks;
 mod command_lines;
@@ -38,7 +39,8 @@ use record::{Record, VERSION};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Returns true if a template declares an order or has the label `podgate.io/inject: enabled`, unless it is `disabled`.
+/// Returns true if a template declares an order or has the label `podgate.io/inject: enabled`. Always false with the
+/// label `podgate.io/inject: disabled`.
 #[must_use]
 pub fn is_requested(template: &Value) -> bool {
     match inject_label(template) {
@@ -48,7 +50,7 @@ pub fn is_requested(template: &Value) -> bool {
     }
 }
 
-/// Returns the value of the label `podgate.io/inject`.
+/// Returns the value of the label `podgate.io/inject`; `None` if the template has no such label.
 #[must_use]
 pub fn inject_label(template: &Value) -> Option<&str> {
     template.get("metadata")?.get("labels")?.get(keys::INJECT)?.as_str()
@@ -60,11 +62,12 @@ pub fn is_injected(template: &Value) -> bool {
     parts::annotation_place(keys::INJECTED).of(template).is_some()
 }
 
-/// Injects into `template`, an object with `metadata` and `spec`. Renews an earlier injection, or removes it if no
-/// order is declared any more. Leaves a template with the label `podgate.io/inject: disabled` unchanged.
+/// Injects into `template`, an object with `metadata` and `spec`. Updates an earlier injection, or removes the
+/// injected parts if the template no longer declares an order. Leaves a template with the label
+/// `podgate.io/inject: disabled` unchanged.
 ///
 /// # Errors
-/// All findings, at least one of them an error; the template must not be changed.
+/// Returns all findings, at least one of them an error. The caller must then leave the template unchanged.
 pub fn inject(template: &Value, options: &Options, known: &KnownImages) -> Result<Injected, Vec<Finding>> {
     if inject_label(template) == Some("disabled") {
         return Ok(Injected::unchanged(template));
@@ -99,7 +102,7 @@ pub fn inject(template: &Value, options: &Options, known: &KnownImages) -> Resul
     Ok(Injected { edits, ..after })
 }
 
-/// Injects into a template without podgate's parts.
+/// Injects into a template that has no injected parts.
 fn inject_plain(template: &Value, options: &Options, known: &KnownImages) -> Result<Injected, Vec<Finding>> {
     let mut plan = plan(template, known)?;
     let mut findings = std::mem::take(&mut plan.findings);
@@ -122,10 +125,10 @@ fn inject_plain(template: &Value, options: &Options, known: &KnownImages) -> Res
     }
 }
 
-/// Removes what [`inject`] has added to `template`. A template without injected parts stays unchanged.
+/// Removes the parts that [`inject`] has added to `template`. Does not change a template without injected parts.
 ///
 /// # Errors
-/// Fails if the injected parts were changed by hand in a way that loses the original.
+/// Fails if the original cannot be restored, because the injected parts or the record were changed by hand.
 pub fn uninject(template: &Value) -> Result<Injected, Vec<Finding>> {
     Ok(match undo::undo(template)? {
         Some(editor) => {
@@ -136,8 +139,8 @@ pub fn uninject(template: &Value) -> Result<Injected, Vec<Finding>> {
     })
 }
 
-/// Adds the image commands of an earlier injection, for containers whose image is still the same. So the webhook need
-/// not look up again what the command line has looked up.
+/// Adds the image commands from an earlier injection, for containers with an unchanged image. The webhook thus need not
+/// repeat the image lookups of the command line.
 fn keep_image_commands(template: &Value, known: &KnownImages) -> KnownImages {
     let mut known = known.clone();
     let Ok(Some(record)) = Record::read(template) else { return known };
@@ -155,8 +158,8 @@ fn keep_image_commands(template: &Value, known: &KnownImages) -> KnownImages {
     known
 }
 
-/// Keeps the image of an existing sidecar of this version if the template comes from the API server: another webhook
-/// may have changed it, for example to a mirror.
+/// Keeps the image of an existing sidecar of this version if the template comes from the API server. Another webhook
+/// may have changed the image, for example to a mirror.
 fn keep_sidecar_image(template: &Value, options: &Options) -> Options {
     let mut options = options.clone();
     let is_own = || matches!(Record::read(template), Ok(Some(record)) if record.version == VERSION);
@@ -169,12 +172,12 @@ fn keep_sidecar_image(template: &Value, options: &Options) -> Options {
     options
 }
 
-/// Translates places in `plain` to places in `template`; list items are matched by name.
+/// Translates the findings' places from `plain` to `template`. Matches list items by name.
 #[must_use]
 pub fn relocate_findings(mut findings: Vec<Finding>, plain: &Value, template: &Value) -> Vec<Finding> {
     let mut positions = BTreeMap::new();
     for field in ["initContainers", "containers", "ephemeralContainers", "volumes"] {
-        // Of items with the same name, the first wins.
+        // If several items have the same name, use the first.
         for (at, item) in parts::items(template, &parts::spec_place(field)).iter().enumerate().rev() {
             positions.insert((field, parts::item_name(item)), at);
         }

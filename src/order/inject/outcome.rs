@@ -5,22 +5,22 @@ use crate::order::finding::Finding;
 use crate::order::plan::Plan;
 use serde_json::Value;
 
-/// Settings that the manifest does not contain.
+/// Settings of an injection that do not come from the manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Image with the sidecar and the agent.
+    /// Image that contains the sidecar and the agent.
     pub image: String,
-    /// Its `imagePullPolicy`; omitted if `None`.
+    /// `imagePullPolicy` of the sidecar. `None` omits the field.
     pub image_pull_policy: Option<String>,
-    /// Run the sidecar as a fixed numeric user. Not on OpenShift, which assigns a range of users to each namespace.
+    /// True if the sidecar runs as a fixed numeric user. False on OpenShift, which assigns users to each namespace.
     pub has_fixed_user: bool,
-    /// The template comes from the API server. Keep what the API server or other webhooks have added to injected parts;
-    /// such additions are no reason to inject again.
+    /// True if the template comes from the API server. The injection then keeps additions to injected parts by the API
+    /// server or other webhooks. Such additions alone do not cause a new injection.
     pub is_from_api: bool,
 }
 
 impl Options {
-    /// Returns options with this image and defaults for the rest.
+    /// Returns options with the given image and default values for all other fields.
     #[must_use]
     pub fn new(image: impl Into<String>) -> Options {
         Options { image: image.into(), image_pull_policy: None, has_fixed_user: true, is_from_api: false }
@@ -32,18 +32,18 @@ impl Options {
 pub struct Injected {
     /// The template after the injection.
     pub value: Value,
-    /// The edits that turn the given template into `value`; empty if they are equal.
+    /// The edits that turn the given template into `value`; empty if the template needs no change.
     pub edits: Vec<Edit>,
-    /// Warnings and notes, with places in the given template.
+    /// Warnings and notes, with places in the template before the injection.
     pub findings: Vec<Finding>,
-    /// The plan that was written; `None` if nothing is declared. Its findings are included above.
+    /// The plan of the injection; `None` if no injection was requested. `findings` includes the plan's findings.
     pub plan: Option<Plan>,
-    /// The template without podgate's parts; `None` if the given one has none.
+    /// The template without injected parts; `None` if the given template has no injected parts.
     pub plain: Option<Value>,
 }
 
 impl Injected {
-    /// Returns the result for a template that stays unchanged.
+    /// Returns the result for a template that needs no change.
     #[must_use]
     pub fn unchanged(template: &Value) -> Injected {
         Injected { value: template.clone(), ..Injected::default() }

@@ -1,4 +1,4 @@
-//! Names of podgate's parts in a template, and the parts that do not depend on the user's containers.
+//! Names of podgate's parts in a template, and the volumes, mounts and sidecar that every injection adds.
 
 use crate::core::command::agent_path;
 use crate::core::names;
@@ -7,28 +7,27 @@ use crate::order::edit::Place;
 use crate::order::inject::outcome::Options;
 use serde_json::{Value, json};
 
-/// Annotation with the container that kubectl uses by default.
+/// Annotation that sets kubectl's default container.
 pub(super) const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
 pub(super) use crate::order::declare::annotation_place;
 pub(super) use crate::order::declare::spec::SIDECAR_NAME as SIDECAR;
 pub(super) use crate::order::declare::spec::string_list;
-/// Variable by which the sidecar knows the containers.
+/// Environment variable with the sidecar's list of containers.
 pub(super) const CONTAINERS_VARIABLE: &str = "PODGATE_CONTAINERS";
 const CONTROLLER_PATH: &str = "/usr/bin/podgate-controller";
-/// Folder in which Kubernetes clients look for the token.
+/// Directory in which Kubernetes clients expect the token.
 const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 const BOARD_VOLUME: &str = "podgate";
 const SELF_VOLUME: &str = "podgate-self";
 const INFO_VOLUME: &str = "podgate-info";
 const API_VOLUME: &str = "podgate-api";
-/// All volumes of podgate.
 pub(super) const VOLUMES: [&str; 4] = [BOARD_VOLUME, SELF_VOLUME, INFO_VOLUME, API_VOLUME];
-/// Their mount paths in the user's containers.
+/// Mount paths of podgate's volumes in the user's containers.
 pub(super) const MOUNT_PATHS: [&str; 3] = [names::BOARD_DIR, names::SELF_DIR, names::PODINFO_DIR];
 
-/// Returns the place of a container's field by its short name. Hooks are in `lifecycle`.
+/// Returns the place of a container's field. `short` is the field's name without `lifecycle`.
 pub(super) fn field_place(container: &Place, short: &str) -> Place {
     match short {
         "postStart" | "preStop" => container.to("lifecycle").to(short),
@@ -36,11 +35,11 @@ pub(super) fn field_place(container: &Place, short: &str) -> Place {
     }
 }
 
-/// Fields of a container that can hold a command line of the agent, each with its subcommand.
+/// Fields of a container that can hold a command line of the agent, each with the agent's subcommand.
 pub(super) const AGENT_FIELDS: [(&str, &str); 4] =
     [("command", "entrypoint"), ("startupProbe", "opened"), ("postStart", "post-start"), ("preStop", "pre-stop")];
 
-/// Returns the command line in the field `short` of [`AGENT_FIELDS`] if it runs the agent from the board.
+/// Returns the command line in the field `short` (see [`AGENT_FIELDS`]); `None` if the program is not podgate's agent.
 pub(super) fn agent_line(container: &Value, short: &str) -> Option<Vec<String>> {
     let (_, subcommand) = AGENT_FIELDS.iter().find(|(field, _)| *field == short)?;
     let found = field_place(&Place::root(), short).of(container);
@@ -48,22 +47,21 @@ pub(super) fn agent_line(container: &Value, short: &str) -> Option<Vec<String>> 
     matches!(words.as_slice(), [program, first, ..] if *program == agent_path() && first == subcommand).then_some(words)
 }
 
-/// Returns true for a volume of podgate, or a mount of one.
+/// Returns true if `item` is one of podgate's volumes or a mount of such a volume.
 pub(super) fn is_own_volume(item: &Value) -> bool {
     item_name(item).is_some_and(|name| VOLUMES.contains(&name))
 }
 
-/// Returns the words of an `exec` in a hook or probe.
+/// Returns the command of the `exec` action in a hook or probe.
 pub(super) fn exec_words(handler: Option<&Value>) -> Option<Vec<String>> {
     string_list(handler?.get("exec")?.get("command"))
 }
 
-/// Returns the place of a field of the Pod's spec.
 pub(super) fn spec_place(field: &str) -> Place {
     Place::root().to("spec").to(field)
 }
 
-/// Returns the items of a list; empty if there is no list.
+/// Returns the items of the list at `place`; empty if `place` has no list.
 pub(super) fn items<'a>(value: &'a Value, place: &Place) -> &'a [Value] {
     place.of(value).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
@@ -86,12 +84,12 @@ pub(super) fn escape_dollars(text: &str) -> String {
     out
 }
 
-/// Reverses [`escape_dollars`], for text without variables to expand.
+/// Reverses [`escape_dollars`]. Every `$(` in the text must be escaped.
 pub(super) fn unescape_dollars(text: &str) -> String {
     text.replace("$$", "$")
 }
 
-/// Returns podgate's volumes in order.
+/// Returns the volumes that podgate adds, in list order.
 pub(super) fn volumes(publish: Publish) -> Vec<Value> {
     let field = |path: &str, field: &str| json!({"path": path, "fieldRef": {"fieldPath": field}});
     let mut volumes = vec![
@@ -109,7 +107,6 @@ pub(super) fn volumes(publish: Publish) -> Vec<Value> {
     volumes
 }
 
-/// Returns the mounts of a user's container.
 pub(super) fn mounts(container: &str) -> [Value; 3] {
     [
         json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR, "readOnly": true}),
@@ -118,7 +115,7 @@ pub(super) fn mounts(container: &str) -> [Value; 3] {
     ]
 }
 
-/// Returns the sidecar; `containers` is the escaped value of `PODGATE_CONTAINERS`.
+/// Returns the sidecar's spec; `containers` is the escaped value of `PODGATE_CONTAINERS`.
 pub(super) fn sidecar(place: SidecarPlacement, publish: Publish, containers: &str, options: &Options) -> Value {
     let variable = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
     let share = json!({"cpu": "200m", "memory": "32Mi"});

@@ -1,4 +1,4 @@
-//! Finds reasons that prevent an injection, before anything is written.
+//! Reports errors that prevent an injection, before podgate writes any part.
 
 use crate::core::container::Mode;
 use crate::core::names;
@@ -17,7 +17,7 @@ fn wrong_type(at: Place, expected: &str) -> Finding {
     Finding::error("strange-type", at, what).fix("write it as the Pod API defines it")
 }
 
-/// Returns errors that no plan can avoid. The plan has already checked that each regular container has its own name.
+/// Returns errors that prevent every plan. The planner has already checked that regular containers have unique names.
 pub(super) fn check_template(template: &Value) -> Vec<Finding> {
     let mut found = Vec::new();
     let metadata = Place::root().to("metadata");
@@ -47,7 +47,7 @@ pub(super) fn check_template(template: &Value) -> Vec<Finding> {
     found
 }
 
-/// Reports invalid and duplicate names, and names that podgate needs.
+/// Reports invalid and duplicate names, names that podgate uses, and parts of podgate that were added by hand.
 fn check_names(template: &Value, found: &mut Vec<Finding>) {
     let fix = "rename it; if it is part of podgate and was added by hand, remove all such parts";
     for field in ["initContainers", "containers"] {
@@ -85,7 +85,7 @@ fn check_names(template: &Value, found: &mut Vec<Finding>) {
     }
 }
 
-/// Reports parts of podgate that exist without its record.
+/// Reports commands and mounts of podgate that were added by hand, without podgate's record.
 fn find_manual_parts(container: &Value, place: &Place, found: &mut Vec<Finding>) {
     let lines = AGENT_FIELDS.iter().filter(|(short, _)| parts::agent_line(container, short).is_some());
     let lines = lines.map(|(short, _)| parts::field_place(place, short));
@@ -97,7 +97,7 @@ fn find_manual_parts(container: &Value, place: &Place, found: &mut Vec<Finding>)
     }));
 }
 
-/// Returns errors that prevent this plan.
+/// Returns errors in the containers that `plan` changes.
 pub(super) fn check_plan(template: &Value, plan: &Plan) -> Vec<Finding> {
     let list = parts::spec_place("containers");
     let items = parts::items(template, &list);

@@ -1,4 +1,4 @@
-//! The annotation `podgate.io/injected`: the information that the injected template alone does not contain.
+//! The annotation `podgate.io/injected`. Stores the original data that the injected template no longer contains.
 
 use crate::order::declare::keys;
 use crate::order::finding::Finding;
@@ -7,25 +7,24 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Version of this podgate.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Data that `uninject` needs in addition to the injected parts.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Record {
-    /// Version of the podgate that wrote it.
+    /// Version of podgate that wrote the record.
     pub(super) version: String,
-    /// `kubectl.kubernetes.io/default-container`, if it was added.
+    /// Value of `kubectl.kubernetes.io/default-container`, if podgate added that annotation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) default_container: Option<String>,
-    /// The containers in their original order, if they were reordered.
+    /// Container names in their original order, if podgate reordered the containers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) order: Vec<String>,
-    /// Original values of the Pod's empty or null fields: `volumes`, `initContainers`, `annotations`, `metadata`.
+    /// Original values of Pod fields that were empty or null: `volumes`, `initContainers`, `annotations`, `metadata`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) was: BTreeMap<String, Value>,
-    /// Records of containers that need one.
+    /// Records of single containers, by name. Omits containers that need no record.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) containers: BTreeMap<String, ContainerRecord>,
 }
@@ -34,10 +33,10 @@ pub(super) struct Record {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ContainerRecord {
-    /// Original values of fields.
+    /// Original values of changed fields, by field name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) was: BTreeMap<String, Value>,
-    /// Fields that did not exist.
+    /// Names of fields that did not exist before the injection.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) no: BTreeSet<String>,
     /// Image whose configuration provided the command.
@@ -46,7 +45,7 @@ pub(super) struct ContainerRecord {
 }
 
 impl Record {
-    /// Reads the record of `template`, if it was injected.
+    /// Reads the record of `template`; `None` if the template has no record.
     pub(super) fn read(template: &Value) -> Result<Option<Record>, Finding> {
         let at = parts::annotation_place(keys::INJECTED);
         let Some(found) = at.of(template) else { return Ok(None) };

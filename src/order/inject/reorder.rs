@@ -2,7 +2,7 @@
 
 use crate::order::edit::{EditError, Editor, Op, Place};
 
-/// Reorders a list to `wanted` (indices of its current items) with as few moves as possible.
+/// Reorders a list with as few moves as possible. `wanted` lists the current indices of the items in the new order.
 pub(super) fn reorder(editor: &mut Editor, list: &Place, wanted: &[usize]) -> Result<(), EditError> {
     let keep = longest_increasing(wanted);
     let mut now: Vec<usize> = (0..wanted.len()).collect();
@@ -12,7 +12,7 @@ pub(super) fn reorder(editor: &mut Editor, list: &Place, wanted: &[usize]) -> Re
         }
         let Some(from) = now.iter().position(|at| at == item) else { continue };
         now.remove(from);
-        // Insert after its predecessor, which is already in place.
+        // Insert the item after its new predecessor, which is already in place.
         let to =
             n.checked_sub(1).and_then(|n| now.iter().position(|at| *at == wanted[n])).map_or(0, |before| before + 1);
         now.insert(to, *item);
@@ -23,9 +23,9 @@ pub(super) fn reorder(editor: &mut Editor, list: &Place, wanted: &[usize]) -> Re
     Ok(())
 }
 
-/// Marks the items of a permutation's longest increasing subsequence; these need not move.
+/// Marks the items of a permutation's longest increasing subsequence. The marked items need not move.
 fn longest_increasing(sequence: &[usize]) -> Vec<bool> {
-    // For each length the lowest last item of an increasing subsequence, and for each item its predecessor.
+    // `ends`: the lowest last item of a subsequence of each length. `before`: the predecessor of each item.
     let (mut ends, mut before): (Vec<usize>, Vec<Option<usize>>) = (Vec::new(), vec![None; sequence.len()]);
     for item in sequence {
         let length = ends.partition_point(|end| end < item);

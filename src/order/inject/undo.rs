@@ -1,4 +1,4 @@
-//! Removes the injected parts.
+//! Removes the injected parts from a template and restores the original fields.
 
 use crate::core::container::{Container, Mode};
 use crate::order::declare::keys;
@@ -11,11 +11,11 @@ use crate::order::inject::{container_list, user_hooks};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Fields of a container that podgate may set, nested fields before their parents.
+/// Fields of a container that podgate can set, nested fields before their parent fields.
 const CONTAINER_FIELDS: [&str; 7] =
     ["command", "args", "startupProbe", "volumeMounts", "postStart", "preStop", "lifecycle"];
 
-/// Returns the fields of the Pod by their names in a record.
+/// Returns the Pod fields that a record can contain, each with the field's name in the record.
 fn pod_fields() -> [(&'static str, Place); 4] {
     let metadata = Place::root().to("metadata");
     [
@@ -26,7 +26,7 @@ fn pod_fields() -> [(&'static str, Place); 4] {
     ]
 }
 
-/// Removes the injected parts; `None` if there are none.
+/// Removes the injected parts; `None` if the template has no injected parts.
 pub(super) fn undo(template: &Value) -> Result<Option<Editor>, Vec<Finding>> {
     let Some(record) = Record::read(template)? else { return Ok(None) };
     let findings = manual_changes(template);
@@ -40,7 +40,7 @@ pub(super) fn undo(template: &Value) -> Result<Option<Editor>, Vec<Finding>> {
     })
 }
 
-/// Reports manual changes to injected parts that lose the original.
+/// Reports injected parts that were changed by hand, because podgate then cannot restore the original.
 pub(super) fn manual_changes(template: &Value) -> Vec<Finding> {
     let error = |at: Place, what: String| {
         Finding::error("injected-changed", at, what).fix("make the change in the manifest from before the injection")
@@ -55,7 +55,7 @@ pub(super) fn manual_changes(template: &Value) -> Vec<Finding> {
     let list = parts::spec_place("containers");
     let mut findings = Vec::new();
     for (at, item) in parts::items(template, &list).iter().enumerate() {
-        // Skips containers that another webhook added.
+        // Skip containers that another webhook added.
         let Some(entry) = parts::item_name(item).and_then(|name| listed.get(name)) else { continue };
         let place = list.to(at);
         let has_gate = || parts::agent_line(item, "command").is_some_and(|words| words.iter().any(|word| word == "--"));
@@ -73,7 +73,6 @@ pub(super) fn manual_changes(template: &Value) -> Vec<Finding> {
     findings
 }
 
-/// Returns the sidecar and its place.
 pub(super) fn find_sidecar(template: &Value) -> Option<(Place, &Value)> {
     ["initContainers", "containers"].into_iter().find_map(|field| {
         let list = parts::spec_place(field);
@@ -110,7 +109,7 @@ fn revert(record: &Record, template: &Value) -> Result<Editor, EditError> {
     Ok(editor)
 }
 
-/// Removes podgate's volumes or mounts from a list, last one first.
+/// Removes podgate's volumes or mounts from a list, in reverse order, so that the list's indices remain valid.
 fn remove_volumes(editor: &mut Editor, list: &Place) -> Result<(), EditError> {
     for at in (0..parts::items(editor.value(), list).len()).rev() {
         if list.to(at).of(editor.value()).is_some_and(parts::is_own_volume) {
@@ -120,7 +119,7 @@ fn remove_volumes(editor: &mut Editor, list: &Place) -> Result<(), EditError> {
     Ok(())
 }
 
-/// Restores or removes a field that became empty when podgate's parts were removed.
+/// Restores the original value `was` of a field that the removal has emptied. Removes the field if `was` is `None`.
 fn restore_if_empty(
     editor: &mut Editor,
     injected: Option<&Value>,
@@ -140,7 +139,7 @@ fn restore_if_empty(
     Ok(())
 }
 
-/// Restores the container at `place`; `injected` is that container before any edit.
+/// Restores the container at `place`; `injected` is the same container before any edit.
 fn restore_container(
     editor: &mut Editor,
     place: &Place,
@@ -173,12 +172,12 @@ fn restore_container(
     Ok(())
 }
 
-/// Sets a field to its original value, or removes it if it did not exist.
+/// Sets a field to its original value `was`. Removes the field if `was` is `None`.
 fn restore_field(editor: &mut Editor, place: &Place, was: Option<&Value>) -> Result<(), EditError> {
     editor.edit(place.clone(), was.map_or(Op::Remove, |was| Op::Set(was.clone())))
 }
 
-/// Restores the original order of the recorded containers; others stay where they are.
+/// Restores the original order of the recorded containers. Other containers keep their positions.
 fn restore_order(editor: &mut Editor, record: &Record) -> Result<(), EditError> {
     let list = parts::spec_place("containers");
     let former: BTreeMap<&str, usize> =
@@ -195,10 +194,10 @@ fn restore_order(editor: &mut Editor, record: &Record) -> Result<(), EditError> 
     reorder(editor, &list, &wanted)
 }
 
-/// Adds to `record` everything that is needed to restore `original` from `injected`. Returns true if the record then
-/// restores all of it.
+/// Adds to `record` all data that is needed to restore `original` from `injected`. Returns true if the record then
+/// restores `original` exactly.
 pub(super) fn complete_record(record: &mut Record, original: &Value, injected: &Value) -> bool {
-    // First pass: nested fields. Second: their parents. Third: check that nothing is missing.
+    // The first pass records nested fields, the second pass their parents. The third pass checks the complete record.
     for _ in 0..3 {
         let Ok(back) = revert(record, injected) else { return false };
         let (back, before) = (back.value(), record.clone());

@@ -10,21 +10,21 @@ use crate::order::inject::parts;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Time reserved for the user's hook: the agent's default of --then-timeout.
+/// Time reserved for the user's hook. Equals the agent's default for `--then-timeout`.
 pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The user's own hook.
+/// Lifecycle hook in the user's manifest.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum UserHook {
     /// No hook.
     None,
-    /// A command.
+    /// Command that runs inside the container.
     Exec(Argv),
-    /// The kubelet sleeps for so many seconds.
+    /// Sleep by the kubelet, in seconds.
     Sleep(u64),
-    /// The kubelet sends an HTTP request.
+    /// HTTP request from the kubelet.
     HttpGet(Box<HttpGet>),
-    /// Not a hook that Kubernetes can run.
+    /// Hook that Kubernetes cannot run.
     Invalid,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn user_hook(handler: Option<&Value>) -> UserHook {
     }
 }
 
-/// Returns the value of `--then` that runs the user's postStart hook.
+/// Returns the value of `--then` that runs the user's postStart hook; `None` if the container has no such hook.
 pub(super) fn then_post_start(own: UserHook, name: &str, at: &Place) -> Result<Option<String>, Finding> {
     let (what, fix) = match own {
         UserHook::None => return Ok(None),
@@ -59,16 +59,15 @@ pub(super) fn then_post_start(own: UserHook, name: &str, at: &Place) -> Result<O
     Err(Finding::error("own-post-start", at.clone(), format!("the postStart hook of {name} {what}")).fix(fix))
 }
 
-/// The user's preStop hook, which runs after the wait for other containers.
+/// Command for the user's preStop hook, which runs after the wait for other containers.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ThenCommand {
-    /// Value of `--then`.
     pub(super) command: String,
-    /// Duration, if known.
+    /// Duration of the command, if known.
     pub(super) duration: Option<Duration>,
 }
 
-/// Returns the command that runs the user's preStop hook, and a note about it.
+/// Returns the command that runs the user's preStop hook, and a note for the user.
 pub(super) fn then_pre_stop(
     own: UserHook,
     container: &Container,
@@ -114,7 +113,7 @@ pub(super) fn then_pre_stop(
     }
 }
 
-/// Returns a command of the agent as a value of `--then`.
+/// Returns a command line of the agent, as the value of `--then`.
 fn agent_command(words: &[&str]) -> String {
     json!([&[agent_path().as_str()], words].concat()).to_string()
 }
@@ -123,19 +122,19 @@ fn sleep_command(seconds: u64) -> String {
     agent_command(&["sleep", &format!("{seconds}s")])
 }
 
-/// Returns a command that does nothing in any image. The hook itself is the signal that the Pod stops.
+/// Returns a command that does nothing and runs in any image. The start of the hook already signals that the Pod stops.
 pub(super) fn no_op() -> ThenCommand {
     ThenCommand { command: agent_command(&["version"]), duration: Some(Duration::ZERO) }
 }
 
-/// Extracts the user's hook from podgate's hook `line`: the value of `--then`, unless podgate added it.
+/// Extracts the user's hook from `--then` in podgate's hook `line`; `None` if `line` contains no hook of the user.
 pub(super) fn wrapped_hook(line: &[String]) -> Option<Value> {
     let line = AgentCommand::parse(line)?;
     let words: Vec<String> = serde_json::from_str(line.values("--then").first()?).ok()?;
     if words.first() != Some(&agent_path()) {
         return Some(json!({"exec": {"command": words}}));
     }
-    // Any other command is a no-op or an httpGet, which is in the record.
+    // Any other command of the agent is a no-op, or replaces an httpGet that the record contains.
     let [_, sleep, time] = words.as_slice() else { return None };
     let seconds: u64 = time.strip_suffix('s').filter(|_| sleep == "sleep")?.parse().ok()?;
     Some(json!({"sleep": {"seconds": seconds}}))

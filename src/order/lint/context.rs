@@ -1,24 +1,24 @@
-//! Information that is not in the manifest.
+//! Context of a check: Kubernetes version and workload.
 
 use serde_json::Value;
 use std::fmt;
 use std::str::FromStr;
 
-/// Information that is not in the manifest.
+/// Context of a check that the template does not contain.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Context<'a> {
-    /// Version of Kubernetes for which the manifest is checked.
+    /// Version of Kubernetes for which the manifest is checked; `None` skips the checks of the version.
     pub kubernetes: Option<Version>,
-    /// The `spec` that contains the template, such as a Deployment's or a Job's; `None` for a bare Pod.
+    /// The `spec` of the workload that contains the template, such as a Deployment or Job; `None` for a bare Pod.
     pub workload: Option<&'a Value>,
 }
 
-/// Minor version of Kubernetes, such as `1.34`.
+/// Version of Kubernetes without the patch number, such as `1.34`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
     /// Major version, so far always 1.
     pub major: u32,
-    /// Minor version.
+    /// Minor version, such as 34.
     pub minor: u32,
 }
 
@@ -34,8 +34,8 @@ impl FromStr for Version {
     /// Parses `1.34`, `v1.34.2` and the forms of cloud providers: `1.34+`, `v1.34.2-gke.1`.
     ///
     /// # Errors
-    /// Not a version, or one that podgate does not support. Kubernetes 1.30 introduced ValidatingAdmissionPolicy v1,
-    /// which limits what the sidecar may write.
+    /// Returns a message if `text` is not a version, or podgate does not support that version. Kubernetes 1.30
+    /// introduced ValidatingAdmissionPolicy v1, which limits the sidecar's permission to write.
     fn from_str(text: &str) -> Result<Version, String> {
         let number = |part: &str| {
             let digits: String = part.chars().take_while(char::is_ascii_digit).collect();

@@ -1,4 +1,4 @@
-//! Annotations and labels in places where they have no effect.
+//! Reports annotations and labels that have no effect in their place.
 
 use crate::order::declare::{is_declared, keys};
 use crate::order::edit::Place;
@@ -6,8 +6,8 @@ use crate::order::finding::Finding;
 use crate::order::pod_templates::Template;
 use serde_json::Value;
 
-/// Reports podgate's annotations and labels that are on an object but not on its template, where they have no effect.
-/// Places of these findings start at the document's root.
+/// Reports podgate's annotations and labels on an object instead of the object's Pod template. Podgate ignores such
+/// keys. The findings' places start at the document's root.
 #[must_use]
 pub fn misplaced_keys(document: &Value, template: &Template) -> Vec<Finding> {
     let Template { object, place: template } = template;
@@ -26,7 +26,7 @@ pub fn misplaced_keys(document: &Value, template: &Template) -> Vec<Finding> {
             let is_ours = keys::POD_KEYS.contains(&key.as_str())
                 || keys::CONTAINER_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
                 || key == keys::INJECT;
-            // A copy of what the template has does no harm.
+            // A key that is also on the template does no harm.
             if is_ours && template_metadata.to(field).to(key.as_str()).of(document).is_none() {
                 let what = format!("the {word} {key} has no effect here; podgate reads it from the Pod template only");
                 let finding = Finding::error("misplaced", place.to(key.as_str()), what);

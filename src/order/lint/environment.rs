@@ -12,7 +12,7 @@ use humantime::format_duration;
 use serde_json::Value;
 use std::time::Duration;
 
-/// First version in which a regular container may have its own restartPolicy.
+/// First version in which a regular container can have its own restartPolicy.
 const CONTAINER_POLICY_SINCE: Version = Version { major: 1, minor: 35 };
 /// Default of a Deployment's progressDeadlineSeconds.
 const DEFAULT_PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
@@ -78,17 +78,17 @@ fn check_processes(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
             && let Some(own) = spec.get(&planned.name)
         {
             let what = format!(
-                "{program} in {} usually must be process 1, but podgate stays as its parent here, because containers wait for its \
-                 exit, podgate must stop it, or an exec probe runs inside",
+                "{program} in {} usually must be process 1, but podgate remains its parent to report its exit, to stop it, \
+                 or to run an exec probe",
                 planned.name
             );
-            let fix = "run the program that it starts directly";
+            let fix = format!("remove {program} from the command, and start its program directly");
             findings.push(Finding::warning("needs-process-1", own.place().to("command"), what).fix(fix));
         }
     }
 }
 
-/// Returns true for programs that refuse to run unless they are process 1 (s6-overlay, systemd, BusyBox's init).
+/// Returns true for programs that refuse to run unless the program is process 1 (s6-overlay, systemd, BusyBox's init).
 fn is_init(program: &str) -> bool {
     matches!(program, "/init" | "/sbin/init" | "init" | "/lib/systemd/systemd" | "/usr/lib/systemd/systemd")
 }
@@ -108,7 +108,7 @@ fn check_deletion(plan: &Plan, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Reports time limits of the workload that expire before podgate's.
+/// Reports time limits of the workload that expire before podgate's time limits.
 fn check_deadlines(spec: &Spec<'_>, context: Context<'_>, longest: Duration, findings: &mut Vec<Finding>) {
     let seconds = |value: &Value, field: &str| value.get(field).and_then(Value::as_u64).map(Duration::from_secs);
     let start = format_duration(longest);
@@ -124,7 +124,7 @@ fn check_deadlines(spec: &Spec<'_>, context: Context<'_>, longest: Duration, fin
         );
         too_short(what, "shorten podgate.io/timeout");
     }
-    // Only a Deployment has these fields and this limit.
+    // These fields identify a Deployment, the only workload with a progress deadline.
     let is_deployment = workload.get("strategy").is_some() || workload.get("progressDeadlineSeconds").is_some();
     let progress = seconds(workload, "progressDeadlineSeconds").unwrap_or(DEFAULT_PROGRESS_DEADLINE);
     if is_deployment && progress <= longest {

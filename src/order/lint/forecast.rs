@@ -6,15 +6,15 @@ use crate::order::plan::{ContainerPlan, Plan};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Forecast of a plan.
+/// Steps and longest wait that result from a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forecast {
-    /// Containers by step. Those of one step may start in parallel. Those of later steps start after everything that
-    /// they wait for or that holds them back.
+    /// Containers by step. The containers of one step may start in parallel. A container of a later step starts after
+    /// the required containers and after the hooks that hold the container back.
     pub start_steps: Vec<Vec<String>>,
-    /// Containers of the stop order by step. Those of the first step stop at once.
+    /// Containers of the stop order by step. The containers of the first step stop immediately.
     pub stop_steps: Vec<Vec<String>>,
-    /// The longest wait until the last container starts or the first one gives up.
+    /// Maximum time until the last container starts or the first container gives up.
     pub longest_wait: Duration,
 }
 
@@ -42,14 +42,14 @@ fn group_by_step(plan: &Plan, steps: &BTreeMap<&str, usize>) -> Vec<Vec<String>>
 }
 
 fn start_steps(plan: &Plan) -> BTreeMap<&str, usize> {
-    // Each hook that waits begins a new step of the kubelet.
+    // The kubelet starts the next container only after the hook, so a new step begins after each waiting hook.
     let mut first: BTreeMap<&str, usize> = BTreeMap::new();
     let mut step = 0;
     for planned in &plan.containers {
         first.insert(&planned.name, step);
         step += usize::from(is_blocking(planned));
     }
-    // Gates come after everything that they wait for.
+    // A gate is in a later step than all containers that the gate waits for.
     let gates = plan.containers.iter().filter(|planned| planned.mode == Mode::Entrypoint);
     let before = gates
         .map(|planned| (planned.name.as_str(), planned.until.iter().map(|until| until.container.as_str()).collect()));
@@ -65,7 +65,8 @@ fn stop_steps(plan: &Plan) -> BTreeMap<&str, usize> {
     assign_steps(&first, &before.collect())
 }
 
-/// Returns each container's step: its own `first`, or the one after all of its `before`. There are no cycles.
+/// Returns the step of each container: its entry in `first`, or the step after all containers in `before` if later.
+/// `before` contains no cycles.
 fn assign_steps<'a>(
     first: &BTreeMap<&'a str, usize>,
     before: &BTreeMap<&'a str, Vec<&'a str>>,
@@ -91,7 +92,7 @@ fn assign_steps<'a>(
     steps
 }
 
-/// Returns the longest wait. Hooks wait one after another; gates wait in parallel after the last hook.
+/// Returns the longest wait of a plan. Hooks wait one after another; gates wait in parallel after the last hook.
 fn longest_wait(plan: &Plan) -> Duration {
     let hooks = plan.containers.iter().filter(|planned| is_blocking(planned)).map(|planned| planned.timeout);
     let waits = |planned: &&ContainerPlan| planned.mode == Mode::Entrypoint && !planned.until.is_empty();
@@ -99,7 +100,7 @@ fn longest_wait(plan: &Plan) -> Duration {
     hooks.sum::<Duration>() + gates.max().unwrap_or_default()
 }
 
-/// Returns true if its hook waits for more than the container's start.
+/// Returns true if the container's postStart hook waits for a later state than Started, which blocks the kubelet.
 pub(super) fn is_blocking(planned: &ContainerPlan) -> bool {
     planned.mode == Mode::PostStart && planned.until.iter().any(|until| until.want != WantedState::Started)
 }

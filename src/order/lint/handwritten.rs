@@ -1,4 +1,4 @@
-//! Checks of manifests that declare nothing but contain podgate's commands.
+//! Checks manifests that contain podgate's commands and declare no order.
 
 use super::document::nothing_declared;
 use crate::core::command::{AgentCommand, Gate};
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The agent's default for a preStop hook's `--grace`.
 const DEFAULT_GRACE: Duration = Duration::from_secs(25);
 
-/// Checks a template that declares nothing.
+/// Checks a template that declares no order.
 #[must_use]
 pub fn check_handwritten(template: &Value) -> Vec<Finding> {
     let spec = Spec::read(template, &mut Vec::new());
@@ -44,7 +44,7 @@ pub fn check_handwritten(template: &Value) -> Vec<Finding> {
 #[derive(Debug)]
 struct AgentLines {
     container: pod::Container,
-    /// Its gate or its postStart hook.
+    /// Gate or postStart hook of the container, with its command line.
     gate: Option<(Gate, AgentCommand)>,
     pre_stop: Option<AgentCommand>,
 }
@@ -93,7 +93,7 @@ impl AgentLines {
         }
     }
 
-    /// Checks the container names in `line`, which is at `at`.
+    /// Checks the container names in the command line `line` at the place `at`.
     fn check_names(
         &self,
         line: &AgentCommand,

@@ -1,15 +1,15 @@
-//! Checks of a template beyond its order: surprises and likely mistakes.
+//! Checks a template for likely mistakes and surprises beyond errors in the order itself.
 //!
-//! | module | holds |
+//! | module | purpose |
 //! |---|---|
-//! | `context` | information that is not in the manifest |
-//! | [`rules`] | the rules of all findings |
+//! | `context` | Kubernetes version and workload of a template |
+//! | [`rules`] | names and summaries of all rules |
 //! | [`forecast`] | start order, stop order and longest wait of a plan |
 //! | [`native`] | advice to use native sidecars instead |
-//! | `probes` | probes that are missing, depend on a later container, or kill a waiting one |
+//! | `probes` | probes that are missing, depend on a later container, or kill a waiting container |
 //! | `environment` | network, processes, Kubernetes version, time limits of the workload |
-//! | `handwritten` | podgate's commands in a manifest that declares nothing |
-//! | `document` | annotations and labels in places where they have no effect |
+//! | `handwritten` | podgate's commands in a manifest that declares no order |
+//! | `document` | annotations and labels that have no effect in their place |
 
 mod context;
 mod document;
@@ -36,7 +36,7 @@ use serde_json::Value;
 /// Result of checking a template.
 #[derive(Debug)]
 pub struct LintReport {
-    /// Problems and notes.
+    /// Problems and notes about the template.
     pub findings: Vec<Finding>,
     /// Start order, stop order and longest wait.
     pub forecast: Forecast,
@@ -44,7 +44,7 @@ pub struct LintReport {
     pub native_advice: Option<NativeAdvice>,
 }
 
-/// Checks a template without podgate's parts, whose plan is `plan`.
+/// Checks a template that has no injected parts; `plan` is the plan of that template.
 #[must_use]
 pub fn check_template(template: &Value, plan: &Plan, context: Context<'_>) -> LintReport {
     let (mut findings, forecast) = (Vec::new(), Forecast::of(plan));

@@ -1,7 +1,7 @@
-//! Advises native sidecars for a chain of containers in which all but the last one keep running.
+//! Recommends native sidecars for a chain of containers in which all containers except the last keep running.
 //!
 //! Native sidecars cannot start in parallel, wait for an exit, hold back a regular container before the last step, or
-//! probe more than once a second. After a kubelet restart, a startupProbe may count as passed that never passed
+//! probe more than once a second. After a kubelet restart, the kubelet may treat a failing startupProbe as passed
 //! (kubernetes#142305).
 
 use crate::core::until::WantedState;
@@ -12,12 +12,12 @@ use crate::order::plan::{ContainerPlan, Plan};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A manifest that needs no podgate.
+/// Advice to use native sidecars instead of podgate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NativeAdvice {
     /// Containers that become native sidecars, in order, each with its startupProbe.
     pub sidecars: Vec<(String, Value)>,
-    /// Containers that stay regular.
+    /// Containers that remain regular containers.
     pub regular: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ impl NativeAdvice {
         Finding::note("native-would-do", Place::root().to("spec").to("containers"), what)
     }
 
-    /// Formats the changes to the manifest as YAML, for people.
+    /// Formats the changes to the manifest as YAML, for the user.
     #[must_use]
     pub fn manifest(&self) -> String {
         let mut text = String::from("spec:\n  initContainers:\n");
@@ -51,7 +51,7 @@ impl NativeAdvice {
     }
 }
 
-/// Returns the advice, if the plan is such a chain.
+/// Returns the advice if the plan is a chain that native sidecars can replace.
 pub(super) fn native_advice(spec: &Spec<'_>, plan: &Plan) -> Option<NativeAdvice> {
     let mut waiters: BTreeMap<&str, &ContainerPlan> = BTreeMap::new();
     for planned in &plan.containers {
@@ -62,7 +62,7 @@ pub(super) fn native_advice(spec: &Spec<'_>, plan: &Plan) -> Option<NativeAdvice
     let is_ordered =
         |planned: &&ContainerPlan| !planned.after.is_empty() || waiters.contains_key(planned.name.as_str());
     let ordered = plan.containers.iter().filter(is_ordered).count();
-    // A chain: each container waits only for the one before it.
+    // In a chain, each container waits only for the container before it.
     let mut chain = vec![plan.containers.iter().filter(is_ordered).find(|planned| planned.after.is_empty())?];
     while let Some(next) = waiters.get(chain[chain.len() - 1].name.as_str()) {
         if next.after.len() != 1 || next.after[0].want != WantedState::Ready || chain.len() > ordered {
@@ -89,7 +89,7 @@ pub(super) fn native_advice(spec: &Spec<'_>, plan: &Plan) -> Option<NativeAdvice
     Some(NativeAdvice { sidecars: sidecars?, regular })
 }
 
-/// Returns the startupProbe for a native sidecar: its own, or its readinessProbe run each second.
+/// Returns a startupProbe for a native sidecar: the container's own, or the readinessProbe with a period of 1 s.
 fn sidecar_startup_probe(own: &ContainerRef<'_>) -> Option<Value> {
     let probe = |field: &str| own.value.get(field).filter(|value| value.is_object()).cloned();
     if let Some(startup) = probe("startupProbe") {
@@ -98,7 +98,7 @@ fn sidecar_startup_probe(own: &ContainerRef<'_>) -> Option<Value> {
     let mut readiness = probe("readinessProbe")?;
     readiness["periodSeconds"] = json!(1);
     readiness["failureThreshold"] = json!(300);
-    // The API requires 1 in a startupProbe.
+    // The API requires successThreshold 1 in a startupProbe.
     readiness["successThreshold"] = json!(1);
     Some(readiness)
 }

@@ -34,7 +34,7 @@ pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     }
 }
 
-/// For each container the containers that wait for it, with the state.
+/// Waiting containers and their wanted states, by the container that they wait for.
 struct Waiters<'a>(BTreeMap<&'a str, Vec<(&'a str, WantedState)>>);
 
 impl<'a> Waiters<'a> {
@@ -48,7 +48,8 @@ impl<'a> Waiters<'a> {
         Waiters(after)
     }
 
-    /// Returns the containers that wait for `name` in a state that `counts`, and all that wait for those in turn.
+    /// Returns the containers that wait for `name` with a state that `counts` accepts, and all direct and
+    /// indirect waiters of those containers.
     fn transitive_waiters(&self, name: &str, counts: impl Fn(WantedState) -> bool) -> BTreeSet<&'a str> {
         let waiters = |name: &str| self.0.get(name).map_or(&[][..], Vec::as_slice);
         let mut left: Vec<&str> =
@@ -63,7 +64,7 @@ impl<'a> Waiters<'a> {
     }
 }
 
-/// For each port the containers that declare it: index of the container, index of the port, name of the container.
+/// Containers that declare each port: index of the container, index of the port, name of the container.
 type PortOwners<'a> = BTreeMap<u16, Vec<(usize, usize, &'a str)>>;
 
 fn port_owners<'a>(spec: &Spec<'a>) -> PortOwners<'a> {
@@ -78,7 +79,7 @@ fn port_owners<'a>(spec: &Spec<'a>) -> PortOwners<'a> {
     owners
 }
 
-/// Reports a container without a probe if another one waits until it is Ready.
+/// Reports a container without a probe if another container waits for its Ready state.
 fn report_missing_probe(
     own: &ContainerRef<'_>,
     spec: &Spec<'_>,
@@ -104,7 +105,7 @@ fn report_missing_probe(
     findings.push(Finding::warning("no-readiness-probe", own.place(), what).fix(fix));
 }
 
-/// Reports a probe that uses a port of a container that waits for this one.
+/// Reports a probe of `own` that uses a port of `other`, although `other` waits for `own`.
 fn report_late_port(own: &ContainerRef<'_>, field: &str, other: &str, port: u16, findings: &mut Vec<Finding>) {
     let name = own.name;
     let what = format!(
@@ -114,7 +115,7 @@ fn report_late_port(own: &ContainerRef<'_>, field: &str, other: &str, port: u16,
     findings.push(Finding::warning("readiness-needs-later", own.place().to(field), what).fix(fix));
 }
 
-/// Guesses which container of `later` a probe depends on, from declared ports and the words of an exec command.
+/// Guesses the container in `later` that a probe depends on, from declared ports and the words of an exec command.
 fn later_port_owner<'a>(
     own: &ContainerRef<'_>,
     field: &str,
@@ -141,7 +142,7 @@ fn later_port_owner<'a>(
     owners.filter(|((.., name), _)| later.contains(name)).min().map(|((.., name), port)| (*name, port))
 }
 
-/// Finds local ports such as `localhost:8080` in a word of a command.
+/// Finds local ports in a word of a command, such as 8080 in `localhost:8080`.
 fn named_ports(word: &str) -> impl Iterator<Item = u16> {
     let hosts = ["localhost:", "127.0.0.1:", "[::1]:"].into_iter();
     hosts.flat_map(|host| word.match_indices(host).map(|(at, host)| &word[at + host.len()..])).filter_map(|rest| {
@@ -150,7 +151,7 @@ fn named_ports(word: &str) -> impl Iterator<Item = u16> {
     })
 }
 
-/// Reports a livenessProbe that kills a container before the container that the probe needs can start.
+/// Reports a livenessProbe of `own` that uses a port of `other`, although `other` starts only after `own`.
 fn report_liveness_kill(own: &ContainerRef<'_>, other: &str, port: u16, findings: &mut Vec<Finding>) {
     let Some(probe) = own.probe("livenessProbe") else { return };
     let name = own.name;
@@ -164,7 +165,7 @@ fn report_liveness_kill(own: &ContainerRef<'_>, other: &str, port: u16, findings
     findings.push(Finding::warning("liveness-kills", own.place().to("livenessProbe"), what).fix(fix));
 }
 
-/// Returns for each container the one that waits the shortest time for it to exit.
+/// Maps each container to the container that waits the shortest time for its exit.
 fn shortest_limits(plan: &Plan) -> BTreeMap<&str, &ContainerPlan> {
     let mut shortest: BTreeMap<&str, &ContainerPlan> = BTreeMap::new();
     for other in &plan.containers {
@@ -178,7 +179,7 @@ fn shortest_limits(plan: &Plan) -> BTreeMap<&str, &ContainerPlan> {
     shortest
 }
 
-/// Reports a container's own preStop hook that exceeds its time limit, or the time that others wait for it.
+/// Reports a user's preStop hook that exceeds its time limit, or the time limit of a container that outlives `own`.
 fn check_pre_stop(
     own: &ContainerRef<'_>,
     planned: &ContainerPlan,
@@ -202,7 +203,7 @@ fn check_pre_stop(
     findings.push(Finding::warning("pre-stop-too-long", at, what).fix(fix));
 }
 
-/// Returns the duration of a container's own preStop hook, if it is a `sleep` action or a command `sleep N`.
+/// Returns the seconds that a user's preStop hook takes, if the hook is a `sleep` action or a command `sleep N`.
 fn pre_stop_seconds(own: &ContainerRef<'_>) -> Option<u64> {
     let hook = own.value.get("lifecycle")?.get("preStop")?;
     if let Some(seconds) = hook.get("sleep").and_then(|sleep| sleep.get("seconds")).and_then(Value::as_u64) {

@@ -1,13 +1,13 @@
-//! The rules of all findings. Their names are stable between versions. docs/rules.md explains each.
+//! Rules of all findings. Rule names are stable between versions. `docs/rules.md` explains each rule.
 
 use crate::order::release;
 
-/// One rule.
+/// Rule of one kind of finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
     /// Name of the rule.
     pub name: &'static str,
-    /// Summary of the problem, a sentence without a full stop.
+    /// Summary of the problem: one sentence without a final period.
     pub summary: &'static str,
 }
 
@@ -36,7 +36,7 @@ pub const RULES: &[Rule] = &[
     rule("injected-unreadable", "The record of the injection cannot be read"),
     rule("kubernetes-too-old", "A field needs a newer Kubernetes"),
     rule("liveness-kills", "A livenessProbe fails while the container waits"),
-    rule("migrated", "An order of another tool was understood"),
+    rule("migrated", "The order of another tool was converted to annotations"),
     rule("misplaced", "An annotation is on the workload instead of its Pod template"),
     rule("missing-rbac", "The Pod's service account lacks rights that the sidecar needs"),
     rule("missing-webhook", "A Pod is labeled for the webhook, but the cluster has none"),
@@ -78,12 +78,12 @@ pub const RULES: &[Rule] = &[
     rule("windows", "The Pod runs on Windows"),
 ];
 
-/// URL of the page that explains all rules.
+/// Returns the URL of the page that explains all rules.
 pub fn page_url() -> String {
-    release::docs_url("rules.md")
+    format!("{}/blob/main/docs/rules.md", release::REPOSITORY)
 }
 
-/// URL of the section that explains the rule `name`.
+/// Returns the URL of the section that explains the rule `name`.
 pub fn section_url(name: &str) -> String {
     format!("{}#{name}", page_url())
 }

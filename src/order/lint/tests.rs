@@ -6,7 +6,7 @@ use crate::order::plan::{KnownImages, plan};
 use crate::order::pod_templates::Template;
 use serde_json::json;
 
-/// Returns a Pod whose containers have a command, a probe and these additional fields.
+/// Returns a Pod whose containers have a command, a probe and the given additional fields.
 fn pod(order: &str, containers: &[(&str, Value)]) -> Value {
     let list: Vec<Value> = containers
         .iter()
@@ -151,7 +151,7 @@ fn environment_rules_fire_where_they_apply() {
     };
     assert_eq!(with(&|pod| pod["spec"]["hostNetwork"] = json!(true)), ["host-network"]);
     let init = |pod: &mut Value| pod["spec"]["containers"][1]["command"] = json!(["/init"]);
-    assert_eq!(with(&init), [] as [&str; 0], "podgate does not stay as the parent");
+    assert_eq!(with(&init), [] as [&str; 0], "podgate is not the parent process");
     let exec = |pod: &mut Value| {
         init(pod);
         pod["spec"]["containers"][1]["readinessProbe"] = json!({"exec": {"command": ["true"]}});
@@ -210,7 +210,7 @@ fn forecast_shows_parallel_steps_and_the_longest_wait() {
     diamond["metadata"]["annotations"]["podgate.io/mode"] = json!("post-start");
     diamond["metadata"]["annotations"]["podgate.io/timeout"] = json!("1m");
     let forecast = of(&diamond);
-    assert_eq!(forecast.start_steps, [["db"], ["cache"], ["api"], ["web"]], "hooks do not");
+    assert_eq!(forecast.start_steps, [["db"], ["cache"], ["api"], ["web"]], "hooks wait one after another");
     assert_eq!(forecast.longest_wait.as_secs(), 180);
     let nothing = json!({"spec": {"containers": [{"name": "a"}, {"name": "b"}]}});
     assert_eq!(
@@ -239,14 +239,14 @@ fn native_sidecars_are_advised_for_simple_chains() {
 
     assert_eq!(advice(&three_containers()).map(|found| found.sidecars.len()), Some(2));
     proxied["spec"]["containers"][1]["readinessProbe"] = Value::Null;
-    assert_eq!(advice(&proxied), None, "it has no probe to use as startupProbe");
+    assert_eq!(advice(&proxied), None, "proxy has no probe to use as startupProbe");
     for order in ["proxy & log, app", "proxy=Started, app", "proxy, app & log"] {
         let pod = pod(order, &[("app", json!({})), ("proxy", json!({})), ("log", json!({}))]);
         assert_eq!(advice(&pod), None, "{order}");
     }
     let mut job = pod("proxy, app", &[("app", json!({})), ("proxy", json!({}))]);
     job["spec"]["restartPolicy"] = json!("Never");
-    assert_eq!(advice(&job), None, "proxy may exit");
+    assert_eq!(advice(&job), None, "proxy may run to completion");
     job["metadata"]["annotations"]["podgate.io/sidecars"] = json!("proxy");
     assert!(advice(&job).is_some());
 }
@@ -262,7 +262,7 @@ fn keys_on_the_workload_are_misplaced() {
     assert_eq!(places, ["metadata.annotations[\"podgate.io/order\"]", "metadata.labels[\"podgate.io/inject\"]"]);
     assert_eq!(findings[0].fix, "move it to spec.template.metadata.annotations");
     document["spec"]["template"]["metadata"] = document["metadata"].clone();
-    assert!(misplaced_keys(&document, &template).is_empty(), "a copy does no harm");
+    assert!(misplaced_keys(&document, &template).is_empty(), "a key that is also on the template does no harm");
     assert!(misplaced_keys(&document, &Template { object: place.clone(), place }).is_empty(), "a bare Pod");
 }
 
@@ -292,7 +292,7 @@ fn rules_are_sorted_and_named_once() {
     assert!(rules::RULES.is_sorted_by(|a, b| a.name < b.name));
 }
 
-/// Puts unexpected values anywhere into a Pod.
+/// Property test with unexpected values at any place of a Pod.
 mod odd {
     use super::*;
     use crate::order::edit::{Edit, Op, apply};

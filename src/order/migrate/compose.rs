@@ -1,5 +1,5 @@
-//! Migrates a Compose file's `depends_on` (<https://docs.docker.com/reference/compose-file/services/#depends_on>). A
-//! list means `service_started`; a map has a condition for each service.
+//! Migrates a Compose file's `depends_on` (<https://docs.docker.com/reference/compose-file/services/#depends_on>). In
+//! a list, each service has the condition `service_started`. In a map, each service has an explicit condition.
 
 use super::migration::Migration;
 use crate::core::until::{WaitCondition, WantedState};
@@ -58,7 +58,7 @@ pub(super) fn migrate(file: &Value, migration: &mut Migration<'_>) {
     }
 }
 
-/// Returns a service's dependencies, sorted by name.
+/// Returns a service's dependencies and their wanted states, sorted by name.
 fn dependencies(name: &str, service: &Value, migration: &mut Migration<'_>) -> Vec<(String, WantedState)> {
     let mut found = Vec::new();
     match service.get("depends_on") {
@@ -109,7 +109,7 @@ fn dependencies(name: &str, service: &Value, migration: &mut Migration<'_>) -> V
     found
 }
 
-/// Warns if a container that must become healthy has no probe. Suggests the service's `healthcheck`.
+/// Warns if a container that must become healthy has no probe. Suggests the service's `healthcheck` as a probe.
 fn warn_missing_probe(container: &str, service: Option<&Value>, migration: &mut Migration<'_>) {
     let Some(own) = migration.spec.get(container) else { return };
     if own.probe("readinessProbe").is_some() || own.probe("startupProbe").is_some() {

@@ -1,7 +1,7 @@
 //! Migrates OpenKruise's container launch priority
-//! (<https://openkruise.io/docs/user-manuals/containerlaunchpriority/>). The annotation value `Ordered` means the order
-//! of the list and takes precedence. Otherwise the environment variable `KRUISE_CONTAINER_PRIORITY` decides: higher
-//! values start earlier, the default is 0.
+//! (<https://openkruise.io/docs/user-manuals/containerlaunchpriority/>). The annotation value `Ordered` selects the
+//! order of the container list and takes precedence. Otherwise, each container sets its priority in the environment
+//! variable `KRUISE_CONTAINER_PRIORITY` (default 0). Containers with a higher priority start earlier.
 
 use super::migration::Migration;
 use crate::order::declare::annotation_place;
@@ -43,7 +43,7 @@ pub(super) fn migrate(template: &Value, migration: &mut Migration<'_>) {
     if is_ordered {
         migration.edit(annotation, Op::Remove);
     }
-    // Last one first, so that the other indices stay valid.
+    // Remove the last variable first, so that the indices of the others remain valid.
     for (.., place) in priorities.iter().rev() {
         migration.edit(place.clone(), Op::Remove);
     }
@@ -58,7 +58,7 @@ pub(super) fn migrate(template: &Value, migration: &mut Migration<'_>) {
     );
 }
 
-/// Returns each container with a priority, the priority and the variable's place.
+/// Returns the containers that set a priority, each with the priority and the place of the variable. `None` on error.
 fn priorities(migration: &mut Migration<'_>) -> Option<Vec<(String, i64, Place)>> {
     let mut found = Vec::new();
     for own in &migration.spec.containers {
@@ -69,7 +69,7 @@ fn priorities(migration: &mut Migration<'_>) -> Option<Vec<(String, i64, Place)>
             }
             let at = own.place().to("env").to(index);
             let text = variable.get("value").and_then(Value::as_str).unwrap_or_default();
-            // OpenKruise parses with Go's Atoi and rejects the smallest value.
+            // OpenKruise parses the value with Go's Atoi and rejects the smallest 32-bit integer.
             match text.parse::<i64>() {
                 Ok(priority) if (-2_147_483_647..=2_147_483_647).contains(&priority) => {
                     found.push((own.name.to_owned(), priority, at));

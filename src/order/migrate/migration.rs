@@ -1,4 +1,4 @@
-//! State of a migration.
+//! State of one migration: containers, edits and findings.
 
 use crate::order::declare::spec::Spec;
 use crate::order::declare::{annotation_place, keys};
@@ -29,7 +29,7 @@ impl Migration<'_> {
         }
     }
 
-    /// Writes the whole order: steps of containers, each with the state that later containers wait for.
+    /// Writes `podgate.io/order`. Each step lists container names, with `=STATE` unless the state is the default.
     pub(super) fn write_order(&mut self, steps: &[Vec<String>]) {
         let steps: Vec<String> = steps.iter().map(|step| step.join(" & ")).collect();
         self.annotate(keys::ORDER, &steps.join(", "));
@@ -39,17 +39,18 @@ impl Migration<'_> {
         self.findings.push(Finding::error("nothing-to-migrate", at, what).fix(fix));
     }
 
-    /// Adds a warning about something that podgate cannot express in the same way.
+    /// Adds a warning about a setting that podgate cannot express in the same way.
     pub(super) fn warn_not_migrated(&mut self, what: impl Into<String>, fix: impl Into<String>) {
         self.findings.push(Finding::warning("not-migrated", Place::root().to("metadata"), what).fix(fix));
     }
 
-    /// Adds a note about something that was migrated.
+    /// Adds a note about a migrated setting.
     pub(super) fn note_migrated(&mut self, what: impl Into<String>) {
         self.findings.push(Finding::note("migrated", Place::root().to("metadata"), what));
     }
 
-    /// Finds the container for a name in another file: the same name, or in lowercase with hyphens for underscores.
+    /// Finds the container for a name from another tool. Tries the name itself, then the name in lowercase with hyphens
+    /// instead of underscores.
     pub(super) fn find_container(&self, name: &str) -> Option<String> {
         let plain = name.to_lowercase().replace('_', "-");
         [name, &plain].into_iter().find_map(|name| self.spec.get(name)).map(|own| own.name.to_owned())

@@ -1,5 +1,5 @@
 //! Converts orders of other tools to podgate's annotations: OpenKruise's launch priorities, a Compose file's
-//! `depends_on`, a list of Tekton steps.
+//! `depends_on`, and lists of Tekton steps.
 
 mod compose;
 mod kruise;
@@ -15,21 +15,22 @@ use crate::order::inject::Injected;
 use migration::Migration;
 use serde_json::Value;
 
-/// Source of the order.
+/// Tool from which an order is migrated.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MigrationSource {
-    /// OpenKruise: the template itself contains the order.
+    /// OpenKruise. The template itself contains the order.
     Kruise,
-    /// A whole Compose file, whose services have the names of the template's containers.
+    /// A Compose file. The services must have the same names as the template's containers.
     Compose(Value),
     /// A Tekton Task or a list of steps. If `None`, the template's containers are the steps.
     Tekton(Option<Value>),
 }
 
-/// Adds annotations to `template` that declare the order of `from`. Findings report what was migrated and what was not.
+/// Adds annotations to `template` that declare the order of `from`. The findings list the migrated
+/// and the ignored parts of the order.
 ///
 /// # Errors
-/// All findings, at least one of them an error; the template must not be changed.
+/// Returns all findings, at least one of them an error. The caller must then leave the template unchanged.
 pub fn migrate(template: &Value, from: &MigrationSource) -> Result<Injected, Vec<Finding>> {
     let mut findings = Vec::new();
     let spec = Spec::read(template, &mut findings);

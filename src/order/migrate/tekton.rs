@@ -31,7 +31,7 @@ pub(super) fn migrate(file: Option<&Value>, migration: &mut Migration<'_>) {
                     migration.add_error(root(), what, "give each step its own name");
                     continue;
                 }
-                // With `continue`, the next step runs even if this one fails.
+                // With `onError: continue`, the next step runs even if this step fails.
                 let is_needed = step.get("onError").and_then(Value::as_str) != Some("continue");
                 let ends = if is_needed { "Completed" } else { "Exited" };
                 let limits = "add --command-timeout to its gate by hand; podgate.io/timeout limits the wait only";
@@ -59,7 +59,7 @@ pub(super) fn migrate(file: Option<&Value>, migration: &mut Migration<'_>) {
         .enumerate()
         .map(|(number, (name, ends))| vec![if number < last { format!("{name}={ends}") } else { name.clone() }]);
     migration.write_order(&written.collect::<Vec<_>>());
-    // If a step fails, later steps must not wait for it.
+    // If a step fails, later steps must fail at once instead of waiting for the failed step.
     migration.annotate(keys::FAIL_FAST, "true");
     migration.note_migrated(format!("{} steps: each runs after the previous one has succeeded", steps.len()));
     if !matches!(migration.spec.value.get("restartPolicy").and_then(Value::as_str), Some("Never" | "OnFailure")) {

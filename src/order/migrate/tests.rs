@@ -8,8 +8,8 @@ fn pod(names: &[&str]) -> Value {
     json!({"spec": {"containers": containers, "restartPolicy": "Never"}})
 }
 
-/// Migrates, and checks that the edits give the value and that podgate can plan it. Returns the annotations and the
-/// result.
+/// Migrates `template`. Checks that the edits produce the new template and that the new template has a plan. Returns
+/// the new annotations and the result.
 fn migrated(template: &Value, from: &MigrationSource) -> (Value, Injected) {
     let done = migrate(template, from).unwrap_or_else(|findings| panic!("{findings:#?}"));
     let mut by_edits = template.clone();

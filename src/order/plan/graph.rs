@@ -1,4 +1,4 @@
-//! Graph of the waits: combines edges, rejects contradictory conditions and cycles.
+//! Graph of the waits between containers. Combines edges, and rejects contradictory conditions and cycles.
 
 use crate::core::until::WaitCondition;
 use crate::order::declare::{Edge, annotation_place, combine_states, keys};
@@ -11,23 +11,22 @@ const MAX_CYCLES: usize = 5;
 /// Graph of the waits between containers.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
-    /// For each waiting container its needs, one per container that it waits for.
+    /// Needs of each waiting container, one need per container that it waits for.
     needs: BTreeMap<String, Vec<Need>>,
-    /// For each container the containers that wait for it, with the index of that need.
+    /// Waiting containers, by the container that they wait for. The number is the index of the need in `needs`.
     waiters: BTreeMap<String, BTreeMap<String, usize>>,
 }
 
 /// A condition that a container waits for.
 #[derive(Debug, Clone)]
 pub(super) struct Need {
-    /// Container and state.
     pub(super) until: WaitCondition,
-    /// Edge that declares it.
+    /// Edge that declares the need.
     pub(super) edge: Edge,
 }
 
 impl Graph {
-    /// Builds the graph. Reports up to [`MAX_CYCLES`] cycles and breaks each of them by removing the closing edge.
+    /// Builds the graph. Reports up to [`MAX_CYCLES`] cycles and breaks each cycle by removing the closing edge.
     pub(super) fn new(edges: &[Edge], findings: &mut Vec<Finding>) -> Graph {
         let mut graph = Graph::default();
         let mut numbers = BTreeMap::new();
@@ -47,7 +46,7 @@ impl Graph {
         graph
     }
 
-    /// Adds an edge. `numbers` maps waiter and target to the index of their need.
+    /// Adds an edge. `numbers` maps each pair of waiter and target to the index of the need.
     fn add_edge<'a>(
         &mut self,
         edge: &'a Edge,
@@ -75,12 +74,10 @@ impl Graph {
         }
     }
 
-    /// Returns the conditions that `name` waits for.
     pub(super) fn needs(&self, name: &str) -> &[Need] {
         self.needs.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the names of the containers that wait for `name`.
     pub(super) fn waiters(&self, name: &str) -> impl Iterator<Item = &str> {
         self.waiters.get(name).into_iter().flatten().map(|(waiter, _)| waiter.as_str())
     }
@@ -91,7 +88,7 @@ impl Graph {
         waiters.filter_map(|(waiter, number)| Some((waiter.as_str(), self.needs(waiter).get(*number)?)))
     }
 
-    /// Returns true if `name` waits for a container or a container waits for it.
+    /// Returns true if `name` waits for a container or a container waits for `name`.
     pub(super) fn has_edges(&self, name: &str) -> bool {
         !self.needs(name).is_empty() || self.waiters(name).next().is_some()
     }
@@ -108,15 +105,15 @@ impl Graph {
         found
     }
 
-    /// Returns a cycle, each container followed by one that it waits for.
+    /// Returns a cycle, if any. Each container in the result waits for the next one, and the last waits for the first.
     fn find_cycle(&self) -> Option<Vec<String>> {
-        // For each visited container its position on the path; `None` once it cannot be part of a cycle.
+        // Position on the path of each visited container; `None` if the container cannot be part of a cycle.
         let mut places = BTreeMap::new();
         for start in self.needs.keys() {
             if places.contains_key(start.as_str()) {
                 continue;
             }
-            // The path from the start, each container with the index of its next need.
+            // The path from `start`. The number is the index of the container's next need.
             let mut path: Vec<(&str, usize)> = vec![(start, 0)];
             while let Some((at, next_need)) = path.last_mut() {
                 let (name, number) = (*at, *next_need);
@@ -141,7 +138,7 @@ impl Graph {
         None
     }
 
-    /// Removes and returns one edge of `cycle`, preferably from an `after` annotation: an order alone has no cycle.
+    /// Removes and returns one edge of `cycle`. Prefers edges from `after` annotations: an order alone has no cycle.
     fn break_cycle(&mut self, cycle: &[String]) -> Edge {
         let next = |at: usize| &cycle[(at + 1) % cycle.len()];
         let edge = |at: usize| self.needs(&cycle[at]).iter().find(|need| need.until.container == *next(at));

@@ -5,14 +5,15 @@ use super::types::ContainerPlan;
 use crate::core::container::Mode;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Sorts the containers in `hooked`, which hooks hold back, after those hooks, and waiting gates after all hooks.
-/// Otherwise keeps the order.
+/// Moves each container in `hooked` behind the hooks that hold the container back, and waiting gates behind all hooks.
+/// Otherwise keeps the order of the list.
 pub(super) fn arrange(planned: Vec<ContainerPlan>, graph: &Graph, hooked: &BTreeSet<&str>) -> Vec<ContainerPlan> {
     let waits = |planned: &ContainerPlan| planned.mode == Mode::Entrypoint && !planned.until.is_empty();
     let mut hooks_left = planned.iter().filter(|planned| planned.mode == Mode::PostStart).count();
     let numbers: BTreeMap<String, usize> =
         planned.iter().enumerate().map(|(number, planned)| (planned.name.clone(), number)).collect();
-    // Number of open needs per container, containers ready to place, and gates that must follow the last hook.
+    // `needs`: number of unmet needs per container. `free`: containers to place now. `gates`: gates to place after the
+    // last hook.
     let (mut needs, mut free, mut gates) = (vec![0; planned.len()], BTreeSet::new(), BTreeSet::new());
     for (number, planned) in planned.iter().enumerate() {
         if hooked.contains(planned.name.as_str()) {

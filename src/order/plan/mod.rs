@@ -1,15 +1,15 @@
-//! Works out a plan from a Pod's annotations: how each container waits, what it waits for, and what it must outlive.
+//! Builds a plan from a Pod's annotations: the mode, the conditions and the stop order of each container.
 //!
-//! `inject` writes a plan into a manifest; `check` explains it.
+//! `inject` writes a plan into a manifest; `check` explains the plan.
 //!
-//! | module | holds |
+//! | module | purpose |
 //! |---|---|
 //! | `types` | types of a plan |
 //! | `planner` | builds the plan from the declaration |
-//! | `graph` | waits between containers, and cycles |
+//! | `graph` | graph of the waits; detects cycles |
 //! | `modes` | gate or hooks for each container |
 //! | `list_order` | order of the container list |
-//! | `stop_order` | which containers outlive others, and for how long |
+//! | `stop_order` | containers that must outlive others, and the time limits |
 
 mod graph;
 mod list_order;

@@ -1,7 +1,7 @@
-//! Decides which containers wait in a gate and which are held back by hooks in the containers before them.
+//! Selects a gate for each container, or hooks in the preceding containers that hold the container back.
 //!
-//! The kubelet starts a Pod's containers one after another, and a hook holds back all later containers. So if hooks
-//! must hold a container back, all containers that it waits for, directly or indirectly, must have hooks too.
+//! The kubelet starts a Pod's containers one after another, and a hook holds back all later containers. If hooks must
+//! hold a container back, all containers that it waits for, directly or indirectly, must therefore also have hooks.
 
 use super::graph::Graph;
 use super::types::ImageCommand;
@@ -16,11 +16,11 @@ use std::ops::Range;
 /// Reason why hooks hold a container back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum HookReason {
-    /// An annotation requests it.
+    /// An annotation requests post-start mode.
     Requested(Place),
-    /// Its command is not known, so it cannot have a gate.
+    /// The container's command is not known, so the container cannot have a gate.
     UnknownCommand,
-    /// Hooks hold back this container, which waits for it.
+    /// The named container waits for this container, and hooks must hold the named container back.
     NeededBy(String),
 }
 
@@ -32,18 +32,14 @@ pub(super) struct GateRequirement {
     span: Option<Range<usize>>,
 }
 
-/// Input for the decision.
 pub(super) struct ModeResolver<'a> {
     pub(super) graph: &'a Graph,
     pub(super) declared: &'a Declaration,
-    /// Known commands by container.
     pub(super) commands: &'a BTreeMap<String, Vec<String>>,
-    /// Containers that require a gate, with the reason.
     pub(super) required_gates: BTreeMap<String, GateRequirement>,
 }
 
 impl ModeResolver<'_> {
-    /// Returns the requested mode of `name` and the place of that request.
     fn requested_mode(&self, name: &str) -> (RequestedMode, Place) {
         match self.declared.modes.get(name) {
             // The container's own mode, even `auto`, overrides the Pod's.
@@ -52,7 +48,7 @@ impl ModeResolver<'_> {
         }
     }
 
-    /// Returns the containers of `involved` that hooks hold back, with the reason. All others have gates.
+    /// Returns the containers of `involved` that hooks hold back, with the reason. All other containers have gates.
     pub(super) fn decide_hooked(
         &self,
         involved: &[&ContainerRef<'_>],
@@ -92,7 +88,7 @@ impl ModeResolver<'_> {
         hooked
     }
 
-    /// Reports a container that hooks must hold back but that requires a gate.
+    /// Reports an error if hooks must hold back a container that requires a gate.
     fn report_conflict(
         &self,
         own: &ContainerRef<'_>,
@@ -141,7 +137,7 @@ impl ModeResolver<'_> {
         }
     }
 
-    /// Explains the mode of `name`; `hooked` are the containers that hooks hold back.
+    /// Explains the mode of `name`; `hooked` has the containers that hooks hold back, with the reasons.
     pub(super) fn mode_reason(&self, name: &str, hooked: &BTreeMap<String, HookReason>) -> String {
         match hooked.get(name) {
             Some(HookReason::Requested(at)) => format!("set by {}", annotation_key(at)),
@@ -168,7 +164,7 @@ fn annotation_key(at: &Place) -> String {
     }
 }
 
-/// Returns the container that causes `name` to have a hook, and why hooks hold that container back.
+/// Returns the container that causes `name` to have a hook, and the reason why hooks hold that container back.
 fn root_cause<'a>(name: &'a str, hooked: &'a BTreeMap<String, HookReason>) -> (&'a str, &'a HookReason) {
     let mut at = name;
     loop {
@@ -191,8 +187,8 @@ fn unknown_command_finding(own: &ContainerRef<'_>, at: Place, what: String) -> F
     Finding::error("unknown-command", at, what).fix(command_advice(own.name))
 }
 
-/// Returns a container's command from its spec, annotation or image, written as in a spec: the kubelet expands
-/// `$(NAME)` but not `$$(NAME)`.
+/// Returns a container's command from its spec, annotation or image. The words have the syntax of a spec: the kubelet
+/// expands `$(NAME)` but not `$$(NAME)`.
 pub(super) fn effective_command(
     own: &ContainerRef<'_>,
     declared: &Declaration,
@@ -212,12 +208,11 @@ pub(super) fn effective_command(
     (!words.is_empty()).then_some(words)
 }
 
-/// Escapes a word of an image, which must stay literal, for a field that the kubelet expands.
+/// Escapes a word of an image's command, so that the kubelet does not expand variables in that word.
 fn escape_dollars(word: &str) -> String {
     if word.contains("$(") || word.contains("$$") { word.replace('$', "$$") } else { word.to_owned() }
 }
 
-/// Returns the containers that require a gate, with the reason.
 pub(super) fn required_gates(
     graph: &Graph,
     declared: &Declaration,
@@ -243,7 +238,7 @@ pub(super) fn required_gates(
     gates
 }
 
-/// Returns true if the state means that the container has exited.
+/// Returns true if a container in the state `want` has exited.
 pub(super) fn is_exit_state(want: WantedState) -> bool {
     matches!(want, WantedState::Completed | WantedState::Exited)
 }

@@ -14,10 +14,10 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Builds the plan for `template`, an object with `metadata` and `spec` without injected parts. If the template
-/// declares nothing, podgate has nothing to do in the plan.
+/// declares no order, the plan changes no container.
 ///
 /// # Errors
-/// All findings, at least one of them an error.
+/// Returns all findings, at least one of them an error.
 pub fn plan(template: &Value, known: &KnownImages) -> Result<Plan, Vec<Finding>> {
     let mut findings = Vec::new();
     let spec = Spec::read(template, &mut findings);
@@ -44,7 +44,7 @@ pub fn plan(template: &Value, known: &KnownImages) -> Result<Plan, Vec<Finding>>
     Ok(Plan { containers, sidecar_placement: sidecar, publish, grace: stop_order::grace_period(spec.value), findings })
 }
 
-/// Converts to the sidecar's type.
+/// Converts a planned container to the sidecar's type.
 fn to_container(planned: &ContainerPlan) -> Container {
     let ContainerPlan { name, mode, until, .. } = planned.clone();
     Container { name, mode, until, ..Container::default() }
@@ -56,7 +56,7 @@ struct Planner<'a> {
     graph: &'a Graph,
     commands: BTreeMap<String, Vec<String>>,
     outlives: BTreeMap<String, Vec<String>>,
-    /// Containers that another container outlives.
+    /// Containers that another container must outlive.
     outlived: BTreeSet<String>,
     pre_stop_limits: BTreeMap<String, std::time::Duration>,
     sidecars: BTreeSet<&'a str>,
@@ -88,7 +88,6 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Returns true if another container outlives `name`.
     fn is_outlived(&self, name: &str) -> bool {
         self.outlived.contains(name)
     }
@@ -98,7 +97,7 @@ impl<'a> Planner<'a> {
             || self.outlives.contains_key(name)
             || self.is_outlived(name)
             || self.sidecars.contains(name)
-            // The sidecars of a Job must learn of its exit without delay.
+            // The sidecars of a Job must detect the exit of every other container without delay.
             || (!self.sidecars.is_empty() && self.commands.contains_key(name))
     }
 
@@ -162,10 +161,10 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Returns the container's own state that its hook waits for; `None` if it needs no hook.
+    /// Returns the container's state that its own postStart hook must wait for; `None` if no hook is needed.
     fn hook_state(&self, own: &ContainerRef<'_>, hooked: &BTreeMap<String, HookReason>) -> Option<WantedState> {
         let is_waited_for = self.graph.waiters(own.name).next().is_some();
-        // Gates watch the board themselves. Only exec probes need the hook, because they run inside the container.
+        // Gates watch the board themselves. Only exec probes need a hook, to run inside the container.
         let is_exec = has_exec_probe(own);
         let mut wanted = self.graph.waiters_with_needs(own.name);
         if wanted
@@ -184,7 +183,7 @@ impl<'a> Planner<'a> {
             || is_waited_for && has_exec_probe(own)
     }
 
-    /// Reports waits for an exit that never happens or does not last.
+    /// Reports waits for an exit that never occurs, or after which the kubelet restarts the container.
     fn check_ends(&self, findings: &mut Vec<Finding>) {
         for own in &self.spec.containers {
             let wanted: Vec<_> = self

@@ -1,4 +1,4 @@
-//! Stop order: which containers outlive others when the Pod stops, and for how long.
+//! Stop order: containers that must outlive others when the Pod stops, and the time limits of these waits.
 
 use super::graph::Graph;
 use super::modes::is_exit_state;
@@ -12,15 +12,14 @@ use std::time::Duration;
 
 /// Kubernetes' default grace period of a Pod.
 const DEFAULT_GRACE_SECONDS: u64 = 30;
-/// Maximum difference between the time limits of consecutive containers.
+/// Maximum difference between the time limits of consecutive containers in the stop order.
 const MAX_STEP: Duration = Duration::from_secs(30);
-/// Shorter waits than this get a warning, because the stop order then has little effect.
+/// Minimum wait without a warning. With a shorter wait, the stop order has little effect.
 const SHORT_WAIT: Duration = Duration::from_secs(5);
 
-/// Returns the Pod's grace period.
 pub(super) fn grace_period(spec: &Value) -> Duration {
     let seconds = spec.get("terminationGracePeriodSeconds").and_then(Value::as_u64).unwrap_or(DEFAULT_GRACE_SECONDS);
-    // The API accepts any int64; cap it at a year.
+    // The API accepts any int64, which may be too large for calculations.
     Duration::from_secs(seconds.min(365 * 24 * 60 * 60))
 }
 
@@ -29,7 +28,7 @@ pub(super) fn runs_to_completion(spec: &Value) -> bool {
     matches!(spec.get("restartPolicy").and_then(Value::as_str), Some("Never" | "OnFailure"))
 }
 
-/// Maps each container to those that it must outlive, in list order. Omits containers without such a constraint.
+/// Maps each container to the containers that it must outlive, in list order. Omits containers without a constraint.
 pub(super) fn outlives(
     spec: &Spec<'_>,
     declared: &Declaration,
@@ -42,7 +41,7 @@ pub(super) fn outlives(
         StopOrder::Auto if runs_to_completion(spec.value) => {}
         StopOrder::Auto | StopOrder::Reverse => {
             for own in &spec.containers {
-                // A container that waits for the exit of another one does not use it.
+                // A container that waits for another container's exit does not depend on that container afterwards.
                 let users = graph.waiters_with_needs(own.name).filter(|(_, need)| !is_exit_state(need.until.want));
                 let users: Vec<String> = users.map(|(user, _)| user.to_owned()).collect();
                 if !users.is_empty() {
@@ -75,8 +74,8 @@ pub(super) fn outlives(
     outlives
 }
 
-/// Returns the time limit for each container's wait. It is below `grace` and below the limit of each container that
-/// outlives it, so that every container has time left to exit.
+/// Returns the time limit for each container's preStop wait. Each limit is below `grace` and below the limits of the
+/// containers that outlive this container. Every container thus has time left to exit.
 pub(super) fn pre_stop_limits(
     outlives: &BTreeMap<String, Vec<String>>,
     grace: Duration,
@@ -116,7 +115,7 @@ pub(super) fn pre_stop_limits(
     limits
 }
 
-/// Returns the length of the longest chain of containers that outlive `name`; 0 if none does. There are no cycles.
+/// Returns the length of the longest chain of containers that outlive `name`; 0 if no container does.
 fn chain_depth<'a>(name: &'a str, waiters: &BTreeMap<&str, Vec<&'a str>>, levels: &mut BTreeMap<&'a str, u32>) -> u32 {
     if let Some(known) = levels.get(name) {
         return *known;

@@ -61,7 +61,7 @@ fn plan_matches_the_handwritten_manifests() {
     let outlives: Vec<_> = plan.containers.iter().map(|p| (p.outlives.join(","), p.pre_stop_limit.as_secs())).collect();
     assert_eq!(outlives, [("api".to_owned(), 25), ("web".to_owned(), 20), (String::new(), 0)]);
     let parents: Vec<bool> = plan.containers.iter().map(|p| p.needs_parent).collect();
-    assert_eq!(parents, [false; 3], "the tether shows when each one exits");
+    assert_eq!(parents, [false; 3], "the tether shows the exit of each container");
     assert!(plan.containers.iter().all(|p| p.timeout.as_secs() == 300 && !p.continue_on_timeout));
     assert_eq!(
         (plan.grace.as_secs(), plan.sidecar_placement, plan.publish),
@@ -98,7 +98,7 @@ fn hook_waits_only_for_the_start_before_gates() {
     let mut template = template(&["db!", "api"], &[("podgate.io/order", "db, api")]);
     template["spec"]["containers"][0]["readinessProbe"] = json!({"exec": {"command": ["pg_isready"]}});
     let plan = plan_of(&template);
-    assert_eq!(plan_summary(&plan), ["db hook db=Ready", "api gate db=Ready"], "its check must run inside");
+    assert_eq!(plan_summary(&plan), ["db hook db=Ready", "api gate db=Ready"], "the exec probe must run inside db");
 }
 
 #[test]

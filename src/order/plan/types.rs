@@ -12,74 +12,75 @@ use std::time::Duration;
 pub struct Plan {
     /// All regular containers, in the order in which the kubelet must start them.
     pub containers: Vec<ContainerPlan>,
-    /// Position of the sidecar.
+    /// Position of podgate's sidecar in the Pod's container lists.
     pub sidecar_placement: SidecarPlacement,
-    /// Target for published states: the API, or the board alone.
+    /// Target to which the sidecar publishes states: the API server, or the board alone.
     pub publish: Publish,
     /// The Pod's grace period: `terminationGracePeriodSeconds`, 30 s by default.
     pub grace: Duration,
-    /// Warnings and notes, no errors.
+    /// Warnings and notes. A plan never contains errors.
     pub findings: Vec<Finding>,
 }
 
 /// One container of a [`Plan`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContainerPlan {
-    /// Its name.
+    /// Name of the container.
     pub name: String,
-    /// Its index in the manifest's `spec.containers`.
+    /// Index of the container in the manifest's `spec.containers`.
     pub index: usize,
-    /// Gate or hook; `None` if it has neither. It may still have a preStop hook.
+    /// Gate or postStart hook. A container with [`Mode::None`] has neither, but may have a preStop hook.
     pub mode: Mode,
-    /// Reason for the mode, for people: `its command is not known`. Empty for `None`.
+    /// Reason for the mode, for messages, such as `its command is not known`. Empty for [`Mode::None`].
     pub mode_reason: String,
-    /// In entrypoint mode the conditions of its gate, possibly none. In post-start mode the own state that its hook
-    /// waits for: `Started` if the containers that wait for it have gates, so that the hook does not block the kubelet.
+    /// In entrypoint mode, the conditions of the gate, possibly none. In post-start mode, the container's own state
+    /// that the hook waits for. The planner prefers `Started`, because such a hook does not block the kubelet.
     pub until: Vec<WaitCondition>,
-    /// Declared edges: the containers and states that it waits for.
+    /// Declared conditions: the containers and states that this container waits for.
     pub after: Vec<WaitCondition>,
-    /// Program and arguments that the container runs without podgate: `command` and `args`, or those of the annotation
-    /// or image. `None` if not known; always known in entrypoint mode.
+    /// Program and arguments that the container runs without podgate, from the spec, the annotation or the image.
+    /// `None` if the command is not known; never `None` in entrypoint mode.
     pub command: Option<Vec<String>>,
-    /// The gate must stay as the parent, to report the exit code, to stop the command or to run an `exec` probe.
+    /// True if the gate must remain the command's parent process, to report the exit code, stop the command or run an
+    /// `exec` probe.
     pub needs_parent: bool,
-    /// In post-start mode, the hook must leave a tether (`--tether`), because another container outlives this one.
+    /// True if the postStart hook must leave a tether (`--tether`), because another container outlives this one.
     pub needs_tether: bool,
-    /// Time limit for its wait.
+    /// Time limit for the container's wait.
     pub timeout: Duration,
-    /// After a time-out, continue (`true`) or fail.
+    /// True if the container continues after a time-out; false if the container fails.
     pub continue_on_timeout: bool,
-    /// Give up as soon as a required container exits for good, is in back-off or cannot pull its image.
+    /// True if the wait fails as soon as a required container exits for good, is in back-off or cannot pull its image.
     pub fail_fast: bool,
-    /// Containers that it must outlive when the Pod stops, in list order.
+    /// Containers that this container must outlive when the Pod stops, in list order.
     pub outlives: Vec<String>,
-    /// Another container outlives it.
+    /// True if another container must outlive this one.
     pub is_outlived: bool,
-    /// Upper bound for its preStop hook. Always below [`Plan::grace`] and below the bound of every container that
-    /// outlives it.
+    /// Upper bound for the duration of the preStop hook. Always below [`Plan::grace`] and below the bound of every
+    /// container that outlives this one.
     pub pre_stop_limit: Duration,
-    /// In a Job: podgate stops it when these have exited.
+    /// In a Job, podgate stops this container after all these have exited. Empty unless this is a declared sidecar.
     pub stop_after: Vec<String>,
 }
 
-/// Commands of images, which are not in the manifest.
+/// Commands from image configurations, which the manifest does not contain.
 #[derive(Debug, Clone, Default)]
 pub struct KnownImages {
-    /// `Entrypoint` and `Cmd` of the image of each container, if known.
+    /// `Entrypoint` and `Cmd` of each known image, by the name of the container.
     pub images: BTreeMap<String, ImageCommand>,
 }
 
 /// An image's `Entrypoint` and `Cmd`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImageCommand {
-    /// `Entrypoint`; a container's `command` replaces both.
+    /// `Entrypoint` of the image. A container's `command` replaces `Entrypoint` and `Cmd`.
     pub entrypoint: Vec<String>,
-    /// `Cmd`; a container's `args` replaces it.
+    /// `Cmd` of the image. A container's `args` replaces `Cmd`.
     pub cmd: Vec<String>,
 }
 
 impl Plan {
-    /// Returns the container of that name.
+    /// Returns the plan of the container `name`.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&ContainerPlan> {
         self.containers.iter().find(|planned| planned.name == name)

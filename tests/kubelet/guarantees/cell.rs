@@ -33,17 +33,6 @@ pub(super) enum Order {
     NotHere,
 }
 
-impl Order {
-    /// Returns the outcome as the log of the tests shows it.
-    pub(super) fn label(self) -> &'static str {
-        match self {
-            Order::Kept => "kept",
-            Order::Lost => "**lost**",
-            Order::NotHere => "not in this Kubernetes",
-        }
-    }
-}
-
 /// One measured cell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cell {
@@ -55,7 +44,7 @@ pub(super) struct Cell {
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}; {}", self.order.label(), self.waited, self.user_sees)
+        write!(f, "{:?}; {}; {}", self.order, self.waited, self.user_sees)
     }
 }
 

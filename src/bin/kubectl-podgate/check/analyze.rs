@@ -13,7 +13,6 @@ use podgate::order::plan::{KnownImages, Plan, plan};
 use podgate::order::pod_templates;
 use serde_json::Value;
 
-/// Result for all input files.
 #[derive(Debug, Default)]
 pub(crate) struct Analysis<'a> {
     /// Templates that declare an order, in input order.
@@ -28,16 +27,16 @@ pub(crate) struct CheckedTemplate<'a> {
     pub(crate) file: &'a str,
     pub(crate) document: &'a Document,
     pub(crate) position: Position,
-    /// `Deployment/shop`.
+    /// Kind and name of the object, such as `Deployment/shop`.
     pub(crate) name: String,
     pub(crate) place: Place,
-    /// Namespace, if the manifest has one.
+    /// Namespace, if the manifest sets a namespace.
     pub(crate) namespace: Option<&'a str>,
     pub(crate) service_account: &'a str,
     pub(crate) is_injected: bool,
-    /// The template is labeled for the webhook and not injected yet.
+    /// True if the template is labeled for the webhook and not injected yet.
     pub(crate) needs_webhook: bool,
-    /// Plan and forecast. `None` if there is no plan; the findings then contain an error.
+    /// Plan and forecast. `None` if no plan can be made; the findings then contain an error.
     pub(crate) outlook: Option<(Plan, LintReport)>,
 }
 
@@ -47,13 +46,11 @@ impl Analysis<'_> {
         self.findings.sort_by_key(|located| (located.file, located.start));
     }
 
-    /// Counts the findings with a matching level.
     pub(crate) fn count(&self, is: impl Fn(Level) -> bool) -> usize {
         self.findings.iter().filter(|located| is(located.finding.level)).count()
     }
 }
 
-/// Analyzes all templates.
 pub(crate) fn analyze_all<'a>(
     sources: &'a [(Input, Source)],
     images: &ResolvedImages,
@@ -91,7 +88,7 @@ fn analyze_template<'a>(
     let is_injected = inject::is_injected(template);
     if !declare::is_declared(template) && !is_injected {
         analysis.findings.extend(lint::check_handwritten(template).into_iter().map(here));
-        // The label alone makes `inject` read the other annotations, so they are checked too.
+        // `inject` reads the other annotations of a template that has the label. Check these annotations too.
         if label != Some("enabled") {
             return;
         }
@@ -123,7 +120,7 @@ fn plan_and_outlook(
     findings: &mut Vec<Finding>,
 ) -> Option<(Plan, LintReport)> {
     let resolved = images.for_template(template);
-    // Omit the notes: check pins no image.
+    // Omit the notes, which are about pinned images: `check` pins no image.
     findings.extend(resolved.findings.into_iter().filter(|finding| finding.level > Level::Note));
     let known = KnownImages { images: resolved.commands };
     // The image name does not affect the findings.
@@ -138,7 +135,7 @@ fn plan_and_outlook(
     let plain = plain.as_ref().unwrap_or(template);
     let plan = match planned {
         Some(plan) => plan,
-        // `inject` makes no plan for a template that is injected but declares no order any more.
+        // `inject` makes no plan for an injected template that no longer declares an order.
         None => {
             let plan = plan(plain, &known).map_err(|found| findings.extend(in_place(found))).ok()?;
             findings.extend(in_place(plan.findings.clone()));

@@ -1,4 +1,4 @@
-//! Findings and forecasts as one JSON object; docs/check.md documents its fields.
+//! Findings and forecasts as one JSON object. docs/check.md documents the fields.
 
 use super::analyze::{Analysis, CheckedTemplate};
 use super::locate::LocatedFinding;
@@ -74,7 +74,7 @@ fn container_json(planned: &ContainerPlan) -> Value {
         "timeoutSeconds": planned.timeout.as_secs_f64(),
         "onTimeout": if planned.continue_on_timeout { "continue" } else { "fail" },
         "failFast": planned.fail_fast,
-        "staysFor": planned.outlives,
+        "outlives": planned.outlives,
         "stopAfter": planned.stop_after,
     })
 }

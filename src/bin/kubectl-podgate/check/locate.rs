@@ -17,19 +17,19 @@ pub(crate) struct LocatedFinding<'a> {
     pub(crate) line: SourceLine,
 }
 
-/// Part of a finding's line that is shown.
+/// The shown part of the line that a finding is on.
 #[derive(Debug, Clone)]
 pub(crate) struct SourceLine {
     pub(crate) text: String,
-    /// Marked byte range in `text`.
+    /// Byte range of the mark in `text`.
     pub(crate) highlight: Range<usize>,
-    /// Parts of a long line are omitted.
+    /// True if parts of a long line are omitted.
     pub(crate) is_cut: bool,
 }
 
-/// Bytes of a long line shown on each side of the mark. A manifest may be a single line of megabytes.
+/// Number of bytes shown on each side of the mark in a long line. A manifest may be a single line of megabytes.
 const CONTEXT_BYTES: usize = 60;
-/// Longest line that is shown whole, in bytes.
+/// Length of the longest line that is shown completely, in bytes.
 const MAX_LINE_BYTES: usize = 300;
 
 /// Locates a finding whose path starts at `template` in `document` of `file`.
@@ -44,7 +44,7 @@ pub(crate) fn locate<'a>(finding: Finding, template: &Place, document: &Document
 /// Returns the line on which `range` begins, shortened if necessary, with `range` as its mark.
 fn source_line(text: &str, range: &Range<usize>) -> SourceLine {
     let floor = |at: usize| text.floor_char_boundary(at);
-    // Limits the search for line ends: only a part of such a long line is shown anyway.
+    // Limit the search for line ends, because only a part of a longer line is shown.
     let (first, last) =
         (floor(range.start.saturating_sub(2 * MAX_LINE_BYTES)), floor(range.start + 2 * MAX_LINE_BYTES));
     let start = text[first..range.start].rfind('\n').map_or(first, |at| first + at + 1);

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
-pub(super) fn render(looked: &Analysis<'_>) -> Result<String, String> {
-    let rules: BTreeSet<&str> = looked.findings.iter().map(|located| located.finding.rule).collect();
+pub(super) fn render(analysis: &Analysis<'_>) -> Result<String, String> {
+    let rules: BTreeSet<&str> = analysis.findings.iter().map(|located| located.finding.rule).collect();
     let numbers: BTreeMap<&str, usize> = rules.into_iter().enumerate().map(|(number, rule)| (rule, number)).collect();
     output::to_json(&json!({
         "$schema": SCHEMA,
@@ -24,18 +24,18 @@ pub(super) fn render(looked: &Analysis<'_>) -> Result<String, String> {
                 "rules": numbers.keys().map(|rule| rule_object(rule)).collect::<Value>(),
             }},
             "columnKind": "unicodeCodePoints",
-            "results": looked.findings.iter().map(|located| result_object(located, &numbers)).collect::<Value>(),
+            "results": analysis.findings.iter().map(|located| result_object(located, &numbers)).collect::<Value>(),
         }],
     }))
 }
 
-/// Returns a rule. GitHub requires both descriptions and the help.
+/// Returns the SARIF object of a rule. GitHub requires both descriptions and the help.
 fn rule_object(id: &str) -> Value {
     let rule = RULES.iter().find(|rule| rule.name == id);
-    let says = message_object(&rule.map_or_else(|| id.replace('-', " "), |rule| rule.summary.to_owned()));
+    let summary = message_object(&rule.map_or_else(|| id.replace('-', " "), |rule| rule.summary.to_owned()));
     let url = section_url(id);
     let help = json!({"text": format!("See {url}."), "markdown": format!("See [{id}]({url}).")});
-    json!({"id": id, "shortDescription": says, "fullDescription": says, "helpUri": url, "help": help})
+    json!({"id": id, "shortDescription": summary, "fullDescription": summary, "helpUri": url, "help": help})
 }
 
 fn result_object(located: &LocatedFinding<'_>, numbers: &BTreeMap<&str, usize>) -> Value {
@@ -61,13 +61,13 @@ fn result_object(located: &LocatedFinding<'_>, numbers: &BTreeMap<&str, usize>) 
     })
 }
 
-/// Returns a message object; appends a period unless the text ends with punctuation.
+/// Returns a SARIF message object. Appends a period unless the text ends with punctuation.
 fn message_object(text: &str) -> Value {
     let stop = if text.ends_with(['.', '?', '!']) { "" } else { "." };
     json!({"text": format!("{text}{stop}")})
 }
 
-/// Returns a path as a URI reference, as SARIF requires. Relative paths stay relative.
+/// Returns a path as a URI reference, as SARIF requires. Relative paths remain relative.
 fn uri(file: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
     let path: String = file

@@ -14,33 +14,33 @@ use podgate::order::lint::{LintReport, rules};
 use podgate::order::plan::ContainerPlan;
 use std::fmt::Write as _;
 
-/// Renders with colors. The writer strips them where they are not wanted.
-pub(super) fn render(looked: &Analysis<'_>, is_quiet: bool) -> String {
+/// Renders findings and forecasts with colors. The writer removes the colors if they are not wanted.
+pub(super) fn render(analysis: &Analysis<'_>, is_quiet: bool) -> String {
     let mut out = String::new();
-    for located in &looked.findings {
+    for located in &analysis.findings {
         out.push_str(&render_finding(located));
         out.push_str("\n\n");
     }
     if !is_quiet {
-        for template in &looked.templates {
+        for template in &analysis.templates {
             write_outlook(template, &mut out);
             out.push('\n');
         }
     }
-    if !looked.templates.is_empty() || !looked.findings.is_empty() {
-        let _ = writeln!(out, "{}", summary(looked));
+    if !analysis.templates.is_empty() || !analysis.findings.is_empty() {
+        let _ = writeln!(out, "{}", summary(analysis));
     }
-    if !looked.findings.is_empty() {
+    if !analysis.findings.is_empty() {
         let _ = writeln!(out, "Rules: {}", rules::page_url());
     }
     out
 }
 
-fn summary(looked: &Analysis<'_>) -> String {
+fn summary(analysis: &Analysis<'_>) -> String {
     let some = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
     let [errors, warnings, notes] = [Level::Error, Level::Warning, Level::Note]
-        .map(|level| some(looked.count(|other| other == level), level.as_str()));
-    format!("{} checked: {errors}, {warnings}, {notes}", some(looked.templates.len(), "template"))
+        .map(|level| some(analysis.count(|other| other == level), level.as_str()));
+    format!("{} checked: {errors}, {warnings}, {notes}", some(analysis.templates.len(), "template"))
 }
 
 fn render_finding(located: &LocatedFinding<'_>) -> String {
@@ -49,13 +49,14 @@ fn render_finding(located: &LocatedFinding<'_>) -> String {
         Level::Warning => SnippetLevel::WARNING,
         Level::Note => SnippetLevel::NOTE,
     };
-    // The renderer takes the column from the shown text, which is wrong for a cut line; the path then has the real one.
+    // The renderer computes the column from the shown text. For a cut line, that column is wrong: add the real position
+    // to the path.
     let path = match located.line.is_cut {
         true => format!("{}:{}:{}", located.file, located.start.line, located.start.column),
         false => located.file.to_owned(),
     };
     let mark = located.line.highlight.clone();
-    // An empty mark would be invisible: widen it to one byte.
+    // An empty mark would be invisible. Widen the mark to one byte.
     let mark = mark.start..mark.end.max(mark.start + 1).min(located.line.text.len().max(mark.start));
     let snippet = Snippet::source(&located.line.text)
         .line_start(located.start.line)
@@ -123,7 +124,6 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
     }
 }
 
-/// Describes how a container starts.
 fn start_description(planned: &ContainerPlan) -> String {
     let list = |conditions: &[WaitCondition]| conditions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let (limit, because) = (format_duration(planned.timeout), &planned.mode_reason);

@@ -22,7 +22,7 @@ pub(crate) struct ConnectionArgs {
     pub(crate) request_timeout: Duration,
 }
 
-/// Parses `NAME` or `pod/NAME`, as kubectl prints it.
+/// Parses `NAME` or `pod/NAME`, the format that kubectl prints.
 pub(crate) fn pod_name(text: &str) -> Result<String, &'static str> {
     let name = ["pod/", "pods/", "po/"].iter().find_map(|kind| text.strip_prefix(kind)).unwrap_or(text);
     let ok = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';

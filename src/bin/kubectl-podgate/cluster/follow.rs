@@ -1,5 +1,5 @@
-//! Follows one Pod until the receiver is dropped: with a watch where that is allowed, else by polling. Failed requests
-//! are retried with exponential back-off.
+//! Follows one Pod until the receiver is dropped. Uses a watch if the user has the permission, otherwise polling.
+//! Failed requests are retried with exponential back-off.
 
 use crate::clock;
 use crate::cluster::Cluster;
@@ -11,28 +11,28 @@ use podgate::core::text::error_chain;
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 
-/// Longest duration of one watch, in seconds. Bounds the time until a silently dead server is noticed.
+/// Longest duration of one watch, in seconds. Limits the time until an unresponsive server is detected.
 const WATCH_SECONDS: u32 = 50;
-/// Time between two reads where watching is not allowed.
+/// Time between two reads, if the user has no permission to watch.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// A watch that lasted this long counts as a success and resets the back-off.
+/// Minimum duration of a watch that counts as a success and resets the back-off.
 const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(5);
 
-/// Change of the followed Pod, or failure to read it.
+/// Change of the followed Pod, or failure to read the Pod.
 #[derive(Debug)]
 pub(crate) enum PodEvent {
     /// The Pod's current state.
     Pod(Box<Pod>),
     /// The Pod was deleted.
     Gone,
-    /// The request failed, with one line of explanation. It will be retried.
+    /// The request failed and will be retried. Contains one line that describes the failure.
     RequestFailed(String),
 }
 
 /// Reason why a watch or read ended early.
 enum EndReason {
     Gone,
-    /// Watching is forbidden; reading may be allowed.
+    /// The user has no permission to watch the Pod, but may have permission to read the Pod.
     WatchForbidden,
     ReceiverDropped,
     RequestFailed(String),
@@ -43,7 +43,8 @@ fn backoff_delays() -> impl Iterator<Item = Duration> {
     builder.with_max_delay(Duration::from_secs(10)).without_max_times().with_jitter().build()
 }
 
-/// Follows the Pod `name` from resource version `version`; sends each change until the Pod or the receiver is gone.
+/// Follows the Pod `name` from resource version `version`. Sends each change until the Pod is deleted or the receiver
+/// is dropped.
 pub(crate) async fn follow(cluster: Cluster, name: String, version: Option<String>, sender: Sender<PodEvent>) {
     let (mut version, mut may_watch, mut delays) = (version, true, backoff_delays());
     loop {
@@ -79,7 +80,7 @@ pub(crate) async fn follow(cluster: Cluster, name: String, version: Option<Strin
     }
 }
 
-/// Reads the Pod and sends it; returns its resource version.
+/// Reads the Pod and sends the Pod to the receiver. Returns the Pod's resource version.
 async fn read_pod(cluster: &Cluster, name: &str, sender: &Sender<PodEvent>) -> Result<Option<String>, EndReason> {
     let answer = cluster.with_timeout(cluster.pods().get_opt(name)).await.map_err(EndReason::RequestFailed)?;
     let pod = answer
@@ -109,7 +110,7 @@ async fn watch_pod(cluster: &Cluster, name: &str, version: &str, sender: &Sender
                 sender.send(PodEvent::Pod(Box::new(pod))).await.map_err(|_| EndReason::ReceiverDropped)?;
             }
             WatchEvent::Deleted(_) => return Err(EndReason::Gone),
-            // Usually the version is too old. The caller then reads the Pod again.
+            // Usually the resource version is too old. The caller then reads the Pod again.
             WatchEvent::Error(_) => break,
             WatchEvent::Bookmark(_) => {}
         }

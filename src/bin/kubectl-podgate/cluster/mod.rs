@@ -1,4 +1,4 @@
-//! Requests to the API server, and readable messages for its errors.
+//! Requests to the API server, and readable messages for the server's errors.
 
 mod args;
 pub(crate) mod follow;
@@ -13,12 +13,12 @@ use kube::{Client, Config};
 use podgate::core::text::error_chain;
 use std::time::Duration;
 
-/// Connection to a cluster. Creating one sends no request.
+/// Connection to a cluster. Creating a connection sends no request.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
     /// Server address, for messages.
     pub(crate) server: String,
-    /// Namespace from the command line, else from the kubeconfig context.
+    /// Namespace from the command line, otherwise from the kubeconfig context.
     pub(crate) namespace: String,
     /// Time limit for one request.
     pub(crate) request_timeout: Duration,
@@ -26,10 +26,10 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// # Errors
-    /// One line that explains what is wrong with the kubeconfig.
+    /// One line that describes the error in the kubeconfig.
     pub(crate) async fn from_args(connection: &ConnectionArgs) -> Result<Self, String> {
         let mut config = load_config(connection).await?;
-        // Callers retry where that makes sense.
+        // Disable automatic retries. The callers retry where retries make sense.
         config.default_retry = false;
         config.connect_timeout = Some(connection.request_timeout);
         let server = config.cluster_url.to_string();
@@ -45,15 +45,15 @@ impl Cluster {
     }
 
     /// # Errors
-    /// One line that explains the failure.
+    /// One line that describes the failure.
     pub(crate) async fn get_pod(&self, name: &str) -> Result<Pod, String> {
         self.with_timeout(self.pods().get(name)).await?.map_err(|error| self.error_message(&error, name))
     }
 
-    /// Waits for one response of the server.
+    /// Waits for `answer`, a response of the server, at most the time limit for one request.
     ///
     /// # Errors
-    /// One line, if there is no response within the limit.
+    /// One line, if the server does not respond within the time limit.
     pub(crate) async fn with_timeout<T>(&self, answer: impl Future<Output = T>) -> Result<T, String> {
         tokio::time::timeout(self.request_timeout, answer).await.map_err(|_| self.timeout_message())
     }
@@ -89,7 +89,7 @@ async fn load_config(connection: &ConnectionArgs) -> Result<Config, String> {
             .await
             .map_err(|error| format!("can't use the kubeconfig: {}", error_chain(&error))),
         Err(error) => {
-            // A Pod has no kubeconfig, but a service account.
+            // A program in a Pod has no kubeconfig, but a service account.
             let asked_for = connection.kubeconfig.is_some() || connection.context.is_some();
             let config = Config::incluster().ok().filter(|_| !asked_for);
             config.ok_or_else(|| {

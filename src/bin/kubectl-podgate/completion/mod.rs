@@ -1,4 +1,4 @@
-//! Shell completion and man pages, both generated from the command line definition.
+//! Shell completion scripts and man pages, both generated from the definition of the command line.
 
 mod args;
 
@@ -25,7 +25,7 @@ pub(crate) fn print_script(mut command: Command, args: &Completion) -> ExitCode 
 }
 
 pub(crate) fn write_man_pages(mut command: Command, args: &Man) -> ExitCode {
-    // Prefix of the file names of subcommand pages.
+    // Set the prefix for the file names of the subcommands' pages.
     command.set_bin_name(PROGRAM);
     match clap_mangen::generate_to(command, &args.folder) {
         Ok(()) => ExitCode::SUCCESS,

@@ -76,7 +76,7 @@ pub(crate) struct Uninject {
     pub(crate) files: FileArgs,
 }
 
-/// Input files, and where the result goes.
+/// Input files, and destination of the result.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct FileArgs {
     #[command(flatten)]

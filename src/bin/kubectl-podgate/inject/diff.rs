@@ -4,7 +4,7 @@ use similar::{DiffOp, TextDiff};
 use std::fmt::Write;
 use std::ops::Range;
 
-/// Returns the patch from `old` to `new`; empty if they are equal.
+/// Returns the patch from `old` to `new`. The patch is empty if both texts are equal.
 pub(super) fn unified(name: &str, old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (lines(old), lines(new));
     let diff = TextDiff::configure().diff_slices(&old, &new);
@@ -27,7 +27,8 @@ fn lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-/// Returns `start,count` of one side of a hunk. A side without lines gives the line before it, as the format requires.
+/// Returns `start,count` of one side of a hunk. If a side has no lines, `start` is the line before the hunk, as the
+/// format requires.
 fn hunk_range(ops: &[DiffOp], range: fn(&DiffOp) -> Range<usize>) -> String {
     let (start, end) = (range(&ops[0]).start, range(&ops[ops.len() - 1]).end);
     format!("{},{}", start + usize::from(end > start), end - start)

@@ -1,4 +1,4 @@
-//! `kubectl podgate inject` and `uninject`: read manifests, change them, write them.
+//! `kubectl podgate inject` and `uninject`: read, change and write manifests.
 
 mod args;
 mod diff;
@@ -84,7 +84,7 @@ fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs `--check`: lists the files that would change.
+/// Runs `--check`: lists the files that would change. Also prints the patch if `diff` is true.
 fn list_changes(changed: &[FileChange], diff: bool) -> Result<ExitCode, Vec<String>> {
     let would: Vec<&FileChange> = changed.iter().filter(|changed| changed.new_text != changed.source.text).collect();
     for changed in &would {
@@ -95,8 +95,8 @@ fn list_changes(changed: &[FileChange], diff: bool) -> Result<ExitCode, Vec<Stri
     Ok(if would.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_WOULD_CHANGE) })
 }
 
-/// Prints reports to standard error in file order. Nothing is written after an error, so omits lines about changes.
-/// `--quiet` also omits notes.
+/// Prints reports to standard error in file order. Omits lines about changes if `broken` is true, because podgate then
+/// writes no manifest. `--quiet` omits these lines and notes.
 fn print_reports(reports: &[Report], quiet: bool, broken: bool) {
     for report in reports {
         let is_minor = report.level.is_none_or(|level| level == Level::Note);
@@ -107,7 +107,7 @@ fn print_reports(reports: &[Report], quiet: bool, broken: bool) {
 }
 
 fn print_line(line: &str) {
-    // A failure of standard error can't be reported anywhere.
+    // A failed write to standard error can't be reported anywhere.
     let _ = writeln!(std::io::stderr(), "{}", sanitize(line));
 }
 

@@ -1,4 +1,4 @@
-//! Output of results: standard output, or in place.
+//! Output of the new manifests: to standard output, or in place.
 
 use super::diff;
 use crate::yaml::Source;
@@ -12,23 +12,24 @@ use std::path::{Path, PathBuf};
 pub(super) struct FileChange {
     pub(super) input: Input,
     pub(super) source: Source,
-    /// Whole new text; equal to the old one if nothing changes.
+    /// The whole new text. Equal to the old text if nothing changes.
     pub(super) new_text: String,
 }
 
 impl FileChange {
-    /// Returns the change as a patch; empty if nothing changes.
+    /// Returns the change as a patch. The patch is empty if nothing changes.
     pub(super) fn diff(&self) -> String {
         diff::unified(&self.source.name, &self.source.text, &self.new_text)
     }
 }
 
-/// Joins all files into one stream for `kubectl apply -f -`. A single file stays as it is; several get separators.
+/// Joins all files into one stream for `kubectl apply -f -`. Leaves a single file unchanged; adds separators between
+/// several files.
 pub(super) fn joined_stream(changed: &[FileChange]) -> String {
     if let [one] = changed {
         return one.new_text.clone();
     }
-    // kubectl reads a stream that begins with `{` as JSON to its end; after a separator it reads JSON as YAML.
+    // kubectl reads a stream that begins with `{` as JSON to the end. After a separator, kubectl reads JSON as YAML.
     let mut out = String::new();
     for changed in changed.iter().filter(|changed| changed.source.documents.iter().any(|d| !d.value.is_null())) {
         for part in stream_parts(changed) {
@@ -44,7 +45,7 @@ pub(super) fn joined_stream(changed: &[FileChange]) -> String {
     out
 }
 
-/// Returns a file's text without its byte order mark. A file with several JSON values gives one part for each.
+/// Returns a file's text without the byte order mark. Splits a JSON file into one part per value.
 fn stream_parts(changed: &FileChange) -> Vec<&str> {
     let text = changed.new_text.trim_start_matches('\u{feff}');
     if !changed.source.documents.iter().any(|document| document.is_json) {
@@ -64,7 +65,7 @@ fn starts_with_separator(text: &str) -> bool {
     code.is_some_and(|line| line.starts_with("---"))
 }
 
-/// Writes to standard output. A reader that closes the pipe early is no error.
+/// Writes `text` to standard output. Succeeds even if the reader closes the pipe early.
 pub(super) fn print(text: &str) -> Result<(), Vec<String>> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -73,7 +74,7 @@ pub(super) fn print(text: &str) -> Result<(), Vec<String>> {
     }
 }
 
-/// Rewrites the files that change, each atomically. Stops at the first error.
+/// Rewrites each changed file atomically. Stops at the first error.
 pub(super) fn write_in_place(changed: &[FileChange]) -> Result<(), Vec<String>> {
     for changed in changed.iter().filter(|changed| changed.new_text != changed.source.text) {
         let Input::File(path) = &changed.input else { continue };
@@ -84,7 +85,7 @@ pub(super) fn write_in_place(changed: &[FileChange]) -> Result<(), Vec<String>> 
 }
 
 fn rewrite(path: &Path, text: &str) -> io::Result<()> {
-    // Rewrite the target of a symbolic link, and keep the link.
+    // Rewrite the target of a symbolic link. The link itself remains.
     let path = fs::canonicalize(path)?;
     let mode = fs::metadata(&path)?.permissions();
     if mode.readonly() {
@@ -97,13 +98,13 @@ fn rewrite(path: &Path, text: &str) -> io::Result<()> {
         .and_then(|()| file.sync_all())
         .and_then(|()| fs::rename(&temp_path, &path));
     if written.is_err() {
-        // Report the write error, not one of this clean-up.
+        // Report the write error. Ignore errors of this clean-up.
         let _ = fs::remove_file(&temp_path);
     }
     written
 }
 
-/// Creates a file in the same folder, because a rename works only within one file system.
+/// Creates a temporary file in the folder of `path`, because a rename works only within one file system.
 fn create_temp_file(path: &Path) -> io::Result<(fs::File, PathBuf)> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut number = 0;

@@ -1,4 +1,4 @@
-//! Injection into one document, or removal from it.
+//! Injection into one document, or removal of an injection from one document.
 
 use crate::registry::images::ResolvedImages;
 use crate::yaml::{Document, Position};
@@ -10,14 +10,13 @@ use podgate::order::plan::KnownImages;
 use podgate::order::pod_templates;
 use serde_json::Value;
 
-/// Operation on each document.
 pub(super) enum Action {
     Inject { options: Options, from: Option<migrate::MigrationSource>, images: Option<ResolvedImages> },
     Uninject,
 }
 
 impl Action {
-    /// Message for input without any Pod or template to change.
+    /// Returns the message for input without any Pod or template to change.
     pub(super) fn nothing_done_message(&self) -> &'static str {
         match self {
             Action::Inject { from: Some(_), .. } => {
@@ -38,7 +37,7 @@ impl Action {
     }
 }
 
-/// One line about a document.
+/// Line about a document, for standard error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Report {
     /// Severity; `None` for a line that reports a change.
@@ -46,17 +45,14 @@ pub(super) struct Report {
     pub(super) line: String,
 }
 
-/// Result for one document.
 #[derive(Debug, Default)]
 pub(super) struct DocumentOutcome {
-    /// New text, if the document changes.
     pub(super) new_text: Option<String>,
-    /// A template of the document declares an order or has been injected.
+    /// True if a template of the document declares an order or has been injected.
     pub(super) is_concerned: bool,
     pub(super) reports: Vec<Report>,
 }
 
-/// Applies `action` to the document's templates.
 pub(super) fn transform_document(file: &str, document: &Document, action: &Action) -> DocumentOutcome {
     let mut done = DocumentOutcome::default();
     let (mut edits, mut changed) = (Vec::new(), Vec::new());
@@ -92,7 +88,7 @@ pub(super) fn transform_document(file: &str, document: &Document, action: &Actio
     done
 }
 
-/// Returns the edits for a template; `None` if it neither declares an order nor is injected.
+/// Returns the edits for a template, or `None` if the template neither declares an order nor is injected.
 fn template_edits(template: &Value, action: &Action) -> Option<Result<Injected, Vec<Finding>>> {
     let Action::Inject { options, from, images } = action else {
         return inject::is_injected(template).then(|| inject::uninject(template));
@@ -111,7 +107,7 @@ fn template_edits(template: &Value, action: &Action) -> Option<Result<Injected, 
     if let Some(images) = images {
         let resolved = images.for_template(template);
         for edit in resolved.edits {
-            // Can't fail: the edits address fields that exist.
+            // `apply` does not fail, because the edits replace fields that exist.
             if apply(&mut value, &edit).is_ok() {
                 edits.push(edit);
             }
@@ -132,7 +128,8 @@ fn template_edits(template: &Value, action: &Action) -> Option<Result<Injected, 
     })
 }
 
-/// Returns false for a template without Kruise's markers, so that `--from kruise` skips unrelated documents.
+/// Returns true if `template` may have an order that `from` can convert. With `--from kruise`, templates without
+/// Kruise's markers are skipped.
 fn may_have_foreign_order(template: &Value, from: &migrate::MigrationSource) -> bool {
     let contains = |marker: &str| template.to_string().contains(marker);
     !matches!(from, migrate::MigrationSource::Kruise)
@@ -140,7 +137,7 @@ fn may_have_foreign_order(template: &Value, from: &migrate::MigrationSource) -> 
         || contains("KRUISE_CONTAINER_PRIORITY")
 }
 
-/// Formats `file:line:column: level: message; fix [rule]`.
+/// Formats a finding as `file:line:column: level: message; fix [rule]`.
 fn finding_report(file: &str, document: &Document, template: &Place, finding: &Finding) -> Report {
     let place = template.join(&finding.at);
     let at = document.position(document.highlight_word(&place, finding.span.as_ref()).start);
@@ -150,7 +147,7 @@ fn finding_report(file: &str, document: &Document, template: &Place, finding: &F
 }
 
 impl Position {
-    /// Formats `file:line:column`.
+    /// Formats the position as `file:line:column`.
     fn in_file(self, file: &str) -> String {
         format!("{file}:{}:{}", self.line, self.column)
     }

@@ -55,7 +55,7 @@ pub(crate) struct Override {
     pub(crate) output: OutputFormat,
 }
 
-/// Parsed `CONTAINER=STATE`, or only a container.
+/// Parsed argument `CONTAINER=STATE` or `CONTAINER`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OverrideTarget {
     pub(crate) container: String,
@@ -94,7 +94,8 @@ fn unknown_state_message(state: &str) -> String {
     }
 }
 
-/// Checks rules that clap cannot express: only `--remove` takes containers without a state, and each container once.
+/// Checks two rules that clap cannot express. Containers without a state require `--remove`, and `--remove` requires
+/// containers without a state. Each container may occur only once.
 pub(crate) fn validate(args: &Override) -> Result<(), String> {
     for (at, target) in args.targets.iter().enumerate() {
         let name = &target.container;

@@ -1,4 +1,5 @@
-//! Plans the annotations to write for the requested overrides, and what that opens. Pure functions.
+//! Plans the annotations to write for the requested overrides, and lists the hooks and gates that these overrides open.
+//! Pure functions.
 
 use super::args::OverrideTarget;
 use crate::pod::Pod;
@@ -12,15 +13,15 @@ use podgate::core::until::{ConditionStatus, WaitCondition};
 use serde::Serialize;
 use std::time::SystemTime;
 
-/// One annotation to write or remove. Its JSON is a public format: see docs/kubectl-podgate.md.
+/// One annotation to write or remove. The JSON form is a public format: see docs/kubectl-podgate.md.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AnnotationChange {
     pub(crate) container: String,
     pub(crate) annotation: String,
-    /// The new value; null if the annotation is removed.
+    /// The new value; `None` if the annotation is removed.
     pub(crate) value: Option<String>,
-    /// The previous value.
+    /// The previous value; `None` if the annotation did not exist.
     pub(crate) was: Option<String>,
     /// The container's published state before the change.
     pub(crate) state: Option<&'static str>,
@@ -32,12 +33,10 @@ pub(crate) struct AnnotationChange {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct GateEffect {
-    /// The container that has the hook or gate.
     pub(crate) gate_of: String,
     pub(crate) mode: Mode,
-    /// The conditions that the change meets.
     pub(crate) conditions: Vec<String>,
-    /// The conditions that are still unmet; empty if the hook or gate opens.
+    /// The conditions that are still unmet. The list is empty if the hook or gate opens.
     pub(crate) still_waits_for: Vec<String>,
     /// The container that the kubelet starts next, if a hook opens.
     pub(crate) then_starts: Option<String>,
@@ -52,7 +51,7 @@ pub(crate) struct OverridePlan {
     pub(crate) changes: Vec<AnnotationChange>,
 }
 
-/// Plans to set the states of `targets`. Fails with one line that gives the reason.
+/// Plans to set the states of `targets`. On failure, returns one line with the reason.
 pub(crate) fn plan_set(
     pod: &Pod,
     namespace: &str,
@@ -105,7 +104,8 @@ pub(crate) fn plan_set(
     Ok(OverridePlan { sandbox: Some(before.sandbox.to_string()), phase: Some(before.phase), changes })
 }
 
-/// Plans to remove the overrides of `targets`, or all if there are none. Fails if a target has no override.
+/// Plans to remove the overrides of `targets`, or all overrides if `targets` is empty. Fails if a target has no
+/// override.
 pub(crate) fn plan_removal(pod: &Pod, targets: &[OverrideTarget]) -> Result<OverridePlan, String> {
     let annotations = pod.metadata.annotations.clone().unwrap_or_default();
     let snapshot = Snapshot::from_annotations(&annotations).ok();
@@ -136,7 +136,7 @@ pub(crate) fn plan_removal(pod: &Pod, targets: &[OverrideTarget]) -> Result<Over
     })
 }
 
-/// Rejects names that no hook or gate can wait for.
+/// Returns an error unless hooks and gates can wait for the container `name`.
 fn check_target(containers: &[PodContainer<'_>], name: &str) -> Result<(), String> {
     let ordered = containers.iter().filter(|c| c.role == Role::Container).map(|c| c.spec.name.as_str());
     let ordered = ordered.collect::<Vec<_>>().join(", ");
@@ -152,14 +152,15 @@ fn check_target(containers: &[PodContainer<'_>], name: &str) -> Result<(), Strin
     })
 }
 
-/// Returns the waiting hooks and gates with conditions on `target` that hold in `after`, but not in `before`.
+/// Returns the waiting hooks and gates that have conditions on `target` which the change from `before` to `after`
+/// meets.
 fn gate_effects(containers: &[PodContainer<'_>], before: &Snapshot, after: &Snapshot, target: &str) -> Vec<GateEffect> {
     let is_met = |until: &WaitCondition, snapshot: &Snapshot| until.status(snapshot) == ConditionStatus::Met;
     let effect = |at: usize| {
         let (spec, gate) = (containers[at].spec, containers[at].gate.as_ref()?);
         let name = &spec.name;
         match gate.mode {
-            // A gate waits only until its own program runs.
+            // A gate is open once its container's program runs.
             Mode::Entrypoint if before.states.get(name) != Some(&State::Waiting) => return None,
             // A hook has returned once all containers have started, or once a later container runs.
             Mode::PostStart if before.phase != Phase::Starting => return None,

@@ -19,20 +19,20 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use std::process::ExitCode;
 
-/// Name under which `metadata.managedFields` records the changes of this tool.
+/// Name that `metadata.managedFields` records for changes by this plugin.
 const FIELD_MANAGER: &str = "kubectl-podgate";
 
-/// Result of the command, or of a dry run. Its JSON is a public format: see docs/kubectl-podgate.md.
+/// Result of the command, or of a dry run. The JSON form is a public format: see docs/kubectl-podgate.md.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct OverrideOutcome {
-    /// Time in RFC 3339, UTC.
+    /// Time of the change, in RFC 3339 and UTC.
     at: String,
     server: String,
     namespace: String,
     pod: String,
     uid: String,
-    /// The user name, according to the API server.
+    /// Name of the user who made the change, as the API server reports it.
     by: Option<String>,
     dry_run: bool,
     #[serde(flatten)]
@@ -63,7 +63,7 @@ async fn apply(args: &Override) -> Result<ExitCode, String> {
     if !args.dry_run {
         let values = plan.changes.iter().map(|change| (change.annotation.clone(), serde_json::json!(change.value)));
         let annotations: Map<String, Value> = values.collect();
-        // With the uid, the server rejects the patch if another Pod has taken the name.
+        // The patch contains the uid, so that the server rejects the patch if a new Pod has the same name.
         let patch = Patch::Merge(serde_json::json!({"metadata": {"uid": uid, "annotations": annotations}}));
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let answer = cluster.with_timeout(cluster.pods().patch_metadata(&args.pod, &params, &patch)).await?;
@@ -99,7 +99,7 @@ fn patch_error(cluster: &Cluster, error: &kube::Error, pod: &str) -> String {
     }
 }
 
-/// Returns the current user's name, if the API server reveals it.
+/// Returns the current user's name, or `None` if the API server does not report it.
 async fn current_user(cluster: &Cluster) -> Option<String> {
     let review = serde_json::json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let request = hyper::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")

@@ -1,4 +1,4 @@
-//! Overrides of whole Pods.
+//! Tests of override plans for whole Pods.
 
 use super::args::OverrideTarget;
 use super::change::{GateEffect, OverridePlan, plan_removal, plan_set};
@@ -14,7 +14,7 @@ fn target(container: &str, state: State) -> OverrideTarget {
     OverrideTarget { container: container.to_owned(), state: Some(state) }
 }
 
-/// A Pod in which `db` has started. `db` and `api` have hooks, `web` and `worker` have gates.
+/// Returns a Pod in which `db` has started. `db` and `api` have hooks, `web` and `worker` have gates.
 fn pod() -> Value {
     json!({
         "metadata": {"name": "ordered", "uid": "u1", "creationTimestamp": "2026-11-21T14:00:04Z", "annotations": {
@@ -35,7 +35,7 @@ fn parse_pod(pod: &Value) -> Pod {
     serde_json::from_value(pod.clone()).unwrap()
 }
 
-/// Returns `CONTAINER: CONDITIONS | STILL UNMET | NEXT` of each effect.
+/// Formats each effect as `CONTAINER: CONDITIONS | STILL UNMET | NEXT`.
 fn effects(plan: &OverridePlan) -> Vec<String> {
     let all = plan.changes.iter().flat_map(|change| &change.opens);
     let describe = |o: &GateEffect| {
@@ -70,7 +70,7 @@ fn open_gates_are_not_listed_again() {
     started["metadata"]["annotations"]["status.podgate.io/web"] = json!("Started");
     let plan = plan_set(&parse_pod(&started), "shop", &[target("db", State::Ready)], now()).unwrap();
     assert!(effects(&plan).is_empty());
-    // api runs, so db's hook has returned.
+    // Because api runs, db's hook must have returned.
     let mut later = pod();
     later["metadata"]["annotations"]["status.podgate.io/api"] = json!("Started");
     let plan = plan_set(&parse_pod(&later), "shop", &[target("db", State::Ready)], now()).unwrap();
@@ -142,7 +142,7 @@ fn docs_show_this_output() {
     };
     let written = text::render(&done);
     let docs = include_str!("../../../../docs/kubectl-podgate.md");
-    assert!(docs.contains(&written), "docs/kubectl-podgate.md should show this:\n{written}");
+    assert!(docs.contains(&written), "docs/kubectl-podgate.md should contain:\n{written}");
     let json = serde_json::to_value(&done).unwrap();
     for at in ["", "/changes/0", "/changes/0/opens/0"] {
         for key in json.pointer(at).unwrap().as_object().unwrap().keys() {

@@ -1,4 +1,4 @@
-//! The result of `override` as text.
+//! Text output of `override`.
 
 use super::OverrideOutcome;
 use super::change::{AnnotationChange, GateEffect};
@@ -7,7 +7,7 @@ use podgate::core::state::Phase;
 use podgate::core::text::sanitize;
 use std::fmt::Write as _;
 
-/// Renders time, Pod, user and sandbox of the change, then each annotation with its effects.
+/// Renders the time, Pod, user and sandbox of the change, then each annotation with the hooks and gates that open.
 pub(crate) fn render(done: &OverrideOutcome) -> String {
     let mut out = String::new();
     let verb = if done.dry_run { "would change" } else { "changed" };

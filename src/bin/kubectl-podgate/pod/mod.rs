@@ -1,4 +1,4 @@
-//! The view of one Pod: the state of its containers and what they wait for.
+//! View of one Pod: the states of the containers and the conditions that they wait for.
 
 mod notes;
 mod requirement;

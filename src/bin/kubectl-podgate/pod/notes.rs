@@ -1,4 +1,4 @@
-//! The sentences of a view: a summary, and notes about anything unusual.
+//! Sentences of a view: a summary, and notes about anything unusual.
 
 use super::shape::{PodContainer, Role, Row, View};
 use super::since::parse_time;
@@ -9,22 +9,21 @@ use podgate::core::snapshot::{REASON_ENDED, Unreadable};
 use podgate::core::state::Phase;
 use std::time::{Duration, SystemTime};
 
-/// Input for the sentences.
 pub(crate) struct Facts<'a> {
     pub(crate) view: &'a View,
     pub(crate) pod: &'a Pod,
-    /// The reason why there is no published state.
+    /// The reason why there is no readable published state.
     pub(crate) snapshot_error: Option<&'a Unreadable>,
     /// The published phase, unless the published state is stale.
     pub(crate) phase: Option<Phase>,
 }
 
-/// Limit for the difference between the clocks of two machines.
+/// Maximum expected difference between the clocks of two machines.
 const CLOCK_SKEW_MAX: Duration = Duration::from_secs(5);
 
 /// Returns the reason why the published state cannot belong to the Pod's current sandbox.
 ///
-/// `None` does not prove that it does: the current sandbox is visible only inside the Pod.
+/// `None` does not prove that the state belongs to this sandbox: the current sandbox is visible only inside the Pod.
 pub(crate) fn stale_reason(pod: &Pod, containers: &[PodContainer<'_>], seen: Option<&str>) -> Option<String> {
     if pod.spec.node_name.is_none() {
         return Some("the Pod has no node yet".to_owned());
@@ -36,7 +35,7 @@ pub(crate) fn stale_reason(pod: &Pod, containers: &[PodContainer<'_>], seen: Opt
     }
     let sidecar = containers.iter().find(|container| container.role == Role::Sidecar)?;
     let started: SystemTime = sidecar.kubelet.started_at.as_deref().and_then(parse_time)?;
-    // Both times come from the node's clock and have whole seconds.
+    // Both times come from the node's clock, and both have whole seconds.
     (seen + Duration::from_secs(1) < started).then(|| "the sidecar has restarted since".to_owned())
 }
 
@@ -52,7 +51,7 @@ pub(crate) fn summary(facts: &Facts<'_>) -> String {
     if view.started {
         return format!("{name} has started.");
     }
-    // Containers that others wait for, and that wait for no other container themselves.
+    // True for containers that hold back others and do not wait for another container.
     let blocks_others = |row: &&Row| !row.holds_back.is_empty() && row.waits_for.iter().all(|c| c.gate_of == row.name);
     let describe = |row: &Row| {
         let conditions: Vec<&str> = row.waits_for.iter().map(|c| c.condition.as_str()).collect();
@@ -94,7 +93,7 @@ pub(crate) fn notes(facts: &Facts<'_>) -> Vec<String> {
     notes
 }
 
-/// Notes the likely reason why no state is published.
+/// Adds a note with the likely reason why no state is published.
 fn note_unpublished(facts: &Facts<'_>, notes: &mut Vec<String>) {
     let Some(error) = facts.snapshot_error else { return };
     if let Unreadable::Invalid(key) = error {
@@ -120,7 +119,7 @@ fn note_unpublished(facts: &Facts<'_>, notes: &mut Vec<String>) {
     });
 }
 
-/// Notes that the kubelet's column is outdated while a hook runs.
+/// Adds a note that the kubelet's column may be outdated while a hook waits.
 fn note_frozen_status(view: &View, notes: &mut Vec<String>) {
     let by_hook = |row: &&Row| row.mode == Mode::PostStart && row.waits_for.iter().any(|c| c.gate_of == row.name);
     let Some(row) = view.containers.iter().find(by_hook) else { return };
@@ -171,7 +170,8 @@ fn note_stuck(row: &Row, notes: &mut Vec<String>) {
     notes.push(format!("{} {problem}{message}.", row.name));
 }
 
-/// Notes where the kubelet contradicts podgate's state, which is outdated while the sidecar is idle.
+/// Adds a note if the kubelet's status contradicts podgate's state. The state can be outdated while the sidecar is
+/// idle.
 fn note_disagreement(facts: &Facts<'_>, row: &Row, notes: &mut Vec<String>) {
     let view = facts.view;
     if !view.started || facts.phase.is_none() || row.kubelet.state != Some("running") {
@@ -188,7 +188,7 @@ fn note_disagreement(facts: &Facts<'_>, row: &Row, notes: &mut Vec<String>) {
     ));
 }
 
-/// Notes the states that an operator has set by hand.
+/// Adds a note for each state that an operator has set by hand.
 fn note_overrides(facts: &Facts<'_>, notes: &mut Vec<String>) {
     for (key, value) in facts.pod.metadata.annotations.iter().flatten() {
         let Some(container) = key.strip_prefix(names::OVERRIDE_PREFIX) else { continue };

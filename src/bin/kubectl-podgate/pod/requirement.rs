@@ -1,4 +1,4 @@
-//! Describes in a few words what is needed to meet a condition.
+//! Short descriptions of the event that would meet a condition.
 
 use super::shape::PodContainer;
 use crate::pod::Pod;
@@ -6,7 +6,7 @@ use podgate::core::container::{Container, Handler, PortRef, Probe};
 use podgate::core::container_list::parse_list;
 use podgate::core::until::{WaitCondition, WantedState};
 
-/// Describes what is needed to meet `until`.
+/// Describes the event that would meet `until`, such as `db must exit with 0`.
 pub(crate) fn requirement(
     until: &WaitCondition,
     containers: &[PodContainer<'_>],
@@ -38,11 +38,12 @@ pub(crate) fn requirement(
     }
 }
 
-/// Returns the sidecar's list of containers. It holds the application's own probes, which the Pod's spec may lack.
+/// Returns the sidecar's list of containers. The list holds the application's own probes, which injection may have
+/// replaced in the Pod's spec.
 pub(crate) fn declared_containers(pod: &Pod) -> Vec<Container> {
     let all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
     let mut listed = all.flat_map(|container| &container.env).filter(|variable| variable.name == "PODGATE_CONTAINERS");
-    // In variables, `$$(` is the kubelet's escape for `$(`.
+    // In the values of variables, `$$(` is the escaped form of `$(`.
     listed.next().and_then(|variable| parse_list(&variable.value.replace("$$(", "$(")).ok()).unwrap_or_default()
 }
 

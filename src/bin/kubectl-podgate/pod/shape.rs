@@ -1,23 +1,21 @@
-//! Types of the view of a Pod and its containers, which are also its JSON format.
+//! Types of the view of a Pod and its containers. These types also define the JSON format.
 
 use podgate::core::command::Gate;
 use podgate::core::container::Mode;
 use podgate::core::pod::Container;
 use serde::Serialize;
 
-/// View of one Pod. Its JSON is a public format: see docs/kubectl-podgate.md.
+/// View of one Pod. The JSON form is a public format: see docs/kubectl-podgate.md.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct View {
     pub(crate) namespace: String,
     pub(crate) pod: String,
     pub(crate) node: Option<String>,
-    /// The API's `status.phase`.
+    /// The Pod's `status.phase`.
     pub(crate) pod_phase: Option<String>,
     pub(crate) deleting: bool,
-    /// All containers have started.
     pub(crate) started: bool,
-    /// Summary in one sentence.
     pub(crate) summary: String,
     pub(crate) published: Option<Published>,
     /// The reason why the published state cannot belong to the current sandbox.
@@ -26,7 +24,7 @@ pub(crate) struct View {
     /// The ordered containers, in start order.
     pub(crate) order: Vec<String>,
     pub(crate) containers: Vec<Row>,
-    /// Notes about anything unusual, and what to do about it.
+    /// Notes about anything unusual, with advice.
     pub(crate) notes: Vec<String>,
 }
 
@@ -42,7 +40,7 @@ pub(crate) struct Published {
     pub(crate) seen_seconds_ago: Option<u64>,
 }
 
-/// One container.
+/// State of one container.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Row {
@@ -58,9 +56,9 @@ pub(crate) struct Row {
     pub(crate) waits_for: Vec<Condition>,
     /// The containers that this one blocks.
     pub(crate) holds_back: Vec<String>,
-    /// The reason why the container cannot continue by itself.
+    /// The reason why the container is stuck, such as `ImagePullBackOff`.
     pub(crate) stuck: Option<String>,
-    /// The timeout of its hook or gate.
+    /// The timeout of the container's hook or gate.
     pub(crate) timeout: Option<String>,
 }
 
@@ -68,20 +66,18 @@ pub(crate) struct Row {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Since {
-    /// Time in RFC 3339, UTC.
+    /// The time in RFC 3339 and UTC.
     pub(crate) at: String,
     pub(crate) seconds_ago: u64,
     /// Source of the time: `podgate` or `kubelet`. The kubelet's times have whole seconds.
     pub(crate) by: &'static str,
 }
 
-/// Role of a container in the Pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
-    /// Podgate's sidecar.
     Sidecar,
-    /// An init container that ends before the next container starts.
+    /// An init container that exits before the next container starts.
     Init,
     /// A container that can take part in the order.
     Container,
@@ -106,20 +102,20 @@ pub(crate) struct KubeletStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Condition {
-    /// `db=Ready`, or a check's URL.
+    /// A condition such as `db=Ready`, or the URL of a check.
     pub(crate) condition: String,
-    /// `not-yet`, `never` or `unknown`.
+    /// Current status of the condition: `not-yet`, `never` or `unknown`.
     pub(crate) standing: &'static str,
-    /// What is needed to meet the condition.
+    /// The event that would meet the condition.
     pub(crate) takes: String,
     /// The container whose hook or gate has the condition.
     pub(crate) gate_of: String,
-    /// The container that the condition names.
+    /// The container that the condition is about; `None` for a check.
     #[serde(skip)]
     pub(crate) container: Option<String>,
 }
 
-/// A container with what the Pod's spec and status hold about it.
+/// Container with the data from the Pod's spec and status.
 pub(crate) struct PodContainer<'a> {
     pub(crate) spec: &'a Container,
     pub(crate) role: Role,
@@ -128,7 +124,7 @@ pub(crate) struct PodContainer<'a> {
 }
 
 impl KubeletStatus {
-    /// Describes the status in a few words.
+    /// Describes the status in a few words, such as `running, ready`.
     pub(crate) fn describe(&self) -> String {
         let mut text = match self.state {
             Some("running") => if self.ready { "running, ready" } else { "running, not ready" }.to_owned(),

@@ -1,11 +1,12 @@
-//! Time of a container's last change of state: the sidecar's in milliseconds, else the kubelet's in seconds.
+//! Time of a container's last change of state. The sidecar's times have milliseconds; the kubelet's have whole seconds.
 
 use super::shape::{PodContainer, Since};
 use podgate::core::state::State;
 use podgate::core::times::{Milestone, Times};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Returns that time. `sidecar` is the kubelet's start time of the sidecar, and the default for waiting containers.
+/// Returns the time of a container's last change of state. `sidecar` is the start time of the sidecar according to the
+/// kubelet, and the default for waiting containers.
 pub(crate) fn since(
     container: &PodContainer<'_>,
     state: Option<State>,
@@ -36,12 +37,10 @@ pub(crate) fn since(
     }
 }
 
-/// Parses a time in the API's format.
 pub(super) fn parse_time(text: &str) -> Option<SystemTime> {
     humantime::parse_rfc3339_weak(text).ok()
 }
 
-/// Returns the whole seconds from `at` to `now`.
 pub(super) fn seconds_between(at: SystemTime, now: SystemTime) -> u64 {
     now.duration_since(at).unwrap_or_default().as_secs()
 }

@@ -1,11 +1,11 @@
-//! Views of whole Pods.
+//! Tests of views of whole Pods.
 
 use super::shape::{Row, View};
 use super::view::view;
 use serde_json::{Value, json};
 use std::time::SystemTime;
 
-/// Returns a time two seconds after the `seen` of the Pods below.
+/// Returns the time two seconds after the annotation `seen` of the Pods below.
 pub(crate) fn now() -> SystemTime {
     humantime::parse_rfc3339("2026-11-21T14:00:12Z").unwrap()
 }
@@ -48,7 +48,7 @@ pub(crate) fn chain() -> Value {
     })
 }
 
-/// Adds the sidecar's annotations.
+/// Adds the annotations that the sidecar publishes.
 pub(crate) fn with_published(mut pod: Value, phase: &str, states: [&str; 3]) -> Value {
     pod["metadata"]["annotations"] = json!({
         "sandbox.podgate.io/id": "3f2a9c1e-4097-1a0c5f3b", "sandbox.podgate.io/epoch": "e1", "sandbox.podgate.io/revision": "5",
@@ -84,10 +84,10 @@ fn waits_follow_the_progress_of_the_start() {
         // The sidecar has just started.
         ("starting", ["Waiting", "Waiting", "Waiting"], of_db.clone()),
         ("starting", ["Started", "Waiting", "Waiting"], of_db),
-        // db's hook has been released; the kubelet starts api next.
+        // db's hook has been released, and the kubelet starts api next.
         ("starting", ["Ready", "Waiting", "Waiting"], of_api.clone()),
         ("starting", ["Ready", "Started", "Waiting"], of_api.clone()),
-        // api runs, so db's hook has returned, even if db is not Ready any more.
+        // Because api runs, db's hook has returned, even if db is no longer Ready.
         ("starting", ["NotReady", "Started", "Waiting"], of_api),
         ("started", ["Ready", "Ready", "Started"], vec![]),
         ("started", ["Failed", "Ready", "Started"], vec![]),
@@ -113,7 +113,7 @@ fn a_gate_blocks_only_its_own_container() {
     let mut pod = with_published(chain(), "starting", ["Started", "Waiting", "Waiting"]);
     pod["spec"]["containers"] = json!([{"name": "db"}, gate("api", &["db"]), gate("web", &["db=Started"])]);
     assert_eq!(waits(&view_of(&pod)), ["db:  | api", "api: db=Ready (not-yet) | "]);
-    // The gate of a restarted container is closed although the Pod has started.
+    // The gate of a restarted container is closed, although the Pod has started.
     pod["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("started");
     assert_eq!(waits(&view_of(&pod)), ["db:  | api", "api: db=Ready (not-yet) | "]);
 }
@@ -181,7 +181,7 @@ fn conditions_describe_what_is_needed() {
         "gone=Ready: the Pod has no container gone",
     ];
     assert_eq!(takes(&pod), all);
-    // The sidecar's list has the application's own probes. It takes precedence over the spec.
+    // The sidecar's list has the application's own probes. The list takes precedence over the spec.
     pod["spec"]["initContainers"][0]["env"] = json!([{"name": "PODGATE_CONTAINERS", "value":
         r#"[{"name":"db","startupProbe":{"exec":{"command":["sh","-c","$$(x)"]}},"readinessProbe":{"grpc":{"port":9}}}]"#}]);
     assert_eq!(
@@ -193,7 +193,7 @@ fn conditions_describe_what_is_needed() {
     assert_eq!(takes(&pod)[0], "db=Ready: db has ended for good; create a new Pod, or override its state");
 }
 
-/// Change to a Pod.
+/// Function that changes a Pod.
 pub(crate) type Change = fn(&mut Value);
 
 #[test]

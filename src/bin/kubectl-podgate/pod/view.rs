@@ -1,4 +1,4 @@
-//! Builds the view of a Pod from the API's object. Pure functions.
+//! Builds the view of a Pod from the object that the API server returns. Pure functions.
 
 use super::notes;
 use super::requirement;
@@ -16,7 +16,6 @@ use podgate::core::until::{ConditionStatus, WaitCondition};
 use std::ops::Range;
 use std::time::SystemTime;
 
-/// Returns the view of `pod` at the time `now`.
 pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
     let containers = pod_containers(pod);
 
@@ -73,7 +72,6 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
     view
 }
 
-/// Input for the rows.
 struct RowInputs<'a> {
     containers: &'a [PodContainer<'a>],
     /// The published state, unless it is stale.
@@ -84,7 +82,7 @@ struct RowInputs<'a> {
     now: SystemTime,
 }
 
-/// Returns the Pod's containers in the kubelet's start order, with spec, role, gate and status.
+/// Returns the Pod's containers in the order in which the kubelet starts them, with spec, role, gate and status.
 pub(crate) fn pod_containers(pod: &Pod) -> Vec<PodContainer<'_>> {
     let statuses = pod.status.iter().flat_map(|s| s.init_container_statuses.iter().chain(&s.container_statuses));
     let of_init =
@@ -135,7 +133,7 @@ impl RowInputs<'_> {
         self.snapshot.and_then(|snapshot| snapshot.states.get(&container.spec.name).copied())
     }
 
-    /// Returns true if the container's own program is known to have started.
+    /// Returns true if the container's own program has provably started.
     fn has_started(&self, container: &PodContainer<'_>) -> bool {
         match self.state(container) {
             Some(state) => state != State::Waiting,
@@ -144,8 +142,8 @@ impl RowInputs<'_> {
         }
     }
 
-    /// Returns the unmet conditions of the container at `at`: those of its own gate, or of the hooks before it, or of
-    /// its own hook once those have returned.
+    /// Returns the unmet conditions that block the container at `at`. These are the conditions of the container's gate,
+    /// or of the hooks of earlier containers. Once these hooks have returned, the container's own hook is examined.
     fn waits_for(&self, at: usize) -> Vec<Condition> {
         let (own, containers) = (&self.containers[at], self.containers);
         let (phase, runs_already) = (self.snapshot.map(|snapshot| snapshot.phase), self.has_started(own));
@@ -161,7 +159,7 @@ impl RowInputs<'_> {
         }
         let holds = |index: &usize| {
             let is_hook = containers[*index].gate.as_ref().is_some_and(|gate| gate.mode == Mode::PostStart);
-            // If a later container runs, the hook has returned, whatever its container's state is now.
+            // If a later container runs, the hook has returned, whatever state the hook's container has now.
             is_hook
                 && !containers[index + 1..].iter().any(|later| later.role == Role::Container && self.has_started(later))
         };
@@ -169,7 +167,7 @@ impl RowInputs<'_> {
             hooks.filter(holds).flat_map(|index| self.unmet_conditions(&containers[index])).collect()
         };
         let before: Vec<Condition> = if runs_already { Vec::new() } else { unmet_of(0..at) };
-        // If no earlier hook blocks, its own hook may be running: the sidecar publishes a mere start late.
+        // If no earlier hook blocks the container, the container's own hook may run: the sidecar publishes starts late.
         if before.is_empty() { unmet_of(at..at + 1) } else { before }
     }
 
@@ -193,7 +191,7 @@ impl RowInputs<'_> {
             })
         };
         let mut all: Vec<Condition> = gate.until.iter().filter_map(unmet).collect();
-        // Only the agent knows the results of checks. If all conditions hold, the checks may still block.
+        // Only the agent has the results of checks. Even if all conditions hold, the checks may block the container.
         all.extend(gate.checks.iter().map(|check| Condition {
             condition: check.clone(),
             standing: "unknown",

@@ -5,7 +5,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Flags of `--resolve-images`, which finds the command of containers without a `command`.
+/// Flags that look up images in registries. A container without a `command` gets its command from the image.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ImageArgs {
     /// For containers without a command, read Entrypoint and Cmd from the registry and pin the image

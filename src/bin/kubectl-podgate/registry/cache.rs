@@ -1,11 +1,11 @@
-//! Cache of looked-up commands. Keyed by digest, whose content never changes, so that entries never expire.
+//! Cache of looked-up commands. Entries never expire: their key is a digest, and the content of a digest cannot change.
 
 use podgate::order::plan::ImageCommand;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 
-/// Cache folder; `None` disables the cache. Failures to read or write it are ignored.
+/// Cache in a folder. `None` disables the cache. Errors on reading or writing entries are ignored.
 #[derive(Debug, Clone)]
 pub(super) struct CommandCache(pub(super) Option<PathBuf>);
 
@@ -21,7 +21,7 @@ impl CommandCache {
         let words = |field: &str| -> Option<Vec<String>> {
             value[field].as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect()
         };
-        // Guards against a file that was copied or renamed from another digest's.
+        // Ignore a file that was copied or renamed from the entry of another digest.
         let is_same = value["digest"] == digest;
         is_same.then_some(ImageCommand { entrypoint: words("entrypoint")?, cmd: words("cmd")? })
     }
@@ -29,7 +29,7 @@ impl CommandCache {
     pub(super) fn put(&self, digest: &str, platform: &str, command: &ImageCommand) {
         let Some(path) = self.path(digest, platform) else { return };
         let text = json!({"digest": digest, "entrypoint": command.entrypoint, "cmd": command.cmd}).to_string();
-        // Write by a rename, because another run may read at the same time.
+        // Write a temporary file first, because another process may read the entry at the same time.
         let temp_path = path.with_extension(format!("{}.tmp", std::process::id()));
         let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
         let _ = folder.and_then(|()| fs::write(&temp_path, text)).and_then(|()| fs::rename(&temp_path, &path));

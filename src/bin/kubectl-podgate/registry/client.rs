@@ -1,4 +1,4 @@
-//! Registry client, with limits on time and size.
+//! Registry client with limits on the duration and size of a look-up.
 
 use super::args::Platform;
 use super::cache::CommandCache;
@@ -16,22 +16,21 @@ use std::io::{Cursor, ErrorKind};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Largest accepted image configuration, in bytes; real ones have a few KiB.
+/// Largest accepted image configuration, in bytes. Typical configurations have a few KiB.
 const MAX_CONFIG_BYTES: usize = 4 << 20;
 
-/// Longest error text, in bytes. Some registries answer with whole HTML pages.
+/// Longest printed error text, in bytes. Some registries answer with whole HTML pages.
 const MAX_ERROR_BYTES: usize = 200;
 
-/// Settings for registry requests.
 #[derive(Clone)]
 pub(crate) struct RegistrySettings {
     pub(crate) platform: Platform,
     pub(crate) logins: Logins,
     /// PEM certificates to trust besides the system's.
     pub(crate) ca_certificates: Vec<Vec<u8>>,
-    /// `HOST[:PORT]` of registries that speak plain HTTP.
+    /// `HOST[:PORT]` of registries to contact over plain HTTP.
     pub(crate) insecure_hosts: Vec<String>,
-    /// Time limit for one image, all requests included.
+    /// Time limit for all requests for one image.
     pub(crate) timeout: Duration,
     /// Cache folder for looked-up commands.
     pub(crate) cache_folder: Option<PathBuf>,
@@ -47,9 +46,10 @@ pub(crate) struct RegistryClient {
 
 impl RegistryClient {
     /// # Errors
-    /// A CA certificate is invalid.
+    /// One line, if a CA certificate is invalid.
     pub(crate) fn new(settings: RegistrySettings) -> Result<RegistryClient, String> {
-        // Fails if a provider is installed already; every part of the program installs the same one.
+        // Fails if a provider is installed already. The error is ignored, because the program always installs the same
+        // one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let https = build_client(&settings, ClientProtocol::Https)?;
         let http = build_client(&settings, ClientProtocol::Http)?;
@@ -79,10 +79,10 @@ impl RegistryClient {
             self.fetch_with_logins(ClientProtocol::Http, image).await
         } else {
             match self.fetch_with_logins(ClientProtocol::Https, image).await {
-                // A local registry seldom has a certificate, and local traffic can't be intercepted: retry over HTTP.
+                // Retry over HTTP: local registries seldom have a certificate, and local traffic can't be intercepted.
                 Err(Error::RequestError(error)) if is_local(registry) && error.is_connect() => {
                     match self.fetch_with_logins(ClientProtocol::Http, image).await {
-                        // The registry does speak TLS: report the TLS error instead.
+                        // A TLS server answers 400 to plain HTTP. Report the TLS error instead.
                         Err(Error::ServerError { code: 400, .. }) => Err(Error::RequestError(error)),
                         plain => plain,
                     }
@@ -98,7 +98,7 @@ impl RegistryClient {
         Some(ImageInfo { digest: digest.to_owned(), command })
     }
 
-    /// Tries each matching login in turn; without any, pulls anonymously.
+    /// Tries the matching credentials one after the other. Pulls anonymously if there are no matching credentials.
     async fn fetch_with_logins(&self, protocol: ClientProtocol, image: &Reference) -> Result<ImageInfo, Error> {
         let shared = if protocol == ClientProtocol::Http { &self.http } else { &self.https };
         let logins = self.settings.logins.for_image(image.resolve_registry(), image.repository());
@@ -107,7 +107,7 @@ impl RegistryClient {
             [one] => return self.pull(shared, image, one).await,
             [others @ .., last] => (last, others),
         };
-        // A client caches the first login it gets, so each login needs its own client.
+        // A client caches the first credentials that it uses. Create a separate client for each set of credentials.
         let fresh = || build_client(&self.settings, protocol.clone()).unwrap_or_else(|_| shared.clone());
         for login in others {
             match self.pull(&fresh(), image, login).await {
@@ -138,7 +138,6 @@ impl RegistryClient {
         Ok(ImageInfo { digest, command })
     }
 
-    /// Returns one line that explains the error.
     fn explain(&self, image: &Reference, error: &Error) -> String {
         let registry = image.resolve_registry();
         match error {
@@ -149,7 +148,7 @@ impl RegistryClient {
                 };
                 format!("{registry}: access denied; pass credentials with --pull-secret{helper}")
             }
-            // Returned only for an index without a manifest for the platform.
+            // The client returns this error only for an index without a manifest for the platform.
             Error::ImageManifestNotFoundError(_) => {
                 format!("no image for platform {}; pass another --platform", self.settings.platform)
             }
@@ -199,13 +198,14 @@ fn build_client(settings: &RegistrySettings, protocol: ClientProtocol) -> Result
         .map_err(|error| format!("can't create the registry client: {}", one_line(&error.to_string(), MAX_ERROR_BYTES)))
 }
 
-/// Returns the digest for a platform. Without a variant the first match wins: `linux/arm64` finds `linux/arm64/v8`.
+/// Returns the digest of the first manifest for `platform`. A platform without a variant matches every variant:
+/// `linux/arm64` matches `linux/arm64/v8`.
 fn platform_digest(platform: &Platform, entries: &[ImageIndexEntry]) -> Option<String> {
     let matches = |entry: &&ImageIndexEntry| {
-        entry.platform.as_ref().is_some_and(|its| {
-            its.os.to_string() == platform.os
-                && its.architecture.to_string() == platform.architecture
-                && (platform.variant.is_none() || platform.variant == its.variant)
+        entry.platform.as_ref().is_some_and(|offered| {
+            offered.os.to_string() == platform.os
+                && offered.architecture.to_string() == platform.architecture
+                && (platform.variant.is_none() || platform.variant == offered.variant)
         })
     };
     entries.iter().find(matches).map(|entry| entry.digest.clone())

@@ -1,25 +1,26 @@
-//! Registry credentials from pull secrets and `docker login`. They are matched to images as the kubelet does it
-//! (`pkg/credentialprovider/keyring.go`). Credential helpers are never run: the file may be untrusted.
+//! Registry credentials from pull secrets and `docker login`. Credentials are matched to images as in the kubelet
+//! (`pkg/credentialprovider/keyring.go`). Credential helpers are never run, because the file may be untrusted.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use oci_client::secrets::RegistryAuth;
 use serde_json::Value;
 
-/// Logins with their patterns, such as `registry.example`, `*.example:5000`, `ghcr.io/org`.
+/// Credentials, each with a pattern of images such as `registry.example`, `*.example:5000`, or `ghcr.io/org`.
 #[derive(Clone, Default)]
 pub(crate) struct Logins {
     entries: Vec<(String, RegistryAuth)>,
-    /// A file refers to a credential helper.
+    /// True if a file refers to a credential helper.
     pub(crate) has_helper: bool,
 }
 
 const DOCKER_HUB_HOSTS: [&str; 2] = ["docker.io", "index.docker.io"];
 
 impl Logins {
-    /// Adds the logins of a `.dockerconfigjson`, a legacy `.dockercfg`, or a Secret with one. Earlier files win.
+    /// Adds the credentials in a `.dockerconfigjson`, a legacy `.dockercfg`, or a Secret that contains such a file. The
+    /// credentials of earlier files take precedence.
     ///
     /// # Errors
-    /// One line that explains what is wrong with the file.
+    /// One line that describes the error in the file.
     pub(crate) fn add_file(&mut self, file: &Value) -> Result<(), String> {
         if file.get("kind").and_then(Value::as_str) == Some("Secret") {
             return self.add_file(&secret_content(file)?);
@@ -29,7 +30,7 @@ impl Logins {
         let auths = match file.get("auths") {
             Some(auths) => auths,
             None if self.has_helper || file.as_object().is_some_and(serde_json::Map::is_empty) => return Ok(()),
-            // In a legacy file the top-level object holds the logins.
+            // In a legacy file, the top-level object holds the credentials.
             None => file,
         };
         let Value::Object(auths) = auths else { return Err("the logins (auths) are not an object".to_owned()) };
@@ -38,18 +39,18 @@ impl Logins {
             if !entry.is_object() {
                 return Err(format!("the login for {registry:?} is not an object"));
             }
-            // An empty entry means that a credential helper has the login.
+            // An empty entry means that a credential helper stores the credentials.
             if let Some(login) = parse_login(entry).map_err(|error| format!("the login for {registry:?}: {error}"))? {
                 added.push((registry_pattern(registry), login));
             }
         }
-        // Longest path first, as in the kubelet.
+        // Sort in reverse order, as the kubelet does, so that longer paths come first.
         added.sort_by(|(a, _), (b, _)| b.cmp(a));
         self.entries.extend(added);
         Ok(())
     }
 
-    /// Returns the logins for an image, best match first.
+    /// Returns the credentials for an image, best match first.
     pub(crate) fn for_image(&self, registry: &str, repository: &str) -> Vec<&RegistryAuth> {
         let hosts = if DOCKER_HUB_HOSTS.contains(&registry) { DOCKER_HUB_HOSTS.to_vec() } else { vec![registry] };
         let matches = |pattern: &str| hosts.iter().any(|host| matches_image(pattern, host, repository));
@@ -57,7 +58,7 @@ impl Logins {
     }
 }
 
-/// Returns the parsed login file in a Secret.
+/// Returns the parsed credentials file from a Secret.
 fn secret_content(secret: &Value) -> Result<Value, String> {
     for name in [".dockerconfigjson", ".dockercfg"] {
         let text = match (secret["stringData"][name].as_str(), secret["data"][name].as_str()) {
@@ -91,7 +92,7 @@ fn parse_login(entry: &Value) -> Result<Option<RegistryAuth>, String> {
     Ok(Some(RegistryAuth::Basic(user.to_owned(), password.trim_end_matches('\0').to_owned())))
 }
 
-/// Returns `host/path` of a key, which may be a URL.
+/// Converts a key, which may be a URL, to a pattern `host/path`.
 fn registry_pattern(registry: &str) -> String {
     let rest = registry.strip_prefix("https://").or_else(|| registry.strip_prefix("http://")).unwrap_or(registry);
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -100,7 +101,8 @@ fn registry_pattern(registry: &str) -> String {
     if path.is_empty() { host.to_owned() } else { format!("{host}/{path}") }
 }
 
-/// Matches like the kubelet: each part between dots by glob, the port exactly, the path as a prefix.
+/// Returns true if `pattern` matches an image. As in the kubelet, each part of the host name is a glob, the port must
+/// be equal, and the path is a prefix.
 fn matches_image(pattern: &str, registry: &str, repository: &str) -> bool {
     let (host, path) = pattern.split_once('/').unwrap_or((pattern, ""));
     let (wanted_host, wanted_port) = host.rsplit_once(':').unwrap_or((host, ""));
@@ -111,10 +113,10 @@ fn matches_image(pattern: &str, registry: &str, repository: &str) -> bool {
         && repository.starts_with(path)
 }
 
-/// Matches `*` to any number of characters and `?` to one, without backtracking.
+/// Returns true if a glob matches `text`. `*` matches any number of characters, `?` one character. No backtracking.
 fn glob_matches(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    // Element i: the first i characters of the pattern match the text so far.
+    // Element i is true if the first i characters of the pattern match the text so far.
     let mut fit: Vec<bool> = vec![false; pattern.len() + 1];
     fit[0] = true;
     let spread = |fit: &mut Vec<bool>| (0..pattern.len()).for_each(|i| fit[i + 1] |= fit[i] && pattern[i] == '*');
@@ -139,7 +141,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Returns the user names of the logins for an image.
+    /// Returns the user names of the credentials for an image.
     fn users<'a>(logins: &'a Logins, registry: &str, repository: &str) -> Vec<&'a str> {
         let user = |login: &'a RegistryAuth| match login {
             RegistryAuth::Basic(user, _) => user.as_str(),

@@ -1,4 +1,4 @@
-//! Command in an image configuration.
+//! Entrypoint and Cmd of an image, read from its configuration.
 
 use podgate::order::plan::ImageCommand;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 /// Result of looking up an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ImageInfo {
-    /// Digest of the tag, `sha256:…`; that of the index for a multi-platform image.
+    /// Digest of the tag, `sha256:…`. For a multi-platform image, the digest of the index.
     pub(crate) digest: String,
     pub(crate) command: ImageCommand,
 }
@@ -14,7 +14,7 @@ pub(crate) struct ImageInfo {
 /// Parses an image configuration (<https://github.com/opencontainers/image-spec/blob/main/config.md>).
 pub(super) fn parse_command(config: &str) -> Option<ImageCommand> {
     let config: Value = serde_json::from_str(config).ok()?;
-    // Docker omits `config`, or writes null, if an image sets nothing.
+    // If an image sets no options, Docker omits `config` or writes null.
     let words = |field: &str| match config.get("config").and_then(|config| config.get(field)) {
         None | Some(Value::Null) => Some(Vec::new()),
         Some(Value::Array(words)) => words.iter().map(|word| word.as_str().map(str::to_owned)).collect(),

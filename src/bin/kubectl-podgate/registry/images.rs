@@ -17,17 +17,16 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Images that are looked up in parallel.
+/// Maximum number of images that are looked up at the same time.
 const MAX_CONCURRENT: usize = 4;
 
-/// Results of looking up images, by image name.
+/// Results of looking up images.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ResolvedImages {
     images: BTreeMap<String, ImageInfo>,
     is_pinning: bool,
 }
 
-/// Results for one template.
 #[derive(Debug, Default)]
 pub(crate) struct TemplateImages {
     /// Commands by container name.
@@ -79,12 +78,12 @@ pub(crate) fn look_up_images(sources: &[(Input, Source)], args: &ImageArgs) -> R
     if errors.is_empty() { Ok(ResolvedImages { images, is_pinning: !args.no_pin }) } else { Err(errors) }
 }
 
-/// Returns name and image of each container whose command is needed and known only to its image.
+/// Returns the name and image of each container whose command is needed, but set only in the image.
 fn images_to_resolve(template: &Value) -> Vec<(String, String)> {
     if !inject::is_requested(template) {
         return Vec::new();
     }
-    // Look at the template before injection: the command of an injected container is the gate.
+    // Read the template without the injection, because the command of an injected container is the gate.
     let Ok(before) = inject::uninject(template) else { return Vec::new() };
     let planned = plan(&before.value, &KnownImages::default()).ok();
     let annotation = |key: &str| {
@@ -109,7 +108,6 @@ fn images_to_resolve(template: &Value) -> Vec<(String, String)> {
 }
 
 impl ResolvedImages {
-    /// Returns the results for this template's containers.
     pub(crate) fn for_template(&self, template: &Value) -> TemplateImages {
         let mut resolved = TemplateImages::default();
         let Ok(before) = inject::uninject(template) else { return resolved };

@@ -1,4 +1,4 @@
-//! Output of `status -w`: updates in place on a terminal, or one line per change. Pure functions that return text.
+//! Text output of `status -w`: updates in place on a terminal, or one line per change. Pure functions that return text.
 
 use super::text;
 use crate::pod::shape::View;
@@ -14,7 +14,7 @@ pub(crate) struct LiveScreen {
 }
 
 impl LiveScreen {
-    /// Returns the output that replaces the previous text by `text`, on a terminal of this size.
+    /// Returns the output that replaces the previous text with `text`, on a terminal of this size.
     pub(crate) fn draw(&mut self, text: &str, (columns, rows): (usize, usize)) -> String {
         let up: usize = self.drawn_lines.iter().map(|line| row_count(line, columns)).sum();
         let mut out = if up > 0 { format!("\r\u{1b}[{up}A") } else { String::new() };
@@ -22,7 +22,7 @@ impl LiveScreen {
         let (mut free_rows, mut left) = (rows.saturating_sub(1), text.lines().count());
         for line in text.lines() {
             let needed = row_count(line, columns);
-            // Lines that have scrolled off the top cannot be overwritten, so the text must fit the screen.
+            // The text must fit the screen, because lines that have scrolled off the top cannot be overwritten.
             if needed > free_rows || (needed == free_rows && left > 1) {
                 let more = format!("… {left} more lines: enlarge the window");
                 self.drawn_lines.push(truncate(&more, columns));
@@ -39,13 +39,12 @@ impl LiveScreen {
     }
 }
 
-/// Returns the number of rows that a line takes.
 fn row_count(line: &str, columns: usize) -> usize {
     let plain = anstream::adapter::strip_str(line).to_string();
     display_width(&plain).div_ceil(columns.max(1)).max(1)
 }
 
-/// Output of one line per change.
+/// Output with one line per change.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeLines {
     /// The last printed row of each container and of the Pod.
@@ -54,7 +53,6 @@ pub(crate) struct ChangeLines {
 }
 
 const HEADERS: [&str; 4] = ["CONTAINER", "PODGATE", "KUBELET", "WAITS FOR"];
-/// Name of the row for the Pod as a whole.
 const POD_ROW_NAME: &str = "(pod)";
 
 impl ChangeLines {
@@ -75,7 +73,7 @@ impl ChangeLines {
         let mut out = String::new();
         let widths = *self.widths.get_or_insert_with(|| {
             let mut widths = column_widths(HEADERS, &rows);
-            // Leave room for later rows: the longest state, the kubelet's usual reasons.
+            // Make the columns wide enough for the longest state and for the kubelet's usual reasons.
             (widths[1], widths[2]) = (widths[1].max(9), widths[2].max(18));
             write_row(&mut out, &widths, "TIME", &HEADERS.map(str::to_owned));
             widths

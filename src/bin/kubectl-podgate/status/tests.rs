@@ -1,4 +1,4 @@
-//! Output of `status` for whole Pods.
+//! Tests of the output of `status` for whole Pods.
 
 use super::text::render;
 use crate::pod::tests::{chain, view_of, with_published};
@@ -19,7 +19,7 @@ fn docs_show_this_output() {
     let written = render(&view_of(&with_published(chain(), "starting", ["Started", "Waiting", "Waiting"])));
     let plain = anstream::adapter::strip_str(&written).to_string();
     let docs = include_str!("../../../../docs/kubectl-podgate.md");
-    assert!(docs.contains(&plain), "docs/kubectl-podgate.md should show this:\n{plain}");
+    assert!(docs.contains(&plain), "docs/kubectl-podgate.md should contain:\n{plain}");
     assert!(written.len() > plain.len());
 }
 

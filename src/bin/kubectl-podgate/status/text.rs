@@ -1,4 +1,4 @@
-//! The status as text: a summary, a table, details of the published state, and notes.
+//! Text output of `status`: a summary, a table, details of the published state, and notes.
 
 use crate::pod::shape::{Condition, Role, Row, View};
 use crate::terminal::{column_widths, display_width};
@@ -10,7 +10,7 @@ const HEADERS: [&str; 6] = ["CONTAINER", "PODGATE", "SINCE", "KUBELET", "WAITS F
 const LAST_COLUMN: usize = HEADERS.len() - 1;
 const BOLD: Style = Style::new().bold();
 
-/// Renders the status with colors. The writer strips them if they are not wanted.
+/// Renders the status with colors. The writer removes the colors if they are not wanted.
 pub(crate) fn render(view: &View) -> String {
     let mut out = format!("{BOLD}{}{BOLD:#}\n\n", sanitize(&view.summary));
     write_table(view, &mut out);
@@ -49,7 +49,7 @@ pub(crate) fn render(view: &View) -> String {
     out
 }
 
-/// Returns each unmet condition once, with what is needed to meet it.
+/// Returns each unmet condition once, with the event that would meet the condition.
 fn unmet_conditions(view: &View) -> Vec<(&str, &str)> {
     let mut all: Vec<(&str, &str)> = Vec::new();
     for condition in view.containers.iter().flat_map(|row| &row.waits_for) {
@@ -66,12 +66,12 @@ fn write_table(view: &View, out: &mut String) {
     let widths = column_widths(HEADERS, &lines);
     let mut line = |cells: &[&str; 6], style: Style| {
         for (column, cell) in cells.iter().enumerate() {
-            // Pad by hand, because format! would count the escape sequences. The last column needs no padding.
+            // Compute the padding, because `format!` would count escape sequences. The last column needs no padding.
             let pad = if column < LAST_COLUMN { widths[column] - display_width(cell) + 2 } else { 0 };
             let style = if column == 1 { style } else { Style::new() };
             let _ = write!(out, "{style}{cell}{style:#}{:pad$}", "");
         }
-        // Empty last cells leave trailing spaces.
+        // Remove trailing spaces, which occur if the last cells are empty.
         out.truncate(out.trim_end_matches(' ').len());
         out.push('\n');
     };
@@ -94,7 +94,7 @@ pub(super) fn cells(row: &Row) -> [String; 6] {
     };
     let conditions: Vec<String> = row.waits_for.iter().map(describe).collect();
     let waits_for = match row.state {
-        // No podgate condition blocks the container.
+        // The container waits, but not for a condition of podgate.
         Some("Waiting") if conditions.is_empty() => "the kubelet".to_owned(),
         _ => conditions.join(", "),
     };

@@ -16,17 +16,17 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use tokio::sync::mpsc;
 
-/// Exit code when not all containers have started.
+/// Exit code if not all containers have started.
 const NOT_STARTED: u8 = 3;
 
-/// Interval of updates on a terminal, because the ages in the table count seconds.
+/// Interval between two updates on a terminal. The table shows ages in seconds.
 const REDRAW_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Output of `status -w`.
 enum StatusPrinter {
     Live(LiveScreen),
     Lines(ChangeLines),
-    /// One JSON object per line. Holds the last one with all ages at zero.
+    /// One JSON object per line. Holds the last printed object, with all ages set to zero.
     Json(String),
 }
 
@@ -47,7 +47,7 @@ pub(crate) async fn watch(args: &Status, cluster: Cluster, first: Pod) -> Result
     loop {
         let view = view::view(&pod, &namespace, clock::wall_time());
         let has_reader = printer.print(&view, &pod, outage.as_ref())?;
-        // In these phases all containers have ended, so none will start any more.
+        // In these phases, all containers have exited, and no container will start again.
         let has_ended = matches!(view.pod_phase.as_deref(), Some("Succeeded" | "Failed"));
         if !has_reader || args.until_started && (view.started || view.deleting || has_ended) {
             return Ok(exit_code(&view));
@@ -89,7 +89,7 @@ pub(super) fn exit_code(view: &View) -> ExitCode {
 }
 
 impl StatusPrinter {
-    /// Prints the status. Returns false if the reader of standard output is gone.
+    /// Prints the status. Returns false if the reader of standard output has closed the pipe.
     fn print(&mut self, view: &View, pod: &Pod, outage: Option<&(String, Instant)>) -> Result<bool, String> {
         match self {
             StatusPrinter::Live(live) => {
@@ -108,7 +108,7 @@ impl StatusPrinter {
             StatusPrinter::Json(last) => {
                 let json =
                     |view: &View| serde_json::to_string(view).map_err(|error| format!("cannot write JSON: {error}"));
-                // A fixed time gives all ages as zero, so that only real changes are printed.
+                // A fixed time sets all ages to zero. With the real time, every new age would count as a change.
                 let timeless = json(&view::view(pod, &view.namespace, UNIX_EPOCH))?;
                 if *last == timeless {
                     return Ok(true);

@@ -1,7 +1,8 @@
 //! Builds the timeline of a Pod's start from the Pod and its events. Pure functions.
 //!
-//! A time in whole seconds has lost its fraction: the real time is up to 1 s later. If the sidecar observed the same
-//! event within that second, its milliseconds are used. If it observed the event later, the whole second is used.
+//! A time in whole seconds has no fraction: the real time is up to 1 s later. If the sidecar observed the same event
+//! within that second, the sidecar's milliseconds are used. If the sidecar observed the event later, the whole second
+//! is used.
 
 use super::event::Event;
 use super::notes;
@@ -24,7 +25,7 @@ struct Evidence<'a> {
     times: Times,
 }
 
-/// Builds the timeline of `pod`. `events` is `None` if they could not be read.
+/// Builds the timeline of `pod`. `events` is `None` if the events could not be read.
 pub(crate) fn build(pod: &Pod, events: Option<&[Event]>, namespace: &str, now: SystemTime) -> Timeline {
     let view = view(pod, namespace, now);
     let annotations = pod.metadata.annotations.clone().unwrap_or_default();
@@ -41,7 +42,7 @@ pub(crate) fn build(pod: &Pod, events: Option<&[Event]>, namespace: &str, now: S
     let all: Vec<i64> = moments.map(|moment| moment.at).collect();
     let from = marks.first().map(|mark| mark.moment.at).or_else(|| all.iter().min().copied()).unwrap_or(now);
     let last = all.iter().max().copied().unwrap_or(from).max(from);
-    // The timeline of a started Pod ends shortly after the last moment, that of a starting Pod ends now.
+    // The timeline of a started Pod ends shortly after the last moment. The timeline of a starting Pod ends now.
     let to = match view.started || view.deleting {
         true => last + ((last - from) / 12).max(250),
         false => now.max(last),
@@ -76,7 +77,7 @@ fn parse_millis(text: &str) -> Option<i64> {
     i64::try_from(at.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
 }
 
-/// Merges two records of the same event: `coarse` from the kubelet in whole seconds, `exact` from the sidecar.
+/// Merges two records of the same event: `coarse` from the kubelet and `exact` from the sidecar.
 fn merge_moments(coarse: Option<Moment>, exact: Option<Moment>) -> Option<Moment> {
     match (coarse, exact) {
         (Some(coarse), Some(exact)) if !coarse.exact && exact.at >= coarse.at + SECOND_MS => Some(coarse),
@@ -125,14 +126,14 @@ impl Evidence<'_> {
             Some(Moment { at, exact: false, by: Source::Kubelet })
         };
         let kubelet = &container.kubelet;
-        // After a restart the status holds only the last start. The events still hold the first one.
+        // After a restart, the status holds only the last start. The events still hold the first start.
         let first = self.first_event(Some(name), "Started");
         let kubelet_start = by_kubelet(&kubelet.started_at).filter(|_| kubelet.restarts == 0).or(first);
         let mode = container.gate.as_ref().map_or(Mode::None, |gate| gate.mode);
         let (gate, opened) = (by_podgate(Milestone::GateWaiting), by_podgate(Milestone::GateOpened));
         let sidecar_start = by_podgate(Milestone::Started);
         let (created, started) = match mode {
-            // The kubelet starts the gate; the gate starts the program.
+            // The kubelet starts the gate, and the gate starts the program.
             Mode::Entrypoint => (merge_moments(kubelet_start, gate), opened.or(sidecar_start)),
             _ => (merge_moments(kubelet_start, sidecar_start), merge_moments(kubelet_start, sidecar_start)),
         };
@@ -181,7 +182,7 @@ fn bars(row: &Row, begin: Option<i64>, to: i64) -> Vec<Bar> {
     if row.mode == Mode::Entrypoint
         && let Some(created) = row.created
     {
-        // Without the sidecar's times, a waiting gate cannot be told from a running program.
+        // Without the sidecar's times, a waiting gate cannot be distinguished from a running program.
         let is_known = row.gate.is_some() || row.started.is_some();
         add(if is_known { BarKind::Gate } else { BarKind::Run }, created, row.started.map_or(end, |moment| moment.at));
     }
@@ -191,7 +192,7 @@ fn bars(row: &Row, begin: Option<i64>, to: i64) -> Vec<Bar> {
                 add(BarKind::Start, started, ready.at.min(end));
                 add(BarKind::Ready, ready, end);
             }
-            // The sidecar records this container, so it has not been Ready.
+            // The sidecar records this container, but has not recorded it as Ready. So the program is still starting.
             None if row.role == Role::Container && started.by == Source::Podgate => add(BarKind::Start, started, end),
             None => add(BarKind::Run, started, end),
         }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use std::time::Duration;
 
-/// One event of the Pod. The scheduler's events have microseconds (`eventTime`), the kubelet's have whole seconds.
+/// Event of the Pod. The scheduler's events have microseconds (`eventTime`). The kubelet's events have whole seconds.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Event {
@@ -21,29 +21,29 @@ struct InvolvedObject {
 }
 
 impl Event {
-    /// Returns true for an event with this reason about this container, or about the Pod if `container` is `None`.
+    /// Returns true if the event has this reason and is about this container. `None` means the Pod as a whole.
     pub(crate) fn is_about(&self, container: Option<&str>, reason: &str) -> bool {
         self.container() == container && self.reason.as_deref() == Some(reason)
     }
 
-    /// Returns the container from a field path such as `spec.containers{db}`.
+    /// Returns the container that the event's field path names, such as `db` for `spec.containers{db}`.
     fn container(&self) -> Option<&str> {
         let path = self.involved_object.as_ref()?.field_path.as_deref()?;
         path.split_once('{')?.1.strip_suffix('}')
     }
 
-    /// Returns the time in RFC 3339, and true if it is exact.
+    /// Returns the event's time in RFC 3339, and false if that time has only whole seconds.
     pub(crate) fn time(&self) -> Option<(&str, bool)> {
         let exact = self.event_time.as_deref().map(|time| (time, true));
         exact.or_else(|| self.first_timestamp.as_deref().map(|time| (time, false)))
     }
 
-    /// Returns the duration of a pull in milliseconds.
-    /// Parses `Successfully pulled image "x" in 1.2s (1.3s including waiting).`
+    /// Returns the duration of an image pull in milliseconds. Reads the duration from messages such as
+    /// `Successfully pulled image "x" in 1.2s (1.3s including waiting).`
     pub(crate) fn pull_ms(&self) -> Option<i64> {
         let (text, _) = self.message.as_deref()?.split_once(" including waiting")?;
         let took = humantime::parse_duration(text.rsplit_once('(')?.1).ok()?;
-        // A pull of more than a day is not plausible.
+        // Ignore implausible durations of more than a day.
         (took < Duration::from_secs(24 * 60 * 60)).then_some(took.as_millis() as i64)
     }
 }
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn pull_duration_is_read_from_the_message() {
         let pull_ms = |message: String| Event { message: Some(message), ..Event::default() }.pull_ms();
-        // The format of Go's `Duration.String`.
+        // Durations as Go's `Duration.String` formats them.
         for (time, ms) in [
             ("1.234567891s", Some(1234)),
             ("1m2.5s", Some(62_500)),

@@ -37,7 +37,7 @@ async fn show(args: &Timeline) -> Result<ExitCode, String> {
     let text = match args.output {
         Output::Text => {
             let columns = args.width.map(usize::from).or_else(|| Some(terminal::size()?.0)).unwrap_or(DEFAULT_COLUMNS);
-            // A colored chart without its colors would show all bars alike, so shades are drawn instead.
+            // Without colors, all bars of a colored chart would look the same. Draw shades instead.
             let colors = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
             text::render(&timeline, columns, colors)
         }
@@ -48,7 +48,7 @@ async fn show(args: &Timeline) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the Pod's events, or `None` if they cannot be read. The timeline works without them.
+/// Returns the Pod's events, or `None` if the events cannot be read. The timeline is also built without events.
 async fn events(cluster: &Cluster, uid: &str) -> Option<Vec<Event>> {
     #[derive(Deserialize)]
     struct List {

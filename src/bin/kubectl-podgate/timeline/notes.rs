@@ -22,7 +22,7 @@ pub(crate) fn summary(timeline: &Timeline, deleting: bool) -> String {
     }
 }
 
-/// Returns notes about times that are missing or inexact, with the reason.
+/// Returns notes about missing and inexact times, with the reason for each.
 pub(crate) fn notes(timeline: &Timeline, view: &View, events: Option<&[Event]>, has_times: bool) -> Vec<String> {
     let mut notes = Vec::new();
     let ordered = || timeline.containers.iter().filter(|row| row.role == Role::Container);

@@ -1,4 +1,4 @@
-//! The time axis.
+//! Ticks of the time axis.
 
 /// Distances between two ticks, in milliseconds.
 const TICK_STEPS: [i64; 17] = [
@@ -6,8 +6,8 @@ const TICK_STEPS: [i64; 17] = [
     21_600_000, 86_400_000,
 ];
 
-/// Returns at most `most` + 1 ticks at round times within `length` milliseconds: their offsets in milliseconds,
-/// beginning with 0, and their labels.
+/// Returns at most `most` + 1 ticks at round times within `length` milliseconds. Each tick is an offset in milliseconds
+/// and a label. The first offset is 0.
 pub(crate) fn ticks(length: i64, most: usize) -> Vec<(i64, String)> {
     let most = i64::try_from(most.max(1)).unwrap_or(1);
     let days = |step: &i64| *step * (length / step / most + 1);

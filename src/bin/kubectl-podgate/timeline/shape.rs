@@ -1,4 +1,4 @@
-//! Types of the timeline, which are also its JSON format. Times are in milliseconds since 1970.
+//! Types of the timeline. These types also define the JSON format. Times are in milliseconds since 1970.
 
 use crate::pod::shape::Role;
 use anstyle::AnsiColor;
@@ -11,17 +11,15 @@ use serde::{Serialize, Serializer};
 pub(crate) struct Timeline {
     pub(crate) namespace: String,
     pub(crate) pod: String,
-    /// Summary in one sentence.
     pub(crate) summary: String,
-    /// All containers have started.
     pub(crate) started: bool,
-    /// Beginning of the chart: the creation of the Pod.
+    /// Beginning of the chart: the creation time of the Pod.
     #[serde(serialize_with = "time")]
     pub(crate) from: i64,
-    /// End of the chart.
+    /// End of the chart: now for a starting Pod, shortly after the last moment for a started Pod.
     #[serde(serialize_with = "time")]
     pub(crate) to: i64,
-    /// Events of the Pod as a whole.
+    /// Events of the Pod as a whole, such as its scheduling.
     pub(crate) marks: Vec<Mark>,
     /// The containers in the kubelet's start order.
     pub(crate) containers: Vec<Row>,
@@ -44,7 +42,7 @@ pub(crate) struct Mark {
 pub(crate) struct Moment {
     #[serde(serialize_with = "time")]
     pub(crate) at: i64,
-    /// False for whole seconds: the real time is up to 1 s later.
+    /// False if the time has whole seconds. Then the real time is up to 1 s later.
     pub(crate) exact: bool,
     pub(crate) by: Source,
 }
@@ -57,35 +55,31 @@ pub(crate) enum Source {
     Podgate,
     /// The kubelet's status of the Pod.
     Kubelet,
-    /// An event.
     Event,
-    /// The API server.
     Api,
 }
 
-/// One container.
+/// Times and bars of one container.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) role: Role,
     pub(crate) mode: Mode,
-    /// The image was available.
+    /// Time at which the image was available.
     pub(crate) pulled: Option<Moment>,
     /// Duration of the image pull in milliseconds; `None` if the image was already present.
     pub(crate) pull_ms: Option<i64>,
-    /// The kubelet started the container, or its gate.
+    /// Time at which the kubelet started the container. In entrypoint mode, the gate starts first.
     pub(crate) created: Option<Moment>,
-    /// The gate reported that it waits.
+    /// Time at which the gate reported that it waits.
     pub(crate) gate: Option<Moment>,
-    /// The gate opened.
     pub(crate) opened: Option<Moment>,
-    /// The container's own program started.
+    /// Time at which the container's own program started.
     pub(crate) started: Option<Moment>,
     pub(crate) ready: Option<Moment>,
     pub(crate) ended: Option<Moment>,
     pub(crate) restarts: u32,
-    /// The bars of the chart.
     pub(crate) bars: Vec<Bar>,
 }
 
@@ -98,7 +92,7 @@ pub(crate) struct Bar {
     pub(crate) from: i64,
     #[serde(serialize_with = "time")]
     pub(crate) to: i64,
-    /// False if the bar begins up to 1 s later.
+    /// False if the real beginning is up to 1 s later.
     pub(crate) exact: bool,
 }
 
@@ -108,15 +102,14 @@ pub(crate) struct Bar {
 pub(crate) enum BarKind {
     /// The kubelet has not started the container yet.
     Wait,
-    /// The kubelet pulls the image.
     Pull,
-    /// The gate waits in front of the command.
+    /// The gate waits before it starts the command.
     Gate,
-    /// The program runs and has not been Ready yet.
+    /// The program runs, but the container has not been Ready yet.
     Start,
     /// The container has been Ready at least once.
     Ready,
-    /// The program runs; its readiness is not recorded.
+    /// The program runs, but the container's readiness is not recorded.
     Run,
 }
 
@@ -129,20 +122,18 @@ impl Row {
 }
 
 impl Timeline {
-    /// Returns the kinds of bars in the chart, in the order of the legend.
+    /// Returns the kinds of bars that the chart has, in the order of the legend.
     pub(crate) fn bar_kinds(&self) -> impl Iterator<Item = BarKind> {
         let all = [BarKind::Wait, BarKind::Pull, BarKind::Gate, BarKind::Start, BarKind::Ready, BarKind::Run];
         all.into_iter().filter(|kind| self.containers.iter().flat_map(|row| &row.bars).any(|bar| bar.kind == *kind))
     }
 }
 
-/// Appearance of a kind of bar.
 pub(crate) struct BarStyle {
     /// Label in the legend.
     pub(crate) label: &'static str,
-    /// CSS class in SVG.
     pub(crate) class: &'static str,
-    /// Character for text without colors.
+    /// Character that fills the bar in text without colors.
     pub(crate) shade: char,
     pub(crate) color: AnsiColor,
 }
@@ -171,7 +162,7 @@ pub(crate) fn rfc3339(ms: i64) -> String {
     humantime::format_rfc3339_millis(std::time::UNIX_EPOCH + since).to_string()
 }
 
-/// Formats a duration for people: `1.58 s`, `120 s`.
+/// Formats a duration in seconds, such as `1.58 s` or `120 s`.
 pub(crate) fn format_seconds(ms: i64) -> String {
     match ms {
         ..100_000 => format!("{:.2} s", ms as f64 / 1000.0),

@@ -1,5 +1,5 @@
-//! The chart as SVG, without scripts and external resources. It adapts to light and dark mode and has a title and a
-//! description for screen readers.
+//! The chart as SVG, without scripts and external resources. The image adapts to light and dark mode, and has a title
+//! and a description for screen readers.
 
 use super::scale::ticks;
 use super::shape::{Bar, BarKind, BarStyle, Row, Timeline, format_seconds};
@@ -12,15 +12,15 @@ const RIGHT: f64 = 24.0;
 const TOP: f64 = 76.0;
 const ROW_HEIGHT: f64 = 30.0;
 const BAR_HEIGHT: f64 = 18.0;
-/// Length limit of a name in the left column, in characters. It leaves room for the widest likely font.
+/// Maximum length of a name in the left column, in characters. Such a name fits in the column even in a wide font.
 const NAME_MAX: usize = 24;
-/// Length limit of a headline in characters of a wide font, and the height of its lines.
+/// Maximum length of a headline's line, in characters of a wide font, and height of a line.
 const HEADLINE_MAX: usize = 96;
 const HEADLINE_HEIGHT: f64 = 19.0;
-/// Distance between two entries of the legend.
+/// Distance between two entries of the legend, in pixels.
 const LEGEND_STEP: f64 = 117.0;
 
-/// Escapes text for XML content and attribute values. All text from the cluster passes through here.
+/// Escapes text for XML content and attribute values. All text from the cluster must pass through this function.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -38,7 +38,8 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// Colors for light and dark mode. They also differ in lightness. No CSS variables, because some viewers lack them.
+/// Style sheet with colors for light and dark mode. The colors also differ in lightness. The sheet has no CSS
+/// variables, because some viewers do not support them.
 const STYLE: &str = "\
 .pg text{font:13px ui-sans-serif,system-ui,sans-serif;fill:#1f2328}
 .pg .name{font:12px ui-monospace,monospace}
@@ -101,7 +102,7 @@ pub(crate) fn render(timeline: &Timeline) -> String {
     out
 }
 
-/// Wraps text between words, because SVG does not wrap. Splits a word only if it is longer than a line.
+/// Wraps text between words, because SVG does not wrap text. Splits a word only if the word is longer than a line.
 fn wrap(text: &str, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -119,7 +120,7 @@ fn wrap(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// Cuts the middle out of a long name, because many names differ only at the end.
+/// Shortens a long name by removing the middle, because many names differ only at the end.
 fn shorten(name: &str, most: usize) -> String {
     let letters: Vec<char> = name.chars().collect();
     if letters.len() <= most {
@@ -182,7 +183,7 @@ fn write_row(out: &mut String, row: &Row, index: usize, timeline: &Timeline) {
             r#"<rect class="{class}" x="{from:.1}" y="{bar_top:.1}" width="{width:.1}" height="{BAR_HEIGHT}" rx="2"><title>{title}</title></rect>"#
         );
         if !bar.exact {
-            // The bar begins at an unknown time within this second.
+            // Mark the uncertain second. The bar begins at an unknown time within this second.
             let about = (x_position(bar.from + 1000, timeline) - from).min(width);
             let _ = writeln!(
                 out,

@@ -1,4 +1,4 @@
-//! Timelines of whole Pods.
+//! Tests of timelines of whole Pods.
 
 use super::build::build;
 use super::event::Event;
@@ -8,14 +8,14 @@ use crate::pod::tests::{gate, hook};
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// 2026-11-21T14:00:00Z.
+/// 2026-11-21T14:00:00Z, in milliseconds since 1970.
 const START_MS: u64 = 1_795_269_600_000;
 
 fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(START_MS + 20_000)
 }
 
-/// A started Pod: db has a hook, api and web have gates.
+/// Returns a started Pod. db has a hook; api and web have gates.
 fn pod() -> Value {
     let running = |name: &str, at: &str| json!({"name": name, "ready": true, "state": {"running": {"startedAt": format!("2026-11-21T14:00:{at}Z")}}});
     let condition = |kind: &str, at: &str| json!({"type": kind, "status": "True", "lastTransitionTime": format!("2026-11-21T14:00:{at}Z")});
@@ -61,7 +61,7 @@ fn row<'a>(timeline: &'a Timeline, name: &str) -> &'a Row {
     timeline.containers.iter().find(|row| row.name == name).unwrap()
 }
 
-/// Returns `KIND FROM-TO` of each bar, in milliseconds from the beginning.
+/// Formats each bar as `KIND FROM-TO`, in milliseconds from the beginning of the chart.
 fn bars(timeline: &Timeline, name: &str) -> Vec<String> {
     let zero = timeline.from;
     let bars = row(timeline, name).bars.iter();
@@ -74,7 +74,7 @@ fn timeline_combines_all_sources() {
     assert_eq!(timeline.from, START_MS as i64);
     assert_eq!(bars(&timeline, "db"), ["Wait 1000-1500", "Pull 1500-4000~", "Start 4123-5700", "Ready 5700-8139"]);
     assert_eq!(bars(&timeline, "api"), ["Wait 1000-4923", "Gate 4923-5703", "Start 5703-7423", "Ready 7423-8139"]);
-    assert_eq!(bars(&timeline, "podgate"), ["Run 1000-8139~"], "its readiness is not recorded");
+    assert_eq!(bars(&timeline, "podgate"), ["Run 1000-8139~"], "the readiness of the sidecar is not recorded");
     let marks: Vec<(&str, i64, bool)> =
         timeline.marks.iter().map(|mark| (mark.what, mark.moment.at - timeline.from, mark.moment.exact)).collect();
     assert_eq!(
@@ -168,7 +168,7 @@ fn docs_show_this_output() {
     let timeline = build_timeline(&pod());
     let plain = anstream::adapter::strip_str(&text::render(&timeline, 100, false)).to_string();
     let docs = include_str!("../../../../docs/kubectl-podgate.md");
-    assert!(docs.contains(&plain), "docs/kubectl-podgate.md should show this:\n{plain}");
+    assert!(docs.contains(&plain), "docs/kubectl-podgate.md should contain:\n{plain}");
     let json = serde_json::to_value(&timeline).unwrap();
     for at in ["", "/marks/0", "/containers/0", "/containers/0/bars/0"] {
         for key in json.pointer(at).unwrap().as_object().unwrap().keys() {
@@ -236,5 +236,9 @@ fn svg_shortens_long_names() {
     assert_eq!(texts("name")[2..], ["metrics-expo…op-number-1", "metrics-expo…op-number-2"]);
     let head = texts("head");
     assert!(head.len() > 3 && head.iter().all(|line| line.chars().count() <= 96), "{head:#?}");
-    assert_eq!(head.concat().replace(' ', ""), timeline.summary.replace(' ', ""), "the headline is complete");
+    assert_eq!(
+        head.concat().replace(' ', ""),
+        timeline.summary.replace(' ', ""),
+        "the wrapped headline must contain the whole summary"
+    );
 }

@@ -1,6 +1,6 @@
-//! The chart as text: one row of bars per container, and a table of times below.
+//! The chart as text: one row of bars per container, followed by a table of times.
 //!
-//! With colors, a bar ends at an eighth of a cell. Without colors, each cell has the shade of one kind of bar.
+//! With colors, bars are drawn in eighths of a cell. Without colors, each cell has the shade of one kind of bar.
 
 use super::scale::ticks;
 use super::shape::{Bar, BarKind, Mark, Moment, Row, Timeline, format_seconds, rfc3339};
@@ -9,9 +9,9 @@ use anstyle::Style;
 use podgate::core::text::sanitize;
 use std::fmt::Write as _;
 
-/// Blocks that fill a cell from its left, in eighths.
+/// Block characters that fill 0 to 7 eighths of a cell from the left.
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-/// Width limit of the column of names.
+/// Maximum width of the column of names.
 const NAME_MAX: usize = 24;
 
 pub(crate) fn render(timeline: &Timeline, columns: usize, colors: bool) -> String {
@@ -60,7 +60,7 @@ fn write_axis(out: &mut String, length: i64, names: usize, cells: usize) {
     let _ = writeln!(out, "{:names$}  {line}", "");
 }
 
-/// Scales an offset within `length` to one of `places` places.
+/// Scales an offset of 0 to `length` to a place of 0 to `places`.
 fn position(after: i64, length: i64, places: usize) -> usize {
     let share = after.max(0) as f64 / length.max(1) as f64;
     ((share * places as f64).round() as usize).min(places)
@@ -97,7 +97,7 @@ fn render_colored(bars: &[Bar], from: i64, length: i64, cells: usize) -> String 
             },
             (Some(first), Some(last)) => (first.on(last), EIGHTHS[border]),
             (Some(first), None) => (first.on_default(), EIGHTHS[border]),
-            // Blocks fill a cell from its left. A bar that begins within a cell needs inverted colors.
+            // Blocks fill a cell from the left. A bar that begins within a cell therefore needs inverted colors.
             (None, Some(last)) => (last.on_default().invert(), EIGHTHS[border]),
             (None, None) => (Style::new(), ' '),
         };
@@ -112,7 +112,6 @@ fn render_colored(bars: &[Bar], from: i64, length: i64, cells: usize) -> String 
     out
 }
 
-/// Returns style and character of a cell with one kind of bar.
 fn full_cell(kind: BarKind) -> (Style, char) {
     (kind.style().color.on_default(), if kind == BarKind::Wait { '·' } else { '█' })
 }
@@ -125,7 +124,7 @@ fn write_legend(out: &mut String, timeline: &Timeline, colors: bool) {
     let _ = writeln!(out, "{}", items.collect::<Vec<_>>().join("   "));
 }
 
-/// Formats a moment as the time since the beginning.
+/// Formats a moment as the time since the beginning of the chart.
 pub(super) fn format_offset(moment: Option<Moment>, from: i64) -> String {
     let Some(moment) = moment else { return String::new() };
     format!("{}+{}", if moment.exact { "" } else { "~" }, format_seconds(moment.at - from))

@@ -1,4 +1,4 @@
-//! The arguments that name manifests.
+//! Arguments that select manifests.
 
 use super::Source;
 use super::files::{self, Input};
@@ -29,7 +29,7 @@ impl ManifestArgs {
         files::read_sources(&named, self.recursive)
     }
 
-    /// Returns true if the user named standard input.
+    /// Returns true if the user passed `-`, which means standard input.
     pub(crate) fn has_standard_input(&self) -> bool {
         self.paths().any(|path| path.as_os_str() == "-")
     }

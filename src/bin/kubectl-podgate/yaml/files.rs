@@ -1,4 +1,4 @@
-//! Finds and reads the files that a user names: files, folders, standard input.
+//! Finds and reads the manifests that the user passes: files, folders, standard input.
 
 use super::{Source, SourceError};
 use serde_json::Value;
@@ -6,19 +6,16 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Name of standard input in messages.
+/// Name that messages use for standard input.
 pub(crate) const STDIN: &str = "<stdin>";
 /// Size limit of a file, in bytes.
 pub(crate) const FILE_SIZE_MAX: u64 = 64 << 20;
 /// Depth limit for subfolders.
 const FOLDER_DEPTH_MAX: usize = 32;
 
-/// Source of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Input {
-    /// Standard input.
     Stdin,
-    /// A file.
     File(PathBuf),
 }
 
@@ -32,12 +29,13 @@ impl Input {
     }
 }
 
-/// Returns the manifests that `named` selects: in the given order, and by name within a folder. `-` is standard input.
+/// Returns the manifests that `named` selects, in the given order. Sorts the files of a folder by name. `-` selects
+/// standard input.
 ///
-/// A folder selects its `*.yaml`, `*.yml` and `*.json` files, except hidden ones. `recursive` adds its subfolders.
+/// A folder selects its `*.yaml`, `*.yml` and `*.json` files, except hidden ones. `recursive` adds the subfolders.
 ///
 /// # Errors
-/// One line with the path that cannot be read and the reason.
+/// One line with the path and the reason, if a path cannot be read or a folder has no manifests.
 pub(crate) fn find_inputs(named: &[PathBuf], recursive: bool) -> Result<Vec<Input>, String> {
     let mut found: Vec<Input> = Vec::new();
     for path in named {
@@ -57,7 +55,7 @@ pub(crate) fn find_inputs(named: &[PathBuf], recursive: bool) -> Result<Vec<Inpu
             return Err(format!("{}: no *.yaml, *.yml or *.json files in this folder{hint}", path.display()));
         }
     }
-    // The user may name a folder and a file in it. Each file is edited or applied once.
+    // The user may pass both a folder and a file in that folder. Return each file only once.
     let mut seen = std::collections::BTreeSet::new();
     found.retain(|input| seen.insert(input.clone()));
     Ok(found)
@@ -89,7 +87,7 @@ fn walk_folder(folder: &Path, depth: usize, found: &mut Vec<Input>) -> Result<()
 /// Returns the text of one manifest.
 ///
 /// # Errors
-/// One line that begins with its name.
+/// One line that begins with the manifest's name.
 pub(crate) fn read_text(input: &Input) -> Result<String, String> {
     let bytes = match input {
         Input::Stdin => read_limited(io::stdin().lock()),
@@ -108,7 +106,7 @@ pub(crate) fn read_text(input: &Input) -> Result<String, String> {
 /// Finds, reads and parses all manifests that `named` selects.
 ///
 /// # Errors
-/// One line for each manifest that fails.
+/// One line for each manifest that cannot be read or parsed.
 pub(crate) fn read_sources(named: &[PathBuf], recursive: bool) -> Result<Vec<(Input, Source)>, Vec<String>> {
     let inputs = find_inputs(named, recursive).map_err(|line| vec![line])?;
     let mut sources = Vec::new();
@@ -125,7 +123,7 @@ pub(crate) fn read_sources(named: &[PathBuf], recursive: bool) -> Result<Vec<(In
     if errors.is_empty() { Ok(sources) } else { Err(errors) }
 }
 
-/// Returns the document of a file that must hold exactly one.
+/// Returns the document of a file that must hold exactly one document.
 pub(crate) fn read_single_document(path: &Path) -> Result<Value, String> {
     let input = if path.as_os_str() == "-" { Input::Stdin } else { Input::File(path.to_owned()) };
     let name = input.name();
@@ -148,7 +146,7 @@ impl SourceError {
     }
 }
 
-/// Stops one byte above the limit, because a device file has no end.
+/// Reads at most one byte more than [`FILE_SIZE_MAX`], because a device file may have no end.
 fn read_limited(from: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(FILE_SIZE_MAX + 1).read_to_end(&mut bytes)?;

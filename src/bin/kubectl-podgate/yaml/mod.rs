@@ -1,5 +1,5 @@
-//! Manifests as text: splits files into documents, parses them as Kubernetes does, and locates every value.
-//! Edits change only what they must.
+//! Manifests as text: splits files into documents, parses each document as Kubernetes does, and locates every value.
+//! Edits keep all other text unchanged.
 //!
 //! Only [`files`] does I/O. Everything else is pure functions of text and values.
 
@@ -18,12 +18,12 @@ use spans::Tree;
 use std::cell::OnceCell;
 use std::ops::Range;
 
-/// A file with its documents.
+/// Text of a file or of standard input, with its documents.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// The name for messages: the path as the user gave it, or `<stdin>`.
+    /// The name for messages: the path as the user passed it, or `<stdin>`.
     pub(crate) name: String,
-    /// The whole text.
+    /// The whole text, including separators.
     pub(crate) text: String,
     /// The documents in file order, including empty ones.
     pub(crate) documents: Vec<Document>,
@@ -32,7 +32,7 @@ pub(crate) struct Source {
 /// One document of a file.
 #[derive(Debug)]
 pub(crate) struct Document {
-    /// Text without separators.
+    /// The text of the document, without separators.
     pub(crate) text: String,
     /// The value as Kubernetes reads it; `Null` if the document is empty.
     pub(crate) value: Value,
@@ -40,24 +40,24 @@ pub(crate) struct Document {
     pub(crate) offset: usize,
     /// First line of the document in its source, from 1.
     pub(crate) line: usize,
-    /// The file holds only JSON.
+    /// True if the file holds only JSON.
     pub(crate) is_json: bool,
     tree: OnceCell<Option<Tree>>,
-    /// The positions of the bytes 0, [`STRIDE`], and so on.
+    /// Cache of the positions of the bytes 0, [`STRIDE`], 2 × [`STRIDE`], and so on.
     positions: OnceCell<Vec<Position>>,
 }
 
-/// Distance of the cached positions, in bytes. They spare a long document the count from its beginning.
+/// Distance between two cached positions, in bytes. With the cache, a position is not counted from the beginning.
 const STRIDE: usize = 4096;
 
-/// Position in a file as editors count: line and column from 1, the column in characters.
+/// Position in a file as editors show it. Lines and columns start at 1. Columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
     pub(crate) line: usize,
     pub(crate) column: usize,
 }
 
-/// Error in a file: its position, if known, and a message of one line.
+/// Error in a file: a message of one line, and the position, if known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SourceError {
     pub(crate) position: Option<Position>,
@@ -65,10 +65,10 @@ pub(crate) struct SourceError {
 }
 
 impl Source {
-    /// Splits a file's text into documents and parses them.
+    /// Splits a file's text into documents and parses each document.
     ///
     /// # Errors
-    /// The first syntax error that Kubernetes would reject too.
+    /// The first syntax error. Kubernetes would reject the file too.
     pub(crate) fn parse(name: &str, text: String) -> Result<Source, SourceError> {
         let pieces = split::split_documents(&text).map_err(|bad| SourceError {
             position: Some(Position { line: bad.line, column: 1 }),
@@ -100,7 +100,8 @@ impl Source {
         Ok(Source { name: name.to_owned(), text, documents })
     }
 
-    /// Returns the whole text with some documents replaced. `replaced` holds their indexes, ascending, and new texts.
+    /// Returns the whole text with some documents replaced. `replaced` holds the index and new text of each replaced
+    /// document, sorted by index.
     pub(crate) fn with_replaced(&self, replaced: &[(usize, String)]) -> String {
         let (mut text, mut at) = (String::with_capacity(self.text.len()), 0);
         let mut replaced = replaced.iter().peekable();
@@ -120,17 +121,18 @@ impl Document {
         self.tree.get_or_init(|| Tree::parse(&self.text)).as_ref()
     }
 
-    /// Returns the range of the value at `place` in [`Document::text`], or `None` if there is no such value.
+    /// Returns the range of the value at `place` in [`Document::text`], or `None` if the value does not exist.
     ///
-    /// An alias is located where it is written. A value inside an alias or a merge key is located where it is defined.
+    /// For an alias, returns the range of the alias. For a value inside an alias or a merge key, returns the range of
+    /// the definition.
     pub(crate) fn span(&self, place: &Place) -> Option<Range<usize>> {
         let tree = self.tree()?;
         let (_, node, taken) = tree.nearest(place);
         (taken == place.0.len()).then(|| tree.node(node).content.clone())
     }
 
-    /// Returns the range to underline for `place`: the key of a field, the first line of an item. For a missing value
-    /// it is that of the nearest parent, at worst the first line of the document.
+    /// Returns the range to underline for `place`: the key of a field, or the first line of an item. For a missing
+    /// value, returns the range of the nearest existing parent, at worst the first line of the document.
     pub(crate) fn highlight(&self, place: &Place) -> Range<usize> {
         let Some(tree) = self.tree() else { return 0..0 };
         let (key, value, _) = tree.nearest(place);
@@ -140,12 +142,12 @@ impl Document {
         whole.start..whole.start + first_line
     }
 
-    /// Returns the range of `word` within the string at `place`, or [`Document::highlight`] where it cannot be found.
+    /// Returns the range of `word` within the string at `place`, or [`Document::highlight`] if `word` is not found.
     pub(crate) fn highlight_word(&self, place: &Place, word: Option<&Range<usize>>) -> Range<usize> {
         let inside = || {
             let (word, span, value) = (word?, self.span(place)?, place.of(&self.value)?.as_str()?);
             let written = &self.text[span.clone()];
-            // Without escapes and line breaks the text holds the value literally. Otherwise search a unique occurrence.
+            // Without escapes and line breaks, the text holds the value literally. Otherwise search for a unique match.
             let at = match written.find(value) {
                 Some(at) if !value.is_empty() => at + word.start,
                 _ => {
@@ -161,7 +163,7 @@ impl Document {
         inside().unwrap_or_else(|| self.highlight(place))
     }
 
-    /// Returns the position in the file of a byte offset in [`Document::text`].
+    /// Converts a byte offset in [`Document::text`] to a position in the file.
     pub(crate) fn position(&self, offset: usize) -> Position {
         let known = self.positions.get_or_init(|| {
             let (mut known, mut at) = (Vec::new(), Position { line: self.line, column: 1 });
@@ -177,7 +179,7 @@ impl Document {
 }
 
 impl Position {
-    /// Returns the position at the end of `bytes` in `text`, if `self` is the position at their start.
+    /// Returns the position at the end of `bytes` in `text`, where `self` is the position at the start of `bytes`.
     fn after(mut self, text: &str, bytes: Range<usize>) -> Position {
         let text = text.as_bytes();
         for (at, byte) in bytes.clone().zip(&text[bytes]) {
@@ -228,7 +230,7 @@ mod tests {
 
     #[test]
     fn cached_positions_are_right_in_long_documents() {
-        // Characters of every length cross the cached positions.
+        // Characters of each length in bytes lie across the cached positions.
         let text = format!("# {}\n{}a: 1\n", "aü€𝄞".repeat(2 * STRIDE / 10), "# aü€𝄞\n".repeat(STRIDE / 10));
         let source = Source::parse("f", text.clone()).unwrap();
         for (offset, _) in text.char_indices().step_by(7) {

@@ -1,4 +1,4 @@
-//! Parses one document as Kubernetes does: YAML 1.1 scalars, and a duplicate key is an error.
+//! Parses one document as Kubernetes does. Scalars follow YAML 1.1, and duplicate keys are errors.
 
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -6,19 +6,18 @@ use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter, Options};
 use std::fmt;
 
-/// Syntax error in a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ParseError {
-    /// Byte offset of the error in the document.
+    /// Byte offset of the error from the start of the document.
     pub(crate) offset: usize,
-    /// Message of one line.
+    /// Message, in one line.
     pub(crate) message: String,
 }
 
-/// Limit on nesting. It fits the 2 MiB stack of a thread in an unoptimized build.
+/// Maximum nesting depth. An unoptimized build can parse this depth on a thread's stack of 2 MiB.
 const DEPTH_MAX: usize = 80;
 
-/// Returns the value of a YAML document, or `Null` if it is empty.
+/// Returns the value of a YAML document, or `Null` if the document is empty.
 pub(crate) fn yaml(text: &str) -> Result<Value, ParseError> {
     if let Some(offset) = find_directive(text) {
         let message = "Kubernetes rejects documents with a directive (%YAML, %TAG); remove it".to_owned();
@@ -29,12 +28,13 @@ pub(crate) fn yaml(text: &str) -> Result<Value, ParseError> {
     match documents.len() {
         0 => Ok(Value::Null),
         1 => Ok(documents.remove(0)),
-        // `split_documents` leaves no separator in `text`.
+        // Should not happen: `split_documents` leaves no separator in `text`.
         _ => Err(ParseError { offset: 0, message: "more than one document without a separator (---)".to_owned() }),
     }
 }
 
-/// Returns true if Kubernetes reads `text` as `value`. Faster than [`yaml`], because it builds no second value.
+/// Returns true if Kubernetes reads `text` as `value`. Faster than [`yaml`], because this function builds no second
+/// value.
 pub(crate) fn is_yaml_of(text: &str, value: &Value) -> bool {
     find_directive(text).is_none()
         && serde_saphyr::with_deserializer_from_str_with_options(text, options(text), |yaml| {
@@ -46,7 +46,7 @@ pub(crate) fn is_yaml_of(text: &str, value: &Value) -> bool {
 fn options(text: &str) -> Options {
     let size = text.len();
     let budget = serde_saphyr::budget! {
-        // A node and its one or two events take at least a byte of text. Higher counts come from expanded aliases.
+        // A node takes at least one byte of text and one or two events. Only expanded aliases give higher counts.
         max_nodes: size.saturating_mul(4).max(250_000),
         max_events: size.saturating_mul(8).max(1_000_000),
         max_depth: DEPTH_MAX,
@@ -61,7 +61,7 @@ fn options(text: &str) -> Options {
     }
 }
 
-/// Compares a value with the document during deserialization. Any difference is an error.
+/// Expected value, compared with the document during deserialization. Any difference is an error.
 #[derive(Clone, Copy)]
 struct ExpectedValue<'a>(&'a Value);
 

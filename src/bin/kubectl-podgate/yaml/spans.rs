@@ -8,7 +8,7 @@ use std::ops::Range;
 /// Tree of all values and keys of a document, with their ranges.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
-    /// The nodes, parents before children. A node's id is its index here.
+    /// The nodes, parents before children. The id of a node is its index in this list.
     nodes: Vec<Node>,
     /// Maps each anchored node to its aliases.
     aliases: BTreeMap<usize, Vec<usize>>,
@@ -19,33 +19,42 @@ pub(crate) struct Tree {
 pub(crate) struct Node {
     /// The collection that contains the node.
     pub(crate) parent: Option<usize>,
-    /// The first id after the node's descendants.
+    /// The first id after those of the node's descendants.
     pub(crate) subtree_end: usize,
-    /// The beginning, including anchor and tag.
+    /// Start of the node, including its anchor and tag.
     pub(crate) start: usize,
-    /// The value itself, without anchor, tag, and trailing comments and line ends.
+    /// Range of the value itself, without anchor, tag, trailing comments and line breaks.
     pub(crate) content: Range<usize>,
     pub(crate) kind: NodeKind,
 }
 
-/// Kind of a node; children are node ids.
+/// Kind of a node. Children are stored as node ids.
 #[derive(Debug)]
 pub(crate) enum NodeKind {
-    /// A scalar with its parsed text. `block`: written with `|` or `>`.
-    Scalar { text: String, quoted: bool, block: bool },
-    /// A list.
-    List { flow: bool, items: Vec<usize> },
-    /// An object with its keys and values.
-    Object { flow: bool, entries: Vec<(usize, usize)> },
-    /// `*name`, with the anchored node.
+    /// A scalar with its parsed text. `block` is true for a scalar written with `|` or `>`.
+    Scalar {
+        text: String,
+        quoted: bool,
+        block: bool,
+    },
+    List {
+        flow: bool,
+        items: Vec<usize>,
+    },
+    /// An object with the ids of its keys and values.
+    Object {
+        flow: bool,
+        entries: Vec<(usize, usize)>,
+    },
+    /// An alias (`*name`), with the id of the anchored node.
     Alias(usize),
 }
 
-/// Limit on chains of aliases.
+/// Maximum number of aliases to follow in a chain.
 const ALIAS_DEPTH_MAX: usize = 16;
 
 impl Tree {
-    /// Parses a document. Returns `None` if it is empty or invalid.
+    /// Parses a document. Returns `None` if the document is empty or invalid.
     pub(crate) fn parse(text: &str) -> Option<Tree> {
         let options = granit_parser::options! { emit_anchor_events: true, emit_comments: false, simple_key_max_lookahead: 1 << 20 };
         let mut build = TreeBuilder {
@@ -63,27 +72,24 @@ impl Tree {
         (build.root == Some(0) && build.open_collections.is_empty()).then_some(build.tree)
     }
 
-    /// Returns the node with this id.
     pub(crate) fn node(&self, id: usize) -> &Node {
         &self.nodes[id]
     }
 
-    /// Returns the root's id.
     pub(crate) fn root(&self) -> usize {
         0
     }
 
-    /// Returns all nodes.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter()
     }
 
-    /// Returns the aliases of all nodes in a range of ids.
+    /// Returns the aliases that refer to nodes in a range of ids.
     pub(crate) fn aliases(&self, ids: Range<usize>) -> impl Iterator<Item = usize> {
         self.aliases.range(ids).flat_map(|(_, aliases)| aliases.iter().copied())
     }
 
-    /// Returns the fields of an object as key and value, or the items of a list without keys.
+    /// Returns key and value of each field of an object. For a list, returns the items, with `None` as the key.
     pub(crate) fn children(&self, id: usize) -> Vec<(Option<usize>, usize)> {
         match &self.nodes[id].kind {
             NodeKind::Object { entries, .. } => entries.iter().map(|(key, value)| (Some(*key), *value)).collect(),
@@ -101,7 +107,6 @@ impl Tree {
         }
     }
 
-    /// Returns the text of a key.
     pub(crate) fn key_text(&self, id: usize) -> Option<&str> {
         match &self.nodes[self.resolve_alias(id)?].kind {
             NodeKind::Scalar { text, .. } => Some(text),
@@ -109,7 +114,7 @@ impl Tree {
         }
     }
 
-    /// Returns the target of an alias, or the node itself if it is no alias.
+    /// Returns the target of an alias, or the node itself if the node is not an alias.
     pub(crate) fn resolve_alias(&self, mut id: usize) -> Option<usize> {
         for _ in 0..ALIAS_DEPTH_MAX {
             match &self.nodes[id].kind {
@@ -120,7 +125,7 @@ impl Tree {
         None
     }
 
-    /// Returns key and value of a field of this object, the last one if it is duplicate. Ignores merged fields.
+    /// Returns key and value of a field of this object. Of duplicate fields, returns the last. Ignores merged fields.
     pub(crate) fn find_entry(&self, object: usize, key: &str) -> Option<(usize, usize)> {
         let NodeKind::Object { entries, .. } = &self.nodes[object].kind else { return None };
         entries.iter().rev().find(|(name, _)| self.key_text(*name) == Some(key)).copied()
@@ -131,7 +136,8 @@ impl Tree {
         matches!(&self.nodes[key].kind, NodeKind::Scalar { text, quoted: false, .. } if text == "<<")
     }
 
-    /// Returns the child of `from` at `step`, with its key if it is a field. Follows aliases and merge keys.
+    /// Returns the child of `from` at `step`. If the child is a field, also returns the key. Follows aliases and merge
+    /// keys.
     fn follow_step(&self, from: usize, step: &PathSegment, depth: usize) -> Option<(Option<usize>, usize)> {
         let from = self.resolve_alias(from)?;
         match (step, &self.nodes[from].kind) {
@@ -154,7 +160,8 @@ impl Tree {
         }
     }
 
-    /// Returns the key (of a field) and value at `place` or its nearest existing parent, and the number of steps taken.
+    /// Returns the value at `place` or at the nearest existing parent of `place`, with the key if the value is a field.
+    /// The number counts the steps taken.
     pub(crate) fn nearest(&self, place: &Place) -> (Option<usize>, usize, usize) {
         let (mut key, mut node) = (None, self.root());
         for (taken, step) in place.0.iter().enumerate() {
@@ -171,7 +178,7 @@ impl Tree {
 struct TreeBuilder<'a> {
     text: &'a str,
     tree: Tree,
-    /// The open collections, each with the key whose value comes next.
+    /// The open collections. Each has its last key, until the value of that key is added.
     open_collections: Vec<(usize, Option<usize>)>,
     root: Option<usize>,
     /// Maps the parser's anchor ids to nodes.
@@ -221,7 +228,7 @@ impl TreeBuilder<'_> {
                 node.content.end = end.max(node.content.start);
             }
             Event::Anchor(..) => {
-                // The parser sends an anchor right after its node.
+                // The parser sends the event of an anchor directly after the event of its node.
                 let node = self.tree.nodes.last_mut()?;
                 node.start = node.start.min(range.start);
             }
@@ -267,7 +274,7 @@ impl TreeBuilder<'_> {
         id
     }
 
-    /// Moves an empty value to the end of its key's `:`, because the parser reports it elsewhere.
+    /// Moves an empty value to the end of its key's `:`, because the parser reports another position.
     fn place_empty_value(&mut self, key: usize, value: usize) {
         let end = self.tree.nodes[key].content.end;
         let rest = self.text[end..].trim_start_matches(' ');
@@ -303,7 +310,7 @@ mod tests {
     fn at<'a>(text: &'a str, path: &str) -> (&'a str, &'a str) {
         let tree = Tree::parse(text).unwrap();
         let (key, value, taken) = tree.nearest(&place(path));
-        assert_eq!(taken, place(path).0.len(), "{path} is not there");
+        assert_eq!(taken, place(path).0.len(), "{path} does not exist");
         let slice = |id: usize| &text[tree.node(id).content.clone()];
         (key.map_or("", slice), slice(value))
     }

@@ -5,20 +5,20 @@ use std::ops::Range;
 /// Range of one document in its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DocumentSpan {
-    /// The text that Kubernetes reads. It ends before a line `...`: Kubernetes skips the rest up to the next separator.
+    /// Range of the text that Kubernetes reads. Kubernetes skips the text from a line `...` to the next separator.
     pub(crate) body: Range<usize>,
-    /// The document is a JSON value in a file that holds only JSON.
+    /// True if the document is a JSON value in a file that holds only JSON.
     pub(crate) is_json: bool,
 }
 
-/// A line that begins with `---` but is no separator. Kubernetes rejects the file.
+/// Line that begins with `---` but is no separator. Kubernetes rejects files with such a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BadSeparator {
     /// Line number, from 1.
     pub(crate) line: usize,
 }
 
-/// Returns the documents of `text` in file order. Between them are separators and text that Kubernetes ignores.
+/// Returns the documents of `text` in file order. Omits separators and text that Kubernetes ignores.
 ///
 /// # Errors
 /// [`BadSeparator`], for example `--- {a: 1}` or an unindented PEM header.
@@ -49,7 +49,7 @@ pub(crate) fn split_documents(text: &str) -> Result<Vec<DocumentSpan>, BadSepara
     Ok(pieces)
 }
 
-/// Returns the values of a file that holds only JSON, otherwise `None`. A YAML file may begin with `{` too.
+/// Returns the values of a file that holds only JSON, otherwise `None`. A file that begins with `{` may be YAML.
 fn split_json(text: &str, start: usize) -> Option<Vec<DocumentSpan>> {
     if !text[start..].trim_start().starts_with('{') {
         return None;
@@ -104,7 +104,7 @@ mod tests {
     fn splits_json_values_without_separators() {
         assert_eq!(bodies(" {\"a\": 1}\n{\"b\": 2} "), ["{\"a\": 1}", "{\"b\": 2}"]);
         assert!(split_documents("{\"a\": 1}").unwrap()[0].is_json);
-        assert!(!split_documents("{a: 1}\n").unwrap()[0].is_json, "flow YAML");
+        assert!(!split_documents("{a: 1}\n").unwrap()[0].is_json, "flow YAML is not JSON");
         assert_eq!(bodies("{\"a\": 1}\n---\n{\"b\": 2}\n"), ["{\"a\": 1}\n", "{\"b\": 2}\n"]);
     }
 }

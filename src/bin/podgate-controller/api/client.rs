@@ -16,11 +16,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tower::ServiceBuilder;
 
-/// Path of the service account's token. Kubernetes renews it well before it expires.
+/// Path of the service account's token. The kubelet replaces the file well before the token expires.
 const TOKEN_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Creates a client. It does not connect yet.
+/// Creates a client without connecting to the API server.
 ///
 /// # Errors
 /// If no service account is mounted in this container.
@@ -46,7 +46,8 @@ pub(crate) fn in_cluster() -> Result<kube::Client, Box<dyn Error>> {
     Ok(kube::Client::new(service, config.default_namespace))
 }
 
-/// Adds the current token, which is renewed in place. Without a token the API server returns an error.
+/// Adds the current token to `request`. The kubelet renews the token file in place, so every request reads the file
+/// again. Without a token the API server returns an error.
 fn authorize(mut request: Request<Body>) -> Request<Body> {
     if let Ok(token) = std::fs::read_to_string(TOKEN_FILE)
         && let Ok(mut value) = HeaderValue::from_str(&format!("Bearer {}", token.trim()))

@@ -1,5 +1,5 @@
-//! The Kubernetes API, which is optional. Two tasks watch and patch the Pod without delaying the board. If the API is
-//! forbidden, unreachable or slow, the sidecar logs that once and retries.
+//! Two tasks that watch and patch the Pod through the Kubernetes API without delaying the board. The API is optional:
+//! if it is forbidden, unreachable or slow, the sidecar logs one warning and retries.
 
 mod client;
 pub(crate) mod task;
@@ -25,17 +25,17 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 use tracing::{info, warn};
 
-/// Changes within this time go out as one patch. The next container starts 0.1 to 0.3 s after a Ready.
+/// Time during which changes are collected into one patch. The next container starts 0.1 to 0.3 s after a Ready, so the
+/// patch usually includes its start.
 const BATCH_WINDOW: Duration = Duration::from_millis(400);
-/// The same for minor changes: a patch that only says that containers have started can wait.
+/// Time during which minor changes are collected. A patch that only reports started containers is not urgent.
 const MINOR_BATCH_WINDOW: Duration = Duration::from_secs(5);
-/// Time limit for a request, except the watch, which the server ends.
+/// Time limit for every request except the watch. The API server ends a watch after `WATCH_TIMEOUT_SECONDS`.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time limit for one watch, in seconds.
 const WATCH_TIMEOUT_SECONDS: u32 = 290;
 /// Name of the watch in logs and in `failing_requests`.
 pub(crate) const WATCH_REQUEST: &str = "watch";
-/// The back-off is reset after a watch that lasted this long.
+/// Minimum duration of a watch that resets the back-off.
 const STABLE_WATCH: Duration = Duration::from_secs(5);
 
 /// Identifies the sidecar's own Pod.
@@ -54,11 +54,10 @@ pub(crate) struct ApiState {
     pub(crate) metrics: Rc<Metrics>,
     failing_requests: RefCell<BTreeSet<&'static str>>,
     actual: RefCell<ServerAnnotations>,
-    /// Notified when `actual` has changed.
     actual_changed: Notify,
 }
 
-/// Podgate's annotations as the API server has them.
+/// Podgate's annotations on the Pod, as last received from the API server.
 #[derive(Debug, Default)]
 struct ServerAnnotations {
     annotations: Option<Annotations>,
@@ -76,7 +75,8 @@ impl ApiState {
         })
     }
 
-    /// Logs one warning when the first kind of request fails. `on_success` logs one line when none fails any more.
+    /// Logs one warning when the first kind of request fails. `on_success` logs one line when no request fails any
+    /// more.
     fn on_failure(&self, what: &'static str, error: &str) {
         let first = self.failing_requests.borrow().is_empty();
         self.failing_requests.borrow_mut().insert(what);
@@ -91,12 +91,12 @@ impl ApiState {
         }
     }
 
-    /// Forgets a failed request that is no longer retried.
+    /// Removes a request that is no longer retried from the failing requests.
     pub(crate) fn clear_failure(&self, what: &'static str) {
         self.failing_requests.borrow_mut().remove(what);
     }
 
-    /// Stores the annotations from the API; ignores a version older than the known one.
+    /// Stores the annotations from the API server. Ignores a version of the Pod that is older than the stored one.
     fn update_actual(&self, annotations: Annotations, version: Option<u64>) {
         let mut actual = self.actual.borrow_mut();
         if let (Some(known), Some(version)) = (actual.resource_version, version)
@@ -128,10 +128,10 @@ fn error_message(error: &kube::Error) -> String {
     }
 }
 
-/// Watches the Pod forever and sends its facts to `updates`.
+/// Watches the Pod forever and sends the facts of each version to `updates`.
 ///
-/// A watch from version 0 with a field selector and without bookmarks needs the fewest rights, starts with the current
-/// Pod, and works with every API server.
+/// A watch from version 0 with a field selector and without bookmarks needs the fewest permissions, starts with the
+/// current Pod, and works with every API server.
 pub(crate) async fn watch_pod(shared: Rc<ApiState>, updates: mpsc::Sender<PodFacts>) {
     let mut pause = backoff();
     loop {
@@ -181,7 +181,7 @@ pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::R
     let mut api = None;
     loop {
         if merge_patch(&shared, &desired.borrow_and_update()).is_none() {
-            // Nothing to do: drop the connection when it has been idle for a while.
+            // No patch is needed. Drop the connection after an idle time of `REQUEST_TIMEOUT`.
             tokio::select! {
                 changed = desired.changed() => if changed.is_err() { return },
                 () = shared.actual_changed.notified() => {}
@@ -210,7 +210,7 @@ pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::R
     }
 }
 
-/// Waits for further changes and returns the patch for all of them; `None` if there is nothing left to change.
+/// Waits for further changes and returns the patch for all of them; `None` if no change is left.
 async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotations>) -> Option<Value> {
     let first = now();
     let mut until = first + MINOR_BATCH_WINDOW;
@@ -228,7 +228,7 @@ async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotati
     }
 }
 
-/// Returns true if a patch only says that containers have started.
+/// Returns true if a patch only reports started containers.
 fn is_minor(patch: &Value) -> bool {
     let started = Value::from(State::Started.as_str());
     let entries = patch.as_object();
@@ -241,7 +241,7 @@ fn is_minor(patch: &Value) -> bool {
 async fn send_patch(shared: &ApiState, api: &Api<Pod>, annotations: Value) -> Result<(), String> {
     let mut metadata = json!({ "annotations": annotations });
     if let Some(uid) = &shared.identity.uid {
-        // Do not write to another Pod that has the same name.
+        // The uid makes the API server reject the patch if another Pod now has the same name.
         metadata["uid"] = json!(uid);
     }
     let (params, patch) = (PatchParams::default(), Patch::Merge(json!({ "metadata": metadata })));
@@ -253,7 +253,7 @@ async fn send_patch(shared: &ApiState, api: &Api<Pod>, annotations: Value) -> Re
     Ok(())
 }
 
-/// Returns the merge patch that is needed; `None` if the API already has the desired annotations.
+/// Returns the merge patch that sets the `desired` annotations; `None` if the Pod already has them.
 fn merge_patch(shared: &ApiState, desired: &Annotations) -> Option<Value> {
     if desired.is_empty() {
         return None;

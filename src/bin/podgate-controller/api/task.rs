@@ -1,4 +1,4 @@
-//! Runs the two tasks that use the API. A panic in a task restarts only that task. They end with the controller's
+//! Runs the two tasks that use the API. A panic in a task restarts only that task. Both tasks end with the sidecar's
 //! `LocalSet`.
 
 use crate::api::{self, ApiState, PodIdentity};
@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::error;
 
-/// Pause before a task that panicked is restarted.
+/// Pause before the restart of a task that panicked.
 const RESTART_DELAY: Duration = Duration::from_millis(100);
 
 pub(crate) struct ApiTask {
@@ -24,7 +24,8 @@ pub(crate) struct ApiTask {
 }
 
 impl ApiTask {
-    /// Starts to sync annotations. [`watch`](ApiTask::watch) starts the watch, which sends to `pod_updates`.
+    /// Starts the task that syncs annotations. [`watch`](ApiTask::watch) starts the other task, which sends to
+    /// `pod_updates`.
     pub(crate) fn spawn(identity: PodIdentity, metrics: Rc<Metrics>, pod_updates: mpsc::Sender<PodFacts>) -> ApiTask {
         let (desired, receiver) = watch::channel(Annotations::new());
         let shared = ApiState::new(identity, metrics);

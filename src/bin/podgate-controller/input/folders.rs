@@ -1,4 +1,4 @@
-//! The containers' folders: created by the controller and watched with inotify. Their content is not trusted.
+//! Creates the containers' folders and watches them with inotify. The content of the folders is not trusted.
 
 use crate::clock::now;
 use inotify::{Inotify, WatchMask};
@@ -19,17 +19,17 @@ use tracing::{debug, warn};
 
 /// Polling interval when inotify is not available.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Longest pause between two checks. It limits the cost of a container that writes all the time.
+/// Longest pause between two checks. The pause limits the sidecar's CPU use while a container writes continuously.
 const MAX_GAP: Duration = Duration::from_millis(200);
-/// After this long without a check, the next event is handled without a pause again.
+/// Time without a check after which the next event is handled without a pause.
 const QUIET_PERIOD: Duration = Duration::from_secs(1);
 
-/// Delays after an event for further checks. inotify reports a close slightly before the lock is released, and a
-/// process that exits releases its ports and its tether in no fixed order.
+/// Delays between an event and the further checks that follow. inotify reports a close slightly before the kernel
+/// releases the lock. An exiting process releases its ports and its tether in no fixed order.
 const RECHECK_DELAYS: [Duration; 4] =
     [Duration::from_millis(1), Duration::from_millis(2), Duration::from_millis(4), Duration::from_millis(8)];
 
-/// Tracks the folders and what was last found in each.
+/// Tracks the folders and the last content of each folder.
 #[derive(Debug)]
 pub(crate) struct Folders {
     root: PathBuf,
@@ -37,7 +37,7 @@ pub(crate) struct Folders {
     last_seen: BTreeMap<String, LastSeen>,
     gap: Duration,
     last_check: Option<Instant>,
-    /// Time of the last event, and the number of checks since then.
+    /// Time of the last event, and the number of checks since that event.
     last_event: Option<(Instant, usize)>,
 }
 
@@ -48,17 +48,18 @@ struct LastSeen {
     is_checked: bool,
 }
 
-/// Identifies a file by inode and ctime (seconds, nanoseconds). A replaced file differs in at least one of these.
+/// Identifies a file by inode and ctime (seconds, nanoseconds). A replaced file differs in at least one of these
+/// values.
 type Stamp = (u64, i64, i64);
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct FolderChange {
     pub(crate) container: String,
     pub(crate) report: Option<Report>,
-    /// The report file was replaced.
+    /// True if the report file was replaced since the last call.
     pub(crate) is_rewritten: bool,
     pub(crate) is_tether_held: bool,
-    /// No further check follows for the event that led here.
+    /// True if no further check follows for the event that triggered this check.
     pub(crate) is_last_check: bool,
 }
 
@@ -83,10 +84,10 @@ impl Folders {
         folders
     }
 
-    /// Creates and watches the folder of each container that has none yet.
+    /// Creates and watches a folder for each container that has no folder yet.
     ///
     /// # Errors
-    /// If a folder can't be created. That container can't report then.
+    /// If a folder can't be created. The container of that folder can't report.
     pub(crate) fn create<'a>(&mut self, containers: impl Iterator<Item = &'a str>) -> io::Result<()> {
         for name in containers {
             if self.last_seen.contains_key(name) {
@@ -116,7 +117,7 @@ impl Folders {
         }
     }
 
-    /// Waits until a report may have been written or a tether released. Cancel-safe.
+    /// Waits until a report may have been written or a tether may have been released. Cancel-safe.
     pub(crate) async fn changed(&mut self) {
         if let Some((at, rounds)) = self.last_event
             && let Some(pause) = RECHECK_DELAYS.get(rounds)
@@ -137,8 +138,8 @@ impl Folders {
             match inotify.readable_mut().await {
                 Ok(mut guard) => match guard.get_inner_mut().read_events(&mut buffer).map_or(0, Iterator::count) {
                     0 => guard.clear_ready(),
-                    // Events only wake up, so an overflow does no harm. Events left in the queue wake up again after
-                    // the gap.
+                    // An event only triggers a check, so a queue overflow does no harm. Events left in the queue
+                    // trigger another check after the gap.
                     _ => break,
                 },
                 Err(_) => self.inotify = None,
@@ -154,12 +155,13 @@ impl Folders {
         }
     }
 
-    /// Returns the changes since the last call. A file that is not a valid report counts as none.
+    /// Returns the changes since the last call. An invalid report file counts as no report.
     pub(crate) fn take_changes(&mut self) -> Vec<FolderChange> {
         let mut changes = Vec::new();
         let is_last_check = self.last_event.is_none_or(|(_, rounds)| rounds == RECHECK_DELAYS.len());
         for (name, known) in &mut self.last_seen {
-            // Read the lock first: a gate reports Waiting before it takes its tether, and Opened while it holds it.
+            // Read the lock first: a gate reports Waiting before it takes its tether, and Opened while it holds the
+            // tether.
             let is_tether_held = tether::is_held(&self.root, name);
             let (stamp, report) = match read_report(&self.root, name) {
                 Ok((stamp, report)) => (Some(stamp), report),
@@ -180,7 +182,7 @@ impl Folders {
         changes
     }
 
-    /// Makes the next `take_changes` return this container, changed or not.
+    /// Makes the next `take_changes` return `container` even without a change.
     pub(crate) fn recheck(&mut self, container: &str) {
         if let Some(known) = self.last_seen.get_mut(container) {
             known.is_checked = false;
@@ -188,8 +190,8 @@ impl Folders {
     }
 }
 
-/// Creates the report, padded to its full size, and the tether, where they do not exist yet. So the container can
-/// report even if another container fills the volume.
+/// Creates the report file, padded to its full size, and the tether file if they are missing. With this reserved space,
+/// the container can report even if another container fills the volume.
 fn reserve_files(folder: &Path) -> io::Result<()> {
     for (name, text) in [(names::REPORT_FILE, Report::default().to_padded_text()), (names::TETHER_FILE, String::new())]
     {
@@ -207,7 +209,8 @@ fn read_report(root: &Path, name: &str) -> io::Result<(Stamp, Option<Report>)> {
     let handle = files::open_beneath(root.as_fd(), &path, OFlags::PATH)?;
     let metadata = File::from(handle).metadata()?;
     let stamp = (metadata.ino(), metadata.ctime(), metadata.ctime_nsec());
-    // A report that is truncated, too long or not a regular file counts as no report, and replaces an earlier one.
+    // A report that is truncated, too long or not a regular file counts as no report. The earlier report does not count
+    // either.
     let bytes = files::read_beneath(root.as_fd(), &path, names::BOARD_FILE_MAX);
     Ok((stamp, bytes.ok().and_then(|bytes| Report::parse(&bytes).ok())))
 }
@@ -226,7 +229,7 @@ mod tests {
     #[tokio::test]
     async fn each_written_report_is_returned_once() {
         let (root, mut folders) = folders(&["db", "api"]);
-        assert_eq!(folders.take_changes().len(), 2, "the reserved files");
+        assert_eq!(folders.take_changes().len(), 2, "one change per new folder");
         let report = Report { epoch: "e".to_owned(), ..Report::default() };
         for _ in 0..2 {
             files::replace(&root.path().join("db"), "report", report.to_text().as_bytes(), 0o644).unwrap();

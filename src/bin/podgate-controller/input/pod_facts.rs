@@ -1,4 +1,4 @@
-//! Extracts the facts that the controller needs from the Pod in the API. No I/O.
+//! Extracts the facts that the sidecar needs from the Pod in the API. No I/O.
 
 use podgate::core::annotations::Annotations;
 use podgate::core::container::Container;
@@ -8,27 +8,28 @@ use podgate::core::snapshot::{self, is_podgate_key};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-/// The Pod as the API server shows it.
+/// Pod object from the API server, limited to the fields that podgate reads.
 pub(crate) type Pod = kube::core::Object<PodSpec, PodStatus>;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct PodFacts {
     pub(crate) uid: String,
-    /// Grows with every change of the object. Kubernetes calls it opaque, but it is a number in practice.
+    /// Version of the Pod, which grows with every change. Kubernetes documents the version as opaque, but it is a
+    /// number in practice.
     pub(crate) resource_version: Option<u64>,
-    /// It has a `deletionTimestamp`.
     pub(crate) is_deleting: bool,
     /// Podgate's annotations, and the user's overrides.
     pub(crate) annotations: Annotations,
-    /// Native sidecars, then regular containers, each in spec order, without the sidecar itself.
+    /// Native sidecars, then regular containers, each in spec order, without podgate's sidecar.
     pub(crate) containers: Vec<Container>,
     /// The kubelet's status of each container, by name.
     pub(crate) kubelet_statuses: BTreeMap<String, KubeletStatus>,
-    /// The sidecar is a regular container and all others can end for good, so it must exit when they have.
+    /// True if the sidecar is a regular container and all other regular containers can end for good. The sidecar must
+    /// exit after the last of them.
     pub(crate) must_end_with_others: bool,
     /// Start time of the sidecar's container according to the kubelet, if it is running.
     pub(crate) own_started_at: Option<SystemTime>,
-    /// Every other regular container has ended for good.
+    /// True if every other regular container has ended for good.
     pub(crate) have_others_ended: bool,
 }
 
@@ -40,24 +41,24 @@ pub(crate) struct KubeletStatus {
     pub(crate) termination: Option<(String, i32)>,
     /// Time when the ended incarnation started, or failed to start.
     pub(crate) ended_run_started_at: Option<SystemTime>,
-    /// The startup probe has passed, or there is none.
+    /// True if the startup probe has passed or the container has no startup probe.
     pub(crate) has_started: bool,
     pub(crate) is_ready: bool,
-    /// Reason why the container does not continue without help.
+    /// Reason why the container will not run soon: an error that needs a user, a long back-off, or a final end.
     pub(crate) stuck_reason: Option<String>,
 }
 
-/// Reasons for waiting that last until a user acts, or for a long back-off.
+/// Waiting reasons that last until a user fixes the cause, or for a long back-off.
 const STUCK_REASONS: [&str; 4] = ["CrashLoopBackOff", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"];
 
-/// Reasons for waiting between a termination and the next start.
+/// Waiting reasons between a termination and the next start.
 const BACKOFF_REASONS: [&str; 2] = ["CrashLoopBackOff", "PostStartHookError"];
 
 fn parse_time(text: &str) -> Option<SystemTime> {
     humantime::parse_rfc3339_weak(text).ok()
 }
 
-/// Extracts the facts; `own` is the name of the sidecar's own container.
+/// Extracts the facts from `pod`. `own` is the name of the sidecar's own container.
 pub(crate) fn extract_facts(pod: &Pod, own: &str) -> PodFacts {
     let spec = &pod.spec;
     let status = pod.status.clone().unwrap_or_default();
@@ -117,7 +118,7 @@ fn kubelet_status(status: &ContainerStatus, policy: &str, rules: &[RestartRule])
         termination: terminated.map(|end| (id(&end.container_id), end.exit_code)),
         ended_run_started_at: terminated.and_then(|end| {
             let started = end.started_at.as_deref().and_then(parse_time).filter(|at| *at > SystemTime::UNIX_EPOCH);
-            // For a container that could not be started, startedAt is 1970.
+            // If a container could not be started, the kubelet sets startedAt to 1970.
             started.or_else(|| parse_time(end.finished_at.as_deref()?))
         }),
         has_started: status.started == Some(true),
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn restart_policy_decides_whether_an_end_is_final() {
+    fn final_end_depends_on_the_restart_policy() {
         let end = |code: i32| json!({"name": "db", "state": {"terminated": {"exitCode": code, "containerID": "c1"}}});
         for (policy, code, for_good) in [
             ("Always", 0, false),
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn container_restart_policy_overrides_the_pods() {
+    fn container_restart_policy_overrides_the_pod_policy() {
         let facts = facts(json!({
             "metadata": {},
             "spec": {"restartPolicy": "Always", "containers": [

@@ -1,4 +1,5 @@
-//! Records when each container reached which milestone. The times are published with other changes, never on their own.
+//! Records the time at which each container reached each milestone. The sidecar publishes the times together with other
+//! changes, never alone.
 
 use crate::model::track::ContainerTrack;
 use podgate::core::report::Report;
@@ -11,12 +12,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) struct MilestoneRecorder {
     times: Times,
     states: BTreeMap<String, State>,
-    /// States that an earlier controller left, each until the container's state changes again.
+    /// States from an earlier epoch. Each is kept until the state of its container changes.
     resumed_states: BTreeMap<String, State>,
 }
 
 impl MilestoneRecorder {
-    /// Continues the record of an earlier controller of the same sandbox.
+    /// Continues the record of an earlier epoch in the same sandbox.
     pub(crate) fn resume(times: Times, states: BTreeMap<String, State>) -> MilestoneRecorder {
         MilestoneRecorder { times, states: BTreeMap::new(), resumed_states: states }
     }
@@ -33,7 +34,7 @@ impl MilestoneRecorder {
             };
             reach(Milestone::GateWaiting, track.is_gate_waiting());
             reach(Milestone::GateOpened, track.report.as_ref().is_some_and(Report::has_gate_opened));
-            // A state that a user has set by hand was not reached.
+            // A state that an override sets is not a milestone that the container has reached.
             let is_observed = track.override_state.is_none();
             reach(Milestone::Started, is_observed && track.state != State::Waiting);
             reach(Milestone::Ready, is_observed && track.state == State::Ready);
@@ -45,7 +46,7 @@ impl MilestoneRecorder {
         }
     }
 
-    /// Returns the annotation's value; `None` while nothing is recorded.
+    /// Returns the value of the annotation with the times; `None` while no time is recorded.
     pub(crate) fn annotation_value(&self) -> Option<String> {
         (!self.times.is_empty()).then(|| self.times.to_string())
     }
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn new_controller_continues_the_recorded_times() {
+    fn restarted_sidecar_continues_the_recorded_times() {
         let times = Times::parse("10,db=started+0;ready+10;since+10");
         let previous_states = BTreeMap::from([("db".to_owned(), State::Ready)]);
         let mut recorder = MilestoneRecorder::resume(times, previous_states);

@@ -1,12 +1,12 @@
-//! Determines each container's state from all evidence. No I/O, so tests only pass values.
+//! Determines each container's state from all evidence. The modules do no I/O, so tests only pass values.
 //!
-//! | module | holds |
+//! | module | content |
 //! |---|---|
-//! | [`pod`] | the Pod: every container's track, and the snapshot that is published |
+//! | [`pod`] | the model of the Pod: the track of every container and the published snapshot |
 //! | [`track`] | the evidence for one container |
-//! | [`ready_filter`] | filters the kubelet's `ready` status |
-//! | [`shutdown`] | how long the sidecar keeps running after SIGTERM |
-//! | [`milestones`] | when each container reached which state |
+//! | [`ready_filter`] | a filter for the kubelet's `ready` status |
+//! | [`shutdown`] | the delay of the sidecar's exit after SIGTERM |
+//! | [`milestones`] | the times at which each container reached each state |
 
 pub(crate) mod milestones;
 pub(crate) mod pod;

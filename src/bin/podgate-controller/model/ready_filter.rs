@@ -1,15 +1,15 @@
-//! Filters the kubelet's `ready` status. For seconds after its restart, the kubelet reports containers as ready that
-//! never were (kubernetes#135795), and can treat startup probes as passed forever (kubernetes#142305). So a status
-//! counts only after it has been stable for a second. `kubernetes.io/config.seen`, which changes when the kubelet
-//! restarts, must also be stable for that time. No I/O.
+//! Filters the kubelet's `ready` status. For seconds after a restart, the kubelet can report unready containers as
+//! ready (kubernetes#135795). It can also treat startup probes as passed forever (kubernetes#142305). A status
+//! therefore counts only after it has been stable for a second. `kubernetes.io/config.seen` changes when the kubelet
+//! restarts and must be stable for the same time. This module does no I/O.
 
 use crate::input::pod_facts::KubeletStatus;
 use std::time::{Duration, Instant};
 
-/// A status must be unchanged for this long.
+/// Time for which a status must be unchanged before it counts.
 pub(crate) const STABLE_FOR: Duration = Duration::from_secs(1);
-/// Time after its restart in which the kubelet may be wrong (observed: 0.1 to 5 s), unless it has reported "not ready"
-/// since.
+/// Time after a kubelet restart in which the status "ready" may be wrong (observed: 0.1 to 5 s). The status "not ready"
+/// ends this time early.
 const DISTRUST_AFTER_RESTART: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
@@ -18,13 +18,12 @@ pub(crate) struct ReadyFilter {
     accepted_ready: Option<bool>,
     /// Container id of the incarnation whose startup probe has certainly passed.
     startup_passed_id: Option<String>,
-    /// `config.seen`, as last read.
+    /// Last value of the annotation `kubernetes.io/config.seen`.
     config_seen: Option<String>,
-    /// Time when a restart of the kubelet was last noticed.
+    /// Time at which a kubelet restart was last detected.
     restarted_at: Option<Instant>,
-    /// The kubelet has reported "not ready" since its restart.
+    /// True if the kubelet has reported "not ready" since the last kubelet restart.
     has_been_not_ready: bool,
-    /// The container has a startup probe.
     has_startup_probe: bool,
 }
 
@@ -76,7 +75,7 @@ impl ReadyFilter {
         }
     }
 
-    /// Returns when to call `recheck`; `None` if no status is pending.
+    /// Returns the time for the next `recheck`; `None` if no status is pending.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.pending_status.as_ref().map(|pending| self.trusted_at(pending))
     }
@@ -122,7 +121,7 @@ impl ReadyFilter {
         self.accepted_ready = Some(pending.is_ready);
     }
 
-    /// Returns the last accepted `ready`; `None` if there is none.
+    /// Returns the last accepted `ready` status; `None` if no status was accepted.
     pub(crate) fn trusted_ready(&self) -> Option<bool> {
         self.accepted_ready
     }
@@ -171,7 +170,7 @@ mod tests {
         filter.on_kubelet_status(&status(true), Some("s1"), start + STABLE_FOR * 2);
         filter.recheck(Some("s2"), start + STABLE_FOR * 3);
         filter.recheck(Some("s2"), start + STABLE_FOR * 60);
-        assert_eq!(filter.trusted_ready(), Some(false), "never ready before");
+        assert_eq!(filter.trusted_ready(), Some(false), "not ready before the restart");
         let mut known = ReadyFilter::new(true);
         known.on_kubelet_status(&status(true), Some("s1"), start);
         known.recheck(Some("s1"), start + STABLE_FOR);

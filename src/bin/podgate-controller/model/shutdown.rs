@@ -4,14 +4,14 @@ use crate::model::pod::PodModel;
 use podgate::core::report::PreStopState;
 use std::time::{Duration, Instant};
 
-/// Time limit for a preStop hook to report that it has begun.
+/// Time limit for the first report of a preStop hook after SIGTERM.
 const PRE_STOP_START_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// State after the first signal.
+/// State of the shutdown after the first signal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shutdown {
     pub(crate) signal: &'static str,
-    /// `None` after a second signal: do not wait.
+    /// Time of the first signal; `None` after a second signal, which skips the wait.
     pub(crate) signaled_at: Option<Instant>,
 }
 

@@ -1,4 +1,4 @@
-//! The controller's side of the board: annotations file, bell and lock.
+//! Writes the board: the annotations file, the bell and the lock.
 
 use crate::clock::now;
 use podgate::core::annotations::{self, Annotations};
@@ -29,22 +29,22 @@ impl Board {
         Board { folder: folder.to_owned(), ringer: Ringer::new(folder, names::BELL_FILE), lock: None, unwritten: None }
     }
 
-    /// Returns the snapshot of an earlier controller; `None` if there is none or it can't be read.
+    /// Returns the snapshot of an earlier epoch; `None` if the board has no readable snapshot.
     pub(crate) fn previous_snapshot(&self) -> Option<Snapshot> {
         source::read_board(&self.folder).ok()
     }
 
-    /// Returns the start time of the first controller in the board's sandbox, as recorded on the board.
+    /// Returns the start time of the sidecar's first run in the board's sandbox, as recorded on the board.
     pub(crate) fn sandbox_started_at(&self) -> Option<SystemTime> {
         humantime::parse_rfc3339(&source::read_board_annotation(&self.folder, names::SANDBOX_SINCE)?).ok()
     }
 
-    /// Returns the milestones that an earlier controller recorded on the board.
+    /// Returns the milestones of an earlier epoch from the board.
     pub(crate) fn previous_times(&self) -> Times {
         Times::parse(&source::read_board_annotation(&self.folder, names::SANDBOX_TIMES).unwrap_or_default())
     }
 
-    /// Writes `annotations`, then rings the bell. On failure, keeps them for [`retry`](Board::retry).
+    /// Writes `annotations`, then rings the bell. On failure, keeps `annotations` for [`retry`](Board::retry).
     pub(crate) fn publish(&mut self, annotations: Annotations) {
         let text = annotations::write(&annotations);
         let written = files::replace(&self.folder, names::ANNOTATIONS_FILE, text.as_bytes(), 0o444)
@@ -60,7 +60,7 @@ impl Board {
         }
     }
 
-    /// Returns when to call [`retry`](Board::retry); `None` if everything is written.
+    /// Returns the time for the next [`retry`](Board::retry); `None` if all annotations are written.
     pub(crate) fn retry_at(&self) -> Option<Instant> {
         self.unwritten.as_ref().map(|(_, at)| *at)
     }
@@ -71,7 +71,7 @@ impl Board {
         }
     }
 
-    /// Takes the lock that the sidecar's hook waits for. Returns false while an earlier controller holds it.
+    /// Takes the lock that the sidecar's hook waits for. Returns false while an earlier sidecar process holds the lock.
     pub(crate) fn try_lock(&mut self) -> io::Result<bool> {
         if self.lock.is_none() {
             self.lock = lock::take(&self.folder.join(names::CONTROLLER_FILE))?;

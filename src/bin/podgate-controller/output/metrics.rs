@@ -1,4 +1,4 @@
-//! Prometheus metrics and the HTTP page that serves them. No port is opened by default.
+//! Prometheus metrics and the HTTP page that serves them. By default, the sidecar opens no port for metrics.
 
 use crate::clock::now;
 use http_body_util::Full;
@@ -30,7 +30,7 @@ type Labels = Vec<(&'static str, String)>;
 
 /// Time limit for one request.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Limit on concurrent clients. Usually there is one scraper.
+/// Limit on concurrent clients. Usually, one Prometheus server scrapes the sidecar.
 const MAX_CLIENTS: usize = 8;
 
 pub(crate) struct Metrics {

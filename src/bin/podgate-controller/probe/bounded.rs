@@ -13,7 +13,7 @@ const MAX_BYTES: usize = 128 * 1024;
 /// A TCP connection that fails after the server has sent 128 KiB.
 ///
 /// The time limit alone is not enough. A flood of data that hyper skips (interim responses, pings, empty records) would
-/// keep the controller's only thread busy until the time limit, and delay all other containers.
+/// keep the sidecar's only thread busy until the time limit and delay all other probes.
 pub(super) struct BoundedStream {
     stream: TcpStream,
     remaining: usize,

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
-/// Size limit for a response head and for read-ahead. The kubelet allows 10 MiB, but the sidecar itself has only a few
-/// MiB.
+/// Size limit for a response head and for read-ahead. The kubelet allows 10 MiB, but the sidecar uses only a few MiB of
+/// memory.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
 
 /// Limit on the number of response headers. hyper's default is 100; the kubelet has no limit.
@@ -24,7 +24,7 @@ const MAX_HEADERS: usize = 256;
 const HTTP2_WINDOW: u32 = 65_535;
 
 /// Sends `request` by HTTP/1.1 and passes the response to `read`. Accepts malformed headers, as far as hyper allows,
-/// because the kubelet's client does.
+/// because the kubelet's client accepts them too.
 pub(super) async fn send_http1<T, R>(
     io: T,
     request: Request<Full<Bytes>>,
@@ -70,12 +70,12 @@ where
         read(sender.send_request(request).await.map_err(|error| error_chain(&error))?).await
     })
     .await;
-    // Let hyper's own task run once, so that it can send GOAWAY and close_notify.
+    // Let hyper's own task run once, so that the task can send GOAWAY and close_notify.
     tokio::task::yield_now().await;
     result
 }
 
-/// Runs `exchange` while `connection` transfers its bytes.
+/// Runs `exchange` while `connection` transfers the bytes of the exchange.
 async fn drive<R, E>(
     connection: impl Future<Output = Result<(), E>>,
     exchange: impl AsyncFnOnce() -> Result<R, String>,
@@ -86,18 +86,19 @@ async fn drive<R, E>(
         tokio::select! {
             biased;
             result = &mut exchange => result,
-            // The connection may close before `exchange` has read everything. `exchange` gets its error too.
+            // The connection may close before `exchange` has read everything. `exchange` then gets the connection's
+            // error.
             _ = &mut connection => return exchange.await,
         }
     }
     .inspect(|_| {
-        // Without a request, the connection closes itself: one write and a shutdown. Do not wait for that.
+        // A connection without a request closes itself with one write and a shutdown. Do not wait for the server.
         let _ = connection.now_or_never();
     })
 }
 
-/// Runs hyper's tasks, so that they end with the attempt. Otherwise a server that does not read could keep a connection
-/// and its task forever.
+/// Executor that ends hyper's tasks together with the attempt. Otherwise, a server that does not read could keep a
+/// connection and its task open forever.
 #[derive(Clone, Default)]
 struct HyperTasks(Arc<Mutex<JoinSet<()>>>);
 
@@ -107,7 +108,8 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for HyperTasks {
     }
 }
 
-/// Aborts the tasks when dropped. [`HyperTasks`] can't do that itself, because its tasks hold clones of it.
+/// Aborts hyper's tasks on drop. [`HyperTasks`] itself can't abort the tasks, because they hold clones of
+/// [`HyperTasks`].
 struct AbortOnDrop(HyperTasks);
 
 impl Drop for AbortOnDrop {

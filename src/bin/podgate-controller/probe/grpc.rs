@@ -12,10 +12,10 @@ use hyper::{Method, Request, Response, StatusCode, Uri};
 use podgate::core::text::error_chain;
 use std::net::{IpAddr, SocketAddr};
 
-/// Size limit for the response. A normal one has 2 bytes, and 5 bytes of framing.
+/// Size limit for the response. A normal response has 2 bytes and 5 bytes of framing.
 const MAX_ANSWER_BYTES: usize = 4096;
 
-/// `HealthCheckResponse.ServingStatus.SERVING`.
+/// Protocol value of `HealthCheckResponse.ServingStatus.SERVING`.
 const SERVING: u64 = 1;
 
 pub(super) async fn attempt(service: &str, port: u16, pod_ip: IpAddr) -> AttemptResult {
@@ -57,7 +57,7 @@ fn encode_request(service: &str) -> Bytes {
     framed.into()
 }
 
-/// Returns the serving status.
+/// Reads the response and returns the serving status.
 async fn read_answer(answer: Response<Incoming>) -> Result<u64, String> {
     if answer.status() != StatusCode::OK {
         return Err(format!("HTTP status {} instead of a gRPC response", answer.status().as_u16()));
@@ -66,7 +66,7 @@ async fn read_answer(answer: Response<Incoming>) -> Result<u64, String> {
     if !kind.starts_with(b"application/grpc") {
         return Err("the server speaks HTTP/2 but not gRPC".to_owned());
     }
-    // A response without a message has its status in the headers.
+    // A response without a message has its gRPC status in the headers.
     let mut status = grpc_status(answer.headers())?;
     let mut body = answer.into_body();
     let mut message = Vec::new();
@@ -97,7 +97,8 @@ fn grpc_status(headers: &HeaderMap) -> Result<Option<u32>, String> {
     code.map(Some).ok_or_else(|| "gRPC status is not a number".to_owned())
 }
 
-/// Returns the only message of a body; `None` if it is compressed, which the request did not allow.
+/// Returns the only message of a body; `None` if the frame is invalid or compressed. The request did not allow
+/// compression.
 fn unframe(body: &[u8]) -> Option<&[u8]> {
     let (flag, rest) = body.split_first()?;
     let (length, message) = rest.split_first_chunk::<4>()?;

@@ -1,4 +1,4 @@
-//! `httpGet`, like the kubelet's `pkg/probe/http` with Go's `net/http`.
+//! Implements `httpGet` probes, like the kubelet's `pkg/probe/http` with Go's `net/http`.
 
 use super::url::Url;
 use super::{AttemptResult, Success, USER_AGENT, connect, exchange, host_or_pod_ip, tls};
@@ -13,10 +13,11 @@ use podgate::core::container::{Header, HttpGet};
 use podgate::core::text::error_chain;
 use std::net::IpAddr;
 
-/// Maximum bytes to read of a body. Short bodies are read completely, because a server may mind an early close.
+/// Maximum number of bytes to read from a body. Short bodies are read completely, because an early close can cause an
+/// error on the server.
 const MAX_BODY_BYTES: usize = 10 * 1024;
 
-/// Limit on requests, including redirects.
+/// Limit on the requests of one attempt, including redirects.
 const MAX_REQUESTS: usize = 10;
 
 pub(super) async fn attempt(get: &HttpGet, port: u16, pod_ip: IpAddr) -> AttemptResult {
@@ -52,7 +53,7 @@ pub(super) async fn attempt(get: &HttpGet, port: u16, pod_ip: IpAddr) -> Attempt
 
 struct Answer {
     status: StatusCode,
-    /// Set only for a redirect that can be followed.
+    /// Redirect target; `None` unless the response is a redirect that can be followed.
     location: Option<String>,
 }
 
@@ -75,7 +76,7 @@ fn url_text(url: &Url) -> String {
     format!("{}://{}{}", url.scheme, url.authority, url.target())
 }
 
-/// Returns the headers for every request, and the user's `Host`.
+/// Returns the headers for all requests of an attempt, and the user's `Host` header.
 fn request_headers(own: &[Header]) -> Result<(HeaderMap, Option<HeaderValue>), String> {
     let mut headers = HeaderMap::new();
     for Header { name, value } in own {
@@ -83,7 +84,7 @@ fn request_headers(own: &[Header]) -> Result<(HeaderMap, Option<HeaderValue>), S
         let (name, value) = parsed.ok_or_else(|| format!("invalid header: {name:?}"))?;
         headers.append(name, value);
     }
-    // The first value decides. An empty value removes the header.
+    // The first value counts. An empty value removes the header.
     let is_empty = |value: &HeaderValue| value.is_empty();
     for (name, default) in [(AGENT, USER_AGENT), (ACCEPT, "*/*")] {
         match headers.get(&name).map(is_empty) {
@@ -93,7 +94,7 @@ fn request_headers(own: &[Header]) -> Result<(HeaderMap, Option<HeaderValue>), S
         }
     }
     let host = headers.remove(HOST).filter(|host| !host.is_empty());
-    // There is no body. Go's client drops these headers too.
+    // The request has no body. Go's client drops these headers too.
     for name in [CONTENT_LENGTH, TRANSFER_ENCODING, TRAILER] {
         headers.remove(name);
     }
@@ -124,7 +125,7 @@ fn http1_request(url: &Url, host: Option<&HeaderValue>, headers: &HeaderMap) -> 
     };
     let mut request = Request::new(Full::default());
     *request.uri_mut() = parse_uri(&url.target())?;
-    // hyper keeps this order. Host comes first, as servers expect.
+    // hyper sends the headers in this order. Host comes first, as servers expect.
     request.headers_mut().insert(HOST, host);
     request.headers_mut().extend(headers.clone());
     request.headers_mut().append(CONNECTION, HeaderValue::from_static("close"));

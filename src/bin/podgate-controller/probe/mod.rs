@@ -1,15 +1,15 @@
 //! Probes containers from outside, like the kubelet (`pkg/kubelet/prober/prober.go`, `pkg/probe/{http,tcp,grpc}`).
 //!
-//! | module | holds |
+//! | module | task |
 //! |---|---|
 //! | [`prober`] | schedules the attempts for all containers |
-//! | [`attempt`] | one attempt: time limit, port, outcome; `tcpSocket` |
-//! | [`http`] | `httpGet`: request, redirects, result |
-//! | [`grpc`] | `grpc`: the health service, encoded by hand |
-//! | [`url`] | URLs of probes and redirects |
-//! | [`tls`] | TLS without verification of certificates |
-//! | [`bounded`] | a connection with a limit on received bytes |
-//! | [`exchange`] | one request and its response by HTTP/1 or HTTP/2 |
+//! | [`attempt`] | makes one attempt within its time limit, and probes `tcpSocket` |
+//! | [`http`] | probes `httpGet` and follows redirects |
+//! | [`grpc`] | probes `grpc` with handwritten encoding |
+//! | [`url`] | parses the URLs of probes and redirects |
+//! | [`tls`] | opens TLS connections without verification of certificates |
+//! | [`bounded`] | limits the bytes that a connection receives |
+//! | [`exchange`] | sends one request by HTTP/1 or HTTP/2 and reads the response |
 //! | [`sock_diag`] | asks the kernel if a socket listens on a port |
 //! | [`precise_timer`] | sleeps with sub-millisecond precision |
 //!
@@ -39,13 +39,13 @@ use podgate::core::text::error_chain;
 use std::net::IpAddr;
 use tokio::net::TcpStream;
 
-/// Starts with the kubelet's `kube-probe/`, because some servers exclude that from their access log.
+/// User agent of probes. Starts with the kubelet's `kube-probe/`, because some servers exclude that prefix from their
+/// access log.
 const USER_AGENT: &str = concat!("kube-probe/podgate-", env!("CARGO_PKG_VERSION"));
 
-/// Result of one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// True if the kubelet would count it as a success.
+    /// True if the kubelet would count the attempt as a success.
     pub(crate) success: bool,
     /// Description in one line of at most 120 bytes, without any content of the response's body.
     pub(crate) detail: String,
@@ -58,7 +58,7 @@ struct Success {
     warning: Option<String>,
 }
 
-/// Success, or a line that describes the failure.
+/// Result of an attempt: the success, or a line that describes the failure.
 type AttemptResult = Result<Success, String>;
 
 /// Returns the handler's host, by default the Pod's IP.
@@ -70,8 +70,8 @@ fn host_or_pod_ip(host: Option<&str>, pod_ip: IpAddr) -> String {
 async fn connect(host: &str, port: u16) -> Result<BoundedStream, String> {
     let stream =
         TcpStream::connect((host, port)).await.map_err(|error| format!("{host}:{port}: {}", error_chain(&error)))?;
-    // HTTP/2 writes in several steps. Nagle's algorithm would delay each until the server acknowledges the previous
-    // one. If this fails, the probe is only slower.
+    // HTTP/2 writes in several steps. Nagle's algorithm would delay each write until the server acknowledges the
+    // previous write. If `set_nodelay` fails, the probe is only slower.
     let _ = stream.set_nodelay(true);
     Ok(BoundedStream::new(stream))
 }

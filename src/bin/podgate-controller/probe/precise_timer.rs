@@ -1,5 +1,5 @@
 //! Sleeps with sub-millisecond precision (`timerfd_create(2)`). Tokio's timer rounds up to whole milliseconds, so a
-//! sleep of one takes up to two.
+//! sleep of 1 ms takes up to 2 ms.
 
 use crate::clock::now;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
@@ -42,7 +42,7 @@ impl PreciseTimer {
             it_interval: Timespec::default(),
             it_value: Timespec::try_from(delay).map_err(|_| io::ErrorKind::InvalidInput)?,
         };
-        // This also resets an expiration that an earlier sleep has left.
+        // This call also clears the expiration of an earlier sleep that was dropped.
         timerfd_settime(timer.get_ref(), TimerfdTimerFlags::empty(), &once)?;
         let read_expirations = |timer: &OwnedFd| Ok(rustix::io::read(timer, &mut [0; 8])?);
         timer.async_io(Interest::READABLE, read_expirations).await.map(drop)

@@ -16,9 +16,10 @@ use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
-/// Initial interval for asking the kernel if a socket listens.
+/// Initial interval between two checks for a listening socket.
 const LISTEN_CHECK_INTERVAL: Duration = Duration::from_millis(1);
-/// Duration of that initial interval. Afterwards the interval is 1 % of the time since the start.
+/// Time during which the initial interval applies. Afterwards the interval is 1 % of the time since the start of
+/// probing.
 const FREQUENT_CHECKS_FOR: Duration = Duration::from_secs(60);
 
 /// Longest interval between attempts while a gate waits for a confirmation.
@@ -29,7 +30,7 @@ pub(crate) enum ProbeEvent {
     Listening(String),
     AttemptEnded {
         container: String,
-        /// The container's verdict after this attempt.
+        /// Verdict on the container after this attempt.
         verdict: ProbeVerdict,
         outcome: Outcome,
         started_at: Instant,
@@ -44,7 +45,8 @@ pub(crate) struct Prober {
     attempts: FuturesUnordered<LocalBoxFuture<'static, FinishedAttempt>>,
     sock_diag: SockDiag,
     timer: PreciseTimer,
-    /// Counts the started lanes. Attempts carry it, so that those of an earlier incarnation are recognized.
+    /// Number of the last started lane. Each attempt carries the number of its lane, so that results of an earlier
+    /// incarnation are ignored.
     last_run: u64,
 }
 
@@ -55,15 +57,15 @@ struct ProbeLane {
     run: u64,
     is_attempting: bool,
     port: Option<u16>,
-    /// Time of the next request to the kernel; `None` if a socket listens or the kernel can't be asked.
+    /// Time of the next check for a listening socket; `None` if no further check is needed or the check has failed.
     listen_check_at: Option<Instant>,
-    /// A socket has begun to listen, so the next attempt is due at once.
+    /// True if a socket has begun to listen, so that the next attempt is due at once.
     is_expedited: bool,
-    /// A gate waits for one more success.
+    /// Set while a gate waits for one more success.
     confirmation: Option<Confirmation>,
 }
 
-/// Requests attempts at growing intervals until one succeeds.
+/// Schedule of attempts at growing intervals, until an attempt succeeds.
 #[derive(Debug, Clone, Copy)]
 struct Confirmation {
     since: Instant,
@@ -102,8 +104,8 @@ impl Prober {
         }
     }
 
-    /// Starts probing a container that has just started, or that `has_passed` before in this incarnation. Does nothing
-    /// if it is already being probed or has no probe.
+    /// Starts probing a container. `has_passed` means that the container has already passed its probes in this
+    /// incarnation. Does nothing if the container has no probe or is already being probed.
     pub(crate) fn start(&mut self, container: &Container, has_passed: bool) {
         if self.lanes.contains_key(&container.name) {
             return;
@@ -128,7 +130,7 @@ impl Prober {
         self.lanes.insert(container.name.clone(), lane);
     }
 
-    /// Probes a container now, and again until an attempt succeeds. Does nothing if it is not being probed.
+    /// Probes a container now, and again until an attempt succeeds. Does nothing if the container is not being probed.
     pub(crate) fn confirm(&mut self, container: &str) {
         let here = now();
         if let Some(lane) = self.lanes.get_mut(container) {
@@ -137,7 +139,7 @@ impl Prober {
     }
 
     /// Returns true if a socket listens on a port of the container's probes, on the Pod's IP or on loopback. Returns
-    /// false if the kernel can't be asked.
+    /// false if the request to the kernel fails.
     pub(crate) fn is_listening(&mut self, container: &Container) -> bool {
         let ports: Vec<u16> = container.probes().filter_map(|probe| container.probe_port(probe)).collect();
         let ips = [self.pod_ip, Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
@@ -154,7 +156,7 @@ impl Prober {
         self.attempts = FuturesUnordered::new();
     }
 
-    /// Waits for the next event, forever while nothing is probed. Cancel-safe.
+    /// Waits for the next event. Waits forever while no container is probed. Cancel-safe.
     pub(crate) async fn next_event(&mut self) -> ProbeEvent {
         loop {
             let here = now();
@@ -176,7 +178,7 @@ impl Prober {
         }
     }
 
-    /// Asks the kernel about the ports that are due.
+    /// Checks the ports that are due for listening sockets.
     fn check_ports(&mut self, here: Instant) -> Option<ProbeEvent> {
         for (name, lane) in &mut self.lanes {
             let (Some(port), Some(at)) = (lane.port, lane.listen_check_at) else { continue };
@@ -195,7 +197,7 @@ impl Prober {
                         Some(here + if elapsed < FREQUENT_CHECKS_FOR { LISTEN_CHECK_INTERVAL } else { elapsed / 100 });
                 }
                 Err(error) => {
-                    // This check only speeds probing up, so continue without it.
+                    // The check only makes probing faster, so continue without the check.
                     debug!(%error, "can't ask the kernel for listening sockets");
                     lane.listen_check_at = None;
                 }
@@ -245,7 +247,7 @@ impl Prober {
         let before = lane.progress.probe().clone();
         lane.progress.record(now().saturating_duration_since(lane.since), outcome.success);
         if *lane.progress.probe() != before {
-            // The next stage may have another port.
+            // The probe of the next stage may have another port.
             lane.port = lane.container.probe_port(lane.progress.probe());
         }
         if lane.progress.verdict() == ProbeVerdict::Passed {

@@ -1,14 +1,15 @@
 //! Asks the kernel if a socket listens on a TCP address (`NETLINK_SOCK_DIAG`, `sock_diag(7)`).
 //!
-//! This covers the current network namespace, which is the Pod's. It needs no privilege, and servers do not notice it.
+//! A request covers the current network namespace, which is the Pod's. The request needs no privilege and is invisible
+//! to servers.
 //!
 //! # Cost
 //! One open socket, and two system calls per request. The kernel uses the same hash lookup as for a new connection: 2
 //! to 4 µs, independent of the number of listeners.
 //!
 //! # Caveats
-//! If iptables or eBPF redirects a connection, possibly no socket listens on its port. So the answer can only trigger a
-//! probe earlier, never delay or replace it.
+//! If iptables or eBPF redirects a connection, the destination port may have no listening socket. The answer may
+//! therefore trigger a probe earlier, but never delay or replace a probe.
 
 use rustix::io::Errno;
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
@@ -19,23 +20,23 @@ use std::os::fd::OwnedFd;
 
 const NLMSG_ERROR: u16 = 2;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-/// Without `NLM_F_DUMP`, because the request is for one socket, not a list.
+/// Netlink flag of a request. `NLM_F_DUMP` is not set, because the request is for one socket, not a list.
 const NLM_F_REQUEST: u16 = 1;
 const IPPROTO_TCP: u8 = 6;
 const TCP_LISTEN: u8 = 10;
 
 const NLMSGHDR_LEN: usize = 16;
-/// `struct inet_diag_req_v2`: 8 bytes, then `struct inet_diag_sockid`.
+/// Size of `struct inet_diag_req_v2`, in bytes: 8, then `struct inet_diag_sockid`.
 const INET_DIAG_REQ_LEN: usize = 56;
 const REQUEST_LEN: usize = NLMSGHDR_LEN + INET_DIAG_REQ_LEN;
 
-/// Larger than any response: a message of 72 bytes and its attributes.
+/// Size of the receive buffer, in bytes. Larger than any response: a message of 72 bytes and its attributes.
 const BUFFER_LEN: usize = 2048;
 
 /// Limit on unrelated datagrams before the response.
 const MAX_DATAGRAMS: usize = 16;
 
-/// Sends requests to the kernel, on one socket.
+/// Client that sends requests to the kernel on one socket.
 pub(crate) struct SockDiag {
     socket: Option<OwnedFd>,
     sequence: u32,
@@ -51,8 +52,8 @@ impl SockDiag {
     /// Returns true if a socket listens on `address`, or on its port on all addresses. Never blocks.
     ///
     /// # Errors
-    /// If the kernel can't be asked (no `inet_diag`, a seccomp profile, gVisor) or its response is invalid. The port
-    /// may still be open. The next call uses a new socket.
+    /// If the request fails (no `inet_diag`, a seccomp profile, gVisor) or the response is invalid. The port may still
+    /// be open. The next call uses a new socket.
     pub(crate) fn has_listener(&mut self, address: SocketAddr) -> io::Result<bool> {
         if address.port() == 0 {
             return Ok(false);
@@ -79,7 +80,7 @@ impl SockDiag {
         let kernel = SocketAddrNetlink::new(0, 0);
         sendto(&*socket, &encode_request(address, self.sequence), SendFlags::empty(), &kernel)?;
         for _ in 0..MAX_DATAGRAMS {
-            // The kernel responds within `sendto`, so there is always a datagram here. Otherwise the non-blocking
+            // The kernel responds within `sendto`, so a datagram is always available here. Otherwise the non-blocking
             // socket returns EAGAIN, which is handled like other errors.
             let (length, whole, sender) = recvfrom(&*socket, &mut self.buffer[..], RecvFlags::TRUNC)?;
             let from_kernel = sender.and_then(|sender| SocketAddrNetlink::try_from(sender).ok()) == Some(kernel);
@@ -121,7 +122,8 @@ fn encode_request(address: SocketAddr, sequence: u32) -> [u8; REQUEST_LEN] {
     message
 }
 
-/// Parses a datagram. Returns true if a socket listens on `port`; `None` if it does not answer request `sequence`.
+/// Parses a datagram. Returns true if a socket listens on `port`; `None` if the datagram does not answer request
+/// `sequence`.
 fn parse_answer(mut datagram: &[u8], sequence: u32, port: u16) -> Result<Option<bool>, Errno> {
     while !datagram.is_empty() {
         let length = read_u32(datagram, 0).map_or(0, |length| length as usize);
@@ -150,7 +152,7 @@ fn parse_answer(mut datagram: &[u8], sequence: u32, port: u16) -> Result<Option<
     Ok(None)
 }
 
-/// Returns the errno, which `NLMSG_ERROR` starts with, negated.
+/// Returns the errno of an `NLMSG_ERROR` message, whose payload starts with the negated errno.
 fn parse_errno(message: &[u8]) -> Option<Errno> {
     let code = read_u32(message, NLMSGHDR_LEN)? as i32;
     (code < 0).then(|| Errno::from_raw_os_error(code.wrapping_neg()))

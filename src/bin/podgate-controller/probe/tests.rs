@@ -1,4 +1,4 @@
-//! Attempts against real servers on the loopback interface.
+//! Tests of attempts against real servers on the loopback interface.
 
 mod grpc;
 mod http;
@@ -48,7 +48,8 @@ async fn ask(handler: Handler) -> Outcome {
     outcome
 }
 
-/// Like [`ask`], but fails if the time limit ends the attempt. For servers that send a lot, also on a busy machine.
+/// Makes an attempt like [`ask`], but with a time limit of 60 s that the attempt must not reach. On a busy machine,
+/// servers that send much data need this limit.
 async fn ask_patiently(handler: Handler) -> Outcome {
     let patient = Probe { timeout_seconds: 60, ..probe(handler) };
     let outcome = attempt(&Container::default(), &patient, POD_IP).await;
@@ -70,7 +71,7 @@ async fn bind() -> (TcpListener, u16) {
     (listener, port)
 }
 
-/// A port on which nothing listens.
+/// Returns a port without a listener.
 async fn closed_port() -> u16 {
     bind().await.1
 }

@@ -14,9 +14,9 @@ use tokio_rustls::client::TlsStream;
 
 const H2: &[u8] = b"h2";
 
-/// Opens a TLS connection to `host` on `stream`. Returns true with it if the server chose HTTP/2.
+/// Opens a TLS connection to `host` on `stream`. Returns the connection, and true if the server chose HTTP/2.
 ///
-/// Like the kubelet, it offers HTTP/2 too, because some servers support nothing else.
+/// Like the kubelet, the client offers HTTP/2 too, because some servers support only HTTP/2.
 pub(super) async fn handshake(stream: BoundedStream, host: &str) -> Result<(TlsStream<BoundedStream>, bool), String> {
     let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -34,12 +34,12 @@ pub(super) async fn handshake(stream: BoundedStream, host: &str) -> Result<(TlsS
     Ok((stream, is_h2))
 }
 
-/// Returns the name for SNI. rustls sends no SNI for an IP address, so an address also replaces an invalid name.
+/// Returns the name for SNI. An IP address replaces an invalid name, because rustls sends no SNI for an IP address.
 fn server_name(host: &str) -> ServerName<'static> {
     ServerName::try_from(host.to_owned()).unwrap_or(ServerName::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))
 }
 
-/// Accepts every certificate and every signature.
+/// Verifier that accepts every certificate and every signature.
 #[derive(Debug)]
 struct AcceptAnyCert;
 
@@ -74,7 +74,7 @@ impl ServerCertVerifier for AcceptAnyCert {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        // Nothing is verified, so offer all schemes, the most common ones first.
+        // No signature is verified, so offer all schemes, the most common ones first.
         vec![
             SignatureScheme::ECDSA_NISTP256_SHA256,
             SignatureScheme::ECDSA_NISTP384_SHA384,

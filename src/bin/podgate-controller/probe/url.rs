@@ -1,9 +1,9 @@
-//! The subset of URLs that a probe and its redirects need. It follows Go's `net/url`, which the kubelet uses.
+//! Parses the subset of URLs that a probe and its redirects need. The parser follows Go's `net/url`, which the kubelet
+//! uses.
 
-/// Target of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Url {
-    /// In lowercase.
+    /// Scheme in lowercase.
     pub(super) scheme: String,
     /// Host name or IP address, without brackets.
     pub(super) host: String,
@@ -43,7 +43,7 @@ impl Url {
     }
 
     /// Resolves the `Location` header `text` of a response from `self`. Returns the target, and true if `text` is an
-    /// absolute URL; `None` if it is invalid.
+    /// absolute URL; `None` if `text` is invalid.
     pub(super) fn join(&self, text: &str) -> Option<(Url, bool)> {
         let reference = Reference::parse(text)?;
         if reference.scheme.is_none() && reference.authority.is_none() {
@@ -71,7 +71,7 @@ impl Url {
         Some((url, is_absolute))
     }
 
-    /// Returns the port, by default that of the scheme.
+    /// Returns the port, by default the standard port of the scheme.
     pub(super) fn port(&self) -> u16 {
         self.port.unwrap_or(if self.scheme == "https" { 443 } else { 80 })
     }
@@ -87,7 +87,7 @@ impl Url {
 }
 
 impl Reference {
-    /// Returns `None` for control characters and invalid percent-encoding.
+    /// Parses a URL reference. Returns `None` if `text` contains control characters or invalid percent-encoding.
     fn parse(text: &str) -> Option<Reference> {
         if text.bytes().any(|byte| byte.is_ascii_control()) {
             return None;
@@ -117,7 +117,7 @@ impl Reference {
     }
 }
 
-/// Returns the host without brackets, and the port; an empty port counts as none.
+/// Returns the host without brackets, and the port; an empty port counts as no port.
 fn split_authority(authority: &str) -> Option<(&str, Option<u16>)> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
@@ -141,7 +141,7 @@ fn is_well_encoded(text: &str) -> bool {
     (0..bytes.len()).all(|at| bytes[at] != b'%' || (is_hex(bytes.get(at + 1)) && is_hex(bytes.get(at + 2))))
 }
 
-/// Percent-encodes bytes that are not allowed in a request line, and those in `also`.
+/// Percent-encodes bytes that are not allowed in a request line, and the bytes in `also`.
 fn percent_encode(text: &str, also: &[u8]) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

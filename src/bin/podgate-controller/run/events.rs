@@ -81,7 +81,7 @@ impl Controller {
             self.wake_up(if self.pod.stopping_count() > stopping { Urgency::Now } else { self.pod.urgency() });
         }
         if self.api.is_none() {
-            // With an API, overrides arrive with the Pod's annotations.
+            // If the API is used, overrides arrive with the Pod's annotations.
             let wanted = |key: &str| key.starts_with(names::OVERRIDE_PREFIX);
             if let Ok(overrides) = source::read_volume_annotations(&self.podinfo, wanted) {
                 self.pod.on_overrides(&overrides);

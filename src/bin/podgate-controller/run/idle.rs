@@ -1,4 +1,4 @@
-//! Idling when no state can change without a change in a folder, and waking up again.
+//! Makes the sidecar idle while only a change in a folder can change a state, and wakes the sidecar up again.
 
 use super::Controller;
 use crate::clock::now;
@@ -9,13 +9,14 @@ use tracing::info;
 /// Shortest and longest interval between two wake-ups.
 pub(super) const MIN_WAKE_UP_INTERVAL: Duration = Duration::from_secs(2);
 const MAX_WAKE_UP_INTERVAL: Duration = Duration::from_secs(60);
-/// Shortest interval while a gate or hook waits (`Urgency::Soon`). Otherwise it is a quarter of the normal interval.
+/// Lower bound for the interval while a gate or hook waits (`Urgency::Soon`). That interval is a quarter of the normal
+/// interval.
 const URGENT_WAKE_UP_INTERVAL: Duration = Duration::from_secs(1);
-/// Time limit for the API's answer after a wake-up.
+/// Time limit for the API server's answer after a wake-up.
 const API_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Controller {
-    /// Closes connections and stops timers. Only a change in a folder wakes the controller up.
+    /// Closes connections and stops timers. Only a change in a folder wakes the sidecar up.
     pub(super) fn go_idle(&mut self) {
         if self.is_idle {
             return;
@@ -24,16 +25,16 @@ impl Controller {
         self.is_idle = true;
         self.prober.clear();
         self.ready_filters.clear();
-        // The watch stays open where only the kubelet can report that other containers have ended.
+        // The watch stays open if only the kubelet can report that other containers have ended.
         if let Some(api) = self.api.as_mut().filter(|_| !self.must_end_with_others && !self.pod.needs_pod_watch()) {
             api.stop_watching();
             self.pod.mark_pod_stale();
         }
     }
 
-    /// Leaves idle, now or when enough time has passed since the last wake-up. A container can cause wake-ups as often
-    /// as it likes, so they are rate-limited to protect the API server. `Urgency::Now` is not: each container stops
-    /// only once.
+    /// Ends idling, now or when enough time has passed since the last wake-up. A container can cause any number of
+    /// wake-ups, so a rate limit protects the API server. The limit does not apply to `Urgency::Now`, because each
+    /// container stops only once.
     pub(super) fn wake_up(&mut self, urgency: Urgency) {
         if !self.is_idle {
             return;

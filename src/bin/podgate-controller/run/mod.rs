@@ -1,4 +1,4 @@
-//! The controller's main loop: sets up the board, then handles events and publishes until it is told to stop.
+//! Main loop of the sidecar: sets up the board, then handles events and publishes states until the sidecar must exit.
 
 mod events;
 mod idle;
@@ -39,7 +39,7 @@ use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tracing::{debug, error, info};
 
-/// Pause before a restart after a panic.
+/// Pause before the main loop restarts after a panic.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 /// Time limit for reading the containers from the API, without `--containers`.
 const FIRST_POD_TIMEOUT: Duration = Duration::from_secs(3);
@@ -49,7 +49,7 @@ const START_TIME_RESOLUTION: Duration = Duration::from_secs(2);
 pub(crate) fn main(args: RunArgs) -> ExitCode {
     let started_at = wall_clock();
     log::init(args.log_format, args.log_level, Target::Stderr);
-    // With a shared process namespace, other containers must not read the token through /proc.
+    // With a shared process namespace, other containers must not read the service account's token through /proc.
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -68,7 +68,7 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
                 error!("{why}");
                 return Exit::BadSetup.into();
             }
-            // Do not exit: a frozen kubelet would not restart the sidecar, and hooks wait for it.
+            // Do not exit: a frozen kubelet would not restart the sidecar, and hooks wait for the sidecar.
             Err(_) => {
                 error!("the controller panicked; restarting");
                 std::thread::sleep(RETRY_DELAY);
@@ -106,22 +106,24 @@ struct Controller {
     api: Option<ApiTask>,
     pod_updates: mpsc::Receiver<PodFacts>,
     is_idle: bool,
-    /// Last wake-up from idle, interval until the next one is allowed, and the one that is planned.
+    /// Time of the last wake-up from idle. The next two fields are the minimum interval before the next wake-up and its
+    /// planned time.
     last_wake_up: Option<Instant>,
     wake_up_interval: Duration,
     wake_up_at: Option<Instant>,
-    /// Do not go idle before this time, unless the API has answered.
+    /// End of the wait for the API server's answer. The sidecar does not go idle during this wait.
     api_wait_until: Option<Instant>,
-    /// Set after a signal, while the controller waits for preStop hooks.
+    /// Set after a signal, while the sidecar waits for preStop hooks.
     shutdown: Option<Shutdown>,
-    /// The sidecar is a regular container and must exit when all others have ended for good.
+    /// True if the sidecar is a regular container and must exit after all others have ended for good.
     must_end_with_others: bool,
-    /// All others have ended for good.
+    /// True if all other regular containers have ended for good.
     have_others_ended: bool,
 }
 
 impl Controller {
-    /// Resets the board, installs the agent, creates the folders, publishes, and then takes the lock.
+    /// Resets the board, installs the agent, creates the folders, publishes the first snapshot, and then takes the
+    /// lock.
     async fn start(args: &RunArgs, started_at: SystemTime) -> Result<Controller, String> {
         let identity = pod_identity(args)?;
         let declared = args.containers.clone().unwrap_or_default();
@@ -201,7 +203,7 @@ impl Controller {
             debug!("an earlier controller still holds the lock");
             tokio::time::sleep(RETRY_DELAY / 10).await;
         }
-        // The folders may already hold reports.
+        // The folders may already contain reports.
         controller.on_reports();
         controller.update();
         Ok(controller)
@@ -232,7 +234,7 @@ impl Controller {
     }
 
     /// Starts the shutdown. As a regular container, the sidecar gets SIGTERM together with all others. It keeps running
-    /// while their preStop hooks still need the board, until the kubelet's SIGKILL. A second signal skips it.
+    /// while their preStop hooks still need the board, until the kubelet's SIGKILL. A second signal skips this wait.
     fn on_signal(&mut self, signal: &'static str) {
         self.shutdown = Some(Shutdown { signal, signaled_at: self.shutdown.is_none().then(now) });
     }

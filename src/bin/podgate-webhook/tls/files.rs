@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Interval between two reads of both files. Modification times do not help, because in a Secret volume only symlinks
 /// change.
 pub(super) const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
-/// Largest file, in bytes.
+/// Size limit for each file, in bytes.
 const FILE_MAX: u64 = 1 << 20;
 
 pub(crate) struct CertFiles {
@@ -19,10 +19,10 @@ pub(crate) struct CertFiles {
 }
 
 impl CertFiles {
-    /// Reads the files and serves their certificate if it has changed.
+    /// Reads the files and serves their certificate if the certificate has changed.
     ///
     /// # Errors
-    /// One line, if the files can't be used. The served certificate stays the same.
+    /// Returns one line if the files can't be used. The served certificate then remains unchanged.
     pub(super) fn reload(&self, state: &State) -> Result<(), String> {
         let (cert, key) = (read_file(&self.cert)?, read_file(&self.key)?);
         let paths = format!("{} and {}", self.cert.display(), self.key.display());

@@ -1,11 +1,11 @@
 //! Sources of the served certificate.
 //!
-//! | module | holds |
+//! | module | content |
 //! |---|---|
 //! | [`pair`] | creation and verification of a certificate, its key and its CA |
-//! | [`rollover`] | decides which pair is used when; no I/O |
+//! | [`rollover`] | selection of the current and the next pair; no I/O |
 //! | [`self_signed`] | `--tls self`: the Secret and the webhook configuration |
-//! | [`files`] | `--tls files` |
+//! | [`files`] | `--tls files`: certificates that another program renews |
 
 mod files;
 mod pair;
@@ -29,7 +29,7 @@ pub(crate) fn server_config(served: &Arc<ServedCert>) -> Result<Arc<ServerConfig
         .map_err(|error| format!("TLS: {error}"))?;
     let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::<ServedCert>::clone(served));
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    // The API server resumes no sessions; they would only take memory.
+    // The API server resumes no TLS sessions. Stored sessions would only use memory.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
@@ -44,7 +44,7 @@ impl CertSource {
     /// Opens the source that the flags select.
     ///
     /// # Errors
-    /// One line, if there is no access to a cluster or no certificate in the files.
+    /// Returns one line if the webhook has no access to a cluster or the files contain no valid certificate.
     pub(crate) async fn open(args: &Args, state: &State) -> Result<CertSource, String> {
         match (args.tls, &args.cert, &args.key) {
             (TlsSource::Files, Some(cert), Some(key)) => {
@@ -61,8 +61,8 @@ impl CertSource {
 
     /// Keeps the certificate valid, forever.
     pub(crate) async fn keep_valid(mut self, state: Arc<State>) {
-        // The last error and how often it occurred in a row. A single error is not logged: the files do not match while
-        // they are being replaced, and the API server may be busy.
+        // The last error and the number of times it occurred in a row. A single error is not logged: the certificate
+        // and key files do not match during their replacement, and the API server may be busy.
         let (mut error, mut count) = (String::new(), 0);
         loop {
             let (result, pause) = match &mut self {

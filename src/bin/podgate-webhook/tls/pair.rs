@@ -1,7 +1,7 @@
 //! Creates and verifies a certificate with its private key and its CA.
 //!
-//! Each certificate has its own CA, whose key is dropped after it has signed, so it can't be stolen. Every renewal
-//! therefore changes the CA too.
+//! Each certificate has its own CA. The CA's key is dropped after it has signed the certificate, so the key can't be
+//! stolen. Every renewal therefore changes the CA too.
 
 use crate::certificate::Validity;
 use podgate::core::text::error_chain;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use x509_parser::time::ASN1Time;
 
-/// Start of a new certificate's validity before its creation, because clocks in a cluster differ.
+/// Time by which a new certificate's validity begins before its creation, because clocks in a cluster differ.
 pub(super) const BACKDATED: Duration = Duration::from_secs(60 * 60);
 
 /// A certificate, its key and its CA, in PEM.
@@ -49,7 +49,8 @@ impl CertPair {
             let ca_key = KeyPair::generate()?;
             let ca_cert = ca.self_signed(&ca_key)?;
             let first = names.first().map_or("podgate-webhook", String::as_str);
-            // A common name is limited to 64 characters. Clients ignore it if there are DNS names.
+            // A common name is limited to 64 characters. Clients ignore the common name if the certificate has DNS
+            // names.
             let mut leaf = named(CertificateParams::new(names.to_vec())?, &first[..first.len().min(64)]);
             leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];
             leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -62,7 +63,7 @@ impl CertPair {
         make().map_err(|error| format!("can't create a certificate: {}", error_chain(&error)))
     }
 
-    /// Returns the key to serve if a client that trusts the CA accepts it at `now` for all of `names`.
+    /// Returns the key to serve if a client that trusts the CA accepts the certificate at `now` for all of `names`.
     pub(super) fn verify(&self, names: &[String], now: SystemTime) -> Result<(CertifiedKey, Validity), String> {
         let (key, life) = parse(&self.cert, &self.key)?;
         let mut roots = RootCertStore::empty();
@@ -85,7 +86,7 @@ impl CertPair {
     }
 }
 
-/// Parses a certificate chain and its private key from PEM. Returns them with the certificate's validity.
+/// Parses a certificate chain and its private key from PEM. Returns both with the certificate's validity.
 pub(super) fn parse(cert: &[u8], key: &[u8]) -> Result<(CertifiedKey, Validity), String> {
     let certs: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(cert).collect();
     let certs = certs.map_err(|error| format!("the certificate is not valid PEM: {error}"))?;

@@ -1,15 +1,14 @@
-//! Decides which certificate is used when. No I/O: maps the stored certificates and the time to the certificates to
-//! store next.
+//! Determines the current and the next certificate. No I/O: maps the stored certificates and the time to the
+//! certificates to store next.
 //!
 //! A new pair is first stored as `next`, and its CA is added to the webhook configuration. After all API servers have
-//! had time to read it, `next` becomes `current`. The old CA stays in the configuration until its certificate has
-//! expired, because a replica may still serve that.
+//! had time to read the new configuration, `next` becomes `current`. The old CA stays in the configuration until its
+//! certificate has expired, because a replica may still serve the old certificate.
 
 use super::pair::{BACKDATED, CertPair};
 use crate::certificate::Validity;
 use std::time::{Duration, SystemTime};
 
-/// Content of the Secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct StoredCerts {
     pub(super) current: Option<CertPair>,
@@ -18,29 +17,28 @@ pub(super) struct StoredCerts {
 }
 
 impl StoredCerts {
-    /// Returns all CAs for the webhook configuration: those of certificates that a replica may serve.
+    /// Returns the CA bundle for the webhook configuration: the CAs of all certificates that a replica may serve.
     pub(super) fn ca_bundle(&self) -> Vec<u8> {
         let pairs = [&self.current, &self.next].into_iter().flatten().map(|pair| &pair.ca);
         pairs.chain(&self.old_ca).flatten().copied().collect()
     }
 }
 
-/// Further inputs of the decision.
 pub(super) struct RolloverInputs<'a> {
     pub(super) time: SystemTime,
     /// Lifetime of a new certificate.
     pub(super) life: Duration,
-    /// The CA of `next` has been in the webhook configuration for long enough.
+    /// True if the CA of `next` has been in the webhook configuration for the whole [`propagation_time`].
     pub(super) is_propagated: bool,
-    /// The pair that this replica serves, in case the Secret is empty.
+    /// Pair that this replica serves, used if the Secret has no usable current pair.
     pub(super) served: Option<&'a CertPair>,
-    /// Returns a pair's validity; `None` if it can't be used now.
+    /// Returns a pair's validity; `None` if the pair can't be used now.
     pub(super) validity_of: &'a dyn Fn(&CertPair) -> Option<Validity>,
     pub(super) is_ca_valid: &'a dyn Fn(&[u8]) -> bool,
     pub(super) generate: &'a dyn Fn() -> Result<CertPair, String>,
 }
 
-/// Returns the certificates to store.
+/// Returns the certificates to store in the Secret.
 ///
 /// # Errors
 /// If a certificate is needed but can't be created.
@@ -56,7 +54,8 @@ pub(super) fn next_certs(stored: &StoredCerts, now: &RolloverInputs<'_>) -> Resu
             StoredCerts { current: Some(current), next: Some((now.generate)()?), old_ca }
         }
         (Some(current), next) => StoredCerts { current: Some(current), next, old_ca },
-        // The API servers already trust the served certificate, so it bridges the gap until the new one is ready.
+        // The API servers already trust the served certificate, so serve it until the CA of the new certificate has
+        // propagated.
         (None, next) if let Some(served) = usable(&now.served.cloned()) => {
             let next = next.map_or_else(now.generate, Ok)?;
             StoredCerts { current: Some(served), next: Some(next), old_ca }
@@ -66,7 +65,8 @@ pub(super) fn next_certs(stored: &StoredCerts, now: &RolloverInputs<'_>) -> Resu
     })
 }
 
-/// Returns true if at most a third of its lifetime is left, or clearly more than a new certificate would get.
+/// Returns true if at most a third of the pair's lifetime is left, or over 10 % more than the lifetime of a new
+/// certificate.
 fn is_renewal_due(pair: &CertPair, now: &RolloverInputs<'_>) -> bool {
     let Some(life) = (now.validity_of)(pair) else { return true };
     let left = life.until.duration_since(now.time).unwrap_or_default();
@@ -79,8 +79,8 @@ pub(super) fn reconcile_interval(life: Duration) -> Duration {
     (life / 20).clamp(Duration::from_secs(1), Duration::from_secs(60))
 }
 
-/// Returns the time between publishing a CA in the webhook configuration and using it. A healthy API server needs less
-/// than a second.
+/// Returns the time between publishing a CA in the webhook configuration and using its certificate. A healthy API
+/// server reads the new configuration in less than a second.
 pub(super) fn propagation_time(life: Duration) -> Duration {
     (life / 12).clamp(Duration::from_secs(5), Duration::from_secs(600))
 }
@@ -97,7 +97,7 @@ mod tests {
         UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds)
     }
 
-    /// A fake pair whose CA holds the times of creation and expiry.
+    /// Returns a fake pair whose CA contains the times of creation and expiry.
     fn pair(made: u64, life: u64) -> CertPair {
         CertPair { ca: format!("{} {}", made, made + life).into_bytes(), cert: Vec::new(), key: Vec::new() }
     }
@@ -131,7 +131,7 @@ mod tests {
         next_certs(stored, &now).unwrap()
     }
 
-    /// Stored certificates by their times of creation: current pair, next pair, old CA.
+    /// Returns stored certificates with these times of creation: current pair, next pair, old CA.
     fn stored([current, next, old]: [Option<u64>; 3]) -> StoredCerts {
         let made = |at: Option<u64>| at.map(|at| pair(at, LIFE.as_secs()));
         StoredCerts { current: made(current), next: made(next), old_ca: made(old).map(|old| old.ca) }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_to_create_is_an_error_only_when_needed() {
+    fn failed_creation_is_an_error_only_if_a_pair_is_needed() {
         let attempts = Cell::new(0);
         let make = || {
             attempts.set(attempts.get() + 1);
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(next_certs(&StoredCerts::default(), &now), Err("no".to_owned()));
     }
 
-    /// All steps of a rollover fit into the shortest lifetime that is allowed.
+    /// Checks that all steps of a rollover fit into the shortest allowed lifetime.
     #[test]
     fn lifetime_of_a_minute_is_enough() {
         let life = Duration::from_secs(60);

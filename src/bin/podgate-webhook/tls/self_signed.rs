@@ -1,8 +1,8 @@
-//! Certificates that the webhook creates itself. They are stored in a Secret that all replicas share, and their CAs are
-//! published to the API server.
+//! Keeps certificates that the webhook creates itself in a Secret that all replicas share. Publishes the CAs of these
+//! certificates in the webhook configuration.
 //!
-//! All replicas run the same steps. Writes carry the resourceVersion that was read, so of two concurrent writes one
-//! gets a conflict. That replica reads again and finds nothing left to do.
+//! All replicas run the same steps. Each write carries the resourceVersion that the replica has read, so one of two
+//! concurrent writes fails with a conflict. The replica with the conflict reads again and finds no change left to make.
 
 use super::pair::{self, CertPair};
 use super::rollover::{self, RolloverInputs, StoredCerts};
@@ -23,7 +23,6 @@ use tracing::{debug, info, warn};
 
 /// Limit on immediate retries after a conflict.
 const ATTEMPTS_MAX: usize = 5;
-/// The keys of the Secret.
 const SECRET_KEYS: [&str; 7] =
     ["ca.crt", "tls.crt", "tls.key", "next-ca.crt", "next-tls.crt", "next-tls.key", "old-ca.crt"];
 
@@ -33,13 +32,11 @@ pub(crate) struct CertKeeper {
     args: Args,
     namespace: String,
     dns_names: Vec<String>,
-    /// The pair that is served.
     served: Option<CertPair>,
-    /// The CA of `next`, and since when this replica has seen it in the webhook configuration.
+    /// CA of `next`, and the time at which this replica first found the CA in the webhook configuration.
     propagating: Option<(Vec<u8>, Instant)>,
 }
 
-/// Failure of one step.
 enum StepError {
     /// Another writer has changed the object.
     Conflict,
@@ -47,10 +44,10 @@ enum StepError {
 }
 
 impl CertKeeper {
-    /// Creates a keeper for the Secret and the configuration that the flags name.
+    /// Creates a keeper for the Secret and the configuration that the flags select.
     ///
     /// # Errors
-    /// One line, if the Service's name is invalid.
+    /// Returns one line if the Service's name is invalid.
     pub(super) fn new(args: &Args, client: Client, namespace: String) -> Result<CertKeeper, String> {
         let name = format!("{}.{namespace}", args.service);
         let names = vec![format!("{name}.svc"), name.clone(), format!("{name}.svc.cluster.local")];
@@ -102,8 +99,8 @@ impl CertKeeper {
             let (is_new, has_next) = (after.current != before.current, after.next.is_some());
             info!(is_new, has_next, has_old_ca = after.old_ca.is_some(), "certificates changed");
         }
-        // Serve a certificate only after it was stored and published. If the configuration can't be written, serve it
-        // anyway, because the other replicas do.
+        // Serve a certificate only after it is stored and its CA is published. If the configuration can't be written,
+        // serve the certificate anyway, because the other replicas serve it too.
         let published = self.publish_cas(&after).await;
         if let Some(pair) = after.current
             && self.served.as_ref() != Some(&pair)
@@ -141,13 +138,13 @@ impl CertKeeper {
         rollover::next_certs(stored, &now)
     }
 
-    /// Returns the key of `pair` if it can be served now.
+    /// Returns the key and the validity of `pair` if the pair can be served now.
     fn verify_pair(&self, pair: &CertPair) -> Option<(CertifiedKey, Validity)> {
         let checked = pair.verify(&self.dns_names, wall_time());
         checked.inspect_err(|why| warn!(why, "a certificate in the Secret is unusable")).ok()
     }
 
-    /// Writes all CAs into the webhook configuration where they are missing. Returns the bundle.
+    /// Writes the CA bundle to each webhook of the configuration that has a different bundle. Returns the bundle.
     async fn publish_cas(&self, stored: &StoredCerts) -> Result<Vec<u8>, StepError> {
         let name = &self.args.configuration;
         let found = self.request("get the MutatingWebhookConfiguration", name, self.configurations.get(name)).await?;
@@ -164,7 +161,7 @@ impl CertKeeper {
             return Err(StepError::Failed(what));
         }
         let behind = webhooks.iter().filter(|w| w.client_config.ca_bundle.as_ref().is_none_or(|ca| ca.0 != bundle));
-        // A strategic merge patch matches webhooks by name and leaves their other fields alone.
+        // A strategic merge patch matches webhooks by name and does not change their other fields.
         let changes: Vec<_> =
             behind.map(|w| json!({"name": w.name, "clientConfig": {"caBundle": ByteString(bundle.clone())}})).collect();
         if changes.is_empty() {
@@ -208,7 +205,7 @@ fn certs_from_secret(secret: &Secret) -> StoredCerts {
     StoredCerts { current: pair([ca, cert, key]), next: pair([next_ca, next_cert, next_key]), old_ca }
 }
 
-/// Stores `certs` in `secret`. Other keys stay.
+/// Stores `certs` in `secret` and keeps unrelated keys.
 fn store_in_secret(mut secret: Secret, certs: &StoredCerts) -> Secret {
     let data = secret.data.get_or_insert_default();
     let pair = |pair: &Option<CertPair>| match pair.clone() {

@@ -28,13 +28,16 @@ podgate sidecar probes the containers instead. If the hook fails or times out, t
 container and starts the next one anyway. `kubectl describe pod` then shows the reason in the
 container's status and termination message.
 
+Checks: tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"COMMAND\",\"ARG\"], file:///PATH or
+file:///PATH+content. A check of file:///PATH fails for good if PATH.err exists.
+
 Exit codes:
   0    released: the conditions hold, the Pod has started before or is being deleted, or the hook
        continues because of --on-timeout continue
   64   invalid flag or argument
   69   the condition can't be met, or a container before this one has ended
   75   timed out
-  78   invalid setup: nothing to read from, or unknown container
+  78   invalid setup: no board or volume to read from, or unknown container
   If the command of --then fails: its own exit code (128 + N for signal N).";
 
 pub(super) const ENTRYPOINT_HELP: &str = "\
@@ -55,6 +58,13 @@ environment. With one of these flags it stays as the command's parent: --tether 
 --on-provider-restart restart. As the parent it forwards signals, reaps orphans and exits with the
 command's exit code.
 
+With --tether exec the command inherits a file lock, which shows the sidecar that the command lives.
+With --tether parent, podgate reports the exit code to the sidecar, and runs the exec: checks after the
+start to detect Ready.
+
+Checks: tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"COMMAND\",\"ARG\"], file:///PATH or
+file:///PATH+content. A check of file:///PATH fails for good if PATH.err exists.
+
 The kubelet considers a waiting container running. Use `podgate opened` as its startupProbe, so that
 its other probes start only after the command.
 
@@ -62,7 +72,7 @@ Exit codes: those of the command once it runs, otherwise
   64   invalid flag or argument
   69   the condition can't be met, or --on-provider-restart ended the command
   75   timed out, or --command-timeout ended the command
-  78   invalid setup: nothing to read from, unknown container, or a file that can't be written
+  78   invalid setup: no board or volume to read from, unknown container, or a file that can't be written
   126  the command can't be executed
   127  the command was not found
   130  SIGINT while waiting
@@ -113,8 +123,7 @@ pub(crate) struct WaitArgs {
     /// Wait until CONTAINER is in STATE: Started, Ready (the default), Completed or Exited; repeatable
     #[arg(long, value_name = "CONTAINER[=STATE]", env = "PODGATE_UNTIL", value_delimiter = ',')]
     pub(crate) until: Vec<WaitCondition>,
-    /// Also wait until this check passes: tcp://HOST:PORT, http://HOST:PORT/PATH, exec:["COMMAND","ARG"],
-    /// file:///PATH or file:///PATH+content; repeatable. If a file PATH.err exists, give up
+    /// Also wait until this check passes, such as tcp://127.0.0.1:5432 (all forms below); repeatable
     #[arg(long, value_name = "URL", env = "PODGATE_CHECK")]
     pub(crate) check: Vec<Check>,
     /// Time limit for one check
@@ -135,7 +144,7 @@ pub(crate) struct WaitArgs {
     /// If the conditions are not met: fail (exit code 75 or 69), or continue as if they held
     #[arg(long, value_name = "ACTION", env = "PODGATE_ON_TIMEOUT", default_value = "fail")]
     pub(crate) on_timeout: OnFailure,
-    /// Polling interval if neither the bell nor inotify works
+    /// Polling interval if neither the sidecar's FIFO nor inotify works
     #[arg(long, value_name = "DURATION", env = "PODGATE_POLL_INTERVAL", default_value = "100ms", value_parser = interval)]
     pub(crate) poll_interval: Duration,
     /// Give up (exit code 69) if a dependency has ended for good, is in back-off or can't pull its image
@@ -191,8 +200,7 @@ pub(crate) struct Entrypoint {
     pub(crate) container: Option<String>,
     #[command(flatten)]
     pub(crate) waits: WaitArgs,
-    /// Let the sidecar detect this container's end: exec (the command inherits a lock), parent (podgate stays as the
-    /// parent, reports the exit code, and runs exec: checks after the start to detect Ready) or none
+    /// Way in which the sidecar detects this container's end: exec, parent or none (see below)
     #[arg(long, value_name = "MODE", env = "PODGATE_TETHER", default_value = "exec")]
     pub(crate) tether: TetherMode,
     /// End the command after this long (exit code 75): SIGTERM, then SIGKILL after --grace
@@ -258,7 +266,7 @@ pub(crate) struct PreStop {
     /// Mount path of this container's own folder, for its report
     #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
     pub(crate) self_dir: PathBuf,
-    /// Polling interval if neither the bell nor inotify works
+    /// Polling interval if neither the sidecar's FIFO nor inotify works
     #[arg(long, value_name = "DURATION", env = "PODGATE_POLL_INTERVAL", default_value = "100ms", value_parser = interval)]
     pub(crate) poll_interval: Duration,
     #[command(flatten)]
@@ -283,7 +291,7 @@ pub(crate) struct Opened {
 }
 
 impl Entrypoint {
-    /// Returns true if podgate must stay as the command's parent.
+    /// Returns true if podgate must remain the command's parent.
     pub(crate) fn needs_parent(&self) -> bool {
         self.tether == TetherMode::Parent
             || self.command_timeout.is_some()

@@ -20,7 +20,7 @@ Exit codes:
   64   invalid flag or argument
   69   the condition can't be met
   75   timed out
-  78   invalid setup: nothing to read from, unknown container, or a file that can't be written";
+  78   invalid setup: no board or volume to read from, unknown container, or a file that can't be written";
 
 /// Start the containers of one Kubernetes Pod in a declared order.
 #[derive(Debug, Parser)]
@@ -77,20 +77,20 @@ pub(crate) struct CheckArgs {
     pub(crate) check_timeout: Duration,
 }
 
-/// Parses the command line. The help omits the values of environment variables, which may be confidential.
+/// Parses the command line. Values of environment variables may be confidential, so the help omits them.
 pub(crate) fn parse() -> Result<Args, clap::Error> {
     let command = Args::command().mut_subcommands(|command| command.mut_args(|arg| arg.hide_env_values(true)));
     Args::from_arg_matches_mut(&mut command.try_get_matches()?)
 }
 
-/// Prints the error, also as the termination message, and returns the exit code. Help and version are a success.
+/// Prints the error, writes it as the termination message and returns the exit code. Help and version exit with 0.
 pub(crate) fn print_error(error: &clap::Error) -> Exit {
     if !error.use_stderr() {
         let _ = error.print();
         return Exit::Released;
     }
     let text = error.render().to_string();
-    // The first paragraph names the error and its place. A hook's output has no room for more.
+    // Keep only the first paragraph, which contains the error and the flag, because a hook's output must be short.
     let first = match error.kind() {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "no command given",
         _ => text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: "),

@@ -30,7 +30,7 @@ pub(super) fn interval(text: &str) -> Result<Duration, String> {
     duration(text).and_then(|d| if d.is_zero() { Err("an interval can't be zero".to_owned()) } else { Ok(d) })
 }
 
-/// Parses a condition of a preStop hook, which can only wait until a container has exited.
+/// Parses a condition of a preStop hook. Such a hook can only wait until a container has exited.
 pub(super) fn exit_condition(text: &str) -> Result<WaitCondition, String> {
     let text = if text.contains('=') { text.to_owned() } else { format!("{text}={}", WantedState::Exited) };
     let until: WaitCondition = text.parse().map_err(|error: InvalidCondition| error.to_string())?;
@@ -42,7 +42,7 @@ pub(super) fn exit_condition(text: &str) -> Result<WaitCondition, String> {
     }
 }
 
-/// Parses a port that must be closed.
+/// Parses a value of `--check-closed`, which must be a port.
 pub(super) fn port_check(text: &str) -> Result<Check, String> {
     match text.parse() {
         Ok(check @ Check::Tcp { .. }) => Ok(check),

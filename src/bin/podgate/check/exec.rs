@@ -1,4 +1,5 @@
-//! `exec:["COMMAND","ARG"]`: a command inside the container, run like an `exec` probe and ended with its children.
+//! `exec:["COMMAND","ARG"]`: a command that runs inside the container like an `exec` probe. Its children end with the
+//! command.
 
 use crate::clock::now;
 use podgate::core::argv::Argv;
@@ -17,9 +18,9 @@ use std::time::{Duration, Instant};
 /// Kinds of children that this process may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChildScope {
-    /// Only checks. Processes that a check leaves behind are ended with it.
+    /// Only checks. Podgate kills all processes that a check leaves behind.
     ChecksOnly,
-    /// Also the container's command and its orphans, which can't be told from the orphans of a check.
+    /// Also the container's command and its orphans. Podgate can't distinguish these from the orphans of a check.
     WithCommand,
 }
 
@@ -42,12 +43,12 @@ fn all_children() -> Vec<Pid> {
 }
 
 impl RunningCheck {
-    /// Starts the command without input and output.
+    /// Starts the command with `/dev/null` as input and output.
     pub(super) fn start(argv: &Argv, deadline: Instant, children: ChildScope) -> Result<RunningCheck, String> {
         let Some((program, arguments)) = argv.as_slice().split_first() else { return Err("no command".to_owned()) };
-        // Adopt orphans, so that they can be ended with the command.
+        // Adopt orphans, so that podgate can kill them with the command.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-        // The tether process, for example, is a child of the hook.
+        // Exclude other children of the hook, such as the tether process.
         let earlier_children = all_children();
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
@@ -72,7 +73,7 @@ impl RunningCheck {
         })
     }
 
-    /// Stores `status` if `pid` is this command.
+    /// Stores `status` if `pid` is the process of this command.
     pub(super) fn on_reaped(&mut self, pid: Pid, status: WaitStatus) {
         if pid == Pid::from_child(&self.child) {
             self.status = Some(ExitStatus::from_raw(status.as_raw()));
@@ -106,7 +107,7 @@ impl RunningCheck {
         if let Some(status) = self.status {
             return Ok(status);
         }
-        // Kill before reaping, because then the group's id may be reused.
+        // Kill the group before reaping the command. After that, the group's id may be reused.
         if !self.is_group_killed {
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
             self.is_group_killed = true;
@@ -115,7 +116,7 @@ impl RunningCheck {
         if self.child_scope == ChildScope::WithCommand {
             return status;
         }
-        // Each round may create new orphans.
+        // Killing a process may create new orphans, so repeat this step.
         for _ in 0..16 {
             let left: Vec<Pid> =
                 all_children().into_iter().filter(|pid| !self.earlier_children.contains(pid)).collect();
@@ -137,7 +138,6 @@ impl Drop for RunningCheck {
     }
 }
 
-/// Runs the command to its end, within `limit`.
 pub(super) fn run_to_end(argv: &Argv, limit: Duration) -> Result<(), String> {
     let mut running = RunningCheck::start(argv, now() + limit, ChildScope::ChecksOnly)?;
     loop {

@@ -1,4 +1,4 @@
-//! `--check`: checks that the agent runs inside the container. This file schedules them.
+//! `--check`: checks that the agent runs inside the container. This file schedules the checks.
 
 mod exec;
 mod net;
@@ -24,16 +24,13 @@ const NET_TIMEOUT: Duration = Duration::from_secs(1);
 /// Extra time for a `podgate check` child process, in addition to the check's own time limit.
 const HELPER_EXTRA_TIME: Duration = Duration::from_secs(1);
 
-/// Expected outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expected {
-    /// The check passes.
     Pass,
-    /// The port is closed.
     Closed,
 }
 
-/// A list of checks. Each is repeated until it has passed once.
+/// A list of checks. Each check is repeated until it has passed once.
 #[derive(Debug)]
 pub(crate) struct Checks {
     expected: Expected,
@@ -72,14 +69,14 @@ impl Checks {
         Checks { child_scope: ChildScope::WithCommand, ..self }
     }
 
-    /// Passes on the exit status of a reaped child, in case it was the running check.
+    /// Passes the exit status of a reaped child to the running check, which ignores other children.
     pub(crate) fn on_reaped(&mut self, pid: Pid, status: WaitStatus) {
         if let Some((_, running)) = &mut self.running {
             running.on_reaped(pid, status);
         }
     }
 
-    /// Creates a list of ports that must be closed.
+    /// Creates a list of checks, each of which passes when its port is closed.
     pub(crate) fn for_closed_ports(ports: impl IntoIterator<Item = Check>, now: Instant) -> Checks {
         Checks { expected: Expected::Closed, ..Checks::new(ports, NET_TIMEOUT, now) }
     }
@@ -102,8 +99,8 @@ impl Checks {
             .find_map(|entry| net::impossible_reason(&entry.check))
     }
 
-    /// Runs the checks that are due. Network and file checks have finished on return. A command is started and polled
-    /// by later calls. Network checks do not run beyond `deadline`.
+    /// Runs the checks that are due. Network and file checks have finished on return. A command is only started, and
+    /// later calls poll the result. Network checks do not run beyond `deadline`.
     pub(crate) fn run_due(&mut self, now: Instant, deadline: Instant) {
         if let Some((index, running)) = &mut self.running
             && let Some(outcome) = running.poll(now)
@@ -131,7 +128,7 @@ impl Checks {
                     };
                     self.record_outcome(index, outcome, now);
                 }
-                // One command at a time. A slow command delays the others at most by its time limit.
+                // Run one command at a time. A slow command delays the other commands at most by its time limit.
                 Some(argv) if self.running.is_none() => {
                     let most = match self.child_scope {
                         ChildScope::ChecksOnly => self.timeout,
@@ -160,12 +157,12 @@ impl Checks {
         entry.due = now + interval(now.saturating_duration_since(self.since), PERIOD_MAX, floor);
     }
 
-    /// Returns when to call [`run_due`](Checks::run_due) again, or `None` once all checks have passed.
+    /// Returns the time of the next call of [`run_due`](Checks::run_due), or `None` once all checks have passed.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let running = self.running.as_ref().map(|(index, running)| (*index, running.deadline));
         let idle = |(index, entry): (usize, &Entry)| {
             let is_idle = entry.pending.is_some() && running.is_none_or(|(at, _)| at != index);
-            // While a command runs, other commands wait for its end.
+            // While a command runs, no other command can start.
             (is_idle && (running.is_none() || self.child_argv(&entry.check).is_none())).then_some(entry.due)
         };
         self.entries.iter().enumerate().filter_map(idle).chain(running.map(|(_, at)| at)).min()
@@ -178,7 +175,7 @@ impl Checks {
 
     fn child_argv(&self, check: &Check) -> Option<Argv> {
         match (check, self.child_scope) {
-            // A separate podgate process can tell the check's orphans from those of the container's command.
+            // A separate podgate process can distinguish the check's orphans from those of the container's command.
             (Check::Exec(_), ChildScope::WithCommand) => {
                 own_check_argv(check, Some(format!("--check-timeout={}us", self.timeout.as_micros())))
             }
@@ -187,7 +184,7 @@ impl Checks {
     }
 }
 
-/// Returns the command for this check if it needs a child process, as DNS lookups do because they may block long.
+/// Returns the command for a check that needs a child process. DNS lookups need one, because they may block for long.
 fn child_argv(check: &Check) -> Option<Argv> {
     match check {
         Check::Exec(argv) => Some(argv.clone()),
@@ -205,7 +202,7 @@ fn own_check_argv(check: &Check, flag: Option<String>) -> Option<Argv> {
     Argv::new(words.into_iter().chain(flag).collect()).ok()
 }
 
-/// Replaces the exit code of a `podgate check` child process, which would not help the user.
+/// Replaces the error of a `podgate check` child process, because the exit code in that error would not help the user.
 fn hide_helper_error(check: &Check, outcome: Result<(), String>) -> Result<(), String> {
     if matches!(check, Check::Exec(_)) { outcome } else { outcome.map_err(|_| "no answer".to_owned()) }
 }
@@ -218,7 +215,6 @@ pub(crate) fn run_once(check: &Check, limit: Duration) -> Result<(), String> {
     }
 }
 
-/// Runs `podgate check URL`.
 pub(crate) fn run(args: &args::CheckArgs) -> Result<(), Failure> {
     let outcome = match &args.check {
         Check::Exec(argv) => exec::run_to_end(argv, args.check_timeout),

@@ -35,7 +35,8 @@ pub(super) fn check_closed(check: &Check, limit: Duration) -> Result<(), String>
     closed_outcome(outcome.is_ok(), outcome.is_err_and(|error| is_timeout(&error)))
 }
 
-/// A timeout does not prove that the port is closed: the backlog may be full or the process stopped.
+/// Returns the result of a check for a closed port. A timeout does not prove that the port is closed: the backlog may
+/// be full or the process stopped.
 pub(super) fn closed_outcome(answered: bool, is_late: bool) -> Result<(), String> {
     match (answered, is_late) {
         (true, _) => Err("accepts connections".to_owned()),
@@ -69,7 +70,7 @@ fn describe(error: &io::Error) -> String {
 fn connect(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
     let addresses: Vec<SocketAddr> = match host.parse::<IpAddr>() {
         Ok(ip) => vec![(ip, port).into()],
-        // A scratch image may have no /etc/hosts, so that `localhost` would need DNS.
+        // A scratch image may have no /etc/hosts, so that resolving `localhost` would need DNS.
         Err(_) if host == "localhost" => {
             vec![(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()]
         }
@@ -103,7 +104,7 @@ fn get_status(host: &str, port: u16, path: &str, limit: Duration) -> io::Result<
     let mut line = Vec::new();
     let mut buffer = [0; 256];
     while !line.contains(&b'\n') && line.len() < STATUS_LINE_MAX {
-        // One deadline for the whole response, even if the server sends it byte by byte.
+        // Apply one deadline to the whole response, even if the server sends it byte by byte.
         let left = deadline.saturating_duration_since(now());
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());

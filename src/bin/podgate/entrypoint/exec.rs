@@ -27,11 +27,12 @@ pub(super) fn exec_command(
     signals: &SignalFd,
 ) -> Result<ExitCode, Failure> {
     let mut command = command(words)?;
-    // If duplicating fails, the tether ends here and the sidecar relies on the kubelet's status.
+    // Not fatal: without an inheritable copy, the tether ends at execve, and the sidecar relies on the kubelet's
+    // status.
     let _inherited = tether.and_then(|tether| tether.inheritable_copy().ok());
-    // exec: checks have made this process a subreaper, which execve would preserve.
+    // The `exec:` checks have made this process a subreaper, and execve would preserve that attribute.
     let _ = rustix::process::set_child_subreaper(None);
-    // A signal that arrived since the last read would be lost by execve.
+    // Check for a signal that has arrived since the last read, because execve would lose that signal.
     if let Some(signal) = signals.next_signal() {
         return Err(Failure::by_signal(signal, SIGNAL_BEFORE_EXEC));
     }
@@ -40,13 +41,13 @@ pub(super) fn exec_command(
     Err(exec_failure(&command, &error))
 }
 
-/// Describes why `command` can't run. As in a shell, the exit code is 127 if it was not found, otherwise 126.
+/// Describes why `command` can't run. As in a shell, the exit code is 127 if the command was not found, otherwise 126.
 pub(super) fn exec_failure(command: &Command, error: &io::Error) -> Failure {
     let name = command.get_program().to_string_lossy();
     let path = Path::new(command.get_program());
     let why = match error.raw_os_error() {
         Some(libc::ENOENT) if name.contains('/') && path.exists() => {
-            " exists, but its interpreter or dynamic loader is missing in this image"
+            " exists, but its interpreter or dynamic loader is missing in this image; use a statically linked program, or add what is missing"
         }
         Some(libc::ENOENT | libc::ENOTDIR) => {
             let hint = match name.contains('/') {

@@ -1,5 +1,5 @@
-//! `podgate entrypoint`: a gate in front of a container's own command. When the conditions hold, it replaces itself
-//! with the command or, if flags require it, runs the command as a child.
+//! `podgate entrypoint`: a gate in front of a container's own command. When the conditions hold, podgate replaces
+//! itself with the command. If a flag requires a parent, podgate runs the command as a child instead.
 
 mod exec;
 mod parent;
@@ -33,10 +33,10 @@ pub(crate) fn run(args: Entrypoint) -> ExitCode {
     })
 }
 
-/// Waits and runs the command. Returns an error if the command never ran.
+/// Waits until the gate opens, then runs the command. Returns an error if the command never ran.
 fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Failure> {
     let since = now();
-    // The kernel drops signals to the first process of a PID namespace unless it handles or blocks them.
+    // The kernel drops signals to the first process of a PID namespace unless that process handles or blocks them.
     let signals =
         SignalFd::block(&[libc::SIGTERM, libc::SIGINT]).map_err(Failure::setup_error("can't receive signals"))?;
     let sources = PodSources::new(args.waits.board.clone(), Some(args.waits.podinfo.clone()), args.waits.poll_interval);
@@ -52,7 +52,7 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
     reporter.report_closed(&sources.view());
     let tether = match args.tether {
         TetherMode::Exec | TetherMode::Parent if reporter.error.is_none() => Tether::take(&args.waits.self_dir)
-            // Not fatal: the sidecar then relies on the kubelet's status.
+            // Not fatal: without a tether, the sidecar relies on the kubelet's status.
             .inspect_err(|error| warn!(%error, folder = %args.waits.self_dir.display(), "can't take the tether"))
             .ok(),
         _ => None,

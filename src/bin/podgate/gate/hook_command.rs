@@ -69,10 +69,10 @@ fn run_until(command: &Argv, deadline: Instant) -> io::Result<Option<(u8, String
     }
 }
 
-/// Reads the available output. Returns false at its end.
+/// Reads the available output. Returns false at the end of the output.
 fn read_available(output: &mut io::PipeReader, tail: &mut Vec<u8>) -> bool {
     let mut buffer = [0; 4096];
-    // Bounded, so that an endless writer can't delay the deadline.
+    // Limit the number of reads, so that an endless writer can't delay the deadline.
     for _ in 0..64 {
         match output.read(&mut buffer) {
             Ok(0) => return false,

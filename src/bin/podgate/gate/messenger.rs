@@ -1,4 +1,4 @@
-//! Publishes why podgate waits or fails: termination message, log, standard error.
+//! Publishes the reason for a wait or failure: in the termination message, the log and on standard error.
 
 use crate::args::LogArgs;
 use crate::failure::Failure;
@@ -55,7 +55,6 @@ impl Messenger {
         self.write_termination_message(&output::one_line(&line));
     }
 
-    /// Clears the termination message.
     pub(crate) fn clear_message(&self) {
         if let Some(path) = &self.termination_log {
             output::clear_termination_message(path);

@@ -14,7 +14,7 @@ pub(crate) fn one_line(text: &str) -> String {
     text::one_line(text, names::HOOK_OUTPUT_MAX)
 }
 
-/// Writes `line` to standard error. Ignores errors, where `eprintln!` would panic if the reader has gone.
+/// Writes `line` to standard error and ignores errors. `eprintln!` would panic on a closed pipe.
 pub(crate) fn print_stderr(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
@@ -36,7 +36,7 @@ pub(crate) fn clear_termination_message(path: &Path) {
 }
 
 fn open_existing(path: &Path, flags: OFlags) -> Option<File> {
-    // Never create the file: outside a container there is none.
+    // Never create the file, because it exists only inside a container.
     let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).ok().map(File::from)
 }

@@ -40,7 +40,7 @@ impl PodSources {
         }
     }
 
-    /// Returns an error that begins with `lack` and ends with `help` if there is no source.
+    /// Returns an error if no source exists. The message begins with `lack` and ends with `help`.
     pub(crate) fn require_source(&self, lack: &str, help: &str) -> Result<(), Failure> {
         if self.has_source() {
             return Ok(());
@@ -50,7 +50,6 @@ impl PodSources {
         Err(Failure::new(Exit::BadSetup, why))
     }
 
-    /// Returns the current view of the pod.
     pub(crate) fn view(&self) -> PodView {
         choose_source(&self.sandbox, source::read_board(&self.board), || {
             self.podinfo.as_deref().map_or(Err(Unreadable::Missing), source::read_volume)

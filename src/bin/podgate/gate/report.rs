@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
-/// Writes the report whenever its content has changed.
+/// Writer of the container's report, which is written again whenever the content has changed.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     folder: PathBuf,
@@ -25,7 +25,7 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    /// Creates the reporter of a postStart hook, whose container runs.
+    /// Creates the reporter of a postStart hook. The hook's container already runs.
     pub(crate) fn for_hook(
         folder: PathBuf,
         container: &str,
@@ -58,11 +58,12 @@ impl Reporter {
         self.write(0);
     }
 
-    /// Reports to the sidecar run that wrote `snapshot` that this container waits, and whether its checks have passed.
+    /// Reports that this container waits, and if its checks have passed. The report is for the sidecar run that
+    /// published `snapshot`.
     pub(crate) fn report_waiting(&mut self, snapshot: &Snapshot, check_passed: bool) {
         self.current.epoch.clone_from(&snapshot.epoch);
         self.current.check_passed = check_passed;
-        // If the sidecar attributes an earlier incarnation's end to this one, correct it by writing the report again.
+        // The sidecar may attribute an earlier incarnation's end to this one. Correct that by writing the report again.
         let own = self.container.as_ref().and_then(|name| snapshot.states.get(name));
         let occasion = if own.is_some_and(|state| state.has_ended()) { snapshot.revision } else { 0 };
         let is_reported = self
@@ -74,8 +75,8 @@ impl Reporter {
         }
     }
 
-    /// Reports that the gate has opened and that the agent keeps watching `watching`. This is also written without a
-    /// sidecar, because `podgate opened` reads it.
+    /// Reports that the gate has opened and that the agent keeps watching `watching`. The report is written even
+    /// without a sidecar, because `podgate opened` reads the report.
     pub(crate) fn report_opened(&mut self, watching: Vec<String>) {
         (self.current.gate, self.current.started, self.current.watched_containers) =
             (Some(GateState::Opened), true, watching);
@@ -94,7 +95,6 @@ impl Reporter {
         }
     }
 
-    /// Reports the command's exit.
     pub(crate) fn report_exit(&mut self, view: &PodView, code: i32) {
         self.current.exit_code = Some(code);
         self.adopt_epoch(view);
@@ -132,7 +132,6 @@ pub(crate) fn new_report(sandbox: SandboxId, conditions: &[WaitCondition]) -> Re
     Report { sandbox: Some(sandbox), agent_version: agent, waiting_for: conditions.to_vec(), ..Report::default() }
 }
 
-/// Reads the report in the container's own folder.
 pub(crate) fn read_report(folder: &Path) -> io::Result<Report> {
     let folder = open_folder(folder)?;
     let bytes = read_beneath(folder.as_fd(), Path::new(names::REPORT_FILE), names::BOARD_FILE_MAX)?;
@@ -140,7 +139,7 @@ pub(crate) fn read_report(folder: &Path) -> io::Result<Report> {
 }
 
 /// Writes `report` into the container's own folder through the file `temporary`. A preStop hook uses another temporary
-/// file, because it may write at the same time as the container's agent.
+/// file, because the hook may write at the same time as the container's agent.
 pub(crate) fn write_report(folder: &Path, temporary: &str, report: &Report) -> io::Result<()> {
     match replace_via(folder, temporary, names::REPORT_FILE, report.to_text().as_bytes(), 0o644) {
         // Another container has filled the volume. Use the page that the sidecar has reserved.

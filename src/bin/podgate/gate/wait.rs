@@ -18,7 +18,6 @@ use rustix::event::{PollFd, PollFlags};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-/// Parameters of a wait.
 #[derive(Debug)]
 pub(crate) struct Wait<'a> {
     pub(crate) spec: GateSpec<'a>,
@@ -75,7 +74,8 @@ impl Wait<'_> {
                 }
                 Decision::GiveUp(ending) => return self.fail_or_continue(ending.exit_code(), ending.to_string()),
                 Decision::Closed(mut obstacles) => {
-                    // Report only while waiting: a restart that is released at once must not wake an idle sidecar.
+                    // Report only while waiting: a restarted container that is released at once must not wake an idle
+                    // sidecar.
                     if let PodView::Snapshot(snapshot, _) = &view {
                         let passed = !checks.is_empty() && observed.pending_checks.is_empty();
                         reporter.report_waiting(snapshot, passed);
@@ -108,8 +108,8 @@ impl Wait<'_> {
         }
     }
 
-    /// Fails, or continues if `--on-timeout continue` applies: to a timeout or a condition that can't be met, but not
-    /// to an invalid setup or the pod's deletion.
+    /// Returns a failure with `exit` and `why`. With `--on-timeout continue`, continues after a timeout or if a
+    /// condition can't be met. An invalid setup and the pod's deletion always fail.
     fn fail_or_continue(&self, exit: Exit, why: String) -> Result<(), Failure> {
         if self.on_timeout == OnFailure::Continue && matches!(exit, Exit::TimedOut | Exit::NeverMet) {
             warn!("{why}; continuing (--on-timeout=continue)");
@@ -118,7 +118,8 @@ impl Wait<'_> {
         Err(Failure::new(exit, why))
     }
 
-    /// Returns true if no sidecar holds its lock. Until [`SETTLE_TIME`], a live or missing bell counts as alive.
+    /// Returns true if no sidecar holds the lock on the board. Until [`SETTLE_TIME`], the sidecar counts as alive if
+    /// its bell is live or missing.
     fn is_controller_dead(&self, watch: &Watch, now: Instant) -> bool {
         if watch.is_controller_alive() && now < self.since + SETTLE_TIME {
             return false;

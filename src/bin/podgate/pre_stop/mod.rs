@@ -49,7 +49,7 @@ fn run_hook(args: PreStop) -> Result<(), Failure> {
     }
 }
 
-/// Returns when the container may end. Returns an error after a timeout, or if the kernel call to wait fails.
+/// Waits until the container may end. Returns an error after a timeout, or if `poll` fails.
 fn wait_for_others(
     sources: &PodSources,
     conditions: &[WaitCondition],

@@ -8,7 +8,8 @@ use podgate::core::sources::PodView;
 use std::path::PathBuf;
 use tracing::warn;
 
-/// Sets `stopping` in the container's report and preserves the rest, which the command's parent may keep updating.
+/// Writer of `stopping` in the container's report. Preserves the other keys, which the command's parent may keep
+/// updating.
 #[derive(Debug)]
 pub(crate) struct StopReporter {
     folder: PathBuf,
@@ -23,10 +24,11 @@ impl StopReporter {
         StopReporter { folder, sandbox, author: None, has_failed: false }
     }
 
-    /// Reports that the hook has started. Call this after each read of the board: epoch or report may have changed.
+    /// Reports that the hook has started. Call this after each read of the board: the epoch or the report may have
+    /// changed.
     pub(crate) fn report_stopping(&mut self, view: &PodView) {
         let found = report::read_report(&self.folder).ok().filter(|report| report.is_from_sandbox(&self.sandbox));
-        // Replace a report from another sandbox. The container runs, since its preStop hook does.
+        // Replace a report from another sandbox. The container runs, because its preStop hook runs.
         let fresh = || Report { started: true, ..report::new_report(self.sandbox.clone(), &[]) };
         let now = found.clone().unwrap_or_else(fresh);
         if *self.author.get_or_insert_with(|| author(&now)) != author(&now) {

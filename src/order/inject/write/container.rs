@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 impl Writer<'_> {
-    /// Writes one container and returns its entry for the sidecar.
+    /// Writes podgate's parts into one container. Returns the container's entry in the sidecar's list.
     pub(super) fn write_container(
         &mut self,
         planned: &ContainerPlan,
@@ -74,8 +74,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Returns the command to write into a container whose manifest has none. Its `args` stay in the manifest if they
-    /// belong to the command.
+    /// Returns the command to write into a container without `command` in the manifest. Removes the container's `args`
+    /// from the manifest, unless the known command ends with the same words.
     fn explicit_command(&mut self, own: &ContainerLines<'_>, place: &Place) -> Result<Vec<String>, Vec<Finding>> {
         let name = &own.planned.name;
         let args = parts::string_list(own.spec.get("args")).unwrap_or_default();
@@ -119,12 +119,12 @@ impl Writer<'_> {
         Ok(self.write_hook(place, "postStart", &words)?)
     }
 
-    /// Writes the preStop hook, if one is needed. Returns true if so.
+    /// Writes the preStop hook if the container needs a preStop hook. Returns true if the hook was written.
     fn write_pre_stop(&mut self, own: &ContainerLines<'_>, place: &Place) -> Result<bool, Vec<Finding>> {
         let planned = own.planned;
         let at = parts::field_place(place, "preStop");
         let mut outlives: &[String] = &planned.outlives;
-        // Without the API, a waiting hook learns from the hooks of the other containers that the Pod stops.
+        // Without the API, a preStop hook detects that the Pod stops when another container's preStop hook starts.
         let is_signal = planned.is_outlived && self.plan.publish == Publish::Board;
         let mut grace = planned.pre_stop_limit;
         if grace.is_zero() {
@@ -140,7 +140,7 @@ impl Writer<'_> {
         if outlives.is_empty() && then.is_none() {
             then = Some(user_hooks::no_op());
         }
-        // /proc/1 belongs to the container only if it has its own process namespace.
+        // `/proc/1` is a process of the container only if the container has its own process namespace.
         let shared = ["shareProcessNamespace", "hostPID"];
         let logs = !shared.iter().any(|field| parts::spec_place(field).of(self.template) == Some(&json!(true)));
         let takes = then.as_ref().and_then(|then| then.duration).unwrap_or_default();

@@ -16,13 +16,13 @@ use crate::order::plan::{ContainerPlan, Plan};
 use serde_json::Value;
 use writer::Writer;
 
-/// Result of writing: the new template, the edits that lead to it, and findings.
+/// Result of writing: the new template, the edits that produce the new template, and findings.
 pub(super) type Written = (Value, Vec<Edit>, Vec<Finding>);
 
-/// Writes `plan` into `template`, which has no parts of podgate yet. Returns `None` if there is nothing to do.
+/// Writes `plan` into `template`, which has no injected parts. Returns `None` if the plan changes no container.
 ///
 /// # Errors
-/// All findings, at least one of them an error.
+/// Returns all findings, at least one of them an error.
 pub(super) fn write(template: &Value, plan: &Plan, options: &Options) -> Result<Option<Written>, Vec<Finding>> {
     let mut findings = preconditions::check_template(template);
     if findings.is_empty() {
@@ -80,7 +80,7 @@ impl Writer<'_> {
         if findings.is_empty() { Ok(list) } else { Err(findings) }
     }
 
-    /// Reorders the containers as the kubelet must start them.
+    /// Puts the containers into the order in which the kubelet must start the containers.
     fn write_order(&mut self) -> Result<(), EditError> {
         let wanted: Vec<usize> = self.plan.containers.iter().map(|planned| planned.index).collect();
         let list = parts::spec_place("containers");
@@ -96,7 +96,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes the annotations, and checks that the injection can be undone.
+    /// Writes the annotations, and checks that `uninject` can restore the original.
     fn finish(mut self) -> Result<Written, Vec<Finding>> {
         let annotations = Place::root().to("metadata").to("annotations");
         self.ensure_object(&Place::root().to("metadata"))?;
@@ -108,7 +108,7 @@ impl Writer<'_> {
         let at = annotations.to(keys::INJECTED);
         self.editor.edit(at.clone(), Op::Set(Value::Null))?;
         let is_reversible = undo::complete_record(&mut self.record, self.template, self.editor.value());
-        // The final value replaces the placeholder.
+        // Replace the placeholder with the complete record.
         let (mut value, mut edits) = self.editor.finish();
         edits.pop();
         let last = Edit { at: at.clone(), op: Op::Set(self.record.to_json().into()) };
@@ -116,7 +116,7 @@ impl Writer<'_> {
         edits.push(last);
         let is_readable = Record::read(&value).is_ok_and(|record| record.as_ref() == Some(&self.record));
         if !(is_reversible && is_readable && undo::manual_changes(&value).is_empty()) {
-            // Should never happen. An error is better than an injection that cannot be undone.
+            // This should never happen. An error is better than an injection that cannot be undone.
             let what = "internal error: the injection could not be undone, so nothing was injected; please report this";
             return Err(vec![Finding::error("not-reversible", at, what)]);
         }

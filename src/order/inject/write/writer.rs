@@ -1,4 +1,4 @@
-//! State of an injection that is being written.
+//! State of the write of a plan into a template.
 
 use crate::order::edit::{EditError, Editor, Op, Place};
 use crate::order::finding::Finding;

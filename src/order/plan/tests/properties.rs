@@ -1,4 +1,4 @@
-//! Properties of every plan.
+//! Property tests of plans for random Pods.
 
 use super::*;
 use crate::core::container::{Container, Mode};
@@ -23,7 +23,7 @@ struct PodContainer {
     after: Vec<(usize, &'static str)>,
 }
 
-/// Generates containers that wait only for containers with lower numbers, in a list of any order.
+/// Generates Pods with containers in any order. Containers wait only for containers with lower numbers.
 fn pods() -> impl Strategy<Value = Pod> {
     let one = |number: usize| {
         let mode = prop_oneof![4 => Just(None), 1 => Just(Some("post-start")), 1 => Just(Some("entrypoint")), 1 => Just(Some("auto"))];
@@ -67,7 +67,7 @@ impl Pod {
     }
 }
 
-/// Checks that its own gate, or earlier hooks in all containers that it waits for, hold each waiting container back.
+/// Checks that each waiting container is held back by its own gate, or by earlier hooks in all required containers.
 fn check_held_back(plan: &Plan) -> Result<(), TestCaseError> {
     let containers: Vec<Container> = plan
         .containers
@@ -120,7 +120,7 @@ proptest! {
 
     #[test]
     fn auto_mode_finds_a_plan_if_there_is_one(pod in pods()) {
-        // There is none only if a container waits for an exit and a command is not known.
+        // Podgate finds no plan only if a container waits for an exit and a command is not known.
         let mut pod = pod;
         for one in &mut pod.containers {
             one.mode = None;
@@ -148,7 +148,7 @@ proptest! {
 
     #[test]
     fn every_cycle_is_rejected_and_shown(pod in pods(), from in any::<prop::sample::Index>(), length in 1..4usize) {
-        // A chain along c0, c1, …, closed from its first to its last.
+        // Build a chain of consecutive containers. Then close the chain: the first container waits for the last.
         let size = pod.containers.len();
         let last = from.index(size);
         let first = last.saturating_sub(length - 1);

@@ -1,5 +1,5 @@
-//! `check --server`: the cluster's version, whether it has podgate's webhook for labeled Pods, and whether the Pods'
-//! service accounts have the permissions of the sidecar.
+//! `check --server`: checks against a cluster. The checks use the cluster's version, look for podgate's webhook if a
+//! Pod is labeled for it, and review the permissions of the Pods' service accounts.
 
 mod rbac;
 mod webhook;
@@ -17,7 +17,7 @@ use podgate::order::finding::Finding;
 use podgate::order::lint::Version;
 use std::collections::BTreeMap;
 
-/// Analyzes all templates for the cluster's version, and checks that the cluster has what they need.
+/// Analyzes all templates for the cluster's version. Adds findings about a missing webhook and missing permissions.
 pub(super) async fn analyze_with_cluster<'a>(
     args: &Check,
     sources: &'a [(Input, Source)],
@@ -41,11 +41,11 @@ pub(super) async fn analyze_with_cluster<'a>(
     Ok(analysis)
 }
 
-/// Cache of the cluster's answers. Each query is sent once, and only if a template needs it.
+/// Cache of the cluster's answers. Each query is sent once, and only if a template needs the answer.
 struct ClusterAnswers {
     cluster: Cluster,
     webhook: Option<Option<Finding>>,
-    /// Findings by namespace and service account.
+    /// Findings about permissions, by namespace and service account.
     rights: BTreeMap<(String, String), Option<Finding>>,
 }
 

@@ -1,4 +1,4 @@
-//! Check that a Pod's service account has the permissions of podgate's sidecar.
+//! Check that a Pod's service account has the permissions that podgate's sidecar needs.
 
 use crate::cluster::Cluster;
 use k8s_openapi::api::authorization::v1::{LocalSubjectAccessReview, ResourceAttributes, SubjectAccessReviewSpec};
@@ -10,7 +10,7 @@ use podgate::order::finding::Finding;
 /// Verbs that the sidecar uses on its own Pod.
 const VERBS: [&str; 3] = ["get", "watch", "patch"];
 
-/// Returns a finding if the service account lacks a permission, or if that can't be checked.
+/// Returns a finding if the service account lacks a permission, or if this can't be checked.
 pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &str) -> Result<Option<Finding>, String> {
     let at = Place::root().to("spec").to("serviceAccountName");
     let unknown = |why: &str| {

@@ -1,4 +1,4 @@
-//! Check that the cluster has podgate's webhook for Pods that are labeled for it.
+//! Check for podgate's webhook in the cluster. Pods with the webhook's label need the webhook.
 
 use crate::cluster::Cluster;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
@@ -8,10 +8,10 @@ use podgate::order::declare::keys;
 use podgate::order::edit::Place;
 use podgate::order::finding::Finding;
 
-/// Name of the webhook within its configuration in all of podgate's manifests.
+/// Name of the webhook inside the MutatingWebhookConfiguration, the same in all of podgate's manifests.
 const WEBHOOK_NAME: &str = "pods.podgate.io";
 
-/// Returns a finding if the cluster does not have podgate's webhook, or if that can't be checked.
+/// Returns a finding if the cluster does not have podgate's webhook, or if this can't be checked.
 pub(super) async fn check_webhook(cluster: &Cluster) -> Result<Option<Finding>, String> {
     let api: Api<MutatingWebhookConfiguration> = Api::all(cluster.client.clone());
     let asked = tokio::time::timeout(cluster.request_timeout, api.list(&ListParams::default())).await;
@@ -35,8 +35,8 @@ pub(super) async fn check_webhook(cluster: &Cluster) -> Result<Option<Finding>, 
     }
 }
 
-/// Returns true for a configuration of podgate's webhook. Its own name does not count, because users may choose it.
-/// Labels alone do not count: a configuration without webhooks has no effect.
+/// Returns true for a configuration of podgate's webhook. The configuration's name is ignored, because users may choose
+/// any name. A configuration without webhooks has no effect and does not count, even with podgate's labels.
 fn is_podgate_webhook(configuration: &MutatingWebhookConfiguration) -> bool {
     let label = |key: &str| configuration.metadata.labels.as_ref()?.get(key).map(String::as_str);
     let is_labeled =

@@ -1,4 +1,4 @@
-//! Edits in block style, by whole lines. The functions return `None` if the layout does not allow that.
+//! Edits of whole lines in block style. The functions return `None` if the layout does not allow such edits.
 
 use super::super::spans::NodeKind;
 use super::lines::{
@@ -11,14 +11,13 @@ use serde_json::Value;
 use std::ops::Range;
 
 impl Splicer<'_> {
-    /// Returns the splices for an object.
     pub(super) fn object_splices(&self, object: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
         let NodeKind::Object { entries, .. } = &self.tree.node(object).kind else { return None };
         let column = column(self.text, self.tree.node(entries.first()?.0).start)?;
         let lines = entries.iter().map(|(key, value)| {
             let name = self.tree.node(*key);
             let end = self.tree.node(*value).content.end.max(self.colon_end(*key).unwrap_or(name.content.end));
-            // `? key` begins at the `?`.
+            // A field in the form `? key` begins at the `?`.
             let before = line_before(self.text, name.start);
             let marked = before.trim_end_matches(' ').strip_suffix('?').filter(|_| before.ends_with(' '));
             let start = marked.map_or(name.start, |marked| line_start(self.text, name.start) + marked.len());
@@ -54,7 +53,7 @@ impl Splicer<'_> {
     fn removal_splices(&self, lines: &[Range<usize>], parts: &[EntryEdit<'_>]) -> Option<Vec<Splice>> {
         let mut kept = vec![false; lines.len()];
         parts.iter().filter_map(|part| part.old_index).for_each(|index| kept[index] = true);
-        // If the first entry follows a dash, the first kept entry moves there.
+        // If the first entry follows a dash, the first kept entry moves to the place after the dash.
         let first = kept.iter().position(|kept| *kept).filter(|_| !begins_line(self.text, lines[0].start));
         let mut out = Vec::new();
         for index in (0..lines.len()).filter(|index| !kept[*index]) {
@@ -70,7 +69,7 @@ impl Splicer<'_> {
         Some(out)
     }
 
-    /// Returns the splice that puts new entries before the entry at `index` and the comments above it.
+    /// Returns the splice that puts new entries before the entry at `index` and above that entry's comments.
     fn insertion_before(&self, lines: &[Range<usize>], index: usize, first: bool, new: String) -> Option<Splice> {
         let start = lines[0].start;
         if new.is_empty() {
@@ -80,12 +79,12 @@ impl Splicer<'_> {
             let at = self.entry_start(lines, index)?;
             return Some((at..at, new));
         }
-        // The old first entry follows a dash: the first new entry takes its position.
+        // The old first entry follows a dash. The first new entry replaces the old one after the dash.
         let column = column(self.text, start)?;
         Some((start..start, format!("{}{:column$}", &new[column..], "")))
     }
 
-    /// Returns the start of an entry, including the comments above it. The entry must begin a line.
+    /// Returns the start of an entry and of the comments above the entry. The entry must begin a line.
     fn entry_start(&self, lines: &[Range<usize>], index: usize) -> Option<usize> {
         let start = lines[index].start;
         // Comments above the previous entry or the collection's key do not belong to this entry.
@@ -103,7 +102,6 @@ impl Splicer<'_> {
             .then_some(end + blanks + 1)
     }
 
-    /// Returns the splices for a field's new value.
     fn value_splices(&self, (key, value): (usize, usize), new: &Value) -> Option<Vec<Splice>> {
         let colon = self.colon_end(key)?;
         let column = column(self.text, self.tree.node(key).start)?;
@@ -135,7 +133,6 @@ impl Splicer<'_> {
         })
     }
 
-    /// Returns the splices for a list.
     pub(super) fn list_splices(&self, list: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
         let NodeKind::List { items, .. } = &self.tree.node(list).kind else { return None };
         let lines = items.iter().map(|item| {
@@ -158,7 +155,8 @@ impl Splicer<'_> {
             }
             let new = std::mem::take(&mut new);
             if moved {
-                // In a list that follows another dash, the text between the items ends with their indentation.
+                // In a list that follows another dash, the text between the items ends with the indentation of the next
+                // item.
                 let shift = if new.is_empty() || begins_line(self.text, first) { 0 } else { column };
                 let own = self.moved_item_text(&lines, index, &part.inner_splices)?;
                 pieces.push(format!("{}{:shift$}{own}", &new[shift..], ""));
@@ -178,7 +176,6 @@ impl Splicer<'_> {
         Some(out)
     }
 
-    /// Returns the splice for an item's new value.
     fn item_splice(&self, item: usize, lines: &Range<usize>, value: &Value) -> Option<Splice> {
         let (node, dash) = (self.tree.node(item), lines.start);
         let end = self.item_end(item, dash);
@@ -191,22 +188,22 @@ impl Splicer<'_> {
         let mut new = render::item(value, column, self.style)[column..].to_owned();
         let rest = Some(line_after(self.text, end).trim_end()).filter(|rest| is_blank_or_comment(rest))?;
         if scalar {
-            // The comment belongs to the item, not to the old value: keep it on the first line.
+            // The comment belongs to the item, not to the old value. Keep the comment on the first line.
             let first = new.find(['\r', '\n']).unwrap_or(new.len());
             new.insert_str(first, rest);
         }
         Some((lines.clone(), new))
     }
 
-    /// Returns the range of an item to move, including the comments directly above it.
+    /// Returns the range of an item to move, including the comments directly above the item.
     fn item_with_comments(&self, lines: &[Range<usize>], index: usize) -> Option<Range<usize>> {
-        // In a list that follows another dash, the first item cannot take its comments along, so no item does.
+        // In a list that follows another dash, the comments of the first item cannot move. Leave all comments in place.
         let inline = !begins_line(self.text, lines[0].start);
         let start = if inline { Some(lines[index].start) } else { self.entry_start(lines, index) };
         Some(start?..lines[index].end)
     }
 
-    /// Returns the text of an item to move.
+    /// Returns the text of an item to move, with its comments and with the edits in `inner`.
     fn moved_item_text(&self, lines: &[Range<usize>], index: usize, inner: &[Splice]) -> Option<String> {
         let (whole, column) = (self.item_with_comments(lines, index)?, column(self.text, lines[0].start)?);
         let own = line_start(self.text, lines[index].start).max(whole.start);
@@ -220,7 +217,8 @@ impl Splicer<'_> {
         Some(out + &self.apply_splices(own..whole.end, inner)?)
     }
 
-    /// Returns the end of an item. For an empty one the parser only reports the next token.
+    /// Returns the end of an item. For an empty item, returns the end of the dash, because the parser reports no
+    /// position.
     fn item_end(&self, item: usize, dash: usize) -> usize {
         let node = self.tree.node(item);
         if node.content.is_empty() { dash + 1 } else { node.content.end.max(dash + 1) }

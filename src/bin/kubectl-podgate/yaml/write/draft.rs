@@ -1,7 +1,7 @@
-//! The entries of each collection after the edits, next to the tree of the unedited text.
+//! The entries of each collection after the edits, together with the tree of the unedited text.
 //!
-//! An edit must change one place, not all places that share an anchor. If it goes through an alias or a merge key, or
-//! changes an anchored value, the draft replaces the affected aliases with copies of the value.
+//! An edit must change one place, not all places that share an anchor. If an edit goes through an alias or a merge key,
+//! or changes an anchored value, the draft replaces the affected aliases with copies of the value.
 
 use super::super::spans::{NodeKind, Tree};
 use super::lines::begins_line;
@@ -16,24 +16,23 @@ use std::ops::Range;
 pub(super) struct DraftEntry {
     /// The index before the edits; `None` for a new entry.
     pub(super) old_index: Option<usize>,
-    /// The key of a field.
     pub(super) key: Option<String>,
-    /// The whole value is rendered again. Otherwise only edits inside it change its text.
+    /// True if the whole value is rendered again. Otherwise only the edits inside the value change its text.
     pub(super) is_rewritten: bool,
 }
 
-/// Collects edits. New values are not stored here: the splicer takes them from the intended document.
+/// Collection of edits. The splicer takes new values from the intended document, so the draft does not store values.
 #[derive(Debug)]
 pub(super) struct Draft<'a> {
     text: &'a str,
     tree: &'a Tree,
     /// The parsed value of `text`.
     value: &'a Value,
-    /// The new entries of each changed collection.
+    /// Maps each changed collection to its entries after the edits.
     changed: BTreeMap<usize, Vec<DraftEntry>>,
 }
 
-/// Pairs of fields: the first is inserted before the second, where readers expect it.
+/// Pairs of fields. The first field of each pair is inserted before the second, because readers expect that order.
 const FIELD_ORDER: [(&str, &str); 4] =
     [("initContainers", "containers"), ("command", "args"), ("metadata", "spec"), ("serviceAccountName", "containers")];
 
@@ -92,7 +91,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Returns the node at `step`, or `None` if its whole value will be rendered again.
+    /// Returns the node at `step`, or `None` if the whole value at `step` will be rendered again.
     fn enter_child(&mut self, node: usize, step: &PathSegment) -> Option<usize> {
         let Some((index, old)) = self.find_entry(node, step) else {
             // The field comes from a merge key.
@@ -106,7 +105,7 @@ impl<'a> Draft<'a> {
         old
     }
 
-    /// Returns the index of an entry, and its node unless it will be rendered again.
+    /// Returns the index of an entry. Also returns the entry's node, unless the entry will be rendered again.
     fn find_entry(&self, node: usize, step: &PathSegment) -> Option<(usize, Option<usize>)> {
         let index = match (step, self.changed.get(&node)) {
             (PathSegment::Index(index), _) => *index,
@@ -123,7 +122,7 @@ impl<'a> Draft<'a> {
         Some((index, from.and_then(|from| self.tree.child(node, from))))
     }
 
-    /// Adds a field at the end, or where [`FIELD_ORDER`] puts it.
+    /// Adds a field at the end, or at the position that [`FIELD_ORDER`] requires.
     fn add_field(&mut self, object: usize, step: &PathSegment) {
         let PathSegment::Key(key) = step else { return };
         let (text, tree) = (self.text, self.tree);
@@ -132,7 +131,7 @@ impl<'a> Draft<'a> {
         let flow = matches!(tree.node(object).kind, NodeKind::Object { flow: true, .. });
         let follower = FIELD_ORDER.iter().find(|(new, _)| new == key).filter(|_| !flow);
         let slots = self.entries_mut(object);
-        // The first field of a list item follows the dash. No field can be inserted before it.
+        // The first field of a list item follows the dash. No field can be inserted before that first field.
         let index = follower.and_then(|(_, follower)| {
             slots.iter().position(|slot| slot.key.as_deref() == Some(*follower) && slot.old_index.is_none_or(begins))
         });
@@ -142,14 +141,15 @@ impl<'a> Draft<'a> {
         );
     }
 
-    /// Expands the aliases of all nodes in `targets`, except aliases that are in `except`.
+    /// Replaces the aliases of all nodes in `targets` with copies, except for aliases inside `except`.
     fn expand_aliases(&mut self, targets: Range<usize>, except: Range<usize>) -> Result<(), EditError> {
         let tree = self.tree;
         let mut aliases = tree.aliases(targets).filter(|alias| !except.contains(alias));
         aliases.try_for_each(|alias| self.expand_alias(alias))
     }
 
-    /// Replaces one alias with a copy of its value, or a merge key that contains it with the merged fields.
+    /// Replaces one alias with a copy of its value. If the alias is part of a merge key, replaces the merge key with
+    /// the merged fields.
     fn expand_alias(&mut self, alias: usize) -> Result<(), EditError> {
         let (mut merges, mut node) = (None, alias);
         while let Some(parent) = self.tree.node(node).parent {
@@ -205,12 +205,12 @@ impl<'a> Draft<'a> {
         self.changed.range(node..self.tree.node(node).subtree_end).next().is_some()
     }
 
-    /// Returns the entries of a collection after the edits, or `None` if none was added, removed, moved or rewritten.
+    /// Returns the entries of a collection after the edits, or `None` if no entry was changed.
     pub(super) fn changed_entries(&self, node: usize) -> Option<&Vec<DraftEntry>> {
         self.changed.get(&node)
     }
 
-    /// Returns the entries of a collection after the edits.
+    /// Returns the entries of a collection after the edits, whether or not any entry was changed.
     pub(super) fn entries(&self, node: usize) -> Vec<DraftEntry> {
         let written = || {
             let slot = |(from, (key, _)): (usize, (Option<usize>, usize))| {

@@ -8,22 +8,22 @@ use serde::Serialize;
 use serde_json::Value;
 use std::ops::Range;
 
-/// Layout of the entries of a collection.
+/// Layout of the entries of a collection in brackets.
 #[derive(Debug)]
 struct FlowLayout<'a> {
     style: FlowStyle,
-    /// The indentation of the entries, if each has its own line.
+    /// The indentation of the entries, if each entry has its own line.
     indent: Option<&'a str>,
-    /// The indentation per level, for JSON with one entry per line.
+    /// The additional indentation per level, for JSON with one entry per line.
     unit: &'a str,
     newline: &'static str,
 }
 
 impl Splicer<'_> {
-    /// Returns the splices for a collection in brackets, or `None` if they would remove a comment.
+    /// Returns the splices for a collection in brackets, or `None` if a splice would remove a comment.
     pub(super) fn flow_splices(&self, node: usize, parts: Vec<EntryEdit<'_>>) -> Option<Vec<Splice>> {
         let whole = self.tree.node(node).content.clone();
-        // The object in `[a: b]` has no brackets of its own.
+        // The object in `[a: b]` has no braces.
         self.text[whole.clone()].starts_with(['[', '{']).then_some(())?;
         let elements = self.tree.children(node).into_iter().map(|(key, value)| {
             let (start, end) = (self.tree.node(value).start, self.tree.node(value).content.end);
@@ -50,7 +50,7 @@ impl Splicer<'_> {
         let mut out = Vec::new();
         let no_comment = |range: &Range<usize>| (!self.text[range.clone()].contains('#')).then_some(());
         for index in (0..elements.len()).filter(|index| !kept.contains(index)) {
-            // Remove the separator too: the one after the entry, or before it if no kept entry follows.
+            // Also remove the separator after the entry, or the separator before the entry if no kept entry follows.
             let (range, around) = if index < *last {
                 (elements[index].start..elements[index + 1].start, elements[index].end..elements[index + 1].start)
             } else {

@@ -1,8 +1,7 @@
-//! Lines and columns of a text, by bytes.
+//! Lines and columns of a text, as byte offsets.
 
 use super::super::spans::Node;
 
-/// Returns the start of the line that contains `at`.
 pub(crate) fn line_start(text: &str, at: usize) -> usize {
     text[..at].rfind('\n').map_or(0, |newline| newline + 1)
 }
@@ -12,7 +11,6 @@ pub(crate) fn line_end(text: &str, at: usize) -> usize {
     text[at..].find('\n').map_or(text.len(), |newline| at + newline + 1)
 }
 
-/// Returns the text before `at` on its line.
 pub(crate) fn line_before(text: &str, at: usize) -> &str {
     &text[line_start(text, at)..at]
 }
@@ -22,8 +20,8 @@ pub(crate) fn line_after(text: &str, at: usize) -> &str {
     text[at..line_end(text, at)].trim_end_matches(['\n', '\r'])
 }
 
-/// Returns the column of the field or item whose key or dash is at `at`; for `? key`, the column of the `?`.
-/// Returns `None` if other characters than dashes and spaces precede it.
+/// Returns the column of the field or item whose key or dash is at `at`. For `? key`, returns the column of the `?`.
+/// Returns `None` if the text before `at` on its line has characters other than dashes and spaces.
 pub(crate) fn column(text: &str, at: usize) -> Option<usize> {
     let before = line_before(text, at);
     let marked = before.trim_end_matches(' ').strip_suffix('?');
@@ -37,7 +35,6 @@ pub(crate) fn begins_line(text: &str, at: usize) -> bool {
     before.is_empty() || before.ends_with('\n')
 }
 
-/// Returns true if the rest of a line is blank or a comment.
 pub(crate) fn is_blank_or_comment(rest: &str) -> bool {
     let code = rest.trim_start();
     code.is_empty() || (code.starts_with('#') && (code.len() < rest.len()))
@@ -56,7 +53,6 @@ pub(crate) fn comments_start(text: &str, at: usize, bound: usize) -> usize {
     start
 }
 
-/// Returns the position of a list item's dash.
 pub(crate) fn dash_position(text: &str, node: &Node) -> Option<usize> {
     let start = node.start;
     let prefix = line_before(text, start);
@@ -65,7 +61,7 @@ pub(crate) fn dash_position(text: &str, node: &Node) -> Option<usize> {
     }
     let mut line = line_start(text, start);
     if !prefix.trim().is_empty() {
-        // The parser reports an empty item after its comment.
+        // For an empty item with a comment, the parser reports a position after the comment.
         let lead = prefix.len() - prefix.trim_start_matches([' ', '-']).len();
         let dash = prefix[..lead].rfind('-')?;
         return (node.content.is_empty() && is_blank_or_comment(&prefix[dash + 1..])).then_some(line + dash);

@@ -1,10 +1,12 @@
 //! Applies edits to a document's text. The rest of the text stays unchanged.
 //!
-//! 1. [`draft`] collects the edits next to the tree of the text.
-//! 2. Each changed collection computes its splices: of whole lines ([`block`]), or of text in brackets ([`flow`]). If
-//!    that fails and the collection has no comments, it is rendered again as a whole.
+//! 1. [`draft`] collects the edits together with the tree of the text.
+//! 2. The splices of each changed collection are computed: of whole lines ([`block`]), or of text in brackets
+//!    ([`flow`]). If the layout does not allow splices and the collection has no comments, the whole collection is
+//!    rendered again.
 //! 3. All splices are applied at once.
-//! 4. The new text is parsed as Kubernetes does and compared with the intended value. If they differ, the edit fails.
+//! 4. The new text is parsed as Kubernetes does and compared with the intended value. If the two values differ, the
+//!    edit fails.
 
 mod block;
 mod draft;
@@ -20,7 +22,7 @@ use podgate::order::edit::{Edit, Place, apply};
 use render::Style;
 use splicer::Splicer;
 
-/// Error for edits that cannot be applied: the place and the obstacle. The document is unchanged.
+/// Error for edits that cannot be applied, with the place and the reason. The document remains unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EditError {
     pub(crate) place: Place,
@@ -68,7 +70,7 @@ fn edit_error(place: &Place, message: &str) -> EditError {
     EditError { place: place.clone(), message: message.to_owned() }
 }
 
-/// Detects a document's style. The first example of each property decides.
+/// Detects a document's style. Takes each property of the style from its first occurrence.
 fn detect_style(text: &str, tree: &Tree, json: bool) -> Style {
     let fields = || {
         tree.nodes().filter_map(|node| match &node.kind {

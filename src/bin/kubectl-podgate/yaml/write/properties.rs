@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Number of documents whose edits were rejected.
+/// Number of documents so far whose edits were rejected.
 static REFUSED_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Writes a value in a style that the bytes decide. Zeros give the plainest style.
+/// Writer whose `bytes` select the style of the YAML text. Zeros select the plainest style.
 struct RandomWriter<'a> {
     out: String,
     bytes: std::slice::Iter<'a, u8>,
@@ -22,12 +22,12 @@ struct RandomWriter<'a> {
 }
 
 impl RandomWriter<'_> {
-    /// Returns a number below `n`.
+    /// Returns a number below `n`, taken from the next byte.
     fn choose(&mut self, n: u8) -> u8 {
         self.bytes.next().map_or(0, |byte| byte % n)
     }
 
-    /// Returns true in one of six cases.
+    /// Returns true with a probability of about 1/6.
     fn rarely(&mut self) -> bool {
         self.choose(6) == 5
     }
@@ -39,7 +39,7 @@ impl RandomWriter<'_> {
         }
     }
 
-    /// Writes blank lines, and comments in any column.
+    /// Writes a random number of blank lines and of comments in any column.
     fn gap(&mut self, indent: usize) {
         while self.rarely() {
             match self.choose(3) {
@@ -53,7 +53,7 @@ impl RandomWriter<'_> {
         }
     }
 
-    /// Writes a value to the end of its last line, after a `:` or `-` in column `outer`.
+    /// Writes a value, up to the end of its last line. The value follows a `:` or `-` in column `outer`.
     fn value(&mut self, value: &Value, outer: usize, dash: bool) {
         if let Some(anchor) = self.anchors.iter().position(|anchored| anchored == value)
             && self.choose(2) == 1
@@ -62,7 +62,7 @@ impl RandomWriter<'_> {
             self.comment();
             return self.out.push('\n');
         }
-        // Reserve the anchor's number before nested anchors take theirs.
+        // Reserve the number of this anchor before nested anchors reserve their numbers.
         let anchored = (!value.is_null() && self.rarely()).then(|| {
             self.anchors.push(json!({"not yet": self.anchors.len()}));
             let _ = write!(self.out, " &a{}", self.anchors.len() - 1);
@@ -231,7 +231,7 @@ fn values() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An edit whose target is not chosen yet.
+/// Kind of an edit whose target is not chosen yet.
 #[derive(Debug, Clone)]
 enum EditKind {
     Set(Value),
@@ -336,7 +336,7 @@ proptest! {
         kinds in edit_kinds(),
     ) {
         let (text, comments) = write_randomly(&value, &bytes);
-        // Skip texts that the random writer got wrong.
+        // Skip texts that do not parse to `value`: the random writer can produce invalid YAML.
         prop_assume!(parse::yaml(&text).is_ok_and(|read| read == value));
         let source = Source::parse("f", text.clone()).unwrap();
         prop_assume!(source.documents.len() == 1);
@@ -353,7 +353,7 @@ proptest! {
 
         let new = match source.documents[0].edited(&edits) {
             Ok(new) => source.with_replaced(&[(0, new)]),
-            // A comment in an unusual place, or `? key`, may prevent an edit. Allow that for 1% of the documents.
+            // A comment in an unusual place, or `? key`, may prevent an edit. Allow up to 10 such documents (1%).
             Err(_) if comments > 0 || text.contains("? ") => {
                 prop_assert!(REFUSED_COUNT.fetch_add(1, Ordering::Relaxed) < 10, "too many edits are rejected");
                 return Ok(());
@@ -361,7 +361,8 @@ proptest! {
             Err(error) => return Err(TestCaseError::fail(format!("{error:?} in\n{text}\n{edits:?}"))),
         };
         prop_assert_eq!(&parse::yaml(&new).unwrap(), &expected, "{}\n{}", text, new);
-        // Additions and moves keep every comment, except in nested lists and on empty items, which no manifest has.
+        // Additions and moves keep every comment. Nested lists and empty items are exceptions, but no manifest has
+        // them.
         if adds && !text.contains(" *a") && !text.contains("- -") && !text.contains("- #") {
             for comment in (0..comments).map(|n| format!("# c{n}.")).filter(|comment| text.contains(comment)) {
                 prop_assert_eq!(new.matches(comment.as_str()).count(), 1, "{} in\n{}\n{:?}\n{}", comment, text, &edits, new);

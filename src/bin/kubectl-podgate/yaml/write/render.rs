@@ -1,19 +1,18 @@
-//! Renders new text for a manifest in the usual style, so that every parser reads strings as strings.
+//! Renders new text for a manifest. Quotes strings that a YAML 1.1 or 1.2 parser might read as another type.
 
 use serde_json::Value;
 use std::fmt::Write;
 
-/// Limit for a list of scalars on one line. Longer lists have one item per line.
+/// Maximum length of a list of scalars on one line, in bytes. Longer lists are rendered with one item per line.
 const LINE_WIDTH: usize = 100;
 
 /// Style of the surrounding document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Style {
-    /// The document is JSON.
+    /// True if the document is JSON.
     pub(crate) is_json: bool,
-    /// JSON with a space after `:` and `,`.
+    /// True for JSON with a space after `:` and `,`.
     pub(crate) spaced: bool,
-    /// The line break.
     pub(crate) newline: &'static str,
     /// Indentation of an object's fields, relative to their parent's key.
     pub(crate) indent: usize,
@@ -24,9 +23,9 @@ pub(crate) struct Style {
 /// Style of values in flow style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FlowStyle {
-    /// Quote every key and string.
+    /// True to quote every key and string.
     pub(crate) is_json: bool,
-    /// Put a space after `:` and `,`.
+    /// True to put a space after `:` and `,`.
     pub(crate) spaced: bool,
 }
 
@@ -54,7 +53,7 @@ pub(crate) fn document(value: &Value, style: &Style) -> String {
     block(value, 0, 0, style).unwrap_or_else(|| format!("{}{}", inline(value), style.newline))
 }
 
-/// Renders the lines below a key at `column`. Returns `None` if the value goes on the key's own line.
+/// Renders the lines below a key at `column`. Returns `None` if the value fits on the line of the key.
 pub(crate) fn lines_below_key(value: &Value, column: usize, style: &Style) -> Option<String> {
     let scalar = |item: &Value| !item.is_object() && !item.is_array();
     let scalars = value.as_array().is_some_and(|items| items.iter().all(scalar));
@@ -102,19 +101,19 @@ pub(crate) fn flow_key(key: &str, style: FlowStyle) -> String {
     quote_if_needed(key, style.is_json) + if style.spaced { ": " } else { ":" }
 }
 
-/// Renders a string. Quotes it if a YAML 1.1 or 1.2 parser might read the bare text as anything else.
+/// Renders a string. Adds quotes if a YAML 1.1 or 1.2 parser might read the bare text as another value.
 pub(crate) fn quote_if_needed(string: &str, json: bool) -> String {
     let escaped = |c: char| needs_escape(c) || c == '\'';
     match () {
         () if json => quote(string),
         () if is_plain(string) || is_quantity(string) => string.to_owned(),
-        // Single quotes keep JSON in a string readable.
+        // Use single quotes for a string of JSON, because double quotes would need many escapes.
         () if string.contains(['"', '\\']) && !string.contains(escaped) => format!("'{string}'"),
         () => quote(string),
     }
 }
 
-/// Returns true for a number with a unit: `5m`, `32Mi`. No YAML number ends with one of these units.
+/// Returns true for a number with a unit, such as `5m` or `32Mi`. No YAML number ends with one of these units.
 fn is_quantity(string: &str) -> bool {
     const UNITS: [&str; 10] = ["m", "s", "h", "ms", "Ki", "Mi", "Gi", "Ti", "k", "M"];
     let digits = string.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -132,7 +131,7 @@ fn is_plain(string: &str) -> bool {
     let begins =
         word.first().is_some_and(|byte| byte.is_ascii_alphabetic() || (*byte == b'/' && word.len() == bytes.len()));
     let inside = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-=@:".contains(byte);
-    // YAML's negative numbers and infinities have no letter after the dash: `-Inf` is a string, `-.inf` is excluded.
+    // A letter must follow a leading dash. This excludes YAML's negative numbers and `-.inf`; `-Inf` is a string.
     begins
         && bytes.iter().all(inside)
         && !string.ends_with(':')
@@ -228,7 +227,7 @@ mod tests {
         let mut strings: Vec<String> = plain.split(' ').chain(others).map(str::to_owned).collect();
         strings.push("long ".repeat(400));
         for string in &strings {
-            // A key has at most 1,024 characters, and `<<` is the merge key.
+            // Skip keys of more than 1,024 characters, which YAML does not allow, and the merge key `<<`.
             let key = if string.len() > 1000 || string == "<<" { "key" } else { string };
             let value = json!({key: [string], "k": {"v": string}});
             let texts = [

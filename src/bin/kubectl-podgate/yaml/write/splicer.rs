@@ -1,4 +1,4 @@
-//! Computes and applies the splices that turn a document's text into what the draft describes.
+//! Computes and applies the splices that turn a document's text into the text that the draft describes.
 
 use super::super::spans::{NodeKind, Tree};
 use super::draft::Draft;
@@ -7,10 +7,9 @@ use super::render::{self, Style};
 use serde_json::Value;
 use std::ops::Range;
 
-/// Range of text and its replacement.
 pub(super) type Splice = (Range<usize>, String);
 
-/// A document that is being edited. Its last line ends with a line break.
+/// Document during an edit. The last line of `text` ends with a line break.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Splicer<'a> {
     pub(super) text: &'a str,
@@ -22,12 +21,11 @@ pub(super) struct Splicer<'a> {
 /// One entry of a collection after the edits.
 #[derive(Debug)]
 pub(super) struct EntryEdit<'v> {
-    /// The index before the edits.
     pub(super) old_index: Option<usize>,
     pub(super) key: Option<String>,
-    /// The value, if it is rendered as a whole.
+    /// The new value, if the whole value is rendered again.
     pub(super) new_value: Option<&'v Value>,
-    /// The edits inside the value otherwise.
+    /// The splices inside the value. Used only if the value is not rendered again.
     pub(super) inner_splices: Vec<Splice>,
 }
 
@@ -66,7 +64,7 @@ impl Splicer<'_> {
                 } else if self.draft.has_changes_in(child) {
                     match self.collection_splices(child, value) {
                         Ok(inner) => part.inner_splices = inner,
-                        // Without comments, only the layout is lost when the whole value is rendered again.
+                        // If there are no comments, rendering the whole value again loses only its layout.
                         Err(_) if !self.text[self.line_range(child)].contains('#') => {
                             part.new_value = Some(value);
                         }
@@ -87,13 +85,14 @@ impl Splicer<'_> {
         splices.ok_or(node)
     }
 
-    /// Returns a node's range, extended to the end of its last line to include a comment there.
+    /// Returns a node's range, extended to the end of the last line. The extended range includes trailing comments.
     fn line_range(&self, node: usize) -> Range<usize> {
         let node = self.tree.node(node);
         node.start..line_end(self.text, node.content.end)
     }
 
-    /// Returns true if a collection keeps no old entry and is rendered again: `[]` becomes lines, lines become `[]`.
+    /// Returns true if a collection keeps no old entry and is rendered again. Then `[]` becomes lines, or lines become
+    /// `[]`.
     fn is_rewritten(&self, node: usize) -> bool {
         let Some(slots) = self.draft.changed_entries(node) else { return false };
         let block = |node: usize| {
@@ -106,7 +105,7 @@ impl Splicer<'_> {
         slots.iter().all(|slot| slot.old_index.is_none()) && (block(node) || filled())
     }
 
-    /// Returns the text of a range after the splices in it, or `None` if they overlap.
+    /// Returns the text of a range after the splices inside the range, or `None` if these splices overlap.
     pub(super) fn apply_splices(&self, range: Range<usize>, splices: &[Splice]) -> Option<String> {
         let inside =
             |(at, new): &&Splice| range.start <= at.start && at.end <= range.end && !(at.is_empty() && new.is_empty());
@@ -122,7 +121,8 @@ impl Splicer<'_> {
         Some(out)
     }
 
-    /// Puts the moved entries' texts (`pieces`) into `places`, in order. Text between them stays, except `removed`.
+    /// Puts the texts of the moved entries (`pieces`) into `places`, in order. Keeps the text between the places,
+    /// except for the splices in `removed`.
     pub(super) fn splice_moved(
         &self,
         mut places: Vec<Range<usize>>,

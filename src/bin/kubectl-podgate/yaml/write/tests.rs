@@ -25,7 +25,7 @@ fn move_item(path: &str, to: usize) -> Edit {
     Edit { at: place(path), op: Op::Move(to) }
 }
 
-/// Returns the text after the edits. `Document::edited` has checked that it parses to the intended value.
+/// Returns the text after the edits. `Document::edited` has checked that the new text parses to the intended value.
 fn edited(text: &str, edits: &[Edit]) -> String {
     let source = Source::parse("f", text.to_owned()).unwrap_or_else(|error| panic!("{text}: {error:?}"));
     let new = source.documents[0].edited(edits).unwrap_or_else(|error| panic!("{text}: {error:?}"));

@@ -1,5 +1,5 @@
-//! The controller's model of the Pod. It takes evidence, and derives each container's state, the phase and the
-//! snapshot. No clock and no I/O.
+//! The sidecar's model of the Pod. The model collects evidence and derives each container's state, the phase and the
+//! snapshot. It uses no clock and does no I/O.
 
 use crate::input::pod_facts::PodFacts;
 use crate::model::track::{ContainerTrack, FolderState, PendingAck, TetherState};
@@ -18,11 +18,11 @@ use std::time::{Instant, SystemTime};
 /// Urgency of a wake-up from idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Urgency {
-    /// A preStop hook has begun and must know within a second whether the whole Pod stops.
+    /// A preStop hook has begun. Within a second, the board must show if the whole Pod stops.
     Now,
-    /// A gate or a preStop hook waits.
+    /// A gate or a preStop hook waits for the wake-up.
     Soon,
-    /// Nothing waits for it.
+    /// No gate and no hook waits for the wake-up.
     Later,
 }
 
@@ -32,13 +32,14 @@ pub(crate) struct PodModel {
     sandbox: SandboxId,
     pub(crate) epoch: String,
     revision: u64,
-    /// The board of an earlier epoch in this sandbox was found, so containers may run whose hooks have finished.
+    /// True if the board of an earlier epoch in this sandbox was found. Containers with finished hooks may then already
+    /// be running.
     is_resumed: bool,
-    /// Start time of the first controller in this sandbox, by the kubelet's clock. Ended incarnations that started
-    /// before it belong to an earlier sandbox.
+    /// Start time of the sidecar's first run in this sandbox, by the kubelet's clock. Ended incarnations with an
+    /// earlier start time belong to an earlier sandbox.
     pub(crate) sandbox_started_at: Option<SystemTime>,
     has_api_answered: bool,
-    /// The API is not watched, so its last answer may be old.
+    /// True if the Pod is not watched, so the last facts from the API may be outdated.
     is_pod_stale: bool,
     is_deleting: bool,
     tracks: Vec<ContainerTrack>,
@@ -89,7 +90,7 @@ impl PodModel {
         }
     }
 
-    /// Stores the content of a container's folder. Returns true if there is news that counts.
+    /// Stores the content of a container's folder. Returns true if the content has changed and counts as evidence.
     pub(crate) fn on_report(&mut self, name: &str, mut folder: FolderState, now: Instant) -> bool {
         folder.report = folder.report.filter(|report| report.is_from_sandbox(&self.sandbox));
         let Some(track) = self.tracks.iter_mut().find(|track| track.spec.name == name) else { return false };
@@ -100,8 +101,8 @@ impl PodModel {
         has_news
     }
 
-    /// Starts the acknowledgment of a waiting gate. First, the containers that it waits for must be checked again,
-    /// because an idle controller's states may be old.
+    /// Starts the acknowledgment of a waiting gate. The containers that the gate waits for must first be checked again,
+    /// because an idle sidecar's states may be outdated.
     fn begin_ack(&mut self, name: &str, now: Instant) {
         let waits_for =
             self.track(name).and_then(|track| track.report.as_ref()).map(|report| report.waiting_for.clone());
@@ -109,7 +110,7 @@ impl PodModel {
         for until in waits_for.into_iter().flatten() {
             let Some(other) = self.track(&until.container) else { continue };
             match other.probe_verdict {
-                // The user may have removed the override since.
+                // The user may have removed the override since the last update of the Pod.
                 _ if other.override_state.is_some() => needs_pod_update |= self.is_pod_stale,
                 Some(probe::ProbeVerdict::Passed) => _ = unconfirmed.insert(until.container),
                 _ => needs_pod_update |= self.is_pod_stale && other.tether != TetherState::Held,
@@ -120,7 +121,7 @@ impl PodModel {
         }
     }
 
-    /// Returns the containers that must pass one more probe for a waiting gate.
+    /// Returns the containers that must pass one more probe before a waiting gate is acknowledged.
     pub(crate) fn unconfirmed(&self) -> BTreeSet<String> {
         let acks =
             self.tracks.iter().filter(|track| track.is_gate_waiting()).filter_map(|track| track.pending_ack.as_ref());
@@ -131,7 +132,8 @@ impl PodModel {
         self.is_pod_stale = true;
     }
 
-    /// Stores the Pod from the API. `trusted`: its status is newer than the controller's start.
+    /// Stores the facts of the Pod from the API. `trusted` means that the Pod's status is newer than the sidecar's
+    /// start.
     pub(crate) fn on_pod_update(&mut self, facts: &PodFacts, trusted: bool, now: Instant) {
         self.has_api_answered = true;
         self.is_deleting |= facts.is_deleting;
@@ -191,24 +193,24 @@ impl PodModel {
         }
     }
 
-    /// Stores the kubelet's `ready` for a container; `None` while it can't be trusted.
+    /// Stores the kubelet's `ready` status of a container; `None` while the status can't be trusted.
     pub(crate) fn on_kubelet_ready(&mut self, name: &str, ready: Option<bool>) {
         if let Some(track) = self.track_mut(name) {
             track.kubelet_ready = ready;
         }
     }
 
-    /// Returns when to call [`tick`](PodModel::tick).
+    /// Returns the time for the next [`tick`](PodModel::tick); `None` if no time limit is pending.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.tracks.iter().filter_map(ContainerTrack::due).min()
     }
 
-    /// Applies time limits that are over at `now`.
+    /// Applies the time limits that have expired at `now`.
     pub(crate) fn tick(&mut self, now: Instant) {
         self.tracks.iter_mut().for_each(|track| track.tick(&self.epoch, now));
     }
 
-    /// Returns true if the container may be running, so that probing it makes sense.
+    /// Returns true if the container may be running, so that a probe can succeed.
     pub(crate) fn may_run(&self, track: &ContainerTrack) -> bool {
         if track.termination.is_some() || track.is_gate_closed() {
             return false;
@@ -225,7 +227,7 @@ impl PodModel {
         self.tracks.iter_mut().filter_map(|t| t.take_stale_probing().then(|| t.spec.name.clone())).collect()
     }
 
-    /// Determines all states. Returns the snapshot to publish if it differs from the last one.
+    /// Determines all states. Returns the new snapshot if it differs from the published one.
     pub(crate) fn update_snapshot(&mut self) -> Option<&Snapshot> {
         for track in &mut self.tracks {
             track.state = track.override_state.unwrap_or_else(|| resolve_state(&track.evidence(self.is_resumed)));
@@ -243,7 +245,8 @@ impl PodModel {
         self.published.as_ref()
     }
 
-    /// Drops confirmations of containers that do not pass or are overridden. Their published state already decides.
+    /// Drops pending confirmations of containers that fail their probes, have ended or are overridden. For these
+    /// containers, gates rely on the published state.
     fn drop_moot_confirmations(&mut self) {
         let passed =
             |track: &ContainerTrack| track.has_passed_probes() && !track.has_ended() && track.override_state.is_none();
@@ -255,8 +258,8 @@ impl PodModel {
     }
 
     /// Marks the containers that count as started for the Pod's phase: those in which neither a gate nor a hook waits.
-    /// A hook has finished when its container was Ready, or when a later container runs, which the kubelet starts only
-    /// after the hook.
+    /// A hook has finished if its container was Ready or a later container runs: the kubelet starts later containers
+    /// only after the hook.
     fn mark_started(&mut self) {
         let mut later_runs = false;
         for track in self.tracks.iter_mut().rev() {
@@ -265,13 +268,14 @@ impl PodModel {
                 Mode::PostStart => track.was_ready || later_runs,
                 Mode::Entrypoint | Mode::None => runs,
             };
-            // An open gate is no evidence that the hooks before it have finished.
+            // An open gate is no evidence that the hooks of earlier containers have finished.
             later_runs |= runs && track.spec.mode != Mode::Entrypoint && track.is_known_running();
         }
     }
 
     fn build_snapshot(&self) -> Snapshot {
-        // Without the API, the start of a container without hook, gate and port is invisible, so do not wait for it.
+        // Without the API, the start of a container without hook, gate and port can't be detected. Do not wait for such
+        // containers.
         let counts = |track: &&ContainerTrack| track.spec.mode != Mode::None || self.has_api_answered;
         let started = self.tracks.iter().any(|track| track.spec.mode != Mode::None)
             && self.tracks.iter().filter(counts).all(|track| track.has_started);
@@ -308,9 +312,9 @@ impl PodModel {
         }
     }
 
-    /// Returns true if all containers have started, and each is Ready or has ended for good.
+    /// Returns true if the sidecar can go idle: all containers have started, and each is Ready or has ended for good.
     pub(crate) fn may_idle(&self) -> bool {
-        // A container that will be restarted keeps the controller awake. Only the API can tell.
+        // A container that the kubelet will restart keeps the sidecar awake. Only the API shows if an end is final.
         let for_good = |track: &ContainerTrack| {
             track.kubelet_status().is_some_and(|status| status.stuck_reason.as_deref() == Some(REASON_ENDED))
         };
@@ -319,7 +323,7 @@ impl PodModel {
         };
         self.published.as_ref().is_some_and(|last| last.phase == Phase::Started)
             && self.tracks.iter().all(|track| is_settled(track) && track.stopping() != PreStopState::Begun)
-            // The removal of an override is noticed only while awake.
+            // The sidecar detects the removal of an override only while it is awake.
             && self.tracks.iter().all(|track| track.override_state.is_none())
             && self.unconfirmed().is_empty()
     }
@@ -331,7 +335,7 @@ impl PodModel {
         watched.filter_map(|name| self.track(name)).any(|other| other.tether != TetherState::Held && !other.has_ended())
     }
 
-    /// Returns the urgency of a wake-up for new reports.
+    /// Returns the urgency of a wake-up after new reports.
     pub(crate) fn urgency(&self) -> Urgency {
         let is_urgent = |track: &ContainerTrack| track.is_gate_waiting() || track.stopping() == PreStopState::Begun;
         if self.tracks.iter().any(is_urgent) { Urgency::Soon } else { Urgency::Later }

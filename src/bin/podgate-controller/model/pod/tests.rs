@@ -1,4 +1,4 @@
-//! Tests of `PodModel`: sequences of evidence, and the states that follow.
+//! Tests of `PodModel`: sequences of evidence and the resulting states.
 
 mod ends;
 mod gates;
@@ -31,7 +31,7 @@ fn new_pod(resumed: bool, json: &str) -> PodModel {
 }
 
 impl PodModel {
-    /// Passes a folder with this report. The tether is held if the report is a gate's.
+    /// Passes a folder with `report` to the model. If a gate wrote the report, the tether is held.
     fn receive_report(&mut self, name: &str, report: Option<Report>) -> bool {
         let is_tether_held = report.as_ref().is_some_and(|report| report.ticket.is_some());
         let folder = FolderState { report, is_rewritten: true, is_tether_held, is_listening: false };
@@ -92,7 +92,7 @@ fn folder_state(report: Report, held: bool) -> FolderState {
     FolderState { report: Some(report), is_rewritten: true, is_tether_held: held, is_listening: false }
 }
 
-/// A time long after all other evidence.
+/// Returns a time long after all other evidence.
 fn later() -> Instant {
     now() + Duration::from_secs(60)
 }

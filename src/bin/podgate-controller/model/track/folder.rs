@@ -1,4 +1,4 @@
-//! Handles the content of a container's folder: its agent's report and its tether.
+//! Handles the content of a container's folder: the agent's report and the tether.
 
 use super::{ContainerTrack, EARLY_DROP_WINDOW, FolderState, Termination, TetherState};
 use podgate::core::container::Mode;
@@ -6,10 +6,10 @@ use podgate::core::report::{GateState, PreStopState, Report};
 use std::time::Instant;
 
 impl ContainerTrack {
-    /// Stores the content of its folder. Returns true if there is news that counts.
+    /// Stores the content of the container's folder. Returns true if the content has changed and counts as evidence.
     pub(crate) fn on_report(&mut self, folder: FolderState, epoch: &str, now: Instant) -> bool {
         let FolderState { report, is_rewritten, is_tether_held: held, is_listening } = folder;
-        // A container outside the order has neither gate nor tether, whatever its folder holds.
+        // A container outside the order has neither gate nor tether, so ignore a lock in its folder.
         let held = held && self.spec.mode != Mode::None;
         let (before, had_ended) = (self.report.clone(), self.termination.is_some());
         self.raw_report = report.map(|report| self.sanitize(report));
@@ -25,7 +25,7 @@ impl ContainerTrack {
             self.opened_at = Some(now);
             let this_epoch = self.raw_report.as_ref().is_some_and(|report| report.epoch == epoch);
             if !held && this_epoch && self.termination.is_none() {
-                // The program has no tether, or closes inherited descriptors.
+                // The program has no tether or has closed its inherited descriptors.
                 self.tether = TetherState::Untethered;
             }
         }
@@ -33,7 +33,7 @@ impl ContainerTrack {
             let early = self.opened_at.is_none_or(|at| now.saturating_duration_since(at) < EARLY_DROP_WINDOW);
             self.tether =
                 if is_gate && opened && (early || is_listening) { TetherState::Untethered } else { TetherState::Free };
-            // If the gate was still closed, the container has not started, so it has not ended either.
+            // A container with a closed gate has not started, so the released tether is not an end.
             if self.tether == TetherState::Free && (opened || !is_gate) && self.termination.is_none() {
                 let code = self.raw_report.as_ref().and_then(|report| report.exit_code);
                 self.mark_ended(Termination {
@@ -55,8 +55,8 @@ impl ContainerTrack {
                     self.mark_ended(end);
                 }
                 // A new report proves that the container runs, so a known end belongs to an earlier incarnation. The
-                // kubelet may show that end until the hook that wrote this report has returned. An end that was found
-                // only now came after the report, for example after the last report of a preStop hook.
+                // kubelet may show that end until the hook that wrote this report has returned. An end detected in this
+                // call happened after the report, for example after the last report of a preStop hook.
                 None if is_rewritten && !is_gate && had_ended && self.termination.is_some() => {
                     self.start_new_incarnation();
                     return true;
@@ -67,8 +67,9 @@ impl ContainerTrack {
         new_gate || dropped || regained || self.report.is_some() && self.report != before
     }
 
-    /// Removes from a report what the container's mode does not allow. A container outside the order has neither gate
-    /// nor hook, and a hook does not know an exit code. Stopping never goes back, and an open gate never closes.
+    /// Removes the fields that the container's mode does not allow from a report. A container outside the order has
+    /// neither gate nor hook, and a hook can't report an exit code. Stopping is never undone, and an open gate never
+    /// closes.
     fn sanitize(&self, report: Report) -> Report {
         let stopping =
             self.raw_report.as_ref().map_or(PreStopState::NotBegun, |before| before.stopping).max(report.stopping);
@@ -89,7 +90,8 @@ impl ContainerTrack {
         }
     }
 
-    /// Handles the ticket of a new gate: a new incarnation, unless it is the first one in this epoch.
+    /// Handles the ticket of a new gate. The ticket starts a new incarnation, unless it is the first ticket in this
+    /// epoch.
     fn note_new_ticket(&mut self) -> bool {
         let Some(ticket) = self.raw_report.as_ref().and_then(|report| report.ticket.clone()) else { return false };
         if self.ticket.as_ref() == Some(&ticket) {
@@ -103,8 +105,8 @@ impl ContainerTrack {
         true
     }
 
-    /// Returns true if a report belongs to the current incarnation. After `execve` the agent can't report again, so the
-    /// report of an open gate counts as long as the tether is held, even after a restart of the controller.
+    /// Returns true if a report belongs to the current incarnation. After `execve`, the agent can't report again. The
+    /// report of an open gate therefore counts while the tether is held, even after a restart of the sidecar.
     pub(super) fn is_current(&self, report: &Report, epoch: &str) -> bool {
         match report.has_gate_opened() {
             true => self.tether != TetherState::Free || (report.exit_code.is_some() && report.epoch == epoch),

@@ -1,18 +1,18 @@
-//! Handles the kubelet's status of a container, which may be late or belong to another incarnation.
+//! Handles the kubelet's status of a container. The status may be late or belong to another incarnation.
 
 use super::{ContainerTrack, EARLY_DROP_WINDOW, Kubelet, Termination, TetherState};
 use podgate::core::report::Report;
 use std::time::Instant;
 
 impl ContainerTrack {
-    /// Stores the kubelet's status and derives ends and restarts from it.
+    /// Stores the kubelet's status and derives ends and restarts of the container.
     pub(crate) fn on_kubelet_status(&mut self, status: &Kubelet, now: Instant) {
         let before = self.kubelet_status.replace(status.clone()).and_then(|status| status.running_id);
         let is_gate = self.ticket.is_some();
         match (&status.termination, &status.running_id) {
             (Some((id, _)), _) if self.superseded_id.as_ref() == Some(id) => {}
-            // This incarnation was never seen running and the tether is held, so the end belongs to an earlier
-            // incarnation.
+            // The tether is held, and the kubelet never showed the ended id as running. The end therefore belongs to an
+            // earlier incarnation.
             (Some((id, _)), _) if self.tether == TetherState::Held && before.as_ref() != Some(id) => {
                 self.superseded_id = Some(id.clone());
             }
@@ -31,14 +31,14 @@ impl ContainerTrack {
             },
             (None, Some(id)) => {
                 match &mut self.termination {
-                    // The kubelet has not noticed the end yet. It can be very late, especially while the Pod
+                    // The kubelet does not show the end yet. Its status can be very late, especially while the Pod
                     // terminates.
                     Some(end) if end.is_agent_evidence && end.container_id.as_ref().is_none_or(|gone| gone == id) => {
                         end.container_id = Some(id.clone())
                     }
-                    // The end belonged to an earlier incarnation. Usually a new gate reports first and clears it. If
-                    // the gate reported before that end was known, and has no tether, `check_untethered` counts it
-                    // again later.
+                    // The end belongs to an earlier incarnation. Usually a new gate's report has already cleared the
+                    // end. If that report came before the end and the gate has no tether, `check_untethered` accepts
+                    // the report later.
                     Some(end) if is_gate && !end.is_agent_evidence && end.container_id.as_ref() != Some(id) => {
                         self.termination = None
                     }
@@ -56,9 +56,9 @@ impl ContainerTrack {
         self.check_untethered(now);
     }
 
-    /// Handles a program without a tether whose report does not count, because the controller has restarted or took the
-    /// program for ended. Its report counts after the kubelet has shown it running for a while in which no new gate has
-    /// reported.
+    /// Handles the report of a program without a tether. The report does not count after a restart of the sidecar or a
+    /// wrongly detected end. The report counts again after the kubelet has shown the program running for
+    /// `EARLY_DROP_WINDOW` and no new gate has reported.
     fn check_untethered(&mut self, now: Instant) {
         let has_opened = self.raw_report.as_ref().is_some_and(Report::has_gate_opened);
         let candidate = self.tether == TetherState::Free && self.termination.is_none() && has_opened;
@@ -72,7 +72,7 @@ impl ContainerTrack {
         }
     }
 
-    /// Returns when to call [`tick`](ContainerTrack::tick).
+    /// Returns the time for the next [`tick`](ContainerTrack::tick); `None` if no time limit is pending.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.untethered_since.as_ref().map(|(since, _)| *since + EARLY_DROP_WINDOW)
     }

@@ -1,4 +1,5 @@
-//! The evidence for one container. No clock and no I/O: every piece of evidence comes with its time.
+//! Evidence for one container. The module uses no clock and does no I/O: callers pass the time of each piece of
+//! evidence.
 
 mod folder;
 mod kubelet;
@@ -12,17 +13,16 @@ use podgate::core::state::State;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// A tether released within this time after the gate has opened was closed by a program that closes inherited
-/// descriptors.
+/// Time after the opening of a gate in which a released tether is not an end. Some programs close inherited descriptors
+/// at their start.
 const EARLY_DROP_WINDOW: Duration = Duration::from_secs(2);
 
-/// Tracks one container.
 #[derive(Debug)]
 pub(crate) struct ContainerTrack {
     pub(crate) spec: Container,
-    /// The report in the folder, even if it does not count.
+    /// Report from the container's folder, even if the report does not count.
     raw_report: Option<Report>,
-    /// The same report, if it counts for the current incarnation.
+    /// Report from `raw_report`; `None` if that report does not belong to the current incarnation.
     pub(super) report: Option<Report>,
     pub(super) tether: TetherState,
     /// Time when the gate was first found open.
@@ -33,10 +33,11 @@ pub(crate) struct ContainerTrack {
     pub(super) pending_ack: Option<PendingAck>,
     pub(super) kubelet_status: Option<Kubelet>,
     pub(super) termination: Option<Termination>,
-    /// Container id of an earlier incarnation. Its end is ignored, because its successor has reported.
+    /// Container id of an earlier incarnation. The end of that incarnation is ignored, because a later incarnation has
+    /// reported.
     superseded_id: Option<String>,
-    /// Since when, and under which id, the kubelet shows it running although its report does not count and its tether
-    /// is free.
+    /// Time since which the kubelet shows the container running, and the container id. Set only while the report does
+    /// not count and the tether is free.
     untethered_since: Option<(Instant, String)>,
     pub(super) probe_verdict: Option<probe::ProbeVerdict>,
     pub(super) is_listening: bool,
@@ -46,17 +47,17 @@ pub(crate) struct ContainerTrack {
     pub(super) has_started: bool,
     pub(super) state: State,
     pub(super) restarts: u64,
-    /// The running probe belongs to an earlier incarnation.
+    /// True if the running probe belongs to an earlier incarnation.
     is_probing_stale: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TetherState {
-    /// No process holds it.
+    /// No process holds the tether.
     Free,
-    /// A process of the container holds it, so the container runs.
+    /// A process of the container holds the tether, so the container runs.
     Held,
-    /// The program closed it and still runs. Only the kubelet knows when it ends.
+    /// The program has closed the tether and still runs. Only the kubelet can report the program's end.
     Untethered,
 }
 
@@ -64,17 +65,17 @@ pub(crate) enum TetherState {
 pub(crate) struct Termination {
     pub(crate) container_id: Option<String>,
     pub(crate) exit_code: Option<i32>,
-    /// Known from the tether or the agent's report, not from the kubelet.
+    /// True if the end was derived from the tether or the agent's report, not from the kubelet.
     is_agent_evidence: bool,
 }
 
-/// A waiting gate that is not acknowledged yet, and the checks that are still needed.
+/// Pending acknowledgment of a waiting gate, with the checks that are still needed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PendingAck {
     pub(super) since: Instant,
     /// Containers that must pass one more probe.
     pub(super) unconfirmed: BTreeSet<String>,
-    /// The Pod from the API is stale, so an update is needed.
+    /// True if the facts from the API are outdated and an update of the Pod is needed.
     pub(super) needs_pod_update: bool,
 }
 
@@ -82,10 +83,10 @@ pub(crate) struct PendingAck {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FolderState {
     pub(crate) report: Option<Report>,
-    /// The report file was replaced.
+    /// True if the report file was replaced since the last check.
     pub(crate) is_rewritten: bool,
     pub(crate) is_tether_held: bool,
-    /// A socket listens on the container's port. Checked only after the tether was released.
+    /// True if a socket listens on the container's port. Checked only after a release of the tether.
     pub(crate) is_listening: bool,
 }
 
@@ -115,7 +116,7 @@ impl ContainerTrack {
         }
     }
 
-    /// Returns true if it has an `exec` probe, which only the container or the kubelet can run.
+    /// Returns true if the container has an `exec` probe, which only the agent or the kubelet can run.
     pub(crate) fn has_exec_probe(&self) -> bool {
         self.spec.probes().any(|probe| probe.is_exec())
     }
@@ -128,7 +129,7 @@ impl ContainerTrack {
         self.spec.mode == Mode::Entrypoint && !self.report.as_ref().is_some_and(Report::has_gate_opened)
     }
 
-    /// Returns true if its gate has reported to this controller that it waits.
+    /// Returns true if the container's gate has reported in this epoch that the gate waits.
     pub(super) fn is_gate_waiting(&self) -> bool {
         self.report.as_ref().is_some_and(|report| report.gate == Some(GateState::Waiting))
     }
@@ -154,7 +155,7 @@ impl ContainerTrack {
         self.termination.is_some()
     }
 
-    /// Returns true if its restart policy rules out another start. Used when the API has not answered.
+    /// Returns true if the container's restart policy rules out another start. Used while the API has not answered.
     pub(super) fn has_ended_for_good(&self) -> bool {
         let Some(end) = &self.termination else { return false };
         match self.spec.restart_policy.as_deref() {
@@ -164,7 +165,7 @@ impl ContainerTrack {
         }
     }
 
-    /// Returns the ticket of its gate if that waits and is acknowledged.
+    /// Returns the ticket of the container's gate if the gate waits and is acknowledged.
     pub(super) fn acked_ticket(&self) -> Option<&str> {
         let is_done = self.pending_ack.as_ref().is_some_and(|ack| ack.unconfirmed.is_empty() && !ack.needs_pod_update);
         self.ticket.as_deref().filter(|_| is_done && self.is_gate_waiting())
@@ -174,23 +175,23 @@ impl ContainerTrack {
         self.report.as_ref().map_or(PreStopState::NotBegun, |report| report.stopping)
     }
 
-    /// Returns true if a release of its tether now would count as its end.
+    /// Returns true if a release of the tether at this moment would count as the container's end.
     pub(crate) fn ends_on_tether_drop(&self) -> bool {
         self.tether == TetherState::Held && self.raw_report.as_ref().is_some_and(Report::has_gate_opened)
     }
 
-    /// Returns true once if its probing must be restarted.
+    /// Returns true if probing must be restarted, and clears this flag.
     pub(super) fn take_stale_probing(&mut self) -> bool {
         std::mem::take(&mut self.is_probing_stale)
     }
 
-    /// Forgets the evidence of an earlier incarnation.
+    /// Clears the evidence of the previous incarnation.
     fn reset_evidence(&mut self) {
         (self.probe_verdict, self.is_listening, self.kubelet_ready, self.was_ready) = (None, false, None, false);
         self.is_probing_stale = true;
     }
 
-    /// Counts a new incarnation and forgets the evidence of the last one.
+    /// Counts a new incarnation and clears the evidence of the previous one.
     fn note_restart(&mut self) {
         self.restarts += 1;
         self.reset_evidence();
@@ -218,9 +219,9 @@ impl ContainerTrack {
     pub(super) fn evidence(&self, resumed: bool) -> Evidence {
         let answers =
             self.is_listening || self.probe_verdict.is_some_and(|verdict| verdict != probe::ProbeVerdict::NotYet);
-        // A hook always reports before its container can be Ready. So an answer alone counts only if the hook may
-        // already have finished, or there is no hook. Under a frozen kubelet, a container with neither hook nor gate
-        // gives no other evidence.
+        // A hook always reports before its container can be Ready. An answer alone therefore counts only if the hook
+        // may already have finished or the container has no hook. While the kubelet is frozen, a container with neither
+        // hook nor gate gives no other evidence.
         let started_by_answer = answers && (resumed || self.spec.mode != Mode::PostStart);
         let has_outside_probe = self.spec.probes().any(|probe| !probe.is_exec());
         Evidence {

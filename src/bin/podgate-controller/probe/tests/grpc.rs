@@ -1,4 +1,4 @@
-//! `grpc`, against hyper's HTTP/2 server.
+//! Tests of `grpc` probes against hyper's HTTP/2 server.
 
 use super::*;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -12,7 +12,7 @@ fn grpc(port: u16, service: Option<&str>) -> Handler {
     Handler::Grpc(Grpc { port, service: service.map(str::to_owned) })
 }
 
-/// Returns a server's response to a request body.
+/// Function that returns a server's response to a request body.
 type Answers = fn(&[u8]) -> Response<Body>;
 
 type Body = http_body_util::combinators::BoxBody<Bytes, std::convert::Infallible>;
@@ -72,7 +72,7 @@ fn health(body: &[u8]) -> Response<Body> {
 }
 
 #[tokio::test(flavor = "local")]
-async fn health_service_decides() {
+async fn health_service_determines_the_result() {
     let (port, mut ends) = serve_h2(health).await;
     for (service, success, text) in [
         (None, true, "SERVING"),

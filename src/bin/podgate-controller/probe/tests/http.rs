@@ -1,4 +1,4 @@
-//! `httpGet` over TCP.
+//! Tests of `httpGet` probes over TCP.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn redirect(status: u16, location: &str) -> String {
 }
 
 #[tokio::test(flavor = "local")]
-async fn status_code_decides() {
+async fn status_code_determines_the_result() {
     let (port, _) = serve(|target| format!("HTTP/1.1 {} X\r\nContent-Length: 0\r\n\r\n", &target[1..])).await;
     for status in [200, 204, 299, 300, 302, 304, 399, 400, 401, 404, 500, 503] {
         let outcome = ask_http(port, &format!("/{status}")).await;

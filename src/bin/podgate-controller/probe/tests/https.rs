@@ -1,4 +1,4 @@
-//! `httpGet` with `scheme: HTTPS`.
+//! Tests of `httpGet` probes with `scheme: HTTPS`.
 
 use super::*;
 use http_body_util::Full;
@@ -12,7 +12,8 @@ use rustls::{ServerConfig, SupportedProtocolVersion, version};
 use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;
 
-/// Observed by a TLS server: SNI, HTTP version, the request's authority, and true if the connection was closed cleanly.
+/// Observations of a TLS server: SNI, HTTP version, the request's authority, and true after a clean close of the
+/// connection.
 type Seen = (Option<String>, Version, String, bool);
 
 /// Starts a server with a self-signed, expired certificate for another name.
@@ -120,7 +121,7 @@ async fn redirect_to_https_on_the_same_host_is_followed() {
 
 #[tokio::test(flavor = "local")]
 async fn servers_without_tls_and_silent_servers_fail() {
-    // The server responds before it reads, like one that does not wait for a complete line.
+    // The server responds before it reads, like a server that does not wait for a complete line.
     let plain = accept(|mut stream| async move {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         let _ = stream.read(&mut [0; 1000]).await;

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// Maximum interval between two looks at the file.
+/// Maximum interval between two checks for the file.
 const POLL_PERIOD_MAX: Duration = Duration::from_secs(1);
 
 /// Waits until `file` exists or a stop signal arrives.

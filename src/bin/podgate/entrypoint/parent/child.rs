@@ -14,8 +14,8 @@ use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tracing::warn;
 
-/// Returns `SIGCHLD` and all signals to forward. Excludes the signals of faults in podgate itself, and `SIGPIPE`: if it
-/// were blocked, a failed write by podgate would send it to the command.
+/// Returns `SIGCHLD` and all signals to forward. Excludes signals of faults in podgate itself. Excludes `SIGPIPE` too:
+/// podgate would forward the `SIGPIPE` of its own failed write to the command.
 pub(super) fn forwarded_signals() -> Vec<i32> {
     use libc::{SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGPIPE, SIGSEGV, SIGSTOP, SIGTRAP};
     let excluded = [SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGPIPE];
@@ -27,12 +27,11 @@ pub(super) fn is_stop_signal(signal: i32) -> bool {
     matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGQUIT)
 }
 
-/// The running command.
 #[derive(Debug)]
 pub(super) struct Child {
     pid: Pid,
     status: Option<ExitStatus>,
-    /// Why podgate ends the command, and when it sends SIGKILL.
+    /// Reason why podgate ends the command, and time at which SIGKILL is due.
     ending: Option<(EndReason, Instant)>,
     is_killed: bool,
     /// True if podgate has handed its terminal to the command.
@@ -79,12 +78,11 @@ impl Child {
         self.ending.is_some()
     }
 
-    /// Returns when SIGKILL is due, if it has not been sent.
+    /// Returns the time at which SIGKILL is due, or `None` if no SIGKILL is pending.
     pub(super) fn kill_at(&self) -> Option<Instant> {
         self.ending.as_ref().filter(|_| !self.is_killed).map(|(_, at)| *at)
     }
 
-    /// Sends SIGKILL if it is due.
     pub(super) fn kill_if_due(&mut self, now: Instant) {
         if self.status.is_none() && self.kill_at().is_some_and(|at| now >= at) {
             warn!("the command did not end after SIGTERM; sending SIGKILL");
@@ -96,7 +94,7 @@ impl Child {
     /// Reaps all children that have ended, including adopted orphans. Passes all but the command itself to `others`.
     pub(super) fn reap(&mut self, mut others: impl FnMut(Pid, WaitStatus)) {
         if self.ending.is_some() && self.status.is_none() {
-            // Kill the rest of the group before reaping the command, because then the group's id may be reused.
+            // Kill the rest of the group before reaping the command. After that, the group's id may be reused.
             let flags = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
             if let Ok(Some(_)) = waitid(WaitId::Pid(self.pid), flags) {
                 signal_group(self.pid, libc::SIGKILL);
@@ -118,12 +116,12 @@ impl Child {
         }
     }
 
-    /// Returns the command's exit code once it has ended, 128 + N for signal N.
+    /// Returns the exit code once the command has ended, or 128 + N if signal N ended the command.
     pub(super) fn exit_code(&self) -> Option<u8> {
         self.status.map(exit_code)
     }
 
-    /// Returns why podgate has ended the command, if it has.
+    /// Returns the reason if podgate has ended the command.
     pub(super) fn into_end_reason(self) -> Option<EndReason> {
         self.ending.map(|(why, _)| why)
     }

@@ -1,5 +1,5 @@
-//! Containers that the parent keeps watching: those whose exit ends the command, and those whose restart does. The
-//! decisions depend only on the view of the pod and the time.
+//! Containers that podgate watches while the command runs. The exit of all `--stop-after` containers or the restart of
+//! a provider ends the command. The decisions depend only on the view of the pod and the time.
 
 use super::verdict::EndReason;
 use crate::args::{Entrypoint, OnProviderRestart};
@@ -9,15 +9,15 @@ use podgate::core::state::{Phase, State};
 use podgate::core::until::{ConditionStatus, WaitCondition, WantedState};
 use std::time::{Duration, Instant};
 
-/// Time to wait for the restart of a failed container, unless it is known that the kubelet will not restart it.
+/// Time to wait for the restart of a failed container, if the kubelet may still restart that container.
 const RESTART_WINDOW: Duration = Duration::from_secs(10);
 
 /// The containers that the command depends on.
 #[derive(Debug)]
 pub(super) struct Dependencies {
-    /// The command ends when all of these have exited.
+    /// Containers of `--stop-after`. The command ends when all of them have exited.
     stop_after: Vec<String>,
-    /// Time since which all have ended, but not all of them are known to have ended for good.
+    /// Time since which all containers of `stop_after` have ended, although the kubelet may still restart one of them.
     ended_at: Option<Instant>,
     providers: Vec<Provider>,
 }
@@ -26,7 +26,7 @@ pub(super) struct Dependencies {
 #[derive(Debug)]
 struct Provider {
     until: WaitCondition,
-    /// Epoch in which its condition held, and its number of restarts at that time.
+    /// Epoch in which the condition held, and the container's number of restarts at that time.
     baseline: Option<(String, u64)>,
 }
 
@@ -52,7 +52,7 @@ impl Dependencies {
         names
     }
 
-    /// Returns the reason if the command must end now. Without a snapshot there is none.
+    /// Returns the reason if the command must end now. Returns `None` without a snapshot.
     pub(super) fn end_reason(&mut self, view: &PodView, now: Instant) -> Option<EndReason> {
         let PodView::Snapshot(snapshot, _) = view else { return None };
         if !self.stop_after.is_empty() && self.have_exited(snapshot, now) {
@@ -67,7 +67,7 @@ impl Dependencies {
     }
 
     /// Returns true if all of `stop_after` have exited and will not be restarted. Under `restartPolicy: OnFailure` the
-    /// kubelet restarts a failed container, which still needs the command.
+    /// kubelet restarts a failed container, and that container still needs the command.
     fn have_exited(&mut self, snapshot: &Snapshot, now: Instant) -> bool {
         let state = |name: &String| snapshot.states.get(name).copied();
         let for_good = |name: &String| {
@@ -99,8 +99,8 @@ impl Dependencies {
 }
 
 impl Provider {
-    /// Returns the container's name if it was restarted. Counts are valid within one epoch, and a restarted sidecar
-    /// begins with all containers `Waiting`. So each epoch gets a new baseline once the condition holds.
+    /// Returns the container's name if it was restarted. Restart counts are valid within one epoch, and a restarted
+    /// sidecar begins with all containers `Waiting`. So each epoch gets a new baseline once the condition holds.
     fn detect_restart(&mut self, snapshot: &Snapshot) -> Option<String> {
         let count = snapshot.restarts.get(&self.until.container).copied().unwrap_or(0);
         match &self.baseline {
@@ -148,7 +148,8 @@ mod tests {
         Dependencies { stop_after, ended_at: None, providers: providers.into_iter().collect() }
     }
 
-    /// Feeds epoch, state and restart count of `db` one after the other. Returns true if the last entry is a restart.
+    /// Feeds snapshots of `db` (epoch, state, restart count) one after the other. Returns true if the last entry is a
+    /// restart.
     fn is_restart(until: &str, snapshots: &[(&str, State, u64)]) -> bool {
         let mut dependencies = new_dependencies(Some(until), &[]);
         let mut look =
@@ -229,7 +230,7 @@ mod tests {
         assert_eq!(look(&s, late), None);
         s.states.insert("db".to_owned(), State::Started);
         assert_eq!(look(&s, late), None);
-        // Not known if the kubelet will restart it.
+        // The kubelet may still restart the container until the window has passed.
         assert_eq!(look(&failed, late), None);
         assert_eq!(look(&failed, late + RESTART_WINDOW), Some(EndReason::AllExited));
     }

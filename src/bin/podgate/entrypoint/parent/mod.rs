@@ -30,7 +30,7 @@ use tee::Tee;
 use tracing::{info, warn};
 use verdict::{EndReason, Verdict};
 
-/// Reports errors that can be found before the wait.
+/// Checks the flags and sources before the wait.
 pub(super) fn validate(args: &Entrypoint, sources: &PodSources) -> Result<(), Failure> {
     args.post_file.as_deref().map_or(Ok(()), post_file::validate_path)?;
     if args.stop_after.is_empty() {
@@ -91,7 +91,8 @@ pub(super) fn run(
     Ok(finish(&args, &sources, &mut reporter, verdict, messenger))
 }
 
-/// Returns the command's end of one output stream: a pipe if the stream is copied, otherwise the container's own.
+/// Returns the command's end of one output stream: a pipe if the stream is copied, otherwise the container's own
+/// stream.
 fn child_output(file: Option<&Path>, own: BorrowedFd<'static>) -> Result<(Option<Tee>, Stdio), Failure> {
     match file {
         Some(file) => Tee::new(own, file).map(|(tee, into)| (Some(tee), into.into())),
@@ -99,7 +100,7 @@ fn child_output(file: Option<&Path>, own: BorrowedFd<'static>) -> Result<(Option
     }
 }
 
-/// Writes post file, report and messages, and returns the exit code.
+/// Writes the post file, the report and the messages, and returns the exit code.
 fn finish(
     args: &Entrypoint,
     sources: &PodSources,

@@ -14,7 +14,8 @@ pub(super) fn validate_path(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Writes `code` atomically to `path`, or to `path.err` on failure. Then removes the other file of an earlier run.
+/// Writes `code` atomically to `path`, or to `path.err` on failure. Then removes the other file, if an earlier run has
+/// left one.
 pub(super) fn write(path: &Path, success: bool, code: u8) -> io::Result<()> {
     let failed = path.with_added_extension("err");
     let (this, other) = if success { (path, failed.as_path()) } else { (failed.as_path(), path) };

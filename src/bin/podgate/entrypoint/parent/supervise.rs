@@ -1,4 +1,4 @@
-//! The loop while the command runs: signals, orphans, output, checks, the pod's state, deadlines.
+//! The poll loop while the command runs. It handles signals, orphans, output, checks, the pod's state and deadlines.
 
 use super::child::Child;
 use super::dependencies::Dependencies;
@@ -18,7 +18,7 @@ use std::io;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-/// The loop around a running command.
+/// State of the loop for one running command.
 #[derive(Debug)]
 pub(super) struct Supervisor<'a> {
     args: &'a Entrypoint,
@@ -29,7 +29,7 @@ pub(super) struct Supervisor<'a> {
     child: Child,
     tees: Vec<Tee>,
     checks: Checks,
-    /// True once all own checks have passed and the sidecar has been informed.
+    /// True if all own checks have passed and podgate has reported this to the sidecar.
     have_checks_passed: bool,
     /// `None` if the pod's state is not needed.
     watch: Option<Watch>,
@@ -72,7 +72,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Returns when the command has ended.
+    /// Runs the loop until the command has ended.
     pub(super) fn run(&mut self) -> io::Result<()> {
         while self.child.exit_code().is_none() {
             if self.watch.is_some() && now() >= self.next_read {
@@ -81,7 +81,7 @@ impl<'a> Supervisor<'a> {
             self.run_checks();
             self.enforce_deadlines();
             self.tees.iter_mut().for_each(Tee::pump);
-            // A timeout also triggers a read, for the sake of polling.
+            // A timeout triggers a read too, because polling has no other trigger.
             if self.sleep()? != WakeReason::Other {
                 self.next_read = now();
             }
@@ -96,7 +96,8 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// Copies the remaining output. Returns exit code, podgate's reason to end it, and true after a stop signal.
+    /// Copies the remaining output. Returns the command's exit code, the reason if podgate has ended the command, and
+    /// true after a stop signal.
     pub(super) fn finish(mut self) -> (u8, Option<EndReason>, bool) {
         self.checks.abort_running();
         self.child.take_terminal_back();
@@ -144,7 +145,7 @@ impl<'a> Supervisor<'a> {
             return;
         }
         let at = now();
-        // Each check has its own time limit, so the deadline is only a formality.
+        // Each check has its own time limit, so this deadline only has to be later.
         self.checks.run_due(at, at + Duration::from_secs(3600));
         if self.checks.pending().is_empty() {
             self.have_checks_passed = true;

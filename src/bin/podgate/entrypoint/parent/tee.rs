@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tracing::warn;
 
-/// Bytes read at once.
+/// Maximum number of bytes per read.
 const CHUNK: usize = 16 * 1024;
 /// Bytes that a writable pipe accepts without blocking (`PIPE_BUF`, pipe(7)).
 const PIPE_WRITE_MAX: usize = 4096;
-/// Maximum number of chunks per call, so that other work gets its turn.
+/// Maximum number of chunks per call, so that the loop can do other work.
 const CHUNKS_PER_PUMP: usize = 16;
-/// Time limit for a blocked container output after the command has ended. Then the rest is dropped.
+/// Time limit for a blocked container output after the command has ended. After this time, the rest is dropped.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One output stream of the command.
@@ -39,7 +39,7 @@ pub(super) struct Tee {
 enum Output {
     /// The same pipe or terminal, opened again in non-blocking mode.
     Reopened(File),
-    /// The inherited descriptor. It is shared with other processes that rely on blocking mode.
+    /// The inherited descriptor, shared with other processes that rely on blocking mode.
     Shared(BorrowedFd<'static>),
 }
 
@@ -82,7 +82,8 @@ impl AsFd for Output {
 }
 
 impl Tee {
-    /// Creates a pipe, to be copied to `to` and to the new or truncated file at `path`. Returns its write end too.
+    /// Creates a pipe whose data is copied to `to` and to the new or truncated file at `path`. Returns the pipe's write
+    /// end too.
     pub(super) fn new(to: BorrowedFd<'static>, path: &Path) -> Result<(Tee, PipeWriter), Failure> {
         let what = format!("can't copy the command's output to {}", path.display());
         // Append, because both streams may go to one file. Non-blocking, because a FIFO may have no reader.
@@ -114,7 +115,7 @@ impl Tee {
         }
     }
 
-    /// Copies only what the pipe holds now, because a process left behind by the command may write forever.
+    /// Copies only the data in the pipe, because a process left behind by the command may write forever.
     pub(super) fn drain(mut self) {
         let held = self.from.as_ref().and_then(|from| rustix::io::ioctl_fionread(from).ok()).unwrap_or(0);
         let mut left = usize::try_from(held).unwrap_or(0);

@@ -18,9 +18,8 @@ pub(super) enum EndReason {
 /// Consequences of the command's end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Verdict {
-    /// Exit code of the command, or of podgate's reason to end it.
+    /// Exit code of the command, or the code for podgate's reason to end the command.
     pub(super) command_code: u8,
-    /// podgate's exit code.
     pub(super) exit_code: u8,
     /// Message, if podgate has ended the command because of a failure.
     pub(super) reason: Option<String>,

@@ -1,4 +1,4 @@
-//! Ends of containers, and the incarnations to which they belong.
+//! Tests of container ends and of the incarnations to which the ends belong.
 
 use super::*;
 
@@ -24,10 +24,10 @@ fn released_tether_ends_a_container_and_kubelet_adds_code() {
     pod.on_report("db", folder_state(opened("t1"), false), later());
     assert_eq!(pod.state_of("db"), State::Failed);
     pod.on_pod_update(&pod_facts("db", running("d1", true)), true, later());
-    assert_eq!(pod.state_of("db"), State::Failed, "the kubelet has not noticed the end yet");
+    assert_eq!(pod.state_of("db"), State::Failed, "the kubelet does not show the end yet");
     pod.on_pod_update(&pod_facts("db", ended("d1", 0)), true, later());
     assert_eq!(pod.state_of("db"), State::Completed);
-    // The next incarnation reports before the kubelet shows its start.
+    // The report of the next incarnation arrives before the kubelet shows the new start.
     pod.receive_report("db", Some(waiting("t2", &[])));
     pod.on_pod_update(&pod_facts("db", ended("d1", 0)), true, later());
     assert_eq!(pod.state_of("db"), State::Waiting);
@@ -39,7 +39,7 @@ fn late_end_of_an_earlier_incarnation_is_ignored() {
     let mut pod = new_pod(false, GATES);
     pod.receive_report("db", Some(opened("t1")));
     pod.receive_status("db", running("d1", true));
-    // It ended and restarted without an update from the kubelet.
+    // The container ended and restarted without an update from the kubelet.
     pod.receive_report("db", Some(waiting("t2", &[])));
     pod.receive_report("db", Some(opened("t2")));
     pod.receive_status("db", ended("d1", 1));
@@ -64,7 +64,7 @@ fn program_that_closes_its_tether_still_counts_as_running() {
 
 #[test]
 fn late_kubelet_status_does_not_revive_an_ended_container() {
-    // With and without a status of the incarnation before its end.
+    // The kubelet has or has not shown the incarnation as running before the end.
     for was_shown in [true, false] {
         let mut pod = new_pod(false, CHAIN);
         if was_shown {
@@ -96,10 +96,10 @@ fn container_outside_the_order_can_report_neither_end_nor_gate() {
         assert!(!pod.state_of("web").has_ended());
     }
     pod.receive_report("db", Some(Report { exit_code: Some(1), ..report() }));
-    assert_eq!(pod.state_of("db"), State::Started, "a hook does not know an exit code");
+    assert_eq!(pod.state_of("db"), State::Started, "a hook can't report an exit code");
 }
 
-/// After a sandbox was lost, the API still shows the containers' ends in the old one.
+/// After the loss of a sandbox, the API still shows the ends of containers in the old sandbox.
 #[test]
 fn end_in_an_earlier_sandbox_is_ignored() {
     let at = |seconds| Some(std::time::UNIX_EPOCH + Duration::from_secs(seconds));
@@ -110,7 +110,7 @@ fn end_in_an_earlier_sandbox_is_ignored() {
     assert!(pod.update_snapshot().is_none());
     pod.on_pod_update(&facts(201, 200), true, now());
     assert_eq!(pod.state_of("db"), State::Completed);
-    // A restarted controller in the same sandbox knows when the sandbox started.
+    // A restarted sidecar in the same sandbox reads the sandbox's start time from the board.
     for (started, expected) in [(150, State::Completed), (90, State::Waiting)] {
         let mut pod = new_pod(true, CHAIN);
         pod.sandbox_started_at = at(100);
@@ -119,16 +119,17 @@ fn end_in_an_earlier_sandbox_is_ignored() {
     }
 }
 
-/// While idle, the controller gets no status. So an incarnation's end can arrive after the next one's gate has opened.
+/// An idle sidecar gets no status from the kubelet. The end of an incarnation can therefore arrive after the gate of
+/// the next incarnation has opened.
 #[test]
-fn earlier_end_does_not_stick_to_an_untethered_program() {
+fn earlier_end_does_not_stop_an_untethered_program() {
     let mut pod = new_pod(false, GATES);
     pod.receive_report("db", Some(opened("t1")));
     pod.receive_report("db", Some(waiting("t2", &[])));
     pod.receive_report("db", Some(opened("t2")));
     pod.on_report("db", FolderState { is_rewritten: false, ..folder_state(opened("t2"), false) }, now());
     pod.receive_status("db", ended("d1", 137));
-    assert_eq!(pod.state_of("db"), State::Failed, "it may be the end of this incarnation");
+    assert_eq!(pod.state_of("db"), State::Failed, "the end may belong to this incarnation");
     pod.receive_status("db", running("d2", true));
     assert_eq!(pod.state_of("db"), State::Waiting);
     pod.tick(pod.due().unwrap());

@@ -1,4 +1,4 @@
-//! Acknowledgment of waiting gates, and reports of open gates.
+//! Tests of the acknowledgment of waiting gates and of the reports of open gates.
 
 use super::*;
 
@@ -19,11 +19,11 @@ fn open_gate_of_an_earlier_epoch_needs_a_held_tether() {
     let mut pod = new_pod(false, GATES);
     pod.on_report("db", folder_state(old(opened("t1")), false), now());
     pod.receive_verdict("db", ProbeVerdict::Passed);
-    assert_eq!(pod.state_of("db"), State::Waiting, "the report may be of an ended container");
+    assert_eq!(pod.state_of("db"), State::Waiting, "the report may belong to an ended container");
     pod.on_report("db", folder_state(old(opened("t1")), true), now());
     assert_eq!(pod.state_of("db"), State::Ready);
     pod.receive_report("api", Some(old(waiting("t1", &["db"]))));
-    assert_eq!(pod.acked_ticket_of("api"), None, "it has not reported to this controller");
+    assert_eq!(pod.acked_ticket_of("api"), None, "api has not reported in this epoch");
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn open_gate_without_tether_needs_a_stable_kubelet_status() {
     let due = pod.due().unwrap();
     pod.tick(due);
     assert_eq!((pod.state_of("db"), pod.due()), (State::Started, None));
-    // A new gate reports meanwhile, so the kubelet's status was of another incarnation.
+    // A new gate reports before the time limit, so the kubelet's status belongs to an earlier incarnation.
     let mut pod = new_pod(false, GATES);
     pod.on_report("db", folder_state(Report { epoch: "e0".to_owned(), ..opened("t1") }, false), now());
     pod.receive_status("db", running("d1", true));

@@ -1,4 +1,4 @@
-//! States that a user sets by hand.
+//! Tests of states that a user sets with override annotations.
 
 use super::*;
 
@@ -45,7 +45,7 @@ fn override_prevents_idle_and_needs_a_fresh_pod() {
 
     pod.mark_pod_stale();
     pod.receive_report("api", Some(waiting("t2", &["db"])));
-    assert_eq!(pod.acked_ticket_of("api"), None, "it may have been removed since");
+    assert_eq!(pod.acked_ticket_of("api"), None, "the override may have been removed");
     let facts = PodFacts { annotations: override_of_db(), ..pod_facts("db", running("d1", true)) };
     pod.on_pod_update(&facts, true, now());
     assert_eq!(pod.acked_ticket_of("api").as_deref(), Some("t2"));

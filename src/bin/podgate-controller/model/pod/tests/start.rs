@@ -1,4 +1,4 @@
-//! Startup of a Pod, with and without hooks.
+//! Tests of the startup of a Pod, with and without hooks.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn new_model_has_all_waiting_and_a_higher_revision() {
 fn containers_of_a_chain_become_ready_in_order() {
     let mut pod = new_pod(false, CHAIN);
     pod.receive_verdict("db", ProbeVerdict::Passed);
-    assert!(pod.update_snapshot().is_none(), "before the container has started, another one may answer the probe");
+    assert!(pod.update_snapshot().is_none(), "before db has started, another container may answer the probe");
     pod.receive_report("db", Some(report()));
     assert_eq!(pod.state_of("db"), State::Ready);
     assert!(!pod.may_run(&pod.tracks()[1]), "api has not reported");
@@ -23,7 +23,7 @@ fn containers_of_a_chain_become_ready_in_order() {
     assert_eq!((pod.state_of("api"), pod.phase()), (State::Started, Phase::Starting));
     pod.receive_verdict("api", ProbeVerdict::Passed);
     pod.update_snapshot();
-    assert!(pod.may_run(&pod.tracks()[2]), "no hook before web waits any more");
+    assert!(pod.may_run(&pod.tracks()[2]), "no hook of an earlier container waits");
     pod.receive_status("web", running("w1", false));
     pod.receive_verdict("web", ProbeVerdict::Passed);
     assert_eq!((pod.phase(), pod.may_idle()), (Phase::Started, true));
@@ -62,7 +62,7 @@ fn only_a_changed_valid_report_is_news() {
     assert!(pod.receive_report("db", Some(report())));
     assert!(!pod.receive_report("db", Some(report())));
     pod.receive_status("db", ended("d1", 1));
-    assert!(pod.receive_report("db", Some(report())), "it was restarted");
+    assert!(pod.receive_report("db", Some(report())), "the container was restarted");
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn kubelet_ready_is_ignored_where_podgate_can_probe() {
 }
 
 #[test]
-fn status_from_before_controller_start_is_ignored() {
+fn status_from_before_the_sidecar_start_is_ignored() {
     let mut pod = new_pod(false, r#"[{"name":"db","mode":"post-start"}]"#);
     pod.on_pod_update(&pod_facts("db", running("d1", true)), false, now());
     assert!(pod.update_snapshot().is_none());
@@ -82,7 +82,7 @@ fn status_from_before_controller_start_is_ignored() {
 }
 
 #[test]
-fn restarted_controller_trusts_probes_without_reports() {
+fn restarted_sidecar_trusts_probes_without_reports() {
     let mut pod = new_pod(true, CHAIN);
     for name in ["db", "api", "web"] {
         pod.receive_verdict(name, ProbeVerdict::Passed);
@@ -91,7 +91,7 @@ fn restarted_controller_trusts_probes_without_reports() {
 }
 
 #[test]
-fn without_the_api_hooks_alone_decide_the_phase() {
+fn without_the_api_only_hooks_determine_the_phase() {
     let mut pod = new_pod(false, r#"[{"name":"db","mode":"post-start"},{"name":"web"}]"#);
     pod.receive_report("db", Some(report()));
     assert_eq!(pod.phase(), Phase::Started);
