@@ -1,7 +1,7 @@
 //! `--awake` keeps the processors from halting. A busy hypervisor gives a halted virtual processor to another machine
-//! and returns it milliseconds after it is needed. On hardware `/dev/cpu_dma_latency` prevents halts, as cyclictest(8)
-//! uses it. In a virtual machine that has no effect. `--awake` is not the default, because it slows down whatever
-//! starts processes, such as a container runtime.
+//! and returns it milliseconds after it is needed. On hardware, `/dev/cpu_dma_latency` prevents halts: cyclictest(8)
+//! uses this file. In a virtual machine, the file has no effect. `--awake` is not the default, because it slows down
+//! whatever starts processes, such as a container runtime.
 
 use std::num::NonZero;
 use std::os::unix::process::parent_id;
@@ -10,11 +10,11 @@ use std::thread::available_parallelism;
 
 /// The argument that makes a benchmark run as one of the spinning processes.
 const SPIN: &str = "spin";
-/// The option that starts them.
+/// The option that starts the spinning processes.
 const OPTION: &str = "--awake";
 
-/// Spinning processes, one for each processor, which use only idle time (`SCHED_IDLE`). Empty without the option. They
-/// are killed on drop.
+/// Spinning processes, one for each processor, which use only idle time (`SCHED_IDLE`). The list is empty without the
+/// option. The processes are killed on drop.
 pub(crate) struct Awake(Vec<Child>);
 
 impl Awake {

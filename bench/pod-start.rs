@@ -1,4 +1,5 @@
-//! Measures on a real kubelet what podgate adds to a Pod's start, with the variants interleaved:
+//! Measures on a real kubelet how much time and resources podgate adds to a Pod's start. The variants are interleaved.
+//! The benchmark measures:
 //!
 //! - from the request that creates the Pod to the application's first instruction
 //! - from Ready to the next container's first instruction behind a postStart hook
@@ -38,7 +39,7 @@ const NEXT: &str = "Ready to the next container's first instruction";
 const IDLE_PERIOD: Duration = Duration::from_secs(20);
 
 fn main() {
-    // cargo passes --bench.
+    // Ignore the argument --bench, which cargo adds.
     let rounds = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(15);
     let _ = try_kubectl(&["delete", "namespace", NAMESPACE, "--wait=true"]);
     cluster::install_manifests();
@@ -90,7 +91,7 @@ fn variants() -> [(&'static str, Value); 3] {
     ]
 }
 
-/// Returns the milliseconds from the request to the application's first instruction.
+/// Returns the time from the request to the application's first instruction, in milliseconds.
 fn first_instruction(pod: &Value) -> f64 {
     let before = wall_ms();
     cluster::create(NAMESPACE, &pod.to_string());
@@ -99,8 +100,8 @@ fn first_instruction(pod: &Value) -> f64 {
     start - before
 }
 
-/// Starts a chain of three with hooks: `db` answers 503 before it is ready, `api` is ready as soon as it listens. With
-/// `with_sidecar`, also measures the idle sidecar.
+/// Starts a chain of three containers with hooks. `db` answers 503 before it is ready, and `api` is ready as soon as it
+/// listens. With `with_sidecar`, also measures the idle sidecar.
 fn hooked_chain(with_sidecar: bool) -> (Vec<(&'static str, f64)>, Option<String>) {
     let db = server("db").http(8001).ready_after("1500ms").hook(&[]);
     let api = server("api").http(8002).args(&["--listen-after", "500ms"]).hook(&[]);
@@ -120,7 +121,7 @@ fn hooked_chain(with_sidecar: bool) -> (Vec<(&'static str, f64)>, Option<String>
     (steps, cost)
 }
 
-/// Returns when the hook of `container` released it, by the hook's log.
+/// Returns the time at which the hook of `container` released the container, from the hook's log.
 fn release_time(pod: &str, container: &str) -> Option<f64> {
     let log = try_kubectl(&["-n", NAMESPACE, "logs", pod, "-c", container]).ok()?;
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -139,7 +140,7 @@ fn remove(pod: &str) {
     kubectl(&["-n", NAMESPACE, "delete", "pod", pod, "--wait=true"]);
 }
 
-/// Describes memory and processor time of an idle sidecar.
+/// Returns a description of the memory and processor time of an idle sidecar.
 fn idle_sidecar(pod: &str) -> String {
     eventually("the pod has started", 30, || {
         let phase = kubectl(&[
@@ -177,7 +178,7 @@ fn field(pid: u32, name: &str) -> u64 {
     line.and_then(|value| value.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Returns the processor time so far, in hundredths of a second.
+/// Returns the processor time that the process has used so far, in hundredths of a second.
 fn ticks(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let after = stat.rsplit(')').next().unwrap_or("");

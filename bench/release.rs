@@ -6,8 +6,8 @@
 //! tests/kubelet/prepare && cargo bench --bench release [-- [--awake] ROUNDS [WORDS...]]
 //! ```
 //!
-//! WORDS select the ways whose label contains one of them. `--awake` keeps processors from halting, for a machine whose
-//! hypervisor gives them away.
+//! WORDS limit the benchmark to ways whose label contains one of these words. `--awake` keeps processors from halting.
+//! Use this option if the hypervisor gives halted processors to other machines.
 
 mod awake;
 #[allow(dead_code, reason = "shared with the scenarios")]
@@ -37,18 +37,19 @@ use std::time::Duration;
 const NAMESPACE: &str = "bench-release";
 const PORT: u16 = 8001;
 
-/// Maximum share of the processors that the hypervisor may take during one start. Above it, the start is repeated.
+/// Maximum share of processor time that the hypervisor may take during one start. Above this share, the start is
+/// repeated.
 const MAX_STOLEN: f64 = 0.02;
 /// Maximum number of tries for one start.
 const TRIES: usize = 10;
 
-/// Time after which a Pod without any wait runs.
+/// Time within which a Pod without any wait starts.
 const START_TIME: Duration = Duration::from_millis(2500);
 
 /// One way to make `app` wait for `db`.
 struct Way {
     label: &'static str,
-    /// Creates the Pod. Its `db` becomes Ready the given number of milliseconds after its start.
+    /// Creates the Pod. The argument is the time from the start of `db` until `db` is Ready, in milliseconds.
     pod: fn(u64) -> Value,
 }
 
@@ -65,7 +66,7 @@ const WAYS: [Way; 8] = [
 
 fn main() {
     let Some(awake) = awake::Awake::keep() else { return };
-    // cargo passes --bench.
+    // Ignore the argument --bench, which cargo adds.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let rounds = words.first().map_or(30, |word| word.parse().expect("a number of rounds"));
     let wanted = words.get(1..).unwrap_or_default();
@@ -114,7 +115,7 @@ fn main() {
     let _ = try_kubectl(&["delete", "namespace", NAMESPACE, "--wait=false"]);
 }
 
-/// Returns 1000 to 4000 ms, so that the moment is independent of all polling periods.
+/// Returns a random time from 1000 to 4000 ms, which is independent of all polling periods.
 fn random_delay() -> u64 {
     let noise = (wall_ms() * 1000.0) as u64;
     1000 + noise.wrapping_mul(6_364_136_223_846_793_005).rotate_left(24) % 3000
@@ -139,8 +140,8 @@ fn hooks(db: Container) -> Value {
 
 const POLLING: &str = "until [ -e /shared/ready ]; do /tools/busybox sleep 1; done; exec /testserver";
 
-/// Creates a Pod without podgate, with the same security context. It has a volume for files, and busybox for scripts,
-/// which an init container copies.
+/// Creates a Pod without podgate, but with the same security context. The Pod has a volume for files. An init container
+/// copies busybox for the scripts.
 fn plain(containers: Value, native_sidecars: Value) -> Value {
     let mounts = json!([{"name": "tools", "mountPath": "/tools"}, {"name": "shared", "mountPath": "/shared"}]);
     let mut pod = json!({
@@ -183,7 +184,8 @@ fn inotify_wrapper(ms: u64) -> Value {
     plain(json!([db(ms, &["--touch", "/shared/ready"]), program("app", &["await", "/shared/ready"])]), Value::Null)
 }
 
-/// Shows the share of the kubelet and the runtime, which every hook has.
+/// Creates a Pod whose hook waits for a file. The hook does not use podgate, so the result is the time that every hook
+/// needs for the kubelet and the runtime.
 fn file_hook(ms: u64) -> Value {
     const FILE: &str = "/shared/ready";
     let mut db = db(ms, &["--touch", FILE]);
@@ -207,7 +209,8 @@ fn native_sidecar(ms: u64) -> Value {
     plain(json!([program("app", &[])]), json!([db]))
 }
 
-/// Returns the milliseconds, and the share of the processors that was stolen meanwhile.
+/// Returns the time from Ready to the first instruction in milliseconds, and the share of processor time that was
+/// stolen during the start.
 fn ready_to_first_instruction(way: &Way, number: usize, ms: u64) -> (f64, f64) {
     let name = format!("pod-{number}");
     let mut pod = (way.pod)(ms);

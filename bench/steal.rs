@@ -1,7 +1,7 @@
-//! Processor time that the hypervisor gave to other machines: `steal` in `/proc/stat` (proc_stat(5)). If it takes a
-//! processor away for a tenth of a second, measurements in milliseconds are void.
+//! Processor time that the hypervisor gave to other machines: `steal` in `/proc/stat` (proc_stat(5)). If the hypervisor
+//! takes a processor away for a tenth of a second, measurements in milliseconds are invalid.
 
-/// The time of all processors so far, in ticks.
+/// The time of all processors since boot, in ticks.
 pub(crate) struct Time {
     stolen: u64,
     all: u64,
@@ -11,12 +11,12 @@ impl Time {
     pub(crate) fn now() -> Time {
         let stat = std::fs::read_to_string("/proc/stat").expect("/proc/stat");
         let line = stat.lines().next().expect("a line for all processors");
-        // user nice system idle iowait irq softirq steal; guest time is in user's.
+        // The fields are: user nice system idle iowait irq softirq steal. The field user includes guest time.
         let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).filter_map(|word| word.parse().ok()).collect();
         Time { stolen: ticks.get(7).copied().unwrap_or(0), all: ticks.iter().sum() }
     }
 
-    /// Returns the share that was stolen since then, from 0 to 1.
+    /// Returns the share of processor time that was stolen since `self`, from 0 to 1.
     pub(crate) fn stolen_since(&self) -> f64 {
         let now = Time::now();
         // The kernel does not guarantee that these counters never decrease.

@@ -1,12 +1,12 @@
 //! Measures `podgate-webhook` under load: admissions at a constant rate. Like an API server, the benchmark sends each
-//! request when it is due, even if earlier ones are not answered yet. Latency counts from the time at which a request
-//! was due.
+//! request when it is due, even if earlier ones are not answered yet. The latency of a request starts at its due time.
 //!
 //! ```text
 //! make webhook && cargo bench --bench webhook [-- [--awake] SECONDS [RATE]]
 //! ```
 //!
-//! `--awake` keeps processors from halting, for a machine whose hypervisor gives them away.
+//! `--awake` keeps processors from halting. Use this option if the hypervisor gives halted processors to other
+//! machines.
 
 mod awake;
 #[allow(dead_code, reason = "shared with the tests")]
@@ -14,7 +14,7 @@ mod awake;
 mod client;
 mod steal;
 
-/// Replaces the tests' module that `client` imports.
+/// Substitute for the tests' module `program`, which `client` imports.
 mod program {
     pub(crate) const NAME: &str = "podgate-webhook.podgate.svc";
 }
@@ -29,14 +29,14 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Number of connections, as many as the API server keeps.
+/// Number of connections. An API server keeps the same number.
 const CONNECTIONS: usize = 25;
-/// Interval between two memory lines.
+/// Interval between two printed lines about memory.
 const MEMORY_INTERVAL: Duration = Duration::from_secs(10);
 
 fn main() {
     let Some(awake) = awake::Awake::keep() else { return };
-    // cargo passes --bench.
+    // Ignore the argument --bench, which cargo adds.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let number = |n: usize, default| words.get(n).map_or(default, |word| word.parse().expect("a number"));
     let (seconds, rate) = (number(0, 60), number(1, 200));
@@ -133,7 +133,8 @@ fn request(body: &str) -> Vec<u8> {
     [head.as_bytes(), body.as_bytes()].concat()
 }
 
-/// A Pod as a ReplicaSet makes it and the API server completes it: five containers, some environment, a token volume.
+/// Returns a review of a Pod with five containers, environment variables and a token volume. The Pod has the fields
+/// that a ReplicaSet and the API server set.
 fn review() -> Value {
     let mount = json!({"name": "kube-api-access-x7k2p", "readOnly": true, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"});
     let container = |(n, name): (usize, &&str)| {
@@ -173,7 +174,7 @@ fn review() -> Value {
     client::review("705ab4f5-6393-11e8-b7cc-42010a800002", &object)
 }
 
-/// Files with a certificate and its key.
+/// Files with a certificate and its private key.
 struct Files {
     folder: PathBuf,
     ca: Vec<u8>,
@@ -225,10 +226,10 @@ impl Webhook {
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}; run make webhook first", program.display()));
         let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
-        let listening = lines.find(|line| line.contains("\"listening\"")).expect("a line that it listens");
+        let listening = lines.find(|line| line.contains("\"listening\"")).expect("a line that reports the address");
         let listening: Value = serde_json::from_str(&listening).expect("JSON");
         let address = listening["address"].as_str().and_then(|text| text.parse().ok()).expect("an address");
-        // Drain its log, or the pipe fills up.
+        // Read the webhook's log, so that the pipe does not fill up.
         std::thread::spawn(move || lines.for_each(drop));
         Webhook { child, address }
     }
@@ -239,12 +240,12 @@ impl Webhook {
         line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().expect("a number")
     }
 
-    /// Returns the resident memory in KiB.
+    /// Returns the resident memory of the webhook in KiB.
     fn resident(&self) -> u64 {
         self.status("VmRSS")
     }
 
-    /// Returns the used processor time in milliseconds.
+    /// Returns the processor time that the webhook has used, in milliseconds.
     fn processor_ms(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("the webhook runs");
         let fields = stat.rsplit_once(')').expect("a name in brackets").1.split_whitespace();

@@ -11,7 +11,7 @@ pub(crate) fn tables(agent: &Path, methods: &[Method], rounds: usize) {
     println!("## From the publication to the waiter's exit, {rounds} rounds\n");
     println!("| method | median, ms | 95th percentile, ms | longest, ms |\n|---|---:|---:|---:|");
     for &method in methods {
-        // Each round takes half a second on average.
+        // With this method, each round takes half a second on average.
         let rounds = if method == Method::Loop("1") { rounds.min(100) } else { rounds };
         row(&method.name(), (0..rounds).map(|round| release(agent, method, round)).collect());
     }
@@ -27,12 +27,12 @@ fn row(name: &str, mut times: Vec<Duration>) {
     println!("| {name} | {:.2} | {:.2} | {:.2} |", at(50), at(95), at(100));
 }
 
-/// Measures from just before the controller writes the new annotations. It renames the file into place some
-/// microseconds later.
+/// Measures the time from a publication to the waiter's exit. The time starts just before the new file is written, some
+/// microseconds before the rename that publishes the file.
 fn release(agent: &Path, method: Method, round: usize) -> Duration {
     let mut scene = Scene::new(method);
     let mut child = scene.start(agent, method);
-    // Hit every moment of a loop's period, but only after the waiter sleeps.
+    // Spread the publications over the whole period of a loop, but publish only after the waiter sleeps.
     let spread = if method == Method::Loop("1") { 1000 } else { 100 };
     std::thread::sleep(Duration::from_millis(5 + u64::try_from(round * 37 % spread).unwrap()));
     let begun = scene.publish(State::Ready);

@@ -1,9 +1,9 @@
-//! Lost wake-ups: one publisher and twenty waiters. Each waiter is a process that runs the agent's own loop: arm, read,
-//! sleep.
+//! Counts lost wake-ups with one publisher and twenty waiters. Each waiter is a process that runs the agent's own loop:
+//! arm, read, sleep.
 //!
-//! A publication is lost if a waiter sleeps until the slow re-read (1 s) although the board has a revision that it has
-//! not read. After a random half of the publications the publisher waits until all waiters have answered. After the
-//! others it continues within 128 µs, so that publications hit every point of the loop.
+//! A publication is lost if a waiter sleeps until the slow re-read (1 s) although the board has a revision that the
+//! waiter has not read. After a random half of the publications the publisher waits until all waiters have answered.
+//! After the other half, the publisher continues within 128 µs, so that publications hit every point of the loop.
 
 use crate::scene::{Method, Scene};
 use podgate::core::snapshot::{Snapshot, Unreadable};
@@ -86,7 +86,7 @@ fn number(waiter: &mut Child) -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// Runs a waiter: prints each revision that it reads, and at the end the number of lost ones.
+/// Runs a waiter, which prints each revision that it reads, and at the end the number of lost publications.
 pub(crate) fn wait_for_all(board: &Path, last: u64) {
     let here = sandbox_id();
     let mut watch = Watch::new(board.to_owned(), None, SLOW_REREAD);
@@ -100,8 +100,8 @@ pub(crate) fn wait_for_all(board: &Path, last: u64) {
         let view = watch.read(|| choose_source(&here, source::read_board(board), || Err(Unreadable::Missing)));
         let PodView::Snapshot(Snapshot { revision, .. }, _) = view else { panic!("{view:?}") };
         if revision > read {
-            // A publication that arrives just as the time is up also counts, because it cannot be told apart from a
-            // lost one.
+            // A publication that arrives exactly at the timeout also counts, because the waiter cannot distinguish it
+            // from a lost publication.
             lost += u64::from(woken == WakeReason::Timeout && slept.elapsed() >= SLOW_REREAD);
             read = revision;
             print(revision);

@@ -1,4 +1,5 @@
-//! Measures the cost of the agent and how fast it releases a container, compared with scripts that do the same.
+//! Measures the resource usage of the agent and the time until the agent releases a container, compared with equivalent
+//! scripts.
 //!
 //! ```text
 //! cargo bench --no-default-features --bench agent [-- --rounds 300 --seconds 60 --publications 100000]
@@ -37,7 +38,7 @@ fn main() {
     lost::table(number("--publications", 100_000));
 }
 
-/// Builds the agent as it is released. Returns its path.
+/// Builds the agent like a release. Returns the path of the binary.
 fn build() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
     let root = env!("CARGO_MANIFEST_DIR");

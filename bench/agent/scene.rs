@@ -1,4 +1,4 @@
-//! A board with a controller, and the methods of waiting for it.
+//! A board with a simulated sidecar, and the methods of waiting for a state.
 
 use podgate::core::names;
 use podgate::core::snapshot::Snapshot;
@@ -17,7 +17,7 @@ pub(crate) enum Method {
     Bell,
     Inotify,
     Polling,
-    /// `until grep …; do sleep SECONDS; done`, as a shell hook would.
+    /// `until grep …; do sleep SECONDS; done`, as in a shell hook.
     Loop(&'static str),
     /// `inotifywait` in a shell loop.
     InotifyWait,
@@ -37,7 +37,7 @@ impl Method {
         }
     }
 
-    /// Returns true if this machine supports the method. Prints a line if not.
+    /// Returns true if this machine supports the method. Otherwise prints a line.
     pub(crate) fn is_available(self) -> bool {
         let try_shell = |script: &str| {
             Command::new("sh").args(["-c", script]).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
@@ -54,7 +54,7 @@ impl Method {
     }
 }
 
-/// Returns a prefix for a command that must get no inotify instance.
+/// Returns a prefix that runs a command with a limit of 0 inotify instances.
 fn without_inotify() -> String {
     "unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_inotify_instances && exec \"$@\"' -".to_owned()
 }
@@ -84,7 +84,7 @@ impl Scene {
         scene
     }
 
-    /// Publishes like the controller. Returns the time at which it began.
+    /// Publishes the state of `db` like the sidecar. Returns the time just before the publication.
     pub(crate) fn publish(&mut self, db: State) -> Instant {
         self.snapshot.states.insert("db".to_owned(), db);
         self.snapshot.revision += 1;
@@ -97,7 +97,7 @@ impl Scene {
         begun
     }
 
-    /// Returns the waiting command.
+    /// Returns the command that waits by `method`.
     pub(crate) fn command(&self, agent: &Path, method: Method) -> Command {
         let root = self.root.path().display();
         let file = self.board.join(names::ANNOTATIONS_FILE).display().to_string();
@@ -117,7 +117,7 @@ impl Scene {
         command
     }
 
-    /// Starts the waiting command. Returns when it sleeps.
+    /// Starts the waiting command. Returns when the process sleeps.
     pub(crate) fn start(&self, agent: &Path, method: Method) -> Child {
         let message = self.root.path().join("message");
         std::fs::write(&message, "").unwrap();

@@ -1,4 +1,4 @@
-//! The cost of waiting.
+//! Resource usage while waiting.
 
 use crate::scene::{Method, Scene};
 use std::fs;

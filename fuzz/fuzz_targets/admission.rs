@@ -1,5 +1,5 @@
-//! Requests to the admission webhook: arbitrary bodies, and reviews of arbitrary objects. It never panics, a refusal
-//! has a reason, and injecting an injected Pod changes nothing.
+//! Fuzzes the admission webhook with arbitrary bodies, and with reviews of arbitrary objects. The webhook must not
+//! panic, and must give a reason for each denial. Injecting an injected Pod must change nothing.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

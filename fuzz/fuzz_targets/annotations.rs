@@ -1,4 +1,4 @@
-//! Files that another container may have written: annotations, snapshots, reports.
+//! Fuzzes the readers of files that another container may have written: annotations, snapshots, reports.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

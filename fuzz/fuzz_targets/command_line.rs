@@ -1,4 +1,5 @@
-//! User input: conditions, checks, commands, container lists, sandbox ids. Accepted text round-trips through its value.
+//! Fuzzes the parsers of user input: conditions, checks, commands, container lists, sandbox ids. Accepted text must
+//! round-trip through its value.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Arbitrary files through `inject` and `uninject`: the output reads as intended; injecting twice equals injecting
-//! once.
+//! Fuzzes `inject` and `uninject` with arbitrary files. The output must parse to the intended value. Injecting twice
+//! must give the same result as injecting once.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,14 +9,15 @@ use podgate::order::plan::KnownImages;
 use podgate::order::pod_templates;
 use serde_json::Value;
 
-// The reader is part of the plugin's binary, which other packages can't import.
+// The YAML reader is part of the plugin's binary. Other packages can't import a binary.
 #[allow(dead_code, unused_imports, reason = "the plugin uses all of it")]
 #[path = "../../src/bin/kubectl-podgate/yaml/mod.rs"]
 mod manifest;
 
 use manifest::{Document, Source};
 
-/// Applies `change` to the document's templates; returns the new text and the number of edits, or `None` if refused.
+/// Applies `change` to the document's templates. Returns the new text and the number of edits, or `None` if an edit is
+/// rejected.
 fn changed(document: &Document, change: impl Fn(&Value) -> Option<Injected>) -> Option<(String, usize)> {
     let mut edits = Vec::new();
     for pod_templates::Template { place, .. } in pod_templates::templates(&document.value) {
@@ -24,7 +25,7 @@ fn changed(document: &Document, change: impl Fn(&Value) -> Option<Injected>) -> 
         edits.extend(injected.edits.into_iter().map(|edit| Edit { at: place.join(&edit.at), ..edit }));
     }
     let count = edits.len();
-    // `edited` itself checks that the new text reads as intended.
+    // `edited` itself checks that the new text parses to the intended value.
     document.edited(&edits).ok().map(|text| (text, count))
 }
 

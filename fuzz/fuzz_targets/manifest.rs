@@ -1,5 +1,5 @@
-//! Arbitrary files as manifests: split and parse them, and locate their fields. No panic, no lost text, valid
-//! positions.
+//! Fuzzes the manifest reader with arbitrary files: splits and parses each file, and locates its fields. The reader
+//! must not panic or lose text, and all positions must be valid.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,7 +7,7 @@ use podgate::order::edit::Place;
 use podgate::order::pod_templates;
 use serde_json::Value;
 
-// The reader is part of the plugin's binary, which other packages can't import.
+// The YAML reader is part of the plugin's binary. Other packages can't import a binary.
 #[allow(dead_code, unused_imports, reason = "the plugin uses all of it")]
 #[path = "../../src/bin/kubectl-podgate/yaml/mod.rs"]
 mod manifest;
@@ -42,7 +42,8 @@ fuzz_target!(|bytes: &[u8]| {
         Ok(source) => {
             assert_eq!(source.with_replaced(&[]), text);
             for document in &source.documents {
-                // Each lookup walks the document, so large documents would be slow without finding more.
+                // Skip large documents. Each lookup walks the document, so they would be slow without finding more
+                // errors.
                 if document.text.len() < 4096 {
                     walk(document, &document.value, &Place::root());
                 }

@@ -1,4 +1,5 @@
-//! Tests of the gate's `execve`: it turns into the command and leaves nothing behind except the tether.
+//! Tests of the gate's `execve`: the gate replaces itself with the command, and leaves nothing behind except the
+//! tether.
 
 use crate::support::{Agent, AgentOutput, Scene, signal, wait_until};
 use podgate::core::state::State;
@@ -65,8 +66,8 @@ fn gate_leaves_blocked_and_ignored_signals_unchanged() {
     let plain = Command::new("cat").arg("/proc/self/status").output().unwrap();
     let behind = masks(&output(&["cat", "/proc/self/status"]));
     assert_eq!(behind, masks(std::str::from_utf8(&plain.stdout).unwrap()));
-    assert_eq!(behind[0], 0, "no signal is blocked");
-    assert_eq!(behind[1] & (1 << (PIPE - 1)), 0, "SIGPIPE is not ignored");
+    assert_eq!(behind[0], 0, "the command must not have blocked signals");
+    assert_eq!(behind[1] & (1 << (PIPE - 1)), 0, "the command must not ignore SIGPIPE");
 }
 
 const PIPE: i32 = Signal::PIPE.as_raw();
@@ -87,7 +88,7 @@ fn command_inherits_no_child_and_adopts_no_orphan() {
     let printed = output(&["sh", "-c", script]);
     let numbers: Vec<&str> = printed.split_whitespace().filter(|word| *word != "PPid:").collect();
     assert_eq!(numbers.len(), 2, "{printed}");
-    assert_ne!(numbers[0], numbers[1], "the command is not a subreaper");
+    assert_ne!(numbers[0], numbers[1], "the command must not be a subreaper");
 }
 
 #[test]
@@ -163,7 +164,7 @@ fn error_names_the_command_that_cannot_run_and_the_fix() {
         assert!(!scene.is_tethered());
     }
     scene.gate().with_command(&[&"x".repeat(100_000)]).run().assert_failed(126, "xxx …");
-    // glibc, in development builds, runs a file without a first `#!` line in a shell.
+    // In development builds, glibc runs a file without a first `#!` line in a shell.
     let text = write("text", b"echo ran\n", 0o755);
     let run = scene.gate().with_command(&[&text]).run();
     if cfg!(target_env = "musl") {

@@ -11,8 +11,8 @@ fn run_check(url: &str) -> crate::support::AgentOutput {
     Agent::new(&["check", url, "--check-timeout", "300ms"], Path::new("/nonexistent")).run()
 }
 
-/// Starts a server that sends `answer` to every client and returns its port. Unless `pause` is zero, the server sends
-/// one byte per `pause`.
+/// Starts a server that sends `answer` to every client. Returns the server's port. Unless `pause` is zero, the server
+/// sends one byte per `pause`.
 fn serve(answer: &'static str, pause: Duration) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -64,7 +64,7 @@ fn http_check_passes_with_a_2xx_or_3xx_answer() {
             Some(message) => run.assert_failed(69, message),
         }
     }
-    // A first line without end, a server that sends slowly, and a server that sends nothing.
+    // These servers send an endless first line, one byte every 100 ms, or nothing.
     run_check(&format!("http://127.0.0.1:{}", serve(Box::leak("x".repeat(1 << 20).into()), at_once)))
         .assert_failed(69, "not an HTTP response");
     for port in [serve("HTTP/1.1 200 OK\r\n", Duration::from_millis(100)), {
@@ -104,7 +104,8 @@ fn file_check_passes_if_the_file_exists_or_has_content() {
 
 #[test]
 fn name_lookup_does_not_delay_the_time_limit() {
-    // The result must not depend on a resolver: `.invalid` never exists (RFC 6761), with or without an answer.
+    // The result must not depend on a resolver. A name under `.invalid` never exists (RFC 6761), even if no resolver
+    // answers.
     let run = Agent::new(&["post-start", "--container", "db"], Path::new("/nonexistent"))
         .flag("check", "tcp://nobody.invalid:1")
         .flag("check-timeout", "100ms")
@@ -123,7 +124,7 @@ fn hook_with_only_checks_needs_no_sidecar() {
         .flag("check", r#"exec:["true"]"#)
         .flag("termination-log", &scene.termination)
         .spawn_waiting();
-    wait_until("only the failing check is named", || scene.termination_message().ends_with("(not found)"));
+    wait_until("the message contains only the failing check", || scene.termination_message().ends_with("(not found)"));
     std::fs::write(&flag, "").unwrap();
     hook.wait().assert_released();
 }
@@ -184,10 +185,10 @@ fn fallback_check_counts_only_after_the_sidecar_has_died() {
         let mut hook = scene.hook().flag("fallback-check", &url).spawn_waiting();
         std::fs::write(&flag, "").unwrap();
         std::thread::sleep(Duration::from_millis(50));
-        assert!(hook.is_running(), "the fallback check does not count while the sidecar runs");
+        assert!(hook.is_running(), "while the sidecar runs, the fallback check must not release the hook");
         std::fs::remove_file(&flag).unwrap();
         scene.kill_sidecar();
-        wait_until("the hook notices that the sidecar is dead", || {
+        wait_until("the hook detects that the sidecar is dead", || {
             scene.termination_message().contains("the sidecar is dead; fallback check")
         });
         std::fs::write(&flag, "").unwrap();
@@ -201,15 +202,16 @@ fn without_fallback_check_the_reason_names_the_dead_sidecar() {
     let hook = scene.hook().spawn_waiting();
     scene.kill_sidecar();
     let message = "the sidecar is dead and can't restart while this hook runs; add --fallback-check";
-    wait_until("the hook notices that the sidecar is dead", || scene.termination_message().contains(message));
-    // A sidecar that comes back all the same counts again.
+    wait_until("the hook detects that the sidecar is dead", || scene.termination_message().contains(message));
+    // If the sidecar starts again nevertheless, the hook relies on the sidecar again.
     scene.start_sidecar();
-    wait_until("the hook notices that the sidecar is back", || !scene.termination_message().contains("dead"));
+    wait_until("the hook detects that the sidecar runs again", || !scene.termination_message().contains("dead"));
     scene.set_state("db", State::Ready);
     hook.wait().assert_released();
 }
 
-/// The hook kills a fallback check that still runs when the sidecar returns. This must not make the hook spin.
+/// The hook kills a fallback check that still runs when the sidecar starts again. After that kill, the hook must not
+/// spin.
 #[test]
 fn fallback_check_is_killed_when_the_sidecar_returns() {
     let mut scene = Scene::with_sidecar();

@@ -14,10 +14,11 @@ use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
-/// Far more than a wake-up takes, but less than the interval of the slow re-read.
+/// Time limit for a wake-up by the bell. Far longer than a wake-up takes, but shorter than the interval of the slow
+/// re-read.
 const AT_ONCE: Duration = Duration::from_millis(700);
 
-/// Returns a gate that waits for `db`. The command is not yet added.
+/// Returns a gate that waits for `db`. The caller must add the command.
 fn waits_for_db(scene: &Scene) -> Agent {
     scene.gate().flag("container", "api").flag("until", "db")
 }
@@ -43,7 +44,7 @@ fn gate_opens_only_after_the_sidecar_acknowledges_its_report() {
     assert!(process.pid == gate.id() && podgate::edge::process::is_alive(process));
     assert!(scene.is_tethered());
     assert_eq!(gate.thread_count(), 1);
-    // The gate does not rely on states from before its report.
+    // The gate must not rely on states that were published before its report.
     scene.set_state("db", State::Ready);
     wait_until("the gate names the missing acknowledgement", || {
         scene.termination_message().ends_with("waiting for the sidecar to check the conditions again")
@@ -398,7 +399,7 @@ fn gate_needs_a_writable_folder_but_no_free_space() {
     shell.start_agent(&waits_for_db(&scene).with_command(&["sh", "-c", "exit 7"]), &errors);
     wait_until("the gate waits", || scene.termination_message().contains(": waiting for"));
     assert!(!scene.termination_message().contains("can't report"), "{}", scene.termination_message());
-    // This process does not see the tmpfs that is mounted on the gate's folder.
+    // This process cannot read the tmpfs on the gate's folder, so the shell copies the report.
     assert_eq!(shell.run(&format!("cp {self_folder}/report {}", scene.root.join("copy").display())), 0);
     let report = fs::read(scene.root.join("copy")).unwrap();
     let ticket = podgate::core::report::Report::parse(&report).unwrap().ticket.unwrap();

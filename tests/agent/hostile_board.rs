@@ -1,5 +1,5 @@
-//! Tests with hostile or damaged files on the board. The agent must treat the state as unknown: it must not open the
-//! gate, hang beyond the time limit or panic.
+//! Tests with hostile or damaged files on the board. The agent must treat the state as unknown. The agent must not open
+//! the gate, panic, or run beyond the time limit.
 
 use crate::support::{AgentOutput, Scene, annotations_text, snapshot, temp_folder, wait_until};
 use podgate::core::names::{ANNOTATIONS_FILE, BELL_FILE, BOARD_FILE_MAX, CONTROLLER_FILE};
@@ -13,7 +13,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
 
-/// Content that would open the gate if the agent accepted the file.
+/// Returns file content that would open the gate if the agent accepted the file.
 fn ready() -> String {
     annotations_text(&snapshot(&[("db", State::Ready)]))
 }
@@ -24,7 +24,7 @@ fn fifo(at: &Path) {
 
 type Plant = (&'static str, fn(&Path));
 
-/// Objects to plant in place of a file of the board.
+/// Objects that a test puts in place of a file of the board.
 const PLANTS: [Plant; 11] = [
     ("a link to a file with the state Ready", |at| {
         fs::write(at.with_extension("real"), ready()).unwrap();
@@ -52,7 +52,7 @@ fn clear(at: &Path) {
     let _ = fs::remove_file(at).or_else(|_| fs::remove_dir(at));
 }
 
-/// Asserts that the hook timed out in time, with one line that contains `message`.
+/// Asserts that the hook timed out at its time limit, and printed one line that contains `message`.
 #[track_caller]
 fn assert_timed_out(run: &AgentOutput, plant: &str, message: &str) {
     assert!(run.code == 75 && run.stderr.contains(message), "{plant}: {run:?}");
@@ -91,7 +91,7 @@ fn damaged_and_foreign_annotations_are_ignored() {
         complete.replace('\n', "\r\n").into_bytes(),
         format!("\u{feff}{complete}").into_bytes(),
     ];
-    // Truncated at various lengths.
+    // Add the complete text, truncated at various lengths.
     cases.extend((0..complete.len()).step_by(13).map(|at| complete.as_bytes()[..at].to_vec()));
     let scene = Scene::with_sidecar();
     for case in cases {
@@ -110,7 +110,7 @@ fn a_hostile_bell_does_not_stop_the_wait() {
         plant(&bell);
         let hook = scene.hook().spawn_waiting();
         assert_eq!(scene.wait_methods(), ["inotify"], "{name}");
-        // Publish without ringing: the planted object is not a bell.
+        // Publish without ringing, because the planted object has replaced the bell.
         crate::support::write_annotations(&scene.board, {
             scene.snapshot.states.insert("db".to_owned(), State::Ready);
             &scene.snapshot
@@ -131,7 +131,7 @@ fn a_hostile_lock_file_does_not_block_the_hook() {
     }
 }
 
-/// Opens the bell for writing, as a container that runs as root can despite the mode.
+/// Opens the bell for writing. A container that runs as root can do this despite the file mode.
 fn open_bell_for_writing(scene: &Scene) -> OwnedFd {
     let bell = scene.board.join(BELL_FILE);
     fs::set_permissions(&bell, fs::Permissions::from_mode(0o666)).unwrap();
@@ -174,7 +174,7 @@ fn a_dead_sidecar_is_noticed_despite_another_bell_writer() {
     let hook = scene.hook().spawn_waiting();
     let bell = open_bell_for_writing(&scene);
     scene.kill_sidecar();
-    wait_until("the hook notices that the sidecar is dead", || {
+    wait_until("the hook detects that the sidecar is dead", || {
         scene.termination_message().contains("the sidecar is dead")
     });
     drop((hook, bell));

@@ -1,4 +1,5 @@
-//! Tests of a hook with a downward-API volume that is written exactly as the kubelet writes it, mostly without a board.
+//! Tests of a hook with a downward-API volume, mostly without a board. The tests write the volume exactly like the
+//! kubelet.
 
 use crate::support::{Scene, Shell, Volume, annotations_text, snapshot, wait_until};
 use podgate::core::sources::{PodView, Source, choose_source};
@@ -68,7 +69,7 @@ fn burst_of_updates_is_read_intact() {
     });
     let (mut last, mut reads) = (0, 0);
     while last < 2000 {
-        // A read may find no file during an update, but never a partial or an older one.
+        // A read may find no file during an update, but never a partial or older file.
         match source::read_volume(&podinfo) {
             Ok(snapshot) => {
                 assert!(snapshot.revision >= last, "went back from {last} to {}", snapshot.revision);
@@ -88,7 +89,8 @@ fn an_inotify_queue_overflow_loses_no_change() {
     let (scene, mut volume) = without_board();
     let hook = scene.hook().spawn_waiting();
     hook.signal(Signal::STOP);
-    // More than the 16,384 events that the kernel queues. The names alternate because it merges identical events.
+    // Create more than the 16,384 events that the kernel queues. The names alternate, because the kernel merges
+    // identical events.
     let at = |name: &str| scene.podinfo.join(name);
     fs::write(at("a"), "").unwrap();
     for _ in 0..10_000 {

@@ -1,4 +1,4 @@
-//! Tests of `podgate opened`, a probe of the gate, against reports of real gates and against hostile files.
+//! Tests of `podgate opened`, which is a probe of the gate, with reports of real gates and with hostile files.
 
 use crate::support::{Agent, AgentOutput, Scene, Shell, wait_until};
 use podgate::core::names::BOARD_FILE_MAX;
@@ -98,7 +98,7 @@ fn each_check_runs_once_and_the_first_failure_is_named() {
     assert_eq!(fs::read_to_string(&runs).unwrap(), "x\n", "a check after the failed one must not run");
     probe().flag("check", r#"exec:["sleep","600"]"#).run().assert_failed(69, "timed out");
     probe().flag("check", "file:///nonexistent").run().assert_failed(69, "file:///nonexistent not found");
-    // The port accepts connections, but never answers.
+    // This server accepts connections, but never answers.
     let silent = open.replace("tcp:", "http:");
     let run = probe().flag("check", &silent).run();
     run.assert_failed(69, "no answer in time");
@@ -133,12 +133,12 @@ fn http_check_failure_names_the_status_code() {
 fn a_reused_or_unknown_pid_never_passes() {
     let scene = open_gate();
     let this_process = process::current_process().unwrap();
-    // A pid that another process has by now, and a pid that no process has.
-    for gone in [
+    // The first pid now belongs to another process. The second pid belongs to no process.
+    for exited in [
         Process { start_ticks: this_process.start_ticks + 1, ..this_process },
         Process { pid: u32::MAX, ..this_process },
     ] {
-        write_report(&scene, &Report { process: Some(gone), ..opened_report() });
+        write_report(&scene, &Report { process: Some(exited), ..opened_report() });
         run_probe(&scene).assert_failed(69, "the gate's process is gone");
     }
     write_report(&scene, &Report { process: None, ..opened_report() });
@@ -151,7 +151,7 @@ fn missing_report_is_a_setup_error_with_a_fix() {
     run_probe(&scene).assert_failed(78, "mount this container's own folder there, or set --self");
     probe(Path::new("/nonexistent")).run().assert_failed(78, "no gate has reported in /nonexistent");
     probe(Path::new("/etc/passwd")).run().assert_failed(78, "no gate has reported in /etc/passwd");
-    // The sidecar's initial report, and the report of a postStart hook.
+    // Neither the sidecar's initial report nor the report of a postStart hook is the report of a gate.
     for report in [Report::default().to_padded_text(), Report { started: true, ..Report::default() }.to_text()] {
         fs::write(scene.self_folder.join("report"), report).unwrap();
         run_probe(&scene).assert_failed(78, "run podgate entrypoint as this container's command");
@@ -202,6 +202,6 @@ fn probe_finds_pid_1_in_the_containers_namespaces() {
     let line =
         format!("{} opened --self {} 2>>{}", crate::support::PROGRAM, scene.self_folder.display(), errors.display());
     assert_eq!(shell.run(&line), 0, "{}", fs::read_to_string(&errors).unwrap());
-    // In another namespace, pid 1 is another process.
+    // In another PID namespace, pid 1 belongs to another process.
     run_probe(&scene).assert_failed(69, "the gate's process is gone");
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Returns a gate that opens immediately and stays as the parent of `sh -c SCRIPT`.
+/// Returns a gate that opens immediately and keeps running as the parent of `sh -c SCRIPT`.
 pub(crate) fn parent(scene: &Scene, flags: &[&str], script: &str) -> Agent {
     let gate = flags.iter().fold(scene.gate().flag("tether", "parent"), |gate, flag| gate.arg(flag));
     gate.arg("--").arg("sh").arg("-c").arg(script)
@@ -77,7 +77,7 @@ fn command_starts_with_an_unchanged_environment() {
     let text = run(parent(&scene, &[], script).env("FOO", "bar").command());
     assert_eq!(text, run(without_podgate));
     assert!(text.starts_with("bar\n/usr\nSigBlk:\t0000000000000000\n"), "{text}");
-    // The same holds without `--tether parent`, when podgate becomes the command.
+    // The result is the same without `--tether parent`, when podgate replaces itself with the command.
     let gate =
         scene.gate().env("FOO", "bar").arg("--").arg("sh").arg("-c").arg(script.replace("ls /proc/self/fd;", ""));
     assert!(run(gate.command()).starts_with("bar\n/usr\nSigBlk:\t0000000000000000\n"));
@@ -91,7 +91,7 @@ fn parent_forwards_every_signal_to_the_command() {
         .chain(35..=64)
         .collect();
     let out = scene.root.join("got");
-    // The command itself handles the signals. The group has no other process that they could kill.
+    // The command itself handles the signals. The group has no other process that the signals could kill.
     let script = format!(
         "import signal, os, sys\n\
          out = os.open('{}', os.O_WRONLY | os.O_CREAT | os.O_APPEND)\n\
@@ -168,11 +168,11 @@ fn parent_works_with_pid_1() {
         let words: Vec<String> = agent.arguments.iter().map(|word| format!("'{}'", word.to_str().unwrap())).collect();
         format!("unshare --fork --pid --mount-proc {} {} 2>/dev/null", crate::support::PROGRAM, words.join(" "))
     };
-    // Process 1 adopts the orphans and must reap them: the command must find no zombie.
+    // Process 1 adopts the orphans and must reap all of them. The command must find no zombie.
     let orphans = "for i in 1 2 3 4 5; do (sleep 0.01 &); done; sleep 0.3; ! grep -l \") Z\" /proc/[0-9]*/stat";
     assert_eq!(shell.run(&gate(orphans)), 0);
     assert_eq!(shell.run(&gate("[ $(cat /proc/1/comm) = podgate ] && exit 6")), 6);
-    // The kernel delivers SIGTERM to process 1 only if that has a handler.
+    // The kernel delivers SIGTERM to process 1 only if process 1 has a handler.
     let pid = scene.root.join("pid");
     let line = gate(&format!("echo up > {}; sleep 600", pid.display()));
     assert_eq!(shell.run(&format!("{line} &")), 0);
@@ -208,7 +208,8 @@ fn command_dies_with_a_killed_parent() {
 
 #[test]
 fn command_runs_in_the_terminals_foreground() {
-    // `script` provides a terminal. The kernel would stop a background command as soon as it reads.
+    // `script` provides a terminal. The kernel would stop a background command as soon as the command reads from the
+    // terminal.
     let scene = Scene::new();
     let agent = parent(&scene, &[], "read line; echo got $line; cat /proc/$$/stat; stty -a >/dev/null && exit 5");
     let words: Vec<String> = agent.arguments.iter().map(|word| format!("'{}'", word.to_str().unwrap())).collect();
@@ -248,7 +249,7 @@ fn command_timeout_ends_the_whole_process_group() {
     assert!(scene.termination_message().ends_with("timed out after 200ms"), "{}", scene.termination_message());
     assert_eq!(scene.report().unwrap().exit_code, Some(75));
     assert!(!is_alive(fs::read_to_string(&pid).unwrap().trim()));
-    // The command ends on SIGTERM, but its child ignores it.
+    // The command ends on SIGTERM, but the command's child ignores SIGTERM.
     let child_ignores_term = format!("(trap '' TERM; exec sleep 600) & echo $! > {}; wait", pid.display());
     assert_eq!(parent(&scene, &["--command-timeout", "200ms"], &child_ignores_term).run().code, 75);
     wait_until("the rest of the group is killed", || !is_alive(fs::read_to_string(&pid).unwrap().trim()));
@@ -284,7 +285,7 @@ fn breakpoint_keeps_the_container_after_a_failure() {
     let flags = ["--breakpoint", breakpoint.to_str().unwrap(), "--post-file", post.to_str().unwrap()];
     let spawn_held = |script: &str| {
         let agent = parent(&scene, &flags, script).spawn();
-        wait_until("the container is kept", || {
+        wait_until("the container keeps running", || {
             scene.log_text().contains("keeping the container until this file exists: touch")
         });
         std::thread::sleep(Duration::from_millis(30));
@@ -297,7 +298,7 @@ fn breakpoint_keeps_the_container_after_a_failure() {
     assert_eq!(agent.wait().code, 6);
     assert_eq!(fs::read_to_string(scene.root.join("post.err")).unwrap(), "6\n");
     assert_eq!(scene.report().unwrap().exit_code, Some(6));
-    // A signal also ends the breakpoint. A command that succeeds or is told to end does not reach it.
+    // A signal also ends the breakpoint. A command that succeeds or receives SIGTERM does not reach the breakpoint.
     fs::remove_file(&breakpoint).unwrap();
     fs::remove_file(&scene.log).unwrap();
     for signal in [Signal::TERM, Signal::INT, Signal::QUIT] {

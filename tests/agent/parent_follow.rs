@@ -1,5 +1,5 @@
-//! Tests of what `podgate entrypoint` watches while its command runs: exits and restarts of other containers that end
-//! the command, and the container's own checks.
+//! Tests of `podgate entrypoint` while its command runs. Exits and restarts of other containers end the command. The
+//! container's own checks keep running until they pass.
 
 use crate::support::{Agent, RunningAgent, Scene, wait_until};
 use podgate::core::report::Report;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const LONG_RUNNING: &str = "echo up > UP; exec sleep 600";
 
-/// Adds a shell script as the command, with `UP` and `ROOT` replaced by paths.
+/// Adds a shell script as the command, and replaces `UP` and `ROOT` in the script with paths.
 fn command(scene: &Scene, gate: Agent, script: &str) -> Agent {
     let up = scene.root.join("up").display().to_string();
     let script = script.replace("UP", &up).replace("ROOT", &scene.root.display().to_string());
@@ -22,7 +22,7 @@ fn wait_until_up(scene: &Scene) {
     wait_until("the command runs", || fs::read_to_string(scene.root.join("up")).is_ok_and(|text| text.ends_with('\n')));
 }
 
-/// Returns a gate whose command must end after `app` and `job`.
+/// Returns a gate whose command must end after `app` and `job` have exited.
 fn stop_after(scene: &Scene) -> Agent {
     scene.gate().arg("--stop-after").arg("app").arg("--stop-after").arg("job")
 }
@@ -104,7 +104,7 @@ fn only_current_exits_of_this_sandbox_end_the_command() {
     scene.kill_sidecar();
     fs::remove_file(scene.board.join("annotations")).unwrap();
     assert_still_running(&mut agent);
-    // The next epoch of the sidecar publishes the exits. These count.
+    // Exits count again when the sidecar publishes them in its next epoch.
     scene.snapshot = Snapshot { epoch: "e2".to_owned(), revision: 100, phase: Phase::Started, ..here };
     scene.start_sidecar();
     assert_still_running(&mut agent);
@@ -164,7 +164,8 @@ fn endless_output_does_not_block_the_board() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// Starts a gate with `--until` and `--on-provider-restart restart`. Returns once it is open and its command runs.
+/// Starts a gate with `--until` and `--on-provider-restart restart`. Returns when the gate is open and the command
+/// runs.
 fn spawn_follower(scene: &mut Scene, until: &str, script: &str) -> RunningAgent {
     let gate = scene.gate().flag("until", until).flag("on-provider-restart", "restart").flag("grace", "5s");
     let agent = command(scene, gate, script).spawn_waiting();
@@ -260,7 +261,8 @@ fn restart_is_ignored_without_the_flag() {
     assert_eq!(agent.wait().code, 143);
 }
 
-/// Returns a gate with `--tether parent` and a check that runs this script, with `ROOT` replaced by the path.
+/// Returns a gate with `--tether parent` and a check that runs the script `check`, in which `ROOT` is replaced with the
+/// scene's folder.
 fn gate_with_check(scene: &Scene, check: &str) -> Agent {
     let check = check.replace("ROOT", &scene.root.display().to_string());
     let check = format!("exec:{}", serde_json::to_string(&["sh", "-c", &check]).unwrap());

@@ -20,7 +20,7 @@ fn output_is_copied_completely_and_in_order() {
     assert!(run.stdout.starts_with("1\n2\n") && run.stdout.ends_with("200000\nthe end\n"));
     assert_eq!(fs::read_to_string(&out).unwrap(), run.stdout);
     assert_eq!(fs::read_to_string(&err).unwrap(), "bad\n");
-    // Both go to the same file.
+    // Both streams go to the same file.
     let flags = ["--stdout", out.to_str().unwrap(), "--stderr", out.to_str().unwrap()];
     parent(&scene, &flags, "echo a; sleep 0.1; echo b >&2; sleep 0.1; echo c").run();
     assert_eq!(fs::read_to_string(&out).unwrap(), "a\nb\nc\n");
@@ -74,7 +74,7 @@ fn a_slow_reader_loses_no_output_and_delays_no_signal() {
     let mut command = parent(&scene, &["--stdout", out.to_str().unwrap()], script).command();
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut reader = child.stdout.take().unwrap();
-    // No reader: the pipes fill up, but podgate must still handle signals.
+    // Nothing reads the output, so the pipes fill up. podgate must still handle signals.
     let pending = || rustix::io::ioctl_fionread(reader.as_fd()).unwrap();
     wait_until("the pipe is full", || pending() >= 60_000);
     std::thread::sleep(Duration::from_millis(50));
@@ -100,7 +100,7 @@ fn output_to_a_file_or_a_socket_is_copied_too() {
     let copied = fs::read_to_string(&out).unwrap();
     assert!(copied.starts_with("1\n") && copied.ends_with("100000\n"));
     assert_eq!(fs::read_to_string(&path).unwrap(), format!("before\n{copied}"));
-    // A socket that the test reads only once it is full.
+    // Use a socket that the test reads only after a pause, when the socket is full.
     let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     let mut child = command().stdout(std::os::fd::OwnedFd::from(theirs)).stderr(Stdio::null()).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(100));

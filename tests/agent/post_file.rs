@@ -21,7 +21,7 @@ fn one_of_two_files_contains_the_exit_code() {
     assert_eq!((read(&post), read(&failed).as_deref()), (None, Some("3\n")));
     step(&scene, &post, "exit 0").run().assert_released();
     assert_eq!((read(&post).as_deref(), read(&failed)), (Some("0\n"), None));
-    // The command never ran: exit code 127, or those of the gate.
+    // If the command never runs, the post file contains 127 or the gate's exit code.
     assert_eq!(scene.gate().flag("post-file", &post).arg("--").arg("/nonexistent").run().code, 127);
     assert_eq!((read(&post), read(&failed).as_deref()), (None, Some("127\n")));
     let gate_with = |flag: &str, value: &str| scene.gate().flag("post-file", &post).flag(flag, value);
@@ -31,7 +31,7 @@ fn one_of_two_files_contains_the_exit_code() {
     assert_eq!((run.code, read(&failed).as_deref()), (78, Some("78\n")));
     let run = gate_with("until", "db").flag("board", "/none").flag("podinfo", "/none").arg("--").arg("true").run();
     assert_eq!((run.code, read(&failed).as_deref()), (78, Some("78\n")));
-    // `--on-error continue` counts as success, but the file contains the command's exit code.
+    // With `--on-error continue`, a failure counts as success, but the file contains the command's exit code.
     let continued = gate_with("on-error", "continue").arg("--").arg("sh").arg("-c").arg("exit 5").run();
     assert_eq!((continued.code, read(&post).as_deref(), read(&failed)), (0, Some("5\n"), None));
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "temporary files are left");
@@ -85,7 +85,8 @@ fn a_failed_step_skips_the_steps_after_it() {
     assert!(scene.termination_message().contains("the previous step failed"), "{}", scene.termination_message());
 }
 
-/// Starts three steps, last to first. Each waits for the one before. Returns their exit codes in order.
+/// Starts three steps, the last step first. Each step waits for the previous step. Returns the scene, and the exit
+/// codes in step order.
 fn chain(first: &str, second: &str) -> (Scene, [i32; 3]) {
     let scene = Scene::new();
     let ran = scene.root.join("ran");

@@ -1,4 +1,4 @@
-//! Tests of `podgate pre-stop`: which containers it waits for, how long, and what it reports.
+//! Tests of `podgate pre-stop`: conditions, time limits and reports.
 
 use crate::support::{Agent, RunningAgent, Scene, wait_until};
 use podgate::core::report::{GateState, PreStopState, Process, Report};
@@ -8,12 +8,13 @@ use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
-/// Far more than a wake-up takes, but less than the interval of the slow re-read.
+/// Time limit for a wake-up by the bell. Far longer than a wake-up takes, but shorter than the interval of the slow
+/// re-read.
 const AT_ONCE: Duration = Duration::from_millis(700);
 /// Time after which a hook returns if the pod as a whole does not stop.
 const SIGN_TIMEOUT: Duration = podgate::core::pre_stop::STOP_SIGN_TIMEOUT;
 
-/// A pod that is being deleted while `api` still runs.
+/// Returns a pod that is being deleted while `api` still runs.
 fn terminating_pod() -> Scene {
     let mut scene = Scene::with_sidecar();
     scene.publish(|s| {
@@ -92,13 +93,13 @@ fn hook_waits_once_it_knows_that_the_pod_stops() {
         let mut scene = running_pod();
         let hook = scene.pre_stop().flag("until", "api").spawn();
         wait_until("the hook reports", || scene.report().is_some());
-        // The stop of its own container does not prove that the pod stops.
+        // The stop of the hook's own container does not prove that the pod stops.
         scene.publish(|s| s.stopping = ["db".to_owned()].into());
         std::thread::sleep(SIGN_TIMEOUT / 4);
         scene.publish(sign);
         wait_until("the hook waits", || scene.log_text().contains("waiting for"));
         assert!(hook.elapsed() < SIGN_TIMEOUT, "this machine is too slow for this test");
-        // A new epoch of the sidecar that does not know yet that the pod stops.
+        // Publish a later state in which the sidecar has not yet detected that the pod stops.
         scene.publish(|s| (s.phase, s.stopping) = (Phase::Starting, [].into()));
         let mut hook = hook;
         while hook.elapsed() < SIGN_TIMEOUT * 3 / 2 {
@@ -129,7 +130,7 @@ fn grace_ends_the_wait_and_keeps_the_programs_message() {
     run.assert_failed(75, "podgate pre-stop: db: timed out after 300ms, still waiting for api=Exited (now Ready)");
     assert!((Duration::from_millis(300)..Duration::from_secs(3)).contains(&run.took), "{run:?}");
     assert_eq!(stopping(&scene), PreStopState::Finished);
-    // The message also names the conditions while it is unknown whether the pod stops.
+    // The message also contains the conditions if the hook times out before it detects that the pod stops.
     running_pod()
         .pre_stop()
         .flag("until", "api")
@@ -149,7 +150,7 @@ fn own_command_runs_after_the_others_have_exited() {
     scene.set_state("api", State::Completed);
     hook.wait().assert_released();
     assert!(done.exists());
-    // It also runs at a restart and without conditions.
+    // The command also runs at a restart, and without conditions.
     for until in [&["api"][..], &[]] {
         let scene = running_pod();
         let done = scene.root.join("done");
@@ -203,7 +204,7 @@ fn hook_waits_until_the_port_is_closed() {
     let closed_at = Instant::now();
     hook.wait().assert_released();
     assert!(closed_at.elapsed() < AT_ONCE, "{:?}", closed_at.elapsed());
-    // A port that is closed from the start.
+    // This port is closed from the start.
     assert!(running_pod().pre_stop().flag("check-closed", &url).run().took < AT_ONCE);
 }
 
@@ -318,7 +319,7 @@ fn hook_keeps_the_gates_report_and_reports_per_epoch() {
     wait_until("the hook reports again", || {
         scene.report().unwrap() == Report { epoch: "e2".to_owned(), ..begun.clone() }
     });
-    // A gate that stays as the parent overwrites the report.
+    // A gate that keeps running as the parent overwrites the report.
     put_report(&scene, &Report { epoch: "e2".to_owned(), exit_code: Some(3), ..before.clone() });
     wait_until("the hook restores its state in the report", || stopping(&scene) == PreStopState::Begun);
     scene.set_state("api", State::Failed);

@@ -1,4 +1,4 @@
-//! Tests of the three wait methods: each by itself, and changes between them during a wait.
+//! Tests of the three wait methods: each method alone, and changes between the methods during a wait.
 
 use crate::support::{Scene, Shell, snapshot, temp_folder, wait_until, write_annotations};
 use podgate::core::names;
@@ -49,7 +49,7 @@ fn hook_uses_inotify_while_the_sidecar_is_dead() {
     assert_eq!(scene.wait_methods(), expected);
 }
 
-/// Returns a shell in a user namespace whose limit of inotify instances is 0. `set_inotify_limit` changes it.
+/// Returns a shell in a user namespace whose limit of inotify instances is 0. `set_inotify_limit` changes the limit.
 pub(crate) fn shell_with_inotify_limit() -> Option<Shell> {
     let mut shell = Shell::in_namespaces(&["--user", "--map-root-user"])?;
     let is_limited = set_inotify_limit(&mut shell, 0);
@@ -117,8 +117,8 @@ fn inotify_is_closed_when_the_bell_is_back() {
     hook.wait().assert_released();
 }
 
-/// Runs twenty waiters and one publisher that does not wait for them. A publication is lost if a waiter sleeps until
-/// the slow re-read although the board has changed.
+/// Runs twenty waiters and one publisher that does not wait for the waiters. A publication is lost if a waiter sleeps
+/// until the slow re-read although the board has changed.
 #[test]
 fn waiters_miss_no_publication() {
     for by_bell in [true, false] {
@@ -150,8 +150,8 @@ fn waiters_miss_no_publication() {
     }
 }
 
-/// Runs one waiter until `stop` is set. Adds each increase of the revision to `seen`, and each publication that it only
-/// found at the slow re-read to `lost`.
+/// Runs one waiter until `stop` is set. Adds each increase of the revision to `seen`. Counts in `lost` the publications
+/// that the waiter found only at the slow re-read.
 fn read_until_stopped(board: &Path, stop: &AtomicBool, seen: &AtomicU64, lost: &AtomicU64) {
     let here = sandbox_id();
     let mut watch = Watch::new(board.to_owned(), None, SLOW_REREAD);

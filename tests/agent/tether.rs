@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A Ready container, so that its hook returns immediately.
+/// Returns a scene in which `db` is Ready, so that the hook of `db` returns immediately.
 fn ready() -> Scene {
     let mut scene = Scene::with_sidecar();
     scene.set_state("db", State::Ready);
@@ -42,7 +42,7 @@ fn tether_process_outlives_the_hook_and_ignores_signals() {
         assert_eq!(link(name), Path::new("/dev/null"));
     }
     assert_eq!(link("cwd"), Path::new("/"), "the tether process must not keep the working directory");
-    // The usual termination signals do not end it.
+    // The usual termination signals do not end the tether process.
     for number in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
         signal(holder, number);
     }
@@ -55,7 +55,7 @@ fn tether_process_outlives_the_hook_and_ignores_signals() {
 #[test]
 fn end_of_a_check_keeps_the_tether_process() {
     let scene = ready();
-    // The hook kills what the check leaves behind, but not the tether process.
+    // The hook kills the processes that the check leaves behind, but not the tether process.
     let check =
         format!(r#"exec:["sh","-c","sleep 1000 & echo $! >{}; exit 0"]"#, scene.self_folder.join("left").display());
     hook(&scene).arg("--check").arg(&check).run().assert_released();
@@ -121,7 +121,7 @@ fn each_hook_run_takes_the_tether_before_it_waits() {
     let second: Vec<u32> = all.iter().copied().filter(|pid| !first.contains(pid)).collect();
     assert_eq!(second.len(), 1, "{first:?} {all:?}");
     all.iter().filter(|pid| !second.contains(pid)).for_each(|pid| signal(*pid, Signal::KILL));
-    wait_until("the first tether process is gone", || holders(&scene.self_folder) == second);
+    wait_until("the first tether process has exited", || holders(&scene.self_folder) == second);
     assert!(scene.is_tethered());
     signal(second[0], Signal::KILL);
     wait_until("the tether is released", || !scene.is_tethered());
@@ -146,7 +146,7 @@ fn tether_process_ends_with_the_containers_pid_1() {
     shell.start_agent(&hook(&scene), &errors);
     assert_eq!(shell.wait_for_agent(), 0, "{}", fs::read_to_string(&errors).unwrap());
     assert!(scene.is_tethered());
-    // The shell has pid 1.
+    // The shell has pid 1, so its exit ends all processes of the PID namespace.
     drop(shell);
     wait_until("the tether is released", || !scene.is_tethered());
 }

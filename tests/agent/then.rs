@@ -59,7 +59,7 @@ fn command_and_its_group_are_killed_at_the_time_limit() {
     let run = scene.hook().flag("then", script).flag("timeout", "200ms").run();
     run.assert_failed(75, "was still running at the time limit");
     let pid = std::fs::read_to_string(pid).unwrap();
-    wait_until("the command's child is gone", || !is_alive(pid.trim()));
+    wait_until("the command's child has exited", || !is_alive(pid.trim()));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn an_unwritable_log_is_named_only_if_the_hook_fails() {
         run.assert_failed(75, "(can't open the log: ");
         assert!(run.stderr.contains(message), "{run:?}");
     }
-    // A full log loses lines, but does not block the hook.
+    // If the log is full, lines are lost, but the hook does not block.
     let reader =
         rustix::fs::open(&fifo, rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NONBLOCK, Mode::empty()).unwrap();
     while rustix::io::write(&reader, &[b'x'; 4096]).is_ok() {}

@@ -10,7 +10,7 @@ pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 pub(crate) const IMAGE: &str = "docker.io/podgate/podgate:dev";
 pub(crate) const WEBHOOK_IMAGE: &str = "docker.io/podgate/podgate-webhook:dev";
 pub(crate) const TESTSERVER_IMAGE: &str = "docker.io/podgate/testserver:dev";
-/// Contains podgate and the test server, with a clock that can be stepped.
+/// Image with podgate, the test server, and a library that steps the wall clock of a program.
 pub(crate) const CLOCK_IMAGE: &str = "docker.io/podgate/clock:dev";
 pub(crate) const BUSYBOX_IMAGE: &str = "docker.io/library/busybox:podgate-test";
 
@@ -18,14 +18,14 @@ pub(crate) fn script_command() -> Command {
     Command::new(format!("{ROOT}/tests/cluster/cluster"))
 }
 
-/// Runs `tests/cluster/cluster ARGUMENTS` with `input` as its standard input. Returns its output, or its standard
-/// error.
+/// Runs `tests/cluster/cluster ARGUMENTS` with `input` on standard input. Returns the script's standard output, or its
+/// standard error if the script fails.
 pub(crate) fn try_script(arguments: &[&str], input: &str) -> Result<String, String> {
     let mut command = script_command();
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("tests/cluster/cluster: {error}"))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // The write fails if the command does not read its input.
+        // Ignore the error. The write fails if the command does not read standard input.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output().map_err(|error| error.to_string())?;
@@ -35,7 +35,7 @@ pub(crate) fn try_script(arguments: &[&str], input: &str) -> Result<String, Stri
     }
 }
 
-/// Runs the script like [`try_script`], and panics if it fails.
+/// Runs the script like [`try_script`], and panics if the script fails.
 pub(crate) fn run_script(arguments: &[&str]) -> String {
     try_script(arguments, "").unwrap_or_else(|error| panic!("cluster {}: {error}", arguments.join(" ")))
 }
@@ -59,7 +59,7 @@ pub(crate) fn create(namespace: &str, manifest: &str) {
         .unwrap_or_else(|error| panic!("kubectl create: {error}\n{manifest}"));
 }
 
-/// Applies the policy and the role, which every cluster with podgate has.
+/// Applies the admission policy and the role from `manifests/`, which podgate needs in every cluster.
 pub(crate) fn install_manifests() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -67,20 +67,20 @@ pub(crate) fn install_manifests() {
     });
 }
 
-/// Returns true if `tests/cluster/cluster up` started this cluster. Only there can a scenario inject faults.
+/// Returns true if `tests/cluster/cluster up` started this cluster. Scenarios can inject faults only in such a cluster.
 pub(crate) fn is_test_cluster() -> bool {
     static IS_TEST_CLUSTER: OnceLock<bool> = OnceLock::new();
     *IS_TEST_CLUSTER.get_or_init(|| try_script(&["audit-log"], "").is_ok())
 }
 
-/// Returns the minor version of the cluster's Kubernetes.
+/// Returns the minor version of Kubernetes in the cluster.
 pub(crate) fn minor_version() -> u32 {
     let version = kubectl_json(&["version"]);
     let minor = version["serverVersion"]["minor"].as_str().expect("a minor version").trim_end_matches('+');
     minor.parse().expect("a number")
 }
 
-/// Keeps the API server stopped until it is dropped.
+/// Guard that stops the API server. Dropping the guard starts the API server again.
 pub(crate) struct ApiServerStopped;
 
 impl ApiServerStopped {
@@ -98,12 +98,12 @@ impl Drop for ApiServerStopped {
     }
 }
 
-/// Restarts the kubelet and waits until it reports again.
+/// Restarts the kubelet, and returns when the kubelet listens again.
 pub(crate) fn restart_kubelet() {
     run_script(&["restart-kubelet", "--kill"]);
 }
 
-/// One run of a container, as containerd reports it. Times are in milliseconds since 1970.
+/// One run of a container, from containerd's records. Times are in milliseconds since 1970.
 #[derive(Debug, Clone)]
 pub(crate) struct Incarnation {
     pub(crate) container: String,
@@ -112,7 +112,7 @@ pub(crate) struct Incarnation {
     pub(crate) finished: Option<f64>,
 }
 
-/// Returns all incarnations of all containers of a Pod in the order of their creation. Works without the API server.
+/// Returns all incarnations of all containers of a Pod in creation order. Works without the API server.
 pub(crate) fn incarnations(namespace: &str, pod: &str) -> Vec<Incarnation> {
     let lines = run_script(&["container-times", namespace, pod]);
     let ms = |value: &Value| value.as_f64().map(|ns| ns / 1e6);
@@ -126,7 +126,8 @@ pub(crate) fn incarnations(namespace: &str, pod: &str) -> Vec<Incarnation> {
     lines.lines().map(read).collect()
 }
 
-/// Waits until `container` has started for the `count`th time, and returns that time. Works without the API server.
+/// Waits until `container` has started for the `count`th time, and returns the start time. Works without the API
+/// server.
 pub(crate) fn wait_for_start(namespace: &str, pod: &str, container: &str, count: usize) -> f64 {
     eventually(&format!("{container} starts ({count})"), 90, || {
         let started = incarnations(namespace, pod).into_iter().filter(|i| i.container == container);
@@ -134,12 +135,12 @@ pub(crate) fn wait_for_start(namespace: &str, pod: &str, container: &str, count:
     })
 }
 
-/// Returns the pid of the container's first process on this machine.
+/// Returns the host pid of the container's first process.
 pub(crate) fn pid(namespace: &str, pod: &str, container: &str) -> Option<u32> {
     try_script(&["container-pid", namespace, pod, container], "").ok()?.trim().parse().ok()
 }
 
-/// A request for Pods, from the API server's audit log.
+/// A request for Pods in the API server's audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuditedRequest {
     pub(crate) verb: String,
@@ -158,7 +159,7 @@ pub(crate) fn requests_of(namespace: &str) -> Vec<AuditedRequest> {
         if event["user"]["username"] == user.as_str() {
             let text = |key: &str| event[key].as_str().unwrap_or("").to_owned();
             let code = event["responseStatus"]["code"].as_u64().unwrap_or(0);
-            // The log has each watch twice, with the same audit ID: at its start and at its end.
+            // The log has two entries with the same audit ID for each watch: one at the start and one at the end.
             let request = AuditedRequest { verb: text("verb"), uri: text("requestURI"), code };
             requests.insert(text("auditID"), (text("requestReceivedTimestamp"), request));
         }

@@ -16,12 +16,12 @@ pub(crate) struct Event {
 #[derive(Debug, Clone)]
 pub(crate) struct IncarnationLog {
     pub(crate) name: String,
-    /// Number of the incarnation, or 0 if it is unknown.
+    /// Number of the incarnation, or 0 if the number is unknown.
     pub(crate) attempt: u32,
     pub(crate) events: Vec<Event>,
     /// JSON lines that podgate's hook or gate logged.
     podgate_lines: Vec<Value>,
-    /// End time in milliseconds since 1970, if it is known.
+    /// End time in milliseconds since 1970, if known.
     pub(crate) end: Option<f64>,
 }
 
@@ -57,12 +57,12 @@ impl IncarnationLog {
         self.events.iter().find(|e| e.name == event).map(|e| e.ms)
     }
 
-    /// Returns the time of the first `event`. Panics if there is none.
+    /// Returns the time of the first `event`. Panics if the log has no such event.
     pub(crate) fn expect_time_of(&self, event: &str) -> f64 {
         self.time_of(event).unwrap_or_else(|| panic!("{} never logged {event:?}: {:?}", self.name, self.events))
     }
 
-    /// Returns podgate's last message: the reason why the hook or gate released its container or failed.
+    /// Returns podgate's last message, which explains why the hook or gate released its container or failed.
     pub(crate) fn last_message(&self) -> &str {
         self.podgate_lines.last().and_then(|line| line["msg"].as_str()).unwrap_or("(nothing)")
     }
@@ -87,7 +87,8 @@ impl IncarnationLog {
     }
 }
 
-/// Asserts that each of `names` started only when the one before it was ready. Returns their logs.
+/// Asserts that each container in `names` started only after the previous container was ready. Returns the logs of the
+/// containers.
 pub(crate) fn assert_order(run: &FollowedPod, names: &[&str]) -> Vec<IncarnationLog> {
     let lives: Vec<IncarnationLog> = names.iter().map(|name| run.log(name)).collect();
     for pair in lives.windows(2) {
@@ -103,7 +104,7 @@ pub(crate) fn assert_order(run: &FollowedPod, names: &[&str]) -> Vec<Incarnation
     lives
 }
 
-/// Formats when each container started and became ready, in seconds after the first start, as one line.
+/// Formats one line with the times at which each container started and became ready, in seconds after the first start.
 pub(crate) fn summary(lives: &[IncarnationLog]) -> String {
     let Some(zero) = lives.first().and_then(|life| life.time_of("start")) else { return "no starts".to_owned() };
     let at = |ms: f64| format!("{:+.2}", (ms - zero) / 1000.0);

@@ -1,5 +1,6 @@
-//! Tests podgate on a real kubelet. Each scenario creates a Pod and lets it start. It then asserts that each container
-//! started only when its predecessors were ready, by the times that the containers log.
+//! Tests podgate on a real kubelet. Each scenario creates a Pod and waits until the Pod has started. The scenario then
+//! compares the times that the containers have logged: each container must start only after its predecessors were
+//! ready.
 //!
 //! ```text
 //! make e2e                                       run all scenarios
@@ -7,8 +8,8 @@
 //! cargo test --test kubelet -- --ignored NAME    then run one scenario
 //! ```
 //!
-//! `PODGATE_KEEP=1` keeps the namespaces. If `KUBECONFIG` names a cluster of yours, scenarios that break the node or
-//! the API server are skipped and print that.
+//! `PODGATE_KEEP=1` keeps the namespaces. If `KUBECONFIG` refers to your own cluster, a scenario that breaks the node
+//! or the API server only prints that it is skipped.
 
 mod clock;
 mod cluster;

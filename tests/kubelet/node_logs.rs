@@ -1,5 +1,5 @@
-//! The containers' logs of all incarnations, read from the node. This works without the API server, and keeps the logs
-//! that the kubelet deletes.
+//! Reads the logs of all incarnations of a Pod's containers from the node. Works without the API server, and keeps the
+//! logs that the kubelet deletes.
 
 use crate::cluster::{incarnations, run_script};
 use crate::incarnation_log::IncarnationLog;
@@ -24,7 +24,7 @@ struct LogFile {
 
 type LogFiles = BTreeMap<IncarnationKey, LogFile>;
 
-/// Follows the logs of one pod until it is dropped.
+/// Follows the logs of one Pod in a thread, which ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct NodeLogs {
     namespace: String,
@@ -59,7 +59,7 @@ impl NodeLogs {
             .collect()
     }
 
-    /// Returns the same logs, with the end times of killed incarnations that containerd still knows.
+    /// Returns the same logs. Adds the end times of killed incarnations if containerd still reports them.
     pub(crate) fn logs_with_ends(&self) -> Vec<IncarnationLog> {
         let known = incarnations(&self.namespace, &self.pod);
         let mut lives = self.incarnation_logs();
@@ -89,7 +89,8 @@ fn file_names(folder: &Path) -> impl Iterator<Item = String> {
     fs::read_dir(folder).into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok())
 }
 
-/// Reads text that was appended since the last call. An open file is read to its end even after its deletion.
+/// Reads the text that was appended to the log files since the last call. Reads an open file to the end even after its
+/// deletion.
 fn read_new_text(root: &Path, prefix: &str, files: &mut LogFiles) {
     for pod in file_names(root).filter(|name| name.starts_with(prefix)) {
         for container in file_names(&root.join(&pod)) {
@@ -110,7 +111,7 @@ fn read_new_text(root: &Path, prefix: &str, files: &mut LogFiles) {
     }
 }
 
-/// Returns the lines that are JSON. A time, the stream and a flag precede each line.
+/// Returns the log messages that are JSON. In the file, a time, the stream and a flag precede each message.
 fn json_lines(text: &[u8]) -> Vec<Value> {
     let text = String::from_utf8_lossy(text);
     text.lines().filter_map(|line| serde_json::from_str(line.splitn(4, ' ').nth(3)?).ok()).collect()

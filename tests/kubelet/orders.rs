@@ -1,4 +1,4 @@
-//! The orders that several scenarios use.
+//! Containers and Pods with orders that several scenarios share.
 
 use crate::pod::{Container, Pod, server};
 
@@ -17,7 +17,7 @@ pub(crate) fn chain_containers(db_ready_after: &str, flags: &[&str]) -> [Contain
     ]
 }
 
-/// Returns the same chain with gates. The gate of `db` waits for nothing, but it gives `db` a tether.
+/// Returns the same chain with gates. The gate of `db` has no condition, but provides the tether of `db`.
 pub(crate) fn gated_chain_containers(db_ready_after: &str, flags: &[&str]) -> [Container; 3] {
     let until = |name| [&["--until", name], flags].concat();
     [
@@ -27,7 +27,7 @@ pub(crate) fn gated_chain_containers(db_ready_after: &str, flags: &[&str]) -> [C
     ]
 }
 
-/// Returns a diamond: `api` and `cache` start when `db` is Ready, and `web` starts when both are Ready.
+/// Returns a diamond: `api` and `cache` start when `db` is Ready, and `web` starts when `api` and `cache` are Ready.
 pub(crate) fn diamond_containers(db_ready_after: &str, flags: &[&str]) -> [Container; 4] {
     let until = |name| [&["--until", name], flags].concat();
     [

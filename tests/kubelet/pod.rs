@@ -1,16 +1,17 @@
-//! Pods for the scenarios. Sidecar and volumes come from `manifests/pod.yaml`, so the scenarios test what users copy.
+//! Pods for the scenarios. Sidecar and volumes come from `manifests/pod.yaml`, so the scenarios test the manifest that
+//! users copy.
 
 use crate::cluster::{CLOCK_IMAGE, IMAGE, ROOT, TESTSERVER_IMAGE};
 use serde_json::{Map, Value, json};
 
-/// Reads a file of `manifests/`.
+/// Returns the parsed content of a file in `manifests/`.
 pub(crate) fn manifest(name: &str) -> Value {
     let path = format!("{ROOT}/manifests/{name}");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Applies `patch` to `target`: merges objects, removes fields that are null, and replaces everything else.
+/// Applies `patch` to `target`: merges objects, removes fields that are null in `patch`, and replaces everything else.
 pub(crate) fn merge(target: &mut Value, patch: Value) {
     match (target, patch) {
         (Value::Object(target), Value::Object(patch)) => {
@@ -29,7 +30,7 @@ pub(crate) fn merge(target: &mut Value, patch: Value) {
     }
 }
 
-/// The way in which a container takes part in the order.
+/// Mechanism by which a container takes part in the order.
 #[derive(Debug, Clone)]
 enum OrderMode {
     Unordered,
@@ -54,7 +55,7 @@ pub(crate) struct Container {
     patch: Value,
 }
 
-/// Creates a test server without ports, hook and gate. It is ready at once.
+/// Creates a container with a test server that has no ports, hook or gate, and is ready at once.
 pub(crate) fn server(name: &str) -> Container {
     let (arguments, patch) = (Vec::new(), json!({}));
     Container { name: name.to_owned(), arguments, probe: None, mode: OrderMode::Unordered, pre_stop: None, patch }
@@ -86,7 +87,7 @@ impl Container {
         self
     }
 
-    /// Serves HTTP, with an HTTP readiness probe.
+    /// Makes the test server serve HTTP on `port`, and adds an HTTP readiness probe.
     pub(crate) fn http(self, port: u16) -> Self {
         self.args(&["--http", &port.to_string()]).probe(json!({"httpGet": {"path": "/", "port": port}}))
     }
@@ -99,19 +100,19 @@ impl Container {
         self.args(&["--grpc", &port.to_string()]).probe(json!({"grpc": {"port": port}}))
     }
 
-    /// Adds podgate's postStart hook with `flags`. It logs to the container's log.
+    /// Adds podgate's postStart hook with `flags`. The hook logs to the container's log.
     pub(crate) fn hook(mut self, flags: &[&str]) -> Self {
         self.mode = OrderMode::Hook(to_strings(flags).chain(log_flags()).collect());
         self
     }
 
-    /// Adds podgate's gate in front of the test server with `flags`, and its startupProbe.
+    /// Adds podgate's gate with `flags` in front of the test server, and the gate's startupProbe.
     pub(crate) fn gate(mut self, flags: &[&str]) -> Self {
         self.mode = OrderMode::Gate { flags: to_strings(flags).collect(), has_startup_probe: true };
         self
     }
 
-    /// Omits the gate's startupProbe. The kubelet then reports a waiting container as started.
+    /// Removes the gate's startupProbe. The kubelet then reports a waiting container as started.
     pub(crate) fn without_startup_probe(mut self) -> Self {
         if let OrderMode::Gate { has_startup_probe, .. } = &mut self.mode {
             *has_startup_probe = false;
@@ -165,7 +166,7 @@ impl Container {
                 spec["command"] = json!(podgate(&gate, &[&flags[..], &separator].concat()));
                 spec["args"] = to_strings(&["/testserver"]).chain(self.arguments.iter().cloned()).collect();
                 if *has_startup_probe {
-                    // The container's own probe, if any, is only declared in --containers.
+                    // Only `--containers` declares the container's own startupProbe.
                     patch.as_object_mut().expect("an object").remove("startupProbe");
                     spec["startupProbe"] = json!({"exec": {"command": podgate(&["opened"], &[])}, "periodSeconds": 1,
                         "failureThreshold": 300});
@@ -206,7 +207,7 @@ impl Container {
     }
 }
 
-/// Makes the programs of this container see a clock that can be stepped.
+/// Makes the programs of this container read a clock that is `seconds` ahead while [`STEP_FILE`] exists.
 fn add_stepping_clock(container: &mut Value, seconds: i64) {
     container["image"] = CLOCK_IMAGE.into();
     if container["env"].is_null() {
@@ -218,14 +219,14 @@ fn add_stepping_clock(container: &mut Value, seconds: i64) {
     container["env"].as_array_mut().expect("a list").extend(variables);
 }
 
-/// The place of the sidecar in the Pod.
+/// Position of the sidecar in the Pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SidecarPlacement {
     Native,
     FirstContainer,
 }
 
-/// A Pod with the sidecar and the containers in their order.
+/// A Pod with the sidecar and the containers, in list order.
 #[derive(Debug, Clone)]
 pub(crate) struct Pod {
     pub(crate) name: String,
@@ -233,13 +234,13 @@ pub(crate) struct Pod {
     sidecar: SidecarPlacement,
     sidecar_args: Vec<String>,
     has_token: bool,
-    /// Size of a step of the programs' clock, in seconds.
+    /// Size of the clock step, in seconds.
     clock_step_seconds: Option<i64>,
     patch: Value,
 }
 
-/// Path of the file that steps the clock. While it exists on the board, podgate's programs in a Pod
-/// [with a stepping clock](Pod::with_stepping_clock) see the stepped wall clock.
+/// Path of the file on the board that steps the clock. While the file exists, podgate's programs in a Pod [with a
+/// stepping clock](Pod::with_stepping_clock) read the stepped wall clock.
 pub(crate) const STEP_FILE: &str = "/podgate/step";
 
 impl Pod {
@@ -272,8 +273,8 @@ impl Pod {
         self
     }
 
-    /// Makes sidecar, hooks and gates see a wall clock that is `seconds` ahead while [`STEP_FILE`] exists. The test
-    /// servers see the real clock.
+    /// Makes sidecar, hooks and gates read a wall clock that is `seconds` ahead while [`STEP_FILE`] exists. The test
+    /// servers read the real clock.
     pub(crate) fn with_stepping_clock(mut self, seconds: i64) -> Self {
         self.clock_step_seconds = Some(seconds);
         self

@@ -50,10 +50,10 @@ fn hook_waits_for_a_slow_container() {
     let [db, api, web] = chain_containers("14s", &[]);
     let run = scene.create(&Pod::new("slow-db", [db.args(&["--listen-after", "11s"]), api, web]));
     if crate::cluster::is_test_cluster() {
-        // While the hook waits, its termination message gives the reason. `kubectl describe` shows it if the container
-        // dies. The hook clears the message before it returns.
+        // While the hook waits, the termination message gives the reason. If the container dies, `kubectl describe`
+        // shows the message. The hook clears the message before returning.
         let why = "podgate post-start: db: waiting for db=Ready (now Started)";
-        eventually("the reason", 60, || run.termination_message("db").filter(|words| words == why));
+        eventually("the hook reports the reason", 60, || run.termination_message("db").filter(|words| words == why));
         run.wait_until_up();
         assert_eq!(run.termination_message("db").as_deref(), Some(""));
     }
@@ -78,7 +78,7 @@ fn container_without_a_probe_counts_as_ready() {
     }
 }
 
-/// Apart from one watch and one read, the sidecar sends 2 to 4 patches for the start of three containers.
+/// For the start of three containers, the sidecar sends one watch, one read and 2 to 4 patches.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn start_needs_few_api_requests() {
@@ -90,7 +90,7 @@ fn start_needs_few_api_requests() {
     let run = scene.create(&chain("requests", "1500ms"));
     run.wait_until_up();
     run.assert_order(&["db", "api", "web"]);
-    // Leave time for requests that an idle sidecar must not send.
+    // Wait, so that requests show that an idle sidecar must not send.
     sleep(Duration::from_secs(3));
     let requests = requests_of(&scene.namespace);
     let count = |verb: &str| requests.iter().filter(|request| request.verb == verb).count();

@@ -1,4 +1,4 @@
-//! Deletion of a Pod during its start and afterwards.
+//! Deletion of a Pod during or after its start.
 
 use crate::clock::{eventually, wall_ms};
 use crate::cluster::kubectl;
@@ -6,15 +6,16 @@ use crate::orders::chain;
 use crate::scene::Scene;
 use serde_json::{Value, json};
 
-/// A waiting hook must return when the Pod is deleted, because the kubelet does nothing for the Pod until then.
+/// A waiting hook must return when the Pod is deleted, because the kubelet does nothing else for the Pod while the hook
+/// runs.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn pod_is_deleted_in_time_while_a_hook_waits() {
     let scene = Scene::shared("deleted");
     scene.grant_pod_access();
     // The kubelet still starts api and web and terminates them milliseconds later. Process 1 of a PID namespace ignores
-    // SIGTERM until it has installed a handler, so the grace period would pass. With a shared PID namespace the
-    // containers' processes are not process 1.
+    // SIGTERM until that process has installed a handler, so the kubelet would wait for the whole grace period. With a
+    // shared PID namespace the containers' processes are not process 1.
     let spec = json!({"terminationGracePeriodSeconds": 30, "shareProcessNamespace": true});
     let pod = chain("deleted", "10m").with(json!({"spec": spec}));
     let run = scene.create(&pod);
@@ -23,15 +24,15 @@ fn pod_is_deleted_in_time_while_a_hook_waits() {
     kubectl(&["-n", &scene.namespace, "delete", "pod", "deleted", "--wait=true"]);
     let took = wall_ms() - begin;
     scene.report(&format!("gone {:.2} s after the deletion", took / 1000.0));
-    assert!(took < 5000.0, "gone only after {took:.0} ms");
+    assert!(took < 5000.0, "the deletion took {took:.0} ms");
 
-    let ended = eventually("how the containers ended", 5, || {
+    let ended = eventually("the kubelet reports that db has terminated", 5, || {
         run.watch.history().into_iter().rev().find(|s| s.kubelet_status("db")["state"]["terminated"].is_object())
     });
     for name in ["db", "api", "web"] {
         let end = &ended.kubelet_status(name)["state"]["terminated"];
-        // SIGTERM ends the test server with 0, or 143 before it has installed its handler. 137 would be SIGKILL after
-        // the grace period. Containers after db may never have started.
+        // On SIGTERM the test server exits with 0, or with 143 if the handler is not yet installed. Exit code 137 would
+        // mean SIGKILL after the grace period. The kubelet may not have started the containers after db.
         let by_term = end["exitCode"] == 0 || end["exitCode"] == 143;
         let never = *end == Value::Null || end["reason"] == "ContainerStatusUnknown";
         assert!(by_term || (name != "db" && never), "{name}: {end}");
@@ -54,6 +55,6 @@ fn started_pod_is_deleted_in_time() {
         kubectl(&["-n", &scene.namespace, "delete", "pod", name, "--wait=true"]);
         let took = wall_ms() - begin;
         scene.report(&format!("{name}: gone {:.2} s after the deletion", took / 1000.0));
-        assert!(took < 10_000.0, "{name}: gone only after {took:.0} ms");
+        assert!(took < 10_000.0, "{name}: the deletion took {took:.0} ms");
     }
 }

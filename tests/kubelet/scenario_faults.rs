@@ -11,7 +11,8 @@ use serde_json::json;
 
 const NAMES: [&str; 3] = ["db", "api", "web"];
 
-/// `--containers` and the board are enough for the start. The annotations follow when the API server is back.
+/// Starts a Pod while the API server is stopped, by `--containers` and the board. The sidecar updates the annotations
+/// when the API server runs again.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn pod_starts_in_order_without_the_api_server() {
@@ -31,13 +32,13 @@ fn pod_starts_in_order_without_the_api_server() {
         assert_eq!(gated.last_message(), "released: all conditions hold", "{}", gated.name);
     }
     let all_ready = |s: &ObservedPod| NAMES.iter().all(|name| s.podgate_state(name) == Some("Ready"));
-    run.watch.wait_until("the annotations follow", 90, all_ready);
+    run.watch.wait_until("the sidecar updates the annotations", 90, all_ready);
     scene.report(&format!("API server away from {:+.2} to web's start", (stopped - lives[0].start_time()) / 1000.0));
 }
 
 /// Restarts the kubelet while db's hook waits. The restarted kubelet kills the hook and starts the next container,
-/// which post-start mode cannot prevent. For some seconds it also reports containers as ready that never were. podgate
-/// must not rely on that: the hook of api waits for db too.
+/// which post-start mode cannot prevent. For some seconds the kubelet also reports containers as ready that were never
+/// ready. podgate must not rely on these reports: the hook of api also waits for db.
 fn assert_order_survives_kubelet_restart(name: &str, db: crate::pod::Container) {
     let Some(scene) = Scene::exclusive(name) else { return };
     scene.grant_pod_access();
@@ -59,7 +60,7 @@ fn assert_order_survives_kubelet_restart(name: &str, db: crate::pod::Container) 
     let span = false_ready.first().map_or(0.0, |from| false_ready.last().unwrap_or(from) - from);
     scene.report(&format!("the kubelet reported db as ready {} times too early, over {span:.0} ms", false_ready.len()));
     if let Some(early) = seen.iter().find(|s| s.at < db.ready_time() && s.podgate_state("db") == Some("Ready")) {
-        panic!("podgate published db as Ready {:.0} ms before it was", db.ready_time() - early.at);
+        panic!("podgate published db as Ready {:.0} ms before db was ready", db.ready_time() - early.at);
     }
     assert!(
         web.start_time() >= db.ready_time(),
@@ -81,7 +82,8 @@ fn order_survives_a_kubelet_restart() {
     assert_order_survives_kubelet_restart("kubelet", server("db").http(8001));
 }
 
-/// Only the kubelet can run the exec probe, because the hook that could run the check is dead.
+/// Only the kubelet can run the exec probe, because the kubelet's restart kills the hook of db, which could run the
+/// check.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn order_survives_a_kubelet_restart_with_exec_probe() {
@@ -89,7 +91,8 @@ fn order_survives_a_kubelet_restart_with_exec_probe() {
     assert_order_survives_kubelet_restart("kubelet-exec", server("db").args(&["--touch", "/tmp/ready"]).probe(probe));
 }
 
-/// The kubelet does not restart the sidecar while a hook waits. The hooks run their fallback checks instead.
+/// Kills the sidecar while a hook waits. The kubelet does not restart the sidecar until the hook returns, so the hooks
+/// run their fallback checks.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn hooks_run_fallback_checks_after_the_sidecar_dies() {

@@ -22,8 +22,8 @@ fn gates_start_a_chain_in_order() {
     }
 }
 
-/// Without a startupProbe the kubelet reports a waiting container as running, and as ready if it has no readiness
-/// probe. The order must not depend on that.
+/// Without a startupProbe, the kubelet reports a waiting container as running. If the container has no readiness probe,
+/// the kubelet also reports the container as ready. The order must not depend on these reports.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn gates_keep_the_order_without_a_startup_probe() {
@@ -35,8 +35,8 @@ fn gates_keep_the_order_without_a_startup_probe() {
     run.assert_order(&["db", "api", "web"]);
 }
 
-/// Only steps of the current sandbox count. A step that completed in the previous sandbox, or ended with it, opens no
-/// gate.
+/// Only steps of the current sandbox count. A gate must not open for a step that completed in the previous sandbox, or
+/// that was killed with that sandbox.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn step_runs_again_in_a_new_sandbox() {
@@ -58,14 +58,14 @@ fn step_runs_again_in_a_new_sandbox() {
     assert_eq!(starts("api"), 0);
     run.signal("migrate", "TERM");
     runs("api", 1);
-    // The restartPolicy is Always, so the kubelet restarts it.
+    // The restartPolicy is Always, so the kubelet restarts migrate.
     runs("migrate", 2);
     run_script(&["kill-sandbox", &scene.namespace, &run.pod]);
     runs("migrate", 3);
     let waits = |lives: Vec<IncarnationLog>| {
         lives.last().is_some_and(|life| life.messages().any(|line| line.contains(": waiting for")))
     };
-    eventually("api's gate is there again", 90, || {
+    eventually("api's gate runs again", 90, || {
         (logs.of_container("api").len() > 1 && waits(logs.of_container("api"))).then_some(())
     });
     std::thread::sleep(std::time::Duration::from_secs(3));

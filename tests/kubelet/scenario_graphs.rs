@@ -9,7 +9,7 @@ use crate::pod::{Container, Pod, server};
 use crate::scene::Scene;
 use serde_json::{Value, json};
 
-/// Two branches start side by side, which only gates can do.
+/// Two branches start at the same time. Only gates can do this.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn diamond_branches_start_together() {
@@ -72,7 +72,7 @@ fn sidecar_rejects_a_gate_before_a_hook() {
     let declared = Pod::new("declared", containers).json();
     let mut from_spec = declared.clone();
     from_spec["metadata"]["name"] = "from-spec".into();
-    // Without the list the sidecar reads the Pod's spec.
+    // Without PODGATE_CONTAINERS, the sidecar reads the containers from the Pod's spec.
     let environment = from_spec["spec"]["initContainers"][0]["env"].as_array_mut().expect("an environment");
     environment.retain(|entry| entry["name"] != "PODGATE_CONTAINERS");
     for (pod, name) in [(&declared, "declared"), (&from_spec, "from-spec")] {
@@ -93,7 +93,8 @@ fn sidecar_rejects_a_gate_before_a_hook() {
     }
 }
 
-/// Creates `migrate`, which fails after 4 s, when the other gates already wait. Its second run succeeds.
+/// Creates `migrate`, which fails after 4 s. By then, the gates of the other containers wait. The second run of
+/// `migrate` succeeds.
 fn migrate() -> Container {
     let script =
         "if [ -e /podgate-self/failed ]; then sleep 1; exit 0; fi; touch /podgate-self/failed; sleep 4; exit 3";
@@ -183,7 +184,8 @@ fn dependent_restarts_with_its_provider_only_on_request() {
     assert_eq!(seen.kubelet_status("ignores")["restartCount"], 0);
 }
 
-/// `--fail-fast` ends the wait when a condition cannot hold without help. The container status shows the reason.
+/// `--fail-fast` ends the wait when a condition cannot be met without user intervention. The container status shows the
+/// reason.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn fail_fast_ends_a_hopeless_wait() {
@@ -204,7 +206,7 @@ fn fail_fast_ends_a_hopeless_wait() {
         (end["exitCode"].as_i64() == Some(69)).then(|| end["message"].as_str().unwrap_or_default().to_owned())
     };
     let seen =
-        run.watch.wait_until("both have given up", 60, |seen| end(seen, "a").is_some() && end(seen, "b").is_some());
+        run.watch.wait_until("both gates have failed", 60, |seen| end(seen, "a").is_some() && end(seen, "b").is_some());
     let (a, b) = (end(&seen, "a").unwrap_or_default(), end(&seen, "b").unwrap_or_default());
     scene.report(&format!("{a} | {b}"));
     assert!(a.contains("db=Ready can't be met: the container is stuck in ErrImageNeverPull"), "{a}");

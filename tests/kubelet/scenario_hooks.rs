@@ -8,7 +8,8 @@ use crate::watch::ObservedPod;
 
 const NEVER: &str = "10m";
 
-/// Returns why a hook failed, as the kubelet shows it: its own message, and the container's termination message.
+/// Returns the kubelet's message about a failed hook, and the container's termination message. Returns `None` if the
+/// hook has not failed.
 fn failure(seen: &ObservedPod, container: &str) -> Option<(String, String)> {
     let status = seen.kubelet_status(container);
     let waiting = status["state"]["waiting"]["message"]
@@ -26,11 +27,12 @@ fn hook_fails_after_timeout() {
     let [db, api, web] = chain_containers(NEVER, &[]);
     let run = scene.create(&Pod::new("timeout-fail", [db.hook(&["--timeout", "3s"]), api, web]));
     let seen = run.watch.wait_until("the kubelet shows why the hook failed", 60, |seen| failure(seen, "db").is_some());
-    let (message, words) = failure(&seen, "db").expect("it was there");
+    let (message, words) = failure(&seen, "db").expect("a failed hook");
     let why = "timed out after 3s, still waiting for db=Ready (now Started)";
     assert!(message.contains("exited with 75") && message.contains(why), "{message}");
     assert!(words.contains(why) && words.len() < 1024, "{words}");
-    // In this mode the kubelet starts the next container after a failed hook too, but not before.
+    // In post-start mode, the kubelet also starts the next container after a failed hook, but not before the hook has
+    // failed.
     let api = run.log("api").start_time();
     let first = crate::incarnation_log::IncarnationLog::fetch(&scene.namespace, &run.pod, "db", true);
     assert!(api - first.start_time() >= 3000.0, "api started {} ms after db", api - first.start_time());
@@ -92,24 +94,25 @@ fn hook_fails_if_the_user_hook_fails() {
         [server("db").hook(&["--then", r#"["/testserver","say","then","--exit-code","7"]"#]), server("web")];
     let run = scene.create(&Pod::new("then-fails", containers));
     let seen = run.watch.wait_until("the kubelet shows why the hook failed", 60, |seen| failure(seen, "db").is_some());
-    let (message, words) = failure(&seen, "db").expect("it was there");
+    let (message, words) = failure(&seen, "db").expect("a failed hook");
     assert!(message.contains("exited with 7") && words.contains("own postStart command"), "{message}: {words}");
     scene.report(&words);
 }
 
-/// `kubectl podgate override` writes this annotation.
+/// Sets the annotation that `kubectl podgate override` writes.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn override_annotation_opens_hooks() {
     let scene = Scene::shared("override");
     scene.grant_pod_access();
     let run = scene.create(&Pod::new("override", chain_containers(NEVER, &[])));
-    let seen = run.watch.wait_until("the sandbox is known", 60, |s| s.podgate_state("db") == Some("Started"));
+    let seen = run.watch.wait_until("db is Started", 60, |s| s.podgate_state("db") == Some("Started"));
     let sandbox = seen.annotation("sandbox.podgate.io/id").expect("the sandbox").to_owned();
     let annotate = |value: &str| {
         kubectl(&["-n", &scene.namespace, "annotate", "--overwrite", "pod", "override", value]);
     };
-    // An override for another sandbox opens nothing, nor does an id whose parts match any sandbox.
+    // An override for another sandbox has no effect. An override with an id that matches every sandbox has no effect
+    // either.
     annotate("override.podgate.io/db=Ready@3f2a9c1e-1-1a0c5f3b");
     annotate("override.podgate.io/db=Ready@0-0-0");
     let at = crate::clock::wall_ms();

@@ -17,8 +17,8 @@ fn cpu(pid: u32) -> Option<f64> {
     Some(ticks / 100.0)
 }
 
-/// Runs the `attacks` in the container `mallory` as root. They may hurt mallory itself. The other containers must still
-/// start in order, no process may spin or die, and no secret of the sidecar may leak.
+/// Runs the `attacks` in the container `mallory` as root. The attacks may damage `mallory` itself. The other containers
+/// must still start in order. The processes must not spin or exit, and must not leak a secret of the sidecar.
 fn assert_order_survives(name: &str, attacks: &[&str]) {
     let scene = Scene::shared(name);
     if !Scene::can_inject_faults(name) {
@@ -54,7 +54,7 @@ fn assert_order_survives(name: &str, attacks: &[&str]) {
     for name in ["podgate", "db", "api", "web"] {
         assert_eq!(up.kubelet_status(name)["restartCount"], 0, "{name}");
     }
-    // After the start, attacks must not make the sidecar send requests.
+    // After the start, attacks must not make the sidecar send API requests.
     let requests = || requests_of(&scene.namespace).len();
     let before = requests();
     sleep(Duration::from_secs(5));

@@ -6,8 +6,8 @@ use crate::pod::{Container, Pod, SidecarPlacement, server};
 use crate::scene::Scene;
 use serde_json::{Value, json};
 
-/// A sidecar that is a regular container exits with 0 after all others, so that the Pod completes. The kubelet
-/// terminates a native sidecar.
+/// A sidecar that is a regular container exits with 0 after all other containers, so that the Pod completes. The
+/// kubelet terminates a native sidecar.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn pod_completes_when_all_containers_exit() {
@@ -38,7 +38,7 @@ fn job(name: &str, app: Container, proxy_flags: &[&str]) -> Value {
         "spec": {"backoffLimit": 0, "template": {"metadata": {"labels": {"job": name}}, "spec": spec}}})
 }
 
-/// The Job's outcome, and how the proxy ended.
+/// Returns the outcome of the Job, and the terminated state of the proxy.
 fn outcome(scene: &Scene, name: &str) -> (String, Value) {
     let outcome = eventually("the Job ends", 90, || {
         let job = kubectl_json(&["-n", &scene.namespace, "get", "job", name]);
@@ -53,8 +53,8 @@ fn outcome(scene: &Scene, name: &str) -> (String, Value) {
     (outcome, proxy["state"]["terminated"].clone())
 }
 
-/// The Job has the outcome of `app`, whatever exit code the terminated proxy has. This also holds if `app` exits before
-/// the proxy's gate checks it, or never starts.
+/// The outcome of `app` is the outcome of the Job, whatever the exit code of the terminated proxy is. This also holds
+/// if `app` never starts, or exits before the proxy's gate checks `app`.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn job_ends_with_the_outcome_of_its_app() {

@@ -1,4 +1,4 @@
-//! The example manifests that users copy. Only the images differ.
+//! Tests the example manifests that users copy. Only the images are replaced.
 
 use crate::clock::{eventually, wall_ms};
 use crate::cluster::{BUSYBOX_IMAGE, IMAGE, ROOT, create, incarnations, is_test_cluster, kubectl, kubectl_json};
@@ -6,7 +6,8 @@ use crate::scene::{FollowedPod, Scene};
 use podgate::order::release;
 use std::time::UNIX_EPOCH;
 
-/// Creates a namespace that admits only "restricted" Pods, and reads the example.
+/// Creates a namespace that admits only "restricted" Pods, and returns the text of the example with the images of this
+/// build.
 fn prepare(file: &str) -> (Scene, String) {
     let scene = Scene::shared(file.trim_end_matches(".yaml"));
     scene.grant_pod_access();
@@ -34,8 +35,8 @@ fn assert_example_starts(file: &str, pod: &str) {
         found.unwrap_or_else(|| panic!("{name} never started: {all:?}"))
     };
     let (db, api, web) = (start("db"), start("api"), start("web"));
-    // db listens 4 s after its start, api 2 s. containerd records a start some ms after the program's first
-    // instruction.
+    // db listens 4 s after its start, and api listens 2 s after its start. containerd records a start some ms after the
+    // program's first instruction.
     assert!(api - db > 3950.0, "api started {:.0} ms after db", api - db);
     assert!(web - api > 1950.0, "web started {:.0} ms after api", web - api);
     let from = |at: f64| (at - start("podgate")) / 1000.0;
@@ -54,8 +55,8 @@ fn example_pod_with_first_container_starts_in_order() {
     assert_example_starts("pod-first-container.yaml", "ordered-first-container");
 }
 
-/// Returns when the program behind the gate created its first folder, in milliseconds since 1970. The container's own
-/// start time does not tell, because its gate already counts as running.
+/// Returns the time at which the program behind the gate created its first folder, in milliseconds since 1970. The
+/// container's start time is too early, because the container counts as running while its gate waits.
 fn first_folder_time(run: &FollowedPod<'_>, container: &str) -> f64 {
     let pid = run.pid(container).unwrap_or_else(|| panic!("{container} does not run"));
     let path = format!("/proc/{pid}/root/tmp/www");
@@ -78,7 +79,8 @@ fn example_pod_with_gates_starts_in_order() {
     }
     if is_test_cluster() {
         let [db, api, web] = names.map(|name| first_folder_time(&run, name));
-        // db listens 4 s after its start, api 2 s. The kernel stamps a folder with the time of its last tick.
+        // db listens 4 s after its start, and api listens 2 s after its start. The kernel stamps a folder with the time
+        // of the last clock tick.
         assert!(api - db > 3950.0, "api started {:.0} ms after db", api - db);
         assert!(web - api > 1950.0, "web started {:.0} ms after api", web - api);
         scene.report(&format!("api {:+.2} and web {:+.2} s after db", (api - db) / 1000.0, (web - db) / 1000.0));
@@ -87,7 +89,7 @@ fn example_pod_with_gates_starts_in_order() {
     kubectl(&["-n", &scene.namespace, "delete", "pod", pod, "--wait=true", "--timeout=60s"]);
     let took = wall_ms() - begin;
     scene.report(&format!("gone {:.2} s after its deletion", took / 1000.0));
-    // Well below the 20 s after which the preStop hook of api would give up.
+    // This limit is well below 20 s, after which the preStop hook of api would time out.
     assert!(
         took < 15_000.0,
         "it took {took:.0} ms: a preStop hook waited for an exited container, or SIGTERM was ignored"

@@ -1,5 +1,5 @@
-//! `podgate opened`: while a gate waits, the kubelet considers the container as running. A startupProbe with
-//! `podgate opened` keeps its other probes off until the gate opens.
+//! Tests of `podgate opened`. While a gate waits, the kubelet treats the container as running. A startupProbe with
+//! `podgate opened` disables the container's other probes until the gate opens.
 
 use crate::cluster::{minor_version, restart_kubelet};
 use crate::orders::gated_chain_containers;
@@ -13,7 +13,7 @@ fn liveness(mut handler: Value) -> Value {
     json!({"livenessProbe": handler})
 }
 
-/// Creates a container for each kind of liveness probe. Each one waits for db.
+/// Creates a container for each kind of liveness probe. Each container waits for db.
 fn one_per_probe_kind() -> Vec<Container> {
     let gate = ["--until", "db"];
     let exec = json!({"exec": {"command": ["/testserver", "check", "/tmp/ready"]}});
@@ -44,7 +44,8 @@ fn gate_waits_longer_than_the_liveness_probe_allows() {
         assert_eq!(seen.kubelet_status(name)["restartCount"], 0, "{name}");
         assert!(run.log(name).start_time() >= db.ready_time(), "order broken: {name} started before db was ready");
     }
-    // The container without the startupProbe is killed by its liveness probe, and waits again.
+    // The kubelet restarts the container without the startupProbe because its liveness probe fails. The gate then waits
+    // again.
     let restarts = seen.kubelet_status("bare")["restartCount"].as_i64().unwrap_or(0);
     assert!(restarts >= 1, "the wait was too short for the liveness probe to fail");
     scene.report(&format!("waited 9 s, none restarted; without `podgate opened`: {restarts} restarts"));
@@ -52,8 +53,9 @@ fn gate_waits_longer_than_the_liveness_probe_allows() {
     assert!(run.log("bare").start_time() >= db.ready_time(), "order broken: bare started before db was ready");
 }
 
-/// From 1.36 on, a restarted kubelet wrongly takes the startupProbe of a waiting container as passed. A liveness probe
-/// with `podgate opened --or-waiting` avoids the restart that a plain one causes. The order is kept either way.
+/// From Kubernetes 1.36 on, a restarted kubelet wrongly treats the startupProbe of a waiting container as passed. A
+/// liveness probe with `podgate opened --or-waiting` avoids the container restart that a plain `podgate opened` causes.
+/// The order is kept in both cases.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn or_waiting_probe_survives_a_kubelet_restart() {

@@ -17,14 +17,14 @@ fn hooks_wait_for_every_kind_of_probe() {
         server("tcp").tcp(8001).args(&["--listen-after", "1200ms"]).hook(&[]),
         server("grpc").grpc(8002).ready_after("1200ms").hook(&[]),
         server("http").http(8003).ready_after("1200ms").hook(&[]),
-        // Names its port, and needs two successes in a row.
+        // This probe refers to the port by name, and needs two successes in a row.
         server("named")
             .args(&["--http", "8004"])
             .ready_after("1200ms")
             .probe(json!({"httpGet": {"path": "/", "port": "web"}, "successThreshold": 2}))
             .with(json!({"ports": [{"name": "web", "containerPort": 8004}]}))
             .hook(&[]),
-        // Has a startup probe, which runs first.
+        // This container also has a startup probe, which runs before the readiness probe.
         server("startup")
             .args(&["--tcp", "8005", "--http", "8006", "--ready-after", "1200ms"])
             .probe(json!({"tcpSocket": {"port": 8005}}))
@@ -51,7 +51,8 @@ fn hooks_wait_for_every_kind_of_probe() {
     assert!(later >= 990.0, "two successes are a second apart, but the next container started after {later:.0} ms");
 }
 
-/// A gate that stays as the parent process runs the exec probe, because the sidecar cannot run it.
+/// A gate that keeps running as the command's parent runs the exec probe, because the sidecar cannot run commands in
+/// other containers.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn gate_runs_the_exec_probe_of_its_container() {

@@ -26,7 +26,7 @@ fn hook_of_a_restarted_container_does_not_wait() {
     run.assert_order(&["db", "api", "web"]);
     let seen = run.watch.len();
     run.signal("db", "KILL");
-    // The kubelet shows a container as running only when its hook has returned.
+    // The kubelet reports a container as running only after its hook has returned.
     let running = run.watch.wait_from(seen, "db runs again", 60, |s| {
         s.kubelet_status("db")["restartCount"] == 1 && s.kubelet_status("db")["state"]["running"].is_object()
     });
@@ -49,7 +49,7 @@ fn hook_of_a_restarted_container_does_not_wait() {
     ));
 }
 
-/// A restarted sidecar trusts no earlier state and determines all states again. No other container restarts.
+/// A restarted sidecar does not rely on earlier states, and determines all states again. No other container restarts.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn restarted_sidecar_disturbs_no_other_container() {

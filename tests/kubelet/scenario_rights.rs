@@ -46,7 +46,8 @@ fn order_needs_only_the_board() {
     }
 }
 
-/// Annotations that are in the manifest, for example from a template, must open nothing. The sidecar removes them.
+/// Status annotations in the manifest, for example from a template, must not release any hook. The sidecar removes such
+/// annotations.
 fn assert_forged_annotations_open_nothing(name: &str, sandbox: &str) {
     let scene = Scene::shared(name);
     scene.grant_pod_access();
@@ -79,14 +80,15 @@ fn forged_annotations_of_another_sandbox_open_nothing() {
     assert_forged_annotations_open_nothing("forged", "3f2a9c1e-4097-1a0c5f3b");
 }
 
-/// A part of an id that is 0 is unknown and matches anything, so this id would match every sandbox if it were trusted.
+/// In a sandbox id, a part that is 0 means "unknown" and matches every value. If the sidecar trusted the id 0-0-0,
+/// every sandbox would match.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn forged_annotations_for_any_sandbox_open_nothing() {
     assert_forged_annotations_open_nothing("forged-any", "0-0-0");
 }
 
-/// The sidecar's token allows changes of podgate's annotations on its own Pod, and nothing else.
+/// The sidecar's token permits changes to podgate's annotations on the sidecar's own Pod, and nothing else.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn policy_limits_sidecars_to_their_own_annotations() {
@@ -110,7 +112,7 @@ fn policy_limits_sidecars_to_their_own_annotations() {
     };
     let annotate = |key: &str, value: Value| json!({"metadata": {"annotations": {key: value}}});
     let status = || annotate("status.podgate.io/db", "Ready".into());
-    // The policy and the permissions take effect a moment after they were applied.
+    // The policy and the permissions take effect a moment after `kubectl apply`.
     eventually("the policy is in force", 30, || {
         let refused = patch(&bound, "two", status()).err().filter(|e| e.contains("not bound to this pod"));
         refused.and_then(|_| patch(&bound, "one", status()).ok())

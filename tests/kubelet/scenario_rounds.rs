@@ -1,4 +1,4 @@
-//! Second starts of the same Pod, on a board that still has everything from the first start.
+//! Second starts of the same Pod. The board still has all files from the first start.
 
 use crate::cluster::{minor_version, run_script};
 use crate::orders::chain;
@@ -21,8 +21,8 @@ fn epoch(seen: &ObservedPod) -> String {
     seen.annotation("sandbox.podgate.io/epoch").expect("an epoch").to_owned()
 }
 
-/// Lets the Pod start, calls `restart` to make all containers start again, and asserts the order of both starts.
-/// Returns the Pod as it was after the first and after the second start.
+/// Waits until the Pod has started, calls `restart` to make all containers start again, and asserts the order of both
+/// starts. Returns the observed Pod after the first start and after the second start.
 fn start_twice(run: &FollowedPod<'_>, restart: impl FnOnce()) -> (ObservedPod, ObservedPod) {
     let first = run.wait_until_up();
     run.assert_order(&NAMES);
@@ -52,7 +52,8 @@ fn order_survives_a_killed_sandbox() {
     scene.report(&format!("sandbox {} -> {}", sandbox_id(&first), sandbox_id(&second)));
 }
 
-/// On the host network, all sandboxes have the cookie of the node. The rest of the id must differ.
+/// On the host network, all sandbox ids contain the cookie of the node's network namespace. The rest of the id must
+/// differ.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn order_survives_a_killed_sandbox_on_host_network() {
@@ -104,7 +105,7 @@ fn order_survives_a_restart_of_all_containers() {
     scene.report(&format!("epoch {} -> {}", epoch(&first), epoch(&second)));
 }
 
-/// `db` and the sidecar restart at the same time, so the new hook of `db` meets a sidecar that is still starting.
+/// `db` and the sidecar restart at the same time, so the new hook of `db` runs while the sidecar is still starting.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn pod_recovers_when_db_and_sidecar_restart_together() {

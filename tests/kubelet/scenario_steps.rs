@@ -1,4 +1,4 @@
-//! Steps that pass on their result by files, as Tekton's steps do. They do not need the sidecar.
+//! Steps that pass on their result by files, like Tekton's steps. Such steps do not need the sidecar.
 
 use crate::clock::eventually;
 use crate::cluster::{BUSYBOX_IMAGE, create};
@@ -6,7 +6,7 @@ use crate::pod::{Container, Pod, server};
 use crate::scene::{FollowedPod, Scene};
 use serde_json::{Value, json};
 
-/// Creates step `n`. It waits for the step before it, runs `script`, and writes a file with the result.
+/// Creates step `n`, which waits for the previous step, runs `script`, and writes a file with the result.
 fn step(n: u32, script: &str, more: &[&str]) -> Container {
     let (own, before) = (format!("/steps/{n}"), format!("file:///steps/{}", n - 1));
     let mut flags = vec!["--post-file", &own];
@@ -54,7 +54,7 @@ fn steps_run_one_after_another() {
     assert!(ends.iter().all(|(code, _)| *code == 0), "{ends:?}");
 }
 
-/// A step that times out makes all later steps skip. A failure with `--on-error continue` does not.
+/// If a step times out, all later steps are skipped. If a step with `--on-error continue` fails, the later steps run.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn failure_skips_later_steps() {
@@ -86,7 +86,9 @@ fn breakpoint_holds_a_failed_step() {
     scene.grant_pod_access();
     let run = create_pod(&scene, "steps-break", vec![step(1, "exit 7", &["--breakpoint", "/steps/go"])]);
     let pid = eventually("the step runs", 60, || run.pid("step-1"));
-    eventually("it is held", 30, || run.log("step-1").messages().any(|line| line.contains("/steps/go")).then_some(()));
+    eventually("the breakpoint holds the step", 30, || {
+        run.log("step-1").messages().any(|line| line.contains("/steps/go")).then_some(())
+    });
     assert_eq!(run.pid("step-1"), Some(pid), "the step must not end");
     std::fs::write(format!("/proc/{pid}/root/steps/go"), "").expect("a file");
     assert_eq!(ends(&run, 1)[0].0, 7);

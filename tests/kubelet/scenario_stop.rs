@@ -1,4 +1,4 @@
-//! Stopping in the reverse of the start order.
+//! Shutdown in the reverse of the start order.
 
 use crate::clock::{eventually, wall_ms};
 use crate::cluster::{kubectl, try_kubectl};
@@ -13,7 +13,7 @@ fn grace(seconds: u32) -> serde_json::Value {
     json!({"spec": {"terminationGracePeriodSeconds": seconds}})
 }
 
-/// Deletes the Pod. Returns the logs of its containers and the duration in milliseconds.
+/// Deletes the Pod. Returns the logs of its containers, and the duration of the deletion in milliseconds.
 fn delete(scene: &Scene, pod: &str, logs: &NodeLogs) -> (Vec<IncarnationLog>, f64) {
     let begin = wall_ms();
     kubectl(&["-n", &scene.namespace, "delete", "pod", pod, "--wait=true", "--timeout=60s"]);
@@ -34,7 +34,7 @@ fn summary(lives: &[IncarnationLog], names: &[&str], zero: f64) -> String {
     names.iter().map(format_one).collect::<Vec<_>>().join(" | ")
 }
 
-/// Asserts that each of `names` received SIGTERM only after the one before it had exited.
+/// Asserts that each container in `names` received SIGTERM only after the previous container had exited.
 fn assert_stop_order(lives: &[IncarnationLog], names: &[&str]) {
     for pair in names.windows(2) {
         let (dependent, provider) = (log_of(lives, pair[0]), log_of(lives, pair[1]));
@@ -72,15 +72,16 @@ fn containers_stop_in_reverse_order() {
     assert_chain_stops_in_reverse("stop-reverse", SidecarPlacement::Native, gated_with_pre_stop());
 }
 
-/// The sidecar receives SIGTERM together with all other containers, and runs as long as they need it.
+/// The sidecar receives SIGTERM together with all other containers, but keeps running as long as the other containers
+/// need the sidecar.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn containers_stop_in_reverse_order_with_first_container_sidecar() {
     assert_chain_stops_in_reverse("stop-first", SidecarPlacement::FirstContainer, gated_with_pre_stop());
 }
 
-/// The preStop hooks see exits by the tethers that postStart hooks leave behind. `web` has no hook, so `api` checks its
-/// port.
+/// The preStop hooks detect exits by the tethers that postStart hooks leave behind. `web` has no postStart hook, so the
+/// preStop hook of `api` checks the port of `web`.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn hooked_containers_stop_in_reverse_order() {
@@ -92,7 +93,7 @@ fn hooked_containers_stop_in_reverse_order() {
     assert_chain_stops_in_reverse("stop-hooks", SidecarPlacement::Native, containers);
 }
 
-/// A preStop hook that waits for a container which never exits gives up within the Pod's grace period.
+/// If a container never exits, the preStop hook that waits for that exit times out within the Pod's grace period.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn pre_stop_gives_up_when_sigterm_is_ignored() {
@@ -126,8 +127,8 @@ fn pre_stop_gives_up_when_sigterm_is_ignored() {
     );
 }
 
-/// The Pod is deleted when db's gate has opened and api's gate has not. db does not wait for containers that never
-/// started.
+/// Deletes the Pod when the gate of db has opened but the gate of api has not. db must not wait for containers that
+/// never started.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn deletion_during_the_start_is_not_delayed() {
@@ -152,8 +153,8 @@ fn deletion_during_the_start_is_not_delayed() {
     }
 }
 
-/// A preStop hook also runs when the kubelet restarts a single container. It must not wait, because the others keep
-/// running.
+/// A preStop hook also runs when the kubelet restarts a single container. The hook must not wait then, because the
+/// other containers keep running.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn pre_stop_does_not_wait_on_a_single_restart() {

@@ -1,4 +1,5 @@
-//! Tethers: the board shows the exit of a container's process at once, without the API server and the kubelet.
+//! Tests of tethers. With a tether, the board shows the exit of a container's process at once, without the API server
+//! and the kubelet.
 
 use crate::clock::{eventually, wall_ms};
 use crate::cluster::BUSYBOX_IMAGE;
@@ -19,7 +20,7 @@ fn has_ended(sidecar: u32, container: &str) -> bool {
     state_on_board(sidecar, container).is_some_and(|state| state == "Failed" || state == "Completed")
 }
 
-/// Calls `stop` with the container's pid. Returns the milliseconds until the board shows the exit.
+/// Calls `stop` with the container's pid. Returns the time until the board shows the exit, in milliseconds.
 fn time_until_board_shows_exit(run: &FollowedPod<'_>, container: &str, stop: impl FnOnce(Pid)) -> f64 {
     let sidecar = run.pid("podgate").expect("the sidecar runs");
     let pid = run.pid(container).and_then(|pid| Pid::from_raw(pid.try_into().ok()?)).expect("the container runs");
@@ -53,13 +54,13 @@ fn board_shows_an_exit_at_once() {
             let containers = [add_tether(server("db").http(8001)), server("web").http(8002)];
             let run = scene.create(&Pod::new(&name, containers));
             run.wait_until_up();
-            // A tether that drops within 2 s after the gate has opened may mean that the program closed inherited
+            // A tether that is released within 2 s after the gate has opened may mean that the program closed inherited
             // files.
             let life = run.log("db");
-            eventually("db has run for a while", 10, || (wall_ms() - life.start_time() > 2500.0).then_some(()));
+            eventually("db has run for 2.5 s", 10, || (wall_ms() - life.start_time() > 2500.0).then_some(()));
             let took = time_until_board_shows_exit(&run, "db", |pid| kill_process(pid, signal).expect("a signal"));
             scene.report(&format!("{kind}, {how}: {took:.1} ms"));
-            // This takes 10 ms on an idle machine.
+            // On an idle machine, the board shows the exit after 10 ms.
             assert!(took < 500.0, "{name}: {took:.0} ms");
             crate::cluster::kubectl(&[
                 "-n",
@@ -90,7 +91,7 @@ fn board_shows_an_out_of_memory_kill_at_once() {
     let seen = run.watch.wait_until("the kubelet reports the kill", 60, |seen| {
         seen.kubelet_status("eater")["state"]["terminated"]["reason"] == "OOMKilled"
     });
-    let start = eventually("after starts", 30, || run.log("after").time_of("start"));
+    let start = eventually("the container after starts", 30, || run.log("after").time_of("start"));
     scene.report(&format!("after started {:.0} ms before the kubelet reported the kill", seen.at - start));
     assert_eq!(
         run.watch.last().and_then(|seen| seen.podgate_state("eater").map(str::to_owned)).as_deref(),
@@ -98,7 +99,7 @@ fn board_shows_an_out_of_memory_kill_at_once() {
     );
 }
 
-/// A program that closes inherited files loses its tether. It must not be taken for dead.
+/// A program that closes inherited files loses its tether. podgate must not report such a program as exited.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn container_that_closes_its_tether_counts_as_running() {

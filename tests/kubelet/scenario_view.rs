@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// Prepares `kubectl podgate COMMAND POD` for the Pod of `run`. The first argument is the command.
+/// Prepares `kubectl podgate COMMAND POD` for the Pod of `run`. The first of the `arguments` is COMMAND.
 fn podgate(run: &FollowedPod, arguments: &[&str]) -> Command {
     let program = option_env!("CARGO_BIN_EXE_kubectl-podgate").unwrap_or("kubectl-podgate");
     let mut command = Command::new(program);
@@ -20,7 +20,7 @@ fn podgate(run: &FollowedPod, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs the command. Returns its exit code and its whole output.
+/// Runs the command. Returns the exit code, and standard output followed by standard error.
 fn run_podgate(run: &FollowedPod, arguments: &[&str]) -> (i32, String) {
     let output = podgate(run, arguments).output().expect("kubectl podgate runs");
     let text = [output.stdout, output.stderr].concat();
@@ -32,13 +32,14 @@ fn row<'a>(view: &'a Value, name: &str) -> &'a Value {
     rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("no {name} in {view}"))
 }
 
-/// While the kubelet only reports that it creates the containers, `status` shows what the Pod waits for.
+/// While the kubelet reports only that the containers are being created, `status` shows the condition that blocks the
+/// Pod.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn status_shows_why_a_hook_blocks_the_pod() {
     let scene = Scene::shared("view-frozen");
     scene.grant_pod_access();
-    // The state Started is published up to 5 s late.
+    // The sidecar may publish the state Started up to 5 s late.
     let run = scene.create(&chain("view-frozen", "9s"));
     let mut child = podgate(&run, &["status", "--until-started", "--timeout", "2m", "-o", "json"])
         .stdout(Stdio::piped())
@@ -66,7 +67,7 @@ fn status_shows_why_a_hook_blocks_the_pod() {
     scene.report(&format!("{} changes followed", views.len()));
 }
 
-/// Returns a time of a timeline row, in milliseconds since 1970.
+/// Returns the time of the event `what` in a timeline row, in milliseconds since 1970.
 fn time_in_row(row: &Value, what: &str) -> f64 {
     let text = row[what]["at"].as_str().unwrap_or_else(|| panic!("{what} has no time: {row}"));
     let at = humantime::parse_rfc3339(text).expect("a time").duration_since(std::time::UNIX_EPOCH);
@@ -82,11 +83,11 @@ fn assert_timeline(run: &FollowedPod, lives: &[IncarnationLog]) {
     for life in lives {
         let row = row(&timeline, &life.name);
         let (started, ready) = (time_in_row(row, "started"), time_in_row(row, "ready"));
-        // A time in whole seconds was rounded down by less than a second.
+        // A time that is not exact is rounded down to whole seconds.
         let latest = started + if row["started"]["exact"] == true { 0.0 } else { 1000.0 };
         assert!(before <= latest && started <= ready, "{} is out of order: {text}", life.name);
         for (what, shown, logged) in [("started", started, life.start_time()), ("ready", ready, life.ready_time())] {
-            // An event is never seen early, but rounding to whole seconds makes its time up to one second early.
+            // A time can be up to one second early only because it is rounded down to whole seconds.
             assert!((-1001.0..1500.0).contains(&(shown - logged)), "{} {what}: {shown} {logged}: {text}", life.name);
         }
         assert_eq!(row["ready"]["by"], "podgate", "{text}");
@@ -126,7 +127,8 @@ fn timeline_matches_a_pod_with_gates() {
     assert!(web["bars"].as_array().expect("bars").iter().any(|bar| bar["kind"] == "gate"), "{text}");
 }
 
-/// The hook of a container that is never Ready blocks the next container. An operator releases it with an override.
+/// The hook of a container that is never Ready blocks the next container. An operator releases the hook with an
+/// override.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn override_opens_a_waiting_hook() {
@@ -139,7 +141,7 @@ fn override_opens_a_waiting_hook() {
     assert!(code == 3 && text.contains("db holds back api until db=Ready"), "{text}");
     let (code, text) = run_podgate(&run, &["override", "nobody=Ready"]);
     assert!(code == 1 && text.contains("the Pod has no container nobody; it has db, api"), "{text}");
-    // An override for another sandbox opens nothing.
+    // An override for another sandbox has no effect.
     kubectl(&["-n", &scene.namespace, "annotate", "pod", &run.pod, "override.podgate.io/db=Ready@00000000-1-00000000"]);
     std::thread::sleep(std::time::Duration::from_secs(1));
     assert!(cluster::incarnations(&scene.namespace, &run.pod).iter().all(|i| i.container != "api"));
@@ -155,7 +157,7 @@ fn override_opens_a_waiting_hook() {
     });
     let (_, text) = run_podgate(&run, &["status"]);
     assert!(text.contains("An operator has set db to Ready by hand"), "{text}");
-    // An override is no time at which db was ready.
+    // The timeline must not show the time of an override as the time at which db became ready.
     let (_, json) = run_podgate(&run, &["timeline", "-o", "json"]);
     let timeline: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(row(&timeline, "db")["ready"], Value::Null, "{json}");

@@ -1,4 +1,4 @@
-//! The setting of one scenario: its namespace, the Pods in it, and a dump of their state when it fails.
+//! The environment of one scenario: the namespace and its Pods. If the scenario fails, prints the state of the Pods.
 
 use crate::cluster::{self, kubectl, pid, try_kubectl, try_script};
 use crate::incarnation_log::{IncarnationLog, assert_order, summary};
@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// A scenario that breaks the node or the API server holds this lock exclusively.
+/// Lock that a scenario holds exclusively while it breaks the node or the API server.
 static NODE_LOCK: RwLock<()> = RwLock::new(());
 
 #[allow(dead_code, reason = "held for its drop")]
@@ -23,12 +23,13 @@ enum NodeGuard {
     Exclusive(RwLockWriteGuard<'static, ()>),
 }
 
-/// Writes a line past the output capture of the test harness, so that passing scenarios show it too.
+/// Prints a line to standard error without the output capture of the test harness, so that the output of passing
+/// scenarios shows the line too.
 pub(crate) fn print_line(line: &str) {
     let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
-/// A namespace that is deleted on drop.
+/// The namespace of one scenario, which is deleted on drop.
 pub(crate) struct Scene {
     name: String,
     pub(crate) namespace: String,
@@ -36,19 +37,19 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Creates a scene that may run beside others.
+    /// Creates a scene that may run at the same time as others.
     pub(crate) fn shared(name: &str) -> Scene {
         Scene::new(name, NodeGuard::Shared(NODE_LOCK.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Creates a scene that has the node for itself, to break what all Pods share. Prints a line and returns `None` on
-    /// a cluster of the user.
+    /// Creates a scene that runs alone on the node, for faults that affect all Pods. On a user's cluster, prints a line
+    /// and returns `None`.
     pub(crate) fn exclusive(name: &str) -> Option<Scene> {
         let guard = NodeGuard::Exclusive(NODE_LOCK.write().unwrap_or_else(PoisonError::into_inner));
         Scene::can_inject_faults(name).then(|| Scene::new(name, guard))
     }
 
-    /// Returns true if this cluster allows injected faults. Prints a line if not.
+    /// Returns true if scenarios may inject faults in this cluster. Otherwise prints a line.
     pub(crate) fn can_inject_faults(name: &str) -> bool {
         if !cluster::is_test_cluster() {
             print_line(&format!(
@@ -66,7 +67,7 @@ impl Scene {
         Scene { name: name.to_owned(), namespace, _node_guard: guard }
     }
 
-    /// Lets the sidecars of this namespace watch and patch Pods.
+    /// Grants the sidecars of this namespace permission to watch and patch Pods.
     pub(crate) fn grant_pod_access(&self) {
         let group = format!("--group=system:serviceaccounts:{}", self.namespace);
         kubectl(&[
@@ -80,7 +81,7 @@ impl Scene {
         ]);
     }
 
-    /// Creates `pod` and watches it from before its creation.
+    /// Creates `pod`. The watch on the Pod starts before the creation.
     pub(crate) fn create(&self, pod: &Pod) -> FollowedPod<'_> {
         let run = self.follow(&pod.name);
         cluster::create(&self.namespace, &pod.json().to_string());
@@ -166,7 +167,7 @@ impl Drop for Scene {
     }
 }
 
-/// A Pod of a scene, with a watch on it.
+/// A Pod of a scene, with a watch on that Pod.
 pub(crate) struct FollowedPod<'a> {
     pub(crate) scene: &'a Scene,
     pub(crate) pod: String,
@@ -184,14 +185,14 @@ impl FollowedPod<'_> {
         IncarnationLog::fetch(&self.scene.namespace, &self.pod, container, false)
     }
 
-    /// Asserts that `names` started in order, and prints their times.
+    /// Asserts that the containers in `names` started in order, and prints the times.
     pub(crate) fn assert_order(&self, names: &[&str]) -> Vec<IncarnationLog> {
         let lives = assert_order(self, names);
         self.scene.report(&summary(&lives));
         lives
     }
 
-    /// Waits until containerd reports the `count`th start of `container`, and returns its time.
+    /// Waits until containerd reports the `count`th start of `container`, and returns the start time.
     pub(crate) fn wait_for_start(&self, container: &str, count: usize) -> f64 {
         cluster::wait_for_start(&self.scene.namespace, &self.pod, container, count)
     }
@@ -204,7 +205,7 @@ impl FollowedPod<'_> {
         pid(&self.scene.namespace, &self.pod, container)
     }
 
-    /// Returns the board's annotations as `container` sees them.
+    /// Returns the annotations on the board, read from the volume that `container` mounts.
     pub(crate) fn board_annotations(&self, container: &str) -> Option<Annotations> {
         let file = PathBuf::from(names::BOARD_DIR).join(names::ANNOTATIONS_FILE);
         annotations::read(self.scene.read_file(&self.pod, container, &file)?.as_bytes(), |_| true).ok()
@@ -215,7 +216,7 @@ impl FollowedPod<'_> {
         self.scene.read_file(&self.pod, container, Path::new(names::TERMINATION_LOG))
     }
 
-    /// Returns the pid, on this machine, of the postStart hook that runs in `container` now.
+    /// Returns the host pid of the postStart hook that is running in `container`.
     pub(crate) fn hook_pid(&self, container: &str) -> Option<u32> {
         let pid_namespace =
             |pid: u32| fs::metadata(format!("/proc/{pid}/ns/pid")).ok().map(|found| (found.dev(), found.ino()));

@@ -1,4 +1,5 @@
-//! A watch on one Pod. It records each state with the time at which the event arrived, so times are never too early.
+//! A watch on one Pod. Records each state with the time at which the event arrived, so recorded times are never too
+//! early.
 
 use crate::clock::{eventually, wall_ms};
 use crate::cluster::script_command;
@@ -29,7 +30,7 @@ impl ObservedPod {
         self.annotation(&format!("status.podgate.io/{container}"))
     }
 
-    /// Returns the kubelet's status of `container`, or null if there is none yet.
+    /// Returns the kubelet's status of `container`, or null if the kubelet has not reported one yet.
     pub(crate) fn kubelet_status(&self, container: &str) -> &Value {
         let lists = ["containerStatuses", "initContainerStatuses"].map(|list| &self.pod["status"][list]);
         let mut all = lists.into_iter().filter_map(Value::as_array).flatten();
@@ -42,7 +43,8 @@ impl ObservedPod {
         conditions.is_some_and(|all| all.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"))
     }
 
-    /// Returns true if podgate also reports every container as Ready. Its annotations lag by up to half a second.
+    /// Returns true if the kubelet reports the Pod as Ready and podgate reports every container as Ready. podgate's
+    /// annotations lag by up to half a second.
     pub(crate) fn is_up(&self) -> bool {
         let annotations = self.pod["metadata"]["annotations"].as_object();
         let mut states = annotations.into_iter().flatten().filter(|(key, _)| key.starts_with(names::STATUS_PREFIX));
@@ -52,7 +54,7 @@ impl ObservedPod {
     }
 }
 
-/// Watches one Pod until it is dropped.
+/// Watches one Pod in a thread, which ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct PodWatch {
     observed: Arc<Mutex<Vec<ObservedPod>>>,
@@ -86,12 +88,12 @@ impl PodWatch {
         PodWatch { observed, child, stop, thread: Some(thread) }
     }
 
-    /// Returns all states so far.
+    /// Returns all states recorded so far, oldest first.
     pub(crate) fn history(&self) -> Vec<ObservedPod> {
         self.observed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits for a state for which `test` holds, beginning with state number `from`. Returns the first one.
+    /// Waits until a recorded state passes `test`, and returns the first such state. Skips the first `from` states.
     pub(crate) fn wait_from(
         &self,
         from: usize,
@@ -136,14 +138,14 @@ impl Drop for PodWatch {
 /// Starts a new watch whenever one ends, for example because the API server stopped.
 fn follow(arguments: &[String], observed: &Mutex<Vec<ObservedPod>>, slot: &Mutex<Option<Child>>, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
-        // The script replaces itself by kubectl, so killing the child ends kubectl.
+        // The script replaces its own process with kubectl, so killing the child ends kubectl.
         let child =
             script_command().args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut child = child.expect("kubectl can be started");
-        let output = child.stdout.take().expect("its output is a pipe");
+        let output = child.stdout.take().expect("the output is a pipe");
         *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(child);
         if stop.load(Ordering::Relaxed) {
-            // Dropped since the check above. `drop` did not see this child yet, so kill it here.
+            // The watch was dropped after the check above. `drop` did not kill this child, so kill the child here.
             if let Some(child) = slot.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
                 let _ = child.kill();
             }

@@ -4,7 +4,7 @@ use crate::{GATED, agent, documents, gate, hook, is_opened, named, parts, pod, p
 use serde_json::Value;
 use std::time::Duration;
 
-/// Returns the value of a flag or its default.
+/// Returns the duration that a flag sets, or the default.
 fn duration(command: &[&str], flag: &str, default: &str) -> Duration {
     let text = values(command, flag).first().copied().unwrap_or(default);
     humantime::parse_duration(text).unwrap_or_else(|error| panic!("{flag} {text}: {error}"))

@@ -1,4 +1,4 @@
-//! Tests that `manifests/`, which users copy, match the code. Each file parses, every name and path is that of
+//! Tests that `manifests/`, which users copy, match the code. Each file parses, every name and path matches
 //! `core::names`, and `PODGATE_CONTAINERS` matches the containers' probes.
 
 mod gates;
@@ -50,7 +50,7 @@ fn strings(value: &Value) -> Vec<&str> {
 fn parts(pod: &Value) -> (&Value, Vec<&Value>) {
     let spec = &pod["spec"];
     let all: Vec<&Value> = list(spec, "initContainers").chain(list(spec, "containers")).collect();
-    assert_eq!(all[0]["name"], "podgate", "the sidecar comes first");
+    assert_eq!(all[0]["name"], "podgate", "the sidecar must come first");
     (all[0], all[1..].to_vec())
 }
 
@@ -71,7 +71,7 @@ fn agent() -> String {
     format!("{}/{}/{}", names::BOARD_DIR, names::BIN_DIR, names::AGENT_FILE)
 }
 
-/// Returns the agent's words in front of the container's own command; empty if there is no gate.
+/// Returns the agent's arguments in front of the container's own command. Empty if the container has no gate.
 fn gate(container: &Value) -> Vec<&str> {
     let command = strings(&container["command"]);
     if command.first() == Some(&agent().as_str()) { command } else { Vec::new() }
@@ -91,7 +91,7 @@ fn every_file_has_the_expected_kinds() {
     let files = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/manifests")).expect("manifests/");
     for entry in files.map(|entry| entry.expect("an entry")) {
         let file = entry.file_name().into_string().expect("a name");
-        // The tests of the webhook cover manifests/injector.
+        // Skip `manifests/injector`, which the tests of the webhook cover.
         if entry.path().is_dir() {
             continue;
         }
@@ -143,7 +143,7 @@ fn policy_allows_only_podgates_prefixes() {
         .collect();
     assert_eq!(prefixes, BTreeSet::from([names::STATUS_PREFIX, names::SANDBOX_PREFIX]));
     let marker = ".group('podgate.io').resource('ownpods').namespace(request.namespace).check('report')";
-    assert!(text.contains(marker), "the marker permission of rbac.yaml");
+    assert!(text.contains(marker), "the policy must check the marker permission of rbac.yaml");
     assert_eq!(policy["spec"]["failurePolicy"], "Fail");
 }
 

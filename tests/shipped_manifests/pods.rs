@@ -100,13 +100,13 @@ fn sidecar_list_matches_the_containers() {
                 };
                 let until = values(&gate(spec), "--until").into_iter().map(|until| until.parse().expect("a condition"));
                 container.until = until.collect();
-                // The list has the Pod's policy if the container has none.
+                // The entry in PODGATE_CONTAINERS has the Pod's restartPolicy if the container has none.
                 let policy =
                     container.restart_policy.take().or(pod["spec"]["restartPolicy"].as_str().map(str::to_owned));
                 container.restart_policy = policy;
                 container.pre_stop = !pre_stop(spec).is_empty();
                 if is_opened(spec) {
-                    // This probe is podgate's, not the application's.
+                    // The startupProbe belongs to podgate, not to the application.
                     container.startup_probe = None;
                 }
                 container

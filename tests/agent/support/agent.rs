@@ -18,7 +18,7 @@ pub(crate) struct Agent {
     termination: PathBuf,
 }
 
-/// A running agent. Killed when dropped.
+/// A running agent, which is killed on drop.
 pub(crate) struct RunningAgent {
     child: Child,
     started: Instant,
@@ -40,7 +40,7 @@ impl Agent {
         Agent {
             program: PROGRAM.into(),
             arguments: arguments.iter().map(Into::into).collect(),
-            // Keeps errors about the flags themselves out of the machine's /dev/termination-log.
+            // Without this variable, the agent would write usage errors to the machine's /dev/termination-log.
             environment: vec![("PODGATE_TERMINATION_LOG".into(), termination.into())],
             termination: termination.to_owned(),
         }
@@ -75,7 +75,7 @@ impl Agent {
         command.iter().fold(self.arg("--"), Agent::arg)
     }
 
-    /// Runs the agent with descriptor 9 open on `file`. `execve` does not close it.
+    /// Runs the agent with descriptor 9 open on `file`. `execve` does not close this descriptor.
     pub(crate) fn with_open_file(mut self, file: &Path) -> Agent {
         let script = format!("exec 9<{}; exec \"$0\" \"$@\"", file.display());
         let words = ["-c".into(), script.into(), self.program.clone().into_os_string()];
@@ -222,7 +222,7 @@ fn status_field(pid: u32, name: &str) -> Option<u64> {
     status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }
 
-/// A shell in its own namespaces that runs one line at a time. Exits when dropped.
+/// A shell in its own namespaces, which runs one line at a time and exits on drop.
 pub(crate) struct Shell {
     child: Child,
     input: Option<ChildStdin>,
@@ -230,7 +230,7 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
-    /// Starts the shell. Returns `None` if the machine does not permit the namespaces, so that the test skips.
+    /// Starts the shell. Returns `None` if the machine does not permit the namespaces, so that the test is skipped.
     pub(crate) fn in_namespaces(unshare: &[&str]) -> Option<Shell> {
         let mut command = Command::new("unshare");
         command.args(unshare).args(["sh", "-s"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
@@ -256,8 +256,8 @@ impl Shell {
         answer.trim().parse().ok()
     }
 
-    /// Starts `agent` in the background with its standard error in the file `errors`.
-    /// [`wait_for_agent`](Self::wait_for_agent) waits for it.
+    /// Starts `agent` in the background, and redirects its standard error to the file `errors`.
+    /// [`wait_for_agent`](Self::wait_for_agent) waits for the agent.
     pub(crate) fn start_agent(&mut self, agent: &Agent, errors: &Path) {
         let quoted = |word: &OsStr| format!("'{}'", word.to_str().unwrap().replace('\'', r"'\''"));
         let words: Vec<String> = agent.arguments.iter().map(|word| quoted(word)).collect();
@@ -273,7 +273,7 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        // The shell exits at the end of its input. Its background processes must be killed first.
+        // The shell exits at the end of its input. The background processes must be killed before that.
         let _ = self.try_run("kill $(jobs -p) 2>/dev/null");
         drop(self.input.take());
         let start = Instant::now();

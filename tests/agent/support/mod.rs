@@ -70,7 +70,7 @@ impl Scene {
         scene
     }
 
-    /// Starts the sidecar: it creates the bell, publishes and takes the lock.
+    /// Simulates the start of the sidecar: creates the bell, publishes the snapshot and takes the lock.
     pub(crate) fn start_sidecar(&mut self) {
         self.ringer = Some(Ringer::new(&self.board, names::BELL_FILE));
         self.publish(|_| {});
@@ -78,13 +78,13 @@ impl Scene {
         assert!(self.lock.is_some());
     }
 
-    /// Kills the sidecar: the kernel closes the bell's write end and releases the lock.
+    /// Simulates the death of the sidecar: closes the bell's write end and releases the lock.
     pub(crate) fn kill_sidecar(&mut self) {
         self.lock = None;
         self.ringer = None;
     }
 
-    /// Applies `change` and publishes the snapshot as the next revision. Rings the bell if there is a sidecar.
+    /// Applies `change` and publishes the snapshot as the next revision. Rings the bell if the sidecar runs.
     pub(crate) fn publish(&mut self, change: impl FnOnce(&mut Snapshot)) {
         change(&mut self.snapshot);
         self.snapshot.revision += 1;
@@ -100,12 +100,12 @@ impl Scene {
         });
     }
 
-    /// `podgate post-start --container db` in these folders, with a time limit of 20 s.
+    /// Returns `podgate post-start --container db` for these folders, with a time limit of 20 s.
     pub(crate) fn hook(&self) -> Agent {
         self.bare_hook().flag("container", "db").flag("timeout", "20s")
     }
 
-    /// Like `hook`, without `--container` and `--timeout`.
+    /// Returns the same command as `hook`, but without `--container` and `--timeout`.
     pub(crate) fn bare_hook(&self) -> Agent {
         Agent::new(&["post-start"], &self.termination)
             .flag("board", &self.board)
@@ -115,7 +115,7 @@ impl Scene {
             .flag("log-to", &self.log)
     }
 
-    /// `podgate pre-stop --container db` in these folders.
+    /// Returns `podgate pre-stop --container db` for these folders.
     pub(crate) fn pre_stop(&self) -> Agent {
         Agent::new(&["pre-stop"], &self.termination)
             .flag("container", "db")
@@ -124,8 +124,8 @@ impl Scene {
             .flag("log-to", &self.log)
     }
 
-    /// `podgate entrypoint` in these folders, with a time limit of 20 s and its log in a file. Add the command with
-    /// `with_command`.
+    /// Returns `podgate entrypoint` for these folders, with a time limit of 20 s and its log in a file. The caller adds
+    /// the command with `with_command`.
     pub(crate) fn gate(&self) -> Agent {
         Agent::new(&["entrypoint"], &self.termination)
             .flag("timeout", "20s")
@@ -159,7 +159,7 @@ impl Scene {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Returns the report in the container's own folder, or `None` if there is none.
+    /// Returns the report in the container's own folder, or `None` if the file does not exist.
     pub(crate) fn report(&self) -> Option<Report> {
         let bytes = std::fs::read(self.self_folder.join(names::REPORT_FILE)).ok()?;
         Some(Report::parse(&bytes).expect("a report is always complete"))
@@ -191,7 +191,7 @@ pub(crate) fn write_annotations(folder: &Path, snapshot: &Snapshot) {
     replace(folder, names::ANNOTATIONS_FILE, annotations_text(snapshot).as_bytes(), 0o644).unwrap();
 }
 
-/// Checks `is_true` every millisecond until it holds. Panics with the `event` after `WAIT_LIMIT`.
+/// Calls `is_true` every millisecond until it returns true. Panics with `event` after `WAIT_LIMIT`.
 pub(crate) fn wait_until(event: &str, mut is_true: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_true() {

@@ -1,4 +1,4 @@
-//! A downward-API volume, written as the kubelet's `AtomicWriter` writes it
+//! A downward-API volume, written in the same steps as by the kubelet's `AtomicWriter`
 //! (<https://github.com/kubernetes/kubernetes/blob/master/pkg/volume/util/atomic_writer.go>).
 
 use std::fs;

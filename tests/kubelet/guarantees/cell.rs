@@ -1,10 +1,10 @@
-//! One cell of the tables.
+//! Cells of the tables in `docs/guarantees.md`.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
-/// The mechanism that keeps the Pod's order.
+/// The mechanism with which podgate enforces the Pod's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     PostStart,
@@ -22,22 +22,22 @@ impl Mode {
     }
 }
 
-/// The outcome for the order.
+/// The effect of a fault on the Pod's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Order {
     /// No container started before its predecessors were Ready.
     Kept,
     /// A container started too early.
     Lost,
-    /// This version of Kubernetes lacks the feature.
+    /// Not measured, because this version of Kubernetes lacks the feature.
     NotHere,
 }
 
-/// One measured cell.
+/// Measured result of one fault in one mode.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cell {
     pub(super) order: Order,
-    /// When the containers start, relative to their predecessors being Ready.
+    /// Text about when the containers started, relative to the time at which their predecessors became Ready.
     pub(super) waited: String,
     pub(super) user_sees: String,
 }
@@ -48,10 +48,10 @@ impl fmt::Display for Cell {
     }
 }
 
-/// Kubernetes' minor versions of the tables, in column order.
+/// Minor versions of Kubernetes in the tables, in column order.
 pub(super) const VERSIONS: [u32; 2] = [34, 36];
 
-/// Returns the path of a measured cell, which is kept until the tables are written.
+/// Returns the path of the file that stores a measured cell until the tables are written.
 fn cell_path(minor: u32, row: &str, mode: Mode) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("guarantees/1.{minor}"));
     folder.join(format!("{row}.{}.json", mode.name()))
@@ -62,7 +62,7 @@ impl Cell {
         Cell { order: Order::NotHere, waited: String::new(), user_sees: String::new() }
     }
 
-    /// Saves the cell for the tables.
+    /// Saves the cell to a file, so that a later run can write the tables.
     pub(super) fn save(&self, minor: u32, row: &str, mode: Mode) {
         let path = cell_path(minor, row, mode);
         let folder = path.parent().expect("a folder");
@@ -72,7 +72,7 @@ impl Cell {
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
 
-    /// Loads a saved cell.
+    /// Loads a saved cell. Panics if the file does not exist.
     pub(super) fn load(minor: u32, row: &str, mode: Mode) -> Cell {
         let path = cell_path(minor, row, mode);
         let text = std::fs::read_to_string(&path)
@@ -81,7 +81,7 @@ impl Cell {
     }
 }
 
-/// Rounds a time up to one of a few steps, so that the text does not change from run to run.
+/// Formats an upper limit for a time. There are few limits, so that the text does not change from run to run.
 pub(super) fn rounded_time(ms: f64) -> String {
     const STEPS: [(f64, &str); 5] =
         [(1000.0, "1 s"), (5000.0, "5 s"), (10_000.0, "10 s"), (20_000.0, "20 s"), (40_000.0, "40 s")];

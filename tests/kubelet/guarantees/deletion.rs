@@ -6,12 +6,12 @@ use crate::clock::{eventually, wall_ms};
 use crate::cluster::{kubectl, try_kubectl};
 use crate::pod::Pod;
 
-/// The Pods' terminationGracePeriodSeconds plus the kubelet's extra time, in milliseconds.
+/// Grace period of the Pods plus the kubelet's extra time, in milliseconds.
 const GRACE_MS: f64 = 5000.0 + 2000.0;
 /// Additional time for a slow machine, in milliseconds.
 const SLACK_MS: f64 = 15_000.0;
 
-/// Brings one Pod to each stage of the start and deletes it there.
+/// Creates one Pod for each stage of the start, and deletes the Pod at that stage.
 pub(super) fn deleted_at_each_stage(setup: &CellSetup<'_>) -> Cell {
     let with_late_api = |name: &str| {
         let [db, api, web] = setup.chain(&[], 8000);
@@ -27,7 +27,7 @@ pub(super) fn deleted_at_each_stage(setup: &CellSetup<'_>) -> Cell {
     };
     let wait_until_gone = |fault_run: &FaultRun<'_>, deleted: f64| {
         let pod = &fault_run.run.pod;
-        eventually(&format!("{pod} is gone"), 120, || {
+        eventually(&format!("{pod} is deleted"), 120, || {
             try_kubectl(&["-n", &setup.scene.namespace, "get", "pod", pod])
                 .is_err_and(|e| e.contains("NotFound"))
                 .then_some(())
@@ -35,7 +35,7 @@ pub(super) fn deleted_at_each_stage(setup: &CellSetup<'_>) -> Cell {
         wall_ms() - deleted
     };
 
-    // This deletion usually comes before the sidecar runs.
+    // Usually the sidecar does not run yet at the time of this deletion.
     let deleted = delete(&at_once);
     gone.push(("before the sidecar is up", wait_until_gone(&at_once, deleted)));
 
@@ -57,7 +57,7 @@ pub(super) fn deleted_at_each_stage(setup: &CellSetup<'_>) -> Cell {
 
     for (at, took) in &gone {
         setup.scene.report(&format!("deleted {at}: gone after {:.2} s", took / 1000.0));
-        assert!(*took < GRACE_MS + SLACK_MS, "deleted {at}: the Pod was gone only after {took:.0} ms");
+        assert!(*took < GRACE_MS + SLACK_MS, "deleted {at}: the deletion took {took:.0} ms");
     }
     let fault_runs = [&at_once, &db_waits, &api_waits, &up];
     let early: Vec<String> = fault_runs.into_iter().flat_map(|fault_run| fault_run.early_starts()).collect();

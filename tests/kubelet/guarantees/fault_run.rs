@@ -1,5 +1,5 @@
-//! A Pod that goes through one fault. Signals tell its containers when to become ready, so the speed of the machine
-//! does not matter.
+//! Runs of a Pod in which a test injects one fault. The containers become ready on a signal from the test, so the
+//! result does not depend on the machine's speed.
 
 use super::cell::{Cell, Mode, Order, rounded_time};
 use crate::clock::{eventually, now, wall_ms};
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Pairs of a container in the chain and one of its predecessors.
 const CHAIN: &[(&str, &str)] = &[("api", "db"), ("web", "db"), ("web", "api")];
 
-/// The setup of one cell.
+/// Scene, mode and expected outcome of one cell.
 pub(super) struct CellSetup<'a> {
     pub(super) scene: &'a Scene,
     pub(super) mode: Mode,
@@ -25,15 +25,15 @@ pub(super) struct CellSetup<'a> {
 }
 
 impl CellSetup<'_> {
-    /// Returns the chain in this mode. `db` becomes Ready only on a signal. `flags` go to the waiter for `db`: its own
-    /// hook in post-start mode, the gate of `api` in entrypoint mode.
+    /// Returns the containers of the chain in this mode. `db` becomes Ready only on a signal. `flags` are for the
+    /// waiter for `db`: the hook of `db` in post-start mode, the gate of `api` in entrypoint mode.
     pub(super) fn chain(&self, flags: &[&str], ports: u16) -> [Container; 3] {
         let db = server("db").http(ports + 1).args(&["--ready-on-signal"]);
         let api = server("api").http(ports + 2);
         let web = server("web").http(ports + 3);
         match self.mode {
             Mode::PostStart => {
-                // The example manifests have fallback checks too.
+                // Add fallback checks, as in the example manifests.
                 let fallback = |port: u16| format!("http://127.0.0.1:{port}/");
                 let (first, second) = (fallback(ports + 1), fallback(ports + 2));
                 let db = db.hook(&[&["--fallback-check", &first], flags].concat());
@@ -61,7 +61,7 @@ impl CellSetup<'_> {
         }
     }
 
-    /// Starts the chain and waits until `db` runs and is awaited.
+    /// Starts the chain. Returns when `db` runs and a hook or gate waits for `db`.
     pub(super) fn begin_with_db_awaited(&self, flags: &[&str]) -> FaultRun<'_> {
         let fault_run = self.begin(&Pod::new("chain", self.chain(flags, 8000)));
         fault_run.wait_until_db_is_awaited(0);
@@ -69,7 +69,7 @@ impl CellSetup<'_> {
     }
 }
 
-/// A Pod that goes through one fault.
+/// A running Pod in which a test injects one fault.
 pub(super) struct FaultRun<'a> {
     mode: Mode,
     expected_order: Order,
@@ -80,7 +80,7 @@ pub(super) struct FaultRun<'a> {
 }
 
 impl FaultRun<'_> {
-    /// Waits until incarnation `attempt` of `container`, or a later one, has logged `event`.
+    /// Waits until incarnation `attempt` of `container`, or a later incarnation, has logged `event`.
     pub(super) fn wait_for_event(&self, container: &str, attempt: u32, event: &str) -> IncarnationLog {
         eventually(&format!("{container} logs {event:?} (incarnation {attempt})"), 90, || {
             self.logs
@@ -98,10 +98,10 @@ impl FaultRun<'_> {
         }
     }
 
-    /// Waits until incarnation `attempt` of `db` runs and a hook or gate waits for it.
+    /// Waits until incarnation `attempt` of `db` runs and a hook or gate waits for `db`.
     pub(super) fn wait_until_db_is_awaited(&self, attempt: u32) {
         self.wait_for_event("db", attempt, "listening");
-        eventually("db is awaited", 90, || {
+        eventually("a hook or gate waits for db", 90, || {
             let waits = match self.mode {
                 Mode::PostStart => self.run.hook_pid("db").is_some(),
                 Mode::Entrypoint => self.run.pid("api").is_some(),
@@ -115,7 +115,7 @@ impl FaultRun<'_> {
         self.run.termination_message(self.waiter()).unwrap_or_default()
     }
 
-    /// Describes each start of a container before one of its predecessors was Ready.
+    /// Returns a description of each container start that came before a predecessor was Ready.
     pub(super) fn early_starts(&self) -> Vec<String> {
         let lives = self.logs.logs_with_ends();
         let mut early = Vec::new();
@@ -132,7 +132,7 @@ impl FaultRun<'_> {
         early
     }
 
-    /// Watches the order for 2 s, so that a wrong release shows. If one is expected, waits for it.
+    /// Asserts for 2 s that no container starts too early. If the cell expects an early start, waits for that start.
     pub(super) fn settle(&self) {
         self.settle_for(Duration::from_secs(2));
     }
@@ -154,7 +154,8 @@ impl FaultRun<'_> {
         assert!(early.is_empty(), "order broken: {}", early.join("; "));
     }
 
-    /// Makes the current incarnation of `container` ready by a signal. Repeats that if the container restarts.
+    /// Makes the current incarnation of `container` ready by a signal. Sends the signal again if the container
+    /// restarts.
     pub(super) fn make_ready(&self, container: &str) {
         let mut signaled = None;
         eventually(&format!("{container} becomes ready on the signal"), 90, || {
@@ -168,8 +169,8 @@ impl FaultRun<'_> {
         });
     }
 
-    /// Waits until the containers and the kubelet, and if the order is kept also podgate, report that the Pod has
-    /// started.
+    /// Waits until the containers and the kubelet report that the Pod has started. If the cell expects that the order
+    /// is kept, podgate must report the start too.
     pub(super) fn wait_until_up(&self) -> ObservedPod {
         eventually("the pod is up", 150, || {
             let up = self.run.watch.last().filter(ObservedPod::is_ready)?;
@@ -191,7 +192,7 @@ impl FaultRun<'_> {
         };
         match self.expected_order {
             Order::Lost => annotated(10).or_else(|| self.run.watch.last()).expect("the pod"),
-            _ => annotated(60).unwrap_or_else(|| panic!("the annotations do not show that: {:#}", self.annotations())),
+            _ => annotated(60).unwrap_or_else(|| panic!("podgate did not report the start: {:#}", self.annotations())),
         }
     }
 
@@ -199,8 +200,8 @@ impl FaultRun<'_> {
         self.run.watch.last().map_or(Value::Null, |seen| seen.pod["metadata"]["annotations"].clone())
     }
 
-    /// Returns the longest time from Ready of a container's last predecessor to its start, in milliseconds. Only starts
-    /// from `since` on count.
+    /// Returns the longest time from Ready of the last predecessor to the start of a container, in milliseconds.
+    /// Ignores starts before `since`.
     pub(super) fn longest_wait(&self, since: f64) -> f64 {
         let lives = self.logs.logs_with_ends();
         let waited = |name: &str| {
@@ -213,7 +214,8 @@ impl FaultRun<'_> {
         ["api", "web"].into_iter().filter_map(waited).fold(0.0, f64::max)
     }
 
-    /// Waits until the Pod has started after its fault, and returns the cell. `message` goes to what the user sees.
+    /// Waits until the Pod has started after its fault, and returns the cell. `message` becomes part of
+    /// `Cell::user_sees`.
     pub(super) fn finish(&self, since: f64, message: &str) -> Cell {
         let up = self.wait_until_up();
         self.cell(since, &[message.to_owned(), self.traces(&up)])
@@ -265,7 +267,7 @@ impl FaultRun<'_> {
         let events = kubectl_json(&["-n", &self.run.scene.namespace, "get", "events", "--field-selector", &pod]);
         let is_relevant = |event: &&Value| event["type"] == "Warning" || event["reason"] == "SandboxChanged";
         let events = events["items"].as_array().into_iter().flatten().filter(is_relevant);
-        // Failed probes occur without a fault too.
+        // Ignore failed probes, because probes also fail without a fault.
         let reasons: BTreeSet<&str> =
             events.filter_map(|e| e["reason"].as_str()).filter(|r| *r != "Unhealthy").collect();
         if !reasons.is_empty() {
@@ -275,7 +277,8 @@ impl FaultRun<'_> {
     }
 }
 
-/// Returns when the incarnation of `name` that ran at `moment` became ready, if that was before `moment`.
+/// Returns the time at which the incarnation of `name` that ran at `moment` became ready. Returns `None` if this
+/// incarnation became ready only after `moment`.
 fn ready_time_at(lives: &[IncarnationLog], name: &str, moment: f64) -> Option<f64> {
     let life =
         lives.iter().rfind(|life| life.name == name && life.time_of("start").is_some_and(|start| start <= moment))?;
@@ -283,7 +286,7 @@ fn ready_time_at(lives: &[IncarnationLog], name: &str, moment: f64) -> Option<f6
     life.time_of("ready").filter(|ready| was_running && *ready <= moment)
 }
 
-/// Injects `fault` while `db` is awaited, then makes `db` ready, and returns the cell.
+/// Injects `fault` while a hook or gate waits for `db`. Then makes `db` ready and returns the cell.
 pub(super) fn while_db_is_awaited(setup: &CellSetup<'_>, flags: &[&str], fault: impl FnOnce(&FaultRun<'_>)) -> Cell {
     let fault_run = setup.begin_with_db_awaited(flags);
     let since = wall_ms();

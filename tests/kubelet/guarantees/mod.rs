@@ -1,5 +1,5 @@
-//! The tables of `docs/guarantees.md`, which show whether the order survives a fault. Each cell is a test. It measures
-//! the cell and fails if the outcome is unexpected. `make guarantees` runs all tests and writes the tables.
+//! Measures the tables of `docs/guarantees.md`, which show if the order survives a fault. Each cell has a test, which
+//! measures the outcome and fails if the outcome is unexpected. `make guarantees` runs all tests and writes the tables.
 
 mod cell;
 mod clock;
@@ -16,12 +16,12 @@ use crate::scene::Scene;
 use cell::{Cell, Mode, Order};
 use fault_run::CellSetup;
 
-/// One fault.
+/// A fault, which is one row of the tables.
 struct Row {
     id: &'static str,
     /// Title of the row in the tables.
     title: &'static str,
-    /// True if the fault breaks something that all Pods of the node share.
+    /// True if the fault affects all Pods of the node, so that the test must run alone.
     alone: bool,
     /// Expected outcome in post-start mode. Entrypoint mode always keeps the order.
     post_start: Order,
@@ -59,7 +59,7 @@ fn measure(id: &str, mode: Mode) {
     cell.save(minor_version(), id, mode);
 }
 
-/// Defines the rows and a test for each of their cells.
+/// Defines the rows, and one test for each cell.
 macro_rules! rows {
     ($($id:ident: $title:literal, alone: $alone:literal, post_start: $post_start:ident, $fault:path;)*) => {
         const ROWS: &[Row] = &[$(Row {

@@ -18,7 +18,8 @@ pub(super) fn kubelet_restarted(setup: &CellSetup<'_>) -> Cell {
     while_db_is_awaited(setup, &[], |_| restart_kubelet())
 }
 
-/// `db` has an exec probe, which only the kubelet runs: the sidecar cannot, and the hook or gate has no such check.
+/// Restarts the kubelet in a Pod whose `db` has an exec probe. Only the kubelet runs that probe: the sidecar cannot run
+/// commands in `db`, and the hook or gate has no check with the same command.
 pub(super) fn kubelet_restarted_with_exec_probe(setup: &CellSetup<'_>) -> Cell {
     let [db, api, web] = setup.chain(&[], 8000);
     let probe = json!({"exec": {"command": ["/testserver", "check", "/tmp/ready"]}});
@@ -36,7 +37,8 @@ pub(super) fn containerd_restarted(setup: &CellSetup<'_>) -> Cell {
     while_db_is_awaited(setup, &[], |_| _ = run_script(&["restart-containerd"]))
 }
 
-/// The board and the list in `--containers` are enough for the start.
+/// Stops the API server during the start. The board and the list in `--containers` must be enough to start the Pod in
+/// order.
 pub(super) fn api_away(setup: &CellSetup<'_>) -> Cell {
     let fault_run = setup.begin(&Pod::new("chain", setup.chain(&[], 8000)));
     fault_run.run.wait_for_start("podgate", 1);
@@ -66,7 +68,7 @@ pub(super) fn reboot(setup: &CellSetup<'_>) -> Cell {
     let pod = Pod::new("chain", setup.chain(&[], 8000)).with(json!({"metadata": {"annotations": stale}}));
     let fault_run = setup.begin(&pod);
     fault_run.wait_until_db_is_awaited(0);
-    // From here on the Pod has annotations of the previous boot, and no process.
+    // The Pod now has the annotations of the previous boot, but no processes.
     let since = wall_ms();
     let board = PathBuf::from(format!("/proc/{}/root", fault_run.run.pid("podgate").expect("the sidecar runs")));
     let volumes = [names::BOARD_DIR, names::SELF_DIR].map(|folder| board.join(&folder[1..]));
@@ -93,7 +95,7 @@ pub(super) fn reboot(setup: &CellSetup<'_>) -> Cell {
     fault_run.finish(since, &message)
 }
 
-/// Empties a folder that is only known by its descriptor.
+/// Deletes the content of the folder to which the descriptor `folder` refers.
 fn clear_folder(folder: &fs::File) {
     use std::os::fd::AsRawFd;
     let path = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));

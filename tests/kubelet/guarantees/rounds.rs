@@ -1,4 +1,4 @@
-//! Second starts of all containers, with everything that the first start left on the volumes.
+//! Second starts of all containers of a Pod. The volumes still have the files from the first start.
 
 use super::cell::Cell;
 use super::fault_run::CellSetup;
@@ -37,7 +37,7 @@ pub(super) fn host_network(setup: &CellSetup<'_>) -> Cell {
     measure_second_start(setup, &pod, |run| _ = run_script(&["kill-sandbox", &run.scene.namespace, &run.pod]))
 }
 
-/// Needs Kubernetes 1.36 or later.
+/// Restarts all containers by the action `RestartAllContainers`, which needs Kubernetes 1.36 or later.
 pub(super) fn restart_all(setup: &CellSetup<'_>) -> Cell {
     if minor_version() < 36 {
         return Cell::not_here();

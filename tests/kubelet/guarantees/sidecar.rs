@@ -1,4 +1,4 @@
-//! Faults of the sidecar and of the volumes that it uses.
+//! Faults of the sidecar and of podgate's volumes.
 
 use super::cell::Cell;
 use super::fault_run::{CellSetup, FaultRun, while_db_is_awaited};
@@ -10,19 +10,21 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// While a hook waits, the kubelet does not restart the sidecar. The hook runs its fallback check instead.
+/// Kills the sidecar. While a hook waits, the kubelet does not restart the sidecar, so the hook runs its fallback
+/// check.
 pub(super) fn killed(setup: &CellSetup<'_>) -> Cell {
     while_db_is_awaited(setup, &[], |fault_run| fault_run.run.signal("podgate", "KILL"))
 }
 
-/// Another process in the sidecar's cgroup uses up its memory limit, so that the kernel kills the sidecar.
+/// Starts another process in the sidecar's cgroup. That process uses up the memory limit, so that the kernel kills the
+/// sidecar.
 pub(super) fn out_of_memory(setup: &CellSetup<'_>) -> Cell {
     while_db_is_awaited(setup, &[], |fault_run| {
         let sidecar = fault_run.run.pid("podgate").expect("the sidecar runs");
         let procs = memory_cgroup(sidecar).join("cgroup.procs");
         let filler = PathBuf::from(format!("/dev/shm/podgate-{}", setup.scene.namespace));
-        // With this score the kernel kills the sidecar first.
-        fs::write(format!("/proc/{sidecar}/oom_score_adj"), "1000").expect("its score");
+        // A score of 1000 makes the kernel kill the sidecar first.
+        fs::write(format!("/proc/{sidecar}/oom_score_adj"), "1000").expect("the sidecar's OOM score can be set");
         let script = r#"echo $$ >"$1" && exec head -c 256M /dev/zero >"$2""#;
         let ended = Command::new("sh").args(["-c", script, "sh"]).arg(&procs).arg(&filler).output();
         let _ = fs::remove_file(&filler);
@@ -36,9 +38,9 @@ fn is_alive(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// Returns the memory cgroup of process `pid`, in either version of cgroups.
+/// Returns the folder of the memory cgroup of process `pid`, in cgroup v1 or v2.
 fn memory_cgroup(pid: u32) -> PathBuf {
-    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("its cgroups");
+    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("the cgroups of the process");
     let at = |controllers: &str| {
         let mut lines = text.lines().map(|line| line.splitn(3, ':').collect::<Vec<_>>());
         lines.find(|fields| fields[1] == controllers).map(|fields| fields[2].trim_start_matches('/').to_owned())
@@ -50,8 +52,8 @@ fn memory_cgroup(pid: u32) -> PathBuf {
     }
 }
 
-/// Fills the board's volume from the node, because no container can write to it. `mallory` fills the volume of the
-/// reports.
+/// Fills two volumes. The test fills the board's volume from the node, because no container can write to the board. The
+/// container `mallory` fills the volume of the reports.
 pub(super) fn board_full(setup: &CellSetup<'_>) -> Cell {
     let [db, api, web] = setup.chain(&[], 8000);
     let mallory = server("mallory").running_as_root().args(&["--hostile", "fill"]);
@@ -76,14 +78,14 @@ pub(super) fn board_full(setup: &CellSetup<'_>) -> Cell {
     let freed = wall_ms();
     let mut cell = fault_run.finish(since, &format!("`{message}`"));
     if is_logged {
-        // The sidecar cannot release the waiters until the board has room again.
+        // The sidecar cannot release the waiters until the board has free space again.
         cell.waited = format!("{} after the board has room again", fault_run.last_start_after(freed));
         cell.user_sees.push_str("; the sidecar's log: `can't write the board; retrying`");
     }
     cell
 }
 
-/// Writes to the file until the volume is full. Returns the error.
+/// Writes to `file` until the volume is full. Returns the error of the last write.
 fn fill_file(file: &Path) -> io::Result<()> {
     let mut file = File::create(file)?;
     for length in [1 << 16, 1 << 10, 1] {
@@ -98,7 +100,7 @@ fn fill_file(file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A container that runs as root does all the damage that it can do through the volumes.
+/// Runs all attacks that a container with root can make through the volumes.
 pub(super) fn tampered(setup: &CellSetup<'_>) -> Cell {
     let [db, api, web] = setup.chain(&[], 8000);
     let mallory =
@@ -116,7 +118,7 @@ pub(super) fn tampered(setup: &CellSetup<'_>) -> Cell {
 }
 
 impl FaultRun<'_> {
-    /// Returns the time from `moment` to the start of the last container, rounded.
+    /// Returns the time from `moment` to the start of the last container, as rounded text.
     fn last_start_after(&self, moment: f64) -> String {
         let last = self.wait_for_event("web", 0, "start").start_time();
         super::cell::rounded_time((last - moment).max(0.0))

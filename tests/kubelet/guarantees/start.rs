@@ -5,22 +5,22 @@ use super::fault_run::{CellSetup, while_db_is_awaited};
 use crate::clock::{eventually, wall_ms};
 use crate::pod::{Pod, server};
 
-/// `db` exits once before it is ready. Its next incarnation keeps running.
+/// Kills `db` before it is ready. The next incarnation of `db` keeps running.
 pub(super) fn crash_before_ready(setup: &CellSetup<'_>) -> Cell {
     while_db_is_awaited(setup, &[], |fault_run| {
         fault_run.run.signal("db", "KILL");
-        // If a hook waited, the kubelet starts the next container before it restarts this one.
+        // In post-start mode, the kubelet starts the next container before it restarts `db`.
         fault_run.wait_for_event("db", 1, "listening");
     })
 }
 
-/// `db` dies after it was ready. Only then does the other predecessor of `web` become ready.
+/// `db` exits after it became ready. The other predecessor of `web` becomes ready only after that exit.
 pub(super) fn crash_after_ready(setup: &CellSetup<'_>) -> Cell {
     let [db, api, web] = setup.chain(&[], 8000);
     let late = ["--ready-on-signal"];
     let (api, web) = match setup.mode {
         Mode::PostStart => (api.args(&late), web),
-        // `web` declares that it waits for both.
+        // The gate of `web` waits for both predecessors.
         Mode::Entrypoint => {
             (server("api").http(8002).args(&late).gate(&[]), web.gate(&["--until", "db", "--until", "api"]))
         }
@@ -60,12 +60,12 @@ pub(super) fn waiter_killed(setup: &CellSetup<'_>) -> Cell {
     })
 }
 
-/// No hook or gate waits longer than its limit. In entrypoint mode the order is kept as well.
+/// No hook or gate waits longer than its time limit. Entrypoint mode also keeps the order.
 pub(super) fn time_limit(setup: &CellSetup<'_>) -> Cell {
     const LIMIT: f64 = 3000.0;
     let fault_run = setup.begin_with_db_awaited(&["--timeout", "3s"]);
     let (name, pod) = (&setup.scene.namespace, &fault_run.run.pod);
-    // A gate ends its container. The kubelet kills the container of a failed hook.
+    // A gate that times out exits, which ends the container. If a hook times out, the kubelet kills the container.
     let first = eventually("the time limit has passed", 90, || {
         let all = crate::cluster::incarnations(name, pod);
         all.into_iter().find(|i| i.container == fault_run.waiter() && i.finished.is_some())

@@ -1,7 +1,7 @@
-//! Writes the tables of `docs/guarantees.md`: one for each mode, and below it the details of each row.
+//! Writes the tables of `docs/guarantees.md`: one table for each mode, followed by the details of each row.
 //!
-//! `cells.jsonl` holds the cells of the last `make guarantees`. The page follows from them, so tests without a cluster
-//! can compare it.
+//! `cells.jsonl` has the cells of the last `make guarantees`. The tables are generated from that file, so a test
+//! without a cluster can check the page.
 
 use super::ROWS;
 use super::cell::{Cell, Mode, Order, VERSIONS};
@@ -9,10 +9,10 @@ use crate::cluster::ROOT;
 use serde::{Deserialize, Serialize};
 use std::fs;
 
-/// Longest line of the page outside tables.
+/// Maximum line length of the page outside tables, in characters.
 const WIDTH: usize = 120;
 
-/// Explanations of single rows, for the modes given.
+/// Notes on the tables. Each entry has the ids of the rows, the modes, and the text.
 const NOTES: &[(&[&str], &[Mode], &str)] = &[
     (
         &["crash_before_ready"],
@@ -60,7 +60,7 @@ const NOTES: &[(&[&str], &[Mode], &str)] = &[
     ),
 ];
 
-/// A cell with its place in the tables: one line of `cells.jsonl`.
+/// A cell with its row, mode and version of Kubernetes. Stored as one line of `cells.jsonl`.
 #[derive(Serialize, Deserialize)]
 struct StoredCell {
     row: String,
@@ -78,7 +78,7 @@ impl Cells {
         format!("{ROOT}/tests/kubelet/guarantees/cells.jsonl")
     }
 
-    /// Reads the committed cells.
+    /// Reads the cells from `cells.jsonl`.
     fn stored() -> Cells {
         let path = Cells::path();
         let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -86,7 +86,7 @@ impl Cells {
         Cells(text.lines().map(parse).collect())
     }
 
-    /// Reads the cells that the last runs measured. Panics if one is missing.
+    /// Reads the cells that the last runs measured. Panics if a cell is missing.
     fn measured() -> Cells {
         let mut cells = Vec::new();
         for row in ROWS {
@@ -108,7 +108,7 @@ impl Cells {
         fs::write(&path, self.0.iter().map(line).collect::<String>()).unwrap_or_else(|error| panic!("{path}: {error}"));
     }
 
-    /// Asserts that each outcome is the one that its test requires, and that the newest Kubernetes has every cell.
+    /// Asserts that each cell has the outcome that its test requires, and that the newest Kubernetes has every cell.
     fn assert_expected(&self) {
         assert_eq!(self.0.len(), ROWS.len() * Mode::ALL.len() * VERSIONS.len(), "a cell without a row");
         for row in ROWS {
@@ -136,7 +136,7 @@ fn version(minor: u32) -> String {
     format!("1.{minor}")
 }
 
-/// The sign for an outcome, as the page's legend defines it.
+/// Returns the symbol for an outcome. The legend on the page explains the symbols.
 fn symbol(order: Order) -> &'static str {
     match order {
         Order::Kept => "✓",
@@ -145,7 +145,7 @@ fn symbol(order: Order) -> &'static str {
     }
 }
 
-/// Writes the table of one mode and the list of details below it.
+/// Formats the table of one mode, followed by the list of details.
 fn section(cells: &Cells, mode: Mode) -> String {
     let versions = VERSIONS.map(version).join(" | ");
     let mut table = format!("| what breaks | {versions} |\n|---|{}\n", ":---:|".repeat(VERSIONS.len()));
@@ -166,7 +166,8 @@ fn section(cells: &Cells, mode: Mode) -> String {
     format!("{table}\n{details}")
 }
 
-/// Writes one line if all versions agree, or else one for each version that has the cell.
+/// Returns one line if the text is the same for all versions. Otherwise returns one line for each version that has the
+/// cell.
 fn by_version(label: &str, cells: &[(u32, &Cell)], text: fn(&Cell) -> &String) -> Vec<String> {
     let Some((_, first)) = cells.first() else { return Vec::new() };
     if cells.len() == VERSIONS.len() && cells.iter().all(|(_, cell)| text(cell) == text(first)) {
@@ -175,7 +176,7 @@ fn by_version(label: &str, cells: &[(u32, &Cell)], text: fn(&Cell) -> &String) -
     cells.iter().map(|(minor, cell)| format!("{label} on {}: {}", version(*minor), text(cell))).collect()
 }
 
-/// Writes an item of a list, wrapped.
+/// Formats a list item, wrapped at [`WIDTH`].
 fn item(bullet: &str, text: &str) -> String {
     let mut lines = vec![bullet.trim_end().to_owned()];
     for word in text.split_whitespace() {
@@ -189,14 +190,14 @@ fn item(bullet: &str, text: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The lines between which the page has the table of `mode`.
+/// Returns the lines on the page that mark the start and the end of the table of `mode`.
 fn markers(mode: Mode) -> (String, String) {
     let name = mode.name();
     (format!("<!-- begin {name}, written by `make guarantees` -->\n\n"), format!("\n<!-- end {name} -->"))
 }
 
-/// Compares the page with the stored cells. `PODGATE_REGENERATE=1` writes it from them; `PODGATE_REGENERATE=measured`
-/// first replaces them with the cells that the last runs measured.
+/// Compares the page with the stored cells. `PODGATE_REGENERATE=1` updates the page. `PODGATE_REGENERATE=measured`
+/// first replaces the stored cells with the cells that the last runs measured.
 #[test]
 fn the_page_shows_the_stored_cells() {
     let regenerate = std::env::var_os("PODGATE_REGENERATE");
@@ -213,7 +214,7 @@ fn the_page_shows_the_stored_cells() {
         if regenerate.is_some() {
             page = format!("{before}{begin}{expected}{end}{after}");
         } else {
-            assert_eq!(found, expected, "{path}, {}: PODGATE_REGENERATE=1 writes it", mode.name());
+            assert_eq!(found, expected, "{path}, {}: run this test with PODGATE_REGENERATE=1", mode.name());
         }
     }
     if regenerate.is_some() {

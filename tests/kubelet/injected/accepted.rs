@@ -1,4 +1,4 @@
-//! Validates the output of `inject` by the API server: every manifest of `tests/inject/corpus`, as a dry run.
+//! Tests that the API server accepts the output of `inject` for every manifest of `tests/inject/corpus`, in a dry run.
 
 use super::inject_manifest;
 use crate::cluster::{ROOT, kubectl, minor_version, try_script};
@@ -18,7 +18,7 @@ fn documents(text: &str) -> Vec<Value> {
 
 /// Returns true if the template needs Kubernetes 1.35 or later.
 fn needs_newer_kubernetes(template: &Value) -> bool {
-    // Regular containers with a restartPolicy.
+    // Older versions reject a restartPolicy on regular containers.
     let containers = template["spec"]["containers"].as_array().into_iter().flatten();
     containers.into_iter().any(|container| container["restartPolicy"].is_string())
 }

@@ -1,4 +1,4 @@
-//! The steps of a user: one annotation on a workload, `kubectl podgate inject`, `kubectl apply`.
+//! Tests the workflow of a user: annotate a workload, run `kubectl podgate inject`, then `kubectl apply`.
 
 mod accepted;
 
@@ -10,9 +10,9 @@ use crate::scene::{FollowedPod, Scene};
 use crate::watch::ObservedPod;
 use std::process::Command;
 
-/// Returns a manifest as `kubectl podgate inject` writes it, or its errors.
+/// Returns the output of `kubectl podgate inject` for a manifest, or the error messages.
 fn inject_manifest(path: &str, flags: &[&str]) -> Result<String, String> {
-    // Read at compile time, so that this also compiles without the feature kubectl.
+    // `env!` would not compile without the feature `kubectl`.
     let Some(plugin) = option_env!("CARGO_BIN_EXE_kubectl-podgate") else {
         panic!("built without the feature kubectl")
     };
@@ -22,7 +22,7 @@ fn inject_manifest(path: &str, flags: &[&str]) -> Result<String, String> {
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }
 
-/// Creates a namespace that admits only "restricted" Pods, and in it the objects of the injected manifest `file`.
+/// Injects the manifest `file`, and creates its objects in a namespace that admits only "restricted" Pods.
 fn apply_injected(name: &str, file: &str, flags: &[&str]) -> Scene {
     let scene = Scene::shared(name);
     scene.grant_pod_access();
@@ -43,7 +43,7 @@ fn wait_for_pods(scene: &Scene, label: &str, count: usize) -> Vec<String> {
     })
 }
 
-/// Formats when each container received SIGTERM and exited, in seconds after the deletion.
+/// Formats the times at which each container received SIGTERM and exited, in seconds after the deletion.
 fn stop_summary(lives: &[IncarnationLog], names: &[&str], begin: f64) -> String {
     let at = |ms: Option<f64>| ms.map_or("never".to_owned(), |ms| format!("{:+.2}", (ms - begin) / 1000.0));
     let format_one = |name: &&str| {
@@ -56,7 +56,7 @@ fn log_of<'a>(lives: &'a [IncarnationLog], name: &str) -> &'a IncarnationLog {
     lives.iter().rfind(|life| life.name == name).unwrap_or_else(|| panic!("{name} logged nothing"))
 }
 
-/// Asserts for each of `edges` that the second container started only when the first was ready.
+/// Asserts for each pair in `edges` that the second container started only after the first container was ready.
 fn assert_edges(run: &FollowedPod<'_>, names: &[&str], edges: &[(&str, &str)]) {
     let lives: Vec<IncarnationLog> = names.iter().map(|name| run.log(name)).collect();
     for (before, after) in edges {
@@ -66,7 +66,7 @@ fn assert_edges(run: &FollowedPod<'_>, names: &[&str], edges: &[(&str, &str)]) {
     run.scene.report(&summary(&lives));
 }
 
-/// Asserts that each of `names` received SIGTERM only after the one before it had exited.
+/// Asserts that each container in `names` received SIGTERM only after the previous container had exited.
 fn assert_stop_order(lives: &[IncarnationLog], names: &[&str]) {
     for pair in names.windows(2) {
         let (dependent, provider) = (log_of(lives, pair[0]), log_of(lives, pair[1]));
@@ -76,8 +76,8 @@ fn assert_stop_order(lives: &[IncarnationLog], names: &[&str]) {
     }
 }
 
-/// Deletes the Pod and prints the times of `names`. Returns the logs of its containers and the duration in
-/// milliseconds.
+/// Deletes the Pod and prints the stop times of the containers in `names`. Returns the logs of all containers, and the
+/// duration of the deletion in milliseconds.
 fn delete_pod(scene: &Scene, pod: &str, logs: &NodeLogs, names: &[&str]) -> (Vec<IncarnationLog>, f64) {
     let begin = wall_ms();
     kubectl(&["-n", &scene.namespace, "delete", "pod", pod, "--wait=true", "--timeout=60s"]);
@@ -101,7 +101,7 @@ fn injected_deployment_starts_and_stops_in_order() {
         assert_edges(run, &["db", "api", "cache", "web"], &edges);
     }
     if cluster::is_test_cluster() {
-        // Delete one Pod of two. The Deployment replaces it.
+        // Delete one of the two Pods. The Deployment then creates another Pod.
         let logs = NodeLogs::follow(&scene.namespace, &names[0]);
         eventually("the Pod's logs are found", 20, || (logs.incarnation_logs().len() > 3).then_some(()));
         let (lives, _) = delete_pod(&scene, &names[0], &logs, &["web", "api", "cache", "db"]);
@@ -160,7 +160,7 @@ fn injected_job_runs_in_order() {
     scene.report(&summary(&[proxy, fetch, send]));
 }
 
-/// When one of Tekton's steps fails, the steps after it are skipped at once.
+/// If a step from a Tekton task fails, all later steps are skipped at once.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn failed_tekton_step_skips_later_steps() {
@@ -184,7 +184,8 @@ fn failed_tekton_step_skips_later_steps() {
     scene.report(&format!("{} | {}", why("publish"), why("tell")));
 }
 
-/// Tests a Pod without API access, with the sidecar as the first container, and with a hook before gates.
+/// Tests a Pod without API access, with the sidecar as the first container, and with a hooked container before the
+/// gated containers.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn injected_pod_needs_only_the_board() {
@@ -202,8 +203,8 @@ fn injected_pod_needs_only_the_board() {
     if cluster::is_test_cluster() {
         let (lives, took) = delete_pod(&scene, "board", &logs, &["web", "api", "db"]);
         assert_stop_order(&lives, &["web", "api", "db"]);
-        // web's own hook takes 2.5 s, but the others look for a sign that the Pod stops for only 1 s. web's stop report
-        // must keep them waiting.
+        // The preStop command of web takes 2.5 s. The other preStop hooks wait only 1 s for a sign that the Pod stops.
+        // The stop report of web must be that sign.
         let (web, api) = (log_of(&lives, "web"), log_of(&lives, "api"));
         assert!(api.expect_time_of("term") >= web.expect_time_of("term"), "{lives:?}");
         assert!((2000.0..25_000.0).contains(&took), "it took {took:.0} ms");

@@ -1,4 +1,5 @@
-//! Commands of `README.md` and `docs/webhook.md`: install podgate, order an existing Deployment, and uninstall podgate.
+//! Runs the commands of `README.md` and `docs/webhook.md` that install podgate, add an order to an existing Deployment,
+//! and uninstall podgate.
 
 use super::{Page, Reader};
 use crate::cluster::{self, IMAGE, ROOT, WEBHOOK_IMAGE, kubectl_json, try_kubectl};
@@ -8,7 +9,8 @@ use podgate::order::release;
 use serde_json::Value;
 use std::fs;
 
-/// Copies the repository's manifests, with the images of this build and a webhook for the scene's namespace only.
+/// Copies the repository's manifests. Replaces the images with those of this build, and restricts the webhook to the
+/// scene's namespace.
 fn copy_manifests(reader: &Reader) {
     reader.run(&format!("cp -r {ROOT}/manifests ."));
     let change = |name: &str, from: &str, to: &str| {
@@ -32,8 +34,8 @@ impl Drop for UninstallGuard<'_> {
     }
 }
 
-/// Asserts that the Deployment's Pod starts, that each container finds the one before it, and that the timeline shows
-/// it.
+/// Asserts that the Deployment's Pod starts, that each container finds the previous container, and that the timeline
+/// shows the start.
 fn assert_started_in_order(reader: &Reader, scene: &Scene) {
     reader.run("kubectl rollout status deployment/shop --timeout=3m");
     let pods = kubectl_json(&["-n", &scene.namespace, "get", "pods", "-l", "app=shop"]);
@@ -58,8 +60,8 @@ fn readme_commands_work_as_written() {
     install::label_namespace(&scene.namespace);
     let page =
         |name: &str| -> Vec<String> { Page::read(name).blocks("sh").into_iter().map(|block| block.text).collect() };
-    // The README's first block runs the demo and the tests. The chart is tested by
-    // `webhook::helm_chart_installs_the_webhook`.
+    // Skip the README's first block, which runs the demo and the tests. `webhook::helm_chart_installs_the_webhook`
+    // tests the chart.
     let [_, by_webhook, by_hand] = &page("README.md")[..] else {
         panic!("README.md has other blocks than this test expects")
     };
@@ -72,7 +74,7 @@ fn readme_commands_work_as_written() {
     copy_manifests(&reader);
     reader.substitute("-n shop", &format!("-n {}", scene.namespace));
     reader.substitute("serviceaccounts:shop", &format!("serviceaccounts:{}", scene.namespace));
-    // Other scenarios need the role and the policy, so this one only tests that they can be deleted.
+    // Other scenarios need the role and the policy, so delete both only in a dry run.
     reader.substitute("delete -k manifests\n", "delete --dry-run=server -k manifests\n");
     let shop = &Page::read("docs/tutorial.md").blocks("yaml")[0].text;
     reader.save("shop.yaml", shop);

@@ -1,4 +1,4 @@
-//! Runs the commands of the documentation that need a cluster. `tests/book` runs the others.
+//! Runs the commands of the documentation that need a cluster. `tests/book` runs the other commands.
 
 #[allow(dead_code, reason = "shared with tests/book")]
 #[path = "../../book/page.rs"]
@@ -17,15 +17,15 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// The environment of a reader who types the commands: a work folder, kubectl with the plugin, and a kubeconfig with
-/// the scene's namespace.
+/// The environment of a user who runs the commands: a work folder, kubectl with the plugin, and a kubeconfig with the
+/// scene's namespace.
 pub(crate) struct Reader {
     folder: TempDir,
-    /// Names and images that differ between the pages and this cluster.
+    /// Pairs of a text on the pages and its replacement for this cluster.
     replacements: Vec<(String, String)>,
 }
 
-/// Returns the tutorial's Deployment with its final order.
+/// Returns the tutorial's Deployment with the order that the tutorial declares last.
 fn ordered_shop() -> String {
     let shop = &Page::read("docs/tutorial.md").blocks("yaml")[0].text;
     let labels = "      labels: {app: shop}\n    spec:";
@@ -80,7 +80,7 @@ impl Reader {
         self.replacements.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
     }
 
-    /// Writes a file with the replacements.
+    /// Writes `text` to a file, with the replacements made.
     pub(crate) fn save(&self, name: &str, text: &str) {
         fs::write(self.folder.path().join(name), self.with_replacements(text)).expect("a file");
     }
@@ -89,7 +89,7 @@ impl Reader {
         symlink(to, self.folder.path().join(name)).expect("a link");
     }
 
-    /// Runs commands, and stops at the first one that fails.
+    /// Runs commands, and stops at the first failed command.
     pub(crate) fn try_run(&self, commands: &str) -> CommandOutput {
         let script = format!("PATH={}/bin:$PATH\n{}", self.folder.path().display(), self.with_replacements(commands));
         let mut command = Command::new("bash");

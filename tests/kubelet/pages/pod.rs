@@ -1,4 +1,5 @@
-//! Commands about a starting Pod, from the help's examples, `README.md`, `docs/check.md` and `docs/annotations.md`.
+//! Runs commands on a starting Pod. The commands come from the examples in the help, `README.md`, `docs/check.md` and
+//! `docs/annotations.md`.
 
 use super::page::needs_a_cluster;
 use super::{Page, Reader};
@@ -46,7 +47,7 @@ fn documented_commands_about_a_pod_work() {
 
     for command in &status {
         let output = match command.contains(" -w") {
-            // `-w` runs until it is interrupted.
+            // A command with `-w` runs until SIGINT.
             true => reader.try_run(&format!("timeout --signal=INT 3 {command}")),
             false => reader.run(command),
         };

@@ -12,7 +12,7 @@ fn tutorial_works_as_written() {
     let page = Page::read("docs/tutorial.md");
     let mut reader = Reader::new(&scene);
     reader.substitute("podgate-tutorial", &namespace);
-    // Other scenarios need the role and the policy, so this one only tests that they can be deleted.
+    // Other scenarios need the role and the policy, so delete both only in a dry run.
     reader.substitute("delete -k manifests", "delete --dry-run=server -k manifests");
     reader.link("manifests", &format!("{ROOT}/manifests"));
     reader.save("shop.yaml", &page.blocks("yaml")[0].text);

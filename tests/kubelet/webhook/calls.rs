@@ -1,4 +1,4 @@
-//! Continuous creation of Pods as a dry run. Each Pod passes the API server and the webhook.
+//! Creates Pods continuously in a dry run. Each request passes through the API server and the webhook.
 
 use crate::cluster;
 use crate::webhook::workloads::labeled_pod;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// Creates Pods as a dry run until it is dropped.
+/// Creates Pods in a dry run in a thread, which ends when this value is dropped.
 pub(crate) struct AdmissionCalls {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<CallResults>>,

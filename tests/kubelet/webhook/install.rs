@@ -7,15 +7,16 @@ use podgate::order::release;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The namespace of the webhook.
+/// Namespace in which the webhook is installed.
 pub(crate) const NAMESPACE: &str = "podgate";
 const RELEASE: &str = "podgate";
-/// The label of the namespaces that the webhook handles, so that it does not affect other scenarios.
+/// Label of the namespaces that the webhook handles. The namespaces of other scenarios do not have this label.
 const LABEL: &str = "podgate-e2e";
-/// The part of the webhook's configuration that selects those namespaces.
+/// Part of the webhook's configuration that selects the namespaces with this label.
 pub(crate) const NAMESPACE_SELECTOR: &str = "    - key: podgate-e2e\n      operator: Exists\n";
 
-/// Returns the lock for the cluster's only webhook. A scenario that installs it must hold the lock.
+/// Returns the lock for the cluster's only webhook. A scenario must hold the lock while it installs and tests the
+/// webhook.
 pub(crate) fn install_lock() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
@@ -27,7 +28,7 @@ pub(crate) struct Helm {
 }
 
 impl Helm {
-    /// Finds or builds Helm. Prints a line and returns `None` if there is no Helm and no Go to build it.
+    /// Finds or builds Helm. Prints a line and returns `None` if the machine has neither Helm nor Go to build Helm.
     pub(crate) fn find() -> Option<Helm> {
         let output = Command::new(format!("{ROOT}/tests/webhook/helm")).output().expect("tests/webhook/helm");
         if !output.status.success() {
@@ -57,8 +58,8 @@ pub(crate) struct InstalledWebhook {
 }
 
 impl InstalledWebhook {
-    /// Installs by `kubectl apply -k manifests/injector`, with the images of this build, further `arguments`, and for
-    /// `namespace` only.
+    /// Installs the webhook with `kubectl apply -k manifests/injector`, with the images of this build and further
+    /// `arguments`. The webhook handles only `namespace`.
     pub(crate) fn by_kustomize(namespace: &str, arguments: &[&str]) -> InstalledWebhook {
         label_namespace(namespace);
         let mut manifests = kubectl(&["kustomize", &format!("{ROOT}/manifests/injector")]);
@@ -86,7 +87,7 @@ impl InstalledWebhook {
             format!("image.tag={}", webhook.1),
             format!("sidecar.repository={}", image.0),
             format!("sidecar.tag={}", image.1),
-            // `install_manifests` has created these already.
+            // `install_manifests` has already created the objects for the sidecar.
             "sidecar.create=false".to_owned(),
             "sidecar.namespaces=null".to_owned(),
             format!("webhook.namespaceSelector[0].key={LABEL}"),
@@ -151,14 +152,14 @@ impl Drop for InstalledWebhook {
     }
 }
 
-/// Makes the webhook handle this namespace.
+/// Adds the label with which the webhook handles `namespace`.
 pub(crate) fn label_namespace(namespace: &str) {
     kubectl(&["label", "namespace", namespace, &format!("{LABEL}=webhook")]);
 }
 
 /// Asserts that the cluster has no object with the webhook's name or label.
 pub(crate) fn assert_nothing_left() {
-    eventually("the namespace is gone", 90, || try_kubectl(&["get", "namespace", NAMESPACE]).err());
+    eventually("the namespace is deleted", 90, || try_kubectl(&["get", "namespace", NAMESPACE]).err());
     let cluster_kinds =
         "clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingwebhookconfigurations";
     let all = kubectl(&["get", cluster_kinds, "-o", "name"]);

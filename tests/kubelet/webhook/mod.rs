@@ -1,4 +1,5 @@
-//! The admission webhook on a real cluster, installed as users install it and called by the API server.
+//! Tests of the admission webhook on a real cluster. The tests install the webhook like a user, and the API server
+//! calls the webhook.
 
 mod calls;
 pub(crate) mod install;
@@ -13,7 +14,7 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use workloads::{labeled_pod, plain_pod, pod_with_bad_order};
 
-/// Returns the CAs by which the API server verifies the webhook.
+/// Returns the CA certificates with which the API server verifies the webhook.
 fn ca_bundle() -> String {
     let configuration = kubectl_json(&["get", "mutatingwebhookconfiguration", "podgate-webhook"]);
     configuration["webhooks"][0]["clientConfig"]["caBundle"].as_str().unwrap_or_default().to_owned()
@@ -31,8 +32,8 @@ fn check_output(namespace: &str) -> String {
     String::from_utf8([output.stdout, output.stderr].concat()).expect("text")
 }
 
-/// Installs by `kubectl apply -k`. Tests three workloads, denied Pods, the loss of a replica, frequent certificate
-/// renewals, an outage and the removal.
+/// Installs the webhook with `kubectl apply -k`. Tests three workloads, denied Pods, the loss of a replica, frequent
+/// certificate renewals, an outage and the uninstallation.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn kustomize_installs_the_webhook() {
@@ -77,7 +78,7 @@ fn kustomize_installs_the_webhook() {
     installed.wait_for_rollout();
     eventually("the certificates have been renewed twice", 180, || {
         bundles.insert(ca_bundle());
-        // Each renewal changes the bundle twice: it adds the new CA and later removes the old one.
+        // Each renewal changes the bundle twice: the webhook adds the new CA and later removes the old CA.
         (bundles.len() >= 5).then_some(())
     });
     let results = calls.end();
@@ -86,7 +87,7 @@ fn kustomize_installs_the_webhook() {
 
     // Outage: no replica runs.
     kubectl(&["-n", NAMESPACE, "scale", "deployment/podgate-webhook", "--replicas=0"]);
-    eventually("all replicas are gone", 60, || {
+    eventually("all replicas are deleted", 60, || {
         let pods = kubectl(&["-n", NAMESPACE, "get", "pods", "-o", "name"]);
         pods.trim().is_empty().then_some(())
     });

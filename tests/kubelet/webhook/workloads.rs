@@ -1,4 +1,4 @@
-//! Workloads whose only traces of podgate are one label and one annotation.
+//! Workloads for the webhook, which use podgate only by a label and annotations.
 
 use crate::clock::eventually;
 use crate::cluster::{self, IMAGE, TESTSERVER_IMAGE, kubectl_json};
@@ -8,7 +8,7 @@ use podgate::order::inject::{Options, inject};
 use podgate::order::plan::KnownImages;
 use serde_json::{Value, json};
 
-/// Creates a test server that becomes ready `after` this time.
+/// Creates a container with a test server that becomes ready `after` this time.
 fn container(name: &str, port: u16, after: &str) -> Value {
     json!({
         "name": name, "image": TESTSERVER_IMAGE, "command": ["/testserver"],
@@ -23,7 +23,7 @@ fn template(name: &str, order: &str) -> Value {
             "labels": {"app": name, "podgate.io/inject": "enabled"},
             "annotations": {"podgate.io/order": order},
         },
-        // The list is in reverse order. The webhook must not depend on it.
+        // The list is the reverse of the start order, because the webhook must not depend on the list order.
         "spec": {
             "terminationGracePeriodSeconds": 5,
             "containers": [container("web", 8003, "0s"), container("api", 8002, "500ms"), container("db", 8001, "1s")],
@@ -67,7 +67,7 @@ pub(crate) struct Workload {
     manifest: Value,
     /// Containers in their start order.
     order: &'static [&'static str],
-    /// True if the Pods complete.
+    /// True if the workload is a Job, so that its Pods complete.
     is_job: bool,
 }
 
@@ -87,8 +87,8 @@ fn workload(name: &'static str, manifest: Value) -> Workload {
     Workload { name, manifest, order: &["db", "api", "web"], is_job: false }
 }
 
-/// Creates a Job. `app` starts when `proxy` is ready. `proxy` would run forever, and is terminated when `app` has
-/// exited.
+/// Creates a Job. `app` starts when `proxy` is ready. `proxy` would run forever, so podgate terminates `proxy` when
+/// `app` has exited.
 fn job() -> Workload {
     let name = "batch";
     let mut template = template(name, "proxy, app");
