@@ -126,7 +126,10 @@ fn request_error_is_one_line_and_exits_with_1() {
         (silent, "no answer from http://127.0.0.1:"),
         ("not a server".to_owned(), "can't use the kubeconfig: "),
         (serve_refusal(404, "NotFound", "x"), "no Pod \"ordered\" in namespace \"shop\""),
-        (serve_refusal(403, "Forbidden", "user u can't"), "not allowed to read the Pod \"ordered\": user u can't"),
+        (
+            serve_refusal(403, "Forbidden", "user u can't"),
+            "access to the Pod \"ordered\" denied: user u can't; ask for permission",
+        ),
         (serve_refusal(401, "Unauthorized", "Unauthorized"), "not logged in"),
         (serve(503, "down"), "answered 503"),
         (serve(200, "<html>"), "the response is not a Pod"),

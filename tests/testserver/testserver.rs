@@ -71,7 +71,7 @@ struct Server {
     /// Exit after this long, from the start
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     exit_after: Option<Duration>,
-    /// Exit only if this file does not exist, and create it: exits once if the file is on a volume
+    /// Exit only once: skip the exit if FILE exists, otherwise create FILE (on a volume)
     #[arg(long, value_name = "FILE", requires = "exit_after")]
     exit_once: Option<PathBuf>,
     /// Exit code after --exit-after and on SIGUSR1

@@ -7,7 +7,7 @@ fn syntax_errors_have_a_position() {
     for (text, expected) in [
         ("a: 1\na: 2\n", "<stdin>:2:1: duplicate mapping key: a"),
         ("a: 1\n---\nb: {{ .Values.b }}\n", "<stdin>:3:"),
-        ("a: 1\n--- {b: 1}\n", "<stdin>:2:1: a line that begins with ---"),
+        ("a: 1\n--- {b: 1}\n", "<stdin>:2:1: invalid document separator: only a comment"),
         ("%YAML 1.1\n---\na: 1\n", "<stdin>:1:1: Kubernetes rejects documents with a directive"),
         ("a:\n\t- b\n", "<stdin>:2:"),
         ("a: *b\n", "<stdin>:1:4: "),

@@ -88,5 +88,5 @@ fn docs_state_the_nesting_limit() {
     let docs = |name: &str| fs::read_to_string(format!("{}/docs/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let deep = format!("a: {}{}\n", "[".repeat(90), "]".repeat(90));
     let err = run(&["inject", "-"], &deep).err;
-    assert!(err.contains("nested more than 80 levels deep") && docs("inject.md").contains("nested 80 deep"), "{err}");
+    assert!(err.contains("nested more than 80 levels deep") && docs("inject.md").contains("up to 80 levels"), "{err}");
 }

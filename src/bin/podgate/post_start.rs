@@ -50,7 +50,7 @@ fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
 
     let mut reporter = Reporter::for_hook(waits.self_dir, &container, sources.sandbox.clone(), &conditions);
     if let Some(command) = &then {
-        // Report that the container runs before its own command, which may take long.
+        // The container's own postStart command may take long. Report first that the container runs.
         if let PodView::Snapshot(snapshot, _) = sources.view() {
             reporter.report_waiting(&snapshot, false);
         }

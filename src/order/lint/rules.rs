@@ -61,7 +61,7 @@ pub const RULES: &[Rule] = &[
     rule("own-pre-stop", "Podgate's hook has to run the container's own preStop hook"),
     rule("path-taken", "A volume is mounted at one of podgate's paths"),
     rule("post-start-before-gate", "A postStart hook runs before the container's command"),
-    rule("pre-stop-too-long", "A preStop hook takes longer than it may"),
+    rule("pre-stop-too-long", "A preStop hook takes longer than its time limit"),
     rule("probe-expands", "A probe's command uses a variable that a hook cannot expand"),
     rule("probe-unreadable", "A probe has an invalid field"),
     rule("readiness-needs-later", "A probe asks a container that starts later"),

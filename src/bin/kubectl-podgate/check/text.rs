@@ -145,7 +145,7 @@ fn start_description(planned: &ContainerPlan) -> String {
         }
     };
     if !planned.stop_after.is_empty() {
-        let _ = write!(how, "; stops when {} have exited", planned.stop_after.join(", "));
+        let _ = write!(how, "; stops after the exit of {}", planned.stop_after.join(", "));
     }
     how
 }

@@ -44,6 +44,8 @@ impl Cluster {
         Api::namespaced_with(self.client.clone(), &self.namespace, &pods)
     }
 
+    /// Returns the Pod `name` in the selected namespace.
+    ///
     /// # Errors
     /// One line that describes the failure.
     pub(crate) async fn get_pod(&self, name: &str) -> Result<Pod, String> {
@@ -69,7 +71,7 @@ impl Cluster {
             kube::Error::Api(status) => match status.code {
                 404 => format!("no Pod {pod:?} in namespace {namespace:?}; pass another namespace with -n"),
                 401 => format!("{server}: not logged in ({}); log in or pass another --context", status.message),
-                403 => format!("not allowed to read the Pod {pod:?}: {}", status.message),
+                403 => format!("access to the Pod {pod:?} denied: {}; ask for permission to get Pods", status.message),
                 code => format!("{server} answered {code}: {}", status.message),
             },
             kube::Error::SerdeError(error) => format!("{server}: the response is not a Pod: {error}"),

@@ -85,7 +85,11 @@ pub(crate) fn plan_set(
     for OverrideTarget { container, state } in targets {
         let Some(state) = *state else { continue };
         let Some(was) = before.states.get(container) else {
-            return Err(format!("the sidecar does not track {container}: it publishes no state for it"));
+            let tracked: Vec<&str> = before.states.keys().map(String::as_str).collect();
+            let tracked = tracked.join(", ");
+            return Err(format!(
+                "the sidecar does not track {container}, so its state cannot be set; choose one of {tracked}"
+            ));
         };
         after.states.insert(container.clone(), state);
         let annotation = format!("{}{container}", names::OVERRIDE_PREFIX);

@@ -167,7 +167,8 @@ impl RowInputs<'_> {
             hooks.filter(holds).flat_map(|index| self.unmet_conditions(&containers[index])).collect()
         };
         let before: Vec<Condition> = if runs_already { Vec::new() } else { unmet_of(0..at) };
-        // If no earlier hook blocks the container, the container's own hook may run: the sidecar publishes starts late.
+        // If no earlier hook blocks the container, its own hook may already be running. The sidecar publishes a
+        // container's start with a delay.
         if before.is_empty() { unmet_of(at..at + 1) } else { before }
     }
 

@@ -72,7 +72,8 @@ impl Source {
     pub(crate) fn parse(name: &str, text: String) -> Result<Source, SourceError> {
         let pieces = split::split_documents(&text).map_err(|bad| SourceError {
             position: Some(Position { line: bad.line, column: 1 }),
-            message: "a line that begins with --- separates documents; only a comment may follow on it".to_owned(),
+            message: "invalid document separator: only a comment may follow ---; move the rest to the next line"
+                .to_owned(),
         })?;
         let mut documents = Vec::with_capacity(pieces.len());
         let (mut line, mut counted) = (1, 0);

@@ -1,5 +1,8 @@
-//! `check --server`: checks against a cluster. The checks use the cluster's version, look for podgate's webhook if a
-//! Pod is labeled for it, and review the permissions of the Pods' service accounts.
+//! `check --server`: checks manifests against a cluster.
+//!
+//! - Checks the templates for the cluster's Kubernetes version.
+//! - Reports a missing webhook if a Pod is labeled for the webhook.
+//! - Reports missing permissions of the Pods' service accounts.
 
 mod rbac;
 mod webhook;

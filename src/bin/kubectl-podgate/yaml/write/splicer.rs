@@ -91,8 +91,8 @@ impl Splicer<'_> {
         node.start..line_end(self.text, node.content.end)
     }
 
-    /// Returns true if a collection keeps no old entry and is rendered again. Then `[]` becomes lines, or lines become
-    /// `[]`.
+    /// Returns true if the edits keep no old entry of a collection and the whole collection is rendered again. For
+    /// example, a `[]` that gets entries becomes a block list, and an emptied block list becomes `[]`.
     fn is_rewritten(&self, node: usize) -> bool {
         let Some(slots) = self.draft.changed_entries(node) else { return false };
         let block = |node: usize| {
