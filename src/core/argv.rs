@@ -131,7 +131,7 @@ fn parse_host_port(text: &str, default: Option<u16>) -> Result<(String, u16), Pa
     };
     match (host_ok, port) {
         (true, Some(port)) => Ok((host.to_owned(), port)),
-        (false, _) => parse_error(format!("{text:?} has no host; write 127.0.0.1:5432")),
+        (false, _) => parse_error(format!("{text:?} has no valid host; write HOST:PORT, such as 127.0.0.1:5432")),
         (true, None) => parse_error(format!("{text:?} has no port from 1 to 65535")),
     }
 }

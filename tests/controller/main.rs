@@ -116,7 +116,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Returns declarations of `db`, with a probe of `port`, and of `web`.
+/// Returns the declarations of two containers: `db`, which has a readiness probe on `port`, and `web`.
 fn db(port: u16) -> String {
     format!(
         r#"[{{"name":"db","mode":"post-start","readinessProbe":{{"tcpSocket":{{"port":{port}}}}}}},{{"name":"web"}}]"#

@@ -41,7 +41,7 @@ fn chain_starts_in_order_with_sidecar_as_first_container() {
     }
 }
 
-/// `db` becomes ready later than any probe period or back-off of the kubelet.
+/// `db` takes longer to become ready than any of the kubelet's probe periods or back-offs.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn hook_waits_for_a_slow_container() {

@@ -1,4 +1,3 @@
-
 use super::*;
 use crate::core::snapshot::{REASON_ENDED, Unreadable};
 
