@@ -93,10 +93,10 @@ fn board_shows_an_out_of_memory_kill_at_once() {
     });
     let start = eventually("the container after starts", 30, || run.log("after").time_of("start"));
     scene.report(&format!("after started {:.0} ms before the kubelet reported the kill", seen.at - start));
-    assert_eq!(
-        run.watch.last().and_then(|seen| seen.podgate_state("eater").map(str::to_owned)).as_deref(),
-        Some("Failed")
-    );
+    // On an idle machine, `after` starts up to a second before the kubelet reports the kill.
+    assert!(start < seen.at + 500.0, "after started {:.0} ms after the kubelet's report", start - seen.at);
+    // The sidecar collects changes for 400 ms before it patches, so the annotation can follow the kubelet's report.
+    run.watch.wait_until("the annotation shows the failure", 10, |seen| seen.podgate_state("eater") == Some("Failed"));
 }
 
 /// A program that closes inherited files loses its tether. podgate must not report such a program as exited.
