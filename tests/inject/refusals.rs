@@ -177,7 +177,7 @@ fn users_fields_may_change_after_the_injection() {
 fn finding_places_match_the_injected_template() {
     // Because the sidecar comes first, the indexes of all other containers differ from the original.
     let mut template = pod();
-    template["metadata"]["annotations"]["podgate.io/sidecar"] = json!("first");
+    template["metadata"]["annotations"]["podgate.io/sidecar-position"] = json!("first");
     let mut done = injected(&template).value;
     done["spec"]["containers"][2]["readinessProbe"] = json!({"tcpSocket": {}});
     let found = rejection(&done);

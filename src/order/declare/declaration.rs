@@ -102,9 +102,9 @@ pub struct Declaration {
     pub commands: BTreeMap<String, Vec<String>>,
     /// Value of `podgate.io/stop-order`.
     pub stop_order: StopOrder,
-    /// Containers in `podgate.io/sidecars`.
+    /// Containers in `podgate.io/job-sidecars`.
     pub sidecars: Vec<Item>,
-    /// Value of `podgate.io/sidecar`.
+    /// Value of `podgate.io/sidecar-position`.
     pub sidecar_placement: SidecarPlacement,
     /// Value of `podgate.io/publish`.
     pub publish: Publish,

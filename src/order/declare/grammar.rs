@@ -47,7 +47,7 @@ pub const AFTER: Grammar =
 /// Grammar of `podgate.io/stop-order`.
 pub const STOP: Grammar =
     Grammar { may_be_parallel: true, states: &[WantedState::Exited], example: "web, api & worker, db" };
-/// Grammar of `podgate.io/sidecars`.
+/// Grammar of `podgate.io/job-sidecars`.
 pub const SIDECARS: Grammar = Grammar { may_be_parallel: false, states: &[], example: "proxy, log-shipper" };
 
 /// Parses `text` into steps of one or more containers. Returns all valid entries together with all errors.

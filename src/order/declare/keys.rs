@@ -16,9 +16,9 @@ pub const FAIL_FAST: &str = "podgate.io/fail-fast";
 /// Stop order: `reverse`, `none`, or a list in the grammar of [`ORDER`].
 pub const STOP_ORDER: &str = "podgate.io/stop-order";
 /// Containers of a Job that podgate stops when all other containers have exited.
-pub const SIDECARS: &str = "podgate.io/sidecars";
+pub const JOB_SIDECARS: &str = "podgate.io/job-sidecars";
 /// Position of podgate's sidecar: `native` or `first`.
-pub const SIDECAR: &str = "podgate.io/sidecar";
+pub const SIDECAR_POSITION: &str = "podgate.io/sidecar-position";
 /// Target for published states: `api` or `board`.
 pub const PUBLISH: &str = "podgate.io/publish";
 /// Record that `inject` writes and `uninject` reads.
@@ -37,11 +37,11 @@ pub const COMMAND_PREFIX: &str = "command.podgate.io/";
 
 /// Keys that apply to the whole Pod.
 pub const POD_KEYS: [&str; 10] =
-    [ORDER, MODE, TIMEOUT, ON_TIMEOUT, FAIL_FAST, STOP_ORDER, SIDECARS, SIDECAR, PUBLISH, INJECTED];
+    [ORDER, MODE, TIMEOUT, ON_TIMEOUT, FAIL_FAST, STOP_ORDER, JOB_SIDECARS, SIDECAR_POSITION, PUBLISH, INJECTED];
 /// Prefixes of keys that apply to one container. The container's name follows the prefix.
 pub const CONTAINER_PREFIXES: [&str; 4] = [AFTER_PREFIX, MODE_PREFIX, TIMEOUT_PREFIX, COMMAND_PREFIX];
 /// Keys for the whole Pod that declare an order. The other keys for the whole Pod only adjust a declared order.
-pub(crate) const DECLARING_KEYS: [&str; 3] = [ORDER, STOP_ORDER, SIDECARS];
+pub(crate) const DECLARING_KEYS: [&str; 3] = [ORDER, STOP_ORDER, JOB_SIDECARS];
 
 /// Domain of the keys for the whole Pod. Keys for one container use subdomains.
 pub(crate) const DOMAIN: &str = "podgate.io";

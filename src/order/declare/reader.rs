@@ -102,11 +102,11 @@ impl Reader<'_, '_> {
                 self.declaration.fail_fast = self.parse_choice(text, &at, &[("false", false), ("true", true)])
             }
             keys::STOP_ORDER => self.declaration.stop_order = self.parse_stop_order(text, &at),
-            keys::SIDECARS => {
+            keys::JOB_SIDECARS => {
                 self.declaration.sidecars =
                     self.parse_list(text, &at, grammar::SIDECARS).into_iter().flatten().collect();
             }
-            keys::SIDECAR => {
+            keys::SIDECAR_POSITION => {
                 self.declaration.sidecar_placement = self.parse_choice(
                     text,
                     &at,

@@ -40,8 +40,8 @@ fn reads_every_annotation() {
         ("podgate.io/fail-fast", "true"),
         ("command.podgate.io/web", r#"["/usr/bin/web","-v"]"#),
         ("podgate.io/stop-order", "web, api=Exited"),
-        ("podgate.io/sidecars", "cache"),
-        ("podgate.io/sidecar", "first"),
+        ("podgate.io/job-sidecars", "cache"),
+        ("podgate.io/sidecar-position", "first"),
         ("podgate.io/publish", "board"),
         ("podgate.io/injected", "whatever"),
         ("example.com/other", "x"),
@@ -105,8 +105,8 @@ fn bad_values_are_rejected_with_a_fix() {
         ("command.podgate.io/db", "/usr/bin/db", "is not a command", "write [\"/usr/bin/program\""),
         ("command.podgate.io/db", "[]", "is not a command", "write ["),
         ("podgate.io/stop-order", "revers", "no container revers", "use one of"),
-        ("podgate.io/sidecars", "", "the list is empty", "such as proxy"),
-        ("podgate.io/sidecar", "last", "not one of native, first", "write one of"),
+        ("podgate.io/job-sidecars", "", "the list is empty", "such as proxy"),
+        ("podgate.io/sidecar-position", "last", "not one of native, first", "write one of"),
         ("podgate.io/publish", "API", "not one of api, board", "did you mean api?"),
     ] {
         let found = only_finding(key, value);

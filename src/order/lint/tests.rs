@@ -247,7 +247,7 @@ fn native_sidecars_are_advised_for_simple_chains() {
     let mut job = pod("proxy, app", &[("app", json!({})), ("proxy", json!({}))]);
     job["spec"]["restartPolicy"] = json!("Never");
     assert_eq!(advice(&job), None, "proxy may run to completion");
-    job["metadata"]["annotations"]["podgate.io/sidecars"] = json!("proxy");
+    job["metadata"]["annotations"]["podgate.io/job-sidecars"] = json!("proxy");
     assert!(advice(&job).is_some());
 }
 

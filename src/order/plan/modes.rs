@@ -232,7 +232,7 @@ pub(super) fn required_gates(
     for item in &declared.sidecars {
         let name = &item.until.container;
         let reason = format!("{name} must stop when the other containers have exited");
-        let gate = GateRequirement { reason, at: annotation_place(keys::SIDECARS), span: Some(item.span.clone()) };
+        let gate = GateRequirement { reason, at: annotation_place(keys::JOB_SIDECARS), span: Some(item.span.clone()) };
         gates.insert(name.clone(), gate);
     }
     gates

@@ -195,7 +195,7 @@ impl<'a> Planner<'a> {
             let (name, at, word) = (own.name, need.edge.at.clone(), need.edge.span.clone());
             if self.sidecars.contains(name) && !self.sidecars.contains(waiter) {
                 let what = format!(
-                    "{waiter} waits for the exit of {name}, but podgate.io/sidecars stops {name} only after {waiter} has exited"
+                    "{waiter} waits for the exit of {name}, but podgate.io/job-sidecars stops {name} only after {waiter} has exited"
                 );
                 findings.push(
                     Finding::error("can-never-hold", at, what)
@@ -213,10 +213,10 @@ impl<'a> Planner<'a> {
                 )));
             }
         }
-        let at = || annotation_place(keys::SIDECARS);
+        let at = || annotation_place(keys::JOB_SIDECARS);
         let others = || self.spec.containers.iter().filter(|own| !self.sidecars.contains(own.name));
         if !self.sidecars.is_empty() && others().next().is_none() {
-            let what = "podgate.io/sidecars lists all containers, so nothing ever stops them";
+            let what = "podgate.io/job-sidecars lists all containers, so nothing ever stops them";
             findings.push(Finding::error("can-never-hold", at(), what).fix("remove those that do the work"));
         }
         if !self.sidecars.is_empty()
@@ -226,7 +226,7 @@ impl<'a> Planner<'a> {
                 "the sidecars stop only after {} has exited, but the kubelet always restarts it (restartPolicy: Always)",
                 own.name
             );
-            let fix = "set the Pod's restartPolicy to Never or OnFailure; podgate.io/sidecars is for Pods that run to completion";
+            let fix = "set the Pod's restartPolicy to Never or OnFailure; podgate.io/job-sidecars is for Pods that run to completion";
             findings.push(Finding::error("can-never-hold", at(), what).fix(fix));
         }
     }

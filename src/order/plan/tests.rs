@@ -227,8 +227,10 @@ fn edges_combine_unless_they_contradict() {
 
 #[test]
 fn sidecars_of_a_job_stop_after_the_others() {
-    let mut template =
-        template(&["proxy", "app", "logs!"], &[("podgate.io/order", "proxy, app"), ("podgate.io/sidecars", "proxy")]);
+    let mut template = template(
+        &["proxy", "app", "logs!"],
+        &[("podgate.io/order", "proxy, app"), ("podgate.io/job-sidecars", "proxy")],
+    );
     template["spec"]["restartPolicy"] = json!("Never");
     let plan = plan_of(&template);
     assert_eq!(plan_summary(&plan), ["proxy gate", "app gate proxy=Ready", "logs none"], "as in manifests/job.yaml");
@@ -238,14 +240,14 @@ fn sidecars_of_a_job_stop_after_the_others() {
     template["spec"]["restartPolicy"] = json!("Always");
     assert_eq!(plan_errors(&template)[0].rule, "can-never-hold");
     template["spec"]["restartPolicy"] = json!("Never");
-    template["metadata"]["annotations"]["podgate.io/sidecars"] = json!("proxy, app, logs");
+    template["metadata"]["annotations"]["podgate.io/job-sidecars"] = json!("proxy, app, logs");
     assert!(
         plan_errors(&template)
             .iter()
-            .any(|finding| finding.message.starts_with("podgate.io/sidecars lists all containers"))
+            .any(|finding| finding.message.starts_with("podgate.io/job-sidecars lists all containers"))
     );
     template["metadata"]["annotations"] =
-        json!({"podgate.io/order": "proxy=Completed, app", "podgate.io/sidecars": "proxy"});
+        json!({"podgate.io/order": "proxy=Completed, app", "podgate.io/job-sidecars": "proxy"});
     assert!(plan_errors(&template).iter().any(|finding| finding.message.contains("only after app has exited")));
 }
 

@@ -92,7 +92,7 @@ fn workload(name: &'static str, manifest: Value) -> Workload {
 fn job() -> Workload {
     let name = "batch";
     let mut template = template(name, "proxy, app");
-    template["metadata"]["annotations"]["podgate.io/sidecars"] = "proxy".into();
+    template["metadata"]["annotations"]["podgate.io/job-sidecars"] = "proxy".into();
     let mut app = container("app", 8002, "0s");
     app["args"] = json!(["--exit-after", "2s"]);
     app.as_object_mut().expect("an object").remove("readinessProbe");
