@@ -156,9 +156,12 @@ fn policy_limits_sidecars_to_their_own_annotations() {
     }
     let error = patch(&unbound, "one", status()).expect_err("a token that is bound to no Pod must be refused");
     assert!(error.contains("not bound to this pod"), "{error}");
-    for refused in
-        [&["get", "pods"][..], &["delete", "pod", "one"], &["patch", "pod", "one", "--subresource=status", "-p", "{}"]]
-    {
+    for refused in [
+        &["get", "pods"][..],
+        &["get", "pod", "one"],
+        &["delete", "pod", "one"],
+        &["patch", "pod", "one", "--subresource=status", "-p", "{}"],
+    ] {
         let token = format!("--token={bound}");
         let error =
             try_kubectl(&[&["-n", namespace, &token], refused].concat()).expect_err("the role must not allow this");

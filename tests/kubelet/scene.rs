@@ -1,6 +1,6 @@
 //! The environment of one scenario: the namespace and its Pods. If the scenario fails, prints the state of the Pods.
 
-use crate::cluster::{self, kubectl, pid, try_kubectl, try_script};
+use crate::cluster::{self, ROOT, kubectl, pid, try_kubectl, try_script};
 use crate::incarnation_log::{IncarnationLog, assert_order, summary};
 use crate::pod::Pod;
 use crate::watch::{ObservedPod, PodWatch};
@@ -69,16 +69,7 @@ impl Scene {
 
     /// Grants the sidecars of this namespace permission to watch and patch Pods.
     pub(crate) fn grant_pod_access(&self) {
-        let group = format!("--group=system:serviceaccounts:{}", self.namespace);
-        kubectl(&[
-            "-n",
-            &self.namespace,
-            "create",
-            "rolebinding",
-            "podgate-sidecars",
-            "--clusterrole=podgate-sidecar",
-            &group,
-        ]);
+        kubectl(&["-n", &self.namespace, "apply", "-f", &format!("{ROOT}/manifests/rolebinding.yaml")]);
     }
 
     /// Creates `pod`. The watch on the Pod starts before the creation.

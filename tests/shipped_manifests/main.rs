@@ -97,7 +97,8 @@ fn every_file_has_the_expected_kinds() {
         }
         let kinds: Vec<Value> = documents(&file).iter_mut().map(|document| document["kind"].take()).collect();
         let expected: &[&str] = match file.as_str() {
-            "rbac.yaml" => &["ClusterRole", "RoleBinding"],
+            "rbac.yaml" => &["ClusterRole"],
+            "rolebinding.yaml" => &["RoleBinding"],
             "policy.yaml" => &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"],
             "kustomization.yaml" => &["Kustomization"],
             "job.yaml" => &["Job"],
@@ -112,7 +113,7 @@ fn every_file_has_the_expected_kinds() {
 fn kustomization_lists_existing_files() {
     let kustomization = &documents("kustomization.yaml")[0];
     let resources = strings(&kustomization["resources"]);
-    assert_eq!(resources, ["policy.yaml", "rbac.yaml"], "the policy must come before the role that it restricts");
+    assert_eq!(resources, ["policy.yaml", "rbac.yaml"], "the role must not be bound by default");
     for file in resources {
         text(file);
     }
@@ -122,11 +123,14 @@ fn kustomization_lists_existing_files() {
 fn role_has_the_minimum_permissions() {
     let role = &documents("rbac.yaml")[0];
     let expected = serde_json::json!([
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "watch", "patch"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["watch", "patch"]},
         {"apiGroups": ["podgate.io"], "resources": ["ownpods"], "verbs": ["report"]},
     ]);
     assert_eq!(role["rules"], expected);
-    assert_eq!(documents("rbac.yaml")[1]["roleRef"]["name"], role["metadata"]["name"]);
+    let binding = &documents("rolebinding.yaml")[0];
+    assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
+    assert!(binding["metadata"].get("namespace").is_none(), "the file must work in every namespace");
+    assert_eq!(binding["subjects"], serde_json::json!([{"kind": "ServiceAccount", "name": "default"}]));
 }
 
 #[test]

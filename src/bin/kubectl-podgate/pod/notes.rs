@@ -112,7 +112,7 @@ fn note_unpublished(facts: &Facts<'_>, notes: &mut Vec<String>) {
         _ if view.node.is_none() => "Nothing is published yet: the Pod has no node.".to_owned(),
         Some("running") => format!(
             "The sidecar runs, but has published nothing. Either it uses only the board (--publish board), or it may not patch this Pod \
-             (manifests/rbac.yaml), or it cannot reach the API server. See its log: kubectl logs -n {} {} -c {name}",
+             (manifests/rolebinding.yaml), or it cannot reach the API server. See its log: kubectl logs -n {} {} -c {name}",
             view.namespace, view.pod
         ),
         _ => format!("Nothing is published yet: the sidecar {name} is not running ({}).", sidecar.kubelet.describe()),

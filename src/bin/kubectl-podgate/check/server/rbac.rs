@@ -8,7 +8,7 @@ use podgate::order::edit::Place;
 use podgate::order::finding::Finding;
 
 /// Verbs that the sidecar uses on its own Pod.
-const VERBS: [&str; 3] = ["get", "watch", "patch"];
+const VERBS: [&str; 2] = ["watch", "patch"];
 
 /// Returns a finding if the service account lacks a permission, or if this can't be checked.
 pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &str) -> Result<Option<Finding>, String> {
@@ -61,6 +61,6 @@ pub(super) async fn check_rights(cluster: &Cluster, namespace: &str, account: &s
          the start is noticed late, and the sidecar misses what only the kubelet knows",
         missing.join(", ")
     );
-    let fix = "apply podgate's rbac.yaml with a RoleBinding for this namespace, or set podgate.io/publish: board";
+    let fix = "bind podgate's role to the account (manifests/rolebinding.yaml), or set podgate.io/publish: board";
     Ok(Some(Finding::warning("missing-rbac", at, message).fix(fix)))
 }
