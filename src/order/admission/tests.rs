@@ -131,6 +131,13 @@ fn other_requests_pass_unchanged() {
 }
 
 #[test]
+fn annotation_without_the_label_is_enough() {
+    let mut pod = pod();
+    pod["metadata"] = json!({"annotations": {"podgate.io/order": "a, b"}});
+    assert_eq!(answer_review(&review(&pod), &[]).outcome, Outcome::Injected);
+}
+
+#[test]
 fn pod_without_an_order_passes() {
     let inject = |_: &Value| -> Result<Injected, Vec<Finding>> { panic!("injected") };
     let mut pod = pod();

@@ -23,7 +23,7 @@ pub const SIDECAR_POSITION: &str = "podgate.io/sidecar-position";
 pub const PUBLISH: &str = "podgate.io/publish";
 /// Record that `inject` writes and `uninject` reads.
 pub const INJECTED: &str = "podgate.io/injected";
-/// Label by which the webhook selects Pods.
+/// Label that opts out of the injection with the value `disabled`. The value `enabled` is accepted and declares nothing.
 pub const INJECT: &str = "podgate.io/inject";
 
 /// Containers that one container waits for: `after.podgate.io/api: db`.

@@ -37,13 +37,12 @@ pub fn misplaced_keys(document: &Value, template: &Template) -> Vec<Finding> {
     findings
 }
 
-/// Reports a template that has the webhook's label but declares no order.
+/// Reports a template that has the label `podgate.io/inject: enabled` but declares no order.
 #[must_use]
 pub(super) fn nothing_declared(template: &Value) -> Option<Finding> {
     let label = Place::root().to("metadata").to("labels").to(keys::INJECT);
     let is_marked = label.of(template).and_then(Value::as_str) == Some("enabled");
-    let what =
-        "the label podgate.io/inject selects this template, but the template declares no order, so nothing happens";
+    let what = "the label podgate.io/inject has no effect here, because the template declares no order";
     (is_marked && !is_declared(template)).then(|| {
         Finding::warning("nothing-declared", label, what)
             .fix("add the annotation podgate.io/order, or remove the label")

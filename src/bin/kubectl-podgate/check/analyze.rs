@@ -34,8 +34,6 @@ pub(crate) struct CheckedTemplate<'a> {
     pub(crate) namespace: Option<&'a str>,
     pub(crate) service_account: &'a str,
     pub(crate) is_injected: bool,
-    /// True if the template is labeled for the webhook and not injected yet.
-    pub(crate) needs_webhook: bool,
     /// Plan and forecast. `None` if no plan can be made; the findings then contain an error.
     pub(crate) outlook: Option<(Plan, LintReport)>,
 }
@@ -108,7 +106,6 @@ fn analyze_template<'a>(
         namespace: namespace.and_then(Value::as_str),
         service_account: account.and_then(Value::as_str).unwrap_or("default"),
         is_injected,
-        needs_webhook: label == Some("enabled") && !is_injected,
         outlook,
     });
 }

@@ -1,7 +1,7 @@
 //! `check --server`: checks manifests against a cluster.
 //!
 //! - Checks the templates for the cluster's Kubernetes version.
-//! - Reports a missing webhook if a Pod is labeled for the webhook.
+//! - Reports a missing webhook if a Pod is not injected yet.
 //! - Reports missing permissions of the Pods' service accounts.
 
 mod rbac;
@@ -56,7 +56,7 @@ impl ClusterAnswers {
     async fn findings(&mut self, template: &CheckedTemplate<'_>) -> Result<Vec<Finding>, String> {
         let Some((plan, _)) = &template.outlook else { return Ok(Vec::new()) };
         let mut findings = Vec::new();
-        if template.needs_webhook {
+        if !template.is_injected {
             if self.webhook.is_none() {
                 self.webhook = Some(webhook::check_webhook(&self.cluster).await?);
             }

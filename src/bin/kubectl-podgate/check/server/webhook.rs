@@ -1,10 +1,9 @@
-//! Check for podgate's webhook in the cluster. Pods with the webhook's label need the webhook.
+//! Check for podgate's webhook in the cluster. Pods that declare an order and are not injected need the webhook.
 
 use crate::cluster::Cluster;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::api::{Api, ListParams};
 use podgate::core::text::error_chain;
-use podgate::order::declare::keys;
 use podgate::order::edit::Place;
 use podgate::order::finding::Finding;
 
@@ -15,20 +14,18 @@ const WEBHOOK_NAME: &str = "pods.podgate.io";
 pub(super) async fn check_webhook(cluster: &Cluster) -> Result<Option<Finding>, String> {
     let api: Api<MutatingWebhookConfiguration> = Api::all(cluster.client.clone());
     let asked = tokio::time::timeout(cluster.request_timeout, api.list(&ListParams::default())).await;
-    let at = Place::root().to("metadata").to("labels").to(keys::INJECT);
+    let at = Place::root().to("metadata").to("annotations");
     match asked.map_err(|_| cluster.timeout_message())? {
         Ok(list) if list.items.iter().any(is_podgate_webhook) => Ok(None),
         Ok(_) => {
-            let message = "the cluster does not have podgate's webhook, which this label relies on: the Pod is created without \
-                           podgate, and its containers start in no order";
-            let fix = "install the webhook (podgate's manifests/injector, or its Helm chart), or apply the output of \
-                       kubectl podgate inject";
-            Ok(Some(Finding::warning("missing-webhook", at, message).fix(fix)))
+            let message = "the cluster does not have podgate's webhook: if you apply this manifest as it is, its containers start \
+                           in no order";
+            let fix = "apply the output of kubectl podgate inject, or install the webhook (podgate's manifests/injector, or its \
+                       Helm chart)";
+            Ok(Some(Finding::note("missing-webhook", at, message).fix(fix)))
         }
         Err(kube::Error::Api(status)) if status.code == 403 => {
-            let why = status.message;
-            let message =
-                format!("can't check whether the cluster has podgate's webhook, which this label relies on: {why}");
+            let message = format!("can't check whether the cluster has podgate's webhook: {}", status.message);
             Ok(Some(Finding::note("missing-webhook", at, message)))
         }
         Err(error) => Err(format!("request to {} failed: {}", cluster.server, error_chain(&error))),
