@@ -1,16 +1,17 @@
-//! Tests that `manifests/injector` and the chart create the same objects, with minimal permissions.
+//! Tests that `manifests/injector` and the chart create the same objects, and that the chart applies its values.
 
+use podgate::order::declare::keys;
 use podgate::order::release;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Command, Output};
 
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-type Objects = BTreeMap<(String, String), Value>;
+pub(crate) type Objects = BTreeMap<(String, String), Value>;
 
-fn documents(text: &str) -> Vec<Value> {
+pub(crate) fn documents(text: &str) -> Vec<Value> {
     serde_saphyr::from_multiple::<Value>(text).unwrap().into_iter().filter(|value| !value.is_null()).collect()
 }
 
@@ -28,21 +29,22 @@ fn by_name(documents: Vec<Value>) -> Objects {
     objects
 }
 
-/// Returns all objects of a kustomization.
-fn kustomization(folder: &str) -> Vec<Value> {
-    let read = |file: &str| {
-        let path = format!("{ROOT}/{folder}/{file}");
-        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
-    };
-    let resources = documents(&read("kustomization.yaml"))[0]["resources"].clone();
-    resources.as_array().unwrap().iter().flat_map(|file| documents(&read(file.as_str().unwrap()))).collect()
+pub(crate) fn read(file: &str) -> String {
+    fs::read_to_string(format!("{ROOT}/{file}")).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-fn injector() -> Objects {
+/// Returns all objects of a kustomization.
+pub(crate) fn kustomization(folder: &str) -> Vec<Value> {
+    let resources = documents(&read(&format!("{folder}/kustomization.yaml")))[0]["resources"].clone();
+    let files = resources.as_array().unwrap().iter();
+    files.flat_map(|file| documents(&read(&format!("{folder}/{}", file.as_str().unwrap())))).collect()
+}
+
+pub(crate) fn injector() -> Objects {
     by_name(kustomization("manifests/injector"))
 }
 
-fn object<'a>(objects: &'a Objects, kind: &str) -> &'a Value {
+pub(crate) fn object<'a>(objects: &'a Objects, kind: &str) -> &'a Value {
     let mut found = objects.iter().filter(|((of, _), _)| of == kind);
     let object = found.next().unwrap_or_else(|| panic!("no {kind}")).1;
     assert!(found.next().is_none(), "more than one {kind}");
@@ -50,34 +52,11 @@ fn object<'a>(objects: &'a Objects, kind: &str) -> &'a Value {
 }
 
 /// Returns a flag's default value from the help text.
-fn default(flag: &str) -> String {
+pub(crate) fn default(flag: &str) -> String {
     let help = Command::new(env!("CARGO_BIN_EXE_podgate-webhook")).arg("--help").env_clear().output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     let of_flag = help.split(&format!("--{flag} <")).nth(1).unwrap_or_else(|| panic!("no --{flag}"));
     of_flag.split_once("[default: ").unwrap().1.split_once(']').unwrap().0.to_owned()
-}
-
-#[test]
-fn webhook_has_minimal_permissions() {
-    let objects = injector();
-    assert_eq!(
-        object(&objects, "Role")["rules"],
-        json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": [default("secret")], "verbs": ["get", "update"]}])
-    );
-    assert_eq!(
-        object(&objects, "ClusterRole")["rules"],
-        json!([{
-            "apiGroups": ["admissionregistration.k8s.io"], "resources": ["mutatingwebhookconfigurations"],
-            "resourceNames": [default("configuration")], "verbs": ["get", "patch"],
-        }])
-    );
-    for (kind, role) in [("RoleBinding", "Role"), ("ClusterRoleBinding", "ClusterRole")] {
-        let binding = object(&objects, kind);
-        assert_eq!(binding["roleRef"]["name"], object(&objects, role)["metadata"]["name"]);
-        let account = object(&objects, "ServiceAccount");
-        let expected = json!([{"kind": "ServiceAccount", "name": account["metadata"]["name"], "namespace": "podgate"}]);
-        assert_eq!(binding["subjects"], expected);
-    }
 }
 
 #[test]
@@ -104,34 +83,11 @@ fn manifests_use_the_programs_default_names() {
 /// The chart uses the images of `src/order/release.rs`. The images' tag defaults to the chart's version.
 #[test]
 fn chart_uses_the_images_of_the_release() {
-    let values = documents(&fs::read_to_string(format!("{ROOT}/charts/podgate/values.yaml")).unwrap()).remove(0);
+    let values = documents(&read("charts/podgate/values.yaml")).remove(0);
     for (key, name) in [("image", "podgate-webhook"), ("sidecar", "podgate")] {
         assert_eq!(values[key]["repository"], format!("{}/{name}", release::IMAGE_REGISTRY));
         assert_eq!(values[key]["tag"], "", "{key}");
     }
-}
-
-#[test]
-fn outage_affects_only_labeled_pods() {
-    let objects = injector();
-    let webhooks = object(&objects, "MutatingWebhookConfiguration")["webhooks"].as_array().unwrap();
-    assert_eq!(webhooks.len(), 1);
-    let webhook = &webhooks[0];
-    assert_eq!(webhook["failurePolicy"], "Fail");
-    assert_eq!(webhook["objectSelector"], json!({"matchLabels": {"podgate.io/inject": "enabled"}}));
-    let excluded = &webhook["namespaceSelector"]["matchExpressions"];
-    assert_eq!(
-        excluded,
-        &json!([{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "podgate"]}])
-    );
-    assert_eq!(
-        webhook["rules"],
-        json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "Namespaced"}])
-    );
-    assert_eq!((&webhook["reinvocationPolicy"], &webhook["sideEffects"]), (&json!("IfNeeded"), &json!("None")));
-    assert!(webhook["timeoutSeconds"].as_u64().unwrap() <= 5);
-    let service = &webhook["clientConfig"]["service"];
-    assert_eq!(service, &json!({"name": default("service"), "namespace": "podgate", "path": "/inject", "port": 443}));
 }
 
 #[test]
@@ -205,7 +161,7 @@ fn chart_and_manifests_create_the_same_objects() {
     }
     let lint = helm(&["lint", "--strict", "charts/podgate"]).unwrap();
     assert!(lint.status.success(), "{}", String::from_utf8_lossy(&lint.stdout));
-    let about: Value = documents(&fs::read_to_string(format!("{ROOT}/charts/podgate/Chart.yaml")).unwrap()).remove(0);
+    let about: Value = documents(&read("charts/podgate/Chart.yaml")).remove(0);
     assert_eq!(
         (&about["version"], &about["appVersion"]),
         (&json!(env!("CARGO_PKG_VERSION")), &json!(env!("CARGO_PKG_VERSION")))
@@ -221,6 +177,8 @@ fn chart_applies_its_values() {
         "sidecar.pullPolicy=Always",
         "sidecar.fixedUser=false",
         "sidecar.namespaces={shop,bank}",
+        "networkPolicy.apiServerCIDRs={10.0.0.0/28}",
+        "networkPolicy.monitoring=null",
         "tls.certificateLife=12h",
         "webhook.failurePolicy=Ignore",
         "extraArgs={--log-level=debug}",
@@ -257,19 +215,48 @@ fn chart_applies_its_values() {
     assert_eq!((&pod["imagePullSecrets"], &pod["nodeSelector"]), (&json!([{"name": "s"}]), &json!({"disk": "ssd"})));
     assert_eq!((&pod["priorityClassName"], &pod["tolerations"]), (&json!("high"), &json!([{"operator": "Exists"}])));
     let webhook = &object(&objects, "MutatingWebhookConfiguration")["webhooks"][0];
-    let selector = json!([{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["a", "elsewhere"]}, {"key": "k", "operator": "Exists"}]);
+    let selector = json!([
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["a", "elsewhere"]},
+        {"key": keys::INJECT, "operator": "NotIn", "values": ["disabled"]},
+        {"key": "k", "operator": "Exists"},
+    ]);
     assert_eq!(webhook["namespaceSelector"]["matchExpressions"], selector);
     assert_eq!(
         (&webhook["failurePolicy"], &webhook["clientConfig"]["service"]["namespace"]),
         (&json!("Ignore"), &json!("elsewhere"))
     );
     for namespace in ["shop", "bank"] {
-        let binding = &objects[&("RoleBinding".to_owned(), format!("{namespace}/podgate-sidecars"))];
-        assert_eq!(binding["subjects"][0]["name"], format!("system:serviceaccounts:{namespace}"));
+        let mut binding = objects[&("RoleBinding".to_owned(), format!("{namespace}/podgate-sidecars"))].clone();
+        binding["metadata"].as_object_mut().unwrap().remove("namespace");
+        assert_eq!(binding, documents(&read("manifests/rolebinding.yaml"))[0]);
     }
-    let Some(Ok(without)) = render("podgate", &["sidecar.create=false"]) else { panic!("the chart does not render") };
-    assert!(!without.keys().any(|(kind, _)| kind.starts_with("ValidatingAdmission")));
-    assert!(!without.contains_key(&("ClusterRole".to_owned(), "/podgate-sidecar".to_owned())));
+    let text = object(&objects, "NetworkPolicy")["spec"]["ingress"].to_string();
+    assert!(text.contains(r#"{"ipBlock":{"cidr":"10.0.0.0/28"}}"#) && !text.contains("8080"), "{text}");
+    let policy = &objects[&("ValidatingAdmissionPolicy".to_owned(), "/podgate-webhook".to_owned())];
+    let account = "request.userInfo.username == 'system:serviceaccount:elsewhere:podgate-webhook'";
+    assert_eq!(policy["spec"]["matchConditions"][0]["expression"], account);
+}
+
+/// A binding without the policy would let every container of the bound Pods change other Pods.
+#[test]
+fn chart_binds_nothing_without_the_policy() {
+    let values = ["sidecar.create=false", "sidecar.namespaces={shop}", "networkPolicy.create=false"];
+    let Some(chart) = render("podgate", &values) else { return };
+    let objects = chart.unwrap();
+    let left: Vec<_> = objects.keys().filter(|(_, name)| !name.ends_with("/podgate-webhook")).collect();
+    assert_eq!(left, [&("Secret".to_owned(), "podgate/podgate-webhook-tls".to_owned())]);
+    assert!(!objects.keys().any(|(kind, _)| kind == "NetworkPolicy"));
+}
+
+/// Without a schema, Helm ignores a misspelled value.
+#[test]
+fn chart_rejects_unknown_values_and_wrong_types() {
+    for value in ["replica=3", "webhook.failurepolicy=Ignore", "sidecar.namespaces=shop", "sidecar.create=maybe"] {
+        let Some(chart) = render("podgate", &[value]) else { return };
+        let error = chart.expect_err(value);
+        let key = value.split(['=', '.']).next().unwrap();
+        assert!(error.contains("values don't meet the specifications") && error.contains(key), "{value}: {error}");
+    }
 }
 
 #[test]
@@ -282,7 +269,7 @@ fn chart_supports_external_certificates() {
         assert_eq!(pod["containers"][0]["args"].as_array().unwrap()[1..], files);
         assert_eq!(pod["volumes"], json!([{"name": "tls", "secret": {"secretName": secret}}]));
         assert_eq!(pod["automountServiceAccountToken"], false, "no token without permissions");
-        for kind in ["Secret", "Role", "ClusterRoleBinding"] {
+        for kind in ["Secret", "Role", "ClusterRoleBinding", "ValidatingAdmissionPolicy"] {
             assert!(!objects.keys().any(|(of, name)| of == kind && name.contains("podgate-webhook")), "{kind}");
         }
     };

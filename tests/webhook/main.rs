@@ -8,4 +8,5 @@ mod hostile;
 mod install;
 mod own_certificates;
 mod program;
+mod rights;
 mod serving;

@@ -1,0 +1,139 @@
+//! Tests of the rights in `manifests/injector`: roles, policies, the network policy, and the selection of Pods.
+
+use crate::install::{ROOT, default, documents, injector, kustomization, object, read};
+use podgate::order::declare::keys;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+#[test]
+fn webhook_has_minimal_permissions() {
+    let objects = injector();
+    assert_eq!(
+        object(&objects, "Role")["rules"],
+        json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": [default("secret")], "verbs": ["get", "update"]}])
+    );
+    assert_eq!(
+        object(&objects, "ClusterRole")["rules"],
+        json!([{
+            "apiGroups": ["admissionregistration.k8s.io"], "resources": ["mutatingwebhookconfigurations"],
+            "resourceNames": [default("configuration")], "verbs": ["get", "patch"],
+        }])
+    );
+    for (kind, role) in [("RoleBinding", "Role"), ("ClusterRoleBinding", "ClusterRole")] {
+        let binding = object(&objects, kind);
+        assert_eq!(binding["roleRef"]["name"], object(&objects, role)["metadata"]["name"]);
+        let account = object(&objects, "ServiceAccount");
+        let expected = json!([{"kind": "ServiceAccount", "name": account["metadata"]["name"], "namespace": "podgate"}]);
+        assert_eq!(binding["subjects"], expected);
+    }
+}
+
+#[test]
+fn outage_affects_only_pods_with_podgates_keys() {
+    let objects = injector();
+    let webhooks = object(&objects, "MutatingWebhookConfiguration")["webhooks"].as_array().unwrap();
+    assert_eq!(webhooks.len(), 1);
+    let webhook = &webhooks[0];
+    assert_eq!(webhook["failurePolicy"], "Fail");
+    let opt_out = json!({"key": keys::INJECT, "operator": "NotIn", "values": ["disabled"]});
+    assert_eq!(webhook["objectSelector"], json!({"matchExpressions": [opt_out]}));
+    let excluded = &webhook["namespaceSelector"]["matchExpressions"];
+    let system =
+        json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "podgate"]});
+    assert_eq!(excluded, &json!([system, opt_out]));
+    let condition = |name: &str| {
+        let conditions = webhook["matchConditions"].as_array().unwrap();
+        conditions.iter().find(|one| one["name"] == name).unwrap()["expression"].as_str().unwrap()
+    };
+    assert!(condition("not-a-mirror").contains("kubernetes.io/config.mirror"));
+    let keys_of = |field: &str| {
+        format!(
+            "object.metadata.?{field}.orValue({{}}).exists(k, k.startsWith('podgate.io/') || k.contains('.podgate.io/'))"
+        )
+    };
+    assert_eq!(condition("has-podgate-key"), format!("{} || {}", keys_of("annotations"), keys_of("labels")));
+    for prefix in keys::CONTAINER_PREFIXES {
+        assert!(prefix.ends_with(".podgate.io/"), "the condition does not match {prefix}");
+    }
+    assert!(keys::POD_KEYS.iter().chain([&keys::INJECT]).all(|key| key.starts_with("podgate.io/")));
+    assert_eq!(
+        webhook["rules"],
+        json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "Namespaced"}])
+    );
+    assert_eq!((&webhook["reinvocationPolicy"], &webhook["sideEffects"]), (&json!("IfNeeded"), &json!("None")));
+    assert!(webhook["timeoutSeconds"].as_u64().unwrap() <= 5);
+    let service = &webhook["clientConfig"]["service"];
+    assert_eq!(service, &json!({"name": default("service"), "namespace": "podgate", "path": "/inject", "port": 443}));
+}
+
+/// Runs kubectl; `None` if kubectl is neither installed nor built for the cluster tests.
+fn kubectl(arguments: &[&str]) -> Option<Output> {
+    let cache = std::env::var_os("PODGATE_CACHE").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/podgate")));
+    let versions = cache.into_iter().flat_map(|cache| fs::read_dir(cache.join("k8s"))).flatten().flatten();
+    let built = versions.map(|version| version.path().join("bin/kubectl"));
+    let mut programs = [PathBuf::from("kubectl")].into_iter().chain(built);
+    programs.find_map(|program| Command::new(program).args(arguments).current_dir(ROOT).output().ok())
+}
+
+/// Objects are created in the order of the output. Kustomize would otherwise move policies behind roles.
+#[test]
+fn policies_come_before_the_rights_that_they_limit() {
+    for (folder, right) in [("manifests", "ClusterRole"), ("manifests/injector", "ClusterRoleBinding")] {
+        let kustomization_file = documents(&read(&format!("{folder}/kustomization.yaml"))).remove(0);
+        assert_eq!(kustomization_file["sortOptions"], json!({"order": "fifo"}), "{folder}");
+        let is_in_order = |objects: &[Value]| {
+            let position = |kind: &str| objects.iter().position(|object| object["kind"] == kind).unwrap();
+            position("ValidatingAdmissionPolicyBinding") < position(right)
+        };
+        assert!(is_in_order(&kustomization(folder)), "{folder}");
+        let Some(output) = kubectl(&["kustomize", folder]) else {
+            eprintln!("skipped: no kubectl");
+            continue;
+        };
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(is_in_order(&documents(&String::from_utf8(output.stdout).unwrap())), "{folder}");
+    }
+}
+
+/// A webhook that an attacker controls must not change anything else in its configuration.
+#[test]
+fn policy_limits_the_webhook_to_its_ca_bundle() {
+    let objects = injector();
+    let (policy, binding) =
+        (object(&objects, "ValidatingAdmissionPolicy"), object(&objects, "ValidatingAdmissionPolicyBinding"));
+    assert_eq!(binding["spec"]["policyName"], policy["metadata"]["name"]);
+    assert_eq!(binding["spec"]["validationActions"], json!(["Deny", "Audit"]));
+    let spec = &policy["spec"];
+    assert_eq!(spec["failurePolicy"], "Fail");
+    assert_eq!(
+        spec["matchConstraints"]["resourceRules"],
+        json!([{"apiGroups": ["admissionregistration.k8s.io"], "apiVersions": ["v1"], "operations": ["UPDATE"],
+                "resources": ["mutatingwebhookconfigurations"]}])
+    );
+    let account = object(&objects, "ServiceAccount")["metadata"]["name"].as_str().unwrap();
+    assert_eq!(
+        spec["matchConditions"][0]["expression"],
+        format!("request.userInfo.username == 'system:serviceaccount:podgate:{account}'")
+    );
+    let text = spec["validations"].to_string();
+    assert_eq!(text.matches("'caBundle'").count(), 2, "only this field may differ: {text}");
+}
+
+#[test]
+fn network_policy_opens_the_webhooks_ports() {
+    let objects = injector();
+    let spec = &object(&objects, "NetworkPolicy")["spec"];
+    assert_eq!(spec["podSelector"], object(&objects, "Deployment")["spec"]["selector"]);
+    let port = |flag: &str| default(flag).trim_start_matches(':').parse::<u16>().unwrap();
+    let monitoring = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}});
+    assert_eq!(
+        spec["ingress"],
+        json!([
+            {"ports": [{"protocol": "TCP", "port": port("listen")}]},
+            {"from": [monitoring], "ports": [{"protocol": "TCP", "port": port("status-listen")}]},
+        ])
+    );
+}
