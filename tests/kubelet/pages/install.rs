@@ -21,8 +21,7 @@ fn copy_manifests(reader: &Reader) {
     };
     change("deployment.yaml", &release::image("podgate-webhook"), WEBHOOK_IMAGE);
     change("deployment.yaml", &release::sidecar_image(), IMAGE);
-    let (selector, limited) = ("matchExpressions:\n", format!("matchExpressions:\n{}", install::NAMESPACE_SELECTOR));
-    change("webhook.yaml", selector, &limited);
+    change("webhook.yaml", install::SELECTOR, &format!("{}{}", install::SELECTOR, install::NAMESPACE_SELECTOR));
 }
 
 /// Uninstalls the webhook on drop, even if the scenario fails.
@@ -65,7 +64,7 @@ fn readme_commands_work_as_written() {
     let [_, by_webhook, by_hand] = &page("README.md")[..] else {
         panic!("README.md has other blocks than this test expects")
     };
-    let [again, _chart, label, bind, _cert_manager, uninstall] = &page("docs/webhook.md")[..] else {
+    let [again, _chart, annotate, bind, _cert_manager, uninstall] = &page("docs/webhook.md")[..] else {
         panic!("docs/webhook.md has other blocks than this test expects")
     };
     assert!(again.starts_with("kubectl apply -k manifests "), "{again}");
@@ -73,7 +72,6 @@ fn readme_commands_work_as_written() {
     let mut reader = Reader::new(&scene);
     copy_manifests(&reader);
     reader.substitute("-n shop", &format!("-n {}", scene.namespace));
-    reader.substitute("serviceaccounts:shop", &format!("serviceaccounts:{}", scene.namespace));
     // Other scenarios need the role and the policy, so delete both only in a dry run.
     reader.substitute("delete -k manifests\n", "delete --dry-run=server -k manifests\n");
     let shop = &Page::read("docs/tutorial.md").blocks("yaml")[0].text;
@@ -84,16 +82,14 @@ fn readme_commands_work_as_written() {
     reader.run(by_webhook);
     reader.run(again);
     reader.run(bind);
-    reader.run(label);
+    reader.run(annotate);
     let deployment = kubectl_json(&["-n", &scene.namespace, "get", "deployment", "shop"]);
     let metadata: Value = serde_saphyr::from_str(&Page::read("README.md").blocks("yaml")[0].text).expect("YAML");
-    for field in ["labels", "annotations"] {
-        for (key, value) in metadata["metadata"][field].as_object().expect("an object") {
-            assert_eq!(
-                &deployment["spec"]["template"]["metadata"][field][key], value,
-                "the commands must set what the README shows"
-            );
-        }
+    for (key, value) in metadata["metadata"]["annotations"].as_object().expect("an object") {
+        assert_eq!(
+            &deployment["spec"]["template"]["metadata"]["annotations"][key], value,
+            "the commands must set what the README shows"
+        );
     }
     assert_started_in_order(&reader, &scene);
     reader.run("kubectl delete deployment shop");

@@ -1,7 +1,7 @@
 //! Creates Pods continuously in a dry run. Each request passes through the API server and the webhook.
 
 use crate::cluster;
-use crate::webhook::workloads::labeled_pod;
+use crate::webhook::workloads::ordered_pod;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -24,7 +24,7 @@ impl AdmissionCalls {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, namespace) = (Arc::clone(&stop), namespace.to_owned());
         let thread = std::thread::spawn(move || {
-            let pod = labeled_pod("call").to_string();
+            let pod = ordered_pod("call").to_string();
             let call = ["kubectl", "-n", &namespace, "create", "--dry-run=server", "-o", "json", "-f", "-"];
             let mut results = CallResults::default();
             while !stopped.load(Ordering::Relaxed) {

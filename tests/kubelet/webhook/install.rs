@@ -12,6 +12,8 @@ pub(crate) const NAMESPACE: &str = "podgate";
 const RELEASE: &str = "podgate";
 /// Label of the namespaces that the webhook handles. The namespaces of other scenarios do not have this label.
 const LABEL: &str = "podgate-e2e";
+/// Part of the webhook's configuration before the first condition for namespaces.
+pub(crate) const SELECTOR: &str = "  namespaceSelector:\n    matchExpressions:\n";
 /// Part of the webhook's configuration that selects the namespaces with this label.
 pub(crate) const NAMESPACE_SELECTOR: &str = "    - key: podgate-e2e\n      operator: Exists\n";
 
@@ -71,7 +73,7 @@ impl InstalledWebhook {
         replace(&release::sidecar_image(), IMAGE);
         let more: String = arguments.iter().map(|argument| format!("\n        - {argument}")).collect();
         replace("- --log-format=json", &format!("- --log-format=json{more}"));
-        replace("matchExpressions:\n", &format!("matchExpressions:\n{NAMESPACE_SELECTOR}"));
+        replace(SELECTOR, &format!("{SELECTOR}{NAMESPACE_SELECTOR}"));
         let installed = InstalledWebhook { method: Some(InstallMethod::Kustomize(manifests.clone())) };
         cluster::try_script(&["kubectl", "apply", "-f", "-"], &manifests)
             .unwrap_or_else(|error| panic!("apply: {error}"));
@@ -89,7 +91,6 @@ impl InstalledWebhook {
             format!("sidecar.tag={}", image.1),
             // `install_manifests` has already created the objects for the sidecar.
             "sidecar.create=false".to_owned(),
-            "sidecar.namespaces=null".to_owned(),
             format!("webhook.namespaceSelector[0].key={LABEL}"),
             "webhook.namespaceSelector[0].operator=Exists".to_owned(),
         ];
@@ -160,12 +161,13 @@ pub(crate) fn label_namespace(namespace: &str) {
 /// Asserts that the cluster has no object with the webhook's name or label.
 pub(crate) fn assert_nothing_left() {
     eventually("the namespace is deleted", 90, || try_kubectl(&["get", "namespace", NAMESPACE]).err());
-    let cluster_kinds =
-        "clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingwebhookconfigurations";
+    let cluster_kinds = "clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingwebhookconfigurations,\
+         validatingadmissionpolicies,validatingadmissionpolicybindings";
     let all = kubectl(&["get", cluster_kinds, "-o", "name"]);
     let ours: Vec<&str> = all.lines().filter(|name| name.contains("podgate-webhook")).collect();
     assert_eq!(ours, [""; 0]);
-    let namespaced_kinds = "deployments,services,secrets,serviceaccounts,poddisruptionbudgets,roles,rolebindings,pods";
+    let namespaced_kinds =
+        "deployments,services,secrets,serviceaccounts,poddisruptionbudgets,networkpolicies,roles,rolebindings,pods";
     let left = kubectl(&["get", namespaced_kinds, "-A", "-l", "app.kubernetes.io/component=webhook", "-o", "name"]);
     assert_eq!(left.trim(), "");
 }

@@ -10,9 +10,9 @@ use crate::cluster::{self, kubectl, kubectl_json, try_kubectl};
 use crate::scene::Scene;
 use calls::AdmissionCalls;
 use install::{Helm, InstalledWebhook, NAMESPACE};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use workloads::{labeled_pod, plain_pod, pod_with_bad_order};
+use workloads::{labeled_pod, mistyped_pod, ordered_pod, plain_pod, pod_with_bad_order};
 
 /// Returns the CA certificates with which the API server verifies the webhook.
 fn ca_bundle() -> String {
@@ -27,9 +27,41 @@ fn check_output(namespace: &str) -> String {
     if cluster::is_test_cluster() {
         command.env("KUBECONFIG", cluster::run_script(&["kubeconfig"]).trim());
     }
-    command.args(["check", "--server", "-n", namespace, "-"]).write_stdin(labeled_pod("checked").to_string());
+    command.args(["check", "--server", "-n", namespace, "-"]).write_stdin(ordered_pod("checked").to_string());
     let output = command.output().expect("kubectl podgate runs");
     String::from_utf8([output.stdout, output.stderr].concat()).expect("text")
+}
+
+/// Creates `pod` in a dry run. Returns true if the result has podgate's sidecar.
+fn is_injected(namespace: &str, pod: &Value) -> Result<bool, String> {
+    let call = ["kubectl", "-n", namespace, "create", "--dry-run=server", "-o", "json", "-f", "-"];
+    cluster::try_script(&call, &pod.to_string()).map(|created| created.contains("podgate-controller"))
+}
+
+/// Asserts that the webhook's own token permits changes to `caBundle`, and no other change to the configuration.
+fn assert_policy_limits_the_webhook() {
+    let token = format!("--token={}", kubectl(&["-n", NAMESPACE, "create", "token", "podgate-webhook"]).trim());
+    let patch = |path: &str, value: Value| {
+        let patch = json!([{"op": "add", "path": path, "value": value}]).to_string();
+        let object = ["patch", "mutatingwebhookconfiguration", "podgate-webhook", "--type=json", "--dry-run=server"];
+        try_kubectl(&[&[token.as_str()], &object[..], &["-p", &patch]].concat())
+    };
+    let bundle = ca_bundle();
+    patch("/webhooks/0/clientConfig/caBundle", bundle.into()).unwrap_or_else(|error| panic!("caBundle: {error}"));
+    let mut second = kubectl_json(&["get", "mutatingwebhookconfiguration", "podgate-webhook"])["webhooks"][0].take();
+    second["name"] = "second.podgate.io".into();
+    for (path, value) in [
+        ("/webhooks/0/rules/0/resources", json!(["*"])),
+        ("/webhooks/0/clientConfig/service/name", json!("other")),
+        ("/webhooks/0/failurePolicy", json!("Ignore")),
+        ("/webhooks/0/matchConditions", json!([])),
+        ("/webhooks/-", second),
+        ("/metadata/labels/a", json!("b")),
+        ("/metadata/finalizers", json!(["example.com/f"])),
+    ] {
+        let error = patch(path, value).expect_err(path);
+        assert!(error.contains("only caBundle may change"), "{path}: {error}");
+    }
 }
 
 /// Installs the webhook with `kubectl apply -k`. Tests three workloads, denied Pods, the loss of a replica, frequent
@@ -61,7 +93,7 @@ fn kustomize_installs_the_webhook() {
 
     let dry = cluster::try_script(
         &["kubectl", "-n", namespace, "create", "--dry-run=server", "-o", "json", "-f", "-"],
-        &labeled_pod("dry").to_string(),
+        &ordered_pod("dry").to_string(),
     );
     let dry: serde_json::Value = serde_json::from_str(&dry.unwrap()).unwrap();
     assert_eq!(dry["spec"]["initContainers"][0]["name"], "podgate");
@@ -85,35 +117,49 @@ fn kustomize_installs_the_webhook() {
     assert_eq!(results.failures, [""; 0], "of {} calls", results.count);
     scene.report(&format!("{} admissions while replicas stopped and certificates changed, none failed", results.count));
 
+    assert!(is_injected(namespace, &labeled_pod("enabled", "enabled")).unwrap());
+    assert!(!is_injected(namespace, &labeled_pod("disabled", "disabled")).unwrap());
+    kubectl(&["label", "namespace", namespace, "podgate.io/inject=disabled"]);
+    eventually("the namespace is not selected", 30, || {
+        (!is_injected(namespace, &ordered_pod("out")).unwrap()).then_some(())
+    });
+    kubectl(&["label", "namespace", namespace, "podgate.io/inject-"]);
+    eventually("the namespace is selected", 30, || is_injected(namespace, &ordered_pod("in")).unwrap().then_some(()));
+    assert_policy_limits_the_webhook();
+
     // Outage: no replica runs.
     kubectl(&["-n", NAMESPACE, "scale", "deployment/podgate-webhook", "--replicas=0"]);
     eventually("all replicas are deleted", 60, || {
         let pods = kubectl(&["-n", NAMESPACE, "get", "pods", "-o", "name"]);
         pods.trim().is_empty().then_some(())
     });
+    // The API server does not call the webhook for these Pods.
+    assert!(!is_injected(namespace, &labeled_pod("disabled", "disabled")).unwrap());
     cluster::create(namespace, &plain_pod("untouched").to_string());
     let untouched = kubectl_json(&["-n", namespace, "get", "pod", "untouched"]);
     assert!(untouched["spec"].get("initContainers").is_none());
     let refused =
-        cluster::try_script(&["kubectl", "-n", namespace, "create", "-f", "-"], &labeled_pod("refused").to_string());
+        cluster::try_script(&["kubectl", "-n", namespace, "create", "-f", "-"], &ordered_pod("refused").to_string());
     let refused = refused.unwrap_err();
     assert!(refused.contains("failed calling webhook \"pods.podgate.io\""), "{refused}");
     scene.report(&refused);
+    let mistyped = is_injected(namespace, &mistyped_pod("mistyped")).unwrap_err();
+    assert!(mistyped.contains("failed calling webhook"), "the webhook must get Pods with mistyped keys: {mistyped}");
     kubectl(&["-n", NAMESPACE, "scale", "deployment/podgate-webhook", "--replicas=2"]);
     installed.wait_for_rollout();
     eventually("the webhook answers again", 30, || {
         let call = ["kubectl", "-n", namespace, "create", "--dry-run=server", "-f", "-"];
-        cluster::try_script(&call, &labeled_pod("again").to_string()).ok()
+        cluster::try_script(&call, &ordered_pod("again").to_string()).ok()
     });
 
     // Injected Pods do not need the webhook.
     installed.uninstall();
     install::assert_nothing_left();
     let after = check_output(namespace);
-    assert!(after.contains("warning[missing-webhook]"), "{after}");
+    assert!(after.contains("note[missing-webhook]"), "{after}");
     let pods = kubectl_json(&["-n", namespace, "get", "pods", "-l", "app=stateful"]);
     assert_eq!(pods["items"][0]["status"]["phase"], "Running");
-    cluster::create(namespace, &labeled_pod("without").to_string());
+    cluster::create(namespace, &ordered_pod("without").to_string());
     let without = kubectl_json(&["-n", namespace, "get", "pod", "without"]);
     assert!(without["spec"].get("initContainers").is_none(), "the Pod must be unchanged");
 }

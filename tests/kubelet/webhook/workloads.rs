@@ -1,4 +1,4 @@
-//! Workloads for the webhook, which use podgate only by a label and annotations.
+//! Workloads for the webhook, which use podgate only by annotations.
 
 use crate::clock::eventually;
 use crate::cluster::{self, IMAGE, TESTSERVER_IMAGE, kubectl_json};
@@ -20,7 +20,7 @@ fn container(name: &str, port: u16, after: &str) -> Value {
 fn template(name: &str, order: &str) -> Value {
     json!({
         "metadata": {
-            "labels": {"app": name, "podgate.io/inject": "enabled"},
+            "labels": {"app": name},
             "annotations": {"podgate.io/order": order},
         },
         // The list is the reverse of the start order, because the webhook must not depend on the list order.
@@ -38,8 +38,8 @@ fn pod(name: &str, template: Value) -> Value {
     pod
 }
 
-/// Creates a Pod with the webhook's label and an order.
-pub(crate) fn labeled_pod(name: &str) -> Value {
+/// Creates a Pod with an order, and without podgate's label.
+pub(crate) fn ordered_pod(name: &str) -> Value {
     pod(name, template(name, "db, api, web"))
 }
 
@@ -48,10 +48,24 @@ pub(crate) fn pod_with_bad_order() -> Value {
     pod("bad", template("bad", "db, apii, web"))
 }
 
-/// Creates a Pod without podgate's label and annotation.
+/// Creates a Pod with an order and with this value of podgate's label.
+pub(crate) fn labeled_pod(name: &str, value: &str) -> Value {
+    let mut pod = ordered_pod(name);
+    pod["metadata"]["labels"]["podgate.io/inject"] = value.into();
+    pod
+}
+
+/// Creates a Pod without podgate's keys.
 pub(crate) fn plain_pod(name: &str) -> Value {
-    let mut pod = labeled_pod(name);
+    let mut pod = ordered_pod(name);
     pod["metadata"] = json!({"name": name});
+    pod
+}
+
+/// Creates a Pod whose only key of podgate is mistyped.
+pub(crate) fn mistyped_pod(name: &str) -> Value {
+    let mut pod = plain_pod(name);
+    pod["metadata"]["annotations"] = json!({"afer.podgate.io/api": "db"});
     pod
 }
 
