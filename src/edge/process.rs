@@ -1,10 +1,49 @@
-//! Process identity that is safe against pid reuse, exit codes and random ids.
+//! Process identity that is safe against pid reuse, the end of a child process, exit codes and random ids.
 
 use crate::core::report::Process;
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
+use std::process::{Child, ExitStatus};
+use std::time::Duration;
+
+/// Interval between two polls of a child process without a pidfd.
+const CHILD_POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Detects the end of a child process without reaping the child.
+#[derive(Debug)]
+pub struct ChildWatch {
+    child: Pid,
+    /// `None` if `pidfd_open` fails: Linux before 5.3, or a seccomp profile that denies the call.
+    pidfd: Option<OwnedFd>,
+}
+
+impl ChildWatch {
+    /// Creates a watch over `child`.
+    pub fn new(child: &Child) -> ChildWatch {
+        let child = Pid::from_child(child);
+        ChildWatch { child, pidfd: pidfd_open(child, PidfdFlags::empty()).ok() }
+    }
+
+    /// Returns a descriptor that becomes readable when the child has ended, if the kernel provides one.
+    pub fn poll_fd(&self) -> Option<PollFd<'_>> {
+        self.pidfd.as_ref().map(|pidfd| PollFd::new(pidfd, PollFlags::IN))
+    }
+
+    /// Returns the longest time between two polls: `limit`, or a short interval without a descriptor.
+    pub fn poll_interval(&self, limit: Duration) -> Duration {
+        if self.pidfd.is_some() { limit } else { limit.min(CHILD_POLL_INTERVAL) }
+    }
+
+    /// Returns true if the child has ended. The child must not have been reaped.
+    pub fn has_ended(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        matches!(waitid(WaitId::Pid(self.child), options), Ok(Some(_)))
+    }
+}
 
 /// Returns the exit code of a process, or 128 + N if signal N ended the process, as in a shell.
 pub fn exit_code(status: ExitStatus) -> u8 {

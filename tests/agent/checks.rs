@@ -1,10 +1,11 @@
 //! Tests of `--check` with every scheme, `--fallback-check` and `podgate check`.
 
-use crate::support::{Agent, Scene, wait_until};
+use crate::support::{Agent, Scene, Shell, wait_until};
 use podgate::core::state::State;
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, TcpListener};
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 fn run_check(url: &str) -> crate::support::AgentOutput {
@@ -157,6 +158,66 @@ fn processes_of_a_check_do_not_outlive_it() {
     for pid in pids.lines() {
         let is_alive = std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z"));
         assert!(!is_alive, "{pid} is still running");
+    }
+}
+
+/// The container's other processes include those of `kubectl exec` and of the user's hooks.
+#[test]
+fn check_of_process_1_does_not_kill_other_processes() {
+    if Shell::in_namespaces(&["--user", "--map-root-user", "--fork", "--pid", "--mount-proc"]).is_none() {
+        return;
+    }
+    let scene = Scene::new();
+    let at = |name: &str| scene.root.join(name).display().to_string();
+    let exists = |name: &str| scene.root.join(name).exists();
+    // The first attempt leaves a process behind, and waits until the orphan exists.
+    let script = format!(
+        "[ -e {0} ] || {{ sleep 600 & echo $! >{1}; touch {0}; until [ -e {2} ]; do sleep 0.01; done; exit 3; }}; [ -e {3} ]",
+        at("first"),
+        at("own"),
+        at("orphan"),
+        at("pass"),
+    );
+    let check = format!("exec:{}", serde_json::to_string(&["sh", "-c", &script]).unwrap());
+    let gate = scene.gate().flag("check", check).flag("check-timeout", "15s");
+    let gate = gate.with_command(&["cat", "/proc/1/comm"]).in_a_pid_namespace().spawn_waiting();
+    wait_until("the first attempt runs", || exists("first"));
+    let script = format!("(setsid sh -c 'echo $$ >{0}.new; mv {0}.new {0}; exec sleep 600' >/dev/null 2>&1 &)", at("orphan"));
+    let mut enter = Command::new("nsenter");
+    enter.args(["-U", "--preserve-credentials", "-p", "-m", "-t", &gate.child().to_string(), "sh", "-c", &script]);
+    assert!(enter.status().unwrap().success());
+    wait_until("the attempt fails", || scene.termination_message().contains("(exited with 3)"));
+    wait_until("the next attempt fails", || scene.termination_message().contains("(exited with 1)"));
+    let is_alive = |name: &str| {
+        let pid = std::fs::read_to_string(scene.root.join(name)).unwrap();
+        let stat = format!("/proc/{}/root/proc/{}/stat", gate.child(), pid.trim());
+        std::fs::read_to_string(stat).is_ok_and(|stat| !stat.contains(") Z"))
+    };
+    assert!(is_alive("orphan"), "the check has killed a process of the container");
+    assert!(!is_alive("own"), "a process of the check is still running");
+    std::fs::write(at("pass"), "").unwrap();
+    assert_eq!(gate.wait().stdout, "cat\n");
+}
+
+/// Like a process in uninterruptible sleep, a process with a debugger can't be reaped after SIGKILL.
+#[test]
+fn check_that_cannot_be_killed_does_not_block_the_agent() {
+    let folder = tempfile::tempdir().unwrap();
+    let traced = folder.path().join("traced");
+    let script = format!(
+        "import ctypes, os, time\n\
+         parent = os.getpid()\n\
+         if os.fork() == 0:\n\
+         \x20   os.setsid()\n\
+         \x20   ctypes.CDLL(None).ptrace(0x4206, parent, 0, 0) == 0 and open('{}', 'w')\n\
+         time.sleep(600)",
+        traced.display()
+    );
+    let check = format!("exec:{}", serde_json::to_string(&["python3", "-c", &script]).unwrap());
+    let run = Agent::new(&["check", &check, "--check-timeout", "2s"], Path::new("/nonexistent")).run();
+    run.assert_failed(69, "timed out");
+    if !traced.exists() {
+        eprintln!("skipped: ptrace is denied");
     }
 }
 

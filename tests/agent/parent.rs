@@ -1,6 +1,6 @@
 //! Tests of `podgate entrypoint` as the command's parent: start, signals, time limits, breakpoints and exit codes.
 
-use crate::support::{Agent, AgentOutput, RunningAgent, Scene, Shell, wait_until};
+use crate::support::{Agent, AgentOutput, Scene, Shell, send, wait_until};
 use podgate::core::report::GateState;
 use podgate::core::state::State;
 use rustix::process::{Pid, Signal, kill_process};
@@ -33,11 +33,6 @@ fn is_alive(pid: &str) -> bool {
 
 fn kill(pid: &str) {
     kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
-}
-
-fn send(agent: &RunningAgent, signal: i32) {
-    let sent = Command::new("kill").arg(format!("-{signal}")).arg(agent.id().to_string()).status();
-    assert!(sent.unwrap().success());
 }
 
 #[test]
@@ -104,7 +99,7 @@ fn parent_forwards_every_signal_to_the_command() {
     let agent = gate.spawn();
     wait_for_file(&scene, "got");
     for (index, number) in numbers.iter().enumerate() {
-        send(&agent, *number);
+        send(agent.id(), *number);
         wait_until("the signal has arrived", || fs::read_to_string(&out).unwrap().lines().count() == index + 2);
     }
     assert_eq!(agent.wait().code, 3);

@@ -92,6 +92,23 @@ impl Agent {
         self
     }
 
+    /// Runs the agent under a seccomp filter in which the system call `number` fails with `errno`.
+    pub(crate) fn denied(mut self, number: i64, errno: i32) -> Agent {
+        const SCRIPT: &str = "import ctypes, os, struct, sys\n\
+            rule = lambda *fields: struct.pack('HBBI', *fields)\n\
+            load, is_denied = rule(0x20, 0, 0, 0), rule(0x15, 0, 1, int(sys.argv[1]))\n\
+            deny, allow = rule(6, 0, 0, 0x50000 + int(sys.argv[2])), rule(6, 0, 0, 0x7fff0000)\n\
+            rules = ctypes.create_string_buffer(load + is_denied + deny + allow)\n\
+            prctl = ctypes.CDLL(None, use_errno=True).prctl\n\
+            assert prctl(38, 1, 0, 0, 0) == 0\n\
+            assert prctl(22, 2, struct.pack('HP', 4, ctypes.addressof(rules))) == 0, os.strerror(ctypes.get_errno())\n\
+            os.execv(sys.argv[3], sys.argv[3:])";
+        let words = ["-c".into(), SCRIPT.into(), number.to_string().into(), errno.to_string().into()];
+        self.arguments.splice(0..0, words.into_iter().chain([self.program.clone().into()]));
+        self.program = "python3".into();
+        self
+    }
+
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).env_clear().env("PATH", "/usr/bin:/bin");
@@ -215,6 +232,12 @@ impl AgentOutput {
 pub(crate) fn signal(pid: u32, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// Sends the signal with this number, which may be a real-time signal.
+pub(crate) fn send(pid: u32, number: i32) {
+    let sent = Command::new("kill").arg(format!("-{number}")).arg(pid.to_string()).status();
+    assert!(sent.unwrap().success());
 }
 
 fn status_field(pid: u32, name: &str) -> Option<u64> {

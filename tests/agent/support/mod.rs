@@ -3,7 +3,7 @@
 mod agent;
 mod volume;
 
-pub(crate) use agent::{Agent, AgentOutput, PROGRAM, RunningAgent, Shell, signal};
+pub(crate) use agent::{Agent, AgentOutput, PROGRAM, RunningAgent, Shell, send, signal};
 pub(crate) use volume::Volume;
 
 use podgate::core::names;

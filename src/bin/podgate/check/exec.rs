@@ -3,33 +3,36 @@
 
 use crate::clock::now;
 use podgate::core::argv::Argv;
+use podgate::edge::process::ChildWatch;
 use podgate::edge::sys::die_with_parent;
-use podgate::edge::watch::wait_until_ready;
-use rustix::event::{PollFd, PollFlags};
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, pidfd_open, waitpid,
-};
-use std::io;
-use std::os::fd::OwnedFd;
+use rustix::event::{PollFd, Timespec, poll};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, waitpid};
+use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+
+/// Longest wait for killed processes. The kernel does not end a process that waits for a disk or a debugger.
+const REAP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Kinds of children that this process may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChildScope {
     /// Only checks. Podgate kills all processes that a check leaves behind.
     ChecksOnly,
-    /// Also the container's command and its orphans. Podgate can't distinguish these from the orphans of a check.
-    WithCommand,
+    /// Also other processes of the container: podgate is process 1 or the parent of the command. Podgate can't
+    /// distinguish their orphans from those of a check, so a separate `podgate check` runs each command.
+    WithOthers,
 }
 
 #[derive(Debug)]
 pub(super) struct RunningCheck {
     child: Child,
     child_scope: ChildScope,
-    pidfd: OwnedFd,
+    watch: ChildWatch,
     pub(super) deadline: Instant,
+    /// Time of the next poll, unless the command ends earlier.
+    pub(super) next_poll: Instant,
     is_group_killed: bool,
     /// Exit status, if the caller has reaped the process.
     status: Option<ExitStatus>,
@@ -43,29 +46,27 @@ fn all_children() -> Vec<Pid> {
 }
 
 impl RunningCheck {
-    /// Starts the command with `/dev/null` as input and output.
+    /// Starts the command with `/dev/null` as input and output. Reads the error message of a `podgate check`.
     pub(super) fn start(argv: &Argv, deadline: Instant, children: ChildScope) -> Result<RunningCheck, String> {
         let Some((program, arguments)) = argv.as_slice().split_first() else { return Err("no command".to_owned()) };
         // Adopt orphans, so that podgate can kill them with the command.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         // Exclude other children of the hook, such as the tether process.
         let earlier_children = all_children();
+        let stderr = if children == ChildScope::WithOthers { Stdio::piped() } else { Stdio::null() };
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).process_group(0);
         die_with_parent(&mut command);
-        let mut child = command.spawn().map_err(|error| match error.kind() {
+        let child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => "command not found".to_owned(),
             _ => error.to_string(),
         })?;
-        let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(|error| {
-            let _ = child.kill();
-            let _ = child.wait();
-            error.to_string()
-        })?;
+        let (at, watch) = (now(), ChildWatch::new(&child));
         Ok(RunningCheck {
+            next_poll: at + watch.poll_interval(deadline.saturating_duration_since(at)),
+            watch,
             child,
             child_scope: children,
-            pidfd,
             deadline,
             is_group_killed: false,
             status: None,
@@ -82,15 +83,16 @@ impl RunningCheck {
 
     /// Returns the outcome, or `None` while the command runs within its time limit.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Result<(), String>> {
-        let ended = wait_until_ready(&self.pidfd, PollFlags::IN, Duration::ZERO);
+        let ended = self.status.is_some() || self.watch.has_ended();
         if !ended && now < self.deadline {
+            self.next_poll = now + self.watch.poll_interval(self.deadline.saturating_duration_since(now));
             return None;
         }
         Some(match self.kill_and_reap() {
             _ if !ended => Err("timed out".to_owned()),
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(match (status.code(), status.signal()) {
-                (Some(code), _) => format!("exited with {code}"),
+                (Some(code), _) => self.read_message().unwrap_or_else(|| format!("exited with {code}")),
                 (None, Some(signal)) => format!("died of signal {signal}"),
                 (None, None) => "ended".to_owned(),
             }),
@@ -98,8 +100,16 @@ impl RunningCheck {
         })
     }
 
-    pub(super) fn poll_fd(&self) -> PollFd<'_> {
-        PollFd::new(&self.pidfd, PollFlags::IN)
+    pub(super) fn poll_fd(&self) -> Option<PollFd<'_>> {
+        self.watch.poll_fd()
+    }
+
+    /// Returns the reason at the end of the error message of a `podgate check`.
+    fn read_message(&mut self) -> Option<String> {
+        let mut message = String::new();
+        self.child.stderr.take()?.read_to_string(&mut message).ok()?;
+        let reason = message.trim_end().rsplit(": ").next()?;
+        (!reason.is_empty() && !reason.ends_with('…')).then(|| reason.to_owned())
     }
 
     /// Kills the command's process group and its orphans. Returns the command's exit status.
@@ -108,12 +118,11 @@ impl RunningCheck {
             return Ok(status);
         }
         // Kill the group before reaping the command. After that, the group's id may be reused.
-        if !self.is_group_killed {
-            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-            self.is_group_killed = true;
-        }
-        let status = self.child.wait();
-        if self.child_scope == ChildScope::WithCommand {
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        self.is_group_killed = true;
+        let limit = now() + REAP_TIMEOUT;
+        let status = reap_until(limit, || self.child.try_wait());
+        if self.child_scope == ChildScope::WithOthers {
             return status;
         }
         // Killing a process may create new orphans, so repeat this step.
@@ -125,16 +134,29 @@ impl RunningCheck {
             }
             for pid in left {
                 let _ = kill_process(pid, Signal::KILL);
-                let _ = waitpid(Some(pid), WaitOptions::empty());
+                let _ = reap_until(limit, || Ok(waitpid(Some(pid), WaitOptions::NOHANG)?));
             }
         }
         status
     }
 }
 
+/// Repeats `reap` until it returns a status. Returns an error after `limit`.
+fn reap_until<T>(limit: Instant, mut reap: impl FnMut() -> io::Result<Option<T>>) -> io::Result<T> {
+    loop {
+        match reap()? {
+            Some(status) => return Ok(status),
+            None if now() >= limit => return Err(io::ErrorKind::TimedOut.into()),
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
 impl Drop for RunningCheck {
     fn drop(&mut self) {
-        let _ = self.kill_and_reap();
+        if !self.is_group_killed {
+            let _ = self.kill_and_reap();
+        }
     }
 }
 
@@ -144,7 +166,7 @@ pub(super) fn run_to_end(argv: &Argv, limit: Duration) -> Result<(), String> {
         if let Some(outcome) = running.poll(now()) {
             return outcome;
         }
-        let left = running.deadline.saturating_duration_since(now());
-        wait_until_ready(&running.pidfd, PollFlags::IN, left);
+        let pause = running.next_poll.saturating_duration_since(now());
+        let _ = poll(&mut running.poll_fd().into_iter().collect::<Vec<_>>(), Timespec::try_from(pause).ok().as_ref());
     }
 }

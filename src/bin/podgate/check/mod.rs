@@ -53,6 +53,8 @@ impl Checks {
     /// Creates a list of checks. `timeout` is the time limit for one attempt.
     pub(crate) fn new(checks: impl IntoIterator<Item = Check>, timeout: Duration, now: Instant) -> Checks {
         let entry = |check| Entry { check, pending: Some("not run yet".to_owned()), due: now };
+        // The kernel passes all orphans of the container to process 1.
+        let is_first = rustix::process::getpid() == Pid::INIT;
         let list = checks.into_iter().map(entry).collect();
         Checks {
             expected: Expected::Pass,
@@ -60,13 +62,13 @@ impl Checks {
             running: None,
             timeout,
             since: now,
-            child_scope: ChildScope::ChecksOnly,
+            child_scope: if is_first { ChildScope::WithOthers } else { ChildScope::ChecksOnly },
         }
     }
 
     /// Adapts the checks to a process that is the parent of the container's command.
     pub(crate) fn with_command(self) -> Checks {
-        Checks { child_scope: ChildScope::WithCommand, ..self }
+        Checks { child_scope: ChildScope::WithOthers, ..self }
     }
 
     /// Passes the exit status of a reaped child to the running check, which ignores other children.
@@ -132,7 +134,7 @@ impl Checks {
                 Some(argv) if self.running.is_none() => {
                     let most = match self.child_scope {
                         ChildScope::ChecksOnly => self.timeout,
-                        ChildScope::WithCommand => self.timeout + HELPER_EXTRA_TIME,
+                        ChildScope::WithOthers => self.timeout + HELPER_EXTRA_TIME,
                     };
                     match RunningCheck::start(&argv, now + most, self.child_scope) {
                         Ok(running) => self.running = Some((index, running)),
@@ -159,7 +161,7 @@ impl Checks {
 
     /// Returns the time of the next call of [`run_due`](Checks::run_due), or `None` once all checks have passed.
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        let running = self.running.as_ref().map(|(index, running)| (*index, running.deadline));
+        let running = self.running.as_ref().map(|(index, running)| (*index, running.next_poll.min(running.deadline)));
         let idle = |(index, entry): (usize, &Entry)| {
             let is_idle = entry.pending.is_some() && running.is_none_or(|(at, _)| at != index);
             // While a command runs, no other command can start.
@@ -170,13 +172,13 @@ impl Checks {
 
     /// Returns a descriptor that becomes readable when the running command has ended.
     pub(crate) fn poll_fd(&self) -> Option<PollFd<'_>> {
-        self.running.as_ref().map(|(_, running)| running.poll_fd())
+        self.running.as_ref().and_then(|(_, running)| running.poll_fd())
     }
 
     fn child_argv(&self, check: &Check) -> Option<Argv> {
         match (check, self.child_scope) {
             // A separate podgate process can distinguish the check's orphans from those of the container's command.
-            (Check::Exec(_), ChildScope::WithCommand) => {
+            (Check::Exec(_), ChildScope::WithOthers) => {
                 own_check_argv(check, Some(format!("--check-timeout={}us", self.timeout.as_micros())))
             }
             _ => child_argv(check),

@@ -4,10 +4,10 @@ use crate::clock::now;
 use crate::failure::Failure;
 use podgate::core::argv::Argv;
 use podgate::core::exit::Exit;
-use podgate::edge::process::exit_code;
+use podgate::edge::process::{ChildWatch, exit_code};
 use podgate::edge::sys::die_with_parent;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -44,7 +44,7 @@ fn run_until(command: &Argv, deadline: Instant) -> io::Result<Option<(u8, String
         // Dropping `command` closes the parent's copies of the write end.
     };
     let pid = Pid::from_child(&child);
-    let ended = pidfd_open(pid, PidfdFlags::empty())?;
+    let watch = ChildWatch::new(&child);
     let mut tail = Vec::new();
     let mut open = true;
     loop {
@@ -54,8 +54,8 @@ fn run_until(command: &Argv, deadline: Instant) -> io::Result<Option<(u8, String
             let _ = child.wait();
             return Ok(None);
         }
-        let timeout = Timespec::try_from(left.min(Duration::from_secs(1))).ok();
-        let mut set = vec![PollFd::new(&ended, PollFlags::IN)];
+        let timeout = Timespec::try_from(watch.poll_interval(left.min(Duration::from_secs(1)))).ok();
+        let mut set: Vec<PollFd<'_>> = watch.poll_fd().into_iter().collect();
         if open {
             set.push(PollFd::new(&output, PollFlags::IN));
         }
