@@ -2,7 +2,7 @@
 //! command after the gate.
 
 use crate::rungs::shell_with_inotify_limit;
-use crate::support::{Agent, Scene, Shell, Volume, annotations_text, signal, wait_until};
+use crate::support::{Agent, Scene, Shell, Volume, annotations_text, send, wait_until};
 use podgate::core::report::GateState;
 use podgate::core::snapshot::REASON_ENDED;
 use podgate::core::state::{Phase, State};
@@ -105,7 +105,11 @@ fn gate_reports_again_in_a_new_epoch() {
 
 #[test]
 fn signal_ends_the_wait_and_the_command_never_runs() {
-    for (signal, code, message) in [(Signal::TERM, 143, "received SIGTERM"), (Signal::INT, 130, "received SIGINT")] {
+    for (signal, code, message) in [
+        (Signal::TERM, 143, "received SIGTERM"),
+        (Signal::INT, 130, "received SIGINT"),
+        (Signal::WINCH, 156, "received SIGWINCH"),
+    ] {
         let scene = Scene::with_sidecar();
         let gate = waits_for_db(&scene).with_command(ECHO_RAN).spawn_waiting();
         let sent_at = Instant::now();
@@ -122,13 +126,20 @@ fn gate_with_pid_1_ends_on_a_signal() {
     if Shell::in_namespaces(&["--user", "--map-root-user", "--fork", "--pid", "--mount-proc"]).is_none() {
         return;
     }
-    for (number, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+    // Images stop by these signals: nginx by SIGQUIT, HAProxy by SIGUSR1, httpd by SIGWINCH, systemd by SIGRTMIN+3.
+    let stop_signals = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
+    for number in stop_signals.into_iter().chain([libc::SIGWINCH, 37, 64]) {
         let scene = Scene::with_sidecar();
-        let gate = waits_for_db(&scene).with_command(ECHO_RAN).in_a_pid_namespace().spawn_waiting();
+        let mut gate = waits_for_db(&scene).with_command(ECHO_RAN).in_a_pid_namespace().spawn_waiting();
+        // Signals that have no effect on process 1 by default do not end the wait.
+        for other in [libc::SIGCONT, libc::SIGURG] {
+            send(gate.child(), other);
+        }
+        assert!(gate.is_running());
         assert_eq!(scene.report().unwrap().process.unwrap().pid, 1);
         let sent_at = Instant::now();
-        signal(gate.child(), number);
-        gate.wait().assert_failed(code, "while waiting; the command was not run");
+        send(gate.child(), number);
+        gate.wait().assert_failed(128 + number, "while waiting; the command was not run");
         assert!(sent_at.elapsed() < AT_ONCE, "{:?}", sent_at.elapsed());
     }
     let mut scene = Scene::with_sidecar();

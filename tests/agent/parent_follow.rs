@@ -70,6 +70,21 @@ fn command_that_ignores_sigterm_is_killed_after_its_grace() {
 }
 
 #[test]
+fn stop_signal_ends_the_command_in_place_of_sigterm() {
+    for signal in ["SIGUSR1", "SIGRTMIN+3"] {
+        let mut scene = with_app_and_job();
+        let gate = stop_after(&scene).flag("exit-code", "child").flag("stop-signal", signal).flag("grace", "60s");
+        let script = format!("trap 'exit 7' {}; echo up > UP; while :; do sleep 0.01; done", &signal[3..]);
+        let agent = command(&scene, gate, &script).spawn();
+        wait_until_up(&scene);
+        scene.publish(|s| s.states.extend([("app".to_owned(), State::Failed), ("job".to_owned(), State::Failed)]));
+        assert_eq!(agent.wait().code, 7, "{signal}");
+    }
+    let scene = Scene::new();
+    command(&scene, scene.gate().flag("stop-signal", "QUIT"), "true").run().assert_failed(64, "not a signal");
+}
+
+#[test]
 fn command_that_ends_first_keeps_its_exit_code() {
     let scene = with_app_and_job();
     assert_eq!(command(&scene, stop_after(&scene), "exit 5").run().code, 5);

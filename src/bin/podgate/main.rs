@@ -10,6 +10,7 @@ mod gate;
 mod opened;
 mod post_start;
 mod pre_stop;
+mod signals;
 mod tether_process;
 
 use failure::Failure;

@@ -54,6 +54,11 @@ impl ContainerLines<'_> {
         for one in stop_after {
             line.add_flag("--stop-after", one);
         }
+        if let Some(signal) = self.spec.pointer("/lifecycle/stopSignal").and_then(Value::as_str)
+            && !stop_after.is_empty()
+        {
+            line.add_flag("--stop-signal", signal);
+        }
         self.add_termination_log(&mut line);
         let mut words = line.to_argv();
         words.push("--".to_owned());

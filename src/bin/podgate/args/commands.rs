@@ -4,6 +4,7 @@ use super::values::{
     ExitCodeSource, OnFailure, OnProviderRestart, TetherMode, boolean, container_name, duration, exit_condition,
     interval,
 };
+use crate::signals;
 use clap::Args as ClapArgs;
 use podgate::core::argv::{Argv, Check};
 use podgate::core::names;
@@ -75,8 +76,8 @@ Exit codes: those of the command once it runs, otherwise
   78   invalid setup: no board or volume to read from, unknown container, or a file that can't be written
   126  the command can't be executed
   127  the command was not found
-  130  SIGINT while waiting
-  143  SIGTERM, or the Pod's deletion, while waiting";
+  143  SIGTERM, or the Pod's deletion, while waiting
+  128 + N  another signal N while waiting: one that ends a process by default, or SIGWINCH";
 
 pub(super) const PRE_STOP_HELP: &str = "\
 Example, in a Pod's spec: `db` keeps running until `api` has exited.
@@ -203,10 +204,13 @@ pub(crate) struct Entrypoint {
     /// Way in which the sidecar detects this container's end: exec, parent or none (see below)
     #[arg(long, value_name = "MODE", env = "PODGATE_TETHER", default_value = "exec")]
     pub(crate) tether: TetherMode,
-    /// End the command after this long (exit code 75): SIGTERM, then SIGKILL after --grace
+    /// End the command after this long (exit code 75): the stop signal, then SIGKILL after --grace
     #[arg(long, value_name = "DURATION", env = "PODGATE_COMMAND_TIMEOUT", value_parser = duration)]
     pub(crate) command_timeout: Option<Duration>,
-    /// Time between SIGTERM and SIGKILL when podgate ends the command
+    /// Signal by which podgate ends the command, as in lifecycle.stopSignal
+    #[arg(long, value_name = "SIGNAL", env = "PODGATE_STOP_SIGNAL", default_value = "SIGTERM", value_parser = signals::parse)]
+    pub(crate) stop_signal: i32,
+    /// Time between the stop signal and SIGKILL when podgate ends the command
     #[arg(long, value_name = "DURATION", env = "PODGATE_GRACE", default_value = "30s", value_parser = duration)]
     pub(crate) grace: Duration,
     /// If the command fails: fail (its exit code), or continue (exit 0; --post-file records success)

@@ -12,6 +12,7 @@ use crate::gate::messenger::Messenger;
 use crate::gate::pod_sources::PodSources;
 use crate::gate::report::Reporter;
 use crate::gate::wait::Wait;
+use crate::signals;
 use podgate::core::argv::Check;
 use podgate::core::gate::{GateKind, GateSpec};
 use podgate::edge::log::Target;
@@ -37,8 +38,7 @@ pub(crate) fn run(args: Entrypoint) -> ExitCode {
 fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Failure> {
     let since = now();
     // The kernel drops signals to the first process of a PID namespace unless that process handles or blocks them.
-    let signals =
-        SignalFd::block(&[libc::SIGTERM, libc::SIGINT]).map_err(Failure::setup_error("can't receive signals"))?;
+    let signals = SignalFd::block(&signals::ending()).map_err(Failure::setup_error("can't receive signals"))?;
     let sources = PodSources::new(args.waits.board.clone(), Some(args.waits.podinfo.clone()), args.waits.poll_interval);
     sources.require_source_for(&args.waits.until)?;
     parent::validate(&args, &sources)?;

@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::gate::messenger::{Messenger, join_obstacles};
 use crate::gate::pod_sources::PodSources;
 use crate::gate::report::Reporter;
+use crate::signals;
 use podgate::core::exit::Exit;
 use podgate::core::gate::{self, Controller, Decision, GateSpec, Observations, Obstacle, SETTLE_TIME};
 use podgate::core::names;
@@ -102,8 +103,8 @@ impl Wait<'_> {
             let others = checks.poll_fd().or_else(|| fallback.poll_fd()).into_iter().chain(signals);
             watch.wait(pause, others.collect()).map_err(Failure::setup_error("can't wait"))?;
             if let Some(signal) = self.signals.and_then(SignalFd::next_signal) {
-                let name = if signal == libc::SIGINT { "SIGINT" } else { "SIGTERM" };
-                return Err(Failure::by_signal(signal, &format!("{name} while waiting; the command was not run")));
+                let when = format!("{} while waiting; the command was not run", signals::name(signal));
+                return Err(Failure::by_signal(signal, &when));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! `--breakpoint`: keeps a failed container running, so that a user can inspect it.
 
-use super::child::is_stop_signal;
 use crate::clock::now;
+use crate::signals;
 use podgate::core::probe::interval;
 use podgate::edge::sys::SignalFd;
 use podgate::edge::watch::wait_until_ready;
@@ -25,7 +25,7 @@ pub(super) fn wait_for_release(file: &Path, code: u8, signals: &SignalFd) {
         while let Some(signal) = signals.next_signal() {
             match signal {
                 libc::SIGCHLD => while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {},
-                signal if is_stop_signal(signal) => {
+                signal if signals::is_end(signal) => {
                     info!("received a stop signal while waiting at --breakpoint");
                     return;
                 }

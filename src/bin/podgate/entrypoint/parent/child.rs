@@ -3,6 +3,7 @@
 use super::verdict::EndReason;
 use crate::entrypoint::exec;
 use crate::failure::Failure;
+use crate::signals;
 use podgate::edge::process::exit_code;
 use podgate::edge::sys::{die_with_parent, signal_group, start_in_foreground};
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpgrp, wait, waitid};
@@ -14,22 +15,11 @@ use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tracing::warn;
 
-/// Returns `SIGCHLD` and all signals to forward. Excludes signals of faults in podgate itself. Excludes `SIGPIPE` too:
-/// podgate would forward the `SIGPIPE` of its own failed write to the command.
-pub(super) fn forwarded_signals() -> Vec<i32> {
-    use libc::{SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGPIPE, SIGSEGV, SIGSTOP, SIGTRAP};
-    let excluded = [SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGPIPE];
-    (1..=64).filter(|signal| !excluded.contains(signal)).collect()
-}
-
-/// Returns true for the usual stop signals: SIGTERM, or those that images commonly set with `STOPSIGNAL`.
-pub(super) fn is_stop_signal(signal: i32) -> bool {
-    matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGQUIT)
-}
-
 #[derive(Debug)]
 pub(super) struct Child {
     pid: Pid,
+    /// Signal by which podgate asks the command to end.
+    stop_signal: i32,
     status: Option<ExitStatus>,
     /// Reason why podgate ends the command, and time at which SIGKILL is due.
     ending: Option<(EndReason, Instant)>,
@@ -42,7 +32,12 @@ pub(super) struct Child {
 
 impl Child {
     /// Starts `command` in its own process group, with these output streams.
-    pub(super) fn start(command: &[OsString], stdout: Stdio, stderr: Stdio) -> Result<Child, Failure> {
+    pub(super) fn start(
+        command: &[OsString],
+        stop_signal: i32,
+        stdout: Stdio,
+        stderr: Stdio,
+    ) -> Result<Child, Failure> {
         let mut command = exec::command(command)?;
         command.stdout(stdout).stderr(stderr).process_group(0);
         die_with_parent(&mut command);
@@ -53,22 +48,30 @@ impl Child {
         // From here on, `reap` waits for the command like for any other child.
         let child = command.spawn().map_err(|error| exec::exec_failure(&command, &error))?;
         let pid = Pid::from_child(&child);
-        Ok(Child { pid, status: None, ending: None, is_killed: false, has_terminal, is_stop_requested: false })
+        Ok(Child {
+            pid,
+            stop_signal,
+            status: None,
+            ending: None,
+            is_killed: false,
+            has_terminal,
+            is_stop_requested: false,
+        })
     }
 
     pub(super) fn forward(&mut self, signal: i32) {
-        self.is_stop_requested |= is_stop_signal(signal);
+        self.is_stop_requested |= signals::is_stop(signal) || signal == self.stop_signal;
         if self.status.is_none() {
             signal_group(self.pid, signal);
         }
     }
 
-    /// Ends the command: SIGTERM now, SIGKILL after `grace`. Only the first call has an effect.
+    /// Ends the command: the stop signal now, SIGKILL after `grace`. Only the first call has an effect.
     pub(super) fn terminate(&mut self, why: EndReason, now: Instant, grace: Duration) {
         if self.ending.is_none() && self.status.is_none() {
-            // Do not repeat SIGTERM: many programs treat a second one as "quit immediately".
+            // Do not repeat the stop signal: many programs treat a second one as "quit immediately".
             if !self.is_stop_requested {
-                signal_group(self.pid, libc::SIGTERM);
+                signal_group(self.pid, self.stop_signal);
             }
             self.ending = Some((why, now + grace));
         }
@@ -85,7 +88,7 @@ impl Child {
 
     pub(super) fn kill_if_due(&mut self, now: Instant) {
         if self.status.is_none() && self.kill_at().is_some_and(|at| now >= at) {
-            warn!("the command did not end after SIGTERM; sending SIGKILL");
+            warn!("the command did not end after {}; sending SIGKILL", signals::name(self.stop_signal));
             signal_group(self.pid, libc::SIGKILL);
             self.is_killed = true;
         }

@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::gate::messenger::Messenger;
 use crate::gate::pod_sources::PodSources;
 use crate::gate::report::Reporter;
+use crate::signals;
 use child::Child;
 use dependencies::Dependencies;
 use podgate::core::argv::Check;
@@ -49,8 +50,7 @@ pub(super) fn run(
     _tether: Option<Tether>,
     messenger: &Messenger,
 ) -> Result<ExitCode, Failure> {
-    let signals =
-        SignalFd::block(&child::forwarded_signals()).map_err(Failure::setup_error("can't receive signals"))?;
+    let signals = SignalFd::block(&signals::forwarded()).map_err(Failure::setup_error("can't receive signals"))?;
     // Adopt orphans, as the first process of a PID namespace does anyway.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let (out, stdout) = child_output(args.stdout.as_deref(), stdio::stdout())?;
@@ -60,7 +60,7 @@ pub(super) fn run(
     let view = sources.view();
     let done = dependencies.end_reason(&view, now()) == Some(EndReason::AllExited);
     while let Some(signal) = signals.next_signal() {
-        if child::is_stop_signal(signal) {
+        if signals::is_end(signal) {
             return Err(Failure::by_signal(signal, SIGNAL_BEFORE_EXEC));
         }
     }
@@ -70,7 +70,7 @@ pub(super) fn run(
         let verdict = Verdict { command_code: 0, exit_code: 0, reason: None, has_failed: false };
         return Ok(finish(&args, &sources, &mut reporter, verdict, messenger));
     }
-    let child = Child::start(&args.command, stdout, stderr)
+    let child = Child::start(&args.command, args.stop_signal, stdout, stderr)
         .inspect_err(|failed| reporter.report_exit(&view, i32::from(failed.0)))?;
     let tees = [out, err].into_iter().flatten().collect();
     let mut supervisor =

@@ -1,0 +1,102 @@
+//! Signals that podgate receives in place of the container's command, and their names.
+
+use std::io::{IsTerminal, stdin};
+
+/// Names of the signals 1 to 31 (signal(7)).
+const NAMES: [&str; 31] = [
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM", "TERM",
+    "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO",
+    "PWR", "SYS",
+];
+/// First and last real-time signal for programs. The C library uses those before the first.
+const RTMIN: i32 = 34;
+const RTMAX: i32 = 64;
+
+/// Parses a signal's name as in `lifecycle.stopSignal`.
+pub(crate) fn parse(text: &str) -> Result<i32, &'static str> {
+    let name = match text.strip_prefix("SIG").unwrap_or_default() {
+        "IOT" => "ABRT",
+        "CLD" => "CHLD",
+        "POLL" => "IO",
+        name => name,
+    };
+    let distance = |text: &str, sign| match text {
+        "" => Some(0),
+        text => text.strip_prefix(sign)?.parse().ok(),
+    };
+    let real_time = || match (name.strip_prefix("RTMIN"), name.strip_prefix("RTMAX")) {
+        (Some(after), _) => distance(after, '+').map(|distance: i32| RTMIN.saturating_add(distance)),
+        (_, Some(before)) => distance(before, '-').map(|distance| RTMAX.saturating_sub(distance)),
+        _ => None,
+    };
+    let named = (1..).zip(NAMES).find(|(_, known)| *known == name).map(|(number, _)| number);
+    let number = named.or_else(|| real_time().filter(|number| (RTMIN..=RTMAX).contains(number)));
+    number.ok_or("not a signal; write SIGTERM, SIGQUIT or SIGRTMIN+3")
+}
+
+/// Returns the name of a signal.
+pub(crate) fn name(signal: i32) -> String {
+    match usize::try_from(signal - 1).ok().and_then(|index| NAMES.get(index)) {
+        Some(name) => format!("SIG{name}"),
+        None => format!("SIGRTMIN+{}", signal - RTMIN),
+    }
+}
+
+/// Returns `SIGCHLD` and all signals to forward. Excludes signals of faults in podgate itself. Excludes `SIGPIPE` too:
+/// podgate would forward the `SIGPIPE` of its own failed write to the command.
+pub(crate) fn forwarded() -> Vec<i32> {
+    use libc::{SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGPIPE, SIGSEGV, SIGSTOP, SIGTRAP};
+    let excluded = [SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGPIPE];
+    (1..=RTMAX).filter(|signal| !excluded.contains(signal)).collect()
+}
+
+/// Returns the signals that end podgate while no command runs.
+pub(crate) fn ending() -> Vec<i32> {
+    forwarded().into_iter().filter(|signal| is_end(*signal)).collect()
+}
+
+/// Returns true if `signal` ends podgate while no command runs: its default action ends a process, or it is `SIGWINCH`.
+/// Any of these signals may be the image's `STOPSIGNAL` or the container's `lifecycle.stopSignal`.
+pub(crate) fn is_end(signal: i32) -> bool {
+    use libc::{SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH};
+    match signal {
+        SIGCHLD | SIGCONT | SIGTSTP | SIGTTIN | SIGTTOU | SIGURG => false,
+        // A terminal sends SIGWINCH whenever its size changes.
+        SIGWINCH => !stdin().is_terminal(),
+        _ => true,
+    }
+}
+
+/// Returns true for the usual stop signals of a running command. Many commands use the others for other purposes.
+pub(crate) fn is_stop(signal: i32) -> bool {
+    matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGQUIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signal_names_are_those_of_kubernetes() {
+        for (text, number) in [
+            ("SIGHUP", libc::SIGHUP),
+            ("SIGUSR1", libc::SIGUSR1),
+            ("SIGTERM", libc::SIGTERM),
+            ("SIGIOT", libc::SIGABRT),
+            ("SIGCLD", libc::SIGCHLD),
+            ("SIGPOLL", libc::SIGIO),
+            ("SIGWINCH", libc::SIGWINCH),
+            ("SIGSYS", libc::SIGSYS),
+            ("SIGRTMIN", 34),
+            ("SIGRTMIN+3", 37),
+            ("SIGRTMAX-14", 50),
+            ("SIGRTMAX", 64),
+        ] {
+            assert_eq!(parse(text), Ok(number), "{text}");
+            assert_eq!(parse(&name(number)), Ok(number), "{}", name(number));
+        }
+        for text in ["", "SIG", "TERM", "15", "sigterm", "SIGRTMIN-1", "SIGRTMIN+31", "SIGRTMAX-31", "SIGRTMIN3"] {
+            assert!(parse(text).is_err(), "{text:?}");
+        }
+    }
+}
