@@ -2,6 +2,7 @@
 //! all.
 
 mod commands;
+mod hostile;
 #[allow(dead_code, reason = "shared with tests/book")]
 #[path = "../book/page.rs"]
 mod page;
@@ -52,6 +53,13 @@ impl Scene {
         let path = self.folder.path().join(name);
         fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
+    }
+
+    /// Writes the certificate and the key for a registry with TLS. Returns the path of the certificate.
+    fn certificate(&self) -> String {
+        let certificate = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+        self.file("key.pem", &certificate.signing_key.serialize_pem());
+        self.file("tls.pem", &certificate.cert.pem())
     }
 
     fn inject(&self, image: &str, more: &[&str]) -> Run {
@@ -273,9 +281,7 @@ fn credential_helper_is_never_run() {
 fn private_ca_needs_registry_ca() {
     let Some(scene) = Scene::new() else { return };
     scene.serve(Access::Open).push("app", "1", true, APP);
-    let certificate = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
-    let ca = scene.file("tls.pem", &certificate.cert.pem());
-    scene.file("key.pem", &certificate.signing_key.serialize_pem());
+    let ca = scene.certificate();
     let registry = scene.serve(Access::Tls);
     let image = format!("{}/app:1", registry.address);
     let run = scene.inject(&image, &[]);
@@ -309,7 +315,7 @@ fn failed_lookup_is_one_error_line() {
         (format!("{at}/app@sha256:{}", "0".repeat(64)), "image not found"),
         (format!("{at}/app:arm"), "no image for platform linux/amd64"),
         (format!("{at}/app:broken"), "its configuration is not an image configuration"),
-        (format!("{at}/app:huge"), "larger than 4 MiB"),
+        (format!("{at}/app:huge"), "the image configuration is larger than 4 MiB"),
         (format!("{free}/app:1"), "Connection refused"),
         ("no-such-host.invalid/app:1".to_owned(), "request to no-such-host.invalid failed"),
         (format!("{}/app:1", silent.1), "no answer from"),

@@ -27,6 +27,10 @@ pub(crate) enum Access {
     /// Requires a token from the token service at this address. The certificate of the service is `token.pem` in the
     /// folder.
     Token(SocketAddr),
+    /// Names the same token service by the host name `localhost`.
+    TokenOnLocalhost(SocketAddr),
+    /// Serves TLS, and names the token service, which has no TLS.
+    TlsToken(SocketAddr),
 }
 
 /// User name and password. The password and its hash are a test vector of crypt_blowfish.
@@ -64,13 +68,20 @@ impl Registry {
                 fs::write(folder.join("htpasswd"), HTPASSWD).unwrap();
                 config += &format!("auth:\n  htpasswd: {{realm: shop, path: {at}/htpasswd}}\n");
             }
-            Access::Token(service) => {
-                let realm = format!("http://{service}/token");
+            Access::Token(service) | Access::TokenOnLocalhost(service) | Access::TlsToken(service) => {
+                let realm = match access {
+                    Access::TokenOnLocalhost(_) => format!("http://localhost:{}/token", service.port()),
+                    _ => format!("http://{service}/token"),
+                };
                 config += &format!(
                     "auth:\n  token: {{realm: '{realm}', service: {NAME}, issuer: {NAME}, rootcertbundle: {at}/token.pem}}\n"
                 );
             }
-            Access::Tls => config += &format!("  tls: {{certificate: {at}/tls.pem, key: {at}/key.pem}}\n"),
+            Access::Tls => {}
+        }
+        if matches!(access, Access::Tls | Access::TlsToken(_)) {
+            let tls = format!("tls: {{certificate: {at}/tls.pem, key: {at}/key.pem}}");
+            config = config.replace("http:\n", &format!("http:\n  {tls}\n"));
         }
         let file = folder.join(format!("registry-{port}.yml"));
         fs::write(&file, config).unwrap();

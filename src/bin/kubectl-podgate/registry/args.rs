@@ -26,6 +26,9 @@ pub(crate) struct ImageArgs {
     /// Use plain HTTP for the registry HOST[:PORT], not needed for localhost; repeatable
     #[arg(long, value_name = "HOST", requires = "resolve_images")]
     pub(crate) insecure_registry: Vec<String>,
+    /// Also send credentials to the token service HOST, which a registry on another domain uses; repeatable
+    #[arg(long, value_name = "HOST", requires = "resolve_images")]
+    pub(crate) token_service: Vec<String>,
     /// Time limit for looking up one image
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration, requires = "resolve_images")]
     pub(crate) registry_timeout: Duration,

@@ -2,13 +2,20 @@
 //! (`pkg/credentialprovider/keyring.go`). Credential helpers are never run, because the file may be untrusted.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use oci_client::secrets::RegistryAuth;
 use serde_json::Value;
+
+/// Credentials for a registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Login {
+    /// User name and password.
+    Basic(String, String),
+    Token(String),
+}
 
 /// Credentials, each with a pattern of images such as `registry.example`, `*.example:5000`, or `ghcr.io/org`.
 #[derive(Clone, Default)]
 pub(crate) struct Logins {
-    entries: Vec<(String, RegistryAuth)>,
+    entries: Vec<(String, Login)>,
     /// True if a file refers to a credential helper.
     pub(crate) has_helper: bool,
 }
@@ -51,7 +58,7 @@ impl Logins {
     }
 
     /// Returns the credentials for an image, best match first.
-    pub(crate) fn for_image(&self, registry: &str, repository: &str) -> Vec<&RegistryAuth> {
+    pub(super) fn for_image(&self, registry: &str, repository: &str) -> Vec<&Login> {
         let hosts = if DOCKER_HUB_HOSTS.contains(&registry) { DOCKER_HUB_HOSTS.to_vec() } else { vec![registry] };
         let matches = |pattern: &str| hosts.iter().any(|host| matches_image(pattern, host, repository));
         self.entries.iter().filter(|(pattern, _)| matches(pattern)).map(|(_, login)| login).collect()
@@ -77,19 +84,19 @@ fn decode_base64(base64: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "the decoded base64 is not UTF-8".to_owned())
 }
 
-fn parse_login(entry: &Value) -> Result<Option<RegistryAuth>, String> {
+fn parse_login(entry: &Value) -> Result<Option<Login>, String> {
     let text = |field: &str| entry[field].as_str().filter(|text| !text.is_empty());
     if let Some(token) = text("registrytoken") {
-        return Ok(Some(RegistryAuth::Bearer(token.to_owned())));
+        return Ok(Some(Login::Token(token.to_owned())));
     }
     if let (Some(user), Some(password)) = (text("username"), text("password")) {
-        return Ok(Some(RegistryAuth::Basic(user.to_owned(), password.to_owned())));
+        return Ok(Some(Login::Basic(user.to_owned(), password.to_owned())));
     }
     let Some(auth) = text("auth") else { return Ok(None) };
     let decoded = decode_base64(auth)?;
     let (user, password) = decoded.split_once(':').ok_or("auth is not NAME:PASSWORD in base64")?;
     // Docker pads some passwords with NUL bytes.
-    Ok(Some(RegistryAuth::Basic(user.to_owned(), password.trim_end_matches('\0').to_owned())))
+    Ok(Some(Login::Basic(user.to_owned(), password.trim_end_matches('\0').to_owned())))
 }
 
 /// Converts a key, which may be a URL, to a pattern `host/path`.
@@ -143,8 +150,8 @@ mod tests {
 
     /// Returns the user names of the credentials for an image.
     fn users<'a>(logins: &'a Logins, registry: &str, repository: &str) -> Vec<&'a str> {
-        let user = |login: &'a RegistryAuth| match login {
-            RegistryAuth::Basic(user, _) => user.as_str(),
+        let user = |login: &'a Login| match login {
+            Login::Basic(user, _) => user.as_str(),
             _ => panic!("{login:?}"),
         };
         logins.for_image(registry, repository).into_iter().map(user).collect()
@@ -170,7 +177,7 @@ mod tests {
         }
         assert_eq!(users(&logins, "docker.io", "library/nginx"), ["hub"]);
         assert_eq!(users(&logins, "10.0.0.7", "a"), ["one"]);
-        assert!(logins.for_image("r.example", "x").contains(&&RegistryAuth::Basic("u".to_owned(), "p:w".to_owned())));
+        assert!(logins.for_image("r.example", "x").contains(&&Login::Basic("u".to_owned(), "p:w".to_owned())));
     }
 
     #[test]

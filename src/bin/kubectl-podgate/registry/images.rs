@@ -166,6 +166,7 @@ fn settings(args: &ImageArgs) -> Result<RegistrySettings, String> {
         logins,
         ca_certificates: args.registry_ca.iter().map(|path| read(path)).collect::<Result<_, _>>()?,
         insecure_hosts: args.insecure_registry.clone(),
+        token_hosts: args.token_service.clone(),
         timeout: args.registry_timeout,
         cache_folder: args.cache_home.clone().or_else(|| home(".cache")).map(|folder| folder.join("podgate/images")),
     })

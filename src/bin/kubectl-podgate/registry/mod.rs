@@ -3,6 +3,7 @@
 mod args;
 mod cache;
 mod client;
+mod connection;
 mod credentials;
 mod image_config;
 pub(crate) mod images;

@@ -1,0 +1,265 @@
+//! HTTP requests to one registry (<https://github.com/opencontainers/distribution-spec>). Limits the size of answers,
+//! and the hosts that receive credentials.
+
+use super::credentials::Login;
+use http_auth::{ChallengeRef, parse_challenges};
+use oci_spec::distribution::Reference;
+use reqwest::header::{ACCEPT, AUTHORIZATION, WWW_AUTHENTICATE};
+use reqwest::redirect::Policy;
+use reqwest::{Certificate, Client, Method, RequestBuilder, Response, StatusCode, Url};
+use serde_json::Value;
+use sha2::{Digest, Sha256, Sha512};
+
+/// Largest accepted manifest, as in most registries, and largest accepted image configuration. Typical ones have a few
+/// KiB.
+pub(super) const MAX_BYTES: usize = 4 << 20;
+/// Largest accepted answer of a token service.
+const MAX_TOKEN_BYTES: usize = 1 << 20;
+/// Maximum number of redirects, as in `reqwest`.
+const MAX_REDIRECTS: usize = 10;
+
+const MANIFEST_TYPES: &str = "application/vnd.docker.distribution.manifest.v2+json, \
+    application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.oci.image.manifest.v1+json, \
+    application/vnd.oci.image.index.v1+json";
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error("access denied")]
+    Denied,
+    #[error("image not found")]
+    NotFound,
+    #[error("answered {0}")]
+    Status(u16),
+    #[error("no image for the platform")]
+    NoPlatform,
+    #[error("{0}")]
+    Refused(String),
+    #[error(transparent)]
+    Request(#[from] reqwest::Error),
+}
+
+/// A registry, with the credentials for one image.
+pub(super) struct Connection<'a> {
+    pub(super) http: &'a Client,
+    pub(super) scheme: &'static str,
+    pub(super) image: &'a Reference,
+    pub(super) login: Option<&'a Login>,
+    /// Hosts of token services on other domains that may receive credentials.
+    pub(super) token_hosts: &'a [String],
+    /// Value of the header `Authorization`, after [`authorize`](Connection::authorize).
+    pub(super) authorization: Option<String>,
+}
+
+/// Creates a client that trusts `certificates` besides those of the system.
+pub(super) fn build_http_client(certificates: Vec<Certificate>) -> reqwest::Result<Client> {
+    let redirects = Policy::custom(|attempt| {
+        let was_secure = attempt.previous().last().is_some_and(|url| url.scheme() == "https");
+        if was_secure && attempt.url().scheme() != "https" || attempt.previous().len() > MAX_REDIRECTS {
+            return attempt.error("redirect refused");
+        }
+        attempt.follow()
+    });
+    let agent = concat!("kubectl-podgate/", env!("CARGO_PKG_VERSION"));
+    Client::builder().user_agent(agent).redirect(redirects).tls_certs_merge(certificates).build()
+}
+
+impl Connection<'_> {
+    /// Asks the registry which authorization it requires, and gets a token if it names a token service.
+    pub(super) async fn authorize(&mut self) -> Result<(), Error> {
+        if let Some(Login::Token(token)) = self.login {
+            self.authorization = Some(format!("Bearer {token}"));
+            return Ok(());
+        }
+        let answer = self.http.get(self.url("")).send().await?;
+        let Some(header) = answer.headers().get(WWW_AUTHENTICATE) else { return Ok(()) };
+        let header = header.to_str().unwrap_or_default();
+        let challenges = parse_challenges(header).unwrap_or_default();
+        if let Some(bearer) = challenges.iter().find(|challenge| challenge.scheme.eq_ignore_ascii_case("bearer")) {
+            self.authorization = Some(format!("Bearer {}", self.fetch_token(bearer).await?));
+        } else if let Some(Login::Basic(user, password)) = self.login {
+            let basic = self.http.get(self.url("")).basic_auth(user, Some(password)).build()?;
+            let value = basic.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+            self.authorization = value.map(str::to_owned);
+        }
+        Ok(())
+    }
+
+    /// Gets a token (<https://distribution.github.io/distribution/spec/auth/token/>).
+    async fn fetch_token(&self, challenge: &ChallengeRef<'_>) -> Result<String, Error> {
+        let parameter = |name: &str| {
+            let found = challenge.params.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
+            found.map(|(_, value)| value.to_unescaped())
+        };
+        let invalid = || Error::Refused("it names no valid token service".to_owned());
+        let mut url = Url::parse(&parameter("realm").unwrap_or_default()).map_err(|_| invalid())?;
+        let host = url.host_str().ok_or_else(invalid)?.to_owned();
+        if self.scheme == "https" && url.scheme() != "https" {
+            return Err(Error::Refused(format!("its token service {host} has no TLS")));
+        }
+        url.query_pairs_mut().append_pair("scope", &format!("repository:{}:pull", self.image.repository()));
+        if let Some(service) = parameter("service") {
+            url.query_pairs_mut().append_pair("service", &service);
+        }
+        let is_trusted = may_receive_login(&url, host_name(self.image.resolve_registry()), self.token_hosts);
+        let mut request = self.http.get(url);
+        if let Some(Login::Basic(user, password)) = self.login {
+            if !is_trusted {
+                let why = format!(
+                    "its token service {host} is on another domain; to send it credentials, pass --token-service {host}"
+                );
+                return Err(Error::Refused(why));
+            }
+            request = request.basic_auth(user, Some(password));
+        }
+        let answer = request.send().await?;
+        match answer.status() {
+            StatusCode::OK => {}
+            StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => return Err(Error::Denied),
+            other => return Err(Error::Refused(format!("its token service {host} answered {other}"))),
+        }
+        let body = read_body(answer, MAX_TOKEN_BYTES, "answer of the token service").await?;
+        let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let token = answer["token"].as_str().or_else(|| answer["access_token"].as_str());
+        token.map(str::to_owned).ok_or_else(|| Error::Refused(format!("its token service {host} sent no token")))
+    }
+
+    /// Returns the digest that the registry names for the image's tag, if it names one.
+    pub(super) async fn digest_of_tag(&self) -> Result<Option<String>, Error> {
+        let path = format!("manifests/{}", self.image.tag().unwrap_or("latest"));
+        let answer = self.send(Method::HEAD, &path, MANIFEST_TYPES).await?;
+        let digest = answer.headers().get("docker-content-digest").and_then(|value| value.to_str().ok());
+        Ok(digest.map(str::to_owned))
+    }
+
+    /// Returns the manifest with `digest`, or the manifest of the image's tag, and its digest.
+    pub(super) async fn manifest(&self, digest: Option<&str>) -> Result<(Vec<u8>, String), Error> {
+        let name = digest.or(self.image.tag()).unwrap_or("latest");
+        let answer = self.send(Method::GET, &format!("manifests/{name}"), MANIFEST_TYPES).await?;
+        let body = read_body(answer, MAX_BYTES, "manifest").await?;
+        match digest {
+            Some(digest) => verify(&body, digest).map(|()| (body, digest.to_owned())),
+            None => {
+                let digest = format!("sha256:{}", hex(&Sha256::digest(&body)));
+                Ok((body, digest))
+            }
+        }
+    }
+
+    /// Returns the image configuration with `digest`.
+    pub(super) async fn config(&self, digest: &str) -> Result<Vec<u8>, Error> {
+        let answer = self.send(Method::GET, &format!("blobs/{digest}"), "*/*").await?;
+        let body = read_body(answer, MAX_BYTES, "image configuration").await?;
+        verify(&body, digest).map(|()| body)
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}://{}/v2/{path}", self.scheme, self.image.resolve_registry())
+    }
+
+    async fn send(&self, method: Method, path: &str, accept: &str) -> Result<Response, Error> {
+        let url = self.url(&format!("{}/{path}", self.image.repository()));
+        let request = self.http.request(method, url).header(ACCEPT, accept);
+        let authorize = |request: RequestBuilder, value: &String| request.header(AUTHORIZATION, value);
+        let answer = self.authorization.iter().fold(request, authorize).send().await?;
+        match answer.status() {
+            status if status.is_success() => Ok(answer),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Error::Denied),
+            StatusCode::NOT_FOUND => Err(Error::NotFound),
+            other => Err(Error::Status(other.as_u16())),
+        }
+    }
+}
+
+async fn read_body(mut answer: Response, max: usize, what: &str) -> Result<Vec<u8>, Error> {
+    let mut body = Vec::new();
+    while let Some(chunk) = answer.chunk().await? {
+        if body.len() + chunk.len() > max {
+            return Err(Error::Refused(format!("the {what} is larger than {} MiB", max >> 20)));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+fn verify(body: &[u8], digest: &str) -> Result<(), Error> {
+    let real = match digest.split_once(':') {
+        Some(("sha256", _)) => hex(&Sha256::digest(body)),
+        Some(("sha512", _)) => hex(&Sha512::digest(body)),
+        _ => return Err(Error::Refused(format!("unsupported digest {digest}"))),
+    };
+    let is_same = digest.split_once(':').is_some_and(|(_, wanted)| wanted == real);
+    if is_same { Ok(()) } else { Err(Error::Refused(format!("the content does not match its digest {digest}"))) }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns the host of `HOST[:PORT]`.
+pub(super) fn host_name(registry: &str) -> &str {
+    match registry.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => registry,
+    }
+}
+
+/// Returns true if a token service may receive the credentials for `registry`: it runs on the same host, or with TLS on
+/// the same domain, or the user has allowed it.
+fn may_receive_login(service: &Url, registry: &str, allowed: &[String]) -> bool {
+    let host = service.host_str().unwrap_or_default();
+    host == registry
+        || allowed.iter().any(|allowed| allowed == host)
+        || service.scheme() == "https" && is_same_domain(host, registry)
+}
+
+/// Returns true if both hosts are on one domain: `auth.docker.io` and `index.docker.io`, or `gitlab.com` and
+/// `registry.gitlab.com`.
+fn is_same_domain(service: &str, registry: &str) -> bool {
+    let Some((_, domain)) = registry.split_once('.') else { return false };
+    // Everybody can register names below `com` or `co.uk`. An IP address has no domain.
+    let is_public = match domain.rsplit_once('.') {
+        None => true,
+        Some((second, country)) => country.len() == 2 && second.len() <= 3,
+    };
+    let is_address = registry.ends_with(|last: char| last.is_ascii_digit() || last == ']');
+    !is_public
+        && !is_address
+        && (service == domain || service.split_once('.').is_some_and(|(_, other)| other == domain))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn login_goes_only_to_the_registrys_host_or_domain() {
+        let allowed = ["login.example".to_owned()];
+        for (service, registry, expected) in [
+            ("https://auth.docker.io/token", "index.docker.io", true),
+            ("https://gitlab.com/jwt/auth", "registry.gitlab.com", true),
+            ("https://api.digitalocean.com/v2/registry/auth", "registry.digitalocean.com", true),
+            ("https://ghcr.io/token", "ghcr.io", true),
+            ("https://quay.io/v2/auth", "quay.io", true),
+            ("https://r.example:8443/token", "r.example", true),
+            ("http://127.0.0.1:81/token", "127.0.0.1", true),
+            ("https://login.example/token", "r.example", true),
+            ("http://auth.docker.io/token", "index.docker.io", false),
+            ("https://docker.io.evil.example/token", "index.docker.io", false),
+            ("https://evil.io/token", "quay.io", false),
+            ("https://io/token", "quay.io", false),
+            ("https://evil.co.uk/token", "shop.co.uk", false),
+            ("https://auth.shop.co.uk/token", "r.shop.co.uk", true),
+            ("https://10.0.0.2/token", "10.0.0.1", false),
+            ("http://[::2]/token", "[::1]", false),
+            ("https://evil/token", "localhost", false),
+        ] {
+            assert_eq!(
+                may_receive_login(&Url::parse(service).unwrap(), registry, &allowed),
+                expected,
+                "{service} {registry}"
+            );
+        }
+        let hosts = ["docker.io", "r.example:5000", "[::1]", "[::1]:5000"].map(host_name);
+        assert_eq!(hosts, ["docker.io", "r.example", "[::1]", "[::1]"]);
+    }
+}

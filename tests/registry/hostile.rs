@@ -1,0 +1,95 @@
+//! Tests against registries that ask for credentials on behalf of others, or send endless or wrong content.
+
+use crate::server::{Access, USER};
+use crate::tokens::Service;
+use crate::{APP, Scene, login};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+fn with_images(scene: &Scene) {
+    let open = scene.serve(Access::Open);
+    open.push("public/app", "1", true, APP);
+    open.push("team/app", "1", true, APP);
+}
+
+#[test]
+fn credentials_are_not_sent_to_another_host() {
+    let Some(scene) = Scene::new() else { return };
+    with_images(&scene);
+    let service = Service::start(scene.folder.path());
+    let registry = scene.serve(Access::TokenOnLocalhost(service.address));
+    let logins = scene.file("login.json", &login(&registry.address, USER.1));
+    let image = format!("{}/team/app:1", registry.address);
+
+    let run = scene.inject(&image, &["--pull-secret", &logins]);
+    assert_eq!(run.code, 1);
+    assert!(run.err.contains("its token service localhost is on another domain"), "{}", run.err);
+    assert!(run.err.contains("pass --token-service localhost"), "{}", run.err);
+    assert_eq!(service.asked(), [], "podgate sent a request to the token service");
+
+    let run = scene.inject(&image, &["--pull-secret", &logins, "--token-service", "localhost"]);
+    assert_eq!(run.command().len(), 4);
+    // Without credentials, the token service may run anywhere.
+    assert_eq!(scene.inject(&format!("{}/public/app:1", registry.address), &[]).command().len(), 4);
+}
+
+#[test]
+fn token_service_of_a_tls_registry_needs_tls() {
+    let Some(scene) = Scene::new() else { return };
+    with_images(&scene);
+    let ca = scene.certificate();
+    let service = Service::start(scene.folder.path());
+    let registry = scene.serve(Access::TlsToken(service.address));
+    let logins = scene.file("login.json", &login(&registry.address, USER.1));
+    for (image, more) in [("public/app", vec![]), ("team/app", vec!["--pull-secret", &logins])] {
+        let flags = [vec!["--registry-ca", &ca, "--token-service", "127.0.0.1"], more].concat();
+        let run = scene.inject(&format!("{}/{image}:1", registry.address), &flags);
+        assert_eq!(run.code, 1);
+        assert!(run.err.contains("its token service 127.0.0.1 has no TLS"), "{}", run.err);
+    }
+    assert_eq!(service.asked(), [], "podgate sent a request to the token service");
+}
+
+/// Starts a server that answers each request with the head and then the body, `repeat` times.
+fn serve(head: &'static str, body: &'static [u8], repeat: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let answer = move |mut stream: TcpStream| -> std::io::Result<()> {
+        let mut request = [0; 4096];
+        let length = stream.read(&mut request)?;
+        stream.write_all(format!("HTTP/1.1 200 OK\r\nConnection: close\r\n{head}\r\n").as_bytes())?;
+        let is_body = request[..length].starts_with(b"GET /v2/app/");
+        (0..if is_body { repeat } else { 0 }).try_for_each(|_| stream.write_all(body))
+    };
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || answer(stream));
+        }
+    });
+    address
+}
+
+#[test]
+fn manifest_has_a_size_limit() {
+    let Some(scene) = Scene::new() else { return };
+    // 2 GiB, or no announced length.
+    for head in ["Content-Length: 2147483648\r\n", ""] {
+        let address = serve(head, &[b' '; 1 << 16], 1 << 15);
+        let run = scene.inject(&format!("{address}/app:1"), &[]);
+        assert!(run.code == 1 && run.err.contains("the manifest is larger than 4 MiB"), "{}", run.err);
+    }
+}
+
+#[test]
+fn content_must_match_its_digest() {
+    let Some(scene) = Scene::new() else { return };
+    let wrong = "Docker-Content-Digest: sha256:0000000000000000000000000000000000000000000000000000000000000000\r\n";
+    let manifest = br#"{"config":{"digest":"sha256:00"}}"#;
+    for (head, expected) in [(wrong, wrong.split(' ').nth(1).unwrap().trim()), ("", "sha256:00")] {
+        let run = scene.inject(&format!("{}/app:1", serve(head, manifest, 1)), &[]);
+        let expected = format!("the content does not match its digest {expected}");
+        assert!(run.code == 1 && run.err.contains(&expected), "{}", run.err);
+    }
+    let run = scene.inject(&format!("{}/app:1", serve("", b"<html>", 1)), &[]);
+    assert!(run.code == 1 && run.err.contains("invalid manifest"), "{}", run.err);
+}
