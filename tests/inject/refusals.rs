@@ -74,7 +74,7 @@ fn each_rejection_has_a_place_and_a_fix() {
             "by-hand",
             "spec.containers[0].command",
         ),
-        ("/spec/os", json!({"name": "windows"}), "windows", "spec.os"),
+        ("/spec/os", json!({"name": "windows"}), "windows", "spec.os.name"),
         ("/spec/ephemeralContainers", json!([{"name": "d"}]), "ephemeral-containers", "spec.ephemeralContainers"),
         ("/spec/initContainers", json!("x"), "strange-type", "spec.initContainers"),
         (
@@ -115,14 +115,61 @@ fn spec_of_the_wrong_type_is_rejected() {
 
 #[test]
 fn probe_with_variables_is_rejected_for_hooks() {
-    let mut pod = with("/spec/containers/0/readinessProbe", json!({"exec": {"command": ["ping", "$(PORT)"]}}));
+    let mut pod = with("/spec/containers/0/readinessProbe", json!({"exec": {"command": ["ping", "$(PORT)", "$$1"]}}));
     injected(&pod);
     pod["metadata"]["annotations"]["podgate.io/mode"] = json!("post-start");
-    let found = rejection(&pod);
-    assert_eq!(
-        (found[0].rule, found[0].at.to_string().as_str()),
-        ("probe-expands", "spec.containers[0].readinessProbe")
-    );
+    // The kubelet expands only the names in the container's own `env`.
+    pod["spec"]["containers"][1]["env"] = json!([{"name": "PORT", "value": "1"}]);
+    pod["spec"]["containers"][0]["envFrom"] = json!([{"configMapRef": {"name": "port"}}]);
+    let hook = &injected(&pod).value["spec"]["containers"][0]["lifecycle"]["postStart"]["exec"]["command"];
+    let words: Vec<&str> = hook.as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(words.contains(&r#"exec:["ping","$(PORT)","$1"]"#), "{words:?}");
+    for own in [json!({"name": "PORT", "value": "1"}), json!({"name": "PORT", "valueFrom": {}})] {
+        pod["spec"]["containers"][0]["env"] = json!([own]);
+        let found = rejection(&pod);
+        let (rule, place) = (found[0].rule, found[0].at.to_string());
+        assert_eq!((rule, place.as_str()), ("probe-expands", "spec.containers[0].readinessProbe"));
+    }
+}
+
+#[test]
+fn windows_pods_are_rejected() {
+    let place = |spec: Value| {
+        let mut pod = with("/spec/hostname", json!("x"));
+        pod["spec"].as_object_mut().unwrap().append(&mut spec.as_object().unwrap().clone());
+        let found = inject(&pod, &options(), &KnownImages::default()).err().unwrap_or_default();
+        found.iter().find(|finding| finding.rule == "windows").map(|finding| finding.at.to_string())
+    };
+    let affinity = |values: Value| {
+        let term = json!({"matchExpressions": [{"key": "kubernetes.io/os", "operator": "In", "values": values}]});
+        let terms = json!({"nodeSelectorTerms": [term]});
+        json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}})
+    };
+    let windows = json!({"windowsOptions": {"runAsUserName": "x"}});
+    for (spec, at) in [
+        (json!({"nodeSelector": {"kubernetes.io/os": "windows"}}), "spec.nodeSelector[\"kubernetes.io/os\"]"),
+        (json!({"nodeSelector": {"beta.kubernetes.io/os": "windows"}}), "spec.nodeSelector[\"beta.kubernetes.io/os\"]"),
+        (json!({"securityContext": windows}), "spec.securityContext.windowsOptions"),
+        (
+            json!({"initContainers": [{"name": "i", "image": "i", "securityContext": windows}]}),
+            "spec.initContainers[0].securityContext.windowsOptions",
+        ),
+        (
+            affinity(json!(["windows"])),
+            "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms",
+        ),
+    ] {
+        assert_eq!(place(spec.clone()).as_deref(), Some(at), "{spec}");
+    }
+    for spec in [
+        json!({"nodeSelector": {"kubernetes.io/os": "linux"}}),
+        json!({"nodeSelector": {"kubernetes.io/os": "linux"}, "securityContext": windows}),
+        json!({"securityContext": {"windowsOptions": {}}}),
+        affinity(json!(["windows", "linux"])),
+        affinity(json!(["linux"])),
+    ] {
+        assert_eq!(place(spec.clone()), None, "{spec}");
+    }
 }
 
 /// Changes an injected template. Returns the places of the findings, which must be the same for `uninject` and

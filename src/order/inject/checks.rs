@@ -74,6 +74,25 @@ pub(super) fn argv(words: &[String]) -> Option<Argv> {
     Argv::new(words.to_vec()).ok()
 }
 
+/// Expands a word of a probe's command as the kubelet does (`ExpandContainerCommandOnlyStatic`): `$$` becomes `$`, and
+/// the kubelet knows only the names in the container's `env`. Returns the name as an error if `is_set` returns true.
+pub(super) fn expand_word(word: &str, is_set: impl Fn(&str) -> bool) -> Result<String, String> {
+    let (mut expanded, mut rest) = (String::new(), word);
+    while let Some((before, after)) = rest.split_once('$') {
+        expanded.push_str(before);
+        expanded.push('$');
+        rest = match after.strip_prefix('(').and_then(|after| after.split_once(')')) {
+            Some((name, _)) if is_set(name) => return Err(name.to_owned()),
+            Some((name, after)) => {
+                expanded.push_str(&format!("({name})"));
+                after
+            }
+            None => after.strip_prefix('$').unwrap_or(after),
+        };
+    }
+    Ok(expanded + rest)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,6 +115,23 @@ mod tests {
             (json!({"exec": {"command": ["pg_isready", "-q"]}}), r#"exec:["pg_isready","-q"]"#),
         ] {
             assert_eq!(check_for(probe).url(false).as_deref(), Some(url));
+        }
+    }
+
+    #[test]
+    fn probe_commands_are_expanded_as_by_the_kubelet() {
+        let expand = |word| expand_word(word, |name| name == "PORT");
+        for (word, expanded) in [
+            ("$(hostname) $HOME ${HOME}", "$(hostname) $HOME ${HOME}"),
+            ("$$ $$(PORT) $$$(x) $$$$", "$ $(PORT) $$(x) $$"),
+            ("$($$) $(", "$($$) $("),
+            ("ü$", "ü$"),
+            ("", ""),
+        ] {
+            assert_eq!(expand(word).as_deref(), Ok(expanded), "{word}");
+        }
+        for word in ["$(PORT)", "x$(hostname)$(PORT)", "$$$(PORT)"] {
+            assert_eq!(expand(word), Err("PORT".to_owned()), "{word}");
         }
     }
 

@@ -6,7 +6,7 @@ use crate::order::edit::{PathSegment, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::parts::{self, AGENT_FIELDS, MOUNT_PATHS, SIDECAR, VOLUMES};
 use crate::order::plan::Plan;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 fn wrong_type(at: Place, expected: &str) -> Finding {
@@ -33,9 +33,9 @@ pub(super) fn check_template(template: &Value) -> Vec<Finding> {
             found.push(wrong_type(at, kind));
         }
     }
-    if parts::spec_place("os").to("name").of(template).is_some_and(|os| os == "windows") {
+    if let Some(at) = windows_place(template) {
         let what = "this Pod runs on Windows, but podgate's agent and sidecar are Linux programs";
-        found.push(Finding::error("windows", parts::spec_place("os"), what).fix("remove podgate's annotations"));
+        found.push(Finding::error("windows", at, what).fix("remove podgate's annotations"));
     }
     let ephemeral = parts::spec_place("ephemeralContainers");
     if !parts::items(template, &ephemeral).is_empty() || !absent_or(&ephemeral, Value::is_array) {
@@ -45,6 +45,41 @@ pub(super) fn check_template(template: &Value) -> Vec<Finding> {
     }
     check_names(template, &mut found);
     found
+}
+
+/// Returns the place of a field that makes the Pod run on Windows. `windowsOptions` has no effect on another system.
+fn windows_place(template: &Value) -> Option<Place> {
+    let labels = ["kubernetes.io/os", "beta.kubernetes.io/os"];
+    let selected = labels.map(|label| parts::spec_place("nodeSelector").to(label));
+    let systems = selected.into_iter().chain([parts::spec_place("os").to("name")]);
+    let named: Vec<(Place, &str)> =
+        systems.filter_map(|place| place.of(template).and_then(Value::as_str).map(|os| (place.clone(), os))).collect();
+    if !named.is_empty() {
+        return named.into_iter().find(|(_, os)| *os == "windows").map(|(place, _)| place);
+    }
+    let affinity = parts::spec_place("affinity").to("nodeAffinity");
+    let terms = affinity.to("requiredDuringSchedulingIgnoredDuringExecution").to("nodeSelectorTerms");
+    let list = parts::items(template, &terms);
+    let requires_windows = |term: &Value| {
+        let is_windows = |one: &Value| {
+            let is_os = one["key"].as_str().is_some_and(|key| labels.contains(&key));
+            is_os && one["operator"] == "In" && one["values"] == json!(["windows"])
+        };
+        parts::items(term, &Place::root().to("matchExpressions")).iter().any(is_windows)
+    };
+    if !list.is_empty() && list.iter().all(requires_windows) {
+        return Some(terms);
+    }
+    let containers = ["initContainers", "containers"]
+        .map(parts::spec_place)
+        .into_iter()
+        .flat_map(|list| (0..parts::items(template, &list).len()).map(move |index| list.to(index)));
+    let mut holders = [Place::root().to("spec")].into_iter().chain(containers);
+    holders.find_map(|holder| {
+        let options = holder.to("securityContext").to("windowsOptions");
+        let is_set = options.of(template).and_then(Value::as_object).is_some_and(|options| !options.is_empty());
+        is_set.then_some(options)
+    })
 }
 
 /// Reports invalid and duplicate names, names that podgate uses, and parts of podgate that were added by hand.

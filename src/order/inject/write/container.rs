@@ -1,7 +1,7 @@
 //! Writes the gate, hooks and mounts of one container.
 
 use super::writer::Writer;
-use crate::core::container::{Container, Mode};
+use crate::core::container::{Container, Handler, Mode, Probe};
 use crate::order::declare::{Publish, container_annotation_place, keys};
 use crate::order::edit::{EditError, Op, Place};
 use crate::order::finding::Finding;
@@ -102,19 +102,11 @@ impl Writer<'_> {
         let at = parts::field_place(place, "postStart");
         let user_hook = user_hooks::user_hook(own.spec.pointer("/lifecycle/postStart"));
         let then = user_hooks::then_post_start(user_hook, &own.planned.name, &at)?;
-        let expands =
-            |field: &str| parts::exec_words(own.spec.get(field)).is_some_and(|w| w.iter().any(|w| w.contains("$(")));
-        if own.waits_until_ready()
-            && let Some(field) = ["startupProbe", "readinessProbe"].into_iter().find(|field| expands(field))
-        {
-            let what = format!(
-                "podgate's hook in {} must run the command of the {field}, but Kubernetes does not expand $(VARIABLE) in hooks",
-                own.planned.name
-            );
-            let fix =
-                r#"let a shell expand it: ["sh", "-c", "… $VARIABLE …"], or use entrypoint mode for this container"#;
-            return Err(Finding::error("probe-expands", place.to(field), what).fix(fix).into());
+        let mut container = own.container.clone();
+        if own.waits_until_ready() {
+            expand_probes(&mut container, own.spec, place)?;
         }
+        let own = ContainerLines { container: &container, ..*own };
         let words = own.post_start(then);
         Ok(self.write_hook(place, "postStart", &words)?)
     }
@@ -163,4 +155,24 @@ impl Writer<'_> {
         self.ensure_object(&place.to("lifecycle"))?;
         self.editor.edit(parts::field_place(place, field), Op::Set(json!({"exec": {"command": words}})))
     }
+}
+
+/// Expands the commands of a container's `exec` probes, because Kubernetes expands no `$(VARIABLE)` in hooks.
+fn expand_probes(container: &mut Container, spec: &Value, place: &Place) -> Result<(), Finding> {
+    let Container { name, startup_probe, readiness_probe, .. } = container;
+    let env = parts::items(spec, &Place::root().to("env"));
+    let is_set = |name: &str| env.iter().any(|one| parts::item_name(one) == Some(name));
+    for (field, probe) in [("startupProbe", startup_probe), ("readinessProbe", readiness_probe)] {
+        let Some(Probe { handler: Handler::Exec(exec), .. }) = probe else { continue };
+        for word in &mut exec.command {
+            *word = checks::expand_word(word, is_set).map_err(|variable| {
+                let what = format!(
+                    "podgate's hook in {name} must run the command of the {field}, but Kubernetes does not expand $({variable}) in hooks"
+                );
+                let fix = r#"let a shell expand it: ["sh", "-c", "… $VARIABLE …"], or use entrypoint mode for this container"#;
+                Finding::error("probe-expands", place.to(field), what).fix(fix)
+            })?;
+        }
+    }
+    Ok(())
 }
