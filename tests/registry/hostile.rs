@@ -3,8 +3,11 @@
 use crate::server::{Access, USER};
 use crate::tokens::Service;
 use crate::{APP, Scene, login};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 
 fn with_images(scene: &Scene) {
     let open = scene.serve(Access::Open);
@@ -92,4 +95,32 @@ fn content_must_match_its_digest() {
     }
     let run = scene.inject(&format!("{}/app:1", serve("", b"<html>", 1)), &[]);
     assert!(run.code == 1 && run.err.contains("invalid manifest"), "{}", run.err);
+}
+
+#[test]
+fn redirect_to_plain_http_is_refused() {
+    let Some(scene) = Scene::new() else { return };
+    let ca = scene.certificate();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let chain = vec![CertificateDer::from_pem_file(&ca).unwrap()];
+    let key = PrivateKeyDer::from_pem_file(scene.folder.path().join("key.pem")).unwrap();
+    let config = Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap());
+    let plain = TcpListener::bind("127.0.0.1:0").unwrap();
+    plain.set_nonblocking(true).unwrap();
+    let target = plain.local_addr().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let session = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut stream = rustls::StreamOwned::new(session, stream);
+            let _ = stream.read(&mut [0; 4096]);
+            let head = "HTTP/1.1 307 Temporary Redirect\r\nConnection: close\r\nContent-Length: 0\r\n";
+            let _ = write!(stream, "{head}Location: http://{target}/v2/\r\n\r\n").and_then(|()| stream.flush());
+        }
+    });
+    let run = scene.inject(&format!("{address}/app:1"), &["--registry-ca", &ca]);
+    assert!(run.code == 1 && run.err.contains("redirect refused"), "{}", run.err);
+    assert!(plain.accept().is_err(), "podgate followed the redirect");
 }

@@ -71,9 +71,12 @@ impl Connection<'_> {
             return Ok(());
         }
         let answer = self.http.get(self.url("")).send().await?;
-        let Some(header) = answer.headers().get(WWW_AUTHENTICATE) else { return Ok(()) };
-        let header = header.to_str().unwrap_or_default();
-        let challenges = parse_challenges(header).unwrap_or_default();
+        let headers = answer.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
+        let headers = headers.collect::<Vec<_>>().join(", ");
+        if headers.is_empty() {
+            return Ok(());
+        }
+        let challenges = parse_challenges(&headers).unwrap_or_default();
         if let Some(bearer) = challenges.iter().find(|challenge| challenge.scheme.eq_ignore_ascii_case("bearer")) {
             self.authorization = Some(format!("Bearer {}", self.fetch_token(bearer).await?));
         } else if let Some(Login::Basic(user, password)) = self.login {
