@@ -182,7 +182,8 @@ fn check_of_process_1_does_not_kill_other_processes() {
     let gate = scene.gate().flag("check", check).flag("check-timeout", "15s");
     let gate = gate.with_command(&["cat", "/proc/1/comm"]).in_a_pid_namespace().spawn_waiting();
     wait_until("the first attempt runs", || exists("first"));
-    let script = format!("(setsid sh -c 'echo $$ >{0}.new; mv {0}.new {0}; exec sleep 600' >/dev/null 2>&1 &)", at("orphan"));
+    let script =
+        format!("(setsid sh -c 'echo $$ >{0}.new; mv {0}.new {0}; exec sleep 600' >/dev/null 2>&1 &)", at("orphan"));
     let mut enter = Command::new("nsenter");
     enter.args(["-U", "--preserve-credentials", "-p", "-m", "-t", &gate.child().to_string(), "sh", "-c", &script]);
     assert!(enter.status().unwrap().success());
