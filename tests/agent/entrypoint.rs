@@ -2,12 +2,11 @@
 //! command after the gate.
 
 use crate::rungs::shell_with_inotify_limit;
-use crate::support::{Agent, Scene, Shell, Volume, annotations_text, send, wait_until};
+use crate::support::{Agent, Scene, Shell, Volume, annotations_text, wait_until};
 use podgate::core::report::GateState;
 use podgate::core::snapshot::REASON_ENDED;
 use podgate::core::state::{Phase, State};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use rustix::process::Signal;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -16,14 +15,14 @@ use std::time::{Duration, Instant};
 
 /// Time limit for a wake-up by the bell. Far longer than a wake-up takes, but shorter than the interval of the slow
 /// re-read.
-const AT_ONCE: Duration = Duration::from_millis(700);
+pub(crate) const AT_ONCE: Duration = Duration::from_millis(700);
 
 /// Returns a gate that waits for `db`. The caller must add the command.
-fn waits_for_db(scene: &Scene) -> Agent {
+pub(crate) fn waits_for_db(scene: &Scene) -> Agent {
     scene.gate().flag("container", "api").flag("until", "db")
 }
 
-const ECHO_RAN: &[&str] = &["echo", "ran"];
+pub(crate) const ECHO_RAN: &[&str] = &["echo", "ran"];
 
 #[track_caller]
 fn assert_ran(run: &crate::support::AgentOutput) {
@@ -101,51 +100,6 @@ fn gate_reports_again_in_a_new_epoch() {
     assert_eq!(scene.report().unwrap().ticket, before.ticket);
     scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
     assert_ran(&gate.wait());
-}
-
-#[test]
-fn signal_ends_the_wait_and_the_command_never_runs() {
-    for (signal, code, message) in [
-        (Signal::TERM, 143, "received SIGTERM"),
-        (Signal::INT, 130, "received SIGINT"),
-        (Signal::WINCH, 156, "received SIGWINCH"),
-    ] {
-        let scene = Scene::with_sidecar();
-        let gate = waits_for_db(&scene).with_command(ECHO_RAN).spawn_waiting();
-        let sent_at = Instant::now();
-        gate.signal(signal);
-        gate.wait().assert_failed(code, message);
-        assert!(sent_at.elapsed() < AT_ONCE, "{:?}", sent_at.elapsed());
-        assert!(scene.termination_message().contains(message), "{}", scene.termination_message());
-        assert!(!scene.is_tethered());
-    }
-}
-
-#[test]
-fn gate_with_pid_1_ends_on_a_signal() {
-    if Shell::in_namespaces(&["--user", "--map-root-user", "--fork", "--pid", "--mount-proc"]).is_none() {
-        return;
-    }
-    // Images stop by these signals: nginx by SIGQUIT, HAProxy by SIGUSR1, httpd by SIGWINCH, systemd by SIGRTMIN+3.
-    let stop_signals = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
-    for number in stop_signals.into_iter().chain([libc::SIGWINCH, 37, 64]) {
-        let scene = Scene::with_sidecar();
-        let mut gate = waits_for_db(&scene).with_command(ECHO_RAN).in_a_pid_namespace().spawn_waiting();
-        // Signals that have no effect on process 1 by default do not end the wait.
-        for other in [libc::SIGCONT, libc::SIGURG] {
-            send(gate.child(), other);
-        }
-        assert!(gate.is_running());
-        assert_eq!(scene.report().unwrap().process.unwrap().pid, 1);
-        let sent_at = Instant::now();
-        send(gate.child(), number);
-        gate.wait().assert_failed(128 + number, "while waiting; the command was not run");
-        assert!(sent_at.elapsed() < AT_ONCE, "{:?}", sent_at.elapsed());
-    }
-    let mut scene = Scene::with_sidecar();
-    let gate = waits_for_db(&scene).with_command(&["sh", "-c", "echo $$"]).in_a_pid_namespace().spawn_waiting();
-    scene.acknowledge_report(|s| _ = s.states.insert("db".to_owned(), State::Ready));
-    assert_eq!(gate.wait().stdout, "1\n");
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod parent_output;
 mod post_file;
 mod pre_stop;
 mod rungs;
+mod signals;
 mod support;
 mod tether;
 mod then;

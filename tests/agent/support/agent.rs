@@ -92,6 +92,14 @@ impl Agent {
         self
     }
 
+    /// Runs the agent with a terminal as its input and output, which python3 provides.
+    pub(crate) fn in_a_terminal(mut self) -> Agent {
+        let words = ["-c", "import pty, sys; pty.spawn(sys.argv[1:])"].map(OsString::from);
+        self.arguments.splice(0..0, words.into_iter().chain([self.program.clone().into()]));
+        self.program = "python3".into();
+        self
+    }
+
     /// Runs the agent under a seccomp filter in which the system call `number` fails with `errno`.
     pub(crate) fn denied(mut self, number: i64, errno: i32) -> Agent {
         const SCRIPT: &str = "import ctypes, os, struct, sys\n\

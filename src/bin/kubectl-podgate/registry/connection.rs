@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn login_goes_only_to_the_registrys_host_or_domain() {
+    fn login_goes_only_to_the_host_or_domain_of_the_registry() {
         let allowed = ["login.example".to_owned()];
         for (service, registry, expected) in [
             ("https://auth.docker.io/token", "index.docker.io", true),
