@@ -51,8 +51,13 @@ fn check_version(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Findi
 
 fn check_host_network(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let is_shared = spec.value.get("hostNetwork").and_then(Value::as_bool) == Some(true);
+    let uses_network = |own: &ContainerRef<'_>| {
+        let mut probes = ["startupProbe", "readinessProbe"].into_iter().filter_map(|field| own.probe(field));
+        probes.any(|probe| !probe.is_exec())
+    };
+    let mut needs = plan.containers.iter().flat_map(|planned| &planned.after);
     if is_shared
-        && plan.containers.iter().flat_map(|planned| &planned.after).any(|need| need.want == WantedState::Ready)
+        && needs.any(|need| need.want == WantedState::Ready && spec.get(&need.container).is_some_and(uses_network))
     {
         let what = "with hostNetwork, another Pod's process on the same port may answer a probe, so a container may count as \
                     Ready too early";

@@ -149,7 +149,17 @@ fn environment_rules_fire_where_they_apply() {
         edit(&mut pod);
         rule_names(&pod)
     };
-    assert_eq!(with(&|pod| pod["spec"]["hostNetwork"] = json!(true)), ["host-network"]);
+    let on_host = |pod: &mut Value| pod["spec"]["hostNetwork"] = json!(true);
+    assert_eq!(with(&on_host), ["host-network"]);
+    let on_host_with = |probe: Value| {
+        with(&|pod: &mut Value| {
+            on_host(pod);
+            (0..2).for_each(|at| pod["spec"]["containers"][at]["readinessProbe"] = probe.clone());
+        })
+    };
+    // The last container still has a network probe, but no container waits for it.
+    assert_eq!(on_host_with(json!({"exec": {"command": ["true"]}})), [] as [&str; 0]);
+    assert_eq!(on_host_with(json!({"grpc": {"port": 1}})), ["host-network"]);
     let init = |pod: &mut Value| pod["spec"]["containers"][1]["command"] = json!(["/init"]);
     assert_eq!(with(&init), [] as [&str; 0], "podgate is not the parent process");
     let exec = |pod: &mut Value| {
