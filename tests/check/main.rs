@@ -3,6 +3,7 @@
 #[path = "../common/api_server.rs"]
 mod api_server;
 mod docs;
+mod forecasts;
 mod server;
 
 use assert_cmd::Command;
@@ -63,7 +64,8 @@ Deployment/shop (pod.yaml:2)
   then     api    when db=Ready, waits at most 5m (gate; its command is known)
   with it  cache  when db=Ready, waits at most 5m (gate; its command is known)
   then     web    when api=Ready, cache=Ready, waits at most 5m (gate; its command is known)
-  waits    at most 5m until the last container starts; then a waiting container fails, and its restartPolicy applies
+  waits    at most 5m until the last container starts or a gate times out
+  timeout  gate: exits with 75; the kubelet restarts the container by its restartPolicy, and the gate waits again
   stops    web, then api and cache, then db; within 30s
   sidecar  native, first of the init containers
 

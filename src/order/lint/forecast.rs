@@ -101,6 +101,7 @@ fn longest_wait(plan: &Plan) -> Duration {
 }
 
 /// Returns true if the container's postStart hook waits for a later state than Started, which blocks the kubelet.
-pub(super) fn is_blocking(planned: &ContainerPlan) -> bool {
+#[must_use]
+pub fn is_blocking(planned: &ContainerPlan) -> bool {
     planned.mode == Mode::PostStart && planned.until.iter().any(|until| until.want != WantedState::Started)
 }

@@ -7,11 +7,12 @@ use annotate_snippets::{AnnotationKind, Level as SnippetLevel, Renderer, Snippet
 use humantime::format_duration;
 use podgate::core::container::Mode;
 use podgate::core::text::sanitize;
-use podgate::core::until::{WaitCondition, WantedState};
+use podgate::core::until::WaitCondition;
 use podgate::order::declare::SidecarPlacement;
 use podgate::order::finding::Level;
+use podgate::order::lint::forecast::is_blocking;
 use podgate::order::lint::{LintReport, rules};
-use podgate::order::plan::ContainerPlan;
+use podgate::order::plan::{ContainerPlan, Plan};
 use std::fmt::Write as _;
 
 /// Renders findings and forecasts with colors. The writer removes the colors if they are not wanted.
@@ -100,11 +101,7 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
     }
     if !forecast.longest_wait.is_zero() {
         let longest = format_duration(forecast.longest_wait);
-        let then = match plan.containers.iter().any(|planned| planned.continue_on_timeout) {
-            true => "then the start continues anyway",
-            false => "then a waiting container fails, and its restartPolicy applies",
-        };
-        let _ = writeln!(out, "  waits    at most {longest} until the last container starts; {then}");
+        let _ = writeln!(out, "  waits    at most {longest} {}", timeout_lines(plan).join("\n  "));
     }
     if !forecast.stop_steps.is_empty() {
         let steps: Vec<String> = forecast.stop_steps.iter().map(|step| step.join(" and ")).collect();
@@ -124,6 +121,29 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
     }
 }
 
+/// Returns the end of the line `waits`, and lines for what happens after a time limit. docs/guarantees.md has the facts.
+fn timeout_lines(plan: &Plan) -> Vec<&'static str> {
+    let continues = plan.containers.iter().any(|planned| planned.continue_on_timeout);
+    let has_gate = plan.containers.iter().any(|planned| planned.mode == Mode::Entrypoint && !planned.until.is_empty());
+    let mut lines = vec!["until the last container starts"];
+    if has_gate && continues {
+        lines.push("timeout  gate: starts the container's command although its conditions do not hold");
+    } else if has_gate {
+        lines[0] = "until the last container starts or a gate times out";
+        lines.push(
+            "timeout  gate: exits with 75; the kubelet restarts the container by its restartPolicy, and the gate waits again",
+        );
+    }
+    if plan.containers.iter().any(is_blocking) {
+        lines.push(match continues {
+            true => "timeout  hook: returns, and the kubelet starts the next container: the order is lost",
+            false => "timeout  hook: fails; the kubelet kills its container and starts the next one at once: the order is lost",
+        });
+        lines.push("caution  hook: the order is also lost if a container crashes, or if the kubelet or the container runtime restarts");
+    }
+    lines
+}
+
 fn start_description(planned: &ContainerPlan) -> String {
     let list = |conditions: &[WaitCondition]| conditions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let (limit, because) = (format_duration(planned.timeout), &planned.mode_reason);
@@ -136,7 +156,7 @@ fn start_description(planned: &ContainerPlan) -> String {
             let first =
                 if planned.after.is_empty() { "at once".to_owned() } else { format!("when {}", list(&planned.after)) };
             let until = list(&planned.until);
-            match planned.until.iter().any(|until| until.want != WantedState::Started) {
+            match is_blocking(planned) {
                 true => {
                     format!("{first}; holds the next container back until {until}, at most {limit} (hook; {because})")
                 }

@@ -1,0 +1,65 @@
+//! Tests of the forecast of each mode. docs/guarantees.md has the facts that the texts state.
+
+use crate::{check, file};
+
+/// Returns the lines of the forecast about waiting for a Pod with two containers and the given annotations.
+fn waiting(annotations: &str, command: &str) -> String {
+    let (folder, _) = file(&format!(
+        "\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: shop
+  annotations:
+    podgate.io/order: \"db, api, web\"
+{annotations}spec:
+  containers:
+  - {{name: db, command: [db], readinessProbe: {{tcpSocket: {{port: 5432}}}}}}
+  - {{name: api, {command}readinessProbe: {{tcpSocket: {{port: 8080}}}}}}
+  - {{name: web, command: [web]}}
+"
+    ));
+    let (code, out, _) = check(&folder, &["pod.yaml"]);
+    assert_eq!(code, 0, "{out}");
+    let heads = ["waits", "timeout", "caution"];
+    let is_about = |line: &&str| heads.iter().any(|head| line.starts_with(&format!("  {head} ")));
+    out.lines().filter(is_about).map(|line| format!("{line}\n")).collect()
+}
+
+const GATE_FAILS: &str = "  timeout  gate: exits with 75; the kubelet restarts the container by its restartPolicy, and the gate waits again\n";
+const HOOK_FAILS: &str =
+    "  timeout  hook: fails; the kubelet kills its container and starts the next one at once: the order is lost\n";
+const CAUTION: &str = "  caution  hook: the order is also lost if a container crashes, or if the kubelet or the container runtime restarts\n";
+
+#[test]
+fn each_mode_has_its_own_text() {
+    let known = "command: [api], ";
+    assert_eq!(
+        waiting("", known),
+        format!("  waits    at most 5m until the last container starts or a gate times out\n{GATE_FAILS}")
+    );
+    assert_eq!(
+        waiting("    podgate.io/on-timeout: continue\n", known),
+        "  waits    at most 5m until the last container starts\n  \
+         timeout  gate: starts the container's command although its conditions do not hold\n"
+    );
+    assert_eq!(
+        waiting("    podgate.io/mode: post-start\n", known),
+        format!("  waits    at most 10m until the last container starts\n{HOOK_FAILS}{CAUTION}")
+    );
+    assert_eq!(
+        waiting("    podgate.io/mode: post-start\n    podgate.io/on-timeout: continue\n", known),
+        format!(
+            "  waits    at most 10m until the last container starts\n  \
+             timeout  hook: returns, and the kubelet starts the next container: the order is lost\n{CAUTION}"
+        )
+    );
+    // The command of api is not known, so db has a hook, and web has a gate.
+    assert_eq!(
+        waiting("", ""),
+        format!(
+            "  waits    at most 10m until the last container starts or a gate times out\n{GATE_FAILS}{HOOK_FAILS}{CAUTION}"
+        )
+    );
+    assert_eq!(waiting("    podgate.io/stop-order: none\n", known).matches("hook").count(), 0);
+}
