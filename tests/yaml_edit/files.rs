@@ -122,6 +122,24 @@ fn inject_reads_an_openkruise_order() {
 }
 
 #[test]
+fn inject_says_that_from_has_no_effect_on_a_declared_order() {
+    let kruise = "    apps.kruise.io/container-launch-priority: Ordered\n";
+    let both = POD.replace("  annotations:\n", &format!("  annotations:\n{kruise}"));
+    let run_on = |text: &str| run(&["inject", "--from", "kruise", "-"], text);
+    let declared = run_on(&both);
+    assert!(declared.code == 0 && declared.err.contains("[declared-already]"), "{}", declared.err);
+    assert_eq!(declared.out, done(&["inject", "-"], &both));
+    let again = run_on(&declared.out);
+    assert!(again.out == declared.out && again.err.contains("[declared-already]"), "{}", again.err);
+    // The label alone declares no order.
+    let labeled = POD.replace("    podgate.io/order: db, api\n", kruise);
+    let labeled = labeled.replace("  annotations:\n", "  labels: {podgate.io/inject: enabled}\n  annotations:\n");
+    let migrated = run_on(&labeled);
+    assert!(migrated.code == 0 && migrated.err.contains("[migrated]"), "{}", migrated.err);
+    assert!(!migrated.err.contains("declared-already") && migrated.out.contains("initContainers:"), "{}", migrated.out);
+}
+
+#[test]
 fn inject_reads_a_compose_order() {
     let folder = tempfile::tempdir().unwrap();
     let compose = "services:\n  db: {image: postgres, healthcheck: {test: x}}\n  api:\n    depends_on: {db: {condition: service_healthy}}\n";

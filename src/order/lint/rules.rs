@@ -22,7 +22,7 @@ pub const RULES: &[Rule] = &[
     rule("copied-state", "An annotation describes the state of another, running Pod"),
     rule("cycle", "Containers wait for each other"),
     rule("deadline-too-short", "The workload times out before the start does"),
-    rule("declared-already", "The template to migrate already declares an order for podgate"),
+    rule("declared-already", "A template that already declares an order is not migrated"),
     rule("doubled-container", "Two containers have the same name, or a list names one container twice"),
     rule("end-does-not-last", "A container that is waited for restarts after it exits"),
     rule("ephemeral-container", "An annotation names an ephemeral container"),

@@ -8,6 +8,7 @@ mod tekton;
 #[cfg(test)]
 mod tests;
 
+use crate::order::declare::is_declared;
 use crate::order::declare::spec::Spec;
 use crate::order::edit::{Editor, Place};
 use crate::order::finding::{Finding, has_errors};
@@ -27,20 +28,20 @@ pub enum MigrationSource {
 }
 
 /// Adds annotations to `template` that declare the order of `from`. The findings list the migrated
-/// and the ignored parts of the order.
+/// and the ignored parts of the order. Does not change a template that already declares an order.
 ///
 /// # Errors
 /// Returns all findings, at least one of them an error. The caller must then leave the template unchanged.
 pub fn migrate(template: &Value, from: &MigrationSource) -> Result<Injected, Vec<Finding>> {
+    if is_declared(template) {
+        let what = "the template already declares an order for podgate, so --from has no effect on it";
+        let at = Place::root().to("metadata").to("annotations");
+        let note =
+            Finding::note("declared-already", at, what).fix("to migrate it again, remove podgate's annotations first");
+        return Ok(Injected { findings: vec![note], ..Injected::unchanged(template) });
+    }
     let mut findings = Vec::new();
     let spec = Spec::read(template, &mut findings);
-    let is_declared = crate::order::declare::is_declared(template);
-    if is_declared {
-        let what = "the template already declares an order for podgate";
-        let at = Place::root().to("metadata").to("annotations");
-        findings
-            .push(Finding::error("declared-already", at, what).fix("remove those annotations first, or remove --from"));
-    }
     if has_errors(&findings) {
         return Err(findings);
     }

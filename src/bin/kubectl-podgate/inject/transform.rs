@@ -2,6 +2,7 @@
 
 use crate::registry::images::ResolvedImages;
 use crate::yaml::{Document, Position};
+use podgate::order::declare;
 use podgate::order::edit::{Edit, Place, apply};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Injected, Options};
@@ -93,13 +94,15 @@ fn template_edits(template: &Value, action: &Action) -> Option<Result<Injected, 
     let Action::Inject { options, from, images } = action else {
         return inject::is_injected(template).then(|| inject::uninject(template));
     };
-    let is_ours = inject::is_requested(template) || inject::is_injected(template);
+    let (is_declared, is_injected) = (declare::is_declared(template), inject::is_injected(template));
     let before = match from {
-        Some(from) if !is_ours && may_have_foreign_order(template, from) => match migrate::migrate(template, from) {
-            Ok(migrated) => migrated,
-            Err(findings) => return Some(Err(findings)),
-        },
-        _ if !is_ours => return None,
+        Some(from) if (is_declared || !is_injected) && may_have_foreign_order(template, from) => {
+            match migrate::migrate(template, from) {
+                Ok(migrated) => migrated,
+                Err(findings) => return Some(Err(findings)),
+            }
+        }
+        _ if !inject::is_requested(template) && !is_injected => return None,
         _ => Injected::unchanged(template),
     };
     let mut known = KnownImages::default();
