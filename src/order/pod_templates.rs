@@ -7,7 +7,7 @@ use serde_json::Value;
 const MAX_LIST_DEPTH: usize = 4;
 
 /// Returns the path of the Pod template in an object of one of Kubernetes' own kinds.
-fn builtin_template_path(kind: &str) -> Option<&'static [&'static str]> {
+pub(crate) fn builtin_template_path(kind: &str) -> Option<&'static [&'static str]> {
     Some(match kind {
         "Pod" => &[],
         "PodTemplate" => &["template"],
@@ -20,8 +20,8 @@ fn builtin_template_path(kind: &str) -> Option<&'static [&'static str]> {
 }
 
 /// Paths of the Pod template in objects of other kinds. Argo's Rollout, Knative's Service and most of OpenKruise's
-/// kinds use the paths of Kubernetes' own kinds. Operators often use `podTemplate`. KEDA uses `jobTargetRef`, and
-/// OpenKruise also uses the last path.
+/// kinds use the paths of Kubernetes' own kinds. Operators often use `podTemplate`. KEDA uses `jobTargetRef`.
+/// OpenKruise's AdvancedCronJob and UnitedDeployment use the last paths.
 const COMMON_PATHS: &[&[&str]] = &[
     &["spec", "template"],
     &["template"],
@@ -29,6 +29,11 @@ const COMMON_PATHS: &[&[&str]] = &[
     &["spec", "jobTemplate", "spec", "template"],
     &["spec", "jobTargetRef", "template"],
     &["spec", "template", "jobTemplate", "spec", "template"],
+    &["spec", "template", "broadcastJobTemplate", "spec", "template"],
+    &["spec", "template", "deploymentTemplate", "spec", "template"],
+    &["spec", "template", "statefulSetTemplate", "spec", "template"],
+    &["spec", "template", "advancedStatefulSetTemplate", "spec", "template"],
+    &["spec", "template", "cloneSetTemplate", "spec", "template"],
 ];
 
 /// Pod or Pod template in a document.
@@ -88,7 +93,7 @@ fn text_field<'a>(value: &'a Value, key: &str) -> &'a str {
 }
 
 /// Returns true for Kubernetes' own API groups: the empty core group, groups without a dot (`apps`), and `*.k8s.io`.
-fn is_builtin_group(document: &Value) -> bool {
+pub(crate) fn is_builtin_group(document: &Value) -> bool {
     let version = text_field(document, "apiVersion");
     version.split_once('/').is_none_or(|(group, _)| !group.contains('.') || group.ends_with(".k8s.io"))
 }
@@ -123,6 +128,8 @@ mod tests {
             ("argoproj.io/v1alpha1", "Rollout", "spec.template"),
             ("x.example/v1", "Thing", "spec.podTemplate"),
             ("batch.volcano.sh/v1", "Job", "spec.template"),
+            ("apps.kruise.io/v1beta1", "AdvancedCronJob", "spec.template.jobTemplate.spec.template"),
+            ("apps.kruise.io/v1alpha1", "UnitedDeployment", "spec.template.statefulSetTemplate.spec.template"),
         ] {
             let keys = path.split('.').filter(|key| !key.is_empty());
             let mut document = keys.rev().fold(pod(), |inner, key| json!({key: inner}));
