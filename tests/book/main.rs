@@ -48,6 +48,26 @@ fn check_and_inject_accept_each_manifest() {
     assert!(seen >= 8, "{seen} manifests");
 }
 
+/// Users copy examples into flow syntax, where YAML cuts a list without quotes at its first comma.
+#[test]
+fn each_list_is_in_quotes() {
+    let mut faults = Vec::new();
+    for page in Page::all() {
+        for line in page.lines() {
+            let Some((key, value)) = line.split_once(": ").filter(|(key, _)| key.contains("podgate.io/")) else {
+                continue;
+            };
+            let is_plain = key.trim_start().starts_with(|first: char| first.is_ascii_alphabetic())
+                && !key.trim_start().contains(' ')
+                && !value.trim_start().starts_with(['"', '\'']);
+            if is_plain && value.contains(',') {
+                faults.push(format!("{}: {line}", page.name));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
 #[test]
 fn each_command_uses_existing_flags() {
     let mut seen = 0;

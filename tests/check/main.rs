@@ -42,7 +42,7 @@ spec:
   template:
     metadata:
       annotations:
-        podgate.io/order: db, api & cache, web
+        podgate.io/order: \"db, api & cache, web\"
     spec:
       containers:
       - {name: db, command: [db], readinessProbe: {tcpSocket: {port: 5432}}}
@@ -86,10 +86,10 @@ fn finding_shows_its_place_and_fix() {
         out,
         "\
 error[unknown-container]: there is no container apii
- --> pod.yaml:9:31
+ --> pod.yaml:9:32
   |
-9 |         podgate.io/order: db, apii & cache, web
-  |                               ^^^^
+9 |         podgate.io/order: \"db, apii & cache, web\"
+  |                                ^^^^
   |
   = help: did you mean api?
 
@@ -181,7 +181,7 @@ fn sarif_has_the_fields_that_code_scanning_needs() {
         let place = &result["locations"][0]["physicalLocation"];
         assert_eq!((&place["artifactLocation"]["uri"], &place["region"]["startLine"]), (&"pod.yaml".into(), &8.into()));
     }
-    assert_eq!(results[1]["locations"][0]["physicalLocation"]["region"]["startColumn"], 37);
+    assert_eq!(results[1]["locations"][0]["physicalLocation"]["region"]["startColumn"], 38);
 }
 
 #[test]

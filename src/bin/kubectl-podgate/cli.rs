@@ -8,7 +8,7 @@ const HELP: &str = "\
 An order is declared on the Pod, or on a workload's Pod template:
   metadata:
     annotations:
-      podgate.io/order: db, api, web
+      podgate.io/order: \"db, api, web\"
 
 Examples:
   kubectl podgate check shop.yaml                                  find errors, forecast the start

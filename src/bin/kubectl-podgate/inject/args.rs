@@ -15,7 +15,7 @@ standard error.
 An order is declared on the Pod, or on a workload's pod template:
   metadata:
     annotations:
-      podgate.io/order: db, api, web
+      podgate.io/order: \"db, api, web\"
 
 Examples:
   kubectl podgate inject -f shop.yaml | kubectl apply -f -
