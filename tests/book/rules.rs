@@ -13,7 +13,7 @@ pub(crate) const PAGE: &str = "docs/rules.md";
 
 /// Rules without an example, each with the reason why no example can run here.
 const NOT_RUN: [(&str, &str); 5] = [
-    ("command-unknown", "an internal error that no known manifest causes"),
+    ("gate-without-command", "an internal error that no known manifest causes"),
     ("image-pinned", "needs a registry; covered by tests/registry"),
     ("image-without-command", "needs a registry; covered by tests/registry"),
     ("not-reversible", "an internal error that no known manifest causes"),

@@ -4,6 +4,7 @@
 mod api_server;
 mod docs;
 mod forecasts;
+mod keys;
 mod server;
 
 use assert_cmd::Command;
@@ -34,7 +35,7 @@ pub(crate) fn check(folder: &TempDir, arguments: &[&str]) -> (i32, String, Strin
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-const CHAIN: &str = "\
+pub(crate) const CHAIN: &str = "\
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: shop}
@@ -195,9 +196,17 @@ fn stdin_folders_and_files_without_an_order_are_read() {
     assert!(!check(&folder, &["."]).1.contains("Deployment/other"));
     assert!(check(&folder, &["-R", "."]).1.contains("Deployment/other"));
     fs::write(folder.path().join("none.yaml"), "kind: Service\n").unwrap();
-    let (code, out, err) = check(&folder, &["none.yaml"]);
-    assert_eq!((code, out.as_str()), (0, ""));
-    assert!(err.contains("no order declared"), "{err}");
+    for (arguments, expected) in [
+        (&["none.yaml"][..], (0, true)),
+        (&["none.yaml", "--strict"], (1, true)),
+        (&["none.yaml", "--strict", "-o", "sarif"], (1, true)),
+        (&["none.yaml", "-o", "json"], (0, false)),
+        (&["none.yaml", "pod.yaml", "--strict"], (0, false)),
+    ] {
+        let (code, _, err) = check(&folder, arguments);
+        assert_eq!((code, err.contains("no order declared")), expected, "{arguments:?}: {err}");
+        assert_eq!(err.contains("an error with --strict"), expected == (1, true), "{arguments:?}: {err}");
+    }
 }
 
 #[test]

@@ -44,7 +44,9 @@ fn rejection(template: &Value) -> Vec<Finding> {
 #[test]
 fn each_rejection_has_a_place_and_a_fix() {
     let odd = json!({"preStop": {"tcpSocket": {"port": 5}}});
+    let labeled = json!({"labels": {"podgate.io/inject": "enabled"}, "annotations": {"podgate.io/ordr": "a, b"}});
     for (pointer, new, rule, place) in [
+        ("/metadata", labeled, "unknown-key", "metadata.annotations[\"podgate.io/ordr\"]"),
         (
             "/spec/containers",
             json!([{"name": "podgate"}, {"name": "a", "command": ["/a"]}, {"name": "b", "command": ["/b"]}]),

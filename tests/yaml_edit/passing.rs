@@ -63,6 +63,7 @@ fn inject_keeps_other_lines_and_line_ends() {
 #[test]
 fn inject_is_idempotent_and_uninject_reverts_it() {
     let job = POD.replace("kind: Pod\n", "kind: Job\n").replace("apiVersion: v1", "apiVersion: batch/v1");
+    let job = job.replace("podgate.io/order", "example.com/order");
     let indented: String = POD.split("\nspec:\n").map(str::to_owned).collect::<Vec<_>>().join("\nspec:\n");
     let list = format!(
         "apiVersion: v1\nkind: List\nitems:\n- # the pod\n{}\n# the end\n",

@@ -3,7 +3,8 @@
 
 pub mod patch;
 
-use crate::order::finding::{Finding, Level};
+use crate::order::declare::check_undeclared;
+use crate::order::finding::{Finding, Level, has_errors};
 use crate::order::inject::{Injected, is_requested};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use patch::Operation;
@@ -173,13 +174,17 @@ impl PodRequest {
             return self.allow(Outcome::Passed, &[], None);
         }
         if !is_requested(pod) {
-            return self.allow(Outcome::Passed, &[], None);
+            let findings = check_undeclared(pod);
+            return if has_errors(&findings) {
+                self.refuse(&findings)
+            } else {
+                self.allow(Outcome::Passed, &warnings(&findings), None)
+            };
         }
         match inject(pod) {
             Err(findings) => self.refuse(&findings),
             Ok(injected) => {
-                let reported = injected.findings.iter().filter(|finding| finding.level >= Level::Warning);
-                let warnings: Vec<String> = reported.map(Finding::to_string).collect();
+                let warnings = warnings(&injected.findings);
                 if injected.edits.is_empty() {
                     return self.allow(Outcome::Unchanged, &warnings, None);
                 }
@@ -229,6 +234,10 @@ impl PodRequest {
             message,
         }
     }
+}
+
+fn warnings(findings: &[Finding]) -> Vec<String> {
+    findings.iter().filter(|finding| finding.level >= Level::Warning).map(Finding::to_string).collect()
 }
 
 /// Formats each warning as a single line. kubectl prints `Warning: ` before each line.

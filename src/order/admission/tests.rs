@@ -147,6 +147,28 @@ fn pod_without_an_order_passes() {
 }
 
 #[test]
+fn pod_with_podgate_keys_but_no_order_is_denied_or_warned() {
+    let inject = |_: &Value| -> Result<Injected, Vec<Finding>> { panic!("injected") };
+    let answer_with = |annotations: Value, label: &str| {
+        let mut pod = pod();
+        pod["metadata"]["annotations"] = annotations;
+        pod["metadata"]["labels"] = json!({"podgate.io/inject": label});
+        answer(review(&pod).to_string().as_bytes(), &inject).unwrap()
+    };
+    let typo = json!({"podgate.io/ordr": "a, b"});
+    let mut pod = pod();
+    pod["metadata"] = json!({"annotations": typo});
+    let denied = answer(review(&pod).to_string().as_bytes(), &inject).unwrap();
+    assert_eq!(denied.outcome, Outcome::Refused);
+    assert!(denied.message.contains("\"podgate.io/ordr\"; did you mean podgate.io/order?"), "{}", denied.message);
+    pod["metadata"] = json!({"annotations": {"podgate.io/timeout": "2m"}});
+    let warned = answer(review(&pod).to_string().as_bytes(), &inject).unwrap();
+    let warning = warned.body["response"]["warnings"][0].as_str().unwrap();
+    assert!(warned.outcome == Outcome::Passed && warning.contains("podgate.io/timeout has no effect"), "{warning}");
+    assert_eq!(answer_with(typo, "disabled").body["response"], json!({"uid": "705ab4f5", "allowed": true}));
+}
+
+#[test]
 fn invalid_review_is_an_error() {
     let mut no_uid = review(&pod());
     no_uid["request"]["uid"] = "".into();

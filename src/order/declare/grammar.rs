@@ -2,7 +2,7 @@
 
 use crate::core::names;
 use crate::core::until::{WaitCondition, WantedState};
-use crate::order::declare::nearest::nearest;
+use crate::order::declare::correct::corrected;
 use std::ops::Range;
 
 /// One entry of a list: a container and a state.
@@ -23,8 +23,8 @@ pub struct SyntaxError {
     pub span: Range<usize>,
     /// Description of the problem.
     pub message: String,
-    /// Instruction that fixes the problem.
-    pub fix: String,
+    /// Instruction that fixes the problem, if the intended text is known.
+    pub fix: Option<String>,
 }
 
 /// Rules for the list in one kind of annotation.
@@ -34,38 +34,65 @@ pub struct Grammar {
     pub may_be_parallel: bool,
     /// States that can follow `=`. Empty if no state is allowed.
     pub states: &'static [WantedState],
-    /// Example of a valid list, for error messages.
-    pub example: &'static str,
 }
 
 /// Grammar of `podgate.io/order`.
-pub const ORDER: Grammar =
-    Grammar { may_be_parallel: true, states: &WantedState::ALL, example: "migrate=Completed, db & cache, api" };
+pub const ORDER: Grammar = Grammar { may_be_parallel: true, states: &WantedState::ALL };
 /// Grammar of `after.podgate.io/CONTAINER`.
-pub const AFTER: Grammar =
-    Grammar { may_be_parallel: false, states: &WantedState::ALL, example: "db, migrate=Completed" };
+pub const AFTER: Grammar = Grammar { may_be_parallel: false, states: &WantedState::ALL };
 /// Grammar of `podgate.io/stop-order`.
-pub const STOP: Grammar =
-    Grammar { may_be_parallel: true, states: &[WantedState::Exited], example: "web, api & worker, db" };
+pub const STOP: Grammar = Grammar { may_be_parallel: true, states: &[WantedState::Exited] };
 /// Grammar of `podgate.io/job-sidecars`.
-pub const SIDECARS: Grammar = Grammar { may_be_parallel: false, states: &[], example: "proxy, log-shipper" };
+pub const SIDECARS: Grammar = Grammar { may_be_parallel: false, states: &[] };
+
+/// Separators that users write instead of a comma.
+pub(super) const WRONG_SEPARATORS: [&str; 6] = ["->", "=>", "→", ">", ";", "|"];
 
 /// Parses `text` into steps of one or more containers. Returns all valid entries together with all errors.
 #[must_use]
 pub fn parse(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxError>) {
+    if let Some(message) = find_foreign_syntax(text) {
+        let fix = match text.contains("{{") {
+            true => Some("render the chart first, and check the output of helm template".to_owned()),
+            false => corrected(text, grammar).map(|text| format!("write {text}")),
+        };
+        return (Vec::new(), vec![SyntaxError { span: 0..text.len(), message, fix }]);
+    }
+    let (steps, mut errors) = parse_steps(text, grammar);
+    if let Some(text) = errors.first().and_then(|_| corrected(text, grammar)) {
+        errors.iter_mut().for_each(|error| error.fix = Some(format!("write {text}")));
+    }
+    (steps, errors)
+}
+
+/// Returns a message if the whole text is in another syntax.
+fn find_foreign_syntax(text: &str) -> Option<String> {
+    let plain = text.trim();
+    if plain.is_empty() {
+        return Some("the list is empty".to_owned());
+    }
+    if plain.contains("{{") {
+        return Some(format!("{} is a Helm template that was not rendered", quoted(plain)));
+    }
+    if plain.starts_with(['[', '(']) {
+        return Some(format!("{} has brackets, but a list is written without brackets", quoted(plain)));
+    }
+    let (at, found) = WRONG_SEPARATORS.iter().filter_map(|word| Some((plain.find(word)?, word))).min()?;
+    let place = character_number(plain, at);
+    Some(format!("{found} does not separate containers (character {place}); a comma separates steps"))
+}
+
+/// Parses `text` without corrections.
+pub(super) fn parse_steps(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxError>) {
     let mut errors = Vec::new();
     let mut steps = Vec::new();
-    if text.trim().is_empty() {
-        let fix = format!("write a list such as {}, or remove the annotation", grammar.example);
-        return (steps, vec![SyntaxError { span: 0..text.len(), message: "the list is empty".to_owned(), fix }]);
-    }
     for step in split_range(text, 0..text.len(), ',') {
         let mut items = Vec::new();
         let words = if grammar.may_be_parallel { split_range(text, step, '&') } else { vec![step] };
         for word in words {
             match parse_item(text, word, grammar) {
                 Ok(item) => items.push(item),
-                Err(error) => errors.push(error),
+                Err((span, message)) => errors.push(SyntaxError { span, message, fix: None }),
             }
         }
         steps.push(items);
@@ -92,13 +119,12 @@ fn trim_range(text: &str, range: Range<usize>) -> Range<usize> {
     start..start.max(range.start + part.trim_end().len())
 }
 
-fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Item, SyntaxError> {
+/// Parses one entry. An error has the byte range of the problem and a message.
+fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Item, (Range<usize>, String)> {
     let word = trim_range(text, range.clone());
-    let example = format!("write a list such as {}", grammar.example);
-    let error = |word: Range<usize>, what: String, fix: String| Err(SyntaxError { span: word, message: what, fix });
     if word.is_empty() {
         let what = format!("a container name is missing at character {}", character_number(text, range.start));
-        return error(range.start.saturating_sub(1)..range.end, what, example);
+        return Err((range.start.saturating_sub(1)..range.end, what));
     }
     let written = &text[word.clone()];
     let (name, state) = match written.find('=') {
@@ -108,13 +134,21 @@ fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Item,
         }
     };
     if !names::is_container_name(&text[name.clone()]) {
-        let what =
-            format!("{} is not a container name (character {})", quoted(written), character_number(text, word.start));
-        return error(word, what, example);
+        let place = character_number(text, word.start);
+        let what = match written {
+            _ if written.contains(':') => {
+                format!("{} has a colon (character {place}); a state follows =", quoted(written))
+            }
+            _ if names::is_container_name(&text[name].to_lowercase()) => {
+                format!("{} is not a container name, because names are lowercase (character {place})", quoted(written))
+            }
+            _ => format!("{} is not a container name (character {place})", quoted(written)),
+        };
+        return Err((word, what));
     }
     let (want, is_stated) = match state {
         None => (WantedState::default(), false),
-        Some(at) => (parse_state(text, at, &text[name.clone()], grammar)?, true),
+        Some(at) => (parse_state(text, at, grammar)?, true),
     };
     Ok(Item {
         until: WaitCondition { container: text[name].to_owned(), want },
@@ -123,30 +157,24 @@ fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Item,
     })
 }
 
-fn parse_state(text: &str, at: Range<usize>, name: &str, grammar: Grammar) -> Result<WantedState, SyntaxError> {
+fn parse_state(text: &str, at: Range<usize>, grammar: Grammar) -> Result<WantedState, (Range<usize>, String)> {
     let written = &text[at.clone()];
     let found = WantedState::ALL.into_iter().find(|want| want.as_str() == written);
     let place = character_number(text, at.start);
-    let (what, fix) = match found {
+    let what = match found {
         Some(want) if grammar.states.contains(&want) => return Ok(want),
-        _ if grammar.states.is_empty() => {
-            (format!("no state is allowed here (character {place})"), format!("write {name}"))
-        }
-        Some(_) => {
-            let fix = format!("write {name}: a container stops when the containers before it have exited");
-            (format!("{} is not allowed in a stop order (character {place})", quoted(written)), fix)
-        }
+        _ if grammar.states.is_empty() => format!("no state is allowed here (character {place})"),
+        Some(_) => format!(
+            "{} is not allowed in a stop order (character {place}), because containers stop after an exit",
+            quoted(written)
+        ),
         None => {
-            let known = WantedState::ALL.map(WantedState::as_str);
-            let fix = match nearest(written, known) {
-                Some(near) => format!("did you mean {near}?"),
-                None => format!("write one of {}", known.join(", ")),
-            };
-            (format!("{} is not a state (character {place})", quoted(written)), fix)
+            let known = WantedState::ALL.map(WantedState::as_str).join(", ");
+            format!("{} is not a state (character {place}); the states are {known}", quoted(written))
         }
     };
     let word = if at.is_empty() { at.start.saturating_sub(1)..at.end } else { at };
-    Err(SyntaxError { span: word, message: what, fix })
+    Err((word, what))
 }
 
 /// Returns the number of the character at byte offset `at`, counted from 1.
@@ -186,25 +214,46 @@ mod tests {
     }
 
     #[test]
-    fn reports_each_error_with_its_position() {
+    fn reports_each_error_with_its_position_and_the_corrected_text() {
         for (text, grammar, word, what, fix) in [
-            ("", ORDER, 0..0, "the list is empty", "such as migrate"),
-            ("db,,api", ORDER, 2..3, "missing at character 4", "such as migrate"),
-            ("db,", ORDER, 2..3, "missing at character 4", "write"),
-            ("db & ,api", ORDER, 3..5, "missing at character 5", "write"),
-            ("é, db", ORDER, 0..2, "\"é\" is not a container name (character 1)", "write"),
-            ("a, db -> api", ORDER, 3..12, "\"db -> api\" is not a container name (character 4)", "write"),
-            ("db=ready", ORDER, 3..8, "\"ready\" is not a state (character 4)", "did you mean Ready?"),
-            ("db=", ORDER, 2..3, "\"\" is not a state", "one of Started, Ready, Completed, Exited"),
-            ("=Ready", ORDER, 0..6, "not a container name", "write"),
-            ("db & api", AFTER, 0..8, "\"db & api\" is not a container name", "such as db, migrate=Completed"),
-            ("db=Ready", STOP, 3..8, "not allowed in a stop order", "write db:"),
-            ("db=Ready", SIDECARS, 3..8, "no state is allowed", "write db"),
+            ("", ORDER, 0..0, "the list is empty", None),
+            (" ,", ORDER, 0..1, "missing at character 1", None),
+            ("db,,api", ORDER, 2..3, "missing at character 4", Some("db, api")),
+            ("db,", ORDER, 2..3, "missing at character 4", Some("db")),
+            ("db & ,api", ORDER, 3..5, "missing at character 5", Some("db, api")),
+            ("é, db", ORDER, 0..2, "\"é\" is not a container name (character 1)", None),
+            ("[db, api]", ORDER, 0..9, "\"[db, api]\" has brackets", Some("db, api")),
+            ("(db & cache), api", ORDER, 0..17, "without brackets", Some("db & cache, api")),
+            ("a, db -> api", ORDER, 0..12, "-> does not separate containers (character 7)", Some("a, db, api")),
+            ("db→api;web", ORDER, 0..12, "→ does not separate containers (character 3)", Some("db, api, web")),
+            ("db => api > web", ORDER, 0..15, "=> does not", Some("db, api, web")),
+            ("db <- api", ORDER, 0..9, "\"db <- api\" is not a container name (character 1)", None),
+            ("db api", ORDER, 0..6, "\"db api\" is not a container name", Some("db, api")),
+            ("- db\n- api\n", ORDER, 0..10, "is not a container name (character 1)", Some("db, api")),
+            ("db cache, api", ORDER, 0..8, "\"db cache\" is not a container name", None),
+            ("'db', 'api'", ORDER, 0..4, "is not a container name", Some("db, api")),
+            ("DB, Api", ORDER, 0..2, "\"DB\" is not a container name, because names are lowercase", Some("db, api")),
+            ("my_app", ORDER, 0..6, "\"my_app\" is not a container name", Some("my-app")),
+            ("db:Ready, api", ORDER, 0..8, "\"db:Ready\" has a colon (character 1)", Some("db=Ready, api")),
+            ("db: service_healthy", ORDER, 0..19, "has a colon", Some("db=Ready")),
+            ("db=ready", ORDER, 3..8, "\"ready\" is not a state (character 4)", Some("db=Ready")),
+            ("db=Healthy, api", ORDER, 3..10, "\"Healthy\" is not a state", Some("db=Ready, api")),
+            ("db=Succeeded, api", ORDER, 3..12, "Started, Ready, Completed, Exited", Some("db=Completed, api")),
+            ("db=Purple, api", ORDER, 3..9, "\"Purple\" is not a state", None),
+            ("db=", ORDER, 2..3, "\"\" is not a state", Some("db")),
+            ("=Ready", ORDER, 0..6, "not a container name", None),
+            ("db & api", AFTER, 0..8, "\"db & api\" is not a container name", Some("db, api")),
+            ("db=Ready, web", STOP, 3..8, "not allowed in a stop order", Some("db, web")),
+            ("db=Ready", SIDECARS, 3..8, "no state is allowed", Some("db")),
         ] {
             let (_, errors) = parse(text, grammar);
             assert_eq!(errors[0].span, word, "{text}: {errors:?}");
-            assert!(errors[0].message.contains(what) && errors[0].fix.contains(fix), "{text}: {errors:?}");
+            assert!(errors[0].message.contains(what), "{text}: {errors:?}");
+            assert_eq!(errors[0].fix, fix.map(|fix| format!("write {fix}")), "{text}: {errors:?}");
         }
+        let (_, errors) = parse("{{ .Values.order }}", ORDER);
+        assert_eq!(errors[0].message, "\"{{ .Values.order }}\" is a Helm template that was not rendered");
+        assert!(errors[0].fix.as_ref().unwrap().contains("helm template"), "{errors:?}");
     }
 
     #[test]

@@ -58,10 +58,21 @@ pub fn container_annotation_place(prefix: &str, container: &str) -> Place {
     annotation_place(&format!("{prefix}{container}"))
 }
 
+/// Returns true if podgate reads the annotation `key`.
+#[must_use]
+pub fn is_annotation(key: &str) -> bool {
+    POD_KEYS.contains(&key) || CONTAINER_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
+}
+
+/// Returns true if the annotation `key` declares an order. Its value is then a list of containers.
+pub(crate) fn is_declaring(key: &str) -> bool {
+    DECLARING_KEYS.contains(&key) || key.starts_with(AFTER_PREFIX)
+}
+
 /// Returns true if a template declares an order, a stop order or the sidecars of a Job, even with invalid values.
 #[must_use]
 pub fn is_declared(template: &Value) -> bool {
     let annotations = template.get("metadata").and_then(|metadata| metadata.get("annotations"));
     let Some(annotations) = annotations.and_then(Value::as_object) else { return false };
-    annotations.keys().any(|key| DECLARING_KEYS.contains(&key.as_str()) || key.starts_with(AFTER_PREFIX))
+    annotations.keys().any(|key| is_declaring(key))
 }

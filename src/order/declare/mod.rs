@@ -3,14 +3,20 @@
 //! | module | holds |
 //! |---|---|
 //! | [`keys`] | keys of the annotations |
+//! | `key_check` | keys that podgate does not know, or that have no effect |
+//! | `flow_cut` | lists that YAML's flow syntax has cut at a comma |
 //! | [`grammar`] | grammar of an order |
+//! | `correct` | correction of lists in another syntax |
 //! | `declaration` | types for all settings that annotations can declare |
 //! | `reader` | conversion of annotations to a declaration |
 //! | [`spec`] | containers in the `spec` of a template |
 //! | [`nearest`] | suggestions for mistyped words |
 
+mod correct;
 mod declaration;
+mod flow_cut;
 pub mod grammar;
+mod key_check;
 pub mod keys;
 pub mod nearest;
 mod reader;
@@ -19,6 +25,8 @@ pub mod spec;
 mod tests;
 
 pub use declaration::{DEFAULT_TIMEOUT, Declaration, Edge, Publish, RequestedMode, SidecarPlacement, StopOrder};
+pub use key_check::check_undeclared;
+pub(crate) use key_check::{check_key, concerns_podgate, nothing_declared};
 pub use keys::{annotation_place, container_annotation_place, is_declared};
 pub(crate) use reader::combine_states;
 pub use reader::read_annotations;

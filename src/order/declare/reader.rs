@@ -1,14 +1,15 @@
 //! Reads annotations into a [`Declaration`].
 
 use super::declaration::{DEFAULT_TIMEOUT, Declaration, Edge, Publish, RequestedMode, SidecarPlacement, StopOrder};
+use super::flow_cut;
 use super::grammar::{self, Grammar, Item, SyntaxError, quoted};
+use super::key_check::check_key;
 use super::keys::{self, annotation_place};
-use super::nearest::{did_you_mean, nearest};
-use super::spec::Spec;
+use super::nearest::did_you_mean;
+use super::spec::{Spec, string_list};
 
 use crate::core::argv::Argv;
-use crate::core::until::WaitCondition;
-use crate::core::{names, until::WantedState};
+use crate::core::until::{WaitCondition, WantedState};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use serde_json::Value;
@@ -25,8 +26,13 @@ pub fn read_annotations(template: &Value, spec: &Spec<'_>, findings: &mut Vec<Fi
     let declaration = Declaration { timeout: DEFAULT_TIMEOUT, ..Declaration::default() };
     let mut reader = Reader { spec, findings, declaration };
     reader.read_labels(template);
+    let annotations = Place::root().to("metadata").to("annotations").of(template).and_then(Value::as_object);
+    let cut = annotations.and_then(|annotations| flow_cut::find(annotations, spec));
     for (key, value) in sorted_entries(template, "annotations", reader.findings) {
-        reader.read_annotation(key, value);
+        match &cut {
+            Some((cut, finding)) if *cut == key => reader.findings.push(finding.clone()),
+            _ => reader.read_annotation(key, value),
+        }
     }
     reader.declaration
 }
@@ -55,17 +61,12 @@ impl Reader<'_, '_> {
     fn read_labels(&mut self, template: &Value) {
         for (key, value) in sorted_entries(template, "labels", self.findings) {
             let at = Place::root().to("metadata").to("labels").to(key);
-            if key == keys::INJECT {
-                if !matches!(value.as_str(), Some("enabled" | "disabled")) {
-                    let what = format!("{key} must be \"enabled\" or \"disabled\", not {}", describe_value(value));
-                    let finding = Finding::error("bad-value", at, what);
-                    self.findings.push(finding.fix("write \"enabled\" or \"disabled\", in quotes"));
-                }
-            } else if keys::POD_KEYS.contains(&key)
-                || keys::CONTAINER_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
-            {
-                let what = format!("{key} is an annotation and has no effect as a label");
-                self.findings.push(Finding::error("not-a-label", at, what).fix("move it to metadata.annotations"));
+            if key == keys::INJECT && !matches!(value.as_str(), Some("enabled" | "disabled")) {
+                let what = format!("{key} must be \"enabled\" or \"disabled\", not {}", describe_value(value));
+                let finding = Finding::error("bad-value", at, what);
+                self.findings.push(finding.fix("write \"enabled\" or \"disabled\", in quotes"));
+            } else {
+                self.findings.extend(check_key(key, "labels", at));
             }
         }
     }
@@ -73,14 +74,19 @@ impl Reader<'_, '_> {
     fn read_annotation(&mut self, key: &str, value: &Value) {
         let at = annotation_place(key);
         let Some((domain, name)) = key.split_once('/') else { return };
-        let known =
-            keys::POD_KEYS.contains(&key) || keys::CONTAINER_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
-        if !known {
-            return self.report_unknown_key(key, domain, name, at);
+        if !keys::is_annotation(key) {
+            return self.findings.extend(check_key(key, "annotations", at));
         }
-        let Some(text) = value.as_str() else {
+        // A list without a value is null. The grammar reports it as empty.
+        let text = value.as_str().or((value.is_null() && keys::is_declaring(key)).then_some(""));
+        let Some(text) = text else {
             let what = format!("{key} must be a string, not {}", describe_value(value));
-            return self.findings.push(Finding::error("bad-value", at, what).fix("put the value in quotes"));
+            let fix = match string_list(Some(value)) {
+                Some(items) if keys::is_declaring(key) => format!("write \"{}\"", items.join(", ")),
+                _ if value.is_null() => "write a value, or remove the annotation".to_owned(),
+                _ => "put the value in quotes".to_owned(),
+            };
+            return self.findings.push(Finding::error("bad-value", at, what).fix(fix));
         };
         if domain != keys::DOMAIN {
             if let Some(finding) = self.spec.check_name(name, &at, None) {
@@ -119,45 +125,6 @@ impl Reader<'_, '_> {
             }
             // Only `inject` and `uninject` read `podgate.io/injected`.
             _ => {}
-        }
-    }
-
-    /// Reports a key that is unknown or does not belong in a template, if the domain is podgate's or similar.
-    fn report_unknown_key(&mut self, key: &str, domain: &str, name: &str, at: Place) {
-        let is_written = [names::STATUS_PREFIX, names::SANDBOX_PREFIX, names::OVERRIDE_PREFIX];
-        if is_written.iter().any(|prefix| key.starts_with(prefix)) {
-            let what = format!("{key} holds the state of a running Pod and is ignored in a manifest");
-            return self.findings.push(Finding::warning("copied-state", at, what).fix("remove it"));
-        }
-        if key == keys::INJECT {
-            let what = format!("{key} is a label and has no effect as an annotation");
-            return self.findings.push(Finding::error("not-an-annotation", at, what).fix("move it to metadata.labels"));
-        }
-        let is_ours = domain == keys::DOMAIN || domain.ends_with(".podgate.io");
-        let prefixes = keys::CONTAINER_PREFIXES.map(|prefix| prefix.trim_end_matches('/'));
-        let domains = prefixes.into_iter().chain([keys::DOMAIN]);
-        if is_ours {
-            let meant = match domain {
-                keys::DOMAIN => nearest(key, keys::POD_KEYS).map(str::to_owned),
-                _ => nearest(domain, domains).map(|near| format!("{near}/{name}")),
-            };
-            // Keys such as `podgate.io/after` and `podgate.io/command` lack the container name.
-            let of_one = keys::CONTAINER_PREFIXES
-                .iter()
-                .find(|prefix| domain == keys::DOMAIN && prefix.split('.').next() == Some(name));
-            let fix = match (of_one, meant) {
-                (Some(prefix), _) => format!("write {prefix}CONTAINER"),
-                (None, Some(meant)) => format!("did you mean {meant}?"),
-                (None, None) => "use one of the annotations in docs/declaring.md".to_owned(),
-            };
-            let what = format!("podgate does not know the annotation {}", quoted(key));
-            return self.findings.push(Finding::error("unknown-annotation", at, what).fix(fix));
-        }
-        // Warn about other domains only if they are similar to podgate's domains.
-        if let Some(near) = nearest(domain, domains) {
-            let what = format!("podgate ignores {}, because its domain is not one of podgate's", quoted(key));
-            let finding = Finding::warning("unknown-annotation", at, what);
-            self.findings.push(finding.fix(format!("did you mean {near}/{name}?")));
         }
     }
 
@@ -222,8 +189,9 @@ impl Reader<'_, '_> {
     fn parse_list(&mut self, text: &str, at: &Place, grammar: Grammar) -> Vec<Vec<Item>> {
         let before = self.findings.len();
         let (steps, errors) = grammar::parse(text, grammar);
-        for SyntaxError { span: word, message: what, fix } in errors {
-            self.findings.push(Finding::error("bad-order", at.clone(), what).fix(fix).span(word));
+        for SyntaxError { span: word, message, fix } in errors {
+            let fix = fix.unwrap_or_else(|| self.example_fix(text, at));
+            self.findings.push(Finding::error("bad-order", at.clone(), message).fix(fix).span(word));
         }
         let mut seen = BTreeSet::new();
         for item in steps.iter().flatten() {
@@ -240,6 +208,15 @@ impl Reader<'_, '_> {
             }
         }
         if self.findings.len() > before { Vec::new() } else { steps }
+    }
+
+    /// Returns a fix for a list that podgate cannot correct, with names of the Pod's own containers.
+    fn example_fix(&self, text: &str, at: &Place) -> String {
+        let is_waiter = |name: &str| *at == keys::container_annotation_place(keys::AFTER_PREFIX, name);
+        let names = self.spec.containers.iter().map(|own| own.name).filter(|name| !is_waiter(name));
+        let names: Vec<&str> = names.take(3).collect();
+        let or = if text.trim().is_empty() { ", or remove the annotation" } else { "" };
+        format!("write a list such as {}{or}", names.join(", "))
     }
 
     fn parse_mode(&mut self, text: &str, at: &Place) -> RequestedMode {

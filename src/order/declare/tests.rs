@@ -79,7 +79,7 @@ fn list_rejects_names_of_other_containers_with_a_fix() {
         ("db, debug", "ephemeral-container", "running Pod", "remove it"),
         ("podgate, db", "unknown-container", "podgate's own sidecar", "remove it"),
         ("db, api, db", "doubled-container", "container db is listed twice (again at character 10)", "once"),
-        ("db, api=ready, web", "bad-order", "(character 9)", "did you mean Ready?"),
+        ("db, api=ready, web", "bad-order", "(character 9)", "write db, api=Ready, web"),
     ] {
         let found = only_finding("podgate.io/order", text);
         assert_eq!((found.rule, found.level), (rule, Level::Error), "{text}");
@@ -105,7 +105,10 @@ fn bad_values_are_rejected_with_a_fix() {
         ("command.podgate.io/db", "/usr/bin/db", "is not a command", "write [\"/usr/bin/program\""),
         ("command.podgate.io/db", "[]", "is not a command", "write ["),
         ("podgate.io/stop-order", "revers", "no container revers", "use one of"),
-        ("podgate.io/job-sidecars", "", "the list is empty", "such as proxy"),
+        ("podgate.io/job-sidecars", "", "the list is empty", "such as db, cache, api, or remove"),
+        ("after.podgate.io/db", " ", "the list is empty", "such as cache, api, web, or remove"),
+        ("podgate.io/order", "db, é", "\"é\" is not a container name", "such as db, cache, api"),
+        ("podgate.io/order", "DB -> Api", "-> does not separate containers", "write db, api"),
         ("podgate.io/sidecar-position", "last", "not one of native, first", "write one of"),
         ("podgate.io/publish", "API", "not one of api, board", "did you mean api?"),
     ] {
@@ -118,11 +121,11 @@ fn bad_values_are_rejected_with_a_fix() {
 #[test]
 fn mistyped_and_misplaced_keys_are_reported() {
     for (key, rule, level, fix) in [
-        ("podgate.io/ordr", "unknown-annotation", Level::Error, "did you mean podgate.io/order?"),
-        ("podgate.io/after", "unknown-annotation", Level::Error, "write after.podgate.io/CONTAINER"),
-        ("podgate.io/colour", "unknown-annotation", Level::Error, "docs/declaring.md"),
-        ("afer.podgate.io/web", "unknown-annotation", Level::Error, "did you mean after.podgate.io/web?"),
-        ("podgates.io/order", "unknown-annotation", Level::Warning, "did you mean podgate.io/order?"),
+        ("podgate.io/ordr", "unknown-key", Level::Error, "did you mean podgate.io/order?"),
+        ("podgate.io/after", "unknown-key", Level::Error, "write after.podgate.io/CONTAINER"),
+        ("podgate.io/colour", "unknown-key", Level::Error, "docs/declaring.md"),
+        ("afer.podgate.io/web", "unknown-key", Level::Error, "did you mean after.podgate.io/web?"),
+        ("podgates.io/order", "unknown-key", Level::Warning, "did you mean podgate.io/order?"),
         ("podgate.io/inject", "not-an-annotation", Level::Error, "metadata.labels"),
         ("status.podgate.io/db", "copied-state", Level::Warning, "remove it"),
         ("sandbox.podgate.io/id", "copied-state", Level::Warning, "remove it"),
@@ -133,10 +136,79 @@ fn mistyped_and_misplaced_keys_are_reported() {
         assert!(found.fix.contains(fix), "{key}: {found}");
     }
     let mut labeled = template(&[]);
-    labeled["metadata"]["labels"] = json!({"podgate.io/order": "db", "podgate.io/inject": true, "app": "x"});
+    labeled["metadata"]["labels"] =
+        json!({"podgate.io/order": "db", "podgate.io/inject": true, "podgate.io/injct": "x", "app": "x"});
     let (_, findings) = read_template(&labeled);
-    let rules: Vec<&str> = findings.iter().map(|finding| finding.rule).collect();
-    assert_eq!(rules, ["bad-value", "not-a-label"]);
+    let found: Vec<_> = findings.iter().map(|finding| (finding.rule, finding.fix.as_str())).collect();
+    let expected = [
+        ("unknown-key", "did you mean podgate.io/inject?"),
+        ("bad-value", "write \"enabled\" or \"disabled\", in quotes"),
+        ("not-a-label", "move it to metadata.annotations"),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn templates_without_an_order_are_checked() {
+    let rules = |annotations: &[(&str, &str)], labels: Value| {
+        let mut template = template(annotations);
+        template["metadata"]["labels"] = labels;
+        check_undeclared(&template).iter().map(|found| (found.rule, found.level)).collect::<Vec<_>>()
+    };
+    let (error, warning) = (Level::Error, Level::Warning);
+    assert_eq!(rules(&[("x", "y"), ("example.com/order", "db, api")], json!({"app": "x"})), []);
+    assert_eq!(rules(&[("podgate.io/ordr", "db, api")], json!({})), [("unknown-key", error)]);
+    assert_eq!(
+        rules(&[("podgate.io/ordr", "db, api")], json!({"podgate.io/inject": "enabled"})),
+        [("unknown-key", error)]
+    );
+    assert_eq!(rules(&[("podgates.io/order", "db, api")], json!({})), [("unknown-key", warning)]);
+    assert_eq!(rules(&[("podgate.io/timeout", "2m")], json!({})), [("nothing-declared", warning)]);
+    assert_eq!(rules(&[("podgate.io/timeout", "2")], json!({})), [("bad-value", error)]);
+    assert_eq!(rules(&[("status.podgate.io/db", "Ready")], json!({})), [("copied-state", warning)]);
+    assert_eq!(rules(&[], json!({"podgate.io/inject": "enabled"})), [("nothing-declared", warning)]);
+    assert_eq!(rules(&[], json!({"podgate.io/inject": "disabled"})), []);
+    // The other problems of a Pod without an order are not podgate's.
+    assert_eq!(check_undeclared(&json!({"metadata": {"annotations": ["x"]}, "spec": {}})), []);
+}
+
+#[test]
+fn lists_that_yaml_has_cut_or_changed_are_errors() {
+    let find = |annotations: Value| {
+        let mut template = template(&[]);
+        template["metadata"]["annotations"] = annotations;
+        let (_, findings) = read_template(&template);
+        assert_eq!(findings.len(), 1, "{findings:#?}");
+        let Finding { rule, level, message, fix, .. } = findings.into_iter().next().unwrap();
+        assert_eq!(level, Level::Error);
+        (rule, message, fix)
+    };
+    let (rule, message, fix) = find(json!({"podgate.io/order": "db", "queue=Started": null, "web & cache": null}));
+    assert_eq!(rule, "cut-at-comma");
+    assert!(message.starts_with("the order was cut at the comma: podgate.io/order is \"db\", and queue"), "{message}");
+    // Without the feature preserve_order, the order of the keys is not known.
+    assert!(fix.starts_with("put it in quotes"), "{fix}");
+    let (rule, _, fix) = find(json!({"podgate.io/stop-order": "web", "api": null, "podgate.io/mode": "auto"}));
+    assert_eq!((rule, fix.as_str()), ("cut-at-comma", "put it in quotes: podgate.io/stop-order: \"web, api\""));
+    // The nearest list before the part was cut.
+    let (_, message, _) = find(json!({"after.podgate.io/web": "api", "podgate.io/order": "db", "queue": null}));
+    assert!(message.contains("podgate.io/order is \"db\", and queue became a key"), "{message}");
+    // As the API server sends it.
+    let (rule, _, fix) = find(json!({"api": "", "podgate.io/order": "db", "web": "", "queue": ""}));
+    assert_eq!((rule, fix.as_str()), ("cut-at-comma", "put it in quotes"));
+
+    let (rule, message, fix) = find(json!({"podgate.io/order": null}));
+    assert_eq!((rule, message.as_str()), ("bad-order", "the list is empty"));
+    assert_eq!(fix, "write a list such as db, cache, api, or remove the annotation");
+    let (rule, message, fix) = find(json!({"podgate.io/order": ["db", "api"]}));
+    assert_eq!((rule, message.as_str()), ("bad-value", "podgate.io/order must be a string, not a list"));
+    assert_eq!(fix, "write \"db, api\"");
+
+    let mut empty = template(&[("podgate.io/order", "db, api")]);
+    for other in [json!({"queue": ""}), json!({"example.com/x": null}), json!({"note": null})] {
+        empty["metadata"]["annotations"].as_object_mut().unwrap().extend(other.as_object().unwrap().clone());
+    }
+    assert_eq!(read_template(&empty).1, []);
 }
 
 #[test]

@@ -112,6 +112,7 @@ fn inject_plain(template: &Value, options: &Options, known: &KnownImages) -> Res
             Ok(Injected { value, edits, findings, plan: Some(plan), plain: None })
         }
         Ok(None) => {
+            findings.extend(declare::nothing_declared(template));
             if findings.is_empty() {
                 let what = "the annotations require nothing from podgate";
                 findings.push(Finding::note("nothing-to-do", Place::root().to("metadata"), what));

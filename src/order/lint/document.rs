@@ -1,50 +1,128 @@
-//! Reports annotations and labels that have no effect in their place.
+//! Reports podgate's annotations and labels at places where podgate does not read them.
 
-use crate::order::declare::{is_declared, keys};
-use crate::order::edit::Place;
+use crate::order::declare::{check_key, concerns_podgate, keys};
+use crate::order::edit::{PathSegment, Place};
 use crate::order::finding::Finding;
-use crate::order::pod_templates::Template;
-use serde_json::Value;
+use crate::order::pod_templates::{Template, builtin_template_path, is_builtin_group};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Reports podgate's annotations and labels on an object instead of the object's Pod template. Podgate ignores such
-/// keys. The findings' places start at the document's root.
+/// Checks all annotations and labels of `document` outside the metadata of `templates`, which are all templates of the
+/// document. The findings' places start at the document's root.
 #[must_use]
-pub fn misplaced_keys(document: &Value, template: &Template) -> Vec<Finding> {
-    let Template { object, place: template } = template;
-    if object == template {
-        return Vec::new();
+pub fn misplaced_keys(document: &Value, templates: &[Template]) -> Vec<Finding> {
+    let mut walk = Walk {
+        document,
+        read: templates.iter().map(|template| template.place.to("metadata").0).collect(),
+        owners: templates.iter().rev().map(|template| (template.object.0.as_slice(), &template.place)).collect(),
+        findings: Vec::new(),
+    };
+    walk.visit(document, &mut Vec::new());
+    walk.findings.sort_by(|a, b| a.at.cmp(&b.at));
+    walk.findings
+}
+
+struct Walk<'a> {
+    document: &'a Value,
+    /// Metadata of the templates.
+    read: BTreeSet<Vec<PathSegment>>,
+    /// Places of the objects with templates, each with the place of its first template.
+    owners: BTreeMap<&'a [PathSegment], &'a Place>,
+    findings: Vec<Finding>,
+}
+
+impl Walk<'_> {
+    fn visit(&mut self, value: &Value, path: &mut Vec<PathSegment>) {
+        match value {
+            Value::Object(fields) => {
+                for (key, field) in fields.iter().filter(|(_, field)| field.is_object() || field.is_array()) {
+                    path.push(key.as_str().into());
+                    if let ("annotations" | "labels", Value::Object(map)) = (key.as_str(), field) {
+                        self.check_map(key, map, path);
+                    }
+                    self.visit(field, path);
+                    path.pop();
+                }
+            }
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate().filter(|(_, item)| item.is_object() || item.is_array()) {
+                    path.push(index.into());
+                    self.visit(item, path);
+                    path.pop();
+                }
+            }
+            _ => {}
+        }
     }
-    let mut findings = Vec::new();
-    let metadata = object.to("metadata");
-    let template_metadata = template.to("metadata");
-    for (field, word) in [("annotations", "annotation"), ("labels", "label")] {
-        let place = metadata.to(field);
-        let Some(Value::Object(map)) = place.of(document) else { continue };
-        let mut keys: Vec<&String> = map.keys().collect();
-        keys.sort();
-        for key in keys {
-            let is_ours = keys::POD_KEYS.contains(&key.as_str())
-                || keys::CONTAINER_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
-                || key == keys::INJECT;
-            // A key that is also on the template does no harm.
-            if is_ours && template_metadata.to(field).to(key.as_str()).of(document).is_none() {
-                let what = format!("the {word} {key} has no effect here; podgate reads it from the Pod template only");
-                let finding = Finding::error("misplaced", place.to(key.as_str()), what);
-                findings.push(finding.fix(format!("move it to {}", template_metadata.to(field))));
+
+    /// Checks the keys of the map at `path`, which is the field `annotations` or `labels`.
+    fn check_map(&mut self, field: &str, map: &Map<String, Value>, path: &[PathSegment]) {
+        for key in map.keys().filter(|key| concerns_podgate(key)) {
+            if !self.read.contains(&path[..path.len() - 1]) {
+                let finding = self.check(key, field, path);
+                self.findings.extend(finding);
             }
         }
     }
-    findings
+
+    fn check(&self, key: &str, field: &str, path: &[PathSegment]) -> Option<Finding> {
+        let at = Place(path.to_vec()).to(key);
+        let is_inject = key == keys::INJECT && field == "labels";
+        if !is_inject && !keys::is_annotation(key) {
+            return check_key(key, field, at);
+        }
+        let (object, kind) = self.object_around(path);
+        let is_builtin = object.is_some_and(|(_, object)| is_builtin_group(object));
+        let is_own_metadata = object.is_some_and(|(length, _)| path.len() == length + 2);
+        let misplaced = |fix: String| {
+            let what = format!("{key} has no effect here, because podgate reads it from Pods and Pod templates only");
+            Some(Finding::error("misplaced", at.clone(), what).fix(fix))
+        };
+        let owner = (0..path.len()).rev().find_map(|length| self.owners.get(&path[..length]));
+        if let Some(template) = owner.filter(|_| is_builtin || is_own_metadata) {
+            let right = template.to("metadata").to(if is_inject { "labels" } else { "annotations" });
+            // A key that is also on the template does no harm.
+            let is_harmless = right.to(key).of(self.document).is_some();
+            return if is_harmless { None } else { misplaced(format!("move it to {right}")) };
+        }
+        if is_inject {
+            return None;
+        }
+        let template_path = object.filter(|_| is_builtin).zip(builtin_template_path(kind));
+        let is_template = template_path.is_some_and(|((length, _), names)| {
+            let template = names.iter().fold(Place::root(), |place, name| place.to(*name));
+            template.to("metadata").to(field).0 == path[length..]
+        });
+        if is_builtin && !is_template {
+            return misplaced("move it to the Pod, or to the Pod template of a workload".to_owned());
+        }
+        if field == "labels" {
+            return check_key(key, field, at);
+        }
+        if !is_builtin && object.is_some() {
+            // With this label, the user confirms that the operator copies the key into its Pods.
+            let label = Place(path[..path.len() - 1].to_vec()).to("labels").to(keys::INJECT);
+            let what =
+                format!("podgate does not read {key} here, because it does not know the Pod templates of {kind}");
+            let fix = "if the operator copies annotations into its Pods, install podgate's webhook, and add the label \
+                       podgate.io/inject: enabled beside the key to silence this warning";
+            let is_labeled = label.of(self.document).is_some_and(|value| value == "enabled");
+            return (!is_labeled).then(|| Finding::warning("place-not-read", at, what).fix(fix));
+        }
+        let what = format!("podgate does not read {key} here, because it finds no Pod template with containers");
+        let fix = "render the manifest first, for example with kubectl kustomize";
+        Some(Finding::warning("place-not-read", at, what).fix(fix))
+    }
+
+    /// Returns the nearest object around `path` that has a kind, with the length of its path, and its kind.
+    fn object_around(&self, path: &[PathSegment]) -> (Option<(usize, &Value)>, &str) {
+        let found = (0..path.len()).rev().find_map(|length| {
+            let object = Place(path[..length].to_vec()).of(self.document)?;
+            Some(((length, object), object.get("kind")?.as_str()?))
+        });
+        found.map_or((None, ""), |(object, kind)| (Some(object), kind))
+    }
 }
 
-/// Reports a template that has the label `podgate.io/inject: enabled` but declares no order.
-#[must_use]
-pub(super) fn nothing_declared(template: &Value) -> Option<Finding> {
-    let label = Place::root().to("metadata").to("labels").to(keys::INJECT);
-    let is_marked = label.of(template).and_then(Value::as_str) == Some("enabled");
-    let what = "the label podgate.io/inject has no effect here, because the template declares no order";
-    (is_marked && !is_declared(template)).then(|| {
-        Finding::warning("nothing-declared", label, what)
-            .fix("add the annotation podgate.io/order, or remove the label")
-    })
-}
+#[cfg(test)]
+mod tests;

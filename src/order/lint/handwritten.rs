@@ -1,6 +1,5 @@
 //! Checks manifests that contain podgate's commands and declare no order.
 
-use super::document::nothing_declared;
 use crate::core::command::{AgentCommand, Gate};
 use crate::core::container::{Container, Mode};
 use crate::core::container_list::{self, OrderError};
@@ -15,14 +14,14 @@ use std::time::Duration;
 /// The agent's default for a preStop hook's `--grace`.
 const DEFAULT_GRACE: Duration = Duration::from_secs(25);
 
-/// Checks a template that declares no order.
+/// Checks podgate's commands in a template that declares no order. Returns `None` if the template has no such commands.
 #[must_use]
-pub fn check_handwritten(template: &Value) -> Vec<Finding> {
+pub fn check_handwritten(template: &Value) -> Option<Vec<Finding>> {
     let spec = Spec::read(template, &mut Vec::new());
-    let mut findings: Vec<Finding> = nothing_declared(template).into_iter().collect();
+    let mut findings = Vec::new();
     let lines: Vec<AgentLines> = spec.containers.iter().map(AgentLines::of).collect();
     if lines.iter().all(|lines| lines.gate.is_none() && lines.pre_stop.is_none()) {
-        return findings;
+        return None;
     }
     let grace = spec.value.get("terminationGracePeriodSeconds").and_then(Value::as_u64).unwrap_or(30);
     for (own, lines) in spec.containers.iter().zip(&lines) {
@@ -37,7 +36,7 @@ pub fn check_handwritten(template: &Value) -> Vec<Finding> {
         let at = spec.get(at).map(ContainerRef::place).unwrap_or_default();
         findings.push(Finding::error("order-broken", at, broken.to_string()));
     }
-    findings
+    Some(findings)
 }
 
 /// Podgate's commands in one container.

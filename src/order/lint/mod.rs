@@ -9,7 +9,7 @@
 //! | `probes` | probes that are missing, depend on a later container, or kill a waiting container |
 //! | `environment` | network, processes, Kubernetes version, time limits of the workload |
 //! | `handwritten` | podgate's commands in a manifest that declares no order |
-//! | `document` | annotations and labels that have no effect in their place |
+//! | `document` | podgate's annotations and labels outside of templates |
 
 mod context;
 mod document;

@@ -19,6 +19,8 @@ pub(crate) struct Analysis<'a> {
     pub(crate) templates: Vec<CheckedTemplate<'a>>,
     /// All findings, sorted by file and position.
     pub(crate) findings: Vec<LocatedFinding<'a>>,
+    /// True if a template declares an order, or has podgate's commands written by hand.
+    pub(crate) has_order: bool,
 }
 
 /// Template that declares an order.
@@ -57,7 +59,11 @@ pub(crate) fn analyze_all<'a>(
     let mut analysis = Analysis::default();
     for (_, source) in sources {
         for document in &source.documents {
-            for template in pod_templates::templates(&document.value) {
+            let templates = pod_templates::templates(&document.value);
+            let from_root = |finding| locate(finding, &Place::root(), document, &source.name);
+            let misplaced = lint::misplaced_keys(&document.value, &templates);
+            analysis.findings.extend(misplaced.into_iter().map(from_root));
+            for template in templates {
                 analyze_template(source, document, template, images, kubernetes, &mut analysis);
             }
         }
@@ -75,19 +81,21 @@ fn analyze_template<'a>(
     analysis: &mut Analysis<'a>,
 ) {
     let Some(template) = at.place.of(&document.value) else { return };
-    let misplaced = lint::misplaced_keys(&document.value, &at);
-    let from_root = |finding| locate(finding, &Place::root(), document, &source.name);
-    analysis.findings.extend(misplaced.into_iter().map(from_root));
     let label = inject::inject_label(template);
+    let is_declared = declare::is_declared(template);
+    analysis.has_order |= is_declared;
     if label == Some("disabled") {
         return;
     }
     let here = |finding| locate(finding, &at.place, document, &source.name);
     let is_injected = inject::is_injected(template);
-    if !declare::is_declared(template) && !is_injected {
-        analysis.findings.extend(lint::check_handwritten(template).into_iter().map(here));
-        // `inject` reads the other annotations of a template that has the label. Check these annotations too.
+    if !is_declared && !is_injected {
+        let handwritten = lint::check_handwritten(template);
+        analysis.has_order |= handwritten.is_some();
+        analysis.findings.extend(handwritten.into_iter().flatten().map(here));
+        // `inject` reads the other annotations of a template that has the label.
         if label != Some("enabled") {
+            analysis.findings.extend(declare::check_undeclared(template).into_iter().map(here));
             return;
         }
     }

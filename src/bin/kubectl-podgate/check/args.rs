@@ -9,8 +9,8 @@ use podgate::order::lint::Version;
 const HELP: &str = "\
 Reports errors and pitfalls of declared orders, each with its place in the file and a fix. For each
 template it forecasts the start and stop order, which containers start in parallel, and the longest wait.
-Nothing is changed. Templates that declare no order are skipped. Injected manifests are checked as they
-were before injection.
+Nothing is changed. Podgate's keys are checked in all objects; templates that declare no order have no
+forecast. Injected manifests are checked as they were before injection.
 
 Examples:
   kubectl podgate check deploy.yaml
@@ -21,7 +21,7 @@ Examples:
 
 Exit codes:
   0    no errors
-  1    errors (with --strict also warnings), or a file could not be read
+  1    errors, or a file could not be read; with --strict also warnings, or no order is declared
   64   wrong flag or argument";
 
 const RESOLVE: &str = "For containers without a command, read Entrypoint and Cmd from the registry, as inject does";
@@ -36,7 +36,7 @@ pub(crate) struct Check {
     /// Output format: text, one JSON object, or findings as SARIF 2.1.0
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: ReportFormat,
-    /// Exit with 1 on warnings too
+    /// Exit with 1 also on warnings, and if nothing declares an order
     #[arg(long)]
     pub(crate) strict: bool,
     /// Print findings only, without forecasts

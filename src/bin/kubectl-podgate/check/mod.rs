@@ -49,9 +49,13 @@ fn print_report(args: &Check, analysis: &Analysis<'_>) -> Result<ExitCode, Strin
         ReportFormat::Sarif => sarif::render(analysis)?,
     };
     write_stdout(&text)?;
-    if args.output == ReportFormat::Text && analysis.templates.is_empty() {
-        print_stderr("no order declared; set the annotation podgate.io/order on a Pod or a workload's Pod template");
+    if !analysis.has_order && (args.strict || args.output == ReportFormat::Text) {
+        let strict = if args.strict { " (an error with --strict)" } else { "" };
+        print_stderr(&format!(
+            "no order declared{strict}; set the annotation podgate.io/order on a Pod or a workload's Pod template"
+        ));
     }
     let worst = if args.strict { Level::Warning } else { Level::Error };
-    Ok(if analysis.count(|level| level >= worst) > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let has_failed = analysis.count(|level| level >= worst) > 0 || args.strict && !analysis.has_order;
+    Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

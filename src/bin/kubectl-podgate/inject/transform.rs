@@ -6,6 +6,7 @@ use podgate::order::declare;
 use podgate::order::edit::{Edit, Place, apply};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Injected, Options};
+use podgate::order::lint;
 use podgate::order::migrate;
 use podgate::order::plan::KnownImages;
 use podgate::order::pod_templates;
@@ -57,9 +58,22 @@ pub(super) struct DocumentOutcome {
 pub(super) fn transform_document(file: &str, document: &Document, action: &Action) -> DocumentOutcome {
     let mut done = DocumentOutcome::default();
     let (mut edits, mut changed) = (Vec::new(), Vec::new());
-    for at in pod_templates::templates(&document.value) {
+    let templates = pod_templates::templates(&document.value);
+    if let Action::Inject { .. } = action {
+        let misplaced = lint::misplaced_keys(&document.value, &templates);
+        let report = |finding| finding_report(file, document, &Place::root(), finding);
+        done.reports.extend(misplaced.iter().map(report));
+    }
+    for at in templates {
         let Some(template) = at.place.of(&document.value) else { continue };
-        let Some(result) = template_edits(template, action) else { continue };
+        let Some(result) = template_edits(template, action) else {
+            if matches!(action, Action::Inject { .. }) && inject::inject_label(template) != Some("disabled") {
+                let findings = declare::check_undeclared(template);
+                let report = |finding| finding_report(file, document, &at.place, finding);
+                done.reports.extend(findings.iter().map(report));
+            }
+            continue;
+        };
         done.is_concerned = true;
         let injected = result.unwrap_or_else(|findings| Injected { findings, ..Injected::default() });
         done.reports.extend(injected.findings.iter().map(|finding| finding_report(file, document, &at.place, finding)));

@@ -254,6 +254,7 @@ mod tests {
         ] {
             let error = Source::parse("f", text.to_owned()).unwrap_err();
             assert_eq!(error.position, Some(Position { line, column }), "{text:?}: {}", error.message);
+            assert_eq!(error.message.contains("output of helm template"), text.contains("{{"), "{}", error.message);
         }
     }
 

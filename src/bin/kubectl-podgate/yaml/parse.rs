@@ -154,7 +154,11 @@ fn parse_error(text: &str, error: &Error) -> ParseError {
         Error::DuplicateMappingKey { .. } => "duplicate mapping key".to_owned(),
         other => DefaultMessageFormatter.format_message(other).into_owned(),
     };
-    let message = message.lines().next().unwrap_or_default().trim_end_matches([':', ',']).to_owned();
+    let mut message = message.lines().next().unwrap_or_default().trim_end_matches([':', ',']).to_owned();
+    let line = text[..offset].rfind('\n').map_or(0, |at| at + 1);
+    if text[line..].lines().next().is_some_and(|line| line.contains("{{")) {
+        message += "; this line is a Helm template: render the chart first, and check the output of helm template";
+    }
     ParseError { offset, message }
 }
 

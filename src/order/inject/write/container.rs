@@ -83,7 +83,7 @@ impl Writer<'_> {
         let words = whole.strip_suffix(args.as_slice()).unwrap_or(&whole).to_vec();
         if words.is_empty() && args.is_empty() || whole.is_empty() {
             let what = format!("the command of container {name} is not known, but an entrypoint gate needs it");
-            return Err(vec![Finding::error("command-unknown", place.to("command"), what).fix(format!(
+            return Err(vec![Finding::error("gate-without-command", place.to("command"), what).fix(format!(
                 "set command in the spec, or the annotation {}{name}, or mode.podgate.io/{name}: post-start",
                 keys::COMMAND_PREFIX
             ))]);

@@ -1,0 +1,54 @@
+//! Corrects the text of a list that was written in another syntax.
+
+use super::grammar::{Grammar, WRONG_SEPARATORS, parse_steps};
+use super::nearest::nearest;
+use crate::core::until::WantedState;
+
+/// Length of the longest text that is worth showing in a message, in bytes.
+const MAX_TEXT: usize = 200;
+
+/// Returns the text that the user probably means; `None` if the intended text is not known.
+pub(super) fn corrected(text: &str, grammar: Grammar) -> Option<String> {
+    if text.len() > MAX_TEXT {
+        return None;
+    }
+    let plain = text.replace(['[', ']', '(', ')', '"', '\''], " ");
+    let mut plain = WRONG_SEPARATORS.iter().fold(plain, |text, wrong| text.replace(wrong, ","));
+    if !plain.contains([',', '&', '=', ':']) {
+        plain = plain.split_whitespace().filter(|word| *word != "-").collect::<Vec<_>>().join(",");
+    }
+    if !grammar.may_be_parallel {
+        plain = plain.replace('&', ",");
+    }
+    let step = |step: &str| {
+        let items = step.split('&').map(str::trim).filter(|item| !item.is_empty());
+        items.map(|item| corrected_item(item, grammar)).collect::<Vec<_>>().join(" & ")
+    };
+    let steps: Vec<String> = plain.split(',').map(step).filter(|step| !step.is_empty()).collect();
+    let list = steps.join(", ");
+    (!list.is_empty() && parse_steps(&list, grammar).1.is_empty()).then_some(list)
+}
+
+fn corrected_item(item: &str, grammar: Grammar) -> String {
+    let (name, state) = item.split_once(['=', ':']).unwrap_or((item, ""));
+    let (name, state) = (name.trim().to_lowercase().replace('_', "-"), state.trim());
+    match known_state(state) {
+        Some(want) if grammar.states.contains(&want) => format!("{name}={}", want.as_str()),
+        Some(_) => name,
+        None if state.is_empty() => name,
+        None => item.to_owned(),
+    }
+}
+
+/// Returns the state for a misspelled state, or for a state's name in Kubernetes or Compose.
+fn known_state(word: &str) -> Option<WantedState> {
+    let foreign = match word.to_lowercase().trim_start_matches("service_") {
+        "healthy" | "available" => Some(WantedState::Ready),
+        "running" => Some(WantedState::Started),
+        "succeeded" | "success" | "done" | "finished" | "completed_successfully" => Some(WantedState::Completed),
+        "terminated" | "stopped" | "ended" => Some(WantedState::Exited),
+        _ => None,
+    };
+    let near = nearest(word.trim_start_matches("service_"), WantedState::ALL.map(WantedState::as_str));
+    foreign.or_else(|| WantedState::ALL.into_iter().find(|want| Some(want.as_str()) == near))
+}

@@ -1,0 +1,51 @@
+//! Finds lists that YAML has cut at a comma. In `{podgate.io/order: db, api}`, the value is `db`, and `api` is a second
+//! key without a value.
+
+use super::grammar::{self, quoted};
+use super::keys::{self, annotation_place};
+use super::spec::Spec;
+use crate::order::finding::Finding;
+use serde_json::{Map, Value};
+
+/// Returns the key of the cut list and its finding.
+pub(super) fn find<'a>(annotations: &'a Map<String, Value>, spec: &Spec<'_>) -> Option<(&'a str, Finding)> {
+    let parts: Vec<(usize, &str, &Value)> = annotations
+        .iter()
+        .enumerate()
+        .filter(|(_, (key, value))| is_part(key, value, spec))
+        .map(|(at, (key, value))| (at, key.as_str(), value))
+        .collect();
+    let first = parts.first()?.0;
+    // A cut value has no comma. Its parts follow it, unless the API server has sorted the keys.
+    let is_cut =
+        |key: &str, value: &Value| keys::is_declaring(key) && value.as_str().is_some_and(|text| !text.contains(','));
+    let lists = || annotations.iter().enumerate().filter(|(_, (key, value))| is_cut(key, value));
+    let (start, (key, value)) = lists().rfind(|(at, _)| *at < first).or_else(|| lists().next())?;
+    let text = value.as_str()?;
+    let list = if key == keys::ORDER { "order" } else { "list" };
+    let names: Vec<&str> = parts.iter().map(|(_, key, _)| *key).collect();
+    let what = format!(
+        "the {list} was cut at the comma: {key} is {}, and {} became {} without a value",
+        quoted(text),
+        names.join(", "),
+        if parts.len() == 1 { "a key" } else { "keys" }
+    );
+    // The API server sorts the keys and turns null into "", so the order of several parts is then lost.
+    let is_in_order = parts.iter().all(|(at, _, value)| *at > start && value.is_null());
+    let fix = match parts.len() == 1 || is_in_order {
+        true => format!("put it in quotes: {key}: \"{text}, {}\"", names.join(", ")),
+        false => "put it in quotes".to_owned(),
+    };
+    Some((key, Finding::error("cut-at-comma", annotation_place(key), what).fix(fix)))
+}
+
+/// Returns true for a key that was a part of a list: without a value, in the grammar of an order. An empty text is a
+/// valid value, so the key must then name a container.
+fn is_part(key: &str, value: &Value, spec: &Spec<'_>) -> bool {
+    let is_item = || {
+        let (steps, errors) = grammar::parse(key, grammar::ORDER);
+        let is_known = || steps.iter().flatten().all(|item| spec.get(&item.until.container).is_some());
+        errors.is_empty() && (value.is_null() || is_known())
+    };
+    (value.is_null() || value == "") && !key.contains('/') && is_item()
+}

@@ -1,0 +1,74 @@
+use super::*;
+use crate::order::pod_templates;
+use serde_json::json;
+
+/// Returns each finding for `document` as `LEVEL RULE PLACE: FIX`.
+fn misplaced(document: &Value) -> Vec<String> {
+    let found = misplaced_keys(document, &pod_templates::templates(document));
+    found.iter().map(|found| format!("{} {} {}: {}", found.level.as_str(), found.rule, found.at, found.fix)).collect()
+}
+
+#[test]
+fn keys_outside_of_templates_are_reported_with_the_right_place() {
+    let spec = json!({"containers": [{"name": "a"}, {"name": "b"}]});
+    let pod = json!({"metadata": {}, "spec": spec});
+    let order = json!({"annotations": {"podgate.io/order": "a, b", "example.com/x": "y"}});
+    let deployment = |own: Value, template: Value| {
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": own,
+            "spec": {"template": {"metadata": template, "spec": spec}}})
+    };
+    let at = r#"annotations["podgate.io/order"]"#;
+    let to_template = "move it to spec.template.metadata.annotations";
+    let to_pod = "move it to the Pod, or to the Pod template of a workload";
+    let render = "render the manifest first, for example with kubectl kustomize";
+    let object = |version: &str, kind: &str, metadata: Value, spec: Value| json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec});
+    let elastic = |labels: Value| {
+        let metadata = json!({"annotations": {"podgate.io/order": "a, b"}, "labels": labels});
+        object(
+            "elasticsearch.k8s.elastic.co/v1",
+            "Elasticsearch",
+            json!({}),
+            json!({"nodeSets": [
+            {"podTemplate": {"metadata": metadata, "spec": spec}}]}),
+        )
+    };
+    let label = |key: &str| json!({"labels": {key: "enabled"}});
+    let annotation = |key: &str| json!({"annotations": {key: "x"}});
+    for (document, expected) in [
+        (deployment(order.clone(), json!({})), vec![format!("error misplaced metadata.{at}: {to_template}")]),
+        (deployment(order.clone(), order.clone()), vec![]),
+        (deployment(label("podgate.io/inject"), json!({})), vec![
+            r#"error misplaced metadata.labels["podgate.io/inject"]: move it to spec.template.metadata.labels"#.to_owned()]),
+        (deployment(label("podgate.io/order"), json!({})), vec![
+            format!(r#"error misplaced metadata.labels["podgate.io/order"]: {to_template}"#)]),
+        (deployment(annotation("podgate.io/ordr"), json!({})), vec![
+            r#"error unknown-key metadata.annotations["podgate.io/ordr"]: did you mean podgate.io/order?"#.to_owned()]),
+        (deployment(label("podgate.io/injct"), json!({})), vec![
+            r#"error unknown-key metadata.labels["podgate.io/injct"]: did you mean podgate.io/inject?"#.to_owned()]),
+        (deployment(annotation("status.podgate.io/a"), json!({})), vec![
+            r#"warning copied-state metadata.annotations["status.podgate.io/a"]: remove it"#.to_owned()]),
+        (deployment(label("app.kubernetes.io/name"), json!({})), vec![]),
+        (json!({"apiVersion": "v1", "kind": "List", "items": [
+            object("v1", "Pod", order.clone(), spec.clone()), deployment(order.clone(), json!({}))]}),
+         vec![format!("error misplaced items[1].metadata.{at}: move it to items[1].spec.template.metadata.annotations")]),
+        (object("batch/v1", "CronJob", json!({}), json!({"jobTemplate": {"metadata": order, "spec": {"template": pod}}})), vec![
+            format!("error misplaced spec.jobTemplate.metadata.{at}: move it to spec.jobTemplate.spec.template.metadata.annotations")]),
+        (object("v1", "Service", order.clone(), json!({})), vec![format!("error misplaced metadata.{at}: {to_pod}")]),
+        (object("v1", "Namespace", label("podgate.io/inject"), json!({})), vec![]),
+        // A patch for kustomize, and a file that is no object.
+        (object("apps/v1", "Deployment", json!({}), json!({"template": {"metadata": order}})), vec![
+            format!("warning place-not-read spec.template.metadata.{at}: {render}")]),
+        (json!({"web": order}), vec![format!("warning place-not-read web.{at}: {render}")]),
+        (json!({"web": annotation("podgate.io/ordr")}), vec![
+            r#"error unknown-key web.annotations["podgate.io/ordr"]: did you mean podgate.io/order?"#.to_owned()]),
+        // Operators copy the metadata of their templates into Pods.
+        (elastic(json!({})), vec![format!(
+            "warning place-not-read spec.nodeSets[0].podTemplate.metadata.{at}: if the operator copies annotations and labels \
+             into its Pods, add the label podgate.io/inject: enabled beside it, and install podgate's webhook")]),
+        (elastic(json!({"podgate.io/inject": "enabled"})), vec![]),
+        (elastic(json!({"podgate.io/injekt": "enabled", "podgate.io/inject": "enabled"})), vec![
+            r#"error unknown-key spec.nodeSets[0].podTemplate.metadata.labels["podgate.io/injekt"]: did you mean podgate.io/inject?"#.to_owned()]),
+    ] {
+        assert_eq!(misplaced(&document), expected, "{document}");
+    }
+}

@@ -1,0 +1,84 @@
+//! Tests of misspelled, misplaced and misread keys, in `check` and in `inject`.
+
+use crate::{CHAIN, check, file, program};
+
+/// Checks and injects `text`. Returns the exit codes of `check --strict` and `inject`, and their whole output.
+fn check_and_inject(text: &str) -> (i32, i32, String) {
+    let (folder, _) = file(text);
+    let (strict, out, _) = check(&folder, &["--strict", "-q", "pod.yaml"]);
+    let output = program(folder.path()).current_dir(folder.path()).args(["inject", "pod.yaml"]).output().unwrap();
+    let found = out + &String::from_utf8(output.stderr).unwrap();
+    (strict, output.status.code().unwrap(), found)
+}
+
+#[test]
+fn both_commands_reject_the_same_mistakes() {
+    let order = "podgate.io/order: \"db, api & cache, web\"";
+    let misspelled = CHAIN.replace("podgate.io/order", "podgate.io/ordr");
+    let on_the_deployment = CHAIN
+        .replace("{name: shop}", "{name: shop, annotations: {podgate.io/order: \"db, api\"}}")
+        .replace(order, "example.com/x: y");
+    let label = CHAIN.replace("      annotations:", "      labels:").replace(order, "podgate.io/order: db");
+    let of_service =
+        "apiVersion: v1\nkind: Service\nmetadata:\n  labels: {podgate.io/ordr: x}\n---\n".to_owned() + CHAIN;
+    let cut = CHAIN
+        .replace(&format!("annotations:\n        {order}"), "annotations: {podgate.io/order: db, api & cache, web}");
+    let list = CHAIN.replace(order, "podgate.io/order: [db, api]");
+    let arrow = CHAIN.replace(order, "podgate.io/order: DB -> api");
+    let empty = CHAIN.replace(order, "podgate.io/order:");
+    let helm = CHAIN.replace(order, "podgate.io/order: '{{ .Values.order }}'");
+    for (text, rule, fix) in [
+        (misspelled, "unknown-key", "did you mean podgate.io/order?"),
+        (on_the_deployment, "misplaced", "move it to spec.template.metadata.annotations"),
+        (label, "not-a-label", "move it to metadata.annotations"),
+        (of_service, "unknown-key", "did you mean podgate.io/order?"),
+        (cut, "cut-at-comma", "put it in quotes: podgate.io/order: \"db, api & cache, web\""),
+        (list, "bad-value", "write \"db, api\""),
+        (arrow, "bad-order", "write db, api"),
+        (empty, "bad-order", "such as db, api, cache"),
+        (helm, "bad-order", "render the chart first"),
+    ] {
+        let (strict, injected, out) = check_and_inject(&text);
+        assert_eq!((strict, injected), (1, 1), "{rule}: {out}");
+        assert!(out.contains(&format!("error[{rule}]")) && out.contains(&format!("[{rule}]\n")), "{rule}: {out}");
+        assert_eq!(out.matches(fix).count(), 2, "{rule}: {out}");
+    }
+}
+
+#[test]
+fn place_that_is_not_read_is_a_warning() {
+    let elastic = "\
+apiVersion: elasticsearch.k8s.elastic.co/v1
+kind: Elasticsearch
+metadata: {name: shop}
+spec:
+  nodeSets:
+  - name: default
+    podTemplate:
+      metadata:
+        annotations: {podgate.io/order: \"db, web\"}
+      spec:
+        containers: [{name: db}, {name: web}]
+";
+    let (strict, injected, out) = check_and_inject(elastic);
+    assert_eq!((strict, injected), (1, 0), "{out}");
+    assert!(out.contains("warning[place-not-read]") && out.contains("pod.yaml:9:23: warning"), "{out}");
+    let (strict, injected, out) = check_and_inject(&format!("{CHAIN}---\n{elastic}"));
+    assert!((strict, injected) == (1, 0) && out.contains("pod.yaml:24:23: warning"), "{out}");
+}
+
+#[test]
+fn keys_of_running_pods_are_at_most_a_warning() {
+    let live = "\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: shop
+  annotations: {status.podgate.io/db: Ready, sandbox.podgate.io/id: x, override.podgate.io/db: Ready}
+spec:
+  containers: [{name: db}]
+";
+    let (_, injected, out) = check_and_inject(live);
+    assert_eq!((injected, out.matches("warning[copied-state]").count()), (0, 3), "{out}");
+    assert!(!out.contains("error[") && !out.contains(": error:"), "{out}");
+}
