@@ -48,7 +48,8 @@ pub const SIDECARS: Grammar = Grammar { may_be_parallel: false, states: &[] };
 /// Separators that users write instead of a comma.
 pub(super) const WRONG_SEPARATORS: [&str; 6] = ["->", "=>", "→", ">", ";", "|"];
 
-/// Parses `text` into steps of one or more containers. Returns all valid entries together with all errors.
+/// Parses `text` into steps of one or more containers. Returns all valid entries together with all errors. If the
+/// corrected text is known, the only error holds it.
 #[must_use]
 pub fn parse(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxError>) {
     if let Some(message) = find_foreign_syntax(text) {
@@ -59,8 +60,12 @@ pub fn parse(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxError>)
         return (Vec::new(), vec![SyntaxError { span: 0..text.len(), message, fix }]);
     }
     let (steps, mut errors) = parse_steps(text, grammar);
-    if let Some(text) = errors.first().and_then(|_| corrected(text, grammar)) {
-        errors.iter_mut().for_each(|error| error.fix = Some(format!("write {text}")));
+    if let Some(first) = errors.first_mut()
+        && let Some(text) = corrected(text, grammar)
+    {
+        // The corrected text fixes all errors.
+        first.fix = Some(format!("write {text}"));
+        errors.truncate(1);
     }
     (steps, errors)
 }
@@ -250,6 +255,7 @@ mod tests {
             assert_eq!(errors[0].span, word, "{text}: {errors:?}");
             assert!(errors[0].message.contains(what), "{text}: {errors:?}");
             assert_eq!(errors[0].fix, fix.map(|fix| format!("write {fix}")), "{text}: {errors:?}");
+            assert!(errors.len() == 1 || fix.is_none(), "{text}: {errors:?}");
         }
         let (_, errors) = parse("{{ .Values.order }}", ORDER);
         assert_eq!(errors[0].message, "\"{{ .Values.order }}\" is a Helm template that was not rendered");
