@@ -63,8 +63,9 @@ fn keys_outside_of_templates_are_reported_with_the_right_place() {
             r#"error unknown-key web.annotations["podgate.io/ordr"]: did you mean podgate.io/order?"#.to_owned()]),
         // Operators copy the metadata of their templates into Pods.
         (elastic(json!({})), vec![format!(
-            "warning place-not-read spec.nodeSets[0].podTemplate.metadata.{at}: if the operator copies annotations and labels \
-             into its Pods, add the label podgate.io/inject: enabled beside it, and install podgate's webhook")]),
+            "warning place-not-read spec.nodeSets[0].podTemplate.metadata.{at}: if the operator copies annotations into \
+             its Pods, install podgate's webhook, and add the label podgate.io/inject: enabled beside the key to silence this \
+             warning")]),
         (elastic(json!({"podgate.io/inject": "enabled"})), vec![]),
         (elastic(json!({"podgate.io/injekt": "enabled", "podgate.io/inject": "enabled"})), vec![
             r#"error unknown-key spec.nodeSets[0].podTemplate.metadata.labels["podgate.io/injekt"]: did you mean podgate.io/inject?"#.to_owned()]),
