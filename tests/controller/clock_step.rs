@@ -17,9 +17,10 @@ fn step_clock(command: &mut Command, library: &Path, pod: &Pod, seconds: i64) {
     command.env("LD_PRELOAD", library).env("STEP_WHEN", pod.path("step")).env("STEP_SECONDS", seconds.to_string());
 }
 
-fn library(pod: &Pod) -> std::path::PathBuf {
-    let library = pod.path("step_clock.so");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/controller/step_clock.c");
+/// Compiles `tests/controller/NAME.c` to a library for `LD_PRELOAD`.
+pub(crate) fn library(pod: &Pod, name: &str) -> std::path::PathBuf {
+    let library = pod.path(&format!("{name}.so"));
+    let source = format!("{}/tests/controller/{name}.c", env!("CARGO_MANIFEST_DIR"));
     let made = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).output().unwrap();
     assert!(made.status.success(), "{}", stderr(&made));
     library
@@ -35,7 +36,7 @@ fn time_difference(line: &str) -> i64 {
 
 fn jump(containers: &str, port: u16, waiter: &[&str], seconds: i64) {
     let pod = Pod::new();
-    let library = library(&pod);
+    let library = library(&pod, "step_clock");
     let _sidecar = pod.sidecar_with(containers, &[], |command| step_clock(command, &library, &pod, seconds));
     pod.report("db", Report::default());
     let wait = |limit: &str, log: &str| {

@@ -3,7 +3,9 @@
 #![allow(clippy::disallowed_methods, reason = "tests may read the clock")]
 
 mod clock_step;
+mod faults;
 mod gates;
+mod privacy;
 
 use podgate::core::names;
 use podgate::core::report::Report;
@@ -91,6 +93,8 @@ impl Sidecar {
 
     fn end(mut self, signal: Signal) -> Output {
         self.signal(signal);
+        let child = self.child.as_mut().unwrap();
+        until("the sidecar has ended", || child.try_wait().unwrap().is_some());
         self.child.take().unwrap().wait_with_output().unwrap()
     }
 }

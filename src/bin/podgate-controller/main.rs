@@ -12,12 +12,15 @@ mod probe;
 mod ready;
 mod run;
 mod setup;
+mod signals;
 
 use clap::Parser;
 use podgate::core::exit::Exit;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // With a shared process namespace, other containers must not read the service account's token through /proc.
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     match args::Args::try_parse() {
         Ok(args) => match args.command {
             Some(args::Command::Ready(ready)) => ready::run(&ready).into(),

@@ -7,16 +7,17 @@ use podgate::core::snapshot::Snapshot;
 use podgate::core::times::Times;
 use podgate::edge::bell::Ringer;
 use podgate::edge::{files, lock, source};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 #[derive(Debug)]
 pub(crate) struct Board {
     folder: PathBuf,
     ringer: Ringer,
     lock: Option<lock::HeldLock>,
+    /// True after a failure to create the bell has been logged.
+    is_bell_broken: bool,
     /// Annotations that could not be written, and the time of the next attempt.
     unwritten: Option<(Annotations, Instant)>,
 }
@@ -26,7 +27,8 @@ const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 impl Board {
     pub(crate) fn new(folder: &Path) -> Board {
-        Board { folder: folder.to_owned(), ringer: Ringer::new(folder, names::BELL_FILE), lock: None, unwritten: None }
+        let ringer = Ringer::new(folder, names::BELL_FILE);
+        Board { folder: folder.to_owned(), ringer, lock: None, is_bell_broken: false, unwritten: None }
     }
 
     /// Returns the snapshot of an earlier epoch; `None` if the board has no readable snapshot.
@@ -44,11 +46,17 @@ impl Board {
         Times::parse(&source::read_board_annotation(&self.folder, names::SANDBOX_TIMES).unwrap_or_default())
     }
 
-    /// Writes `annotations`, then rings the bell. On failure, keeps `annotations` for [`retry`](Board::retry).
+    /// Writes `annotations`, then rings the bell. If the write fails, keeps `annotations` for [`retry`](Board::retry).
+    /// Without a bell, agents use inotify.
     pub(crate) fn publish(&mut self, annotations: Annotations) {
         let text = annotations::write(&annotations);
-        let written = files::replace(&self.folder, names::ANNOTATIONS_FILE, text.as_bytes(), 0o444)
-            .and_then(|()| self.ringer.ring());
+        let written = files::replace(&self.folder, names::ANNOTATIONS_FILE, text.as_bytes(), 0o444);
+        if written.is_ok()
+            && let Err(error) = self.ringer.ring()
+            && !std::mem::replace(&mut self.is_bell_broken, true)
+        {
+            warn!(%error, "can't create the bell, a FIFO on the board; agents wait by inotify instead");
+        }
         let unwritten = written.is_err().then(|| (annotations, now() + RETRY_DELAY));
         let before = std::mem::replace(&mut self.unwritten, unwritten);
         match written {
@@ -72,9 +80,11 @@ impl Board {
     }
 
     /// Takes the lock that the sidecar's hook waits for. Returns false while an earlier sidecar process holds the lock.
-    pub(crate) fn try_lock(&mut self) -> io::Result<bool> {
+    pub(crate) fn try_lock(&mut self) -> Result<bool, String> {
         if self.lock.is_none() {
-            self.lock = lock::take(&self.folder.join(names::CONTROLLER_FILE))?;
+            let path = self.folder.join(names::CONTROLLER_FILE);
+            let hint = "the sidecar needs open-file-description locks, fcntl F_OFD_SETLK";
+            self.lock = lock::take(&path).map_err(|error| format!("can't lock {}: {error}; {hint}", path.display()))?;
         }
         Ok(self.lock.is_some())
     }

@@ -16,6 +16,7 @@ use crate::output::board::Board;
 use crate::output::metrics::{self, Metrics};
 use crate::probe::prober::Prober;
 use crate::setup::{default_agent_path, pod_identity};
+use crate::signals::Signals;
 use futures::FutureExt;
 use podgate::core::annotations::Annotations;
 use podgate::core::container::Container;
@@ -34,7 +35,6 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tracing::{debug, error, info};
@@ -47,10 +47,9 @@ const FIRST_POD_TIMEOUT: Duration = Duration::from_secs(3);
 const START_TIME_RESOLUTION: Duration = Duration::from_secs(2);
 
 pub(crate) fn main(args: RunArgs) -> ExitCode {
+    let blocked = Signals::block();
     let started_at = wall_clock();
     log::init(args.log_format, args.log_level, Target::Stderr);
-    // With a shared process namespace, other containers must not read the service account's token through /proc.
-    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -59,9 +58,17 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
             return Exit::BadSetup.into();
         }
     };
+    let registered = runtime.block_on(async { blocked.and_then(Signals::new) });
+    let mut signals = match registered {
+        Ok(signals) => signals,
+        Err(error) => {
+            error!(%error, "can't handle signals");
+            return Exit::BadSetup.into();
+        }
+    };
     loop {
         let tasks = LocalSet::new();
-        let result = AssertUnwindSafe(run_controller(&args, started_at)).catch_unwind();
+        let result = AssertUnwindSafe(run_controller(&args, started_at, &mut signals)).catch_unwind();
         match tasks.block_on(&runtime, result) {
             Ok(Ok(exit)) => return exit.into(),
             Ok(Err(why)) => {
@@ -77,15 +84,19 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
     }
 }
 
-async fn run_controller(args: &RunArgs, started_at: SystemTime) -> Result<Exit, String> {
-    let signals = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
-    let [Ok(mut term), Ok(mut interrupt)] = signals else { return Err("can't handle signals".to_owned()) };
-    let mut controller = Controller::start(args, started_at).await?;
+async fn run_controller(args: &RunArgs, started_at: SystemTime, signals: &mut Signals) -> Result<Exit, String> {
+    let mut controller = tokio::select! {
+        started = Controller::start(args, started_at) => started?,
+        signal = signals.next() => {
+            info!(signal, code = Exit::Terminated.code(), "exiting before the board is set up");
+            return Ok(Exit::Terminated);
+        }
+    };
     if let Some(address) = args.metrics_addr {
         let listener = TcpListener::bind(address).await.map_err(|e| format!("--metrics-addr {address}: {e}"))?;
         tokio::task::spawn_local(metrics::serve(Rc::clone(&controller.metrics), listener));
     }
-    Ok(controller.run_loop(&mut term, &mut interrupt).await)
+    Ok(controller.run_loop(signals).await)
 }
 
 struct Controller {
@@ -199,7 +210,7 @@ impl Controller {
                 controller.update();
             }
         }
-        while !controller.board.try_lock().map_err(|e| format!("can't lock the board: {e}"))? {
+        while !controller.board.try_lock()? {
             debug!("an earlier controller still holds the lock");
             tokio::time::sleep(RETRY_DELAY / 10).await;
         }
@@ -209,7 +220,7 @@ impl Controller {
         Ok(controller)
     }
 
-    async fn run_loop(&mut self, term: &mut Signal, interrupt: &mut Signal) -> Exit {
+    async fn run_loop(&mut self, signals: &mut Signals) -> Exit {
         loop {
             if let Some(shutdown) = self.shutdown
                 && !shutdown.must_wait(&self.pod, now())
@@ -222,8 +233,7 @@ impl Controller {
                 event = self.prober.next_event() => self.on_probe_event(event),
                 () = self.folders.changed() => self.on_reports(),
                 () = sleep_until(timer) => self.tick(),
-                _ = term.recv() => self.on_signal("TERM"),
-                _ = interrupt.recv() => self.on_signal("INT"),
+                signal = signals.next() => self.on_signal(signal),
             }
             if self.have_others_ended {
                 info!("all other containers have ended; exiting");
