@@ -3,7 +3,8 @@
 //! Reads of untrusted files follow no links, never block and limit the size. [`replace`] uses `rename(2)`, so that a
 //! reader never sees a partial file.
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use crate::edge::process::random_id;
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -107,17 +108,16 @@ pub fn replace(folder: &Path, name: &str, content: &[u8], mode: u32) -> io::Resu
 /// If the folder can't be written. No partial file is left under `name`.
 pub fn replace_via(folder: &Path, temporary: &str, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
     let folder = open_folder(folder)?;
+    // A writer was killed and has left its temporary file behind.
+    let in_the_way = match rustix::fs::unlinkat(folder.as_fd(), temporary, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => None,
+        // A folder can't be removed if it has content, so use another name.
+        Err(_) => Some(format!("{temporary}.{}", random_id(4)?)),
+    };
+    let temporary = in_the_way.as_deref().unwrap_or(temporary);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let create = || rustix::fs::openat(folder.as_fd(), temporary, flags, Mode::from_raw_mode(0o600));
     let written = || -> io::Result<()> {
-        let file = match create() {
-            // A writer was killed and has left its temporary file behind.
-            Err(Errno::EXIST) => {
-                rustix::fs::unlinkat(folder.as_fd(), temporary, rustix::fs::AtFlags::empty())?;
-                create()?
-            }
-            other => other?,
-        };
+        let file = rustix::fs::openat(folder.as_fd(), temporary, flags, Mode::from_raw_mode(0o600))?;
         let mut file = File::from(file);
         file.write_all(content)?;
         rustix::fs::fchmod(file.as_fd(), Mode::from_raw_mode(mode))?;
@@ -126,7 +126,7 @@ pub fn replace_via(folder: &Path, temporary: &str, name: &str, content: &[u8], m
         Ok(rustix::fs::renameat(folder.as_fd(), temporary, folder.as_fd(), name)?)
     };
     written().inspect_err(|_| {
-        let _ = rustix::fs::unlinkat(folder.as_fd(), temporary, rustix::fs::AtFlags::empty());
+        let _ = rustix::fs::unlinkat(folder.as_fd(), temporary, AtFlags::empty());
     })
 }
 
@@ -157,6 +157,9 @@ mod tests {
             replace(folder.path(), "report", content, 0o644).unwrap();
             assert_eq!(read(folder.path(), "report").unwrap(), content);
         }
+        std::fs::create_dir_all(folder.path().join(".report.tmp/file")).unwrap();
+        replace(folder.path(), "report", b"two", 0o644).unwrap();
+        std::fs::remove_dir_all(folder.path().join(".report.tmp")).unwrap();
         let mode = std::fs::metadata(folder.path().join("report")).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o644);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);

@@ -63,16 +63,24 @@ pub(crate) struct FakeApiServer {
 impl FakeApiServer {
     /// Starts a server that answers every request with `answer`.
     pub(crate) fn new(answer: impl FnMut(&Request) -> Answer + Send + 'static) -> FakeApiServer {
+        FakeApiServer::wrapped(|stream| stream, answer)
+    }
+
+    /// Starts a server like `new`, on streams that `wrap` returns, for example TLS streams.
+    pub(crate) fn wrapped<S: Read + Write>(
+        wrap: impl Fn(TcpStream) -> S + Send + Sync + 'static,
+        answer: impl FnMut(&Request) -> Answer + Send + 'static,
+    ) -> FakeApiServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let (seen, answer) = (Arc::clone(&requests), Arc::new(Mutex::new(answer)));
+        let (seen, answer, wrap) = (Arc::clone(&requests), Arc::new(Mutex::new(answer)), Arc::new(wrap));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
+                let (seen, answer, wrap) = (Arc::clone(&seen), Arc::clone(&answer), Arc::clone(&wrap));
                 std::thread::spawn(move || {
-                    let mut stream = stream.unwrap();
-                    let Some(request) = read_request(&stream) else { return };
+                    let mut stream = wrap(stream.unwrap());
+                    let Some(request) = read_request(&mut stream) else { return };
                     seen.lock().unwrap().push(request.clone());
                     let answer = (answer.lock().unwrap())(&request);
                     // Ignore errors: the client may have closed the connection already.
@@ -95,7 +103,8 @@ impl FakeApiServer {
 
     /// Returns a command that runs the program with these arguments and a kubeconfig for this server.
     pub(crate) fn command(&self, arguments: &[&str]) -> std::process::Command {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kubectl-podgate"));
+        let program = option_env!("CARGO_BIN_EXE_kubectl-podgate").expect("built with the feature kubectl");
+        let mut command = std::process::Command::new(program);
         command.env_clear().env("HOME", self.home.path()).env("KUBECONFIG", self.kubeconfig()).args(arguments);
         command
     }
@@ -108,7 +117,7 @@ impl FakeApiServer {
     }
 }
 
-fn read_request(stream: &TcpStream) -> Option<Request> {
+fn read_request(stream: &mut impl Read) -> Option<Request> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;
@@ -130,7 +139,7 @@ fn read_request(stream: &TcpStream) -> Option<Request> {
     Some(Request { method, path, body: String::from_utf8(body).ok()? })
 }
 
-fn send_answer(stream: &mut TcpStream, answer: Answer) -> std::io::Result<()> {
+fn send_answer(stream: &mut impl Write, answer: Answer) -> std::io::Result<()> {
     let head = "Content-Type: application/json\r\nConnection: close\r\n";
     match answer {
         Answer::Json(code, value) => send_answer(stream, Answer::Text(code, value.to_string())),

@@ -1,8 +1,10 @@
 //! Tests of the sidecar with a faulty kernel, sandbox or volume.
 
 use super::*;
+use crate::api::{Api, in_namespaces};
 use crate::clock_step::library;
 use podgate::edge::lock;
+use serde_json::json;
 use std::fs;
 
 #[test]
@@ -41,4 +43,64 @@ fn refused_lock_has_an_error_message() {
     let output = command.env("LD_PRELOAD", library(&pod, "no_ofd_locks")).output().unwrap();
     assert_eq!(output.status.code(), Some(78));
     assert!(stderr(&output).contains("open-file-description locks"), "{}", stderr(&output));
+}
+
+/// Two containers: `evil` is prepared before `db`.
+const EVIL: &str = r#"[{"name":"evil","mode":"post-start"},{"name":"db","mode":"post-start"}]"#;
+
+fn evil_pod() -> serde_json::Value {
+    let hook = json!({"postStart": {"exec": {"command": ["/podgate/bin/podgate", "post-start"]}}});
+    json!({"metadata": {"name": "p", "resourceVersion": "1"},
+           "spec": {"containers": [{"name": "evil", "lifecycle": hook}, {"name": "db", "lifecycle": hook}]}})
+}
+
+/// The limit of inotify watches is counted per user id on the whole node.
+#[test]
+fn reports_are_read_when_the_node_has_no_inotify_watch_left() {
+    let pod = Pod::new();
+    let command = pod.command(&["--publish", "board", "--containers", EVIL]);
+    let Some(mut command) = in_namespaces(&command, "echo 0 > /proc/sys/user/max_inotify_watches") else { return };
+    let sidecar = Sidecar { child: Some(command.spawn().unwrap()) };
+    assert!(pod.command(&["ready", "--timeout", "10s"]).status().unwrap().success());
+    pod.report("db", Report::default());
+    until("db is Ready", || pod.state("db") == State::Ready);
+    let log = stderr(&sidecar.end(Signal::TERM));
+    assert_eq!((log.matches("WARN").count(), log.matches("can't create or watch").count()), (1, 1), "{log}");
+}
+
+/// Attacks by one container on the volume, before a restart of the sidecar.
+#[test]
+fn container_cannot_hide_the_reports_of_others_from_a_restarted_sidecar() {
+    let attacks = [
+        "mkdir -p self/evil/.report.tmp/x",
+        "mkdir -p self/evil/.report.tmp self/evil/.tether.tmp",
+        "mkdir -p self/evil; dd if=/dev/zero of=self/evil/fill 2>/dev/null || true",
+        "touch self/evil",
+    ];
+    for attack in attacks {
+        let setup = format!("mount -t tmpfs -o size=1m none self; {attack}");
+        for use_api in [false, true] {
+            let (pod, api) = (Pod::new(), Api::new(evil_pod()));
+            let setup = setup.replace("self", pod.path("self").to_str().unwrap());
+            let sidecar = if use_api {
+                api.sidecar(&pod, &setup)
+            } else {
+                let command = pod.command(&["--publish", "board", "--containers", EVIL]);
+                in_namespaces(&command, &setup).map(|mut command| Sidecar { child: Some(command.spawn().unwrap()) })
+            };
+            let Some(sidecar) = sidecar else { return };
+            assert!(pod.command(&["ready", "--timeout", "10s"]).status().unwrap().success());
+            let volume = format!("/proc/{}/root{}", sidecar.child.as_ref().unwrap().id(), pod.path("self").display());
+            let folder = PathBuf::from(volume).join("db");
+            until("the folder exists", || folder.is_dir());
+            if pod.report_to(&folder, Report::default()).is_err() {
+                fs::remove_file(folder.with_file_name("evil").join("fill")).unwrap();
+                pod.report_to(&folder, Report::default()).unwrap();
+            }
+            until(&format!("db is Ready, api {use_api}: {attack}"), || pod.state("db") == State::Ready);
+            if use_api {
+                until("db is Ready in the API", || api.annotation("status.podgate.io/db").as_deref() == Some("Ready"));
+            }
+        }
+    }
 }

@@ -2,6 +2,9 @@
 //! need an API server are in `tests/kubelet`.
 #![allow(clippy::disallowed_methods, reason = "tests may read the clock")]
 
+mod api;
+#[path = "../common/api_server.rs"]
+mod api_server;
 mod clock_step;
 mod faults;
 mod gates;
@@ -16,7 +19,7 @@ use podgate::edge::{files, source};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -76,9 +79,12 @@ impl Pod {
 
     /// Writes a report like the agent of `container`.
     fn report(&self, container: &str, report: Report) {
+        self.report_to(&self.path("self").join(container), report).unwrap();
+    }
+
+    fn report_to(&self, folder: &Path, report: Report) -> std::io::Result<()> {
         let report = Report { sandbox: Some(sandbox_id()), epoch: self.board().epoch, started: true, ..report };
-        files::replace(&self.path("self").join(container), names::REPORT_FILE, report.to_text().as_bytes(), 0o644)
-            .unwrap();
+        files::replace(folder, names::REPORT_FILE, report.to_text().as_bytes(), 0o644)
     }
 }
 
@@ -108,10 +114,14 @@ impl Drop for Sidecar {
     }
 }
 
-fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+fn until(what: &str, condition: impl FnMut() -> bool) {
+    until_within(10, what, condition);
+}
+
+fn until_within(seconds: u64, what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(seconds);
     while !condition() {
-        assert!(Instant::now() < deadline, "not within 10 s: {what}");
+        assert!(Instant::now() < deadline, "not within {seconds} s: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

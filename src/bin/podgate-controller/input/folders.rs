@@ -8,16 +8,19 @@ use podgate::edge::{files, tether};
 use rustix::fs::{Mode, OFlags};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tracing::{debug, warn};
 
-/// Polling interval when inotify is not available.
+/// Longest time between two checks of all folders, in case an event was lost, and the same while the sidecar is idle.
+pub(crate) const REREAD_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const IDLE_REREAD_INTERVAL: Duration = Duration::from_secs(10);
+/// Polling interval when inotify is not available or a folder can't be watched.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest pause between two checks. The pause limits the sidecar's CPU use while a container writes continuously.
 const MAX_GAP: Duration = Duration::from_millis(200);
@@ -34,16 +37,23 @@ const RECHECK_DELAYS: [Duration; 4] =
 pub(crate) struct Folders {
     root: PathBuf,
     inotify: Option<AsyncFd<Inotify>>,
+    /// Folders that could not be created or watched yet.
+    unwatched: Vec<PathBuf>,
+    has_warned: bool,
     last_seen: BTreeMap<String, LastSeen>,
     gap: Duration,
-    last_check: Option<Instant>,
+    last_check: Instant,
+    /// Time of the last attempt to watch the unwatched folders.
+    last_retry: Instant,
     /// Time of the last event, and the number of checks since that event.
     last_event: Option<(Instant, usize)>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, PartialEq, Default)]
 struct LastSeen {
     stamp: Option<Stamp>,
+    /// The report too is compared: two writes in place within one clock tick have the same stamp.
+    report: Option<Report>,
     is_tether_held: bool,
     is_checked: bool,
 }
@@ -75,50 +85,51 @@ impl Folders {
         let mut folders = Folders {
             root: root.to_owned(),
             inotify: inotify.ok(),
+            unwatched: Vec::new(),
+            has_warned: false,
             last_seen: BTreeMap::new(),
             gap: Duration::ZERO,
-            last_check: None,
+            last_check: now(),
+            last_retry: now(),
             last_event: None,
         };
-        folders.watch(podinfo);
+        if podinfo.is_dir() {
+            folders.prepare(podinfo.to_owned());
+        }
         folders
     }
 
-    /// Creates and watches a folder for each container that has no folder yet.
-    ///
-    /// # Errors
-    /// If a folder can't be created. The container of that folder can't report.
-    pub(crate) fn create<'a>(&mut self, containers: impl Iterator<Item = &'a str>) -> io::Result<()> {
+    /// Creates and watches a folder for each container that has no folder yet. A failure affects only that container:
+    /// its folder is polled, and `changed` tries again.
+    pub(crate) fn create<'a>(&mut self, containers: impl Iterator<Item = &'a str>) {
         for name in containers {
-            if self.last_seen.contains_key(name) {
-                continue;
+            if !self.last_seen.contains_key(name) {
+                self.last_seen.insert(name.to_owned(), LastSeen::default());
+                self.prepare(self.root.join(name));
             }
-            let path = self.root.join(name);
-            match rustix::fs::mkdir(&path, Mode::from_raw_mode(0o777)) {
-                // The container may run with any user id. Only that container mounts this folder. chmod ignores the
-                // umask.
-                Ok(()) => rustix::fs::chmod(&path, Mode::from_raw_mode(0o777))?,
-                Err(rustix::io::Errno::EXIST) => {}
-                Err(error) => return Err(error.into()),
-            }
-            reserve_files(&path)?;
-            self.watch(&path);
-            self.last_seen.insert(name.to_owned(), LastSeen::default());
         }
-        Ok(())
     }
 
-    fn watch(&mut self, path: &Path) {
-        let Some(inotify) = &mut self.inotify else { return };
+    fn prepare(&mut self, path: PathBuf) {
+        let made = if path.parent() == Some(&self.root) { make_folder(&path) } else { Ok(()) };
+        if let Err(error) = made.and_then(|()| self.watch(&path)) {
+            if !std::mem::replace(&mut self.has_warned, true) {
+                warn!(%error, path = %path.display(), "can't create or watch a folder; polling every 100 ms instead");
+            }
+            self.unwatched.push(path);
+        }
+    }
+
+    fn watch(&mut self, path: &Path) -> io::Result<()> {
+        let Some(inotify) = &mut self.inotify else { return Ok(()) };
         // The kernel sends CLOSE_WRITE for the last close of a tether too, even if the process was killed.
         let mask = WatchMask::MOVED_TO | WatchMask::CLOSE_WRITE | WatchMask::ONLYDIR;
-        if let Err(error) = inotify.get_mut().watches().add(path, mask) {
-            debug!(%error, path = %path.display(), "can't watch a folder");
-        }
+        inotify.get_mut().watches().add(path, mask).map(|_| ())
     }
 
-    /// Waits until a report may have been written or a tether may have been released. Cancel-safe.
-    pub(crate) async fn changed(&mut self) {
+    /// Waits until a report may have been written or a tether may have been released, at most `reread` after the last
+    /// check, in case an event was lost. Cancel-safe.
+    pub(crate) async fn changed(&mut self, reread: Duration) {
         if let Some((at, rounds)) = self.last_event
             && let Some(pause) = RECHECK_DELAYS.get(rounds)
         {
@@ -127,12 +138,29 @@ impl Folders {
             return;
         }
         self.last_event = None;
-        if let Some(last) = self.last_check {
-            if last.elapsed() > QUIET_PERIOD {
-                self.gap = Duration::ZERO;
-            }
-            tokio::time::sleep_until((last + self.gap).into()).await;
+        if self.last_check.elapsed() > QUIET_PERIOD {
+            self.gap = Duration::ZERO;
         }
+        tokio::time::sleep_until((self.last_check + self.gap).into()).await;
+        let is_polling = self.inotify.is_none() || !self.unwatched.is_empty();
+        let due = self.last_check + if is_polling { POLL_INTERVAL } else { reread };
+        let has_event = tokio::time::timeout_at(due.into(), self.next_event()).await.is_ok();
+        self.last_check = now();
+        if has_event {
+            self.gap = (self.gap * 2).clamp(Duration::from_millis(1), MAX_GAP);
+        } else if is_polling && self.last_retry.elapsed() >= reread {
+            self.last_retry = now();
+            std::mem::take(&mut self.unwatched).into_iter().for_each(|path| self.prepare(path));
+        }
+        // After a poll, check again only if a tether was released.
+        let may_be_released =
+            |name: &String, seen: &LastSeen| seen.is_tether_held && (has_event || !tether::is_held(&self.root, name));
+        if self.last_seen.iter().any(|(name, seen)| may_be_released(name, seen)) {
+            self.last_event = Some((now(), 0));
+        }
+    }
+
+    async fn next_event(&mut self) {
         while let Some(inotify) = &mut self.inotify {
             let mut buffer = [0; 4096];
             match inotify.readable_mut().await {
@@ -140,19 +168,12 @@ impl Folders {
                     0 => guard.clear_ready(),
                     // An event only triggers a check, so a queue overflow does no harm. Events left in the queue
                     // trigger another check after the gap.
-                    _ => break,
+                    _ => return,
                 },
                 Err(_) => self.inotify = None,
             }
         }
-        if self.inotify.is_none() {
-            tokio::time::sleep(POLL_INTERVAL).await;
-        }
-        self.last_check = Some(now());
-        self.gap = (self.gap * 2).clamp(Duration::from_millis(1), MAX_GAP);
-        if self.last_seen.values().any(|known| known.is_tether_held) {
-            self.last_event = Some((now(), 0));
-        }
+        std::future::pending().await
     }
 
     /// Returns the changes since the last call. An invalid report file counts as no report.
@@ -172,9 +193,9 @@ impl Folders {
                     (None, None)
                 }
             };
-            let is_rewritten = known.stamp != stamp;
+            let is_rewritten = known.stamp != stamp || known.report != report;
             if is_rewritten || known.is_tether_held != is_tether_held || !known.is_checked {
-                *known = LastSeen { stamp, is_tether_held, is_checked: true };
+                *known = LastSeen { stamp, report: report.clone(), is_tether_held, is_checked: true };
                 let container = name.clone();
                 changes.push(FolderChange { container, report, is_rewritten, is_tether_held, is_last_check });
             }
@@ -190,17 +211,34 @@ impl Folders {
     }
 }
 
-/// Creates the report file, padded to its full size, and the tether file if they are missing. With this reserved space,
-/// the container can report even if another container fills the volume.
-fn reserve_files(folder: &Path) -> io::Result<()> {
-    for (name, text) in [(names::REPORT_FILE, Report::default().to_padded_text()), (names::TETHER_FILE, String::new())]
+/// Creates a container's folder and reserves its files.
+fn make_folder(path: &Path) -> io::Result<()> {
+    match rustix::fs::mkdir(path, Mode::from_raw_mode(0o777)) {
+        // The container may run with any user id. Only that container mounts this folder. chmod ignores the umask.
+        Ok(()) => rustix::fs::chmod(path, Mode::from_raw_mode(0o777))?,
+        Err(rustix::io::Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    // With this reserved space, the container can report even if another container fills the volume.
+    for (name, text) in [(names::TETHER_FILE, String::new()), (names::REPORT_FILE, Report::default().to_padded_text())]
     {
-        let found = std::fs::symlink_metadata(folder.join(name));
-        if found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-            files::replace(folder, name, text.as_bytes(), 0o666)?;
+        if let Err(error) = create_file(&path.join(name), text.as_bytes()) {
+            debug!(%error, path = %path.display(), name, "can't reserve a file");
         }
     }
     Ok(())
+}
+
+/// Creates a file that any user can write. Keeps an existing file, which the container may have written.
+fn create_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    match File::create_new(path) {
+        Ok(mut file) => {
+            file.set_permissions(PermissionsExt::from_mode(0o666))?;
+            file.write_all(content)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 fn read_report(root: &Path, name: &str) -> io::Result<(Stamp, Option<Report>)> {
@@ -222,7 +260,7 @@ mod tests {
     fn folders(containers: &[&str]) -> (tempfile::TempDir, Folders) {
         let root = tempfile::tempdir().unwrap();
         let mut folders = Folders::new(root.path(), root.path());
-        folders.create(containers.iter().copied()).unwrap();
+        folders.create(containers.iter().copied());
         (root, folders)
     }
 
@@ -233,7 +271,7 @@ mod tests {
         let report = Report { epoch: "e".to_owned(), ..Report::default() };
         for _ in 0..2 {
             files::replace(&root.path().join("db"), "report", report.to_text().as_bytes(), 0o644).unwrap();
-            folders.changed().await;
+            folders.changed(REREAD_INTERVAL).await;
             let changes = folders.take_changes();
             assert_eq!((changes.len(), changes[0].container.as_str()), (1, "db"));
             assert_eq!((&changes[0].report, changes[0].is_rewritten), (&Some(report.clone()), true));
@@ -248,12 +286,12 @@ mod tests {
         let (root, mut folders) = folders(&["db"]);
         assert!(!folders.take_changes()[0].is_tether_held);
         let tether = tether::Tether::take(&root.path().join("db")).unwrap();
-        folders.changed().await;
+        folders.changed(REREAD_INTERVAL).await;
         assert!(folders.take_changes()[0].is_tether_held);
         drop(tether);
         let mut checks = 0;
         let change = loop {
-            folders.changed().await;
+            folders.changed(REREAD_INTERVAL).await;
             checks += 1;
             if let Some(change) = folders.take_changes().pop() {
                 break change;
@@ -277,5 +315,45 @@ mod tests {
         std::fs::remove_file(&report).unwrap();
         std::fs::write(&report, vec![b'x'; names::BOARD_FILE_MAX + 1]).unwrap();
         assert!(folders.take_changes().iter().all(|change| change.report.is_none()));
+    }
+
+    #[tokio::test]
+    async fn failure_in_one_folder_does_not_affect_the_others() {
+        let root = tempfile::tempdir().unwrap();
+        let bad = root.path().join("bad");
+        std::fs::write(&bad, "not a folder").unwrap();
+        let mut folders = Folders::new(root.path(), root.path());
+        folders.create(["bad", "db"].into_iter());
+        assert!(root.path().join("db/report").exists() && folders.unwatched == [bad.clone()]);
+        std::fs::remove_file(&bad).unwrap();
+        while !folders.unwatched.is_empty() {
+            folders.changed(Duration::ZERO).await;
+        }
+        assert!(bad.join("report").exists());
+    }
+
+    #[tokio::test]
+    async fn report_is_found_although_its_event_was_lost() {
+        let (root, mut folders) = folders(&["db"]);
+        folders.take_changes();
+        // The watch remains on the old folder.
+        std::fs::rename(root.path().join("db"), root.path().join("old")).unwrap();
+        std::fs::create_dir(root.path().join("db")).unwrap();
+        let _tether = tether::Tether::take(&root.path().join("db")).unwrap();
+        folders.changed(Duration::from_millis(10)).await;
+        assert!(folders.take_changes()[0].is_tether_held);
+    }
+
+    #[test]
+    fn content_is_compared_if_the_stamp_is_the_same() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (root, mut folders) = runtime.block_on(async { folders(&["db"]) });
+        folders.take_changes();
+        let report = Report { started: true, ..Report::default() };
+        files::overwrite(&root.path().join("db"), "report", report.to_padded_text().as_bytes()).unwrap();
+        let (stamp, _) = read_report(root.path(), "db").unwrap();
+        folders.last_seen.get_mut("db").unwrap().stamp = Some(stamp);
+        let changes = folders.take_changes();
+        assert!(changes[0].is_rewritten && changes[0].report.as_ref().unwrap().started);
     }
 }

@@ -11,7 +11,7 @@ use crate::probe::prober::ProbeEvent;
 use crate::setup::merge_containers;
 use podgate::core::names;
 use podgate::edge::source;
-use tracing::{debug, warn};
+use tracing::debug;
 
 impl Controller {
     pub(super) fn config_seen(&self) -> Option<String> {
@@ -91,8 +91,6 @@ impl Controller {
 
     pub(super) fn create_folders(&mut self) {
         let names = self.pod.tracks().iter().map(|track| track.spec.name.as_str());
-        if let Err(error) = self.folders.create(names) {
-            warn!(%error, "can't create a container's folder; its agent can't report");
-        }
+        self.folders.create(names);
     }
 }

@@ -6,7 +6,7 @@ mod idle;
 use crate::api::task::ApiTask;
 use crate::args::RunArgs;
 use crate::clock::{now, wall_clock};
-use crate::input::folders::Folders;
+use crate::input::folders::{Folders, IDLE_REREAD_INTERVAL, REREAD_INTERVAL};
 use crate::input::pod_facts::PodFacts;
 use crate::model::milestones::MilestoneRecorder;
 use crate::model::pod::{PodModel, Urgency};
@@ -228,10 +228,11 @@ impl Controller {
                 return self.finish(shutdown.signal);
             }
             let timer = self.next_timer();
+            let reread = if self.is_idle { IDLE_REREAD_INTERVAL } else { REREAD_INTERVAL };
             tokio::select! {
                 Some(facts) = self.pod_updates.recv() => self.on_pod_update(&facts),
                 event = self.prober.next_event() => self.on_probe_event(event),
-                () = self.folders.changed() => self.on_reports(),
+                () = self.folders.changed(reread) => self.on_reports(),
                 () = sleep_until(timer) => self.tick(),
                 signal = signals.next() => self.on_signal(signal),
             }
