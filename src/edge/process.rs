@@ -3,6 +3,7 @@
 use crate::core::report::Process;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
+use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -67,6 +68,14 @@ pub fn current_process() -> Option<Process> {
     Some(Process { pid, start_ticks: start_ticks(pid)? })
 }
 
+/// Returns the time since this process started, or `None` if `/proc` can't be read.
+pub fn process_age() -> Option<Duration> {
+    /// Milliseconds per clock tick. `USER_HZ` is 100 on all architectures that podgate supports.
+    const TICK: u64 = 10;
+    let started = Duration::from_millis(start_ticks(std::process::id())?.checked_mul(TICK)?);
+    Duration::try_from(clock_gettime(ClockId::Boottime)).ok()?.checked_sub(started)
+}
+
 /// Returns true if `process` is alive, even if it has executed another program since then.
 pub fn is_alive(process: Process) -> bool {
     start_ticks(process.pid) == Some(process.start_ticks)
@@ -101,5 +110,6 @@ mod tests {
         }
         child.wait().unwrap();
         assert!(!is_alive(other));
+        assert!(process_age().unwrap() < Duration::from_secs(3600));
     }
 }

@@ -8,6 +8,7 @@ mod api_server;
 mod clock_step;
 mod faults;
 mod gates;
+mod kubelet_status;
 mod privacy;
 
 use podgate::core::names;

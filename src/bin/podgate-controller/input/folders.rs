@@ -146,9 +146,8 @@ impl Folders {
         let due = self.last_check + if is_polling { POLL_INTERVAL } else { reread };
         let has_event = tokio::time::timeout_at(due.into(), self.next_event()).await.is_ok();
         self.last_check = now();
-        if has_event {
-            self.gap = (self.gap * 2).clamp(Duration::from_millis(1), MAX_GAP);
-        } else if is_polling && self.last_retry.elapsed() >= reread {
+        self.gap = if has_event { (self.gap * 2).clamp(Duration::from_millis(1), MAX_GAP) } else { Duration::ZERO };
+        if !has_event && is_polling && self.last_retry.elapsed() >= reread {
             self.last_retry = now();
             std::mem::take(&mut self.unwatched).into_iter().for_each(|path| self.prepare(path));
         }

@@ -29,6 +29,8 @@ pub(crate) struct PodFacts {
     pub(crate) must_end_with_others: bool,
     /// Start time of the sidecar's container according to the kubelet, if it is running.
     pub(crate) own_started_at: Option<SystemTime>,
+    /// Restart count of the sidecar's container.
+    pub(crate) own_restarts: u32,
     /// True if every other regular container has ended for good.
     pub(crate) have_others_ended: bool,
 }
@@ -99,6 +101,7 @@ pub(crate) fn extract_facts(pod: &Pod, own: &str) -> PodFacts {
         kubelet_statuses,
         must_end_with_others: spec.containers.iter().any(|container| container.name == own)
             && regular_others.iter().all(|container| policy(container) != "Always"),
+        own_restarts: statuses.get(own).map_or(0, |status| status.restart_count),
         own_started_at: own_state.and_then(|running| running.started_at.as_deref()).and_then(parse_time),
     }
 }

@@ -6,10 +6,12 @@
 //! | [`track`] | the evidence for one container |
 //! | [`ready_filter`] | a filter for the kubelet's `ready` status |
 //! | [`shutdown`] | the delay of the sidecar's exit after SIGTERM |
+//! | [`status_trust`] | the decision if a status from the kubelet is current |
 //! | [`milestones`] | the times at which each container reached each state |
 
 pub(crate) mod milestones;
 pub(crate) mod pod;
 pub(crate) mod ready_filter;
 pub(crate) mod shutdown;
+pub(crate) mod status_trust;
 pub(crate) mod track;

@@ -1,17 +1,18 @@
 //! Handlers for events: updates of the Pod, results of probes, and changes in the containers' folders.
 
-use super::{Controller, START_TIME_RESOLUTION};
+use super::Controller;
 use crate::clock::now;
 use crate::input::folders::FolderChange;
 use crate::input::pod_facts::PodFacts;
 use crate::model::pod::Urgency;
 use crate::model::ready_filter::ReadyFilter;
+use crate::model::status_trust::Trust;
 use crate::model::track::{ContainerTrack, FolderState};
 use crate::probe::prober::ProbeEvent;
 use crate::setup::merge_containers;
 use podgate::core::names;
 use podgate::edge::source;
-use tracing::debug;
+use tracing::{debug, warn};
 
 impl Controller {
     pub(super) fn config_seen(&self) -> Option<String> {
@@ -20,7 +21,12 @@ impl Controller {
     }
 
     pub(super) fn on_pod_update(&mut self, facts: &PodFacts) {
-        let trusted = facts.own_started_at.is_some_and(|start| start + START_TIME_RESOLUTION >= self.started_at);
+        let trust = self.status_trust.on_pod_update(facts, now());
+        if trust == Trust::Assumed {
+            warn!("the kubelet reports that this container started before this process; is a clock wrong?");
+        }
+        let trusted = trust != Trust::Outdated;
+        self.outdated_facts = (!trusted && facts.own_started_at.is_some()).then(|| facts.clone());
         self.pod.set_containers(merge_containers(&self.declared_containers, &facts.containers));
         self.create_folders();
         self.pod.on_pod_update(facts, trusted, now());

@@ -28,6 +28,7 @@ impl Controller {
         // The watch stays open if only the kubelet can report that other containers have ended.
         if let Some(api) = self.api.as_mut().filter(|_| !self.must_end_with_others && !self.pod.needs_pod_watch()) {
             api.stop_watching();
+            self.outdated_facts = None;
             self.pod.mark_pod_stale();
         }
     }

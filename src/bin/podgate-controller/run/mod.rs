@@ -12,6 +12,7 @@ use crate::model::milestones::MilestoneRecorder;
 use crate::model::pod::{PodModel, Urgency};
 use crate::model::ready_filter::ReadyFilter;
 use crate::model::shutdown::Shutdown;
+use crate::model::status_trust::StatusTrust;
 use crate::output::board::Board;
 use crate::output::metrics::{self, Metrics};
 use crate::probe::prober::Prober;
@@ -25,7 +26,7 @@ use podgate::core::state::{Phase, State};
 use podgate::core::{container_list, names};
 use podgate::edge::install;
 use podgate::edge::log::{self, Target};
-use podgate::edge::process::random_id;
+use podgate::edge::process::{process_age, random_id};
 use podgate::edge::sandbox::sandbox_id;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -33,7 +34,7 @@ use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
@@ -43,12 +44,9 @@ use tracing::{debug, error, info};
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 /// Time limit for reading the containers from the API, without `--containers`.
 const FIRST_POD_TIMEOUT: Duration = Duration::from_secs(3);
-/// Tolerance for start times, which the kubelet reports in whole seconds.
-const START_TIME_RESOLUTION: Duration = Duration::from_secs(2);
 
 pub(crate) fn main(args: RunArgs) -> ExitCode {
     let blocked = Signals::block();
-    let started_at = wall_clock();
     log::init(args.log_format, args.log_level, Target::Stderr);
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -68,7 +66,7 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
     };
     loop {
         let tasks = LocalSet::new();
-        let result = AssertUnwindSafe(run_controller(&args, started_at, &mut signals)).catch_unwind();
+        let result = AssertUnwindSafe(run_controller(&args, &mut signals)).catch_unwind();
         match tasks.block_on(&runtime, result) {
             Ok(Ok(exit)) => return exit.into(),
             Ok(Err(why)) => {
@@ -84,9 +82,9 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
     }
 }
 
-async fn run_controller(args: &RunArgs, started_at: SystemTime, signals: &mut Signals) -> Result<Exit, String> {
+async fn run_controller(args: &RunArgs, signals: &mut Signals) -> Result<Exit, String> {
     let mut controller = tokio::select! {
-        started = Controller::start(args, started_at) => started?,
+        started = Controller::start(args) => started?,
         signal = signals.next() => {
             info!(signal, code = Exit::Terminated.code(), "exiting before the board is set up");
             return Ok(Exit::Terminated);
@@ -102,7 +100,9 @@ async fn run_controller(args: &RunArgs, started_at: SystemTime, signals: &mut Si
 struct Controller {
     declared_containers: Vec<Container>,
     podinfo: PathBuf,
-    started_at: SystemTime,
+    status_trust: StatusTrust,
+    /// Facts with a status that may become current, at the time `status_trust.due()`.
+    outdated_facts: Option<PodFacts>,
     pod: PodModel,
     board: Board,
     folders: Folders,
@@ -135,7 +135,7 @@ struct Controller {
 impl Controller {
     /// Resets the board, installs the agent, creates the folders, publishes the first snapshot, and then takes the
     /// lock.
-    async fn start(args: &RunArgs, started_at: SystemTime) -> Result<Controller, String> {
+    async fn start(args: &RunArgs) -> Result<Controller, String> {
         let identity = pod_identity(args)?;
         let declared = args.containers.clone().unwrap_or_default();
         for (folder, flag) in [(&args.board, "--board"), (&args.self_dir, "--self")] {
@@ -171,7 +171,8 @@ impl Controller {
         let mut controller = Controller {
             declared_containers: declared,
             podinfo: args.podinfo.clone(),
-            started_at,
+            status_trust: StatusTrust::new(wall_clock() - process_age().unwrap_or_default()),
+            outdated_facts: None,
             pod,
             board,
             folders: Folders::new(&args.self_dir, &args.podinfo),
@@ -261,6 +262,7 @@ impl Controller {
         let due = self.ready_filters.values().filter_map(ReadyFilter::due);
         due.chain(self.board.retry_at())
             .chain(self.wake_up_at)
+            .chain(self.outdated_facts.as_ref().and_then(|_| self.status_trust.due()))
             .chain(self.api_wait_until)
             .chain(self.pod.due())
             .chain(self.shutdown.as_ref().and_then(|shutdown| shutdown.due(now())))
@@ -271,6 +273,11 @@ impl Controller {
         if self.wake_up_at.is_some_and(|at| at <= now()) {
             self.wake_up_at = None;
             self.wake_up(Urgency::Soon);
+        }
+        if self.status_trust.due().is_some_and(|due| due <= now())
+            && let Some(facts) = self.outdated_facts.take()
+        {
+            self.on_pod_update(&facts);
         }
         if self.board.retry_at().is_some_and(|at| at <= now()) {
             self.board.retry();

@@ -1,0 +1,48 @@
+//! Tests of the sidecar's trust in the kubelet's status, with a fake API server.
+
+use super::*;
+use crate::api::Api;
+use serde_json::{Value, json};
+use std::time::SystemTime;
+
+/// Returns a Pod whose container `migrate` has completed and whose sidecar has started `seconds` after now.
+fn completed(seconds: i64, restarts: u32) -> Value {
+    let time = |seconds: i64| {
+        let offset = Duration::from_secs(seconds.unsigned_abs());
+        let time = if seconds < 0 { SystemTime::now() - offset } else { SystemTime::now() + offset };
+        humantime::format_rfc3339_seconds(time).to_string()
+    };
+    let end =
+        json!({"exitCode": 0, "containerID": "m1", "startedAt": time(seconds + 1), "finishedAt": time(seconds + 2)});
+    let own = json!({"name": "podgate", "restartCount": restarts, "state": {"running": {"startedAt": time(seconds)}}});
+    json!({"metadata": {"name": "p", "resourceVersion": "1"},
+           "spec": {"restartPolicy": "Never", "containers": [{"name": "migrate"}],
+                    "initContainers": [{"name": "podgate", "restartPolicy": "Always"}]},
+           "status": {"initContainerStatuses": [own],
+                      "containerStatuses": [{"name": "migrate", "state": {"terminated": end}}]}})
+}
+
+#[test]
+fn kubelets_status_counts_although_a_clock_is_wrong() {
+    for seconds in [-10, 0, 10] {
+        let (pod, api) = (Pod::new(), Api::new(completed(seconds, 0)));
+        let started = Instant::now();
+        let Some(sidecar) = api.sidecar(&pod, "true") else { return };
+        until_within(30, "migrate is Completed", || pod.board().states.get("migrate") == Some(&State::Completed));
+        assert!(seconds >= 0 || started.elapsed() > Duration::from_secs(9), "an old start may be an earlier one");
+        let log = stderr(&sidecar.end(Signal::TERM));
+        assert_eq!(log.matches("is a clock wrong?").count(), usize::from(seconds < 0), "{log}");
+    }
+}
+
+#[test]
+fn status_of_an_earlier_run_does_not_count() {
+    let (pod, api) = (Pod::new(), Api::new(completed(-100, 3)));
+    let Some(_sidecar) = api.sidecar(&pod, "true") else { return };
+    until("the Pod was read", || pod.board().states.contains_key("migrate"));
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(pod.state("migrate"), State::Waiting);
+    // The clock of the kubelet differs by more than a minute, but the restart count grows.
+    api.change(&completed(-90, 4));
+    until("migrate is Completed", || pod.state("migrate") == State::Completed);
+}
