@@ -72,7 +72,7 @@ fn dependencies_have_the_right_features() {
 #[test]
 fn policy_allows_longest_sidecar_annotation() {
     let policy = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/policy.yaml")).unwrap();
-    assert!(policy.contains(&format!("size() <= {}", podgate::core::times::MAX_BYTES)));
+    assert!(policy.contains(&format!("size() <= {}", podgate::core::annotations::VALUE_MAX)));
 }
 
 /// Container images are built without the folders of tests and benches. Cargo fails on a missing target unless the

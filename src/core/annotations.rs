@@ -7,6 +7,9 @@
 
 use std::collections::BTreeMap;
 
+/// Largest value of an annotation in bytes, as enforced by the admission policy in `manifests/policy.yaml`.
+pub const VALUE_MAX: usize = 4096;
+
 /// Single-letter escapes and their bytes.
 const ESCAPES: [(u8, u8); 9] = [
     (b'a', 7),
@@ -144,6 +147,14 @@ fn quote_into(value: &str, out: &mut String) {
     out.push('"');
 }
 
+/// Removes items from the end of a comma-separated list that is longer than [`VALUE_MAX`].
+pub fn cap_list(value: &mut String) {
+    if value.len() > VALUE_MAX {
+        let end = value.as_bytes()[..=VALUE_MAX].iter().rposition(|byte| *byte == b',');
+        value.truncate(end.unwrap_or(0));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,5 +216,18 @@ mod tests {
             Annotations::from([("b".to_owned(), "é\u{1F600}\u{7f}".to_owned()), ("a".to_owned(), "\"\\\n".to_owned())]);
         assert_eq!(write(&map), "a=\"\\\"\\\\\\n\"\nb=\"\\u00e9\\U0001f600\\x7f\"");
         assert_eq!(all(write(&map).as_bytes()), Ok(map));
+    }
+
+    #[test]
+    fn long_list_loses_its_last_items() {
+        let (fits, name) = ("a".repeat(VALUE_MAX), "b".repeat(63));
+        for (list, expected) in [(fits.clone(), fits.clone()), (format!("{fits},{name}"), fits)] {
+            let mut capped = list;
+            cap_list(&mut capped);
+            assert_eq!(capped, expected);
+        }
+        let mut list = vec![name.as_str(); 100].join(",");
+        cap_list(&mut list);
+        assert_eq!(list, vec![name.as_str(); 64].join(","));
     }
 }

@@ -48,6 +48,11 @@ impl SandboxId {
         let same = |a, b| a == 0 || b == 0 || a == b;
         boot && same(self.cookie, other.cookie) && same(self.root, other.root)
     }
+
+    /// Returns true if a part is known that differs between the sandboxes of a node.
+    pub fn is_unique(&self) -> bool {
+        self.cookie != 0 || self.root != 0
+    }
 }
 
 fn is_boot_prefix(text: &str) -> bool {

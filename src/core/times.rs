@@ -4,12 +4,10 @@
 //! `1763733605123,db=started+0;ready+1577,api=gate+40;opened+1580`: the first number is the base time in milliseconds
 //! since 1970. The other numbers are offsets from the base time, in milliseconds.
 
+use crate::core::annotations::VALUE_MAX;
 use crate::core::words::words;
 use std::collections::BTreeMap;
 use std::fmt;
-
-/// Size limit in bytes, as enforced by the admission policy in `manifests/policy.yaml`.
-pub const MAX_BYTES: usize = 4096;
 
 words! {
     /// Milestone of a container. Only its first time in a sandbox is recorded, except for `StateChanged`.
@@ -73,14 +71,14 @@ impl Times {
 }
 
 impl fmt::Display for Times {
-    /// Writes at most [`MAX_BYTES`] bytes. Containers that don't fit are omitted.
+    /// Writes at most [`VALUE_MAX`] bytes. Containers that don't fit are omitted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let zero = self.0.values().flat_map(BTreeMap::values).min().copied().unwrap_or_default();
         let mut text = zero.to_string();
         for (name, of) in self.0.iter().filter(|(_, of)| !of.is_empty()) {
             let list: Vec<String> = of.iter().map(|(what, at)| format!("{what}+{}", at - zero)).collect();
             let item = format!(",{name}={}", list.join(";"));
-            if text.len() + item.len() <= MAX_BYTES {
+            if text.len() + item.len() <= VALUE_MAX {
                 text.push_str(&item);
             }
         }
@@ -146,7 +144,7 @@ mod tests {
             }
         }
         let text = times.to_string();
-        assert!(text.len() <= MAX_BYTES && text.len() > MAX_BYTES - 200, "{}", text.len());
+        assert!(text.len() <= VALUE_MAX && text.len() > VALUE_MAX - 200, "{}", text.len());
         assert_eq!(Times::parse(&text).get("db", Milestone::Ready), times.get("db", Milestone::Ready));
     }
 }

@@ -66,7 +66,7 @@ impl Api {
         let tls = Arc::new(tls.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key).unwrap());
         let wrap =
             move |stream| rustls::StreamOwned::new(rustls::ServerConnection::new(Arc::clone(&tls)).unwrap(), stream);
-        let stored = Arc::new(Mutex::new(Stored { pod, version: 1, watches: Vec::new() }));
+        let stored = Arc::new(Mutex::new(Stored { pod, version: 100, watches: Vec::new() }));
         let known = Arc::clone(&stored);
         let server = FakeApiServer::wrapped(wrap, move |request: &Request| {
             let mut stored = known.lock().unwrap();
@@ -88,6 +88,13 @@ impl Api {
     /// Changes the Pod by a merge patch, like the kubelet.
     pub(crate) fn change(&self, change: &Value) {
         self.stored.lock().unwrap().change(change);
+    }
+
+    /// Replaces the Pod by an older version and ends all watches.
+    pub(crate) fn restore(&self, pod: &Value) {
+        let mut stored = self.stored.lock().unwrap();
+        *stored = Stored { pod: pod.clone(), version: 1, watches: Vec::new() };
+        stored.change(&json!({}));
     }
 
     pub(crate) fn annotation(&self, key: &str) -> Option<String> {

@@ -9,6 +9,7 @@ mod clock_step;
 mod faults;
 mod gates;
 mod kubelet_status;
+mod limits;
 mod privacy;
 
 use podgate::core::names;

@@ -4,7 +4,6 @@ use super::Controller;
 use crate::clock::now;
 use crate::input::folders::FolderChange;
 use crate::input::pod_facts::PodFacts;
-use crate::model::pod::Urgency;
 use crate::model::ready_filter::ReadyFilter;
 use crate::model::status_trust::Trust;
 use crate::model::track::{ContainerTrack, FolderState};
@@ -65,7 +64,6 @@ impl Controller {
     }
 
     pub(super) fn on_reports(&mut self) {
-        let (mut has_news, stopping) = (false, self.pod.stopping_count());
         for FolderChange { container, report, is_rewritten, is_tether_held, is_last_check } in
             self.folders.take_changes()
         {
@@ -81,10 +79,9 @@ impl Controller {
                 }
             }
             let folder = FolderState { report, is_rewritten, is_tether_held, is_listening };
-            has_news |= self.pod.on_report(&container, folder, now());
-        }
-        if has_news {
-            self.wake_up(if self.pod.stopping_count() > stopping { Urgency::Now } else { self.pod.urgency() });
+            if self.pod.on_report(&container, folder, now()) {
+                self.wake_up(container);
+            }
         }
         if self.api.is_none() {
             // If the API is used, overrides arrive with the Pod's annotations.

@@ -2,16 +2,9 @@
 
 use super::Controller;
 use crate::clock::now;
-use crate::model::pod::Urgency;
 use std::time::Duration;
 use tracing::info;
 
-/// Shortest and longest interval between two wake-ups.
-pub(super) const MIN_WAKE_UP_INTERVAL: Duration = Duration::from_secs(2);
-const MAX_WAKE_UP_INTERVAL: Duration = Duration::from_secs(60);
-/// Lower bound for the interval while a gate or hook waits (`Urgency::Soon`). That interval is a quarter of the normal
-/// interval.
-const URGENT_WAKE_UP_INTERVAL: Duration = Duration::from_secs(1);
 /// Time limit for the API server's answer after a wake-up.
 const API_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -33,32 +26,23 @@ impl Controller {
         }
     }
 
-    /// Ends idling, now or when enough time has passed since the last wake-up. A container can cause any number of
-    /// wake-ups, so a rate limit protects the API server. The limit does not apply to `Urgency::Now`, because each
-    /// container stops only once.
-    pub(super) fn wake_up(&mut self, urgency: Urgency) {
+    /// Ends idling because of a change in the folder of `container`, now or when the container's rate limit permits. A
+    /// container can write any number of reports, and each wake-up opens a watch.
+    pub(super) fn wake_up(&mut self, container: String) {
         if !self.is_idle {
             return;
         }
-        let here = now();
-        let interval = match urgency {
-            Urgency::Now => Duration::ZERO,
-            Urgency::Soon => (self.wake_up_interval / 4).max(URGENT_WAKE_UP_INTERVAL),
-            Urgency::Later => self.wake_up_interval,
-        };
-        let due = self.last_wake_up.map_or(here, |last| last + interval);
-        if due > here {
-            self.wake_up_at = Some(self.wake_up_at.map_or(due, |at| at.min(due)));
+        if let Err(at) = self.wake_up_limits.entry(container.clone()).or_default().take(now()) {
+            if self.wake_up_at.as_ref().is_none_or(|(known, _)| at < *known) {
+                self.wake_up_at = Some((at, container));
+            }
             return;
         }
-        let long_ago = self.last_wake_up.is_none_or(|last| here > last + MAX_WAKE_UP_INTERVAL * 2);
-        self.wake_up_interval =
-            if long_ago { MIN_WAKE_UP_INTERVAL } else { (self.wake_up_interval * 2).min(MAX_WAKE_UP_INTERVAL) };
-        (self.last_wake_up, self.wake_up_at, self.is_idle) = (Some(here), None, false);
+        (self.wake_up_at, self.is_idle) = (None, false);
         if let Some(api) = &mut self.api {
             api.watch();
             // Stay awake until the API has answered or the time limit is over.
-            self.api_wait_until = Some(here + API_TIMEOUT);
+            self.api_wait_until = Some(now() + API_TIMEOUT);
         }
     }
 }

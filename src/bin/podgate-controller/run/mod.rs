@@ -2,6 +2,7 @@
 
 mod events;
 mod idle;
+mod publish;
 
 use crate::api::task::ApiTask;
 use crate::args::RunArgs;
@@ -9,7 +10,8 @@ use crate::clock::{now, wall_clock};
 use crate::input::folders::{Folders, IDLE_REREAD_INTERVAL, REREAD_INTERVAL};
 use crate::input::pod_facts::PodFacts;
 use crate::model::milestones::MilestoneRecorder;
-use crate::model::pod::{PodModel, Urgency};
+use crate::model::pod::PodModel;
+use crate::model::rate_limit::{SnapshotLimiter, TokenBucket};
 use crate::model::ready_filter::ReadyFilter;
 use crate::model::shutdown::Shutdown;
 use crate::model::status_trust::StatusTrust;
@@ -113,15 +115,15 @@ struct Controller {
     phase: Option<Phase>,
     /// Annotations last sent to the API, without revision and times, which change every time.
     sent_annotations: Annotations,
+    api_limiter: SnapshotLimiter,
     metrics: Rc<Metrics>,
     api: Option<ApiTask>,
     pod_updates: mpsc::Receiver<PodFacts>,
     is_idle: bool,
-    /// Time of the last wake-up from idle. The next two fields are the minimum interval before the next wake-up and its
-    /// planned time.
-    last_wake_up: Option<Instant>,
-    wake_up_interval: Duration,
-    wake_up_at: Option<Instant>,
+    /// Limits of each container's wake-ups from idle.
+    wake_up_limits: BTreeMap<String, TokenBucket>,
+    /// Time and container of a wake-up that the container's limit has delayed.
+    wake_up_at: Option<(Instant, String)>,
     /// End of the wait for the API server's answer. The sidecar does not go idle during this wait.
     api_wait_until: Option<Instant>,
     /// Set after a signal, while the sidecar waits for preStop hooks.
@@ -182,12 +184,12 @@ impl Controller {
             milestones: times,
             phase: None,
             sent_annotations: Annotations::new(),
+            api_limiter: SnapshotLimiter::default(),
             metrics,
             api,
             pod_updates,
             is_idle: false,
-            last_wake_up: None,
-            wake_up_interval: idle::MIN_WAKE_UP_INTERVAL,
+            wake_up_limits: BTreeMap::new(),
             wake_up_at: None,
             api_wait_until: None,
             shutdown: None,
@@ -261,7 +263,8 @@ impl Controller {
     fn next_timer(&self) -> Option<Instant> {
         let due = self.ready_filters.values().filter_map(ReadyFilter::due);
         due.chain(self.board.retry_at())
-            .chain(self.wake_up_at)
+            .chain(self.wake_up_at.as_ref().map(|(at, _)| *at))
+            .chain(self.api_limiter.retry_at())
             .chain(self.outdated_facts.as_ref().and_then(|_| self.status_trust.due()))
             .chain(self.api_wait_until)
             .chain(self.pod.due())
@@ -270,9 +273,13 @@ impl Controller {
     }
 
     fn tick(&mut self) {
-        if self.wake_up_at.is_some_and(|at| at <= now()) {
-            self.wake_up_at = None;
-            self.wake_up(Urgency::Soon);
+        if let Some((_, container)) = self.wake_up_at.take_if(|(at, _)| *at <= now()) {
+            self.wake_up(container);
+        }
+        if self.api_limiter.retry_at().is_some_and(|at| at <= now())
+            && let Some(snapshot) = self.pod.published().cloned()
+        {
+            self.publish_to_api(&snapshot);
         }
         if self.status_trust.due().is_some_and(|due| due <= now())
             && let Some(facts) = self.outdated_facts.take()
@@ -288,68 +295,6 @@ impl Controller {
         for (name, filter) in &mut self.ready_filters {
             filter.recheck(seen.as_deref(), now());
             self.pod.on_kubelet_ready(name, filter.trusted_ready());
-        }
-    }
-
-    /// Determines all states, publishes changes, and starts and stops probing.
-    fn update(&mut self) {
-        let snapshot = self.pod.update_snapshot().cloned();
-        self.milestones.record(self.pod.tracks(), wall_clock());
-        if let Some(snapshot) = snapshot {
-            let mut annotations = snapshot.to_annotations();
-            if let Some(times) = self.milestones.annotation_value() {
-                annotations.insert(names::SANDBOX_TIMES.to_owned(), times);
-            }
-            if let Some(since) = self.pod.sandbox_started_at {
-                annotations
-                    .insert(names::SANDBOX_SINCE.to_owned(), humantime::format_rfc3339_seconds(since).to_string());
-            }
-            annotations
-                .insert(names::SANDBOX_SEEN.to_owned(), humantime::format_rfc3339_seconds(wall_clock()).to_string());
-            // Write the board first, so that a slow API never delays a start. `Board` logs and retries failures.
-            self.board.publish(annotations.clone());
-            // These annotations exist only on the board.
-            annotations.remove(names::SANDBOX_HEARD);
-            annotations.remove(names::SANDBOX_SINCE);
-            let volatile = [names::SANDBOX_REVISION, names::SANDBOX_SEEN, names::SANDBOX_TIMES];
-            let lasting = annotations.iter().filter(|(key, _)| !volatile.contains(&key.as_str()));
-            let lasting: Annotations = lasting.map(|(key, value)| (key.clone(), value.clone())).collect();
-            if let Some(api) = self.api.as_ref().filter(|_| self.sent_annotations != lasting) {
-                self.sent_annotations = lasting;
-                api.publish(annotations);
-            }
-            for (name, state) in &snapshot.states {
-                let before = self.published_states.insert(name.clone(), *state);
-                if before == Some(*state) {
-                    continue;
-                }
-                self.metrics.record_transition(name, before, *state);
-                if let Some(before) = before {
-                    info!(container = %name, was = %before, state = %state, revision = snapshot.revision, "state changed");
-                }
-            }
-            if self.phase.replace(snapshot.phase) != Some(snapshot.phase) {
-                info!(phase = %snapshot.phase, revision = snapshot.revision, "phase changed");
-            }
-        }
-        if self.pod.may_idle() && self.api_wait_until.is_none() {
-            self.go_idle();
-        }
-        if self.is_idle {
-            return;
-        }
-        for name in self.pod.take_stale_probes() {
-            self.prober.stop(&name);
-        }
-        for track in self.pod.tracks() {
-            if track.has_ended() {
-                self.prober.stop(&track.spec.name);
-            } else if self.pod.may_run(track) {
-                self.prober.start(&track.spec, track.has_passed_probes());
-            }
-        }
-        for name in self.pod.unconfirmed() {
-            self.prober.confirm(&name);
         }
     }
 }

@@ -15,17 +15,6 @@ use podgate::core::state::{Phase, State};
 use std::collections::BTreeSet;
 use std::time::{Instant, SystemTime};
 
-/// Urgency of a wake-up from idle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Urgency {
-    /// A preStop hook has begun. Within a second, the board must show if the whole Pod stops.
-    Now,
-    /// A gate or a preStop hook waits for the wake-up.
-    Soon,
-    /// No gate and no hook waits for the wake-up.
-    Later,
-}
-
 /// Tracks all containers of the Pod during one epoch.
 #[derive(Debug)]
 pub(crate) struct PodModel {
@@ -169,7 +158,7 @@ impl PodModel {
                 let (state, sandbox) = value.split_once('@')?;
                 let sandbox: SandboxId = sandbox.parse().ok()?;
                 // All parts of the id must match, so that an override in a Pod template never applies.
-                (sandbox == self.sandbox).then(|| state.parse().ok())?
+                (sandbox == self.sandbox && self.sandbox.is_unique()).then(|| state.parse().ok())?
             });
         }
     }
@@ -335,14 +324,8 @@ impl PodModel {
         watched.filter_map(|name| self.track(name)).any(|other| other.tether != TetherState::Held && !other.has_ended())
     }
 
-    /// Returns the urgency of a wake-up after new reports.
-    pub(crate) fn urgency(&self) -> Urgency {
-        let is_urgent = |track: &ContainerTrack| track.is_gate_waiting() || track.stopping() == PreStopState::Begun;
-        if self.tracks.iter().any(is_urgent) { Urgency::Soon } else { Urgency::Later }
-    }
-
-    pub(crate) fn stopping_count(&self) -> usize {
-        self.tracks.iter().filter(|track| track.stopping() != PreStopState::NotBegun).count()
+    pub(crate) fn published(&self) -> Option<&Snapshot> {
+        self.published.as_ref()
     }
 
     /// Returns the running containers that have a preStop hook.

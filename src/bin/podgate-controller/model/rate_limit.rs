@@ -1,0 +1,133 @@
+//! Limits how often one container can cause requests to the API server. No I/O.
+
+use podgate::core::snapshot::Snapshot;
+use podgate::core::state::State;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Number of requests that a container can cause at once.
+const BURST: u32 = 10;
+/// Interval between the requests after that.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Token bucket of one container.
+#[derive(Debug, Default)]
+pub(crate) struct TokenBucket {
+    full_at: Option<Instant>,
+}
+
+impl TokenBucket {
+    /// Takes a token.
+    ///
+    /// # Errors
+    /// If the bucket is empty: the time of the next token.
+    pub(crate) fn take(&mut self, now: Instant) -> Result<(), Instant> {
+        let full_at = self.full_at.map_or(now, |at| at.max(now)) + INTERVAL;
+        if full_at > now + INTERVAL * BURST {
+            return Err(full_at - INTERVAL * BURST);
+        }
+        self.full_at = Some(full_at);
+        Ok(())
+    }
+}
+
+/// Limits the changes of each container in the API. A container without a token keeps its last published facts, so the
+/// changes of other containers are never delayed.
+#[derive(Debug, Default)]
+pub(crate) struct SnapshotLimiter {
+    containers: BTreeMap<String, (Facts, TokenBucket)>,
+    retry_at: Option<Instant>,
+}
+
+/// A container's part of a snapshot.
+#[derive(Debug, Clone, PartialEq)]
+struct Facts {
+    state: Option<State>,
+    stuck: Option<String>,
+    is_stopping: bool,
+    restarts: Option<u64>,
+}
+
+impl SnapshotLimiter {
+    /// Returns `snapshot` as it may be published in the API at `now`.
+    pub(crate) fn limit(&mut self, snapshot: &Snapshot, now: Instant) -> Snapshot {
+        let mut limited = snapshot.clone();
+        self.retry_at = None;
+        for name in snapshot.states.keys() {
+            let facts = Facts {
+                state: snapshot.states.get(name).copied(),
+                stuck: snapshot.stuck.get(name).cloned(),
+                is_stopping: snapshot.stopping.contains(name),
+                restarts: snapshot.restarts.get(name).copied(),
+            };
+            let (last, bucket) =
+                self.containers.entry(name.clone()).or_insert_with(|| (facts.clone(), TokenBucket::default()));
+            if *last == facts {
+                continue;
+            }
+            match bucket.take(now) {
+                Ok(()) => *last = facts,
+                Err(at) => {
+                    self.retry_at = Some(self.retry_at.map_or(at, |known| known.min(at)));
+                    last.write(&mut limited, name);
+                }
+            }
+        }
+        limited
+    }
+
+    /// Returns the time at which delayed changes can be published; `None` if no change is delayed.
+    pub(crate) fn retry_at(&self) -> Option<Instant> {
+        self.retry_at
+    }
+}
+
+impl Facts {
+    fn write(&self, snapshot: &mut Snapshot, name: &str) {
+        fn set<T: Clone>(map: &mut BTreeMap<String, T>, name: &str, value: Option<&T>) {
+            map.remove(name);
+            map.extend(value.map(|value| (name.to_owned(), value.clone())));
+        }
+        set(&mut snapshot.states, name, self.state.as_ref());
+        set(&mut snapshot.stuck, name, self.stuck.as_ref());
+        set(&mut snapshot.restarts, name, self.restarts.as_ref());
+        snapshot.stopping.remove(name);
+        snapshot.stopping.extend(self.is_stopping.then(|| name.to_owned()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::now;
+
+    #[test]
+    fn bucket_allows_a_burst_and_then_one_token_per_interval() {
+        let (mut bucket, start) = (TokenBucket::default(), now());
+        assert!((0..BURST).all(|_| bucket.take(start).is_ok()));
+        assert_eq!(bucket.take(start), Err(start + INTERVAL));
+        assert_eq!(bucket.take(start + INTERVAL), Ok(()));
+        assert_eq!(bucket.take(start + INTERVAL), Err(start + INTERVAL * 2));
+        let later = start + INTERVAL * 100;
+        assert_eq!((0..100).filter(|_| bucket.take(later).is_ok()).count(), 10);
+    }
+
+    #[test]
+    fn flapping_container_is_held_back_alone() {
+        let snapshot = |evil, db| {
+            let mut snapshot = Snapshot::new("0-0-0".parse().unwrap(), "e", &[("evil", evil), ("db", db)]);
+            snapshot.stopping.extend((evil == State::Ready).then(|| "evil".to_owned()));
+            snapshot
+        };
+        let (mut limiter, start) = (SnapshotLimiter::default(), now());
+        let flap = [State::Ready, State::Waiting].into_iter().cycle().take(12);
+        let published: Vec<_> = flap.map(|state| limiter.limit(&snapshot(state, State::Waiting), start)).collect();
+        assert_eq!(published[9], snapshot(State::Waiting, State::Waiting));
+        assert!(published[10..].iter().all(|last| *last == snapshot(State::Ready, State::Waiting)));
+        let limited = limiter.limit(&snapshot(State::Waiting, State::Ready), start);
+        assert_eq!(limited, snapshot(State::Ready, State::Ready), "db changes at once");
+        let due = limiter.retry_at().unwrap();
+        assert_eq!(limiter.limit(&snapshot(State::Waiting, State::Ready), due), snapshot(State::Waiting, State::Ready));
+        assert_eq!(limiter.retry_at(), None);
+    }
+}

@@ -1,0 +1,61 @@
+//! Tests of the requests that the sidecar sends to a fake API server.
+
+use super::*;
+use crate::api::Api;
+use podgate::core::report::{GateState, PreStopState};
+use serde_json::{Value, json};
+
+/// Returns a Pod with two gated containers, `evil` and `db`, and a native sidecar.
+fn gated() -> Value {
+    let gated = |name| json!({"name": name, "command": ["/podgate/bin/podgate", "entrypoint", "--", "x"]});
+    let started_at = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
+    json!({"metadata": {"name": "p", "resourceVersion": "100"},
+           "spec": {"containers": [gated("evil"), gated("db")],
+                    "initContainers": [{"name": "podgate", "restartPolicy": "Always"}]},
+           "status": {"initContainerStatuses": [{"name": "podgate", "state": {"running": {"startedAt": started_at}}}]}})
+}
+
+fn opened(ticket: &str) -> Report {
+    Report { gate: Some(GateState::Opened), ticket: Some(ticket.to_owned()), ..Report::default() }
+}
+
+#[test]
+fn one_container_can_cause_few_requests_and_delays_no_other_container() {
+    let (pod, api) = (Pod::new(), Api::new(gated()));
+    let Some(sidecar) = api.sidecar(&pod, "true") else { return };
+    until("the folders exist", || pod.path("self/db").is_dir());
+    pod.report("evil", opened("t"));
+    pod.report("db", opened("t"));
+    let is_published = |name: &str| api.annotation(&format!("status.podgate.io/{name}")).as_deref() == Some("Ready");
+    until("all are Ready", || is_published("evil") && is_published("db"));
+    std::thread::sleep(Duration::from_secs(1));
+    let (patches, watches) = (api.count("PATCH"), api.count("GET"));
+    let start = Instant::now();
+    for round in 0.. {
+        if start.elapsed() > Duration::from_secs(9) {
+            break;
+        }
+        pod.report("evil", opened(&format!("t{round}")));
+        std::thread::sleep(Duration::from_millis(250));
+        pod.report("evil", Report { stopping: PreStopState::Begun, ..opened(&format!("t{round}")) });
+        std::thread::sleep(Duration::from_millis(250));
+    }
+    let (patches, watches) = (api.count("PATCH") - patches, api.count("GET") - watches);
+    assert!((1..=11).contains(&patches) && (1..=11).contains(&watches), "{patches} patches, {watches} watches");
+    pod.report("db", Report { stopping: PreStopState::Begun, ..opened("t") });
+    let is_stopping =
+        || api.annotation(names::SANDBOX_STOPPING).is_some_and(|list| list.split(',').any(|name| name == "db"));
+    until_within(3, "the change of db is published", is_stopping);
+    drop(sidecar);
+}
+
+#[test]
+fn annotations_are_written_again_after_a_restore_of_etcd() {
+    let (pod, api) = (Pod::new(), Api::new(gated()));
+    let Some(_sidecar) = api.sidecar(&pod, "true") else { return };
+    let is_published = || api.annotation("status.podgate.io/db").as_deref() == Some("Waiting");
+    until("db is Waiting in the API", is_published);
+    std::thread::sleep(Duration::from_secs(1));
+    api.restore(&gated());
+    until("db is Waiting in the API again", is_published);
+}
