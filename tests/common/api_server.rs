@@ -103,6 +103,7 @@ impl FakeApiServer {
 
     /// Returns a command that runs the program with these arguments and a kubeconfig for this server.
     pub(crate) fn command(&self, arguments: &[&str]) -> std::process::Command {
+        #[allow(clippy::option_env_unwrap, reason = "the sidecar's tests are also built without this program")]
         let program = option_env!("CARGO_BIN_EXE_kubectl-podgate").expect("built with the feature kubectl");
         let mut command = std::process::Command::new(program);
         command.env_clear().env("HOME", self.home.path()).env("KUBECONFIG", self.kubeconfig()).args(arguments);

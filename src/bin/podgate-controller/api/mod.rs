@@ -149,7 +149,7 @@ pub(crate) async fn watch_pod(shared: Rc<ApiState>, updates: mpsc::Sender<PodFac
 async fn watch_once(shared: &ApiState, updates: &mpsc::Sender<PodFacts>) -> Result<(), String> {
     let api = shared.connect()?;
     let own = &shared.identity;
-    // Versions decrease after a restore of etcd, so each watch starts anew. An outdated cache costs one more patch.
+    // Versions decrease after a restore of etcd, so a new watch may start with any version. An outdated cache costs one patch.
     shared.actual.borrow_mut().resource_version = None;
     let selector = format!("metadata.name={}", own.name);
     let params = WatchParams::default().fields(&selector).timeout(WATCH_TIMEOUT_SECONDS).disable_bookmarks();

@@ -1,16 +1,13 @@
 //! Creates the containers' folders and watches them with inotify. The content of the folders is not trusted.
 
 use crate::clock::now;
+use crate::input::report_file::{Stamp, make_folder, read_report};
+use crate::probe::precise_timer::PreciseTimer;
 use inotify::{Inotify, WatchMask};
-use podgate::core::names;
 use podgate::core::report::Report;
-use podgate::edge::{files, tether};
-use rustix::fs::{Mode, OFlags};
+use podgate::edge::tether;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
@@ -40,6 +37,8 @@ pub(crate) struct Folders {
     /// Folders that could not be created or watched yet.
     unwatched: Vec<PathBuf>,
     has_warned: bool,
+    /// Unlike tokio's timer, a kernel timer wakes the idle sidecar only once for each check.
+    timer: PreciseTimer,
     last_seen: BTreeMap<String, LastSeen>,
     gap: Duration,
     last_check: Instant,
@@ -57,10 +56,6 @@ struct LastSeen {
     is_tether_held: bool,
     is_checked: bool,
 }
-
-/// Identifies a file by inode and ctime (seconds, nanoseconds). A replaced file differs in at least one of these
-/// values.
-type Stamp = (u64, i64, i64);
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct FolderChange {
@@ -87,6 +82,7 @@ impl Folders {
             inotify: inotify.ok(),
             unwatched: Vec::new(),
             has_warned: false,
+            timer: PreciseTimer::new(),
             last_seen: BTreeMap::new(),
             gap: Duration::ZERO,
             last_check: now(),
@@ -144,7 +140,10 @@ impl Folders {
         tokio::time::sleep_until((self.last_check + self.gap).into()).await;
         let is_polling = self.inotify.is_none() || !self.unwatched.is_empty();
         let due = self.last_check + if is_polling { POLL_INTERVAL } else { reread };
-        let has_event = tokio::time::timeout_at(due.into(), self.next_event()).await.is_ok();
+        let has_event = tokio::select! {
+            () = next_event(&mut self.inotify) => true,
+            () = self.timer.sleep_until(due) => false,
+        };
         self.last_check = now();
         self.gap = if has_event { (self.gap * 2).clamp(Duration::from_millis(1), MAX_GAP) } else { Duration::ZERO };
         if !has_event && is_polling && self.last_retry.elapsed() >= reread {
@@ -157,22 +156,6 @@ impl Folders {
         if self.last_seen.iter().any(|(name, seen)| may_be_released(name, seen)) {
             self.last_event = Some((now(), 0));
         }
-    }
-
-    async fn next_event(&mut self) {
-        while let Some(inotify) = &mut self.inotify {
-            let mut buffer = [0; 4096];
-            match inotify.readable_mut().await {
-                Ok(mut guard) => match guard.get_inner_mut().read_events(&mut buffer).map_or(0, Iterator::count) {
-                    0 => guard.clear_ready(),
-                    // An event only triggers a check, so a queue overflow does no harm. Events left in the queue
-                    // trigger another check after the gap.
-                    _ => return,
-                },
-                Err(_) => self.inotify = None,
-            }
-        }
-        std::future::pending().await
     }
 
     /// Returns the changes since the last call. An invalid report file counts as no report.
@@ -210,51 +193,29 @@ impl Folders {
     }
 }
 
-/// Creates a container's folder and reserves its files.
-fn make_folder(path: &Path) -> io::Result<()> {
-    match rustix::fs::mkdir(path, Mode::from_raw_mode(0o777)) {
-        // The container may run with any user id. Only that container mounts this folder. chmod ignores the umask.
-        Ok(()) => rustix::fs::chmod(path, Mode::from_raw_mode(0o777))?,
-        Err(rustix::io::Errno::EXIST) => {}
-        Err(error) => return Err(error.into()),
-    }
-    // With this reserved space, the container can report even if another container fills the volume.
-    for (name, text) in [(names::TETHER_FILE, String::new()), (names::REPORT_FILE, Report::default().to_padded_text())]
-    {
-        if let Err(error) = create_file(&path.join(name), text.as_bytes()) {
-            debug!(%error, path = %path.display(), name, "can't reserve a file");
+/// Waits for an event; forever without inotify. Cancel-safe.
+async fn next_event(inotify: &mut Option<AsyncFd<Inotify>>) {
+    while let Some(instance) = inotify {
+        let mut buffer = [0; 4096];
+        match instance.readable_mut().await {
+            Ok(mut guard) => match guard.get_inner_mut().read_events(&mut buffer).map_or(0, Iterator::count) {
+                0 => guard.clear_ready(),
+                // An event only triggers a check, so a queue overflow does no harm. Events left in the queue trigger
+                // another check after the gap.
+                _ => return,
+            },
+            Err(_) => *inotify = None,
         }
     }
-    Ok(())
-}
-
-/// Creates a file that any user can write. Keeps an existing file, which the container may have written.
-fn create_file(path: &Path, content: &[u8]) -> io::Result<()> {
-    match File::create_new(path) {
-        Ok(mut file) => {
-            file.set_permissions(PermissionsExt::from_mode(0o666))?;
-            file.write_all(content)
-        }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-fn read_report(root: &Path, name: &str) -> io::Result<(Stamp, Option<Report>)> {
-    let root = files::open_folder(root)?;
-    let path = Path::new(name).join(names::REPORT_FILE);
-    let handle = files::open_beneath(root.as_fd(), &path, OFlags::PATH)?;
-    let metadata = File::from(handle).metadata()?;
-    let stamp = (metadata.ino(), metadata.ctime(), metadata.ctime_nsec());
-    // A report that is truncated, too long or not a regular file counts as no report. The earlier report does not count
-    // either.
-    let bytes = files::read_beneath(root.as_fd(), &path, names::BOARD_FILE_MAX);
-    Ok((stamp, bytes.ok().and_then(|bytes| Report::parse(&bytes).ok())))
+    std::future::pending().await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use podgate::core::names;
+    use podgate::edge::files;
+    use rustix::fs::Mode;
 
     fn folders(containers: &[&str]) -> (tempfile::TempDir, Folders) {
         let root = tempfile::tempdir().unwrap();

@@ -2,3 +2,4 @@
 
 pub(crate) mod folders;
 pub(crate) mod pod_facts;
+mod report_file;

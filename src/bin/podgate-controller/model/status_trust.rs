@@ -48,7 +48,7 @@ impl StatusTrust {
             return if restarts == current { Trust::Current } else { Trust::Outdated };
         }
         let is_fresh = started_at + START_TIME_RESOLUTION >= self.process_started_at;
-        let trust = if is_fresh || first.is_none_or(|first| restarts > first) {
+        let trust = if self.current.is_some() || is_fresh || first.is_none_or(|first| restarts > first) {
             Trust::Current
         } else if self.due().is_some_and(|due| due <= now) {
             Trust::Assumed
@@ -59,9 +59,9 @@ impl StatusTrust {
         trust
     }
 
-    /// Returns the time at which an unchanged status counts as current; `None` before the first status.
+    /// Returns the time at which an unchanged status counts as current; `None` if no decision is pending.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.first.map(|(_, since)| since + STABLE_FOR)
+        self.first.filter(|_| self.current.is_none()).map(|(_, since)| since + STABLE_FOR)
     }
 }
 
@@ -96,11 +96,13 @@ mod tests {
             (&[(Some(3), 0), (None, 1), (Some(3), 2)], Trust::Outdated),
             (&[(Some(3), 0), (Some(4), 1), (Some(3), 20)], Trust::Outdated),
             (&[(Some(3), 0), (Some(3), 10), (Some(4), 11)], Trust::Current),
+            (&[(Some(3), 0), (Some(2), 10), (Some(3), 11)], Trust::Current),
             (&[(None, 0), (None, 20)], Trust::Outdated),
         ] {
             let mut trust = late();
             let found = steps.iter().map(|(restarts, seconds)| update(&mut trust, *restarts, *seconds)).last();
             assert_eq!(found, Some(expected), "{steps:?}");
+            assert_eq!(trust.due().is_none(), trust.current.is_some(), "no decision is pending");
         }
     }
 

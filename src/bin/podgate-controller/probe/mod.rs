@@ -25,7 +25,7 @@ mod bounded;
 mod exchange;
 mod grpc;
 mod http;
-mod precise_timer;
+pub(crate) mod precise_timer;
 pub(crate) mod prober;
 pub(crate) mod sock_diag;
 mod tls;

@@ -14,6 +14,7 @@ use tokio::io::unix::AsyncFd;
 const MIN_SLEEP: Duration = Duration::from_nanos(1);
 
 /// A kernel timer, created on first use.
+#[derive(Debug)]
 pub(crate) struct PreciseTimer {
     timer: Option<AsyncFd<OwnedFd>>,
 }

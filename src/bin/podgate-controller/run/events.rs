@@ -25,7 +25,8 @@ impl Controller {
             warn!("the kubelet reports that this container started before this process; is a clock wrong?");
         }
         let trusted = trust != Trust::Outdated;
-        self.outdated_facts = (!trusted && facts.own_started_at.is_some()).then(|| facts.clone());
+        let may_become_current = !trusted && self.status_trust.due().is_some() && facts.own_started_at.is_some();
+        self.outdated_facts = may_become_current.then(|| facts.clone());
         self.pod.set_containers(merge_containers(&self.declared_containers, &facts.containers));
         self.create_folders();
         self.pod.on_pod_update(facts, trusted, now());

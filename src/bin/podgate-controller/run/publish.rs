@@ -67,6 +67,7 @@ impl Controller {
 
     /// Publishes the annotations of the Pod, within the limits of each container and of the admission policy.
     pub(super) fn publish_to_api(&mut self, snapshot: &Snapshot) {
+        let Some(api) = &self.api else { return };
         let limited = self.api_limiter.limit(snapshot, now());
         let mut annotations = self.annotations(&limited);
         annotations.remove(names::SANDBOX_HEARD);
@@ -74,7 +75,7 @@ impl Controller {
         let volatile = [names::SANDBOX_REVISION, names::SANDBOX_SEEN, names::SANDBOX_TIMES];
         let lasting = annotations.iter().filter(|(key, _)| !volatile.contains(&key.as_str()));
         let lasting: Annotations = lasting.map(|(key, value)| (key.clone(), value.clone())).collect();
-        if let Some(api) = self.api.as_ref().filter(|_| self.sent_annotations != lasting) {
+        if self.sent_annotations != lasting {
             self.sent_annotations = lasting;
             api.publish(annotations);
         }

@@ -1,0 +1,62 @@
+//! Creates a container's folder and reads the report there. The content of the folder is not trusted.
+
+use podgate::core::names;
+use podgate::core::report::Report;
+use podgate::edge::files;
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use tracing::debug;
+
+/// Identifies a file by inode and ctime (seconds, nanoseconds). A replaced file differs in at least one of these
+/// values.
+pub(crate) type Stamp = (u64, i64, i64);
+
+/// Creates a container's folder and reserves its files.
+pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
+    match rustix::fs::mkdir(path, Mode::from_raw_mode(0o777)) {
+        // The container may run with any user id. Only that container mounts this folder. chmod ignores the umask.
+        Ok(()) => rustix::fs::chmod(path, Mode::from_raw_mode(0o777))?,
+        Err(rustix::io::Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    // With this reserved space, the container can report even if another container fills the volume.
+    for (name, text) in [(names::TETHER_FILE, String::new()), (names::REPORT_FILE, Report::default().to_padded_text())]
+    {
+        if let Err(error) = create_file(&path.join(name), text.as_bytes()) {
+            debug!(%error, path = %path.display(), name, "can't reserve a file");
+        }
+    }
+    Ok(())
+}
+
+/// Creates a file that any user can write. Keeps an existing file, which the container may have written.
+fn create_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    match File::create_new(path) {
+        Ok(mut file) => {
+            file.set_permissions(PermissionsExt::from_mode(0o666))?;
+            file.write_all(content)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads the report of container `name`. An invalid file counts as no report.
+///
+/// # Errors
+/// If the file is missing.
+pub(crate) fn read_report(root: &Path, name: &str) -> io::Result<(Stamp, Option<Report>)> {
+    let root = files::open_folder(root)?;
+    let path = Path::new(name).join(names::REPORT_FILE);
+    let handle = files::open_beneath(root.as_fd(), &path, OFlags::PATH)?;
+    let metadata = File::from(handle).metadata()?;
+    let stamp = (metadata.ino(), metadata.ctime(), metadata.ctime_nsec());
+    // A report that is truncated, too long or not a regular file counts as no report. The earlier report does not count
+    // either.
+    let bytes = files::read_beneath(root.as_fd(), &path, names::BOARD_FILE_MAX);
+    Ok((stamp, bytes.ok().and_then(|bytes| Report::parse(&bytes).ok())))
+}
