@@ -151,6 +151,8 @@ fn help_and_version_go_to_standard_output() {
         assert!(run.code == 0 && run.stderr.is_empty(), "{run:?}");
         assert!(run.stdout.contains("Usage: podgate"), "{run:?}");
     }
+    assert_eq!(podgate(&["help", "opened"]).stdout, podgate(&["opened", "--help"]).stdout);
+    assert_eq!(podgate(&["help"]).stdout, podgate(&["--help"]).stdout);
     for arguments in [["version"], ["--version"], ["-V"]] {
         let version = concat!("podgate ", env!("CARGO_PKG_VERSION"), "\n");
         assert_eq!((podgate(&arguments).code, podgate(&arguments).stdout.as_str()), (0, version));

@@ -148,6 +148,8 @@ fn wrong_setup_has_an_error_message_and_exit_code() {
     let pod = Pod::new();
     for (arguments, code, text) in [
         (&["--nonsense"][..], 64, "--nonsense"),
+        (&["--boardx", "x"], 64, "tip: a similar argument exists: '--board'"),
+        (&["help"], 0, ""),
         (&["--containers", "[{\"name\":\"A\"}]"], 64, "not a container name"),
         (&["--publish", "nowhere"], 64, "must be api or board"),
         (&["--probe-floor", "soon"], 64, "--probe-floor"),

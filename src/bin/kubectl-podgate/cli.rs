@@ -21,7 +21,7 @@ See `kubectl podgate COMMAND --help` for details.";
 /// Start the containers of a Pod in a declared order: check, inject, watch.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-podgate", bin_name = "kubectl podgate", version, after_help = HELP)]
-#[command(disable_help_subcommand = true, max_term_width = 100)]
+#[command(max_term_width = 100)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,

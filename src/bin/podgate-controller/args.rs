@@ -24,7 +24,7 @@ Exit codes:
 
 /// The sidecar: determines the state of a Pod's containers and publishes it.
 #[derive(Debug, Parser)]
-#[command(name = "podgate-controller", version, disable_help_subcommand = true, max_term_width = 100, after_help = HELP)]
+#[command(name = "podgate-controller", version, max_term_width = 100, after_help = HELP)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     #[command(subcommand)]

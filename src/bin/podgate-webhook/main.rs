@@ -27,7 +27,11 @@ use std::process::ExitCode;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
-    match args::Args::try_parse() {
+    // clap has a command `help` only for programs with commands.
+    let is_help = std::env::args_os().nth(1).is_some_and(|first| first == "help");
+    let parsed =
+        if is_help { args::Args::try_parse_from(["podgate-webhook", "--help"]) } else { args::Args::try_parse() };
+    match parsed {
         Ok(args) => run::run(&args),
         Err(error) => {
             let _ = error.print();

@@ -24,7 +24,7 @@ Exit codes:
 
 /// Start the containers of one Kubernetes Pod in a declared order.
 #[derive(Debug, Parser)]
-#[command(name = "podgate", version, disable_help_subcommand = true, max_term_width = 100, after_help = EXIT_CODES)]
+#[command(name = "podgate", version, max_term_width = 100, after_help = EXIT_CODES)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
