@@ -61,7 +61,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", default_value = "podgate-webhook")]
     pub(crate) configuration: String,
     /// Image of the injected sidecar
-    #[arg(long, value_name = "IMAGE", env = "PODGATE_IMAGE", default_value_t = release::sidecar_image())]
+    #[arg(long, value_name = "IMAGE", env = "PODGATE_IMAGE", default_value_t = release::sidecar_image(), value_parser = release::parse_image)]
     pub(crate) image: String,
     /// The sidecar's imagePullPolicy; by default the cluster's default
     #[arg(long, value_name = "POLICY", env = "PODGATE_IMAGE_PULL_POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]

@@ -53,7 +53,7 @@ pub(crate) struct Inject {
     #[command(flatten)]
     pub(crate) files: FileArgs,
     /// Image of the sidecar and the agent
-    #[arg(long, value_name = "IMAGE", default_value_t = release::sidecar_image())]
+    #[arg(long, value_name = "IMAGE", default_value_t = release::sidecar_image(), value_parser = release::parse_image)]
     pub(crate) image: String,
     /// imagePullPolicy of the sidecar; by default the cluster decides
     #[arg(long, value_name = "POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]
