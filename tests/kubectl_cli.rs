@@ -92,10 +92,20 @@ fn version_is_printed() {
 }
 
 #[test]
+fn help_is_also_a_command() {
+    for (command, flags) in [(&["help"][..], &["--help"][..]), (&["help", "status"], &["status", "--help"])] {
+        let [command, flags] = [command, flags].map(|words| program(&home()).args(words).output().unwrap());
+        assert!(command.status.success() && command.stdout == flags.stdout && !command.stdout.is_empty());
+    }
+}
+
+#[test]
 fn usage_error_exits_with_64_and_explains() {
     for (arguments, expected) in [
         (&[][..], "Usage: kubectl podgate"),
         (&["start"], "unrecognized subcommand 'start'"),
+        (&["statsu", "a"], "tip: a similar subcommand exists: 'status'"),
+        (&["status", "a", "--nmespace", "b"], "tip: a similar argument exists: '--namespace'"),
         (&["status"], "<POD>"),
         (&["status", "a", "b"], "unexpected argument 'b'"),
         (&["status", "A/b"], "not a Pod name"),
@@ -132,7 +142,7 @@ fn request_error_is_one_line_and_exits_with_1() {
         ),
         (serve_refusal(401, "Unauthorized", "Unauthorized"), "not logged in"),
         (serve(503, "down"), "answered 503"),
-        (serve(200, "<html>"), "the response is not a Pod"),
+        (serve(200, "<html>"), "the response is not a Pod; check the server's address in the kubeconfig\n"),
         (serve(200, "[]"), "the response is not a Pod"),
     ] {
         let config = kubeconfig(home.path(), &server);
@@ -153,7 +163,10 @@ fn unusable_kubeconfig_is_reported() {
         "{err}"
     );
     let (code, _, err) = status(&home, &["ordered", "--kubeconfig", "/nonexistent"]);
-    assert!(code == 1 && err.contains("/nonexistent"), "{err}");
+    assert!(code == 1 && err.contains("/nonexistent") && err.contains(": no such file; "), "{err}");
+    fs::write(home.path().join("broken"), "a: [").unwrap();
+    let (code, _, err) = status(&home, &["ordered", "--kubeconfig", home.path().join("broken").to_str().unwrap()]);
+    assert!(code == 1 && err.contains("can't read the kubeconfig: it is not a kubeconfig in YAML; pass "), "{err}");
     let config = kubeconfig(home.path(), "http://127.0.0.1:1");
     let (code, _, err) = status(&home, &["ordered", "--context", "other", "--kubeconfig", config.to_str().unwrap()]);
     assert!(code == 1 && err.contains("other"), "{err}");

@@ -18,16 +18,18 @@ pub fn one_line(text: &str, max: usize) -> String {
     line
 }
 
-/// Returns `error` and its sources, joined by `: `. Omits repeated texts and the numbers of system errors.
+/// Returns `error` and its sources, joined by `: `. Omits repeated texts and the numbers of system errors, and shortens
+/// the text of a missing file.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut chain = String::new();
     let mut next = Some(error);
     while let Some(error) = next {
         let text = error.to_string();
         let text = text.split(" (os error ").next().unwrap_or_default();
-        if !chain.contains(text) {
+        let text = text.replace("No such file or directory", "no such file");
+        if !chain.contains(&text) {
             chain.push_str(if chain.is_empty() { "" } else { ": " });
-            chain.push_str(text);
+            chain.push_str(&text);
         }
         next = error.source();
     }
@@ -78,5 +80,7 @@ mod tests {
         let connect = Failed("can't connect: refused (os error 111)", Some(Box::new(refused)));
         assert_eq!(error_chain(&Failed("no answer", Some(Box::new(connect)))), "no answer: can't connect: refused");
         assert_eq!(error_chain(&Failed("alone", None)), "alone");
+        let missing = Failed("can't read x: No such file or directory (os error 2)", None);
+        assert_eq!(error_chain(&missing), "can't read x: no such file");
     }
 }

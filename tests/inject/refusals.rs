@@ -102,6 +102,27 @@ fn each_rejection_has_a_place_and_a_fix() {
 }
 
 #[test]
+fn unreadable_probe_is_explained_in_plain_words() {
+    for (probe, expected) in [
+        (json!({"periodSeconds": 5}), "has no action; write one of exec, httpGet, tcpSocket and grpc"),
+        (json!("x"), "has no action; "),
+        (
+            json!({"exec": {"command": ["x"]}, "periodSeconds": "5s"}),
+            "has a periodSeconds that is not a whole number; ",
+        ),
+        (json!({"exec": {}, "timeoutSeconds": -1}), "has a timeoutSeconds that is not a whole number; "),
+        (json!({"tcpSocket": {}}), "has no valid port in tcpSocket; write a port number, or the name of"),
+        (json!({"httpGet": {"port": 80, "path": 1}}), "has a field of the wrong type in httpGet; "),
+        (json!({"exec": {"command": "x"}}), "has a field of the wrong type in exec; "),
+    ] {
+        let found = rejection(&with("/spec/containers/0/readinessProbe", probe));
+        let expected = format!("probe-unreadable: the readinessProbe of a {expected}");
+        let shown = format!("{}: {}; {}", found[0].rule, found[0].message, found[0].fix);
+        assert!(shown.starts_with(&expected), "{shown}");
+    }
+}
+
+#[test]
 fn spec_of_the_wrong_type_is_rejected() {
     for spec in [
         json!(null),

@@ -134,13 +134,14 @@ fn failed_start_prints_the_reason() {
     let garbage = garbage.to_str().unwrap();
     for (arguments, code, text) in [
         (&["--tls", "files", "--cert", cert, "--key", key, "--listen", &taken][..], 1, "can't listen on 127.0.0.1:"),
-        (&["--tls", "files", "--cert", cert, "--key", "/no/such"], 1, "can't read /no/such: No such file"),
+        (&["--tls", "files", "--cert", cert, "--key", "/no/such"], 1, "can't read /no/such: no such file"),
         (&["--tls", "files", "--cert", garbage, "--key", key], 1, "no certificate found"),
         (&["--tls", "files", "--cert", cert, "--key", garbage], 1, "the private key"),
         (&["--tls", "files", "--cert", cert], 64, "--key <FILE>"),
         (&["--tls", "none"], 64, "[possible values: self, files]"),
         (&["--listen", "8443"], 64, "neither ADDRESS:PORT nor :PORT"),
         (&["--certificate-life", "1s"], 64, "between 1min and 366days"),
+        (&["--image", "Not An Image"], 64, "not an image; write REGISTRY/NAME:TAG"),
         (&["--kubeconfig", "/no/such"], 1, "kubeconfig"),
         (&[], 1, "pass --kubeconfig"),
     ] {

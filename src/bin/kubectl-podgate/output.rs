@@ -1,6 +1,6 @@
 //! Standard output and standard error of all commands.
 
-use podgate::core::text::sanitize;
+use podgate::core::text::{error_chain, sanitize};
 use serde::Serialize;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ pub(crate) fn write_stdout(text: &str) -> Result<bool, String> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(format!("can't write to standard output: {error}")),
+        Err(error) => Err(format!("can't write to standard output: {}", error_chain(&error))),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::args::Args;
 use crate::state::State;
 use crate::{status_server, tls, tls_server};
+use podgate::core::text::error_chain;
 use podgate::edge::log;
 use podgate::order::inject::Options;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,7 +19,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     // Log a panic as one line in the chosen format. The request that panicked gets status 500.
     std::panic::set_hook(Box::new(|panic| error!(%panic, "internal error (panic); please report this")));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("can't create the async runtime: {error}"));
+    let runtime = runtime.map_err(|error| format!("can't create the async runtime: {}", error_chain(&error)));
     match runtime.and_then(|runtime| runtime.block_on(serve_until_signal(args))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -75,5 +76,5 @@ async fn serve_until_signal(args: &Args) -> Result<(), String> {
 async fn bind(at: SocketAddr) -> Result<TcpListener, String> {
     let all = SocketAddr::from((Ipv4Addr::UNSPECIFIED, at.port()));
     let addresses = if at.ip() == Ipv6Addr::UNSPECIFIED { vec![at, all] } else { vec![at] };
-    TcpListener::bind(&addresses[..]).await.map_err(|error| format!("can't listen on {at}: {error}"))
+    TcpListener::bind(&addresses[..]).await.map_err(|error| format!("can't listen on {at}: {}", error_chain(&error)))
 }

@@ -110,7 +110,10 @@ pub fn answer(body: &[u8], inject: Injector<'_>) -> Result<Answer, BadReview> {
     if count_values(body) > VALUES_MAX {
         return Err(BadReview(format!("more than {VALUES_MAX} values")));
     }
-    let review: Review = serde_json::from_slice(body).map_err(|error| BadReview(error.to_string()))?;
+    let review: Review = serde_json::from_slice(body).map_err(|error| {
+        let what = if error.is_data() { "a field has the wrong type" } else { "invalid JSON" };
+        BadReview(format!("{what} at line {}, column {}", error.line(), error.column()))
+    })?;
     if review.kind != "AdmissionReview" || review.api_version != "admission.k8s.io/v1" {
         let what = format!("kind {:?} of {:?}", truncate(&review.kind, 64), truncate(&review.api_version, 64));
         return Err(BadReview(what));

@@ -179,11 +179,11 @@ fn invalid_review_is_an_error() {
     let mut answered = review(&pod());
     answered.as_object_mut().unwrap().remove("request");
     for (body, expected) in [
-        (String::new(), "EOF"),
-        ("<html>".to_owned(), "expected value"),
+        (String::new(), "invalid JSON at line 1, column 0"),
+        ("<html>".to_owned(), "invalid JSON at line 1, column 1"),
         ("[]".to_owned(), "not an AdmissionReview"),
         ("{}".to_owned(), "kind \"\" of \"\""),
-        ("{\"kind\":3}".to_owned(), "expected a string"),
+        ("{\"kind\":3}".to_owned(), "a field has the wrong type at line 1, column 9"),
         ("[".repeat(5000), "not an AdmissionReview"),
         ("[".repeat(VALUES_MAX + 1), "more than 250000 values"),
         (format!("{{\"a\":[{}0]}}", "0,".repeat(VALUES_MAX)), "more than 250000 values"),

@@ -2,11 +2,12 @@
 //!
 //! The list omits the API's default values. The text is thus the same before and after the API server adds defaults.
 
-use crate::core::container::{Container, Handler, Mode, Port, Probe};
+use crate::core::container::{Container, Handler, Mode, Port, PortRef, Probe};
 use crate::core::container_list::parse_list;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::inject::parts::{self, CONTAINERS_VARIABLE, without_nulls};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Reads the fields that the sidecar needs from a container's spec: name, named ports, probes, restart policy.
@@ -18,10 +19,11 @@ pub(super) fn read_container(
     let name = parts::item_name(container).unwrap_or_default();
     let mut findings = Vec::new();
     let mut probe = |field: &str| -> Option<Probe> {
-        serde_json::from_value(container.get(field).map_or(Value::Null, without_nulls)).unwrap_or_else(|error| {
-            let what = format!("the {field} of {name} is not valid: {error}");
-            findings
-                .push(Finding::error("probe-unreadable", at.to(field), what).fix("write it as the Pod API defines it"));
+        let probe = container.get(field).map_or(Value::Null, without_nulls);
+        serde_json::from_value(probe.clone()).unwrap_or_else(|_| {
+            let (problem, fix) = probe_problem(&probe);
+            let what = format!("the {field} of {name} {problem}");
+            findings.push(Finding::error("probe-unreadable", at.to(field), what).fix(fix));
             None
         })
     };
@@ -40,6 +42,24 @@ pub(super) fn read_container(
         restart_policy: Some(policy.to_owned()),
         ..Container::default()
     })
+}
+
+/// Returns the problem of a probe that cannot be read, and its fix.
+fn probe_problem(probe: &Value) -> (String, &'static str) {
+    let given = ["exec", "httpGet", "tcpSocket", "grpc"].into_iter().find(|action| probe.get(action).is_some());
+    let Some(action) = given else {
+        return ("has no action".to_owned(), "write one of exec, httpGet, tcpSocket and grpc");
+    };
+    let mut numbers =
+        ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"].into_iter();
+    let is_wrong = |field: &str| probe.get(field).is_some_and(|value| u32::deserialize(value).is_err());
+    if let Some(field) = numbers.find(|field| is_wrong(field)) {
+        return (format!("has a {field} that is not a whole number"), "write a number without a unit");
+    }
+    if action != "exec" && PortRef::deserialize(&probe[action]["port"]).is_err() {
+        return (format!("has no valid port in {action}"), "write a port number, or the name of a container port");
+    }
+    (format!("has a field of the wrong type in {action}"), "write it as the Pod API defines it")
 }
 
 pub(super) fn to_text(containers: &[Container]) -> String {

@@ -54,7 +54,7 @@ impl Record {
             Finding::error("injected-unreadable", at.clone(), what).fix("use the manifest from before the injection")
         };
         let text = found.as_str().ok_or_else(|| broken("not a string".to_owned()))?;
-        serde_json::from_str(text).map(Some).map_err(|error| broken(error.to_string()))
+        serde_json::from_str(text).map(Some).map_err(|_| broken("not what inject writes".to_owned()))
     }
 
     pub(super) fn to_json(&self) -> String {

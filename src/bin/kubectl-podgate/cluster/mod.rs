@@ -8,7 +8,7 @@ pub(crate) use args::{ConnectionArgs, pod_name};
 use crate::pod::Pod;
 use k8s_openapi::api::core::v1;
 use kube::api::{Api, ApiResource};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use podgate::core::text::error_chain;
 use std::time::Duration;
@@ -74,7 +74,9 @@ impl Cluster {
                 403 => format!("access to the Pod {pod:?} denied: {}; ask for permission to get Pods", status.message),
                 code => format!("{server} answered {code}: {}", status.message),
             },
-            kube::Error::SerdeError(error) => format!("{server}: the response is not a Pod: {error}"),
+            kube::Error::SerdeError(_) => {
+                format!("{server}: the response is not a Pod; check the server's address in the kubeconfig")
+            }
             other => format!("request to {server} failed: {}", error_chain(other)),
         }
     }
@@ -95,7 +97,11 @@ async fn load_config(connection: &ConnectionArgs) -> Result<Config, String> {
             let asked_for = connection.kubeconfig.is_some() || connection.context.is_some();
             let config = Config::incluster().ok().filter(|_| !asked_for);
             config.ok_or_else(|| {
-                format!("can't read the kubeconfig: {}; pass one with --kubeconfig or KUBECONFIG", error_chain(&error))
+                let why = match &error {
+                    KubeconfigError::Parse(_) => "it is not a kubeconfig in YAML".to_owned(),
+                    other => error_chain(other),
+                };
+                format!("can't read the kubeconfig: {why}; pass one with --kubeconfig or KUBECONFIG")
             })
         }
     }

@@ -8,6 +8,7 @@ use crate::output::{fail, print};
 use args::Shell;
 use clap::Command;
 use clap_complete::aot;
+use podgate::core::text::error_chain;
 use std::process::ExitCode;
 
 const PROGRAM: &str = "kubectl-podgate";
@@ -29,6 +30,6 @@ pub(crate) fn write_man_pages(mut command: Command, args: &Man) -> ExitCode {
     command.set_bin_name(PROGRAM);
     match clap_mangen::generate_to(command, &args.folder) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&format!("can't write man pages into {}: {error}", args.folder.display())),
+        Err(error) => fail(&format!("can't write man pages into {}: {}", args.folder.display(), error_chain(&error))),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::pair;
 use crate::state::State;
+use podgate::core::text::error_chain;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ impl CertFiles {
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    let wrong = |error| format!("can't read {}: {error}", path.display());
+    let wrong = |error| format!("can't read {}: {}", path.display(), error_chain(&error));
     let mut bytes = Vec::new();
     File::open(path).map_err(wrong)?.take(FILE_MAX).read_to_end(&mut bytes).map_err(wrong)?;
     Ok(bytes)
