@@ -94,6 +94,35 @@ fn inject_is_idempotent_and_uninject_reverts_it() {
     }
 }
 
+#[test]
+fn comments_below_a_container_move_with_it() {
+    let pod = "\
+apiVersion: v1
+kind: Pod
+metadata: {name: shop, annotations: {podgate.io/order: \"db, web\"}}
+spec:
+  containers:
+  # the web server
+  - name: web
+    image: x
+
+    # livenessProbe: of web
+  # the database
+  - name: db
+    image: y
+      # resources: of db
+  # the volumes
+  volumes: []
+";
+    let out = done(&["inject", "-"], pod);
+    let at = |text: &str| out.find(text).unwrap_or_else(|| panic!("{text} is missing in\n{out}"));
+    let order =
+        ["\n  # the database\n  - name: db", "\n      # resources: of db\n", "\n  # the web server\n  - name: web"];
+    let order = [&order[..], &["\n\n    # livenessProbe: of web\n", "\n  # the volumes\n  volumes:"]].concat();
+    assert!(order.iter().map(|text| at(text)).is_sorted(), "{out}");
+    assert_eq!(done(&["uninject", "-"], &out), pod);
+}
+
 fn value(text: &str) -> serde_json::Value {
     serde_saphyr::from_str(text).unwrap()
 }

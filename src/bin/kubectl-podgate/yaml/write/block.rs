@@ -2,8 +2,8 @@
 
 use super::super::spans::NodeKind;
 use super::lines::{
-    begins_line, column, comments_start, dash_position, is_blank_or_comment, line_after, line_before, line_end,
-    line_start,
+    begins_line, column, comments_start, dash_position, deeper_comments_end, is_blank_or_comment, line_after,
+    line_before, line_end, line_start,
 };
 use super::render;
 use super::splicer::{EntryEdit, Splice, Splicer};
@@ -139,11 +139,14 @@ impl Splicer<'_> {
             let dash = dash_position(self.text, self.tree.node(*item))?;
             Some(dash..line_end(self.text, self.item_end(*item, dash)))
         });
-        let lines: Vec<Range<usize>> = lines.collect::<Option<_>>()?;
+        let mut lines: Vec<Range<usize>> = lines.collect::<Option<_>>()?;
         let first = lines.first()?.start;
         let column = column(self.text, first)?;
-        let mut out = self.removal_splices(&lines, &parts)?;
         let moved = !parts.iter().filter_map(|part| part.old_index).is_sorted();
+        if moved && begins_line(self.text, first) {
+            lines.iter_mut().for_each(|lines| lines.end = deeper_comments_end(self.text, lines.end, column));
+        }
+        let mut out = self.removal_splices(&lines, &parts)?;
         let (mut new, mut last, mut pieces, mut kept) = (String::new(), None, Vec::new(), Vec::new());
         for mut part in parts {
             let Some(index) = part.old_index else {

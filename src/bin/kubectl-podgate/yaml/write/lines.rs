@@ -53,6 +53,22 @@ pub(crate) fn comments_start(text: &str, at: usize, bound: usize) -> usize {
     start
 }
 
+/// Returns the end of the comment lines below `at` that are indented deeper than `column`. These comments belong to the
+/// item that ends at `at`.
+pub(crate) fn deeper_comments_end(text: &str, at: usize, column: usize) -> usize {
+    let (mut end, mut line_end) = (at, at);
+    for line in text[at..].split_inclusive('\n') {
+        let code = line.trim_start_matches(' ');
+        line_end += line.len();
+        match code.starts_with('#') && line.len() - code.len() > column {
+            true => end = line_end,
+            false if code.trim().is_empty() => {}
+            false => break,
+        }
+    }
+    end
+}
+
 pub(crate) fn dash_position(text: &str, node: &Node) -> Option<usize> {
     let start = node.start;
     let prefix = line_before(text, start);
