@@ -210,15 +210,69 @@ fn stdin_folders_and_files_without_an_order_are_read() {
 }
 
 #[test]
-fn unreadable_files_give_one_line_each() {
-    let (folder, _) = file("a: 1\na: 2\n");
-    let (code, out, err) = check(&folder, &["pod.yaml"]);
-    assert_eq!((code, out.as_str(), err.matches('\n').count()), (1, "", 1), "{err}");
-    assert!(err.starts_with("kubectl podgate: pod.yaml:2:1: "), "{err}");
-    for (arguments, expected) in [(&["nowhere.yaml"][..], "nowhere.yaml: cannot read"), (&["."], "pod.yaml:2:1")] {
-        let (code, _, err) = check(&folder, arguments);
-        assert!(code == 1 && err.contains(expected), "{err}");
+fn unreadable_files_are_findings_and_the_rest_is_checked() {
+    let (folder, _) = file(&CHAIN.replace("db, api & cache", "db, apii & cache"));
+    for (name, text) in [
+        ("a.yaml", "# podgate.io\na: {{ .Values.a }}\n---\nb: 1\n"),
+        ("b.yaml", "no: [key, of, podgate\n"),
+        ("z/z.json", "{\"podgate.io/order\": 1,\n \"ü\": ü ü\": 2}"),
+    ] {
+        fs::create_dir_all(folder.path().join("z")).unwrap();
+        fs::write(folder.path().join(name), text).unwrap();
     }
+    fs::write(folder.path().join("c.yaml"), b"a: \xff\n").unwrap();
+    let (code, out, err) = check(&folder, &["-R", ".", "nowhere.yaml", "-o", "json"]);
+    let json: Value = serde_json::from_str(&out).unwrap();
+    let found = |finding: &Value| {
+        let text = |field: &str| finding[field].as_str().unwrap().to_owned();
+        format!("{}:{}:{}: {}", text("file"), finding["line"], finding["column"], text("message"))
+    };
+    let found: Vec<String> = json["findings"].as_array().unwrap().iter().map(found).collect();
+    let expected = [
+        "./a.yaml:2:5: this is a Helm template",
+        "./c.yaml:1:1: invalid UTF-8 at byte 3; save it as UTF-8",
+        "./pod.yaml:8:31: there is no container apii",
+        "./z/z.json:2:11: expected a comma or a closing bracket",
+        "nowhere.yaml:1:1: cannot read: no such file",
+    ];
+    assert!(found.len() == expected.len(), "{found:#?}");
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found.starts_with(expected), "{found:?} instead of {expected:?}");
+    }
+    assert_eq!((code, &json["errors"]), (1, &5.into()));
+    assert!(err.starts_with("kubectl podgate: ignored an unreadable document without \"podgate.io\": ./b.yaml:1:5: "));
+
+    let (code, out, _) = check(&folder, &["-R", ".", "nowhere.yaml", "-o", "sarif"]);
+    let log: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, log["runs"][0]["results"].as_array().unwrap().len()), (1, 5), "{out}");
+    let (code, out, err) = check(&folder, &["-q", "a.yaml", "nowhere.yaml"]);
+    assert_eq!((code, err.as_str()), (1, ""));
+    assert_eq!(
+        out,
+        "\
+error[unreadable]: this is a Helm template
+ --> a.yaml:2:5
+  |
+2 | a: {{ .Values.a }}
+  |     ^
+  |
+  = help: check or inject the output of `helm template`
+
+error[unreadable]: cannot read: no such file
+ --> nowhere.yaml:1:1
+  |
+1 |
+  | ^
+
+0 templates checked: 2 errors, 0 warnings, 0 notes
+Rules: https://github.com/podgate/podgate/blob/main/docs/rules.md
+"
+    );
+}
+
+#[test]
+fn usage_errors_exit_with_64() {
+    let (folder, _) = file(CHAIN);
     for (arguments, expected) in [
         (&[][..], "<FILE>"),
         (&["x", "--kubernetes", "new"], "write 1.34"),

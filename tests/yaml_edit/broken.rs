@@ -5,19 +5,57 @@ use crate::{POD, run, write};
 #[test]
 fn syntax_errors_have_a_position() {
     for (text, expected) in [
-        ("a: 1\na: 2\n", "<stdin>:2:1: duplicate mapping key: a"),
-        ("a: 1\n---\nb: {{ .Values.b }}\n", "<stdin>:3:"),
+        ("a: 1\na: 2\n", "<stdin>:2:1: duplicate mapping key: a; remove one of the two"),
+        ("b: {{ .Values.b }}\n", "<stdin>:1:5: this is a Helm template; check or inject the output of `helm template`"),
+        ("{{- if .Values.b }}\nb: 1\n", "<stdin>:1:3: this is a Helm template; "),
         ("a: 1\n--- {b: 1}\n", "<stdin>:2:1: invalid document separator: only a comment"),
-        ("%YAML 1.1\n---\na: 1\n", "<stdin>:1:1: Kubernetes rejects documents with a directive"),
-        ("a:\n\t- b\n", "<stdin>:2:"),
-        ("a: *b\n", "<stdin>:1:4: "),
-        ("a: [\n", "<stdin>:1:4: unclosed"),
-        ("{\"a\": 1}}\n", "<stdin>:1:9: "),
+        ("%YAML 1.1\n", "<stdin>:1:1: Kubernetes rejects documents with a directive"),
+        ("a:\n\t- b\n", "<stdin>:2:2: a tab indents this line; indent it with spaces"),
+        ("a:\n  b: [c,\n\td]\n", "<stdin>:3:2: a tab indents this line; indent it with spaces"),
+        ("a:\n  b: 'c\n\td'\n", "<stdin>:3:1: a tab indents this line; indent it with spaces"),
+        ("a:\n  b: 'c\n  d'\n", "<stdin>:3:3: this line belongs to a quoted text, but is not indented deeper"),
+        ("a: *b\n", "<stdin>:1:4: there is no anchor for this alias"),
+        ("a: [\n", "<stdin>:1:4: unclosed [; add the closing bracket"),
+        ("{\"a\": 1}}\n", "<stdin>:1:9: this bracket closes nothing"),
+        ("? \n: 1\n", "<stdin>:2:1: a key is empty"),
+        ("[a]: 1\n", "<stdin>:1:1: a list or an object as a key"),
+        ("a: b: c\n", "<stdin>:1:5: no key is allowed here"),
+        ("a: !!int b\n", "<stdin>:1:10: the value does not fit its tag"),
     ] {
-        let run = run(&["inject", "-"], &format!("{text}---\n{POD}"));
+        let run = run(&["inject", "-"], &format!("{text}# podgate.io/\n---\n{POD}"));
         assert_eq!((run.code, run.out.as_str()), (1, ""), "{text:?}");
         assert!(run.err.contains(expected) && run.err.lines().count() == 1, "{text:?}: {}", run.err);
     }
+}
+
+/// Kubernetes reads some of these texts. They cannot declare an order, so podgate need not read them.
+#[test]
+fn unreadable_documents_without_podgates_keys_keep_their_bytes() {
+    for text in [
+        "a:\n  b: 'c\n  d'\n",
+        "a:\n  b: 'c\n\td'\n",
+        "a:\n  b: [c,\n\td]\n",
+        "a: {{ .Values.b }}\n",
+        "a: 1\na: 2\n",
+        "{{- if .Values.b }}\r\na: 1\r\n{{- end }}\r\n",
+    ] {
+        let run = run(&["inject", "-"], &format!("{text}---\n{POD}---\n{text}"));
+        assert_eq!(run.code, 0, "{text:?}: {}", run.err);
+        let (head, tail) = (format!("{text}---\n"), format!("---\n{text}"));
+        assert!(run.out.starts_with(&head) && run.out.ends_with(&tail), "{}", run.out);
+        assert!(run.out.contains("initContainers:"), "{}", run.out);
+        let line = "kubectl podgate: ignored 2 unreadable documents without \"podgate.io\", the first: <stdin>:";
+        assert!(run.err.starts_with(line), "{}", run.err);
+        assert_eq!(crate::done(&["uninject", "-q", "-"], &run.out), format!("{text}---\n{POD}---\n{text}"));
+    }
+    let bad_separator = "a: 1\n--- {b: 1}\n";
+    assert_eq!(crate::done(&["inject", "-"], bad_separator), bad_separator);
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (write(folder.path(), "a.yaml", "a: [\n"), write(folder.path(), "b.yaml", "b: 1\n"));
+    assert_eq!(crate::done(&["inject", &a, &b], ""), "---\na: [\n---\nb: 1\n");
+    // Every template may have an order of another tool.
+    let run = run(&["inject", "--from", "tekton", &a], "");
+    assert!(run.code == 1 && run.err.contains("a.yaml:1:4: unclosed ["), "{}", run.err);
 }
 
 #[test]
@@ -32,12 +70,13 @@ fn invalid_orders_have_a_position_and_a_fix() {
 #[test]
 fn all_errors_are_reported_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    for (name, text) in [("a.yaml", "a: ["), ("b.yaml", POD), ("c.yaml", "a: {")] {
+    for (name, text) in [("a.yaml", "# podgate.io\na: ["), ("b.yaml", POD), ("c.yaml", "# podgate.io\na: {")] {
         write(folder.path(), name, text);
     }
-    let run = run(&["inject", folder.path().to_str().unwrap()], "");
+    let run = run(&["inject", folder.path().to_str().unwrap(), "/nonexistent"], "");
     assert_eq!((run.code, run.out.as_str()), (1, ""));
     assert!(run.err.contains("a.yaml:") && run.err.contains("c.yaml:"), "{}", run.err);
+    assert!(run.err.contains("kubectl podgate: /nonexistent: cannot read: no such file\n"), "{}", run.err);
 }
 
 #[test]
@@ -62,6 +101,7 @@ fn usage_errors_exit_with_64() {
         &["inject", "x", "--platform", "linux/arm64"],
         &["inject", "x", "--resolve-images", "--platform", "linux"],
         &["inject", "x", "--image-pull-policy", "Sometimes"],
+        &["inject", "x", "--image", "Not An Image"],
         &["uninject", "x", "--image", "y"],
     ] {
         let run = run(arguments, "");
@@ -91,7 +131,7 @@ fn deep_and_huge_input_fails_quickly() {
         "{\"a\":".repeat(1 << 18),
         "a: |\n".repeat(1 << 16),
     ] {
-        let run = run(&["inject", "-"], &text);
+        let run = run(&["inject", "-"], &format!("# podgate.io\n{text}"));
         assert!(run.code == 1 && run.err.lines().count() == 1, "{}", run.err);
     }
 }

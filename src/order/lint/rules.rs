@@ -76,6 +76,7 @@ pub const RULES: &[Rule] = &[
     rule("unknown-command", "A gate is needed, but the container's command is not known"),
     rule("unknown-container", "An annotation names a container that the Pod does not have"),
     rule("unknown-key", "Podgate does not know this annotation or label"),
+    rule("unreadable", "A file, or a document in it, cannot be read"),
     rule("unused-annotation", "A setting has no effect on this container"),
     rule("windows", "The Pod runs on Windows"),
 ];

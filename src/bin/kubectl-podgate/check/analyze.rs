@@ -1,6 +1,6 @@
 //! Analysis of each template: plan, forecast and findings.
 
-use super::locate::{LocatedFinding, locate};
+use super::locate::{LocatedFinding, locate, locate_error};
 use crate::registry::images::ResolvedImages;
 use crate::yaml::files::Input;
 use crate::yaml::{Document, Position, Source};
@@ -58,6 +58,8 @@ pub(crate) fn analyze_all<'a>(
 ) -> Analysis<'a> {
     let mut analysis = Analysis::default();
     for (_, source) in sources {
+        let errors = source.errors().filter(|(document, _)| document.may_declare_order());
+        analysis.findings.extend(errors.map(|(document, error)| locate_error(document, error, &source.name)));
         for document in &source.documents {
             let templates = pod_templates::templates(&document.value);
             let from_root = |finding| locate(finding, &Place::root(), document, &source.name);

@@ -1,6 +1,6 @@
 //! Position of a finding in its file.
 
-use crate::yaml::{Document, Position};
+use crate::yaml::{Document, Position, SourceError};
 use podgate::order::edit::Place;
 use podgate::order::finding::Finding;
 use std::ops::Range;
@@ -41,6 +41,15 @@ pub(crate) fn locate<'a>(finding: Finding, template: &Place, document: &Document
     LocatedFinding { finding, place, file, start, end, line }
 }
 
+/// Returns the finding for a document that cannot be read.
+pub(crate) fn locate_error<'a>(document: &Document, error: &SourceError, file: &'a str) -> LocatedFinding<'a> {
+    let finding = Finding::error("unreadable", Place::root(), error.message.clone()).fix(error.fix);
+    let range = error.offset..document.text.ceil_char_boundary(error.offset + 1);
+    let line = source_line(&document.text, &range);
+    let start = error.position.unwrap_or(Position { line: 1, column: 1 });
+    LocatedFinding { finding, place: Place::root(), file, start, end: start, line }
+}
+
 /// Returns the line on which `range` begins, shortened if necessary, with `range` as its mark.
 fn source_line(text: &str, range: &Range<usize>) -> SourceLine {
     let floor = |at: usize| text.floor_char_boundary(at);
@@ -78,7 +87,7 @@ mod tests {
     use podgate::order::declare::annotation_place;
 
     fn located(text: &str, finding: Finding) -> LocatedFinding<'static> {
-        let source = Source::parse("f", text.to_owned()).unwrap();
+        let source = Source::parse("f", text.to_owned());
         locate(finding, &Place::root(), &source.documents[0], "f")
     }
 

@@ -21,6 +21,7 @@ pub(crate) use args::Check;
 use crate::output::{fail_all, print_stderr, write_stdout};
 use crate::registry::images::look_up_images;
 use crate::runtime;
+use crate::yaml::files::ignored_message;
 use analyze::Analysis;
 use args::ReportFormat;
 use podgate::order::finding::Level;
@@ -31,7 +32,10 @@ pub(crate) fn run(args: &Check) -> ExitCode {
 }
 
 fn check(args: &Check) -> Result<ExitCode, Vec<String>> {
-    let sources = args.manifests.read()?;
+    let sources = args.manifests.read();
+    if let Some(line) = ignored_message(&sources).filter(|_| !args.quiet) {
+        print_stderr(&line);
+    }
     let images =
         args.images.resolve_images.then(|| look_up_images(&sources, &args.images)).transpose()?.unwrap_or_default();
     if args.server {
@@ -49,7 +53,8 @@ fn print_report(args: &Check, analysis: &Analysis<'_>) -> Result<ExitCode, Strin
         ReportFormat::Sarif => sarif::render(analysis)?,
     };
     write_stdout(&text)?;
-    if !analysis.has_order && (args.strict || args.output == ReportFormat::Text) {
+    let is_empty = analysis.findings.is_empty() && args.output == ReportFormat::Text;
+    if !analysis.has_order && (args.strict || is_empty) {
         let strict = if args.strict { " (an error with --strict)" } else { "" };
         print_stderr(&format!(
             "no order declared{strict}; set the annotation podgate.io/order on a Pod or a workload's Pod template"

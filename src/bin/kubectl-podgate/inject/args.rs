@@ -33,7 +33,9 @@ Exit codes:
 
 const UNINJECT_HELP: &str = "\
 Removes from manifests what `inject` added. A list or object that was empty or missing before may remain as
-an empty one; everything else is restored. The annotations that declare the order are kept.
+an empty one; all other values are restored. The annotations that declare the order are kept. A hook or
+startupProbe that `inject` replaced comes back with the same value, but in another layout and without its
+comments.
 
 Examples:
   kubectl podgate uninject -f shop.yaml

@@ -10,7 +10,7 @@ pub(crate) use args::{Inject, Uninject};
 use crate::output::{fail, fail_all, print_stderr};
 use crate::registry::images::look_up_images;
 use crate::yaml::Source;
-use crate::yaml::files::{Input, read_single_document};
+use crate::yaml::files::{Input, ignored_message, read_single_document};
 use args::FileArgs;
 use output::FileChange;
 use podgate::core::exit::Exit;
@@ -36,22 +36,35 @@ pub(crate) fn inject(args: &Inject) -> ExitCode {
         let images = args.images.resolve_images.then(|| look_up_images(sources, &args.images)).transpose()?;
         Ok(Action::Inject { options, from, images })
     };
-    run(&args.files, action).unwrap_or_else(|lines| fail_all(&lines))
+    run(&args.files, args.from.is_some(), action).unwrap_or_else(|lines| fail_all(&lines))
 }
 
 pub(crate) fn uninject(args: &Uninject) -> ExitCode {
-    run(&args.files, |_| Ok(Action::Uninject)).unwrap_or_else(|lines| fail_all(&lines))
+    run(&args.files, false, |_| Ok(Action::Uninject)).unwrap_or_else(|lines| fail_all(&lines))
 }
 
+/// `reads_all` is true if every document may declare an order, even without a key of podgate.
 fn run(
     args: &FileArgs,
+    reads_all: bool,
     action: impl FnOnce(&[(Input, Source)]) -> Result<Action, Vec<String>>,
 ) -> Result<ExitCode, Vec<String>> {
     if args.in_place && args.manifests.has_standard_input() {
         fail("--in-place can't rewrite standard input (-); pass files or omit --in-place");
         return Ok(Exit::Usage.into());
     }
-    let sources = args.manifests.read()?;
+    let sources = args.manifests.read();
+    let errors = sources.iter().flat_map(|(_, source)| {
+        let errors = source.errors().filter(|(document, _)| reads_all || document.may_declare_order());
+        errors.map(|(_, error)| error.located_message(&source.name))
+    });
+    let errors: Vec<String> = errors.collect();
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    if let Some(line) = ignored_message(&sources).filter(|_| !args.quiet) {
+        print_stderr(&line);
+    }
     let action = action(&sources)?;
     let (mut reports, mut changed, mut any) = (Vec::new(), Vec::new(), false);
     for (input, source) in sources {

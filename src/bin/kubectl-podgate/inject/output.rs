@@ -3,6 +3,7 @@
 use super::diff;
 use crate::yaml::Source;
 use crate::yaml::files::Input;
+use podgate::core::text::error_chain;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -31,7 +32,10 @@ pub(super) fn joined_stream(changed: &[FileChange]) -> String {
     }
     // kubectl reads a stream that begins with `{` as JSON to the end. After a separator, kubectl reads JSON as YAML.
     let mut out = String::new();
-    for changed in changed.iter().filter(|changed| changed.source.documents.iter().any(|d| !d.value.is_null())) {
+    for changed in changed
+        .iter()
+        .filter(|changed| changed.source.documents.iter().any(|d| !d.value.is_null() || d.error.is_some()))
+    {
         for part in stream_parts(changed) {
             if !out.is_empty() && !out.ends_with('\n') {
                 out.push('\n');
@@ -70,7 +74,7 @@ pub(super) fn print(text: &str) -> Result<(), Vec<String>> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.map_err(|error| vec![format!("can't write to standard output: {error}")]),
+        other => other.map_err(|error| vec![format!("can't write to standard output: {}", error_chain(&error))]),
     }
 }
 
@@ -78,7 +82,7 @@ pub(super) fn print(text: &str) -> Result<(), Vec<String>> {
 pub(super) fn write_in_place(changed: &[FileChange]) -> Result<(), Vec<String>> {
     for changed in changed.iter().filter(|changed| changed.new_text != changed.source.text) {
         let Input::File(path) = &changed.input else { continue };
-        let failed = |error| vec![format!("{}: can't write: {error}", path.display())];
+        let failed = |error| vec![format!("{}: can't write: {}", path.display(), error_chain(&error))];
         rewrite(path, &changed.new_text).map_err(failed)?;
     }
     Ok(())
@@ -123,7 +127,7 @@ mod tests {
     use super::*;
 
     fn file_change(text: &str) -> FileChange {
-        let source = Source::parse("f", text.to_owned()).unwrap();
+        let source = Source::parse("f", text.to_owned());
         FileChange { input: Input::Stdin, new_text: text.to_owned(), source }
     }
 

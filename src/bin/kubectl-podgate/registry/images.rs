@@ -7,6 +7,7 @@ use super::image_config::ImageInfo;
 use crate::yaml::Source;
 use crate::yaml::files::{self, Input};
 use futures::StreamExt;
+use podgate::core::text::error_chain;
 use podgate::order::declare::{annotation_place, keys};
 use podgate::order::edit::{Edit, Op, Place};
 use podgate::order::finding::Finding;
@@ -60,7 +61,7 @@ pub(crate) fn look_up_images(sources: &[(Input, Source)], args: &ImageArgs) -> R
     }
     let registry = RegistryClient::new(settings).map_err(|line| vec![line])?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| vec![format!("can't start the async runtime: {error}")])?;
+    let runtime = runtime.map_err(|error| vec![format!("can't start the async runtime: {}", error_chain(&error))])?;
     let answers = runtime.block_on(async {
         let questions = wanted.iter().map(|(image, location)| {
             let registry = &registry;
@@ -160,7 +161,10 @@ fn settings(args: &ImageArgs) -> Result<RegistrySettings, String> {
         let value = files::read_single_document(path)?;
         logins.add_file(&value).map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    let read = |path: &Path| files::read_text(&Input::File(path.to_owned())).map(String::into_bytes);
+    let read = |path: &Path| {
+        let text = files::read_text(&Input::File(path.to_owned()));
+        text.map(String::into_bytes).map_err(|message| format!("{}: {message}", path.display()))
+    };
     Ok(RegistrySettings {
         platform: args.platform.clone(),
         logins,

@@ -20,11 +20,8 @@ pub(crate) struct ManifestArgs {
 }
 
 impl ManifestArgs {
-    /// Reads the manifests.
-    ///
-    /// # Errors
-    /// One line for each file that cannot be read.
-    pub(crate) fn read(&self) -> Result<Vec<(Input, Source)>, Vec<String>> {
+    /// Reads the manifests. A file that cannot be read has a document with an error.
+    pub(crate) fn read(&self) -> Vec<(Input, Source)> {
         let named: Vec<PathBuf> = self.paths().cloned().collect();
         files::read_sources(&named, self.recursive)
     }

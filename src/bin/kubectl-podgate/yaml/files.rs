@@ -1,6 +1,7 @@
 //! Finds and reads the manifests that the user passes: files, folders, standard input.
 
 use super::{Source, SourceError};
+use podgate::core::text::error_chain;
 use serde_json::Value;
 use std::fs;
 use std::io::{self, Read};
@@ -34,100 +35,106 @@ impl Input {
 ///
 /// A folder selects its `*.yaml`, `*.yml` and `*.json` files, except hidden ones. `recursive` adds the subfolders.
 ///
-/// # Errors
-/// One line with the path and the reason, if a path cannot be read or a folder has no manifests.
-pub(crate) fn find_inputs(named: &[PathBuf], recursive: bool) -> Result<Vec<Input>, String> {
+/// A path that cannot be read, and a folder without manifests, are also in the result. [`read_sources`] reports them.
+pub(crate) fn find_inputs(named: &[PathBuf], recursive: bool) -> Vec<Input> {
     let mut found: Vec<Input> = Vec::new();
     for path in named {
         if path.as_os_str() == "-" {
             found.push(Input::Stdin);
             continue;
         }
-        let kind = fs::metadata(path).map_err(|error| read_error(path, &error))?;
-        if !kind.is_dir() {
-            found.push(Input::File(path.clone()));
-            continue;
-        }
         let before = found.len();
-        walk_folder(path, if recursive { FOLDER_DEPTH_MAX } else { 0 }, &mut found)?;
+        if path.is_dir() {
+            walk_folder(path, if recursive { FOLDER_DEPTH_MAX } else { 0 }, &mut found);
+        }
         if found.len() == before {
-            let hint = if recursive { "" } else { "; pass -R to search subfolders too" };
-            return Err(format!("{}: no *.yaml, *.yml or *.json files in this folder{hint}", path.display()));
+            found.push(Input::File(path.clone()));
         }
     }
     // The user may pass both a folder and a file in that folder. Return each file only once.
     let mut seen = std::collections::BTreeSet::new();
     found.retain(|input| seen.insert(input.clone()));
-    Ok(found)
+    found
 }
 
-fn walk_folder(folder: &Path, depth: usize, found: &mut Vec<Input>) -> Result<(), String> {
-    let entries = fs::read_dir(folder).map_err(|error| read_error(folder, &error))?;
-    let mut paths = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(|error| read_error(folder, &error))?;
-        if !entry.file_name().to_string_lossy().starts_with('.') {
-            paths.push(entry.path());
-        }
-    }
+fn walk_folder(folder: &Path, depth: usize, found: &mut Vec<Input>) {
+    let Ok(entries) = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>) else {
+        return found.push(Input::File(folder.to_owned()));
+    };
+    let is_hidden = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with('.');
+    let mut paths: Vec<PathBuf> =
+        entries.into_iter().filter(|entry| !is_hidden(entry)).map(|entry| entry.path()).collect();
     paths.sort();
     for path in paths {
         let Ok(kind) = fs::metadata(&path) else { continue };
         if kind.is_dir() {
             if depth > 0 {
-                walk_folder(&path, depth - 1, found)?;
+                walk_folder(&path, depth - 1, found);
             }
         } else if path.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json") {
             found.push(Input::File(path));
         }
     }
-    Ok(())
 }
 
 /// Returns the text of one manifest.
 ///
 /// # Errors
-/// One line that begins with the manifest's name.
+/// One line without the manifest's name.
 pub(crate) fn read_text(input: &Input) -> Result<String, String> {
     let bytes = match input {
         Input::Stdin => read_limited(io::stdin().lock()),
         Input::File(path) => fs::File::open(path).and_then(read_limited),
     };
-    let bytes = bytes.map_err(|error| read_error(Path::new(&input.name()), &error))?;
+    let bytes = bytes.map_err(|error| match input {
+        Input::File(path) if fs::read_dir(path).is_ok() => {
+            "no *.yaml, *.yml or *.json files in this folder; pass -R to search subfolders too".to_owned()
+        }
+        _ => format!("cannot read: {}", error_chain(&error)),
+    })?;
     if bytes.len() as u64 > FILE_SIZE_MAX {
-        return Err(format!("{}: the file is larger than {} MiB", input.name(), FILE_SIZE_MAX >> 20));
+        return Err(format!("the file is larger than {} MiB; split it", FILE_SIZE_MAX >> 20));
     }
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        format!("{}: invalid UTF-8 at byte {at}", input.name())
-    })
+    String::from_utf8(bytes)
+        .map_err(|error| format!("invalid UTF-8 at byte {}; save it as UTF-8", error.utf8_error().valid_up_to()))
 }
 
-/// Finds, reads and parses all manifests that `named` selects.
-///
-/// # Errors
-/// One line for each manifest that cannot be read or parsed.
-pub(crate) fn read_sources(named: &[PathBuf], recursive: bool) -> Result<Vec<(Input, Source)>, Vec<String>> {
-    let inputs = find_inputs(named, recursive).map_err(|line| vec![line])?;
-    let mut sources = Vec::new();
-    let mut errors = Vec::new();
-    for input in inputs {
+/// Finds, reads and parses all manifests that `named` selects. A file that cannot be read has a document with an error.
+pub(crate) fn read_sources(named: &[PathBuf], recursive: bool) -> Vec<(Input, Source)> {
+    let read = |input: Input| {
         let name = input.name();
-        let source =
-            read_text(&input).and_then(|text| Source::parse(&name, text).map_err(|error| error.located_message(&name)));
-        match source {
-            Ok(source) => sources.push((input, source)),
-            Err(line) => errors.push(line),
-        }
-    }
-    if errors.is_empty() { Ok(sources) } else { Err(errors) }
+        let source = match read_text(&input) {
+            Ok(text) => Source::parse(&name, text),
+            Err(message) => Source::unreadable(&name, message),
+        };
+        (input, source)
+    };
+    find_inputs(named, recursive).into_iter().map(read).collect()
+}
+
+/// Returns a message about unreadable documents that podgate need not read, or `None` if all documents are readable.
+pub(crate) fn ignored_message(sources: &[(Input, Source)]) -> Option<String> {
+    let ignored = sources.iter().flat_map(|(_, source)| {
+        let errors = source.errors().filter(|(document, _)| !document.may_declare_order());
+        errors.map(|(_, error)| error.located_message(&source.name))
+    });
+    let ignored: Vec<String> = ignored.collect();
+    let what = match ignored.len() {
+        0 => return None,
+        1 => "ignored an unreadable document without \"podgate.io\"".to_owned(),
+        count => format!("ignored {count} unreadable documents without \"podgate.io\", the first"),
+    };
+    Some(format!("{what}: {}", ignored[0]))
 }
 
 /// Returns the document of a file that must hold exactly one document.
 pub(crate) fn read_single_document(path: &Path) -> Result<Value, String> {
     let input = if path.as_os_str() == "-" { Input::Stdin } else { Input::File(path.to_owned()) };
     let name = input.name();
-    let source = Source::parse(&name, read_text(&input)?).map_err(|error| error.located_message(&name))?;
+    let source = Source::parse(&name, read_text(&input).map_err(|message| format!("{name}: {message}"))?);
+    if let Some((_, error)) = source.errors().next() {
+        return Err(error.located_message(&name));
+    }
     let mut values = source.documents.into_iter().map(|document| document.value).filter(|value| !value.is_null());
     match (values.next(), values.next()) {
         (Some(value), None) => Ok(value),
@@ -137,12 +144,11 @@ pub(crate) fn read_single_document(path: &Path) -> Result<Value, String> {
 }
 
 impl SourceError {
-    /// Returns `name:line:column: message`.
+    /// Returns `name:line:column: message; fix`.
     pub(crate) fn located_message(&self, name: &str) -> String {
-        match self.position {
-            Some(at) => format!("{name}:{}:{}: {}", at.line, at.column, self.message),
-            None => format!("{name}: {}", self.message),
-        }
+        let SourceError { message, fix, .. } = self;
+        let place = self.position.map(|at| format!(":{}:{}", at.line, at.column)).unwrap_or_default();
+        format!("{name}{place}: {message}{}{fix}", if fix.is_empty() { "" } else { "; " })
     }
 }
 
@@ -151,10 +157,6 @@ fn read_limited(from: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(FILE_SIZE_MAX + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-fn read_error(path: &Path, error: &io::Error) -> String {
-    format!("{}: cannot read: {error}", path.display())
 }
 
 #[cfg(test)]
@@ -170,7 +172,7 @@ mod tests {
             fs::write(at(name), "a: 1\n").unwrap();
         }
         let names = |recursive| {
-            let found = find_inputs(&[folder.path().to_owned(), at("m.yml"), "-".into()], recursive).unwrap();
+            let found = find_inputs(&[folder.path().to_owned(), at("m.yml"), "-".into()], recursive);
             let relative = |input: &Input| input.name().replace(&format!("{}/", folder.path().display()), "");
             found.iter().map(relative).collect::<Vec<_>>()
         };
@@ -183,11 +185,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let bad = folder.path().join("bad.yaml");
         fs::write(&bad, b"a: \xff\n").unwrap();
-        let line = &read_sources(&[bad], false).unwrap_err()[0];
-        assert!(line.ends_with("bad.yaml: invalid UTF-8 at byte 3"), "{line}");
-        let line = find_inputs(&[folder.path().join("none")], false).unwrap_err();
-        assert!(line.contains("none: cannot read: No such file"), "{line}");
+        let message = |path: PathBuf| {
+            let (_, source) = read_sources(&[path], false).remove(0);
+            source.errors().next().unwrap().1.located_message(&source.name)
+        };
+        assert!(message(bad).ends_with("bad.yaml: invalid UTF-8 at byte 3; save it as UTF-8"));
+        assert!(message(folder.path().join("none")).ends_with("none: cannot read: no such file"));
         let empty = tempfile::tempdir().unwrap();
-        assert!(find_inputs(&[empty.path().to_owned()], false).unwrap_err().contains("no *.yaml"));
+        assert!(message(empty.path().to_owned()).contains("no *.yaml"));
     }
 }

@@ -8,13 +8,16 @@ pub(crate) mod files;
 mod parse;
 mod spans;
 mod split;
+mod syntax;
 mod write;
 
 pub(crate) use args::ManifestArgs;
 
+use parse::ParseError;
 use podgate::order::edit::Place;
 use serde_json::Value;
 use spans::Tree;
+use split::DocumentSpan;
 use std::cell::OnceCell;
 use std::ops::Range;
 
@@ -34,8 +37,10 @@ pub(crate) struct Source {
 pub(crate) struct Document {
     /// The text of the document, without separators.
     pub(crate) text: String,
-    /// The value as Kubernetes reads it; `Null` if the document is empty.
+    /// The value as Kubernetes reads it; `Null` if the document is empty or unreadable.
     pub(crate) value: Value,
+    /// The reason why the document is unreadable.
+    pub(crate) error: Option<SourceError>,
     /// Byte offset of the document in its source.
     pub(crate) offset: usize,
     /// First line of the document in its source, from 1.
@@ -61,44 +66,59 @@ pub(crate) struct Position {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SourceError {
     pub(crate) position: Option<Position>,
+    /// Byte offset in the document.
+    pub(crate) offset: usize,
     pub(crate) message: String,
+    pub(crate) fix: &'static str,
 }
 
 impl Source {
-    /// Splits a file's text into documents and parses each document.
-    ///
-    /// # Errors
-    /// The first syntax error. Kubernetes would reject the file too.
-    pub(crate) fn parse(name: &str, text: String) -> Result<Source, SourceError> {
-        let pieces = split::split_documents(&text).map_err(|bad| SourceError {
-            position: Some(Position { line: bad.line, column: 1 }),
-            message: "invalid document separator: only a comment may follow ---; move the rest to the next line"
-                .to_owned(),
-        })?;
+    /// Splits a file's text into documents and parses each document. An unreadable document has an error.
+    pub(crate) fn parse(name: &str, text: String) -> Source {
+        let (pieces, bad_line) = match split::split_documents(&text) {
+            Ok(pieces) => (pieces, None),
+            // Without all separators, the whole file is one document.
+            Err(bad) => (vec![DocumentSpan { body: 0..text.len(), is_json: false }], Some(bad.line)),
+        };
         let mut documents = Vec::with_capacity(pieces.len());
         let (mut line, mut counted) = (1, 0);
         for piece in pieces {
             line += count_newlines(&text[counted..piece.body.start]);
             counted = piece.body.start;
             let body = &text[piece.body.clone()];
-            let value = if piece.is_json { parse::json(body) } else { parse::yaml(body) };
-            let value = value.map_err(|error| SourceError {
-                position: Some(
-                    Position { line: 1, column: 1 }.after(&text, 0..text.len().min(piece.body.start + error.offset)),
-                ),
-                message: error.message,
-            })?;
-            documents.push(Document {
-                text: body.to_owned(),
-                value,
-                offset: piece.body.start,
-                line,
-                is_json: piece.is_json,
-                tree: OnceCell::new(),
-                positions: OnceCell::new(),
+            let value = match bad_line {
+                Some(bad) => Err(ParseError {
+                    offset: body.split_inclusive('\n').take(bad - 1).map(str::len).sum(),
+                    message: "invalid document separator: only a comment may follow ---".to_owned(),
+                    fix: "move the rest to the next line",
+                }),
+                None if piece.is_json => parse::json(body),
+                None => parse::yaml(body),
+            };
+            let (value, error) = value.map_or_else(|error| (Value::Null, Some(error)), |value| (value, None));
+            let start = Position { line: 1, column: 1 };
+            let error = error.map(|ParseError { offset, message, fix }| SourceError {
+                position: Some(start.after(&text, 0..text.len().min(piece.body.start + offset))),
+                offset,
+                message,
+                fix,
             });
+            let (text, offset) = (body.to_owned(), piece.body.start);
+            documents.push(Document { line, is_json: piece.is_json, error, ..Document::new(text, value, offset) });
         }
-        Ok(Source { name: name.to_owned(), text, documents })
+        Source { name: name.to_owned(), text, documents }
+    }
+
+    /// Returns a source for a file that cannot be read.
+    pub(crate) fn unreadable(name: &str, message: String) -> Source {
+        let error = SourceError { position: None, offset: 0, message, fix: "" };
+        let document = Document { error: Some(error), ..Document::new(String::new(), Value::Null, 0) };
+        Source { name: name.to_owned(), text: String::new(), documents: vec![document] }
+    }
+
+    /// Returns the unreadable documents with their errors.
+    pub(crate) fn errors(&self) -> impl Iterator<Item = (&Document, &SourceError)> {
+        self.documents.iter().filter_map(|document| Some((document, document.error.as_ref()?)))
     }
 
     /// Returns the whole text with some documents replaced. `replaced` holds the index and new text of each replaced
@@ -118,6 +138,17 @@ impl Source {
 }
 
 impl Document {
+    fn new(text: String, value: Value, offset: usize) -> Document {
+        let (tree, positions) = (OnceCell::new(), OnceCell::new());
+        Document { text, value, error: None, offset, line: 1, is_json: false, tree, positions }
+    }
+
+    /// Returns false for text that cannot declare an order. Podgate then need not read the document.
+    pub(crate) fn may_declare_order(&self) -> bool {
+        // A file that cannot be read has no text.
+        self.text.is_empty() || self.text.contains("podgate.io")
+    }
+
     fn tree(&self) -> Option<&Tree> {
         self.tree.get_or_init(|| Tree::parse(&self.text)).as_ref()
     }
@@ -214,7 +245,7 @@ mod tests {
 
     #[test]
     fn positions_are_relative_to_the_file() {
-        let source = Source::parse("f", "---\na: 1\n---\n# c\nö: {x: ü, b: [1, 2]}\n".to_owned()).unwrap();
+        let source = Source::parse("f", "---\na: 1\n---\n# c\nö: {x: ü, b: [1, 2]}\n".to_owned());
         let [_, second] = &source.documents[..] else { panic!("{source:?}") };
         let span = second.span(&place("ö/b/1")).unwrap();
         assert_eq!(&second.text[span.clone()], "2");
@@ -223,7 +254,7 @@ mod tests {
         assert_eq!((second.position(key.start), &second.text[key]), (Position { line: 5, column: 11 }, "b"));
         assert_eq!(second.span(&place("ö/c")), None);
         assert_eq!(&second.text[second.highlight(&place("ö/c/d"))], "ö");
-        let order = Source::parse("f", "o: \"a, b\"\np: 'a'' b'\n".to_owned()).unwrap();
+        let order = Source::parse("f", "o: \"a, b\"\np: 'a'' b'\n".to_owned());
         let word =
             |path, range| &order.documents[0].text[order.documents[0].highlight_word(&place(path), Some(&range))];
         assert_eq!((word("o", 3..4), word("p", 3..4), word("q", 0..1)), ("b", "b", "o: \"a, b\""));
@@ -233,7 +264,7 @@ mod tests {
     fn cached_positions_are_right_in_long_documents() {
         // Characters of each length in bytes lie across the cached positions.
         let text = format!("# {}\n{}a: 1\n", "aü€𝄞".repeat(2 * STRIDE / 10), "# aü€𝄞\n".repeat(STRIDE / 10));
-        let source = Source::parse("f", text.clone()).unwrap();
+        let source = Source::parse("f", text.clone());
         for (offset, _) in text.char_indices().step_by(7) {
             let (line, start) =
                 (count_newlines(&text[..offset]) + 1, text[..offset].rfind('\n').map_or(0, |at| at + 1));
@@ -252,7 +283,8 @@ mod tests {
             ("a: 1\n---\nb: {{ x }}\n", 3, 5),
             ("{\"a\": 1,\n \"a\": }\n", 2, 2),
         ] {
-            let error = Source::parse("f", text.to_owned()).unwrap_err();
+            let source = Source::parse("f", text.to_owned());
+            let (_, error) = source.errors().next().unwrap();
             assert_eq!(error.position, Some(Position { line, column }), "{text:?}: {}", error.message);
             assert_eq!(error.message.contains("output of helm template"), text.contains("{{"), "{}", error.message);
         }
@@ -261,7 +293,7 @@ mod tests {
     #[test]
     fn replaced_documents_leave_other_text_unchanged() {
         let text = "\u{feff}# x\n---\na: 1\n...\nrest\n--- # c\r\nb: 1\r\n---\n";
-        let source = Source::parse("f", text.to_owned()).unwrap();
+        let source = Source::parse("f", text.to_owned());
         assert_eq!(source.with_replaced(&[]), text);
         let b = source.documents.iter().position(|document| document.value["b"] == 1).unwrap();
         assert_eq!(source.with_replaced(&[(b, "b: 2\n".to_owned())]), text.replace("b: 1\r\n", "b: 2\n"));

@@ -1,9 +1,9 @@
 //! Parses one document as Kubernetes does. Scalars follow YAML 1.1, and duplicate keys are errors.
 
+use super::syntax;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
-use serde_saphyr::budget::BudgetBreach;
-use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter, Options};
+use serde_saphyr::{Error, Options};
 use std::fmt;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,16 +12,17 @@ pub(crate) struct ParseError {
     pub(crate) offset: usize,
     /// Message, in one line.
     pub(crate) message: String,
+    pub(crate) fix: &'static str,
 }
 
 /// Maximum nesting depth. An unoptimized build can parse this depth on a thread's stack of 2 MiB.
-const DEPTH_MAX: usize = 80;
+pub(super) const DEPTH_MAX: usize = 80;
 
 /// Returns the value of a YAML document, or `Null` if the document is empty.
 pub(crate) fn yaml(text: &str) -> Result<Value, ParseError> {
     if let Some(offset) = find_directive(text) {
-        let message = "Kubernetes rejects documents with a directive (%YAML, %TAG); remove it".to_owned();
-        return Err(ParseError { offset, message });
+        let message = "Kubernetes rejects documents with a directive (%YAML, %TAG)".to_owned();
+        return Err(ParseError { offset, message, fix: "remove it" });
     }
     let mut documents: Vec<Value> =
         serde_saphyr::from_multiple_with_options(text, options(text)).map_err(|error| parse_error(text, &error))?;
@@ -29,7 +30,10 @@ pub(crate) fn yaml(text: &str) -> Result<Value, ParseError> {
         0 => Ok(Value::Null),
         1 => Ok(documents.remove(0)),
         // Should not happen: `split_documents` leaves no separator in `text`.
-        _ => Err(ParseError { offset: 0, message: "more than one document without a separator (---)".to_owned() }),
+        _ => {
+            let message = "more than one document without a separator".to_owned();
+            Err(ParseError { offset: 0, message, fix: "add a line ---" })
+        }
     }
 }
 
@@ -134,7 +138,9 @@ pub(crate) fn json(text: &str) -> Result<Value, ParseError> {
     serde_json::from_str(text).map_err(|error| {
         let line_start: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
         let offset = (line_start + error.column().saturating_sub(1)).min(text.len());
-        ParseError { offset: text.floor_char_boundary(offset), message: error.to_string() }
+        // The message ends with the position, which the caller reports too.
+        let message = error.to_string().split(" at line ").next().unwrap_or_default().to_owned();
+        ParseError { offset: text.floor_char_boundary(offset), message, fix: "change the value here" }
     })
 }
 
@@ -147,19 +153,9 @@ fn parse_error(text: &str, error: &Error) -> ParseError {
         let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
         text[start..].char_indices().nth(column).map_or(text.len(), |(index, _)| start + index)
     });
-    let message = match error {
-        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => format!("nested more than {DEPTH_MAX} levels deep"),
-        Error::Budget { breach, .. } => format!("the document is too large after aliases are expanded ({breach:?})"),
-        Error::DuplicateMappingKey { key: Some(key), .. } => format!("duplicate mapping key: {key}"),
-        Error::DuplicateMappingKey { .. } => "duplicate mapping key".to_owned(),
-        other => DefaultMessageFormatter.format_message(other).into_owned(),
-    };
-    let mut message = message.lines().next().unwrap_or_default().trim_end_matches([':', ',']).to_owned();
-    let line = text[..offset].rfind('\n').map_or(0, |at| at + 1);
-    if text[line..].lines().next().is_some_and(|line| line.contains("{{")) {
-        message += "; this line is a Helm template: render the chart first, and check the output of helm template";
-    }
-    ParseError { offset, message }
+    let line_end = text[offset..].find('\n').map_or(text.len(), |end| offset + end);
+    let (message, fix) = syntax::explain(&text[..line_end], error);
+    ParseError { offset, message, fix }
 }
 
 /// Returns the offset of a directive at the beginning of the document.

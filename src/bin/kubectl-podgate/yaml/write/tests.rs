@@ -27,7 +27,7 @@ fn move_item(path: &str, to: usize) -> Edit {
 
 /// Returns the text after the edits. `Document::edited` has checked that the new text parses to the intended value.
 fn edited(text: &str, edits: &[Edit]) -> String {
-    let source = Source::parse("f", text.to_owned()).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+    let source = Source::parse("f", text.to_owned());
     let new = source.documents[0].edited(edits).unwrap_or_else(|error| panic!("{text}: {error:?}"));
     source.with_replaced(&[(0, new)])
 }
@@ -232,13 +232,13 @@ fn edits_of_a_merged_object_expand_the_merge() {
     assert_eq!(new, "l:\n- &a\n  name: a\n  env:\n  - w\n  - x\n- name: b\n  env: [x]\n");
     let new = edited(text, &[move_item("l/1", 0)]);
     assert_eq!(new, "l:\n- name: b\n  env: [x]\n- &a\n  name: a\n  env:\n  - x\n");
-    let source = Source::parse("f", text.to_owned()).unwrap();
+    let source = Source::parse("f", text.to_owned());
     assert!(source.documents[0].edited(&[remove("l/1/env")]).unwrap_err().message.contains("merge key"));
 }
 
 #[test]
 fn edits_that_do_not_apply_are_rejected() {
-    let source = Source::parse("f", POD.to_owned()).unwrap();
+    let source = Source::parse("f", POD.to_owned());
     for edit in [
         remove("spec/nothing"),
         insert("spec/containers/7", json!(1)),
@@ -258,7 +258,7 @@ fn edits_that_would_lose_a_comment_are_rejected() {
         ("a: |-\n  x\nb: 1\n  # c\nc: 1\n", remove("b")),
         ("a: [x, # c\n  y]\n", remove("a/0")),
     ] {
-        let source = Source::parse("f", text.to_owned()).unwrap();
+        let source = Source::parse("f", text.to_owned());
         let error = source.documents[0].edited(std::slice::from_ref(&edit)).unwrap_err();
         assert!(!error.place.0.is_empty() && edit.at.0.starts_with(&error.place.0), "{text:?}: {error:?}");
     }
@@ -287,7 +287,7 @@ fn unusual_styles_can_be_edited() {
         ];
         let all: Vec<Edit> = all.into_iter().chain(edits).collect();
         for count in 1..=all.len() {
-            let source = Source::parse("f", text.to_owned()).unwrap();
+            let source = Source::parse("f", text.to_owned());
             if let Err(error) = source.documents[0].edited(&all[..count]) {
                 panic!("{text:?}: {error:?}");
             }
@@ -308,7 +308,7 @@ fn many_edits_of_a_long_list_apply() {
             ]
         })
         .collect();
-    let source = Source::parse("f", text.clone()).unwrap();
+    let source = Source::parse("f", text.clone());
     let new = source.documents[0].edited(&edits).unwrap();
     assert_eq!(new, text.replace("    - name: a\n", "    - name: z\n    - name: a\n      tty: true\n"));
 }
