@@ -37,18 +37,16 @@ fn walk(document: &Document, value: &Value, place: &Place) {
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    match Source::parse("fuzz", text.to_owned()) {
-        Err(error) => assert!(!error.message.is_empty()),
-        Ok(source) => {
-            assert_eq!(source.with_replaced(&[]), text);
-            for document in &source.documents {
-                // Skip large documents. Each lookup walks the document, so they would be slow without finding more
-                // errors.
-                if document.text.len() < 4096 {
-                    walk(document, &document.value, &Place::root());
-                }
-                let _ = pod_templates::templates(&document.value);
-            }
+    let source = Source::parse("fuzz", text.to_owned());
+    assert_eq!(source.with_replaced(&[]), text);
+    for (document, error) in source.errors() {
+        assert!(!error.message.is_empty() && document.text.is_char_boundary(error.offset), "{error:?}");
+    }
+    for document in &source.documents {
+        // Skip large documents. Each lookup walks the document, so they would be slow without finding more errors.
+        if document.text.len() < 4096 {
+            walk(document, &document.value, &Place::root());
         }
+        let _ = pod_templates::templates(&document.value);
     }
 });
