@@ -9,9 +9,9 @@ use podgate::order::lint::Version;
 const HELP: &str = "\
 Reports errors and pitfalls of declared orders, each with its place in the file and a fix. For each
 template it forecasts the start and stop order, which containers start in parallel, and the longest wait.
-Nothing is changed. Podgate's keys are checked in all objects; templates that declare no order have no
-forecast. Injected manifests are checked as they were before injection. A file that cannot be read is an
-error; the other files are checked all the same.
+Nothing is changed. Podgate's keys are checked in all objects; templates that declare no order have
+no forecast. Injected manifests are checked as they were before injection. A file that cannot be read
+is an error; the other files are checked all the same.
 
 Examples:
   kubectl podgate check deploy.yaml

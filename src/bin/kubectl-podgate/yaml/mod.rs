@@ -286,7 +286,7 @@ mod tests {
             let source = Source::parse("f", text.to_owned());
             let (_, error) = source.errors().next().unwrap();
             assert_eq!(error.position, Some(Position { line, column }), "{text:?}: {}", error.message);
-            assert_eq!(error.message.contains("output of helm template"), text.contains("{{"), "{}", error.message);
+            assert_eq!(error.message.contains("Helm template"), text.contains("{{"), "{}", error.message);
         }
     }
 
