@@ -11,6 +11,7 @@
 //! | [`inject`](mod@inject) | turns the plan into edits of the template; removes injected parts |
 //! | [`lint`] | finds likely mistakes and surprises |
 //! | [`migrate`](mod@migrate) | converts orders of other tools to podgate's annotations |
+//! | [`resources`] | requests and limits of the sidecar |
 //! | [`release`] | image registry and source repository of podgate's releases |
 //! | [`admission`] | answers an admission review |
 
@@ -24,3 +25,4 @@ pub mod migrate;
 pub mod plan;
 pub mod pod_templates;
 pub mod release;
+pub mod resources;

@@ -6,6 +6,7 @@ mod foreign;
 mod laws;
 mod pods;
 mod refusals;
+mod resources;
 mod written;
 
 use podgate::order::edit::{Editor, apply};

@@ -7,6 +7,7 @@ use podgate::core::argv::Check;
 use podgate::core::container::{Container, Mode};
 use podgate::core::container_list::parse_list;
 use podgate::core::names;
+use podgate::order::resources;
 use serde_json::Value;
 
 #[test]
@@ -121,7 +122,7 @@ fn sidecar_list_matches_the_containers() {
 }
 
 #[test]
-fn pods_are_restricted_and_keep_their_qos_class() {
+fn pods_are_restricted_and_have_the_default_resources() {
     for file in PODS {
         let pod = pod(file);
         assert_eq!(pod["spec"]["automountServiceAccountToken"], false, "{file}");
@@ -129,8 +130,7 @@ fn pods_are_restricted_and_keep_their_qos_class() {
         assert_eq!(context["runAsNonRoot"], true, "{file}");
         assert_eq!(context["seccompProfile"]["type"], "RuntimeDefault", "{file}");
         let (sidecar, applications) = parts(&pod);
-        assert_eq!(sidecar["resources"]["requests"], sidecar["resources"]["limits"], "{file}");
-        assert!(sidecar["resources"]["limits"]["memory"].is_string(), "{file}");
+        assert_eq!(sidecar["resources"], resources::parse(resources::DEFAULT).expect("resources"), "{file}");
         for container in applications.into_iter().chain([sidecar]) {
             let context = &container["securityContext"];
             assert_eq!(context["allowPrivilegeEscalation"], false, "{file}: {}", container["name"]);

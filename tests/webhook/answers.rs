@@ -17,8 +17,8 @@ fn patched(object: &Value, response: &Value) -> Value {
 #[test]
 fn pod_is_injected_only_once() {
     let files = Files::new();
-    let webhook =
-        Webhook::with_files(&files, &["--image", "registry.example/podgate:1", "--image-pull-policy", "Never"]);
+    let flags = ["--image=registry.example/podgate:1", "--image-pull-policy=Never", "--sidecar-resources=limits.cpu=1"];
+    let webhook = Webhook::with_files(&files, &flags);
     let client = webhook.client(&files.ca);
     let pod = pod("db, api");
     let response = client.review(&review("one", &pod));
@@ -27,6 +27,7 @@ fn pod_is_injected_only_once() {
     let sidecar = &injected["spec"]["initContainers"][0];
     assert_eq!(sidecar["image"], "registry.example/podgate:1");
     assert_eq!(sidecar["imagePullPolicy"], "Never");
+    assert_eq!(sidecar["resources"], json!({"limits": {"cpu": "1"}}));
     assert!(injected["metadata"]["annotations"]["podgate.io/injected"].is_string());
 
     // The API server sends the Pod again after another webhook has changed the Pod (reinvocationPolicy: IfNeeded).

@@ -176,6 +176,9 @@ fn chart_applies_its_values() {
         "sidecar.repository=registry.example/p",
         "sidecar.pullPolicy=Always",
         "sidecar.fixedUser=false",
+        "sidecar.resources.requests.cpu=20m",
+        "sidecar.resources.limits.cpu=1",
+        "sidecar.resources.limits.memory=64Mi",
         "sidecar.namespaces={shop,bank}",
         "networkPolicy.apiServerCIDRs={10.0.0.0/28}",
         "networkPolicy.monitoring=null",
@@ -202,6 +205,7 @@ fn chart_applies_its_values() {
         "--log-format=json",
         "--image-pull-policy=Always",
         "--no-fixed-user",
+        "--sidecar-resources=limits.cpu=1,limits.memory=64Mi,requests.cpu=20m",
         "--certificate-life=12h",
         "--log-level=debug",
     ];

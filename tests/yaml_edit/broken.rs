@@ -102,6 +102,7 @@ fn usage_errors_exit_with_64() {
         &["inject", "x", "--resolve-images", "--platform", "linux"],
         &["inject", "x", "--image-pull-policy", "Sometimes"],
         &["inject", "x", "--image", "Not An Image"],
+        &["inject", "x", "--sidecar-resources", "cpu=10m"],
         &["uninject", "x", "--image", "y"],
     ] {
         let run = run(arguments, "");

@@ -101,13 +101,15 @@ fn diff_can_be_applied_as_a_patch() {
 
 #[test]
 fn options_reach_the_sidecar() {
-    let arguments =
-        ["inject", "-", "--image", "r.example/p:2", "--image-pull-policy", "Always", "--no-fixed-user", "-q"];
-    let run = run(&arguments, POD);
+    let image = ["inject", "-", "--image", "r.example/p:2", "--image-pull-policy", "Always"];
+    let other = ["--no-fixed-user", "--sidecar-resources", "requests.cpu=50m, limits.memory=64Mi", "-q"];
+    let run = run(&[&image[..], &other].concat(), POD);
     let pod: serde_json::Value = serde_saphyr::from_str(&run.out).unwrap();
     let sidecar = &pod["spec"]["initContainers"][0];
     assert_eq!((&sidecar["image"], &sidecar["imagePullPolicy"]), (&"r.example/p:2".into(), &"Always".into()));
     assert!(sidecar["securityContext"].get("runAsUser").is_none(), "{sidecar}");
+    let resources = serde_json::json!({"requests": {"cpu": "50m"}, "limits": {"memory": "64Mi"}});
+    assert_eq!(sidecar["resources"], resources);
     assert_eq!(run.err, "", "-q must print no messages");
 }
 

@@ -5,6 +5,13 @@ app.kubernetes.io/component: webhook
 {{- define "podgate.image" -}}
 {{ .image.repository }}:{{ .image.tag | default .root.Chart.AppVersion }}
 {{- end }}
+{{- define "podgate.resources" -}}
+{{- $settings := list }}
+{{- range $kind, $amounts := . }}
+{{- range $name, $amount := $amounts }}{{ $settings = append $settings (printf "%s.%s=%v" $kind $name $amount) }}{{ end }}
+{{- end }}
+{{- join "," $settings }}
+{{- end }}
 {{- define "podgate.secret" -}}
 {{- if eq .Values.tls.mode "files" }}{{ required "tls.secretName is needed with tls.mode=files" .Values.tls.secretName }}{{ else }}podgate-webhook-tls{{ end }}
 {{- end }}

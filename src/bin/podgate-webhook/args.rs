@@ -2,7 +2,8 @@
 
 use clap::{Parser, ValueEnum};
 use podgate::edge::log::Format;
-use podgate::order::release;
+use podgate::order::{release, resources};
+use serde_json::Value;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -69,6 +70,9 @@ pub(crate) struct Args {
     /// Leave the sidecar's user id to the cluster, for OpenShift
     #[arg(long)]
     pub(crate) no_fixed_user: bool,
+    /// Requests and limits of the injected sidecar, separated by commas
+    #[arg(long, value_name = "SETTINGS", env = "PODGATE_SIDECAR_RESOURCES", default_value = resources::DEFAULT, value_parser = resources::parse)]
+    pub(crate) sidecar_resources: Value,
     /// Continue to answer this long after SIGTERM, while API servers switch to another replica
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = up_to_an_hour)]
     pub(crate) shutdown_delay: Duration,

@@ -35,6 +35,7 @@ async fn serve_until_signal(args: &Args) -> Result<(), String> {
     let mut options = Options::new(args.image.clone());
     options.image_pull_policy.clone_from(&args.image_pull_policy);
     options.has_fixed_user = !args.no_fixed_user;
+    options.sidecar_resources = args.sidecar_resources.clone();
     options.is_from_api = true;
     let state = Arc::new(State::new(options));
     let config = tls::server_config(&state.served_cert)?;

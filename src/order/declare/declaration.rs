@@ -3,6 +3,7 @@
 use super::grammar::Item;
 use crate::core::until::WaitCondition;
 use crate::order::edit::Place;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
@@ -106,6 +107,8 @@ pub struct Declaration {
     pub sidecars: Vec<Item>,
     /// Value of `podgate.io/sidecar-position`.
     pub sidecar_placement: SidecarPlacement,
+    /// Value of `podgate.io/sidecar-resources`, as the container field `resources`.
+    pub sidecar_resources: Option<Value>,
     /// Value of `podgate.io/publish`.
     pub publish: Publish,
 }

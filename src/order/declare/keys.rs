@@ -19,6 +19,8 @@ pub const STOP_ORDER: &str = "podgate.io/stop-order";
 pub const JOB_SIDECARS: &str = "podgate.io/job-sidecars";
 /// Position of podgate's sidecar: `native` or `first`.
 pub const SIDECAR_POSITION: &str = "podgate.io/sidecar-position";
+/// Requests and limits of podgate's sidecar, such as `requests.cpu=10m, limits.memory=32Mi`.
+pub const SIDECAR_RESOURCES: &str = "podgate.io/sidecar-resources";
 /// Target for published states: `api` or `board`.
 pub const PUBLISH: &str = "podgate.io/publish";
 /// Record that `inject` writes and `uninject` reads.
@@ -36,8 +38,19 @@ pub const TIMEOUT_PREFIX: &str = "timeout.podgate.io/";
 pub const COMMAND_PREFIX: &str = "command.podgate.io/";
 
 /// Keys that apply to the whole Pod.
-pub const POD_KEYS: [&str; 10] =
-    [ORDER, MODE, TIMEOUT, ON_TIMEOUT, FAIL_FAST, STOP_ORDER, JOB_SIDECARS, SIDECAR_POSITION, PUBLISH, INJECTED];
+pub const POD_KEYS: [&str; 11] = [
+    ORDER,
+    MODE,
+    TIMEOUT,
+    ON_TIMEOUT,
+    FAIL_FAST,
+    STOP_ORDER,
+    JOB_SIDECARS,
+    SIDECAR_POSITION,
+    SIDECAR_RESOURCES,
+    PUBLISH,
+    INJECTED,
+];
 /// Prefixes of keys that apply to one container. The container's name follows the prefix.
 pub const CONTAINER_PREFIXES: [&str; 4] = [AFTER_PREFIX, MODE_PREFIX, TIMEOUT_PREFIX, COMMAND_PREFIX];
 /// Keys for the whole Pod that declare an order. The other keys for the whole Pod only adjust a declared order.

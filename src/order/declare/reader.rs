@@ -12,6 +12,7 @@ use crate::core::argv::Argv;
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
+use crate::order::resources;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -119,6 +120,13 @@ impl Reader<'_, '_> {
                     &[("native", SidecarPlacement::Native), ("first", SidecarPlacement::First)],
                 );
             }
+            keys::SIDECAR_RESOURCES => match resources::parse(text) {
+                Ok(parsed) => self.declaration.sidecar_resources = Some(parsed),
+                Err(why) => {
+                    let finding = Finding::error("bad-value", at, why).span(0..text.len());
+                    self.findings.push(finding.fix(format!("write settings such as {}", resources::DEFAULT)));
+                }
+            },
             keys::PUBLISH => {
                 self.declaration.publish =
                     self.parse_choice(text, &at, &[("api", Publish::Api), ("board", Publish::Board)]);

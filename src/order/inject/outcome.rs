@@ -3,6 +3,7 @@
 use crate::order::edit::Edit;
 use crate::order::finding::Finding;
 use crate::order::plan::Plan;
+use crate::order::resources;
 use serde_json::Value;
 
 /// Settings of an injection that do not come from the manifest.
@@ -14,6 +15,8 @@ pub struct Options {
     pub image_pull_policy: Option<String>,
     /// True if the sidecar runs as a fixed numeric user. False on OpenShift, which assigns users to each namespace.
     pub has_fixed_user: bool,
+    /// Default of the sidecar's `resources`.
+    pub sidecar_resources: Value,
     /// True if the template comes from the API server. The injection then keeps additions to injected parts by the API
     /// server or other webhooks. Such additions alone do not cause a new injection.
     pub is_from_api: bool,
@@ -23,7 +26,13 @@ impl Options {
     /// Returns options with the given image and default values for all other fields.
     #[must_use]
     pub fn new(image: impl Into<String>) -> Options {
-        Options { image: image.into(), image_pull_policy: None, has_fixed_user: true, is_from_api: false }
+        Options {
+            image: image.into(),
+            image_pull_policy: None,
+            has_fixed_user: true,
+            sidecar_resources: resources::parse(resources::DEFAULT).unwrap_or_default(),
+            is_from_api: false,
+        }
     }
 }
 

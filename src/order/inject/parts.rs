@@ -5,6 +5,7 @@ use crate::core::names;
 use crate::order::declare::{Publish, SidecarPlacement};
 use crate::order::edit::Place;
 use crate::order::inject::outcome::Options;
+use crate::order::plan::Plan;
 use serde_json::{Value, json};
 
 /// Annotation that sets kubectl's default container.
@@ -116,9 +117,9 @@ pub(super) fn mounts(container: &str) -> [Value; 3] {
 }
 
 /// Returns the sidecar's spec; `containers` is the escaped value of `PODGATE_CONTAINERS`.
-pub(super) fn sidecar(place: SidecarPlacement, publish: Publish, containers: &str, options: &Options) -> Value {
+pub(super) fn sidecar(plan: &Plan, containers: &str, resources: Value, options: &Options) -> Value {
+    let (place, publish) = (plan.sidecar_placement, plan.publish);
     let variable = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
-    let share = json!({"cpu": "200m", "memory": "32Mi"});
     let user = options.has_fixed_user.then_some(65532);
     let mut mounts = vec![
         json!({"name": BOARD_VOLUME, "mountPath": names::BOARD_DIR}),
@@ -143,7 +144,7 @@ pub(super) fn sidecar(place: SidecarPlacement, publish: Publish, containers: &st
             variable("POD_UID", "metadata.uid"),
             variable("POD_IPS", "status.podIPs"),
         ],
-        "resources": {"requests": share, "limits": share},
+        "resources": resources,
         "securityContext": {
             "runAsUser": user,
             "runAsGroup": user,

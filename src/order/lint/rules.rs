@@ -51,6 +51,7 @@ pub const RULES: &[Rule] = &[
     rule("no-readiness-probe", "A container without probes is waited for until it is Ready"),
     rule("not-a-label", "An annotation is written as a label"),
     rule("not-an-annotation", "A label is written as an annotation"),
+    rule("not-guaranteed", "The sidecar's resources change the Pod's QoS class"),
     rule("not-migrated", "A part of another tool's order was not migrated"),
     rule("not-reversible", "Internal error: the injection could not be undone"),
     rule("not-side-by-side", "A hook also delays containers that do not wait for it"),

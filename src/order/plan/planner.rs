@@ -40,8 +40,9 @@ pub fn plan(template: &Value, known: &KnownImages) -> Result<Plan, Vec<Finding>>
         return Err(findings);
     }
     add_notes(&containers, &graph, &mut findings);
-    let (sidecar, publish) = (declared.sidecar_placement, declared.publish);
-    Ok(Plan { containers, sidecar_placement: sidecar, publish, grace: stop_order::grace_period(spec.value), findings })
+    let grace = stop_order::grace_period(spec.value);
+    let Declaration { sidecar_placement, sidecar_resources, publish, .. } = declared;
+    Ok(Plan { containers, sidecar_placement, sidecar_resources, publish, grace, findings })
 }
 
 /// Converts a planned container to the sidecar's type.

@@ -4,6 +4,7 @@ use crate::core::container::Mode;
 use crate::core::until::WaitCondition;
 use crate::order::declare::{Publish, SidecarPlacement};
 use crate::order::finding::Finding;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ pub struct Plan {
     pub containers: Vec<ContainerPlan>,
     /// Position of podgate's sidecar in the Pod's container lists.
     pub sidecar_placement: SidecarPlacement,
+    /// Declared resources of the sidecar; `None` for the default.
+    pub sidecar_resources: Option<Value>,
     /// Target to which the sidecar publishes states: the API server, or the board alone.
     pub publish: Publish,
     /// The Pod's grace period: `terminationGracePeriodSeconds`, 30 s by default.

@@ -3,7 +3,8 @@
 use crate::registry::ImageArgs;
 use crate::yaml::ManifestArgs;
 use clap::Args;
-use podgate::order::release;
+use podgate::order::{release, resources};
+use serde_json::Value;
 use std::path::PathBuf;
 
 const INJECT_HELP: &str = "\
@@ -63,6 +64,9 @@ pub(crate) struct Inject {
     /// Omit the sidecar's numeric user, for OpenShift, which assigns users per namespace
     #[arg(long)]
     pub(crate) no_fixed_user: bool,
+    /// Requests and limits of the sidecar, separated by commas
+    #[arg(long, value_name = "SETTINGS", default_value = resources::DEFAULT, value_parser = resources::parse)]
+    pub(crate) sidecar_resources: Value,
     /// Convert an order from kruise, compose=FILE (depends_on), tekton or tekton=FILE (steps)
     #[arg(long, value_name = "SOURCE[=FILE]", value_parser = parse_order_source)]
     pub(crate) from: Option<OrderSource>,

@@ -30,8 +30,12 @@ pub(crate) fn inject(args: &Inject) -> ExitCode {
         Ok(from) => from,
         Err(line) => return fail(&line),
     };
-    let image_pull_policy = args.image_pull_policy.clone();
-    let options = Options { image_pull_policy, has_fixed_user: !args.no_fixed_user, ..Options::new(&args.image) };
+    let options = Box::new(Options {
+        image_pull_policy: args.image_pull_policy.clone(),
+        has_fixed_user: !args.no_fixed_user,
+        sidecar_resources: args.sidecar_resources.clone(),
+        ..Options::new(&args.image)
+    });
     let action = |sources: &[(Input, Source)]| {
         let images = args.images.resolve_images.then(|| look_up_images(sources, &args.images)).transpose()?;
         Ok(Action::Inject { options, from, images })

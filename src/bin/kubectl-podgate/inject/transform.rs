@@ -13,7 +13,7 @@ use podgate::order::pod_templates;
 use serde_json::Value;
 
 pub(super) enum Action {
-    Inject { options: Options, from: Option<migrate::MigrationSource>, images: Option<ResolvedImages> },
+    Inject { options: Box<Options>, from: Option<migrate::MigrationSource>, images: Option<ResolvedImages> },
     Uninject,
 }
 

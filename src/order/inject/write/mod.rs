@@ -13,6 +13,7 @@ use crate::order::inject::record::Record;
 use crate::order::inject::reorder::reorder;
 use crate::order::inject::{container_list, parts, preconditions, undo};
 use crate::order::plan::{ContainerPlan, Plan};
+use crate::order::resources;
 use serde_json::Value;
 use writer::Writer;
 
@@ -56,13 +57,25 @@ impl Writer<'_> {
             let fix = "change the order or the modes";
             return Err(vec![Finding::error("order-broken", parts::spec_place("containers"), what).fix(fix)]);
         }
-        let sidecar =
-            parts::sidecar(self.plan.sidecar_placement, self.plan.publish, &parts::escape_dollars(&text), self.options);
+        let resources = self.sidecar_resources();
+        let sidecar = parts::sidecar(self.plan, &parts::escape_dollars(&text), resources, self.options);
         let field = match self.plan.sidecar_placement {
             SidecarPlacement::Native => "initContainers",
             SidecarPlacement::First => "containers",
         };
         Ok(self.insert(&parts::spec_place(field), Some(0), sidecar)?)
+    }
+
+    /// Returns the sidecar's resources. Warns if they cost a Pod its QoS class Guaranteed.
+    fn sidecar_resources(&mut self) -> Value {
+        let default = resources::default_for(self.template, &self.options.sidecar_resources);
+        let Some(declared) = &self.plan.sidecar_resources else { return default };
+        if resources::is_guaranteed_pod(self.template) && !resources::is_guaranteed(declared) {
+            let what = "with these resources of the sidecar, the Pod's QoS class is no longer Guaranteed";
+            let finding = Finding::warning("not-guaranteed", parts::annotation_place(keys::SIDECAR_RESOURCES), what);
+            self.findings.push(finding.fix("make requests and limits of CPU and memory equal"));
+        }
+        declared.clone()
     }
 
     /// Reads the containers from their specs, in the order of the plan.

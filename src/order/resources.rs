@@ -1,0 +1,125 @@
+//! Requests and limits of podgate's sidecar.
+
+use serde_json::{Value, json};
+
+/// Resources of the sidecar, unless the user sets others. They have no CPU limit, because it would delay the start.
+pub const DEFAULT: &str = "requests.cpu=10m,requests.memory=16Mi,limits.memory=32Mi";
+/// Resources of the sidecar in a Guaranteed Pod. A lower CPU limit would delay the start.
+const GUARANTEED: &str = "requests.cpu=200m,requests.memory=32Mi,limits.cpu=200m,limits.memory=32Mi";
+
+/// Settings, named as in a ResourceQuota.
+const SETTINGS: [&str; 6] = [
+    "requests.cpu",
+    "requests.memory",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+];
+/// Minimum amount of memory, in bytes. A smaller amount usually lacks its unit.
+const MIN_MEMORY: f64 = 1024.0 * 1024.0;
+
+/// Parses settings such as `requests.cpu=10m, limits.memory=32Mi`. Returns the container field `resources`.
+///
+/// # Errors
+/// Returns the reason why the API server or podgate rejects the settings.
+pub fn parse(text: &str) -> Result<Value, String> {
+    let mut resources = json!({});
+    for item in text.split(',') {
+        let (setting, amount) = item.split_once('=').unwrap_or((item, ""));
+        let (setting, amount) = (setting.trim(), amount.trim());
+        let Some((kind, name)) = setting.split_once('.').filter(|_| SETTINGS.contains(&setting)) else {
+            return Err(format!("{setting:?} is not one of {}", SETTINGS.join(", ")));
+        };
+        if resources[kind].get(name).is_some() {
+            return Err(format!("{setting} is set twice"));
+        }
+        resources[kind][name] = amount.into();
+        match amount_of(&resources, kind, name) {
+            None => return Err(format!("{setting} needs a quantity such as 10m, 0.5 or 16Mi, not {amount:?}")),
+            Some(bytes) if name == "memory" && bytes < MIN_MEMORY => {
+                return Err(format!("{setting}={amount} is less than 1Mi"));
+            }
+            Some(_) => {}
+        }
+    }
+    for name in ["cpu", "memory", "ephemeral-storage"] {
+        let amounts = ["requests", "limits"].map(|kind| amount_of(&resources, kind, name));
+        if let [Some(request), Some(limit)] = amounts
+            && request > limit
+        {
+            return Err(format!("requests.{name} is greater than limits.{name}"));
+        }
+    }
+    Ok(resources)
+}
+
+/// Returns the default resources of the sidecar in the Pod of `template`, which has no sidecar yet; `default` applies
+/// to most Pods. Returns null for a Pod with resources of its own (Kubernetes 1.34), which all containers share.
+pub(crate) fn default_for(template: &Value, default: &Value) -> Value {
+    if has_shared_resources(template) {
+        Value::Null
+    } else if is_guaranteed_pod(template) && !is_guaranteed(default) {
+        parse(GUARANTEED).unwrap_or_default()
+    } else {
+        default.clone()
+    }
+}
+
+/// Returns true if the template sets resources of the whole Pod. They determine its QoS class.
+fn has_shared_resources(template: &Value) -> bool {
+    let shared = &template["spec"]["resources"];
+    ["requests", "limits"].iter().any(|kind| shared[kind].as_object().is_some_and(|amounts| !amounts.is_empty()))
+}
+
+/// Returns true if the Pod has the QoS class Guaranteed because of the resources of its containers.
+/// <https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/#guaranteed>
+pub(crate) fn is_guaranteed_pod(template: &Value) -> bool {
+    let lists = ["containers", "initContainers"].map(|list| template["spec"][list].as_array());
+    let mut containers = lists.into_iter().flatten().flatten();
+    !has_shared_resources(template) && containers.all(|container| is_guaranteed(&container["resources"]))
+}
+
+/// Returns true if `resources` has limits of CPU and memory, and equal requests. The API server sets missing requests.
+pub(crate) fn is_guaranteed(resources: &Value) -> bool {
+    ["cpu", "memory"].iter().all(|name| {
+        let [limit, request] = ["limits", "requests"].map(|kind| amount_of(resources, kind, name));
+        let is_equal = |limit: f64| request.is_none_or(|request| (request - limit).abs() <= limit * 1e-9);
+        limit.is_some_and(|limit| limit > 0.0 && is_equal(limit))
+    })
+}
+
+fn amount_of(resources: &Value, kind: &str, name: &str) -> Option<f64> {
+    match &resources[kind][name] {
+        Value::String(text) => parse_quantity(text),
+        number => number.as_f64(),
+    }
+}
+
+/// Parses a quantity such as `10m`, `0.5` or `16Mi`. Returns `None` if `text` is not a quantity or is negative.
+/// <https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>
+fn parse_quantity(text: &str) -> Option<f64> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, suffix) = text.split_at(end);
+    let binary = |power| 1024_f64.powi(power);
+    let factor = match suffix {
+        "n" => 1e-9,
+        "u" => 1e-6,
+        "m" => 1e-3,
+        "" => 1.0,
+        "k" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        "P" => 1e15,
+        "E" => 1e18,
+        "Ki" => binary(1),
+        "Mi" => binary(2),
+        "Gi" => binary(3),
+        "Ti" => binary(4),
+        "Pi" => binary(5),
+        "Ei" => binary(6),
+        _ => 10_f64.powi(suffix.strip_prefix(['e', 'E'])?.parse().ok()?),
+    };
+    Some(number.parse::<f64>().ok()? * factor)
+}

@@ -1,0 +1,126 @@
+//! Tests of the resources that `inject` gives to the sidecar.
+
+use crate::{check_injection, options};
+use podgate::order::inject::{Injected, Options};
+use podgate::order::plan::KnownImages;
+use podgate::order::resources::parse;
+use serde_json::{Value, json};
+
+/// Resources of a container in a Guaranteed Pod, with different spellings of the same quantities.
+fn guaranteed() -> Value {
+    json!({"requests": {"cpu": "0.5", "memory": "65536Ki"}, "limits": {"cpu": "500m", "memory": "64Mi"}})
+}
+
+fn pod(containers: [Value; 2]) -> Value {
+    let [a, b] = containers;
+    json!({
+        "metadata": {"annotations": {"podgate.io/order": "a, b"}},
+        "spec": {"containers": [
+            {"name": "a", "image": "a", "command": ["/a"], "resources": a, "readinessProbe": {"tcpSocket": {"port": 1}}},
+            {"name": "b", "image": "b", "command": ["/b"], "resources": b},
+        ]},
+    })
+}
+
+fn inject_with(template: &Value, options: &Options) -> Injected {
+    check_injection(template, options, &KnownImages::default()).expect("the template can be injected")
+}
+
+/// Returns the sidecar's resources.
+fn sidecar(template: &Value, options: &Options) -> Value {
+    inject_with(template, options).value["spec"]["initContainers"][0]["resources"].clone()
+}
+
+fn default_resources() -> Value {
+    json!({"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "32Mi"}})
+}
+
+/// Returns true if requests and limits are equal.
+fn is_equal(resources: &Value) -> bool {
+    resources["requests"]["cpu"].is_string() && resources["requests"] == resources["limits"]
+}
+
+#[test]
+fn sidecar_has_no_cpu_limit_by_default() {
+    for template in [
+        pod([json!({}), json!({})]),
+        pod([guaranteed(), json!({})]),
+        pod([guaranteed(), json!({"limits": {"memory": "64Mi"}})]),
+        pod([guaranteed(), json!({"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "64Mi"}})]),
+        pod([guaranteed(), json!({"requests": {"cpu": "0"}, "limits": {"cpu": "2", "memory": "64Mi"}})]),
+        pod([guaranteed(), json!({"limits": {"cpu": "0", "memory": "64Mi"}})]),
+    ] {
+        assert_eq!(sidecar(&template, &options()), default_resources(), "{template:#}");
+    }
+    let mut with_init = pod([guaranteed(), guaranteed()]);
+    with_init["spec"]["initContainers"] = json!([{"name": "i", "image": "i"}]);
+    let done = inject_with(&with_init, &options());
+    assert_eq!(done.value["spec"]["initContainers"][0]["resources"], default_resources());
+}
+
+#[test]
+fn guaranteed_pod_stays_guaranteed() {
+    let limits_only = json!({"limits": {"cpu": 1, "memory": "1e8"}});
+    let mut template = pod([guaranteed(), limits_only.clone()]);
+    template["spec"]["initContainers"] = json!([{"name": "i", "image": "i", "resources": limits_only}]);
+    assert!(is_equal(&sidecar(&template, &options())));
+    // A default for all Pods of a cluster does not change the QoS class of a Pod.
+    let burstable = Options { sidecar_resources: parse("requests.cpu=20m").unwrap(), ..options() };
+    assert!(is_equal(&sidecar(&template, &burstable)));
+    let chosen = "requests.cpu=1,requests.memory=1Gi,limits.cpu=1,limits.memory=1Gi";
+    let chosen = Options { sidecar_resources: parse(chosen).unwrap(), ..options() };
+    assert_eq!(sidecar(&template, &chosen)["limits"]["cpu"], "1");
+}
+
+#[test]
+fn sidecar_shares_the_resources_of_its_pod() {
+    let mut template = pod([guaranteed(), guaranteed()]);
+    template["spec"]["resources"] = json!({"requests": {"cpu": "1"}});
+    assert_eq!(sidecar(&template, &options()), Value::Null);
+    template["spec"]["resources"] = json!({"requests": {}, "limits": {}});
+    assert!(is_equal(&sidecar(&template, &options())), "empty resources of the Pod are like none");
+}
+
+#[test]
+fn annotation_sets_the_resources() {
+    let mut template = pod([json!({}), json!({})]);
+    let annotation = "limits.cpu = 0.5, limits.memory=64Mi,\nrequests.ephemeral-storage=1Mi";
+    template["metadata"]["annotations"]["podgate.io/sidecar-resources"] = annotation.into();
+    let expected = json!({"limits": {"cpu": "0.5", "memory": "64Mi"}, "requests": {"ephemeral-storage": "1Mi"}});
+    let options = Options { sidecar_resources: parse("requests.cpu=20m").unwrap(), ..options() };
+    assert_eq!(sidecar(&template, &options), expected);
+
+    // The annotation decides even in a Guaranteed Pod.
+    let warnings = |template: &Value| -> Vec<&str> {
+        inject_with(template, &options).findings.iter().map(|finding| finding.rule).collect()
+    };
+    template["spec"] = pod([guaranteed(), guaranteed()])["spec"].clone();
+    assert_eq!(sidecar(&template, &options), expected);
+    assert!(!warnings(&template).contains(&"not-guaranteed"), "limits alone keep the QoS class");
+    template["metadata"]["annotations"]["podgate.io/sidecar-resources"] = "limits.memory=64Mi".into();
+    assert!(warnings(&template).contains(&"not-guaranteed"));
+}
+
+#[test]
+fn wrong_resources_are_explained() {
+    for (text, expected) in [
+        ("", "\"\" is not one of"),
+        ("limits.memory=32Mi,", "\"\" is not one of"),
+        ("cpu=10m", "\"cpu\" is not one of requests.cpu, requests.memory"),
+        ("limit.cpu=10m", "\"limit.cpu\" is not one of"),
+        ("limits.cpu", "limits.cpu needs a quantity such as 10m, 0.5 or 16Mi, not \"\""),
+        ("limits.cpu=-1", "not \"-1\""),
+        ("limits.cpu=1 m", "not \"1 m\""),
+        ("limits.cpu=1e999999999999", "not \"1e9"),
+        ("limits.memory=32MB", "not \"32MB\""),
+        ("limits.memory=32m", "limits.memory=32m is less than 1Mi"),
+        ("requests.cpu=1,requests.cpu=1", "requests.cpu is set twice"),
+        ("requests.memory=0.1Gi,limits.memory=64Mi", "requests.memory is greater than limits.memory"),
+    ] {
+        let error = parse(text).expect_err(text);
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+    for amount in ["1", "1.", ".5", "1e3", "1E-3", "1n", "1u", "1k", "1E", "1Ei", "1T", "1Pi"] {
+        assert!(parse(&format!("requests.cpu={amount}")).is_ok(), "{amount}");
+    }
+}
