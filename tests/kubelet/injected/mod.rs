@@ -210,3 +210,16 @@ fn injected_pod_needs_only_the_board() {
         assert!((2000.0..25_000.0).contains(&took), "it took {took:.0} ms");
     }
 }
+
+/// The sidecar must not change the QoS class. The API server must accept a sidecar that shares its Pod's resources.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn injected_guaranteed_pods_stay_guaranteed() {
+    let scene = apply_injected("inj-guaranteed", "guaranteed.yaml", &[]);
+    for name in ["containers", "shared"] {
+        let run = scene.follow(name);
+        let up = run.wait_until_up();
+        assert_eq!(up.pod["status"]["qosClass"], "Guaranteed", "{name}: {:#}", up.pod["spec"]["initContainers"]);
+        run.assert_order(&["db", "api"]);
+    }
+}
