@@ -111,8 +111,8 @@ fn hooked_chain(with_sidecar: bool) -> (Vec<(&'static str, f64)>, Option<String>
     let at = |container, name| eventually(name, 10, || event("chain", container, name));
     let released_at = |container| eventually("the hook's last line", 10, || release_time("chain", container));
     let steps = vec![
-        ("Ready to the hook's release, server answers 503 first", released_at("db") - at("db", "ready")),
-        ("Ready to the hook's release, server ready as soon as it listens", released_at("api") - at("api", "ready")),
+        ("Ready to the hook's release, the server answers 503 at first", released_at("db") - at("db", "ready")),
+        ("Ready to the hook's release, the server is Ready when it listens", released_at("api") - at("api", "ready")),
         (NEXT, at("api", "start") - at("db", "ready")),
         (NEXT, at("web", "start") - at("api", "ready")),
     ];

@@ -3,11 +3,15 @@
 //! moment in each round.
 //!
 //! ```text
-//! tests/kubelet/prepare && cargo bench --bench release [-- [--awake] ROUNDS [WORDS...]]
+//! tests/kubelet/prepare && cargo bench --bench release [-- [--awake] [--pods=N] [--cpu-limit=QUANTITY] ROUNDS [WORDS...]]
 //! ```
 //!
 //! WORDS limit the benchmark to ways whose label contains one of these words. `--awake` keeps processors from halting.
-//! Use this option if the hypervisor gives halted processors to other machines.
+//! Use this option if the hypervisor gives halted processors to other machines. `--pods` creates several Pods at once.
+//! `--cpu-limit` adds rows with a sidecar that has this CPU request and limit.
+//!
+//! The second group of columns is podgate's share: from the moment when the predecessor is Ready and the gate or hook
+//! waits, until the gate or hook releases the container. The rest is the time of the kubelet and the runtime.
 
 mod awake;
 #[allow(dead_code, reason = "shared with the scenarios")]
@@ -49,19 +53,54 @@ const START_TIME: Duration = Duration::from_millis(2500);
 /// One way to make `app` wait for `db`.
 struct Way {
     label: &'static str,
+    /// Container whose log has the lines of podgate's gate or hook.
+    agent: Option<&'static str>,
     /// Creates the Pod. The argument is the time from the start of `db` until `db` is Ready, in milliseconds.
     pod: fn(u64) -> Value,
 }
 
-const WAYS: [Way; 8] = [
-    Way { label: "podgate, entrypoint: server is Ready as soon as it listens", pod: |ms| gates(ready_on_listen(ms)) },
-    Way { label: "podgate, entrypoint: server answers 503 first", pod: |ms| gates(answers_503_first(ms)) },
-    Way { label: "podgate, post-start: server is Ready as soon as it listens", pod: |ms| hooks(ready_on_listen(ms)) },
-    Way { label: "postStart hook that returns when the server writes a file", pod: file_hook },
-    Way { label: "inotify wrapper, waits for a file that the server writes", pod: inotify_wrapper },
-    Way { label: "wrapper that looks every second for a file that the server writes", pod: polling_wrapper },
-    Way { label: "postStart hook that asks the server every 0.5 s (as service meshes do)", pod: polling_hook },
-    Way { label: "native sidecar with a startupProbe every second", pod: native_sidecar },
+impl Way {
+    const fn podgate(label: &'static str, agent: &'static str, pod: fn(u64) -> Value) -> Way {
+        Way { label, agent: Some(agent), pod }
+    }
+
+    const fn other(label: &'static str, pod: fn(u64) -> Value) -> Way {
+        Way { label, agent: None, pod }
+    }
+}
+
+/// One row of the table.
+struct Row {
+    way: &'static Way,
+    /// CPU request and limit of the sidecar, instead of the default.
+    cpu_limit: Option<String>,
+    times: Vec<Times>,
+}
+
+impl Row {
+    fn label(&self) -> String {
+        let limit = self.cpu_limit.as_ref().map(|limit| format!(" (CPU limit {limit})"));
+        format!("{}{}", self.way.label, limit.unwrap_or_default())
+    }
+}
+
+/// Times of one Pod, in milliseconds.
+struct Times {
+    /// From Ready to the first instruction of the waiting container.
+    total: f64,
+    /// Podgate's share of it.
+    own: Option<f64>,
+}
+
+static WAYS: [Way; 8] = [
+    Way::podgate("podgate, entrypoint: the server is Ready when it listens", "app", |ms| gates(ready_on_listen(ms))),
+    Way::podgate("podgate, entrypoint: the server answers 503 at first", "app", |ms| gates(answers_503_first(ms))),
+    Way::podgate("podgate, post-start: the server is Ready when it listens", "db", |ms| hooks(ready_on_listen(ms))),
+    Way::other("postStart hook that waits for a file (inotify)", file_hook),
+    Way::other("wrapper that waits for a file (inotify)", inotify_wrapper),
+    Way::other("wrapper that checks for a file every second", polling_wrapper),
+    Way::other("postStart hook that polls the server every 0.5 s (as service meshes do)", polling_hook),
+    Way::other("native sidecar with a startupProbe every second", native_sidecar),
 ];
 
 fn main() {
@@ -71,32 +110,39 @@ fn main() {
     let rounds = words.first().map_or(30, |word| word.parse().expect("a number of rounds"));
     let wanted = words.get(1..).unwrap_or_default();
     let is_wanted = |way: &&Way| wanted.is_empty() || wanted.iter().any(|word| way.label.contains(word));
-    let ways: Vec<&Way> = WAYS.iter().filter(is_wanted).collect();
+    let mut limits = vec![None];
+    limits.extend(option("--cpu-limit").map(Some));
+    let rows = |way: &'static Way| {
+        let limits = limits.iter().filter(|limit| limit.is_none() || way.agent.is_some());
+        limits.map(move |limit| Row { way, cpu_limit: limit.clone(), times: Vec::new() })
+    };
+    let mut rows: Vec<Row> = WAYS.iter().filter(is_wanted).flat_map(rows).collect();
     let _ = try_kubectl(&["delete", "namespace", NAMESPACE, "--wait=true"]);
     cluster::install_manifests();
     run_script(&["namespace", NAMESPACE]);
     let group = format!("--group=system:serviceaccounts:{NAMESPACE}");
     kubectl(&["-n", NAMESPACE, "create", "rolebinding", "podgate", "--clusterrole=podgate-sidecar", &group]);
-    let mut times: Vec<Vec<f64>> = ways.iter().map(|_| Vec::new()).collect();
+    let count = option("--pods").map_or(1, |n| n.parse().expect("a number of Pods"));
     let mut pods = 0..;
     let (mut repeated, mut disturbed) = (0, 0);
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
-        for (way, times) in ways.iter().zip(&mut times) {
+        for row in &mut rows {
             for attempt in 1..=TRIES {
-                let (time, stolen) = ready_to_first_instruction(way, pods.next().expect("a number"), random_delay());
+                let names: Vec<String> = pods.by_ref().take(count).map(|n: u32| format!("pod-{n}")).collect();
+                let (started, stolen) = start_pods(row, &names);
                 if stolen > MAX_STOLEN && attempt < TRIES {
                     repeated += 1;
                     continue;
                 }
                 disturbed += usize::from(stolen > MAX_STOLEN);
-                times.push(time);
+                row.times.extend(started);
                 break;
             }
         }
     }
     println!(
-        "Kubernetes 1.{}, {rounds} rounds, interleaved; from Ready to the first instruction, ms",
+        "Kubernetes 1.{}, {rounds} rounds of {count} Pods, interleaved; from Ready to the first instruction, ms",
         cluster::minor_version()
     );
     if repeated > 0 {
@@ -106,13 +152,36 @@ fn main() {
         );
     }
     drop(awake);
-    println!("{:<72} {:>8} {:>8} {:>8}", "", "median", "95th", "longest");
-    for (way, times) in ways.iter().zip(&mut times) {
-        times.sort_by(f64::total_cmp);
-        let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
-        println!("{:<72} {:>8.1} {:>8.1} {:>8.1}", way.label, at(0.5), at(0.95), at(1.0));
+    println!("{:<72} {:>8} {:>8} {:>8}   podgate: {:>8} {:>8}", "", "median", "95th", "longest", "median", "95th");
+    for row in &rows {
+        let all = sorted(row.times.iter().map(|times| times.total));
+        let own = sorted(row.times.iter().filter_map(|times| times.own));
+        let own =
+            if own.is_empty() { String::new() } else { format!("{:>8.1} {:>8.1}", at(&own, 0.5), at(&own, 0.95)) };
+        println!(
+            "{:<72} {:>8.1} {:>8.1} {:>8.1}            {own}",
+            row.label(),
+            at(&all, 0.5),
+            at(&all, 0.95),
+            at(&all, 1.0)
+        );
     }
     let _ = try_kubectl(&["delete", "namespace", NAMESPACE, "--wait=false"]);
+}
+
+/// Returns the value of an argument `NAME=VALUE`.
+fn option(name: &str) -> Option<String> {
+    std::env::args().find_map(|word| Some(word.strip_prefix(name)?.strip_prefix('=')?.to_owned()))
+}
+
+fn sorted(times: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut times: Vec<f64> = times.collect();
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+fn at(sorted: &[f64], share: f64) -> f64 {
+    sorted[((sorted.len() - 1) as f64 * share).round() as usize]
 }
 
 /// Returns a random time from 1000 to 4000 ms, which is independent of all polling periods.
@@ -209,27 +278,57 @@ fn native_sidecar(ms: u64) -> Value {
     plain(json!([program("app", &[])]), json!([db]))
 }
 
-/// Returns the time from Ready to the first instruction in milliseconds, and the share of processor time that was
-/// stolen during the start.
-fn ready_to_first_instruction(way: &Way, number: usize, ms: u64) -> (f64, f64) {
-    let name = format!("pod-{number}");
-    let mut pod = (way.pod)(ms);
-    pod["metadata"]["name"] = name.as_str().into();
+/// Creates the Pods at once. Returns their times, and the share of processor time that was stolen during the start.
+fn start_pods(row: &Row, names: &[String]) -> (Vec<Times>, f64) {
+    let mut longest = 0;
+    let create = |name: &String| {
+        let ms = random_delay();
+        longest = longest.max(ms);
+        let mut pod = (row.way.pod)(ms);
+        pod["metadata"]["name"] = name.as_str().into();
+        if let Some(limit) = &row.cpu_limit {
+            let resources = json!({"cpu": limit, "memory": "32Mi"});
+            pod["spec"]["initContainers"][0]["resources"] = json!({"requests": resources, "limits": resources});
+        }
+        pod
+    };
+    let items: Vec<Value> = names.iter().map(create).collect();
     let before = steal::Time::now();
-    cluster::create(NAMESPACE, &pod.to_string());
+    cluster::create(NAMESPACE, &json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string());
     // Do not poll before the start is over, because each kubectl call uses a processor for longer than the measured
     // time.
-    std::thread::sleep(Duration::from_millis(ms) + START_TIME);
+    std::thread::sleep(Duration::from_millis(longest) + START_TIME * names.len().div_ceil(2) as u32);
     let stolen = before.stolen_since();
-    let start = eventually("the application's first line", 60, || event(&name, "app", "start"));
-    let ready = eventually("the predecessor's line", 10, || event(&name, "db", "ready"));
+    let times = names.iter().map(|name| read_times(row.way, name)).collect();
     // Wait for the deletion, because its work would slow down the next start.
-    kubectl(&["-n", NAMESPACE, "delete", "pod", &name, "--wait=true", "--grace-period=1"]);
-    (start - ready, stolen)
+    let arguments = ["-n", NAMESPACE, "delete", "pod", "--wait=true", "--grace-period=1"];
+    kubectl(&arguments.into_iter().chain(names.iter().map(String::as_str)).collect::<Vec<_>>());
+    (times, stolen)
+}
+
+fn read_times(way: &Way, pod: &str) -> Times {
+    let start = eventually("the application's first line", 60, || event(pod, "app", "start"));
+    let ready = eventually("the predecessor's line", 10, || event(pod, "db", "ready"));
+    // The log lacks these lines if the hook started before the container's first process could open its log.
+    let line = |message| agent_time(pod, way.agent?, message);
+    let own = line("released").zip(line("waiting")).map(|(released, waiting)| released - ready.max(waiting));
+    // The agent's log has whole milliseconds.
+    Times { total: start - ready, own: own.map(|own| own.max(0.0)) }
 }
 
 fn event(pod: &str, container: &str, event: &str) -> Option<f64> {
+    log(pod, container)?.iter().filter(|line| line["event"] == event).find_map(|line| line["ms"].as_f64())
+}
+
+/// Returns the time of the agent's first line that begins with `message`.
+fn agent_time(pod: &str, container: &str, message: &str) -> Option<f64> {
+    let log = log(pod, container)?;
+    let line = log.iter().find(|line| line["msg"].as_str().is_some_and(|text| text.starts_with(message)))?;
+    let at = humantime::parse_rfc3339_weak(line["ts"].as_str()?).ok()?;
+    Some(at.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs_f64() * 1000.0)
+}
+
+fn log(pod: &str, container: &str) -> Option<Vec<Value>> {
     let log = try_kubectl(&["-n", NAMESPACE, "logs", pod, "-c", container]).ok()?;
-    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    lines.filter(|line| line["event"] == event).find_map(|line| line["ms"].as_f64())
+    Some(log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
