@@ -9,6 +9,10 @@ use crate::core::names;
 use crate::core::until::WaitCondition;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Maximum number of regular containers in a Pod. No real Pod reaches this limit. Prevents a list from overloading the
+/// webhook.
+pub const CONTAINERS_MAX: usize = 200;
+
 /// Error: the containers can't start in the declared order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OrderError {
@@ -49,33 +53,36 @@ pub fn check_order(containers: &[Container]) -> Result<(), OrderError> {
     if let Some(own) = own {
         return Err(OrderError::Cycle(vec![own.name.clone(), own.name.clone()]));
     }
-    let mut cleared = Vec::new();
-    for name in edges.keys() {
-        if let Some(cycle) = find_cycle(name, &edges, &mut Vec::new(), &mut cleared) {
-            return Err(OrderError::Cycle(cycle));
-        }
-    }
-    Ok(())
+    find_cycle(&edges).map_or(Ok(()), |cycle| Err(OrderError::Cycle(cycle)))
 }
 
-/// Walks from `at` along the edges. Returns the first cycle found, with its first container repeated at the end.
-fn find_cycle<'a>(
-    at: &'a str,
-    edges: &BTreeMap<&'a str, Vec<&'a str>>,
-    path: &mut Vec<&'a str>,
-    cleared: &mut Vec<&'a str>,
-) -> Option<Vec<String>> {
-    if cleared.contains(&at) {
-        return None;
+/// Returns the first cycle found, with its first container repeated at the end.
+fn find_cycle(edges: &BTreeMap<&str, Vec<&str>>) -> Option<Vec<String>> {
+    let mut visited = BTreeSet::new();
+    for start in edges.keys() {
+        // The path from `start`, each container with its edges that are still to follow.
+        let mut path = vec![(*start, edges[start].iter())];
+        let mut on_path = BTreeSet::from([*start]);
+        while let Some((at, left)) = path.last_mut() {
+            match left.next() {
+                Some(next) if on_path.contains(next) => {
+                    let cycle = path.iter().map(|(name, _)| *name).skip_while(|name| name != next).chain([*next]);
+                    return Some(cycle.map(str::to_owned).collect());
+                }
+                Some(next) if visited.contains(next) => {}
+                Some(next) => {
+                    on_path.insert(next);
+                    path.push((next, edges.get(next).map_or([].iter(), |edges| edges.iter())));
+                }
+                None => {
+                    visited.insert(*at);
+                    on_path.remove(at);
+                    path.pop();
+                }
+            }
+        }
     }
-    if let Some(from) = path.iter().position(|seen| *seen == at) {
-        return Some(path[from..].iter().chain([&at]).map(|name| (*name).to_owned()).collect());
-    }
-    path.push(at);
-    let found = edges.get(at).into_iter().flatten().find_map(|next| find_cycle(next, edges, path, cleared));
-    path.pop();
-    cleared.push(at);
-    found
+    None
 }
 
 /// Parses the value of `--containers`.
@@ -86,6 +93,9 @@ pub fn parse_list(json: &str) -> Result<Vec<Container>, String> {
     let list: Vec<Container> = serde_json::from_str(json).map_err(|error| {
         format!("not a JSON list of containers ({error}); write [{{\"name\":\"db\",\"mode\":\"post-start\"}}, …]")
     })?;
+    if list.len() > CONTAINERS_MAX {
+        return Err(format!("{} containers, but podgate supports at most {CONTAINERS_MAX}", list.len()));
+    }
     let mut names = BTreeSet::new();
     for Container { name, .. } in &list {
         if !names::is_container_name(name) {
@@ -160,6 +170,18 @@ mod tests {
     }
 
     #[test]
+    fn long_chain_needs_no_deep_stack() {
+        let chain = |last: &str| -> Vec<Container> {
+            let next = |n: usize| if n == 99_999 { last.to_owned() } else { format!("c{}", n + 1) };
+            let gate = |n| container(&format!("c{n}"), Mode::Entrypoint, &[&next(n)]);
+            (0..100_000).map(gate).collect()
+        };
+        assert_eq!(check_order(&chain("end")), Ok(()));
+        let Err(OrderError::Cycle(cycle)) = check_order(&chain("c0")) else { panic!("no cycle") };
+        assert_eq!(cycle.len(), 100_001);
+    }
+
+    #[test]
     fn list_is_parsed_with_the_pod_api_defaults() {
         let list = parse_list(
             r#"[{"name":"db","mode":"post-start","until":["db=Ready"],"image":"x","ports":[{"name":"pg","containerPort":5432,"protocol":"TCP"}],
@@ -184,6 +206,10 @@ mod tests {
             ("", "not a JSON list"),
             ("{}", "not a JSON list"),
             (r#"[{"name":"A"}]"#, "\"A\" is not a container name"),
+            (
+                &format!("[{}]", vec![r#"{"name":"a"}"#; 201].join(",")),
+                "201 containers, but podgate supports at most 200",
+            ),
             (r#"[{"name":"a"},{"name":"a"}]"#, "listed twice"),
             (r#"[{"name":"a","until":["b"]}]"#, "waits for b, which is not in the list"),
             (r#"[{"name":"a","until":["b=x"]}]"#, "not a state to wait for"),

@@ -92,6 +92,8 @@ pub enum Op {
     Insert(Value),
     /// Removes a field or an item.
     Remove,
+    /// Removes the item and the items after it, this many in total.
+    Drain(usize),
     /// Moves an item to this index of the same list. The index counts the list without the moved item.
     Move(usize),
 }
@@ -153,6 +155,9 @@ pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), EditError> {
         }
         (Value::Array(items), PathSegment::Index(index), Op::Remove) if *index < items.len() => {
             items.remove(*index);
+        }
+        (Value::Array(items), PathSegment::Index(index), Op::Drain(count)) if index + count <= items.len() => {
+            items.drain(*index..index + count);
         }
         (Value::Array(items), PathSegment::Index(index), Op::Move(to)) if *index < items.len() && *to < items.len() => {
             let item = items.remove(*index);
@@ -223,11 +228,12 @@ mod tests {
         let mut editor = Editor::new(json!({"a": [1, 2, 3], "b": {"c": 1, "d": 2}, "e": 0}));
         editor.edit(at(&["a", "0"]), Op::Move(2)).unwrap();
         editor.edit(at(&["a", "3"]), Op::Insert(json!(4))).unwrap();
+        editor.edit(at(&["a", "1"]), Op::Drain(2)).unwrap();
         editor.edit(at(&["b", "c"]), Op::Remove).unwrap();
         editor.edit(at(&["b", "f"]), Op::Set(json!([]))).unwrap();
         let (value, edits) = editor.finish();
-        assert_eq!(value, json!({"a": [2, 3, 1, 4], "b": {"d": 2, "f": []}, "e": 0}));
-        assert_eq!(edits.len(), 4);
+        assert_eq!(value, json!({"a": [2, 4], "b": {"d": 2, "f": []}, "e": 0}));
+        assert_eq!(edits.len(), 5);
     }
 
     #[test]
@@ -237,6 +243,7 @@ mod tests {
             (at(&["a", "1"]), Op::Set(json!(0))),
             (at(&["a", "2"]), Op::Insert(json!(0))),
             (at(&["a", "0"]), Op::Move(1)),
+            (at(&["a", "0"]), Op::Drain(2)),
             (at(&["b", "c"]), Op::Set(json!(0))),
             (at(&["c"]), Op::Remove),
             (at(&["c", "d"]), Op::Set(json!(0))),

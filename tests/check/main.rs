@@ -297,8 +297,8 @@ fn failed_image_lookup_gives_one_line() {
 fn long_lines_are_truncated() {
     let (folder, path) = file("");
     let long = "x".repeat(3_000_000);
-    let pod = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "annotations":
-        {"note": long, "podgate.io/order": "a, c"}}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]}});
+    let pod = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels":
+        {"note": long}, "annotations": {"podgate.io/order": "a, c"}}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]}});
     fs::write(&path, pod.to_string()).unwrap();
     let (code, out, _) = check(&folder, &["pod.yaml"]);
     assert!(code == 1 && out.len() < 2000 && out.contains("there is no container c"), "{} bytes", out.len());

@@ -5,7 +5,7 @@ use crate::program::{Files, Webhook};
 use serde_json::{Value, json};
 
 /// Applies the response's patch to `object`, as the API server does.
-fn patched(object: &Value, response: &Value) -> Value {
+pub(crate) fn patched(object: &Value, response: &Value) -> Value {
     assert_eq!(response["patchType"], "JSONPatch", "{response}");
     let patch: k8s_openapi::ByteString = serde_json::from_value(response["patch"].clone()).unwrap();
     let patch: json_patch::Patch = serde_json::from_slice(&patch.0).unwrap();

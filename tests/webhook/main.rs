@@ -4,6 +4,7 @@ mod answers;
 mod api;
 mod client;
 mod docs;
+mod forged;
 mod hostile;
 mod install;
 mod own_certificates;

@@ -144,6 +144,13 @@ impl Webhook {
         self.page("/readyz").status == 200
     }
 
+    /// Returns the highest memory use so far (RSS), in KiB.
+    pub(crate) fn peak_memory_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.strip_suffix("kB"));
+        peak.unwrap().trim().parse().unwrap()
+    }
+
     pub(crate) fn signal(&self, signal: &str) {
         let status = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(status.success());

@@ -16,7 +16,7 @@ pub type Injector<'a> = &'a dyn Fn(&Value) -> Result<Injected, Vec<Finding>>;
 
 /// Maximum number of JSON values in a review. A real Pod has a few thousand. The maximum limits memory
 /// use: a value of two bytes in the text needs many times more memory after parsing.
-pub const VALUES_MAX: usize = 250_000;
+pub const VALUES_MAX: usize = 60_000;
 /// Maximum length of a request's uid, in bytes.
 const UID_MAX: usize = 256;
 /// Maximum length of a warning, in bytes. The API server truncates longer warnings.

@@ -1,5 +1,6 @@
 //! Grammar of an order: `,` separates steps, `&` joins parallel containers. Each item is `CONTAINER[=STATE]`.
 
+use crate::core::container_list::CONTAINERS_MAX;
 use crate::core::names;
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::correct::corrected;
@@ -91,6 +92,11 @@ fn find_foreign_syntax(text: &str) -> Option<String> {
 pub(super) fn parse_steps(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxError>) {
     let mut errors = Vec::new();
     let mut steps = Vec::new();
+    if text.matches([',', '&']).count() >= CONTAINERS_MAX {
+        let message = format!("more than {CONTAINERS_MAX} containers");
+        let fix = Some("list each container once".to_owned());
+        return (steps, vec![SyntaxError { span: 0..text.len(), message, fix }]);
+    }
     for step in split_range(text, 0..text.len(), ',') {
         let mut items = Vec::new();
         let words = if grammar.may_be_parallel { split_range(text, step, '&') } else { vec![step] };

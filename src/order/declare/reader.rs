@@ -20,6 +20,9 @@ use std::time::Duration;
 /// Maximum time limit. A probe that runs each second needs an `int32` failureThreshold of as many seconds.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
+/// Number of findings after which podgate reads no more labels and annotations.
+const FINDINGS_MAX: usize = 100;
+
 /// Reads the annotations of `template`; `spec` is the spec of that template. Adds problems to `findings`. The result
 /// contains all valid settings.
 #[must_use]
@@ -30,6 +33,9 @@ pub fn read_annotations(template: &Value, spec: &Spec<'_>, findings: &mut Vec<Fi
     let annotations = Place::root().to("metadata").to("annotations").of(template).and_then(Value::as_object);
     let cut = annotations.and_then(|annotations| flow_cut::find(annotations, spec));
     for (key, value) in sorted_entries(template, "annotations", reader.findings) {
+        if reader.findings.len() > FINDINGS_MAX {
+            break;
+        }
         match &cut {
             Some((cut, finding)) if *cut == key => reader.findings.push(finding.clone()),
             _ => reader.read_annotation(key, value),
@@ -61,6 +67,9 @@ struct Reader<'a, 'f> {
 impl Reader<'_, '_> {
     fn read_labels(&mut self, template: &Value) {
         for (key, value) in sorted_entries(template, "labels", self.findings) {
+            if self.findings.len() > FINDINGS_MAX {
+                break;
+            }
             let at = Place::root().to("metadata").to("labels").to(key);
             if key == keys::INJECT && !matches!(value.as_str(), Some("enabled" | "disabled")) {
                 let what = format!("{key} must be \"enabled\" or \"disabled\", not {}", describe_value(value));

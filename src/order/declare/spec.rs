@@ -10,9 +10,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Maximum number of regular containers in a Pod. No real Pod reaches this limit. Prevents a manifest from
-/// overloading the webhook.
-pub const MAX_CONTAINERS: usize = 200;
+pub use crate::core::container_list::CONTAINERS_MAX as MAX_CONTAINERS;
 
 /// Name of podgate's own sidecar.
 pub const SIDECAR_NAME: &str = "podgate";
@@ -112,7 +110,7 @@ impl<'a> Spec<'a> {
             );
         }
         let mut seen = BTreeSet::new();
-        for own in &spec.containers {
+        for own in spec.containers.iter().take(MAX_CONTAINERS) {
             let at = own.place().to("name");
             if !names::is_container_name(own.name) {
                 let what = format!("{} is not a valid container name", quoted(own.name));

@@ -6,6 +6,7 @@ use crate::core::container::{Container, Handler, Mode, Port, PortRef, Probe};
 use crate::core::container_list::parse_list;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
+use crate::order::inject::limits::VARIABLE_MAX;
 use crate::order::inject::parts::{self, CONTAINERS_VARIABLE, without_nulls};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -70,7 +71,8 @@ pub(super) fn to_text(containers: &[Container]) -> String {
 pub(super) fn from_sidecar(sidecar: &Value) -> Option<Vec<Container>> {
     let variables = sidecar.get("env")?.as_array()?;
     let variable = variables.iter().find(|variable| parts::item_name(variable) == Some(CONTAINERS_VARIABLE))?;
-    parse_list(&parts::unescape_dollars(variable.get("value")?.as_str()?)).ok()
+    let text = variable.get("value")?.as_str().filter(|text| text.len() <= VARIABLE_MAX)?;
+    parse_list(&parts::unescape_dollars(text)).ok()
 }
 
 fn container_entry(container: &Container) -> Value {

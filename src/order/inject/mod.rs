@@ -11,6 +11,7 @@
 //! | `container_list` | `PODGATE_CONTAINERS`, the sidecar's list of containers |
 //! | `preconditions` | reasons that prevent an injection |
 //! | `write` | writes a plan into a template |
+//! | `limits` | bounds the size of what a template can make podgate parse |
 //! | `reorder` | reorders the items of a list |
 //! | `record` | the annotation that makes the injection reversible |
 //! | `undo` | removes the injected parts |
@@ -19,6 +20,7 @@
 mod checks;
 mod command_lines;
 mod container_list;
+mod limits;
 mod merge;
 mod outcome;
 mod parts;
@@ -104,6 +106,7 @@ pub fn inject(template: &Value, options: &Options, known: &KnownImages) -> Resul
 
 /// Injects into a template that has no injected parts.
 fn inject_plain(template: &Value, options: &Options, known: &KnownImages) -> Result<Injected, Vec<Finding>> {
+    limits::check(template)?;
     let mut plan = plan(template, known)?;
     let mut findings = std::mem::take(&mut plan.findings);
     match write::write(template, &plan, options) {

@@ -1,8 +1,9 @@
 //! The annotation `podgate.io/injected`. Stores the original data that the injected template no longer contains.
 
+use crate::core::container_list::CONTAINERS_MAX;
 use crate::order::declare::keys;
 use crate::order::finding::Finding;
-use crate::order::inject::parts;
+use crate::order::inject::{limits, parts, undo};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,8 +54,18 @@ impl Record {
             let what = format!("podgate's record in this annotation is not valid: {why}");
             Finding::error("injected-unreadable", at.clone(), what).fix("use the manifest from before the injection")
         };
+        limits::check(template)?;
         let text = found.as_str().ok_or_else(|| broken("not a string".to_owned()))?;
-        serde_json::from_str(text).map(Some).map_err(|_| broken("not what inject writes".to_owned()))
+        let record: Record = serde_json::from_str(text).map_err(|_| broken("not what inject writes".to_owned()))?;
+        if record.order.len().max(record.containers.len()) > CONTAINERS_MAX {
+            return Err(broken(format!("more than {CONTAINERS_MAX} containers")));
+        }
+        let pod_fields = undo::pod_fields().map(|(name, _)| name);
+        let fields = record.containers.values().flat_map(|of| of.was.keys().chain(&of.no));
+        let mut unknown = fields.filter(|field| !undo::CONTAINER_FIELDS.contains(&field.as_str()));
+        let unknown = unknown.next().or_else(|| record.was.keys().find(|field| !pod_fields.contains(&field.as_str())));
+        unknown.map_or(Ok(()), |field| Err(broken(format!("unknown field {field:?}"))))?;
+        Ok(Some(record))
     }
 
     pub(super) fn to_json(&self) -> String {

@@ -7,16 +7,16 @@ use crate::order::finding::Finding;
 use crate::order::inject::parts::{self, SIDECAR, field_place};
 use crate::order::inject::record::{ContainerRecord, Record};
 use crate::order::inject::reorder::reorder;
-use crate::order::inject::{container_list, user_hooks};
+use crate::order::inject::{container_list, limits, user_hooks};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Fields of a container that podgate can set, nested fields before their parent fields.
-const CONTAINER_FIELDS: [&str; 7] =
+pub(super) const CONTAINER_FIELDS: [&str; 7] =
     ["command", "args", "startupProbe", "volumeMounts", "postStart", "preStop", "lifecycle"];
 
 /// Returns the Pod fields that a record can contain, each with the field's name in the record.
-fn pod_fields() -> [(&'static str, Place); 4] {
+pub(super) fn pod_fields() -> [(&'static str, Place); 4] {
     let metadata = Place::root().to("metadata");
     [
         ("volumes", parts::spec_place("volumes")),
@@ -29,6 +29,7 @@ fn pod_fields() -> [(&'static str, Place); 4] {
 /// Removes the injected parts; `None` if the template has no injected parts.
 pub(super) fn undo(template: &Value) -> Result<Option<Editor>, Vec<Finding>> {
     let Some(record) = Record::read(template)? else { return Ok(None) };
+    limits::check_injected(template)?;
     let findings = manual_changes(template);
     if !findings.is_empty() {
         return Err(findings);
@@ -153,7 +154,7 @@ fn restore_container(
         if end + 1 == words.len() || of.no.contains("command") || of.was.contains_key("command") {
             restore_field(editor, &at, of.was.get("command"))?;
         } else {
-            (0..=end).try_for_each(|_| editor.edit(at.to(0), Op::Remove))?;
+            editor.edit(at.to(0), Op::Drain(end + 1))?;
         }
         if let Some(args) = of.was.get("args") {
             restore_field(editor, &place.to("args"), Some(args))?;

@@ -3,7 +3,7 @@
 use crate::core::until::WaitCondition;
 use crate::order::declare::{Edge, annotation_place, combine_states, keys};
 use crate::order::finding::Finding;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Maximum number of cycles that are reported.
 const MAX_CYCLES: usize = 5;
@@ -93,16 +93,24 @@ impl Graph {
         !self.needs(name).is_empty() || self.waiters(name).next().is_some()
     }
 
-    /// Returns all containers that wait for `name`, directly or indirectly.
-    pub(super) fn descendants(&self, name: &str) -> BTreeSet<&str> {
-        let mut found = BTreeSet::new();
-        let mut left: Vec<&str> = self.waiters(name).collect();
-        while let Some(next) = left.pop() {
-            if found.insert(next) {
-                left.extend(self.waiters(next));
+    /// Returns a function from an index in `names` to the containers that wait for that container, directly or
+    /// indirectly, as one flag for each of `names`.
+    pub(super) fn descendants<'a>(&'a self, names: &[&'a str]) -> impl Fn(usize) -> Vec<bool> + use<> {
+        let numbers: BTreeMap<&str, usize> = names.iter().enumerate().map(|(number, name)| (*name, number)).collect();
+        let waiters = |name: &&str| self.waiters(name).filter_map(|waiter| numbers.get(waiter).copied()).collect();
+        let waiters: Vec<Vec<usize>> = names.iter().map(waiters).collect();
+        move |of| {
+            let mut found = vec![false; waiters.len()];
+            let mut left = vec![of];
+            while let Some(next) = left.pop() {
+                for waiter in &waiters[next] {
+                    if !std::mem::replace(&mut found[*waiter], true) {
+                        left.push(*waiter);
+                    }
+                }
             }
+            found
         }
-        found
     }
 
     /// Returns a cycle, if any. Each container in the result waits for the next one, and the last waits for the first.

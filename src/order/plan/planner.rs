@@ -260,23 +260,23 @@ fn has_exec_probe(own: &ContainerRef<'_>) -> bool {
 /// Adds notes about effects of the plan that the user may not expect.
 fn add_notes(containers: &[ContainerPlan], graph: &Graph, findings: &mut Vec<Finding>) {
     let at = crate::order::edit::Place::root().to("spec").to("containers");
+    let names: Vec<&str> = containers.iter().map(|planned| planned.name.as_str()).collect();
     if !containers.is_sorted_by_key(|planned| planned.index) {
-        let names: Vec<&str> = containers.iter().map(|planned| planned.name.as_str()).collect();
         let what = format!(
             "podgate reorders the list of containers, because the kubelet starts them in list order: {}",
             names.join(", ")
         );
         findings.push(Finding::note("moved", at.clone(), what));
     }
+    let descendants = graph.descendants(&names);
     for (number, planned) in containers.iter().enumerate() {
         let holds =
             planned.mode == Mode::PostStart && planned.until.iter().any(|until| until.want != WantedState::Started);
         if !holds {
             continue;
         }
-        let descendants = graph.descendants(&planned.name);
-        let later = containers[number + 1..].iter().map(|later| later.name.as_str());
-        let unasked: Vec<&str> = later.filter(|later| !descendants.contains(later)).collect();
+        let found = descendants(number);
+        let unasked: Vec<&str> = (number + 1..names.len()).filter(|later| !found[*later]).map(|at| names[at]).collect();
         if !unasked.is_empty() {
             let what = format!(
                 "while the hook of {} waits, the kubelet starts no container, so it also delays {}, which need not wait for it",

@@ -8,10 +8,11 @@ use crate::core::container_list::parse_list;
 use crate::order::declare::{SidecarPlacement, keys};
 use crate::order::edit::{Edit, EditError, Op, Place, apply};
 use crate::order::finding::Finding;
+use crate::order::inject::limits::VARIABLE_MAX;
 use crate::order::inject::outcome::Options;
 use crate::order::inject::record::Record;
 use crate::order::inject::reorder::reorder;
-use crate::order::inject::{container_list, parts, preconditions, undo};
+use crate::order::inject::{container_list, limits, parts, preconditions, undo};
 use crate::order::plan::{ContainerPlan, Plan};
 use crate::order::resources;
 use serde_json::Value;
@@ -57,8 +58,15 @@ impl Writer<'_> {
             let fix = "change the order or the modes";
             return Err(vec![Finding::error("order-broken", parts::spec_place("containers"), what).fix(fix)]);
         }
+        let text = parts::escape_dollars(&text);
+        if text.len() > VARIABLE_MAX {
+            let what =
+                format!("the sidecar's list of containers has {} bytes, the limit is {VARIABLE_MAX}", text.len());
+            let fix = "declare fewer waits, or shorten the probes";
+            return Err(vec![Finding::error("template-too-large", parts::spec_place("containers"), what).fix(fix)]);
+        }
         let resources = self.sidecar_resources();
-        let sidecar = parts::sidecar(self.plan, &parts::escape_dollars(&text), resources, self.options);
+        let sidecar = parts::sidecar(self.plan, &text, resources, self.options);
         let field = match self.plan.sidecar_placement {
             SidecarPlacement::Native => "initContainers",
             SidecarPlacement::First => "containers",
@@ -127,6 +135,7 @@ impl Writer<'_> {
         let last = Edit { at: at.clone(), op: Op::Set(self.record.to_json().into()) };
         apply(&mut value, &last)?;
         edits.push(last);
+        limits::check_injected(&value)?;
         let is_readable = Record::read(&value).is_ok_and(|record| record.as_ref() == Some(&self.record));
         if !(is_reversible && is_readable && undo::manual_changes(&value).is_empty()) {
             // This should never happen. An error is better than an injection that cannot be undone.

@@ -1,0 +1,77 @@
+//! Limits on the size of a template. Podgate checks these limits before it parses JSON in the template's strings, so that
+//! a forged Pod cannot overload the webhook.
+
+use crate::core::command::AgentCommand;
+use crate::core::container_list::CONTAINERS_MAX;
+use crate::order::edit::Place;
+use crate::order::finding::Finding;
+use crate::order::inject::parts::{self, AGENT_FIELDS};
+use serde_json::Value;
+
+/// Kubernetes' limit on all annotations of an object, in bytes.
+const ANNOTATIONS_MAX: usize = 256 << 10;
+/// Maximum length of an environment variable's value, in bytes. Linux allows 128 KiB for name and value together.
+pub(super) const VARIABLE_MAX: usize = (128 << 10) - 32;
+/// Maximum number of words that podgate puts before a command: two for each container to wait for, two for each
+/// container to stop after, and other flags.
+const GATE_WORDS_MAX: usize = 5 * CONTAINERS_MAX;
+/// Maximum length of the user's own hooks in podgate's hooks, all together, in bytes.
+const HOOKS_MAX: usize = 256 << 10;
+/// Maximum number of podgate's volumes or mounts in one list.
+const OWN_VOLUMES_MAX: usize = 16;
+
+/// Checks the size of a template.
+pub(super) fn check(template: &Value) -> Result<(), Finding> {
+    let annotations = Place::root().to("metadata").to("annotations");
+    let fields = annotations.of(template).and_then(Value::as_object).into_iter().flatten();
+    let length: usize = fields.map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
+    if length > ANNOTATIONS_MAX {
+        let what = format!("the annotations have {length} bytes, but Kubernetes allows at most {ANNOTATIONS_MAX}");
+        return Err(Finding::error("template-too-large", annotations, what).fix("remove the largest annotation"));
+    }
+    for list in ["initContainers", "containers"].map(parts::spec_place) {
+        let count = parts::items(template, &list).len();
+        // One more for podgate's sidecar.
+        if count > CONTAINERS_MAX + 1 {
+            let what = format!("{count} containers, but podgate supports at most {CONTAINERS_MAX}");
+            return Err(Finding::error("too-many-containers", list, what));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the size of the injected parts of a template.
+pub(super) fn check_injected(template: &Value) -> Result<(), Finding> {
+    let forged = |at: &Place, what: &str| {
+        let what = format!("the injection cannot be undone: {what}");
+        Err(Finding::error("injected-changed", at.clone(), what).fix("use the manifest from before the injection"))
+    };
+    let too_many = |list: &Place, item: &Value| {
+        let own = parts::items(item, list).iter().filter(|item| parts::is_own_volume(item));
+        own.take(OWN_VOLUMES_MAX + 1).count() > OWN_VOLUMES_MAX
+    };
+    let volumes = parts::spec_place("volumes");
+    if too_many(&volumes, template) {
+        return forged(&volumes, "too many volumes of podgate");
+    }
+    let list = parts::spec_place("containers");
+    let mut hooks = 0;
+    for (at, item) in parts::items(template, &list).iter().enumerate() {
+        for (short, _) in AGENT_FIELDS {
+            let Some(words) = parts::agent_line(item, short) else { continue };
+            if short != "command" {
+                let then = AgentCommand::parse(&words).map(|line| line.values("--then").concat());
+                hooks += then.map_or(0, |then| then.len());
+            } else if words.iter().take_while(|word| *word != "--").count() > GATE_WORDS_MAX {
+                return forged(&list.to(at).to(short), "the gate has too many words");
+            }
+        }
+        if hooks > HOOKS_MAX {
+            return forged(&list.to(at), "the hooks are too long");
+        }
+        if too_many(&Place::root().to("volumeMounts"), item) {
+            return forged(&list.to(at), "too many mounts of podgate");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! Tests of forged Pods: each claims to be injected, and makes the webhook parse and undo as much as possible.
+
+use crate::answers::patched;
+use crate::client::{Reply, pod, review};
+use crate::program::{Files, Webhook, now};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Far above the time of a review, even with a debug build on a busy machine, and far below the time of a quadratic one.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+const MEMORY_LIMIT_KIB: u64 = 64 << 10;
+
+/// Sends the pods that `forge` makes from an injected Pod, each to a new webhook. Returns the replies.
+fn answers<const N: usize>(forge: impl Fn(&mut Value, usize), sizes: [usize; N]) -> [Reply; N] {
+    sizes.map(|size| {
+        let files = Files::new();
+        let mut webhook = Webhook::with_files(&files, &["--log-level", "info"]);
+        let client = webhook.client(&files.ca);
+        let plain = pod("db, api");
+        let mut forged = patched(&plain, &client.review(&review("plain", &plain)));
+        forge(&mut forged, size);
+        let body = review("forged", &forged).to_string();
+        let since = now();
+        let reply = client.post(body.as_bytes());
+        let (time, memory) = (since.elapsed(), webhook.peak_memory_kib());
+        eprintln!("{size}: {} bytes, status {} after {time:?}, {memory} KiB", body.len(), reply.status);
+        assert!(time < TIME_LIMIT, "{size}: {time:?}");
+        assert!(memory < MEMORY_LIMIT_KIB, "{size}: {memory} KiB");
+        assert!([200, 400].contains(&reply.status), "{size}: {reply:?}");
+        assert!(webhook.is_alive() && webhook.is_ready());
+        reply
+    })
+}
+
+/// Asserts that a reply denies the Pod, or rejects the whole review, with this reason.
+fn assert_refused(reply: &Reply, why: &str) {
+    let reason = match reply.status {
+        200 => reply.json()["response"]["status"]["message"].to_string(),
+        _ => reply.body.clone(),
+    };
+    assert!(reason.contains(why), "{why:?} is not in {reason:?}");
+}
+
+fn set_list(pod: &mut Value, containers: &[Value]) {
+    let env = pod["spec"]["initContainers"][0]["env"].as_array_mut().unwrap();
+    let list = env.iter_mut().find(|variable| variable["name"] == "PODGATE_CONTAINERS").unwrap();
+    list["value"] = json!(containers).to_string().into();
+}
+
+fn set_record(pod: &mut Value, field: &str, value: Value) {
+    let annotation = &mut pod["metadata"]["annotations"]["podgate.io/injected"];
+    let mut record: Value = serde_json::from_str(annotation.as_str().unwrap()).unwrap();
+    record[field] = value;
+    *annotation = record.to_string().into();
+}
+
+#[test]
+fn chain_of_containers_in_the_list() {
+    let chain = |pod: &mut Value, size| {
+        let gate =
+            |n| json!({"name": format!("c{n}"), "mode": "entrypoint", "until": [format!("c{}", (n + 1) % size)]});
+        set_list(pod, &(0..size).map(gate).collect::<Vec<_>>());
+    };
+    // The last list is short enough to be parsed.
+    for reply in answers(chain, [70_000, 40_000, 2_000]) {
+        assert_refused(&reply, "no valid PODGATE_CONTAINERS");
+    }
+}
+
+#[test]
+fn values_in_the_record() {
+    let values = |pod: &mut Value, size| set_record(pod, "was", json!({"volumes": vec![0; size]}));
+    let [large, larger, allowed] = answers(values, [500_000, 1_450_000, 120_000]);
+    assert_refused(&large, "the annotations have 1000");
+    assert_refused(&larger, "the annotations have 2900");
+    assert_eq!(allowed.status, 200);
+    let unknown = |pod: &mut Value, size| set_record(pod, "was", json!({"x": vec![0; size]}));
+    assert_refused(&answers(unknown, [1])[0], "unknown field \\\"x\\\"");
+}
+
+#[test]
+fn words_before_the_command() {
+    let words = |pod: &mut Value, size| {
+        let command = &mut pod["spec"]["containers"][1]["command"];
+        let start = [&command[0], &command[1]].map(Value::clone);
+        *command = start.into_iter().chain(vec![json!("x"); size]).chain([json!("--"), json!("/db")]).collect();
+    };
+    let [a, b, c] = answers(words, [150_000, 240_000, 58_000]);
+    assert_refused(&a, "values");
+    assert_refused(&b, "values");
+    assert_refused(&c, "the gate has too many words");
+}
+
+#[test]
+fn words_of_the_command() {
+    let words = |pod: &mut Value, size| {
+        let command = pod["spec"]["containers"][1]["command"].as_array_mut().unwrap();
+        command.splice(2..2, vec![json!("x"); 900]);
+        command.extend(vec![json!("x"); size]);
+    };
+    let [reply] = answers(words, [58_000]);
+    assert_eq!(reply.json()["response"]["allowed"], true);
+}
+
+#[test]
+fn names_in_the_recorded_order() {
+    let names = |pod: &mut Value, size| {
+        set_record(pod, "order", (0..size).map(|n| format!("c{}", size - n)).collect());
+        let other = |n| json!({"name": format!("c{n}"), "image": "x"});
+        pod["spec"]["containers"].as_array_mut().unwrap().extend((0..size).map(other));
+    };
+    let [many, allowed] = answers(names, [40_000, 5_000]);
+    assert_refused(&many, "values");
+    assert_refused(&allowed, "5002 containers, but podgate supports at most 200");
+    let [order] = answers(|pod, size| set_record(pod, "order", vec!["c"; size].into()), [40_000]);
+    assert_refused(&order, "more than 200 containers");
+}
+
+#[test]
+fn listed_names_for_many_containers() {
+    let names = |pod: &mut Value, size| {
+        let named = |n| json!({"name": format!("c{n}")});
+        set_list(pod, &(0..size).map(named).collect::<Vec<_>>());
+        pod["spec"]["containers"].as_array_mut().unwrap().extend((0..size).map(named));
+    };
+    let [many, fewer] = answers(names, [40_000, 7_000]);
+    assert_refused(&many, "values");
+    assert_refused(&fewer, "7002 containers, but podgate supports at most 200");
+}
+
+/// Hostile parts that are not in the record or the list.
+#[test]
+fn other_large_parts() {
+    let volumes = |pod: &mut Value, size| {
+        let named = |name| move |_| json!({"name": name});
+        let list = pod["spec"]["volumes"].as_array_mut().unwrap();
+        list.extend((0..size).map(named("podgate")).chain((0..size).map(named("x"))));
+    };
+    assert_refused(&answers(volumes, [14_000])[0], "too many volumes of podgate");
+    let hook = |pod: &mut Value, size| {
+        let words = vec!["a"; size];
+        let hook = &mut pod["spec"]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"];
+        hook.as_array_mut().unwrap().extend([json!("--then"), json!(words).to_string().into()]);
+    };
+    let [large, allowed] = answers(hook, [700_000, 60_000]);
+    assert_refused(&large, "the hooks are too long");
+    assert_eq!(allowed.status, 200);
+    let order = |pod: &mut Value, size| pod["metadata"]["annotations"]["podgate.io/order"] = ",".repeat(size).into();
+    assert_refused(&answers(order, [250_000])[0], "more than 200 containers");
+    let unknown = |pod: &mut Value, size| {
+        for n in 0..200 {
+            let names: Vec<String> = (0..size).map(|m| format!("x{m}")).collect();
+            pod["metadata"]["annotations"][format!("after.podgate.io/c{n}")] = names.join(",").into();
+        }
+        let init = |n| json!({"name": format!("i{n}")});
+        pod["spec"]["initContainers"].as_array_mut().unwrap().extend((0..200).map(init));
+        pod["spec"]["containers"].as_array_mut().unwrap().extend((0..198).map(|n| json!({"name": format!("c{n}")})));
+    };
+    assert_refused(&answers(unknown, [199])[0], "there is no container x0");
+}
+
+/// Each container waits for all before it. With 170 containers, the list does not fit into the sidecar's environment.
+#[test]
+fn legitimate_large_pods() {
+    let dense = |pod: &mut Value, size: usize| {
+        let container = |n| json!({"name": format!("c{n}"), "image": "x", "command": ["x"]});
+        *pod = crate::client::pod("c0");
+        pod["spec"]["containers"] = (0..size).map(container).collect();
+        pod["metadata"]["annotations"] = json!({});
+        for n in 1..size {
+            let names: Vec<String> = (0..n).map(|m| format!("c{m}")).collect();
+            pod["metadata"]["annotations"][format!("after.podgate.io/c{n}")] = names.join(",").into();
+        }
+    };
+    let [fits, too_large] = answers(dense, [130, 170]);
+    assert_eq!(fits.json()["response"]["allowed"], true, "{fits:?}");
+    assert_refused(&too_large, "the sidecar's list of containers has");
+    let files = Files::new();
+    let webhook = Webhook::with_files(&files, &["--log-level", "info"]);
+    let client = webhook.client(&files.ca);
+    let mut plain = Value::Null;
+    dense(&mut plain, 130);
+    let injected = patched(&plain, &client.review(&review("one", &plain)));
+    let again = client.review(&review("again", &injected));
+    assert!(again["allowed"] == true && again.get("patch").is_none(), "{again}");
+    eprintln!("review of the injected Pod: {} KiB", webhook.peak_memory_kib());
+}
