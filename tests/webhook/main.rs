@@ -4,6 +4,7 @@ mod answers;
 mod api;
 mod client;
 mod docs;
+mod flood;
 mod forged;
 mod hostile;
 mod install;

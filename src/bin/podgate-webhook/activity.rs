@@ -13,6 +13,8 @@ use tokio::time::timeout_at;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for the head of a request, from its first byte to its last.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time after which a client that owes bytes is evicted before idle clients. A real client needs milliseconds.
+const OWED_MAX: Duration = Duration::from_millis(500);
 /// Time limit before the first request and between two requests. Longer than the API server's 90 s.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(150);
 
@@ -21,7 +23,9 @@ pub(crate) enum Phase {
     Handshake,
     Idle,
     Head,
-    /// A request is being handled. The request's body has a separate time limit.
+    /// The head of a request has arrived, but not the whole body. The request has a separate time limit.
+    Body,
+    /// A request is being reviewed.
     Busy,
 }
 
@@ -31,7 +35,7 @@ impl Phase {
             Phase::Handshake => Some(HANDSHAKE_TIMEOUT),
             Phase::Idle => Some(IDLE_TIMEOUT),
             Phase::Head => Some(HEAD_TIMEOUT),
-            Phase::Busy => None,
+            Phase::Body | Phase::Busy => None,
         }
     }
 }
@@ -60,11 +64,12 @@ impl Activity {
         }
     }
 
-    /// Returns the start time of the phase; `None` while a request is handled, because the connection must then stay
-    /// open.
-    pub(crate) fn evictable_since(&self) -> Option<Instant> {
+    /// Returns the rank for eviction, lowest first: clients that have owed a handshake, head or body for a long time,
+    /// then the others, each by the start of the phase. `None` during a review.
+    pub(crate) fn eviction_rank(&self) -> Option<(bool, Instant)> {
         let (phase, since) = *self.0.borrow();
-        (phase != Phase::Busy).then_some(since)
+        let is_owing = phase != Phase::Idle && since.elapsed() > OWED_MAX;
+        (phase != Phase::Busy).then_some((!is_owing, since))
     }
 
     /// Waits until a phase exceeds its limit; returns that phase.
@@ -108,7 +113,15 @@ mod tests {
         }
         set_phase(Phase::Busy, IDLE_TIMEOUT * 2);
         activity.on_bytes();
-        assert_eq!((timed_out(10).await, activity.evictable_since()), (None, None));
+        assert_eq!((timed_out(10).await, activity.eviction_rank()), (None, None));
+        let rank = |phase, ago| {
+            set_phase(phase, ago);
+            activity.eviction_rank()
+        };
+        let (ms, second) = (Duration::from_millis(1), Duration::from_secs(1));
+        assert!(rank(Phase::Body, second * 2) < rank(Phase::Head, second));
+        assert!(rank(Phase::Body, second) < rank(Phase::Idle, second * 9));
+        assert!(rank(Phase::Idle, second * 9) < rank(Phase::Body, ms), "a client that has just begun is evicted last");
         // The deadline of a request head is shorter than that of the idle connection before it.
         activity.set(Phase::Idle);
         let (phase, ()) = tokio::join!(timed_out(1000), async { set_phase(Phase::Head, HEAD_TIMEOUT) });

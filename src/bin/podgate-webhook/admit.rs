@@ -1,9 +1,12 @@
 //! Handles a request on the TLS port.
 
+use crate::activity::{Activity, Phase};
+use crate::body_budget::Reservation;
 use crate::clock::now;
 use crate::http::{Reply, TEXT, reply};
+use crate::review_worker::Failure;
 use crate::state::State;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, StatusCode};
@@ -11,14 +14,17 @@ use podgate::order::admission::{self, Answer, Outcome};
 use podgate::order::inject;
 use podgate::order::plan::KnownImages;
 use std::fmt::Display;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::timeout;
 use tracing::{info, warn};
 
 /// Size limit for a request's body, in bytes. The API server itself accepts objects of up to 3 MiB.
 const BODY_MAX: usize = 8 << 20;
-/// Time limit for receiving the whole body.
-const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit for a request, from its head to the response.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit for a pause within a body, and before its first byte.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Outcome label for the metrics, and the response.
 type OutcomeReply = (&'static str, Reply);
@@ -27,11 +33,12 @@ fn error_reply(outcome: &'static str, status: StatusCode, what: impl Display) ->
     (outcome, reply(status, TEXT, format!("{what}\n")))
 }
 
-pub(crate) async fn answer(state: &State, request: Request<Incoming>) -> Reply {
+/// Answers one request. Sets the phase of the connection to busy when the body has arrived.
+pub(crate) async fn answer(state: &Arc<State>, request: Request<Incoming>, activity: &Activity) -> Reply {
     let since = now();
-    state.metrics.in_flight.inc();
-    let (outcome, mut reply) = handle(state, request).await;
-    state.metrics.in_flight.dec();
+    let _in_flight = state.metrics.start_request();
+    let answered = timeout(REQUEST_TIMEOUT, handle(state, request, activity)).await;
+    let (outcome, mut reply) = answered.unwrap_or_else(|_| busy("the request took too long"));
     state.metrics.record_request(outcome, since.elapsed());
     if state.is_draining() {
         reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -39,7 +46,13 @@ pub(crate) async fn answer(state: &State, request: Request<Incoming>) -> Reply {
     reply
 }
 
-async fn handle(state: &State, request: Request<Incoming>) -> OutcomeReply {
+fn busy(why: &str) -> OutcomeReply {
+    let mut busy = error_reply("timeout", StatusCode::SERVICE_UNAVAILABLE, why);
+    busy.1.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    busy
+}
+
+async fn handle(state: &Arc<State>, request: Request<Incoming>, activity: &Activity) -> OutcomeReply {
     if request.uri().path() != "/inject" {
         return error_reply("bad-request", StatusCode::NOT_FOUND, "not found; send reviews to /inject");
     }
@@ -52,43 +65,70 @@ async fn handle(state: &State, request: Request<Incoming>) -> OutcomeReply {
     if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
         return error_reply("bad-request", StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json");
     }
-    let too_large =
-        || error_reply("too-large", StatusCode::PAYLOAD_TOO_LARGE, format_args!("the limit is {BODY_MAX} bytes"));
-    let size = request.body().size_hint();
-    // A body of unknown size can reach the size limit.
-    let size = size.exact().or(size.upper()).unwrap_or(BODY_MAX as u64);
-    let Some(size) = usize::try_from(size).ok().filter(|size| *size <= BODY_MAX) else { return too_large() };
-    let whole = async {
-        let room = state.body_budget.reserve(size).await;
-        (Limited::new(request.into_body(), BODY_MAX).collect().await, room)
+    let reservation = state.body_budget.reserve();
+    let body = match read_body(request.into_body(), &reservation).await {
+        Ok(body) => body,
+        Err(refused) => return refused,
     };
-    match tokio::time::timeout(BODY_TIMEOUT, whole).await {
-        Ok((Ok(body), _room)) => review(state, &body.to_bytes()),
-        Ok((Err(error), _)) if error.is::<LengthLimitError>() => too_large(),
-        Ok((Err(why), _)) => {
-            error_reply("bad-request", StatusCode::BAD_REQUEST, format_args!("the body can't be read: {why}"))
+    activity.set(Phase::Busy);
+    let reviewing = Arc::clone(state);
+    match state.review_worker.run(move || review(&reviewing, &body)).await {
+        Ok(reply) => reply,
+        Err(Failure::Overdue) => {
+            warn!("a review takes too long; refusing reviews until it ends");
+            busy("a review takes too long")
         }
-        Err(_) => {
-            let why = "the body did not arrive in time, or too many requests are in progress";
-            let mut busy = error_reply("timeout", StatusCode::SERVICE_UNAVAILABLE, why);
-            busy.1.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            busy
+        Err(Failure::Panicked) => {
+            error_reply("failed", StatusCode::INTERNAL_SERVER_ERROR, "internal error; see the webhook's log")
         }
     }
 }
 
+/// Reads the whole body, and reserves memory for the bytes that have arrived.
+async fn read_body(mut body: Incoming, reservation: &Reservation<'_>) -> Result<Vec<u8>, OutcomeReply> {
+    let too_large =
+        || error_reply("too-large", StatusCode::PAYLOAD_TOO_LARGE, format_args!("the limit is {BODY_MAX} bytes"));
+    if body.size_hint().lower() > BODY_MAX as u64 {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    loop {
+        let frame = tokio::select! {
+            () = reservation.evicted() => return Err(busy("too many requests are in progress")),
+            frame = timeout(PAUSE_MAX, body.frame()) => frame,
+        };
+        match frame {
+            Ok(Some(Ok(frame))) => {
+                let Ok(data) = frame.into_data() else { continue };
+                if bytes.len() + data.len() > BODY_MAX {
+                    return Err(too_large());
+                }
+                reservation.grow(bytes.len() + data.len());
+                bytes.extend_from_slice(&data);
+            }
+            Ok(None) => break,
+            Ok(Some(Err(why))) => {
+                let what = format_args!("the body can't be read: {why}");
+                return Err(error_reply("bad-request", StatusCode::BAD_REQUEST, what));
+            }
+            Err(_) => return Err(busy("the body did not arrive in time")),
+        }
+    }
+    reservation.complete();
+    Ok(bytes)
+}
+
 fn review(state: &State, body: &[u8]) -> OutcomeReply {
     let inject = |pod: &_| inject::inject(pod, &state.options, &KnownImages::default());
-    match catch_unwind(AssertUnwindSafe(|| admission::answer(body, &inject))) {
-        Ok(Ok(answer)) => {
+    match admission::answer(body, &inject) {
+        Ok(answer) => {
             log_outcome(&answer);
             (answer.outcome.as_str(), reply(StatusCode::OK, "application/json", answer.body.to_string()))
         }
-        Ok(Err(bad)) => {
+        Err(bad) => {
             warn!(error = %bad, "bad request");
             error_reply("bad-request", StatusCode::BAD_REQUEST, bad)
         }
-        Err(_) => error_reply("failed", StatusCode::INTERNAL_SERVER_ERROR, "internal error; see the webhook's log"),
     }
 }
 

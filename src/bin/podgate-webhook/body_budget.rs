@@ -1,26 +1,125 @@
-//! Limits the total memory for request bodies.
+//! Limits the total memory for request bodies. Memory is reserved as bytes arrive. When a budget is used up, the body
+//! that has been incomplete for the longest time loses its reservation.
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
 
-/// Largest body that counts as small, in bytes.
+/// Largest body that counts as small, in bytes. Small bodies have a separate budget, so that a few large ones do not
+/// displace them.
 const SMALL_BODY_MAX: usize = 256 << 10;
+/// Memory for all small bodies together, in bytes.
+const SMALL_BUDGET: usize = 8 << 20;
+/// Memory for all larger bodies together, in bytes.
+const LARGE_BUDGET: usize = 16 << 20;
 
-/// Free memory for bodies, in KiB. Small bodies have a separate budget, so that a few large ones do not block them.
-pub(crate) struct BodyBudget {
-    small: Semaphore,
-    large: Semaphore,
+#[derive(Default)]
+pub(crate) struct BodyBudget(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// Number of the next body. A body with a lower number began earlier.
+    next: u64,
+    bodies: BTreeMap<u64, Body>,
 }
 
-impl Default for BodyBudget {
-    fn default() -> BodyBudget {
-        BodyBudget { small: Semaphore::new(16 << 10), large: Semaphore::new(24 << 10) }
-    }
+struct Body {
+    size: usize,
+    is_complete: bool,
+    evicted: Arc<Notify>,
+}
+
+/// Reserved memory of one body, released when dropped.
+pub(crate) struct Reservation<'a> {
+    budget: &'a BodyBudget,
+    number: u64,
+    evicted: Arc<Notify>,
 }
 
 impl BodyBudget {
-    /// Waits for memory for a body of `size` bytes and reserves it until the permit is dropped.
-    pub(crate) async fn reserve(&self, size: usize) -> Option<SemaphorePermit<'_>> {
-        let budget = if size <= SMALL_BODY_MAX { &self.small } else { &self.large };
-        budget.acquire_many(u32::try_from(size.div_ceil(1024)).ok()?).await.ok()
+    /// Starts a reservation of 0 bytes.
+    pub(crate) fn reserve(&self) -> Reservation<'_> {
+        let mut state = self.lock();
+        let (number, evicted) = (state.next, Arc::<Notify>::default());
+        state.next += 1;
+        state.bodies.insert(number, Body { size: 0, is_complete: false, evicted: Arc::clone(&evicted) });
+        Reservation { budget: self, number, evicted }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reservation<'_> {
+    /// Reserves `size` bytes in total. Evicts incomplete bodies if the budget is used up.
+    pub(crate) fn grow(&self, size: usize) {
+        let mut state = self.budget.lock();
+        let is_large = size > SMALL_BODY_MAX;
+        if let Some(body) = state.bodies.get_mut(&self.number) {
+            body.size = size;
+        }
+        let same_budget = |body: &&mut Body| (body.size > SMALL_BODY_MAX) == is_large;
+        let mut excess = state.bodies.values_mut().filter(same_budget).map(|body| body.size).sum::<usize>();
+        excess = excess.saturating_sub(if is_large { LARGE_BUDGET } else { SMALL_BUDGET });
+        for body in state.bodies.values_mut().filter(same_budget).filter(|body| !body.is_complete) {
+            if excess == 0 {
+                break;
+            }
+            excess = excess.saturating_sub(std::mem::take(&mut body.size));
+            body.evicted.notify_one();
+        }
+    }
+
+    /// Protects the body from eviction, because all of it has arrived.
+    pub(crate) fn complete(&self) {
+        if let Some(body) = self.budget.lock().bodies.get_mut(&self.number) {
+            body.is_complete = true;
+        }
+    }
+
+    /// Waits until the body must give up its memory.
+    pub(crate) async fn evicted(&self) {
+        self.evicted.notified().await;
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        self.budget.lock().bodies.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_evicted(body: &Reservation<'_>) -> bool {
+        let mut waiting = std::pin::pin!(body.evicted());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        waiting.as_mut().poll(&mut context).is_ready()
+    }
+
+    #[test]
+    fn oldest_incomplete_body_of_the_same_budget_is_evicted() {
+        let budget = BodyBudget::default();
+        let [small, complete, oldest, next, last] = std::array::from_fn(|_| budget.reserve());
+        small.grow(SMALL_BODY_MAX);
+        complete.grow(6 << 20);
+        complete.complete();
+        oldest.grow(6 << 20);
+        next.grow(4 << 20);
+        assert!(![&small, &complete, &oldest, &next].into_iter().any(is_evicted));
+        last.grow(1 << 20);
+        let evicted = [&small, &complete, &oldest, &next, &last].map(is_evicted);
+        assert_eq!(evicted, [false, false, true, false, false]);
+        drop(oldest);
+        last.grow(6 << 20);
+        assert!(!is_evicted(&next), "the evicted body has released its memory");
+        last.grow(7 << 20);
+        assert!(is_evicted(&next) && !is_evicted(&last));
+        let many: Vec<_> = (0..40).map(|_| budget.reserve()).collect();
+        many.iter().for_each(|body| body.grow(SMALL_BODY_MAX));
+        assert!(is_evicted(&small) && is_evicted(&many[0]) && !is_evicted(&many[39]));
     }
 }

@@ -75,6 +75,18 @@ impl Metrics {
         self.request_seconds.observe(duration.as_secs_f64());
     }
 
+    /// Counts a request as being handled until the result is dropped, also if the connection ends before the response.
+    pub(crate) fn start_request(&self) -> impl Drop + use<> {
+        struct InFlight(Gauge);
+        impl Drop for InFlight {
+            fn drop(&mut self) {
+                self.0.dec();
+            }
+        }
+        self.in_flight.inc();
+        InFlight(self.in_flight.clone())
+    }
+
     /// Counts a connection that was closed because of an error, or to make room.
     pub(crate) fn connection_failed(&self, reason: &'static str) {
         debug_assert!(CONNECTION_ERRORS.contains(&reason), "{reason}");

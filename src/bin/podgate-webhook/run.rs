@@ -20,7 +20,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     std::panic::set_hook(Box::new(|panic| error!(%panic, "internal error (panic); please report this")));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("can't create the async runtime: {}", error_chain(&error)));
-    match runtime.and_then(|runtime| runtime.block_on(serve_until_signal(args))) {
+    let ended = runtime.and_then(|runtime| {
+        let ended = runtime.block_on(serve_until_signal(args));
+        // Do not wait for an overdue review.
+        runtime.shutdown_background();
+        ended
+    });
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("podgate-webhook: {error}");

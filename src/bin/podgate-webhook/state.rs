@@ -4,6 +4,7 @@ use crate::body_budget::BodyBudget;
 use crate::certificate::{ServedCert, Validity};
 use crate::clock::wall_time;
 use crate::metrics::Metrics;
+use crate::review_worker::ReviewWorker;
 use podgate::order::inject::Options;
 use rustls::sign::CertifiedKey;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ pub(crate) struct State {
     pub(crate) metrics: Metrics,
     pub(crate) served_cert: Arc<ServedCert>,
     pub(crate) body_budget: BodyBudget,
+    pub(crate) review_worker: ReviewWorker,
     is_draining: AtomicBool,
 }
 
@@ -25,6 +27,7 @@ impl State {
             metrics: Metrics::default(),
             served_cert: Arc::default(),
             body_budget: BodyBudget::default(),
+            review_worker: ReviewWorker::default(),
             is_draining: AtomicBool::new(false),
         }
     }

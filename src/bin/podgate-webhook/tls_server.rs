@@ -50,11 +50,11 @@ pub(crate) async fn serve(
             serve_connection(Arc::clone(&state), acceptor.clone(), stream, Arc::clone(&activity), stop.clone());
         let task = connections.spawn(connection);
         open.insert(task.id(), (task, activity));
-        // Close the connection that has handled no request for the longest time, so that idle clients can't lock the
-        // API server out.
+        // Close the connection whose client has owed bytes or been idle for the longest time, so that such clients
+        // can't lock the API server out.
         if open.len() == CONNECTIONS_MAX {
-            let evictable = open.values().filter_map(|(task, activity)| Some((activity.evictable_since()?, task)));
-            if let Some((_, task)) = evictable.min_by_key(|(since, _)| *since) {
+            let evictable = open.values().filter_map(|(task, activity)| Some((activity.eviction_rank()?, task)));
+            if let Some((_, task)) = evictable.min_by_key(|(rank, _)| *rank) {
                 task.abort();
                 state.metrics.connection_failed("crowded-out");
             }
@@ -89,8 +89,8 @@ async fn serve_connection(
     activity.set(Phase::Idle);
     let stream = InspectReader::new(stream, |_: &[u8]| activity.on_bytes());
     let service = service_fn(async |request| {
-        activity.set(Phase::Busy);
-        let response = admit::answer(&state, request).await;
+        activity.set(Phase::Body);
+        let response = admit::answer(&state, request, &activity).await;
         activity.set(Phase::Idle);
         Ok::<_, Infallible>(response)
     });

@@ -1,0 +1,106 @@
+//! Tests of clients that open many connections and then say little or nothing.
+
+use crate::client::{Client, Stream, pod, review};
+use crate::program::{Files, Webhook, eventually, now};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Opens a connection that announces a body of 256 KiB and sends `sent` of it.
+fn announce_body(client: &Client, sent: &[u8]) -> Option<Stream> {
+    let head = "POST /inject HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 262144\r\n\r\n";
+    let mut stream = client.connect().ok()?;
+    stream.write_all(&[head.as_bytes(), sent].concat()).and_then(|()| stream.flush()).ok()?;
+    Some(stream)
+}
+
+/// Runs `hold` in threads that repeat it while `check` runs.
+fn meanwhile(threads: usize, hold: impl Fn() + Sync, check: impl FnOnce()) {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    hold();
+                }
+            });
+        }
+        // Set the flag also after a panic, so that the threads end.
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
+        is_over.store(true, Ordering::Relaxed);
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+#[test]
+fn announced_bodies_do_not_delay_reviews() {
+    let files = Files::new();
+    let webhook = Webhook::with_files(&files, &["--log-level", "info"]);
+    let client = webhook.client(&files.ca);
+    // 160 announced bodies of 256 KiB are 40 MiB.
+    let hold = || {
+        if let Some(mut stream) = announce_body(&client, b"{") {
+            let _ = stream.read(&mut [0]);
+        }
+    };
+    meanwhile(160, hold, || {
+        eventually("the bodies are announced", || {
+            (webhook.metric("podgate_webhook_requests_in_flight") > 64.0).then_some(())
+        });
+        for _ in 0..10 {
+            let since = now();
+            assert_eq!(client.review(&review("real", &pod("db, api")))["uid"], "real");
+            // The API server waits for 5 s in total.
+            assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+        }
+    });
+}
+
+/// A client that sends bytes of its body now and then must not keep others out.
+#[test]
+fn incomplete_bodies_make_room_for_new_connections() {
+    let files = Files::new();
+    let webhook = Webhook::with_files(&files, &["--log-level", "info"]);
+    let client = webhook.client(&files.ca);
+    let mut slow: Vec<_> = (0..20).filter_map(|_| announce_body(&client, b"{")).collect();
+    eventually("the bodies are announced", || {
+        (webhook.metric("podgate_webhook_requests_in_flight") == 20.0).then_some(())
+    });
+    let mut many = Vec::new();
+    for _ in 0..10 {
+        std::thread::sleep(Duration::from_millis(100));
+        slow.iter_mut().for_each(|stream| drop(stream.write_all(b" ").and_then(|()| stream.flush())));
+        many.extend((0..60).map(|_| TcpStream::connect(webhook.address).unwrap()));
+    }
+    eventually("the requests are closed, and no longer counted", || {
+        (webhook.metric("podgate_webhook_requests_in_flight") == 0.0).then_some(())
+    });
+    assert!(webhook.metric("podgate_webhook_connections_failed_total{reason=\"crowded-out\"}") >= 20.0);
+    // Connections that are closed to make room get no response.
+    assert!(webhook.metric("podgate_webhook_requests_total{outcome=\"timeout\"}") < 20.0);
+    drop(many);
+    assert_eq!(client.post(review("after", &pod("db, api")).to_string().as_bytes()).status, 200);
+}
+
+#[test]
+fn silent_body_gets_status_503_after_a_second() {
+    let files = Files::new();
+    let webhook = Webhook::with_files(&files, &[]);
+    let client = webhook.client(&files.ca);
+    let since = now();
+    let mut stream = announce_body(&client, b"").unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    assert!(answer.starts_with(b"HTTP/1.1 503 "), "{:?}", String::from_utf8_lossy(&answer));
+    assert!(since.elapsed() < Duration::from_secs(4), "{:?}", since.elapsed());
+    // A body that never pauses still has a time limit.
+    let mut stream = announce_body(&client, b"").unwrap();
+    stream.sock.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let mut answer = [0; 13];
+    eventually("the slow body is rejected", || {
+        let _ = stream.write_all(b" ").and_then(|()| stream.flush());
+        stream.read_exact(&mut answer).ok()
+    });
+    assert_eq!(&answer, b"HTTP/1.1 503 ");
+}
