@@ -34,6 +34,30 @@ fn meanwhile(threads: usize, hold: impl Fn() + Sync, check: impl FnOnce()) {
 }
 
 #[test]
+fn idle_connections_do_not_delay_health() {
+    let files = Files::new();
+    let webhook = Webhook::with_files(&files, &[]);
+    let idle = || {
+        let mut stream = TcpStream::connect(webhook.status).unwrap();
+        let _ = stream.read(&mut [0]);
+    };
+    meanwhile(100, idle, || {
+        std::thread::sleep(Duration::from_millis(500));
+        for _ in 0..20 {
+            let since = now();
+            assert_eq!(webhook.page("/readyz").status, 200);
+            // The kubelet waits this long.
+            assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    // More connections than the status port serves at the same time.
+    let many: Vec<_> = (0..400).map(|_| TcpStream::connect(webhook.status).unwrap()).collect();
+    assert_eq!(webhook.page("/healthz").status, 200);
+    drop(many);
+}
+
+#[test]
 fn announced_bodies_do_not_delay_reviews() {
     let files = Files::new();
     let webhook = Webhook::with_files(&files, &["--log-level", "info"]);

@@ -7,31 +7,38 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Time limit for a connection, which serves one request.
-const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Limit on concurrent clients: usually a kubelet and one or two scrapers.
-const CLIENTS_MAX: usize = 16;
+const CLIENTS_MAX: usize = 128;
 
 pub(crate) async fn serve(state: Arc<State>, listener: TcpListener) {
-    let slots = Arc::new(Semaphore::new(CLIENTS_MAX));
-    while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
+    let mut clients = VecDeque::<AbortHandle>::new();
+    loop {
         let stream = TokioIo::new(accept(&listener).await);
         let state = Arc::clone(&state);
-        tokio::spawn(async move {
+        // Close the oldest connection, so that silent clients can't lock the kubelet out.
+        if clients.len() == CLIENTS_MAX
+            && let Some(oldest) = clients.pop_front()
+        {
+            oldest.abort();
+        }
+        let client = tokio::spawn(async move {
             let service = service_fn(async |request| Ok::<_, Infallible>(answer(&state, &request)));
             let mut server = http1::Builder::new();
             let server = server.header_read_timeout(None).keep_alive(false);
             let _ = timeout(CLIENT_TIMEOUT, server.serve_connection(stream, service)).await;
-            drop(slot);
         });
+        clients.push_back(client.abort_handle());
     }
 }
 
