@@ -82,7 +82,7 @@ bench: ## Run the benchmarks: size, memory, latency, added start time, webhook (
 	$(cargo) bench --locked --bench webhook
 
 fuzz: ## Fuzz FUZZ=annotations, or another of fuzz/fuzz_targets, for TIME=60 seconds; needs nightly Rust and cargo-fuzz
-	cd fuzz && cargo +nightly fuzz run $(FUZZ) -- -max_total_time=$(TIME)
+	cd fuzz && cargo +nightly fuzz run $(FUZZ) -- -max_total_time=$(TIME) -max_len=1000000 -timeout=1 -rss_limit_mb=512
 
 ##@ checks
 

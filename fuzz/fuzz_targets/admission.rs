@@ -1,7 +1,9 @@
-//! Fuzzes the admission webhook with arbitrary bodies, and with reviews of arbitrary objects. The webhook must not
-//! panic, and must give a reason for each denial. Injecting an injected Pod must change nothing.
+//! Fuzzes the admission webhook with arbitrary bodies, with reviews of arbitrary objects, and with Pods whose injected
+//! parts are forged and large. The webhook must not panic, and must give a reason for each denial. Injecting an injected
+//! Pod must change nothing. `make fuzz` limits time and memory.
 #![no_main]
 
+use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use podgate::order::admission::{Outcome, answer};
 use podgate::order::edit::apply;
@@ -29,14 +31,114 @@ fn ask(body: &[u8]) {
     }
 }
 
-fuzz_target!(|bytes: &[u8]| {
-    ask(bytes);
-    let Ok(object) = serde_json::from_slice::<Value>(bytes) else { return };
+fn ask_about(object: &Value) {
     let review = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
         "request": {"uid": "u", "kind": {"group": "", "version": "v1", "kind": "Pod"}, "operation": "CREATE", "object": object},
     });
     ask(review.to_string().as_bytes());
+}
+
+/// Returns a number of items: often few, sometimes more than any limit.
+fn count(from: &mut Unstructured) -> Result<usize> {
+    let bits = from.int_in_range(0..=17)?;
+    from.int_in_range(0..=1 << bits)
+}
+
+/// Returns a list of container names: numbered, all equal, or of the real containers.
+fn names(from: &mut Unstructured) -> Result<Vec<String>> {
+    let (count, kind) = (count(from)?, from.int_in_range(0..=2)?);
+    let name = |n: usize| match kind {
+        0 => format!("c{n}"),
+        1 => "c".to_owned(),
+        _ => ["db", "api", "podgate"][n % 3].to_owned(),
+    };
+    Ok((0..count).map(name).collect())
+}
+
+/// Returns a value that is large in memory.
+fn value(from: &mut Unstructured) -> Result<Value> {
+    let item = [json!(0), json!("x"), json!({"name": "podgate"}), json!([]), json!({"a": null})];
+    Ok(vec![from.choose(&item)?.clone(); count(from)?].into())
+}
+
+/// Returns the record of an injection.
+fn record(from: &mut Unstructured) -> Result<Value> {
+    let mut record = json!({"version": env!("CARGO_PKG_VERSION"), "order": names(from)?, "was": {}, "containers": {}});
+    let fields = ["volumes", "initContainers", "annotations", "metadata", "command", "args", "lifecycle", "x"];
+    for _ in 0..from.int_in_range(0..=2)? {
+        record["was"][*from.choose(&fields)?] = value(from)?;
+    }
+    for name in names(from)? {
+        record["containers"][name] = json!({"no": ["args"]});
+    }
+    if from.arbitrary()? {
+        let was = json!({*from.choose(&fields)?: value(from)?});
+        record["containers"]["api"] = json!({"was": was, "no": [*from.choose(&fields)?]});
+    }
+    Ok(record)
+}
+
+/// Returns the sidecar's list of containers. Each waits for the one before it, for all before it, or for none.
+fn list(from: &mut Unstructured) -> Result<Value> {
+    let (names, kind) = (names(from)?, from.int_in_range(0..=3)?);
+    let before = |n: usize| match kind {
+        0 => &names[n.saturating_sub(1)..n],
+        1 => &names[(n + 1) % names.len()..][..1],
+        2 => &names[n.saturating_sub(200)..n],
+        _ => &[],
+    };
+    let entry = |n| json!({"name": names[n], "mode": "entrypoint", "until": before(n)});
+    Ok((0..names.len()).map(entry).collect())
+}
+
+/// Returns an injected Pod, some parts of which are replaced by forged ones.
+fn forged(from: &mut Unstructured) -> Result<Value> {
+    let plain = json!({
+        "metadata": {"annotations": {"podgate.io/order": "db, api"}},
+        "spec": {"containers": [
+            {"name": "db", "image": "x", "command": ["db"], "lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", "x"]}}}},
+            {"name": "api", "image": "x", "command": ["api"]},
+        ]},
+    });
+    let mut pod = inject::inject(&plain, &options(), &KnownImages::default()).expect("injectable").value;
+    if from.arbitrary()? {
+        pod["metadata"]["annotations"]["podgate.io/injected"] = record(from)?.to_string().into();
+    }
+    if from.arbitrary()? {
+        pod["spec"]["initContainers"][0]["env"][0]["value"] = list(from)?.to_string().into();
+    }
+    let words = |from: &mut Unstructured| Ok(vec![json!("x"); count(from)?]);
+    if from.arbitrary()? {
+        let command = pod["spec"]["containers"][1]["command"].as_array_mut().expect("a gate");
+        command.splice(2..2, words(from)?);
+        command.extend(words(from)?);
+    }
+    if from.arbitrary()? {
+        let then = [json!("--then"), json!(words(from)?).to_string().into()];
+        let hook = &mut pod["spec"]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"];
+        hook.as_array_mut().expect("a hook").extend(then);
+    }
+    for field in ["containers", "initContainers", "volumes"] {
+        if from.arbitrary()? {
+            let named = names(from)?.into_iter().map(|name| json!({"name": name}));
+            pod["spec"][field].as_array_mut().expect("a list").extend(named);
+        }
+    }
+    if from.arbitrary()? {
+        let by = *from.choose(&[", ", " & "])?;
+        pod["metadata"]["annotations"]["podgate.io/order"] = names(from)?.join(by).into();
+    }
+    Ok(pod)
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(pod) = forged(&mut Unstructured::new(bytes)) {
+        ask_about(&pod);
+    }
+    ask(bytes);
+    let Ok(object) = serde_json::from_slice::<Value>(bytes) else { return };
+    ask_about(&object);
     if let Ok(once) = inject::inject(&object, &options(), &KnownImages::default()) {
         let mut value = object;
         for edit in &once.edits {

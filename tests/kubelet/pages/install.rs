@@ -64,7 +64,7 @@ fn readme_commands_work_as_written() {
     let [_, by_webhook, by_hand] = &page("README.md")[..] else {
         panic!("README.md has other blocks than this test expects")
     };
-    let [again, _chart, annotate, bind, _cert_manager, uninstall] = &page("docs/webhook.md")[..] else {
+    let [again, _chart, annotate, bind, _resources, _cert_manager, uninstall] = &page("docs/webhook.md")[..] else {
         panic!("docs/webhook.md has other blocks than this test expects")
     };
     assert!(again.starts_with("kubectl apply -k manifests "), "{again}");
