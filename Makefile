@@ -10,6 +10,9 @@ K8S ?= 1.36
 SCENARIO ?=
 FUZZ ?= annotations
 TIME ?= 60
+# Time and memory are what an attack on the webhook aims at. The address sanitizer would multiply both.
+fuzz_build_admission := --sanitizer none
+fuzz_limits_admission := -max_len=1048576 -timeout=1 -rss_limit_mb=128
 
 machine := $(shell uname -m)
 cargo := cargo
@@ -82,7 +85,7 @@ bench: ## Run the benchmarks: size, memory, latency, added start time, webhook (
 	$(cargo) bench --locked --bench webhook
 
 fuzz: ## Fuzz FUZZ=annotations, or another of fuzz/fuzz_targets, for TIME=60 seconds; needs nightly Rust and cargo-fuzz
-	cd fuzz && cargo +nightly fuzz run $(FUZZ) -- -max_total_time=$(TIME) -max_len=1000000 -timeout=1 -rss_limit_mb=512
+	cd fuzz && cargo +nightly fuzz run $(fuzz_build_$(FUZZ)) $(FUZZ) -- -max_total_time=$(TIME) $(fuzz_limits_$(FUZZ))
 
 ##@ checks
 
