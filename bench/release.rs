@@ -72,7 +72,7 @@ impl Way {
 /// One row of the table.
 struct Row {
     way: &'static Way,
-    /// CPU request and limit of the sidecar, instead of the default.
+    /// CPU request and limit of the sidecar; `None` for the default.
     cpu_limit: Option<String>,
     times: Vec<Times>,
 }
@@ -88,7 +88,7 @@ impl Row {
 struct Times {
     /// From Ready to the first instruction of the waiting container.
     total: f64,
-    /// Podgate's share of it.
+    /// Podgate's share of `total`. `None` for other tools, or if the log lacks the agent's lines.
     own: Option<f64>,
 }
 
@@ -278,7 +278,8 @@ fn native_sidecar(ms: u64) -> Value {
     plain(json!([program("app", &[])]), json!([db]))
 }
 
-/// Creates the Pods at once. Returns their times, and the share of processor time that was stolen during the start.
+/// Creates all Pods at once. Returns each Pod's times, and the share of processor time that the hypervisor stole during
+/// the start.
 fn start_pods(row: &Row, names: &[String]) -> (Vec<Times>, f64) {
     let mut longest = 0;
     let create = |name: &String| {
@@ -312,7 +313,7 @@ fn read_times(way: &Way, pod: &str) -> Times {
     // The log lacks these lines if the hook started before the container's first process could open its log.
     let line = |message| agent_time(pod, way.agent?, message);
     let own = line("released").zip(line("waiting")).map(|(released, waiting)| released - ready.max(waiting));
-    // The agent's log has whole milliseconds.
+    // The agent logs whole milliseconds, so rounding can make the difference negative.
     Times { total: start - ready, own: own.map(|own| own.max(0.0)) }
 }
 

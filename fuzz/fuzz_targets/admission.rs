@@ -1,6 +1,6 @@
-//! Fuzzes the admission webhook with arbitrary bodies, with reviews of arbitrary objects, and with Pods whose injected
-//! parts are forged and large. The webhook must not panic, and must give a reason for each denial. Injecting an injected
-//! Pod must change nothing. `make fuzz` limits time and memory.
+//! Fuzzes the admission webhook with arbitrary bodies, reviews of arbitrary objects, and Pods with large forged parts.
+//! The webhook must not panic, and must give a reason for each denial. Injecting an injected Pod must change nothing.
+//! `make fuzz` limits time and memory.
 #![no_main]
 
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
@@ -39,13 +39,13 @@ fn ask_about(object: &Value) {
     ask(review.to_string().as_bytes());
 }
 
-/// Returns a number of items: often few, sometimes more than any limit.
+/// Returns a number of items. The number is often small, and sometimes above every limit of the webhook.
 fn count(from: &mut Unstructured) -> Result<usize> {
     let bits = from.int_in_range(0..=17)?;
     from.int_in_range(0..=1 << bits)
 }
 
-/// Returns a list of container names: numbered, all equal, or of the real containers.
+/// Returns container names: numbered, all equal, or those of the real containers.
 fn names(from: &mut Unstructured) -> Result<Vec<String>> {
     let (count, kind) = (count(from)?, from.int_in_range(0..=2)?);
     let name = |n: usize| match kind {
@@ -56,13 +56,13 @@ fn names(from: &mut Unstructured) -> Result<Vec<String>> {
     Ok((0..count).map(name).collect())
 }
 
-/// Returns a value that is large in memory.
+/// Returns a list of equal items, which can need much memory.
 fn value(from: &mut Unstructured) -> Result<Value> {
     let item = [json!(0), json!("x"), json!({"name": "podgate"}), json!([]), json!({"a": null})];
     Ok(vec![from.choose(&item)?.clone(); count(from)?].into())
 }
 
-/// Returns the record of an injection.
+/// Returns a forged record of an injection.
 fn record(from: &mut Unstructured) -> Result<Value> {
     let mut record = json!({"version": env!("CARGO_PKG_VERSION"), "order": names(from)?, "was": {}, "containers": {}});
     let fields = ["volumes", "initContainers", "annotations", "metadata", "command", "args", "lifecycle", "x"];
@@ -79,7 +79,8 @@ fn record(from: &mut Unstructured) -> Result<Value> {
     Ok(record)
 }
 
-/// Returns the sidecar's list of containers. Each waits for the one before it, for all before it, or for none.
+/// Returns a forged list of containers for the sidecar. Each container waits for the previous one, for all previous
+/// ones, or for none.
 fn list(from: &mut Unstructured) -> Result<Value> {
     let (names, kind) = (names(from)?, from.int_in_range(0..=3)?);
     let before = |n: usize| match kind {
@@ -92,7 +93,7 @@ fn list(from: &mut Unstructured) -> Result<Value> {
     Ok((0..names.len()).map(entry).collect())
 }
 
-/// Returns an injected Pod, some parts of which are replaced by forged ones.
+/// Returns an injected Pod in which forged parts replace some of podgate's parts.
 fn forged(from: &mut Unstructured) -> Result<Value> {
     let plain = json!({
         "metadata": {"annotations": {"podgate.io/order": "db, api"}},

@@ -7,7 +7,8 @@
 
 use std::collections::BTreeMap;
 
-/// Largest value of an annotation in bytes, as enforced by the admission policy in `manifests/policy.yaml`.
+/// Maximum length of an annotation's value, in bytes. The admission policy in `manifests/policy.yaml` enforces this
+/// limit.
 pub const VALUE_MAX: usize = 4096;
 
 /// Single-letter escapes and their bytes.
@@ -147,7 +148,7 @@ fn quote_into(value: &str, out: &mut String) {
     out.push('"');
 }
 
-/// Removes items from the end of a comma-separated list that is longer than [`VALUE_MAX`].
+/// Shortens a comma-separated list to at most [`VALUE_MAX`] bytes. Removes whole items from the end.
 pub fn cap_list(value: &mut String) {
     if value.len() > VALUE_MAX {
         let end = value.as_bytes()[..=VALUE_MAX].iter().rposition(|byte| *byte == b',');

@@ -9,8 +9,8 @@ use crate::core::names;
 use crate::core::until::WaitCondition;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of regular containers in a Pod. No real Pod reaches this limit. Prevents a list from overloading the
-/// webhook.
+/// Maximum number of regular containers in a Pod. The limit prevents a long list from overloading the webhook. Real
+/// Pods have far fewer containers.
 pub const CONTAINERS_MAX: usize = 200;
 
 /// Error: the containers can't start in the declared order.
@@ -56,11 +56,11 @@ pub fn check_order(containers: &[Container]) -> Result<(), OrderError> {
     find_cycle(&edges).map_or(Ok(()), |cycle| Err(OrderError::Cycle(cycle)))
 }
 
-/// Returns the first cycle found, with its first container repeated at the end.
+/// Returns the first cycle found, or `None`. The first container of the cycle is repeated at the end.
 fn find_cycle(edges: &BTreeMap<&str, Vec<&str>>) -> Option<Vec<String>> {
     let mut visited = BTreeSet::new();
     for start in edges.keys() {
-        // The path from `start`, each container with its edges that are still to follow.
+        // Path from `start`. Each entry holds a container and its edges that the search has not followed yet.
         let mut path = vec![(*start, edges[start].iter())];
         let mut on_path = BTreeSet::from([*start]);
         while let Some((at, left)) = path.last_mut() {

@@ -49,7 +49,7 @@ impl SandboxId {
         boot && same(self.cookie, other.cookie) && same(self.root, other.root)
     }
 
-    /// Returns true if a part is known that differs between the sandboxes of a node.
+    /// Returns true if the id has a part that differs between the sandboxes of a node: the cookie or the root.
     pub fn is_unique(&self) -> bool {
         self.cookie != 0 || self.root != 0
     }

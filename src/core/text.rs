@@ -18,8 +18,8 @@ pub fn one_line(text: &str, max: usize) -> String {
     line
 }
 
-/// Returns `error` and its sources, joined by `: `. Omits repeated texts and the numbers of system errors, and shortens
-/// the text of a missing file.
+/// Returns the messages of `error` and its sources, joined by `: `. Omits repeated messages and the numbers of system
+/// errors. Shortens the message for a missing file.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut chain = String::new();
     let mut next = Some(error);

@@ -71,7 +71,7 @@ impl Times {
 }
 
 impl fmt::Display for Times {
-    /// Writes at most [`VALUE_MAX`] bytes. Containers that don't fit are omitted.
+    /// Writes at most [`VALUE_MAX`] bytes. Omits containers that do not fit.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let zero = self.0.values().flat_map(BTreeMap::values).min().copied().unwrap_or_default();
         let mut text = zero.to_string();

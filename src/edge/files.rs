@@ -108,10 +108,10 @@ pub fn replace(folder: &Path, name: &str, content: &[u8], mode: u32) -> io::Resu
 /// If the folder can't be written. No partial file is left under `name`.
 pub fn replace_via(folder: &Path, temporary: &str, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
     let folder = open_folder(folder)?;
-    // A writer was killed and has left its temporary file behind.
+    // Remove the temporary file of a writer that was killed.
     let in_the_way = match rustix::fs::unlinkat(folder.as_fd(), temporary, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => None,
-        // A folder can't be removed if it has content, so use another name.
+        // The path can't be removed, for example because it is a folder. Use another name.
         Err(_) => Some(format!("{temporary}.{}", random_id(4)?)),
     };
     let temporary = in_the_way.as_deref().unwrap_or(temporary);

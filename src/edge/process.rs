@@ -1,4 +1,5 @@
-//! Process identity that is safe against pid reuse, the end of a child process, exit codes and random ids.
+//! Process utilities: an identity that is safe against pid reuse, a watch for the end of a child process, exit codes
+//! and random ids.
 
 use crate::core::report::Process;
 use rustix::event::{PollFd, PollFlags};
@@ -18,7 +19,7 @@ const CHILD_POLL_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct ChildWatch {
     child: Pid,
-    /// `None` if `pidfd_open` fails: Linux before 5.3, or a seccomp profile that denies the call.
+    /// `None` if `pidfd_open` fails: Linux is older than 5.3, or a seccomp profile denies the call.
     pidfd: Option<OwnedFd>,
 }
 
@@ -29,17 +30,18 @@ impl ChildWatch {
         ChildWatch { child, pidfd: pidfd_open(child, PidfdFlags::empty()).ok() }
     }
 
-    /// Returns a descriptor that becomes readable when the child has ended, if the kernel provides one.
+    /// Returns a descriptor that becomes readable when the child has ended; `None` without a pidfd.
     pub fn poll_fd(&self) -> Option<PollFd<'_>> {
         self.pidfd.as_ref().map(|pidfd| PollFd::new(pidfd, PollFlags::IN))
     }
 
-    /// Returns the longest time between two polls: `limit`, or a short interval without a descriptor.
+    /// Returns the time to wait for the child before the next poll: `limit` with a pidfd, otherwise at most
+    /// `CHILD_POLL_INTERVAL`.
     pub fn poll_interval(&self, limit: Duration) -> Duration {
         if self.pidfd.is_some() { limit } else { limit.min(CHILD_POLL_INTERVAL) }
     }
 
-    /// Returns true if the child has ended. The child must not have been reaped.
+    /// Returns true if the child has ended. Do not call this after the child was reaped.
     pub fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         matches!(waitid(WaitId::Pid(self.child), options), Ok(Some(_)))

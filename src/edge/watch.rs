@@ -94,8 +94,8 @@ impl Watch {
             let from_board = matches!(view, PodView::Snapshot(_, Source::Board));
             let had_snapshot = std::mem::replace(&mut self.board_has_snapshot, from_board);
             let is_armed = match self.method {
-                // The bell announces only changes of the board. A bell that was replaced before the read does not ring
-                // again.
+                // The bell rings only for changes of the board. If the sidecar replaced the bell before this read, the
+                // old bell never rings again, so the wait must use the new bell.
                 WatchMethod::Bell => from_board && self.bell.as_ref().is_some_and(Bell::is_current),
                 // Folder watches cover both sources. If the board has a new snapshot, try the bell, which closes
                 // faster.

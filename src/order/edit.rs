@@ -92,7 +92,7 @@ pub enum Op {
     Insert(Value),
     /// Removes a field or an item.
     Remove,
-    /// Removes the item and the items after it, this many in total.
+    /// Removes this many items of a list, starting with the item at the place.
     Drain(usize),
     /// Moves an item to this index of the same list. The index counts the list without the moved item.
     Move(usize),

@@ -21,7 +21,7 @@ pub(crate) fn builtin_template_path(kind: &str) -> Option<&'static [&'static str
 
 /// Paths of the Pod template in objects of other kinds. Argo's Rollout, Knative's Service and most of OpenKruise's
 /// kinds use the paths of Kubernetes' own kinds. Operators often use `podTemplate`. KEDA uses `jobTargetRef`.
-/// OpenKruise's AdvancedCronJob and UnitedDeployment use the last paths.
+/// The last paths are those of OpenKruise's AdvancedCronJob and UnitedDeployment.
 const COMMON_PATHS: &[&[&str]] = &[
     &["spec", "template"],
     &["template"],

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-/// Resources of the sidecar, unless the user sets others. They have no CPU limit, because it would delay the start.
+/// Default resources of the sidecar. The default has no CPU limit, because a limit would delay the Pod's start.
 pub const DEFAULT: &str = "requests.cpu=10m,requests.memory=16Mi,limits.memory=32Mi";
-/// Resources of the sidecar in a Guaranteed Pod. A lower CPU limit would delay the start.
+/// Resources of the sidecar in a Guaranteed Pod. A lower CPU limit would delay the Pod's start.
 const GUARANTEED: &str = "requests.cpu=200m,requests.memory=32Mi,limits.cpu=200m,limits.memory=32Mi";
 
 /// Settings, named as in a ResourceQuota.
@@ -16,7 +16,7 @@ const SETTINGS: [&str; 6] = [
     "limits.memory",
     "limits.ephemeral-storage",
 ];
-/// Minimum amount of memory, in bytes. A smaller amount usually lacks its unit.
+/// Minimum amount of memory, in bytes. If an amount is smaller, the user probably forgot the unit.
 const MIN_MEMORY: f64 = 1024.0 * 1024.0;
 
 /// Parses settings such as `requests.cpu=10m, limits.memory=32Mi`. Returns the container field `resources`.
@@ -54,8 +54,9 @@ pub fn parse(text: &str) -> Result<Value, String> {
     Ok(resources)
 }
 
-/// Returns the default resources of the sidecar in the Pod of `template`, which has no sidecar yet; `default` applies
-/// to most Pods. Returns null for a Pod with resources of its own (Kubernetes 1.34), which all containers share.
+/// Returns the sidecar's resources for `template`, which has no sidecar yet. In a Guaranteed Pod, the resources keep
+/// the QoS class. Most other Pods get `default`. Returns null for a Pod with Pod-level resources (Kubernetes 1.34),
+/// because all containers share these resources.
 pub(crate) fn default_for(template: &Value, default: &Value) -> Value {
     if has_shared_resources(template) {
         Value::Null
@@ -66,7 +67,7 @@ pub(crate) fn default_for(template: &Value, default: &Value) -> Value {
     }
 }
 
-/// Returns true if the template sets resources of the whole Pod. They determine its QoS class.
+/// Returns true if the template has Pod-level resources, which then determine the QoS class.
 fn has_shared_resources(template: &Value) -> bool {
     let shared = &template["spec"]["resources"];
     ["requests", "limits"].iter().any(|kind| shared[kind].as_object().is_some_and(|amounts| !amounts.is_empty()))
@@ -80,7 +81,8 @@ pub(crate) fn is_guaranteed_pod(template: &Value) -> bool {
     !has_shared_resources(template) && containers.all(|container| is_guaranteed(&container["resources"]))
 }
 
-/// Returns true if `resources` has limits of CPU and memory, and equal requests. The API server sets missing requests.
+/// Returns true if `resources` has limits for CPU and memory, and equal requests. Missing requests count as equal,
+/// because the API server sets them to the limits.
 pub(crate) fn is_guaranteed(resources: &Value) -> bool {
     ["cpu", "memory"].iter().all(|name| {
         let [limit, request] = ["limits", "requests"].map(|kind| amount_of(resources, kind, name));

@@ -161,7 +161,7 @@ fn processes_of_a_check_do_not_outlive_it() {
     }
 }
 
-/// The container's other processes include those of `kubectl exec` and of the user's hooks.
+/// A failed check must not kill the container's other processes, such as those of `kubectl exec` or the user's hooks.
 #[test]
 fn check_of_process_1_does_not_kill_other_processes() {
     if Shell::in_namespaces(&["--user", "--map-root-user", "--fork", "--pid", "--mount-proc"]).is_none() {
@@ -170,7 +170,7 @@ fn check_of_process_1_does_not_kill_other_processes() {
     let scene = Scene::new();
     let at = |name: &str| scene.root.join(name).display().to_string();
     let exists = |name: &str| scene.root.join(name).exists();
-    // The first attempt leaves a process behind, and waits until the orphan exists.
+    // The first attempt starts a background process. It fails once the test has started the process `orphan`.
     let script = format!(
         "[ -e {0} ] || {{ sleep 600 & echo $! >{1}; touch {0}; until [ -e {2} ]; do sleep 0.01; done; exit 3; }}; [ -e {3} ]",
         at("first"),
@@ -194,13 +194,13 @@ fn check_of_process_1_does_not_kill_other_processes() {
         let stat = format!("/proc/{}/root/proc/{}/stat", gate.child(), pid.trim());
         std::fs::read_to_string(stat).is_ok_and(|stat| !stat.contains(") Z"))
     };
-    assert!(is_alive("orphan"), "the check has killed a process of the container");
+    assert!(is_alive("orphan"), "the agent killed a process that the check did not start");
     assert!(!is_alive("own"), "a process of the check is still running");
     std::fs::write(at("pass"), "").unwrap();
     assert_eq!(gate.wait().stdout, "cat\n");
 }
 
-/// Like a process in uninterruptible sleep, a process with a debugger can't be reaped after SIGKILL.
+/// A traced process stays unreaped after SIGKILL, like a process in uninterruptible sleep.
 #[test]
 fn check_that_cannot_be_killed_does_not_block_the_agent() {
     let folder = tempfile::tempdir().unwrap();

@@ -30,12 +30,13 @@ fn gate_with_pid_1_ends_on_a_signal() {
     if Shell::in_namespaces(&["--user", "--map-root-user", "--fork", "--pid", "--mount-proc"]).is_none() {
         return;
     }
-    // Images stop by these signals: nginx by SIGQUIT, HAProxy by SIGUSR1, httpd by SIGWINCH, systemd by SIGRTMIN+3.
+    // Some images set a STOPSIGNAL other than SIGTERM: nginx SIGQUIT, HAProxy SIGUSR1, httpd SIGWINCH, systemd
+    // SIGRTMIN+3 (37).
     let stop_signals = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
     for number in stop_signals.into_iter().chain([libc::SIGWINCH, 37, 64]) {
         let scene = Scene::with_sidecar();
         let mut gate = waits_for_db(&scene).with_command(ECHO_RAN).in_a_pid_namespace().spawn_waiting();
-        // Signals that have no effect on process 1 by default do not end the wait.
+        // The gate must keep waiting after signals whose default action does not end a process.
         for other in [libc::SIGCONT, libc::SIGURG] {
             send(gate.child(), other);
         }
@@ -52,7 +53,7 @@ fn gate_with_pid_1_ends_on_a_signal() {
     assert_eq!(gate.wait().stdout, "1\n");
 }
 
-/// A terminal sends SIGWINCH whenever its size changes.
+/// A terminal sends SIGWINCH when its size changes, so this signal must not end the wait in a terminal.
 #[test]
 fn sigwinch_ends_the_wait_only_without_a_terminal() {
     let is_blocked = |scene: &Scene| {

@@ -17,7 +17,7 @@ const NOT_RUN: [(&str, &str); 6] = [
     ("image-pinned", "needs a registry; covered by tests/registry"),
     ("image-without-command", "needs a registry; covered by tests/registry"),
     ("not-reversible", "an internal error that no known manifest causes"),
-    ("template-too-large", "an example would take 128 KiB; tests/webhook makes one"),
+    ("template-too-large", "an example would need 128 KiB; covered by tests/webhook"),
     ("too-many-containers", "an example would take 201 containers; the test makes one"),
 ];
 

@@ -1,4 +1,4 @@
-//! Tests of the forecast of each mode. docs/guarantees.md has the facts that the texts state.
+//! Tests of the forecast of each mode. docs/guarantees.md explains the facts in these texts.
 
 use crate::{check, file};
 
@@ -54,7 +54,7 @@ fn each_mode_has_its_own_text() {
              timeout  hook: returns, and the kubelet starts the next container: the order is lost\n{CAUTION}"
         )
     );
-    // The command of api is not known, so db has a hook, and web has a gate.
+    // Podgate does not know the command of api, so db gets a hook and web gets a gate.
     assert_eq!(
         waiting("", ""),
         format!(

@@ -1,4 +1,4 @@
-//! Tests of misspelled, misplaced and misread keys, in `check` and in `inject`.
+//! Tests of `check` and `inject` with misspelled and misplaced keys, and with values that YAML misreads.
 
 use crate::{CHAIN, check, file, program};
 
@@ -32,7 +32,7 @@ fn both_commands_reject_the_same_mistakes() {
         (on_the_deployment, "misplaced", "move it to spec.template.metadata.annotations"),
         (label, "not-a-label", "move it to metadata.annotations"),
         (of_service, "unknown-key", "did you mean podgate.io/order?"),
-        (cut, "cut-at-comma", "put it in quotes: podgate.io/order: \"db, api & cache, web\""),
+        (cut, "cut-at-comma", "put the order in quotes: podgate.io/order: \"db, api & cache, web\""),
         (list, "bad-value", "write \"db, api\""),
         (arrow, "bad-order", "write db, api"),
         (empty, "bad-order", "such as db, api, cache"),
@@ -46,7 +46,7 @@ fn both_commands_reject_the_same_mistakes() {
 }
 
 #[test]
-fn place_that_is_not_read_is_a_warning() {
+fn key_at_a_place_that_podgate_does_not_read_is_a_warning() {
     let elastic = "\
 apiVersion: elasticsearch.k8s.elastic.co/v1
 kind: Elasticsearch

@@ -66,7 +66,7 @@ impl FakeApiServer {
         FakeApiServer::wrapped(|stream| stream, answer)
     }
 
-    /// Starts a server like `new`, on streams that `wrap` returns, for example TLS streams.
+    /// Starts a server like `new` that serves each connection on the stream from `wrap`, for example a TLS stream.
     pub(crate) fn wrapped<S: Read + Write>(
         wrap: impl Fn(TcpStream) -> S + Send + Sync + 'static,
         answer: impl FnMut(&Request) -> Answer + Send + 'static,

@@ -1,4 +1,4 @@
-//! A Pod in a fake API server, and sidecars in their own namespaces with a service account for that server.
+//! A fake API server with one Pod, and sidecars in their own namespaces with a service account for this server.
 
 use super::*;
 use crate::api_server::{Answer, FakeApiServer, Request, watch_event};
@@ -35,7 +35,7 @@ struct Stored {
 }
 
 impl Stored {
-    /// Changes the Pod and sends it to all watches.
+    /// Applies a merge patch to the Pod and sends the new Pod to all watches.
     fn change(&mut self, change: &Value) {
         json_patch::merge(&mut self.pod, change);
         self.version += 1;
@@ -90,7 +90,7 @@ impl Api {
         self.stored.lock().unwrap().change(change);
     }
 
-    /// Replaces the Pod by an older version and ends all watches.
+    /// Replaces the Pod by an older version and ends all watches, like a restore of etcd.
     pub(crate) fn restore(&self, pod: &Value) {
         let mut stored = self.stored.lock().unwrap();
         *stored = Stored { pod: pod.clone(), version: 1, watches: Vec::new() };

@@ -37,7 +37,7 @@ fn states_are_published_without_a_bell() {
 }
 
 #[test]
-fn refused_lock_has_an_error_message() {
+fn denied_lock_gives_an_error_message() {
     let pod = Pod::new();
     let mut command = pod.command(&["--publish", "board", "--containers", "[]"]);
     let output = command.env("LD_PRELOAD", library(&pod, "no_ofd_locks")).output().unwrap();
@@ -45,7 +45,7 @@ fn refused_lock_has_an_error_message() {
     assert!(stderr(&output).contains("open-file-description locks"), "{}", stderr(&output));
 }
 
-/// Two containers: `evil` is prepared before `db`.
+/// Two containers. The sidecar prepares the folder of `evil` before the folder of `db`.
 const EVIL: &str = r#"[{"name":"evil","mode":"post-start"},{"name":"db","mode":"post-start"}]"#;
 
 fn evil_pod() -> serde_json::Value {
@@ -54,7 +54,7 @@ fn evil_pod() -> serde_json::Value {
            "spec": {"containers": [{"name": "evil", "lifecycle": hook}, {"name": "db", "lifecycle": hook}]}})
 }
 
-/// The limit of inotify watches is counted per user id on the whole node.
+/// Linux counts inotify watches per user id on the whole node, so other Pods can use up the limit.
 #[test]
 fn reports_are_read_when_the_node_has_no_inotify_watch_left() {
     let pod = Pod::new();
@@ -68,7 +68,7 @@ fn reports_are_read_when_the_node_has_no_inotify_watch_left() {
     assert_eq!((log.matches("WARN").count(), log.matches("can't create or watch").count()), (1, 1), "{log}");
 }
 
-/// Attacks by one container on the volume, before a restart of the sidecar.
+/// Each attack is a change that the container `evil` made to the volume before the sidecar restarted.
 #[test]
 fn container_cannot_hide_the_reports_of_others_from_a_restarted_sidecar() {
     let attacks = [

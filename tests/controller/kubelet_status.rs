@@ -5,7 +5,8 @@ use crate::api::Api;
 use serde_json::{Value, json};
 use std::time::SystemTime;
 
-/// Returns a Pod whose container `migrate` has completed and whose sidecar has started `seconds` after now.
+/// Returns a Pod whose container `migrate` has completed. By the kubelet's clock, the Pod's sidecar started `seconds`
+/// after now.
 fn completed(seconds: i64, restarts: u32) -> Value {
     let time = |seconds: i64| {
         let offset = Duration::from_secs(seconds.unsigned_abs());
@@ -23,26 +24,26 @@ fn completed(seconds: i64, restarts: u32) -> Value {
 }
 
 #[test]
-fn kubelets_status_counts_although_a_clock_is_wrong() {
+fn sidecar_uses_the_kubelets_status_despite_a_wrong_clock() {
     for seconds in [-10, 0, 10] {
         let (pod, api) = (Pod::new(), Api::new(completed(seconds, 0)));
         let started = Instant::now();
         let Some(sidecar) = api.sidecar(&pod, "true") else { return };
         until_within(30, "migrate is Completed", || pod.board().states.get("migrate") == Some(&State::Completed));
-        assert!(seconds >= 0 || started.elapsed() > Duration::from_secs(9), "an old start may be an earlier one");
+        assert!(seconds >= 0 || started.elapsed() > Duration::from_secs(9), "the status may be of an earlier run");
         let log = stderr(&sidecar.end(Signal::TERM));
-        assert_eq!(log.matches("is a clock wrong?").count(), usize::from(seconds < 0), "{log}");
+        assert_eq!(log.matches("check the node's clock").count(), usize::from(seconds < 0), "{log}");
     }
 }
 
 #[test]
-fn status_of_an_earlier_run_does_not_count() {
+fn sidecar_ignores_the_status_of_an_earlier_run() {
     let (pod, api) = (Pod::new(), Api::new(completed(-100, 3)));
     let Some(_sidecar) = api.sidecar(&pod, "true") else { return };
     until("the Pod was read", || pod.board().states.contains_key("migrate"));
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(pod.state("migrate"), State::Waiting);
-    // The clock of the kubelet differs by more than a minute, but the restart count grows.
+    // The kubelet's clock is more than a minute behind, but the higher restart count proves a new run.
     api.change(&completed(-90, 4));
     until("migrate is Completed", || pod.state("migrate") == State::Completed);
 }

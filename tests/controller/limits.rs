@@ -20,14 +20,14 @@ fn opened(ticket: &str) -> Report {
 }
 
 #[test]
-fn one_container_can_cause_few_requests_and_delays_no_other_container() {
+fn one_container_cannot_flood_the_api_server_or_delay_others() {
     let (pod, api) = (Pod::new(), Api::new(gated()));
     let Some(sidecar) = api.sidecar(&pod, "true") else { return };
     until("the folders exist", || pod.path("self/db").is_dir());
     pod.report("evil", opened("t"));
     pod.report("db", opened("t"));
     let is_published = |name: &str| api.annotation(&format!("status.podgate.io/{name}")).as_deref() == Some("Ready");
-    until("all are Ready", || is_published("evil") && is_published("db"));
+    until("both containers are Ready", || is_published("evil") && is_published("db"));
     std::thread::sleep(Duration::from_secs(1));
     let (patches, watches) = (api.count("PATCH"), api.count("GET"));
     let start = Instant::now();

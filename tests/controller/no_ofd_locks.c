@@ -1,4 +1,4 @@
-// Refuses open-file-description locks like a kernel or sandbox without them.
+// Denies open-file-description locks, like a kernel or sandbox that does not support these locks.
 #include <errno.h>
 #include <stdarg.h>
 #include <sys/syscall.h>

@@ -4,7 +4,7 @@ use super::*;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 
-/// A user without capabilities, as in the image. Root may read all of /proc.
+/// User id in the sidecar's image, without capabilities. Root could read all of /proc, so the test needs another user.
 const NOBODY: u32 = 65532;
 
 #[test]

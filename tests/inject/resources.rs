@@ -64,7 +64,7 @@ fn guaranteed_pod_stays_guaranteed() {
     let mut template = pod([guaranteed(), limits_only.clone()]);
     template["spec"]["initContainers"] = json!([{"name": "i", "image": "i", "resources": limits_only}]);
     assert!(is_equal(&sidecar(&template, &options())));
-    // A default for all Pods of a cluster does not change the QoS class of a Pod.
+    // A default for the whole cluster must not change the QoS class of a Guaranteed Pod.
     let burstable = Options { sidecar_resources: parse("requests.cpu=20m").unwrap(), ..options() };
     assert!(is_equal(&sidecar(&template, &burstable)));
     let chosen = "requests.cpu=1,requests.memory=1Gi,limits.cpu=1,limits.memory=1Gi";
@@ -78,7 +78,7 @@ fn sidecar_shares_the_resources_of_its_pod() {
     template["spec"]["resources"] = json!({"requests": {"cpu": "1"}});
     assert_eq!(sidecar(&template, &options()), Value::Null);
     template["spec"]["resources"] = json!({"requests": {}, "limits": {}});
-    assert!(is_equal(&sidecar(&template, &options())), "empty resources of the Pod are like none");
+    assert!(is_equal(&sidecar(&template, &options())), "podgate must treat empty Pod-level resources as unset");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn annotation_sets_the_resources() {
     let options = Options { sidecar_resources: parse("requests.cpu=20m").unwrap(), ..options() };
     assert_eq!(sidecar(&template, &options), expected);
 
-    // The annotation decides even in a Guaranteed Pod.
+    // The annotation overrides the defaults, even in a Guaranteed Pod.
     let warnings = |template: &Value| -> Vec<&str> {
         inject_with(template, &options).findings.iter().map(|finding| finding.rule).collect()
     };

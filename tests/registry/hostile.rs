@@ -1,4 +1,4 @@
-//! Tests against registries that ask for credentials on behalf of others, or send endless or wrong content.
+//! Tests against registries that ask for credentials for another host, or send endless or wrong content.
 
 use crate::server::{Access, USER};
 use crate::tokens::Service;
@@ -32,7 +32,7 @@ fn credentials_are_not_sent_to_another_host() {
 
     let run = scene.inject(&image, &["--pull-secret", &logins, "--token-service", "localhost"]);
     assert_eq!(run.command().len(), 4);
-    // Without credentials, the token service may run anywhere.
+    // Without credentials, podgate accepts a token service on any host.
     assert_eq!(scene.inject(&format!("{}/public/app:1", registry.address), &[]).command().len(), 4);
 }
 
@@ -53,7 +53,7 @@ fn token_service_of_a_tls_registry_needs_tls() {
     assert_eq!(service.asked(), [], "podgate sent a request to the token service");
 }
 
-/// Starts a server that answers each request with the head and then the body, `repeat` times.
+/// Starts a server that answers each request with `head`, and then with `repeat` copies of `body`.
 fn serve(head: &'static str, body: &'static [u8], repeat: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -75,7 +75,7 @@ fn serve(head: &'static str, body: &'static [u8], repeat: usize) -> SocketAddr {
 #[test]
 fn manifest_has_a_size_limit() {
     let Some(scene) = Scene::new() else { return };
-    // 2 GiB, or no announced length.
+    // The server announces a length of 2 GiB, or no length.
     for head in ["Content-Length: 2147483648\r\n", ""] {
         let address = serve(head, &[b' '; 1 << 16], 1 << 15);
         let run = scene.inject(&format!("{address}/app:1"), &[]);

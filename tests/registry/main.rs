@@ -314,7 +314,7 @@ fn failed_lookup_is_one_error_line() {
         (format!("{at}/other:1"), "image not found"),
         (format!("{at}/app@sha256:{}", "0".repeat(64)), "image not found"),
         (format!("{at}/app:arm"), "no image for platform linux/amd64"),
-        (format!("{at}/app:broken"), "its configuration is not an image configuration"),
+        (format!("{at}/app:broken"), "the manifest's configuration is not an image configuration"),
         (format!("{at}/app:huge"), "the image configuration is larger than 4 MiB"),
         (format!("{free}/app:1"), "Connection refused"),
         ("no-such-host.invalid/app:1".to_owned(), "request to no-such-host.invalid failed"),

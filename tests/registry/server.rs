@@ -29,7 +29,7 @@ pub(crate) enum Access {
     Token(SocketAddr),
     /// Names the same token service by the host name `localhost`.
     TokenOnLocalhost(SocketAddr),
-    /// Serves TLS, and names the token service, which has no TLS.
+    /// Serves TLS, but names a token service without TLS.
     TlsToken(SocketAddr),
 }
 

@@ -1,4 +1,4 @@
-//! Tests of clients that open many connections and then say little or nothing.
+//! Tests of clients that open many connections and then send little or nothing.
 
 use crate::client::{Client, Stream, pod, review};
 use crate::program::{Files, Webhook, eventually, now};
@@ -15,7 +15,7 @@ fn announce_body(client: &Client, sent: &[u8]) -> Option<Stream> {
     Some(stream)
 }
 
-/// Runs `hold` in threads that repeat it while `check` runs.
+/// Runs `check` while other threads call `hold` again and again.
 fn meanwhile(threads: usize, hold: impl Fn() + Sync, check: impl FnOnce()) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -26,7 +26,7 @@ fn meanwhile(threads: usize, hold: impl Fn() + Sync, check: impl FnOnce()) {
                 }
             });
         }
-        // Set the flag also after a panic, so that the threads end.
+        // Set the flag even after a panic, so that the threads end.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
         is_over.store(true, Ordering::Relaxed);
         result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -46,12 +46,12 @@ fn idle_connections_do_not_delay_health() {
         for _ in 0..20 {
             let since = now();
             assert_eq!(webhook.page("/readyz").status, 200);
-            // The kubelet waits this long.
+            // The kubelet's probe times out after 1 s.
             assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
             std::thread::sleep(Duration::from_millis(100));
         }
     });
-    // More connections than the status port serves at the same time.
+    // Open more connections than the status port serves at the same time.
     let many: Vec<_> = (0..400).map(|_| TcpStream::connect(webhook.status).unwrap()).collect();
     assert_eq!(webhook.page("/healthz").status, 200);
     drop(many);
@@ -75,13 +75,13 @@ fn announced_bodies_do_not_delay_reviews() {
         for _ in 0..10 {
             let since = now();
             assert_eq!(client.review(&review("real", &pod("db, api")))["uid"], "real");
-            // The API server waits for 5 s in total.
+            // The API server's call of the webhook times out after 5 s.
             assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
         }
     });
 }
 
-/// A client that sends bytes of its body now and then must not keep others out.
+/// A client that sends its body slowly must not block other clients.
 #[test]
 fn incomplete_bodies_make_room_for_new_connections() {
     let files = Files::new();
@@ -101,14 +101,14 @@ fn incomplete_bodies_make_room_for_new_connections() {
         (webhook.metric("podgate_webhook_requests_in_flight") == 0.0).then_some(())
     });
     assert!(webhook.metric("podgate_webhook_connections_failed_total{reason=\"crowded-out\"}") >= 20.0);
-    // Connections that are closed to make room get no response.
+    // To make room, the webhook closes connections without a response.
     assert!(webhook.metric("podgate_webhook_requests_total{outcome=\"timeout\"}") < 20.0);
     drop(many);
     assert_eq!(client.post(review("after", &pod("db, api")).to_string().as_bytes()).status, 200);
 }
 
 #[test]
-fn silent_body_gets_status_503_after_a_second() {
+fn silent_and_slow_bodies_get_status_503() {
     let files = Files::new();
     let webhook = Webhook::with_files(&files, &[]);
     let client = webhook.client(&files.ca);
@@ -118,7 +118,7 @@ fn silent_body_gets_status_503_after_a_second() {
     let _ = stream.read_to_end(&mut answer);
     assert!(answer.starts_with(b"HTTP/1.1 503 "), "{:?}", String::from_utf8_lossy(&answer));
     assert!(since.elapsed() < Duration::from_secs(4), "{:?}", since.elapsed());
-    // A body that never pauses still has a time limit.
+    // The webhook also limits the time of a body that arrives slowly but without a long pause.
     let mut stream = announce_body(&client, b"").unwrap();
     stream.sock.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     let mut answer = [0; 13];

@@ -1,4 +1,4 @@
-//! Tests of forged Pods: each claims to be injected, and makes the webhook parse and undo as much as possible.
+//! Tests of forged Pods. Each Pod claims to be injected, so that the webhook parses and undoes as much as possible.
 
 use crate::answers::patched;
 use crate::client::{Reply, pod, review};
@@ -6,11 +6,12 @@ use crate::program::{Files, Webhook, now};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Far above the time of a review, even with a debug build on a busy machine, and far below the time of a quadratic one.
+/// Time limit for a review. A review takes far less, even with a debug build on a busy machine. An algorithm with
+/// quadratic cost would take far longer.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 const MEMORY_LIMIT_KIB: u64 = 64 << 10;
 
-/// Sends the pods that `forge` makes from an injected Pod, each to a new webhook. Returns the replies.
+/// Forges one injected Pod of each size with `forge`, and sends each Pod to a new webhook. Returns the replies.
 fn answers<const N: usize>(forge: impl Fn(&mut Value, usize), sizes: [usize; N]) -> [Reply; N] {
     sizes.map(|size| {
         let files = Files::new();
@@ -32,7 +33,7 @@ fn answers<const N: usize>(forge: impl Fn(&mut Value, usize), sizes: [usize; N])
     })
 }
 
-/// Asserts that a reply denies the Pod, or rejects the whole review, with this reason.
+/// Asserts that the reply denies the Pod or rejects the whole review, and that the reason contains `why`.
 fn assert_refused(reply: &Reply, why: &str) {
     let reason = match reply.status {
         200 => reply.json()["response"]["status"]["message"].to_string(),
@@ -55,20 +56,20 @@ fn set_record(pod: &mut Value, field: &str, value: Value) {
 }
 
 #[test]
-fn chain_of_containers_in_the_list() {
+fn long_chain_of_containers_is_rejected() {
     let chain = |pod: &mut Value, size| {
         let gate =
             |n| json!({"name": format!("c{n}"), "mode": "entrypoint", "until": [format!("c{}", (n + 1) % size)]});
         set_list(pod, &(0..size).map(gate).collect::<Vec<_>>());
     };
-    // The last list is short enough to be parsed.
+    // The webhook parses only the last list, because the others are too long.
     for reply in answers(chain, [70_000, 40_000, 2_000]) {
         assert_refused(&reply, "no valid PODGATE_CONTAINERS");
     }
 }
 
 #[test]
-fn values_in_the_record() {
+fn large_record_is_rejected() {
     let values = |pod: &mut Value, size| set_record(pod, "was", json!({"volumes": vec![0; size]}));
     let [large, larger, allowed] = answers(values, [500_000, 1_450_000, 120_000]);
     assert_refused(&large, "the annotations have 1000");
@@ -79,7 +80,7 @@ fn values_in_the_record() {
 }
 
 #[test]
-fn words_before_the_command() {
+fn gate_with_many_words_is_rejected() {
     let words = |pod: &mut Value, size| {
         let command = &mut pod["spec"]["containers"][1]["command"];
         let start = [&command[0], &command[1]].map(Value::clone);
@@ -88,11 +89,11 @@ fn words_before_the_command() {
     let [a, b, c] = answers(words, [150_000, 240_000, 58_000]);
     assert_refused(&a, "values");
     assert_refused(&b, "values");
-    assert_refused(&c, "the gate has too many words");
+    assert_refused(&c, "the gate's command line has too many words");
 }
 
 #[test]
-fn words_of_the_command() {
+fn long_user_command_is_allowed() {
     let words = |pod: &mut Value, size| {
         let command = pod["spec"]["containers"][1]["command"].as_array_mut().unwrap();
         command.splice(2..2, vec![json!("x"); 900]);
@@ -103,7 +104,7 @@ fn words_of_the_command() {
 }
 
 #[test]
-fn names_in_the_recorded_order() {
+fn recorded_order_with_many_names_is_rejected() {
     let names = |pod: &mut Value, size| {
         set_record(pod, "order", (0..size).map(|n| format!("c{}", size - n)).collect());
         let other = |n| json!({"name": format!("c{n}"), "image": "x"});
@@ -117,7 +118,7 @@ fn names_in_the_recorded_order() {
 }
 
 #[test]
-fn listed_names_for_many_containers() {
+fn long_list_for_many_containers_is_rejected() {
     let names = |pod: &mut Value, size| {
         let named = |n| json!({"name": format!("c{n}")});
         set_list(pod, &(0..size).map(named).collect::<Vec<_>>());
@@ -128,22 +129,22 @@ fn listed_names_for_many_containers() {
     assert_refused(&fewer, "7002 containers, but podgate supports at most 200");
 }
 
-/// Hostile parts that are not in the record or the list.
+/// Covers volumes, hooks and declared orders. Other tests cover the record and the list of containers.
 #[test]
-fn other_large_parts() {
+fn other_large_parts_are_rejected() {
     let volumes = |pod: &mut Value, size| {
         let named = |name| move |_| json!({"name": name});
         let list = pod["spec"]["volumes"].as_array_mut().unwrap();
         list.extend((0..size).map(named("podgate")).chain((0..size).map(named("x"))));
     };
-    assert_refused(&answers(volumes, [14_000])[0], "too many volumes of podgate");
+    assert_refused(&answers(volumes, [14_000])[0], "the Pod has too many podgate volumes");
     let hook = |pod: &mut Value, size| {
         let words = vec!["a"; size];
         let hook = &mut pod["spec"]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"];
         hook.as_array_mut().unwrap().extend([json!("--then"), json!(words).to_string().into()]);
     };
     let [large, allowed] = answers(hook, [700_000, 60_000]);
-    assert_refused(&large, "the hooks are too long");
+    assert_refused(&large, "podgate's hooks are too long");
     assert_eq!(allowed.status, 200);
     let order = |pod: &mut Value, size| pod["metadata"]["annotations"]["podgate.io/order"] = ",".repeat(size).into();
     assert_refused(&answers(order, [250_000])[0], "more than 200 containers");
@@ -159,9 +160,9 @@ fn other_large_parts() {
     assert_refused(&answers(unknown, [199])[0], "there is no container x0");
 }
 
-/// Each container waits for all before it. With 170 containers, the list does not fit into the sidecar's environment.
+/// Each container waits for all previous ones. With 170 containers, the list is too long for an environment variable.
 #[test]
-fn legitimate_large_pods() {
+fn legitimate_large_pods_are_injected_up_to_a_limit() {
     let dense = |pod: &mut Value, size: usize| {
         let container = |n| json!({"name": format!("c{n}"), "image": "x", "command": ["x"]});
         *pod = crate::client::pod("c0");

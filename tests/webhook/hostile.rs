@@ -72,7 +72,7 @@ fn invalid_bodies_get_status_400() {
         assert_eq!(reply.status, 400, "{reply:?}");
         assert!(reply.body.starts_with("not an AdmissionReview of admission.k8s.io/v1: "), "{reply:?}");
         assert_eq!(reply.body.lines().count(), 1, "{reply:?}");
-        assert!(!reply.body.contains("expected"), "the parser's own words: {reply:?}");
+        assert!(!reply.body.contains("expected"), "the reply contains the parser's message: {reply:?}");
     }
     assert_eq!(client.post(&[0xff; 100]).status, 400);
     still_works(&mut webhook, &files);

@@ -68,7 +68,7 @@ fn outage_affects_only_pods_with_podgates_keys() {
     assert_eq!(service, &json!({"name": default("service"), "namespace": "podgate", "path": "/inject", "port": 443}));
 }
 
-/// Runs kubectl; `None` if kubectl is neither installed nor built for the cluster tests.
+/// Runs kubectl. Returns `None` if kubectl is neither installed nor built for the cluster tests.
 fn kubectl(arguments: &[&str]) -> Option<Output> {
     let cache = std::env::var_os("PODGATE_CACHE").map(PathBuf::from);
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/podgate")));
@@ -78,7 +78,7 @@ fn kubectl(arguments: &[&str]) -> Option<Output> {
     programs.find_map(|program| Command::new(program).args(arguments).current_dir(ROOT).output().ok())
 }
 
-/// Objects are created in the order of the output. Kustomize would otherwise move policies behind roles.
+/// kubectl creates objects in the order of the output. By default, Kustomize would put policies after roles.
 #[test]
 fn policies_come_before_the_rights_that_they_limit() {
     for (folder, right) in [("manifests", "ClusterRole"), ("manifests/injector", "ClusterRoleBinding")] {
@@ -98,7 +98,7 @@ fn policies_come_before_the_rights_that_they_limit() {
     }
 }
 
-/// A webhook that an attacker controls must not change anything else in its configuration.
+/// An attacker with the webhook's token must not be able to change any other field of the webhook's configuration.
 #[test]
 fn policy_limits_the_webhook_to_its_ca_bundle() {
     let objects = injector();

@@ -14,7 +14,7 @@ fn syntax_errors_have_a_position() {
         ("a:\n  b: [c,\n\td]\n", "<stdin>:3:2: a tab indents this line; indent it with spaces"),
         ("a:\n  b: 'c\n\td'\n", "<stdin>:3:1: a tab indents this line; indent it with spaces"),
         ("a:\n  b: 'c\n  d'\n", "<stdin>:3:3: this line belongs to a quoted text, but is not indented deeper"),
-        ("a: *b\n", "<stdin>:1:4: there is no anchor for this alias"),
+        ("a: *b\n", "<stdin>:1:4: no anchor above matches this alias"),
         ("a: [\n", "<stdin>:1:4: unclosed [; add the closing bracket"),
         ("{\"a\": 1}}\n", "<stdin>:1:9: this bracket closes nothing"),
         ("? \n: 1\n", "<stdin>:2:1: a key is empty"),
@@ -28,7 +28,8 @@ fn syntax_errors_have_a_position() {
     }
 }
 
-/// Kubernetes reads some of these texts. They cannot declare an order, so podgate need not read them.
+/// Podgate cannot parse these documents, although Kubernetes can parse some of them. Documents without podgate's keys
+/// declare no order, so podgate passes them on unchanged.
 #[test]
 fn unreadable_documents_without_podgates_keys_keep_their_bytes() {
     for text in [
@@ -53,7 +54,7 @@ fn unreadable_documents_without_podgates_keys_keep_their_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let (a, b) = (write(folder.path(), "a.yaml", "a: [\n"), write(folder.path(), "b.yaml", "b: 1\n"));
     assert_eq!(crate::done(&["inject", &a, &b], ""), "---\na: [\n---\nb: 1\n");
-    // Every template may have an order of another tool.
+    // With --from, every document may have another tool's order, so podgate must parse every document.
     let run = run(&["inject", "--from", "tekton", &a], "");
     assert!(run.code == 1 && run.err.contains("a.yaml:1:4: unclosed ["), "{}", run.err);
 }

@@ -35,55 +35,55 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// The sidecar's postStart hook: wait until the sidecar has set up the board
+    /// Run as the sidecar's postStart hook: wait until the sidecar has set up the board
     Ready(ReadyArgs),
 }
 
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct RunArgs {
-    /// Containers of the Pod, as a JSON list; by default they are read from the Pod's spec
+    /// Use this JSON list of containers; by default, the sidecar reads the Pod's spec
     #[arg(long, value_name = "JSON", env = "PODGATE_CONTAINERS", value_parser = parse_list)]
     pub(crate) containers: Option<ContainerList>,
-    /// Where to publish states: api (board and annotations) or board (no API; needs --containers)
+    /// Publish states to: api (board and annotations) or board (no API; needs --containers)
     #[arg(long, value_name = "WHERE", env = "PODGATE_PUBLISH", default_value = "api")]
     pub(crate) publish: PublishTarget,
-    /// Name of the sidecar's own container
+    /// Treat the container with this name as the sidecar
     #[arg(long, value_name = "NAME", env = "PODGATE_NAME", default_value = "podgate")]
     pub(crate) name: String,
-    /// Volume of the board, which only the sidecar can write to
+    /// Publish the board on this volume, which only the sidecar can write to
     #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
     pub(crate) board: PathBuf,
-    /// Volume with one folder per container, for the agents' reports
+    /// Read the agents' reports from this volume, which has one folder per container
     #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
     pub(crate) self_dir: PathBuf,
-    /// Downward-API volume with the Pod's annotations
+    /// Read the Pod's annotations from this downward-API volume
     #[arg(long, value_name = "DIR", env = "PODGATE_PODINFO", default_value = names::PODINFO_DIR)]
     pub(crate) podinfo: PathBuf,
-    /// Agent to install on the board; by default the one next to this program
+    /// Install this agent on the board; by default the one next to this program
     #[arg(long, value_name = "FILE", env = "PODGATE_AGENT")]
     pub(crate) agent: Option<PathBuf>,
-    /// Shortest interval between two probes of a container; values below 10ms have no effect
+    /// Wait at least this long between two probes of a container; values below 10ms have no effect
     #[arg(long, value_name = "DURATION", env = "PODGATE_PROBE_FLOOR", default_value = "0s", value_parser = duration)]
     pub(crate) probe_floor: Duration,
     /// Serve Prometheus metrics at /metrics on this address; by default no port is opened
     #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_METRICS_ADDR")]
     pub(crate) metrics_addr: Option<SocketAddr>,
-    /// Format of log lines: text or json
+    /// Write log lines in this format: text or json
     #[arg(long, value_name = "FORMAT", env = "PODGATE_LOG_FORMAT", default_value = "text")]
     pub(crate) log_format: Format,
-    /// Lowest level to log: error, warn, info, debug or trace
+    /// Log messages of at least this level: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", env = "PODGATE_LOG_LEVEL", default_value = "info")]
     pub(crate) log_level: tracing::Level,
-    /// Name of this Pod (metadata.name)
+    /// Use this as the Pod's name (metadata.name)
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub(crate) pod_name: Option<String>,
-    /// Namespace of this Pod (metadata.namespace)
+    /// Use this as the Pod's namespace (metadata.namespace)
     #[arg(long, value_name = "NAME", env = "POD_NAMESPACE")]
     pub(crate) pod_namespace: Option<String>,
-    /// UID of this Pod (metadata.uid)
+    /// Use this as the Pod's UID (metadata.uid)
     #[arg(long, value_name = "UID", env = "POD_UID")]
     pub(crate) pod_uid: Option<String>,
-    /// IP addresses of this Pod, separated by commas (status.podIPs); probes use the first
+    /// Use these as the Pod's IP addresses, separated by commas (status.podIPs); probes use the first
     #[arg(long, value_name = "IP,…", env = "POD_IPS", value_parser = first_address)]
     pub(crate) pod_ips: Option<FirstPodIp>,
 }
@@ -93,7 +93,7 @@ pub(crate) struct ReadyArgs {
     /// Wait at most this long for the sidecar
     #[arg(long, value_name = "DURATION", env = "PODGATE_READY_TIMEOUT", default_value = "1m", value_parser = duration)]
     pub(crate) timeout: Duration,
-    /// Volume of the board
+    /// Wait for the board on this volume
     #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
     pub(crate) board: PathBuf,
 }

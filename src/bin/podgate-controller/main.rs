@@ -19,7 +19,8 @@ use podgate::core::exit::Exit;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // With a shared process namespace, other containers must not read the service account's token through /proc.
+    // In a shared process namespace, other containers could read the sidecar's service account token through /proc. The
+    // kernel denies this access for a process that is not dumpable.
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     match args::Args::try_parse() {
         Ok(args) => match args.command {

@@ -5,16 +5,16 @@ use std::io;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Receives SIGTERM and SIGINT. The signals stay blocked, so a signal that arrives during setup or after a panic is
-/// received later.
+/// Receives SIGTERM and SIGINT. The signals stay blocked, so the kernel keeps a signal that arrives during setup or
+/// after a panic until the sidecar reads it.
 #[derive(Debug)]
 pub(crate) struct Signals {
     descriptor: AsyncFd<SignalFd>,
 }
 
 impl Signals {
-    /// Blocks the signals. Must be called first: the kernel drops a signal to the first process of a container that
-    /// is neither blocked nor handled.
+    /// Blocks the signals. Call this first: for process 1 of a container, the kernel drops a signal that is neither
+    /// blocked nor handled.
     ///
     /// # Errors
     /// If the kernel refuses signalfd(2).

@@ -13,7 +13,8 @@ use tokio::time::timeout_at;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for the head of a request, from its first byte to its last.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time after which a client that owes bytes is evicted before idle clients. A real client needs milliseconds.
+/// Time after which the webhook evicts a client with an unfinished handshake or request before it evicts idle clients.
+/// The API server needs only milliseconds for a handshake or a request.
 const OWED_MAX: Duration = Duration::from_millis(500);
 /// Time limit before the first request and between two requests. Longer than the API server's 90 s.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(150);
@@ -23,9 +24,9 @@ pub(crate) enum Phase {
     Handshake,
     Idle,
     Head,
-    /// The head of a request has arrived, but not the whole body. The request has a separate time limit.
+    /// The head of a request has arrived, but not the whole body. `REQUEST_TIMEOUT` limits this phase and the review.
     Body,
-    /// A request is being reviewed.
+    /// The webhook is reviewing a request.
     Busy,
 }
 
@@ -64,8 +65,8 @@ impl Activity {
         }
     }
 
-    /// Returns the rank for eviction, lowest first: clients that have owed a handshake, head or body for a long time,
-    /// then the others, each by the start of the phase. `None` during a review.
+    /// Returns the rank for eviction, lowest first. Clients whose handshake, head or body is unfinished for more than
+    /// `OWED_MAX` come first, then the others. Each group is sorted by the start of the phase. `None` during a review.
     pub(crate) fn eviction_rank(&self) -> Option<(bool, Instant)> {
         let (phase, since) = *self.0.borrow();
         let is_owing = phase != Phase::Idle && since.elapsed() > OWED_MAX;
@@ -121,7 +122,7 @@ mod tests {
         let (ms, second) = (Duration::from_millis(1), Duration::from_secs(1));
         assert!(rank(Phase::Body, second * 2) < rank(Phase::Head, second));
         assert!(rank(Phase::Body, second) < rank(Phase::Idle, second * 9));
-        assert!(rank(Phase::Idle, second * 9) < rank(Phase::Body, ms), "a client that has just begun is evicted last");
+        assert!(rank(Phase::Idle, second * 9) < rank(Phase::Body, ms), "a body that has just begun is evicted last");
         // The deadline of a request head is shorter than that of the idle connection before it.
         activity.set(Phase::Idle);
         let (phase, ()) = tokio::join!(timed_out(1000), async { set_phase(Phase::Head, HEAD_TIMEOUT) });

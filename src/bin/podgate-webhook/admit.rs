@@ -23,7 +23,7 @@ use tracing::{info, warn};
 const BODY_MAX: usize = 8 << 20;
 /// Time limit for a request, from its head to the response.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time limit for a pause within a body, and before its first byte.
+/// Time limit for the first part of a body, and for each pause between two parts.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Outcome label for the metrics, and the response.
@@ -33,7 +33,7 @@ fn error_reply(outcome: &'static str, status: StatusCode, what: impl Display) ->
     (outcome, reply(status, TEXT, format!("{what}\n")))
 }
 
-/// Answers one request. Sets the phase of the connection to busy when the body has arrived.
+/// Answers one request. Sets the connection's phase to `Busy` when the body has arrived.
 pub(crate) async fn answer(state: &Arc<State>, request: Request<Incoming>, activity: &Activity) -> Reply {
     let since = now();
     let _in_flight = state.metrics.start_request();
@@ -84,7 +84,10 @@ async fn handle(state: &Arc<State>, request: Request<Incoming>, activity: &Activ
     }
 }
 
-/// Reads the whole body, and reserves memory for the bytes that have arrived.
+/// Reads the whole body, and reserves memory as bytes arrive.
+///
+/// # Errors
+/// If the body is too large, too slow or invalid, or if the body lost its reservation. Returns the reply to send.
 async fn read_body(mut body: Incoming, reservation: &Reservation<'_>) -> Result<Vec<u8>, OutcomeReply> {
     let too_large =
         || error_reply("too-large", StatusCode::PAYLOAD_TOO_LARGE, format_args!("the limit is {BODY_MAX} bytes"));

@@ -9,17 +9,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const HELP: &str = "\
-The API server calls this for each Pod that is about to be created. Pods that declare an order are
-injected, in the same way as `kubectl podgate inject` injects manifests. It is meant to run as a
-Deployment: manifests/injector, or the Helm chart charts/podgate.
+The API server calls the webhook for each Pod that is about to be created. The webhook injects Pods
+that declare an order, in the same way as `kubectl podgate inject` injects manifests. Run the webhook
+as a Deployment: manifests/injector, or the Helm chart charts/podgate.
 
-With --tls self (the default) it creates its own certificates, keeps them in the Secret --secret of its
-own namespace, which all replicas share, and writes their CA into the MutatingWebhookConfiguration
---configuration. Both must exist. With --tls files it serves the given files, and reads them again
-every 10 seconds.
+With `--tls self` (the default), the webhook creates its own certificates. It keeps them in the Secret
+--secret of its own namespace, which all replicas share. It writes their CA into the
+MutatingWebhookConfiguration --configuration. The Secret and the configuration must exist.
+With `--tls files`, the webhook uses the given certificate files and reloads them every 10 seconds.
 
-On SIGTERM it fails /readyz, continues to answer for --shutdown-delay, then finishes open requests
-within --shutdown-grace, and exits.
+On SIGTERM, the webhook fails /readyz and continues to answer for --shutdown-delay. It then finishes
+open requests within --shutdown-grace, and exits.
 
 Examples:
   kubectl apply -k manifests/injector
@@ -34,61 +34,61 @@ Exit codes:
 #[derive(Debug, Clone, Parser)]
 #[command(version, after_help = HELP)]
 pub(crate) struct Args {
-    /// HTTPS address for the API server, which calls /inject; `:PORT` for all addresses
+    /// Serve /inject over HTTPS for the API server on this address; `:PORT` for all addresses
     #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_LISTEN", default_value = ":8443", value_parser = listen_address)]
     pub(crate) listen: SocketAddr,
-    /// HTTP address of /healthz, /readyz and /metrics; `:PORT` for all addresses
+    /// Serve /healthz, /readyz and /metrics over HTTP on this address; `:PORT` for all addresses
     #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_STATUS_LISTEN", default_value = ":8080", value_parser = listen_address)]
     pub(crate) status_listen: SocketAddr,
-    /// Source of the certificate: self (created by the webhook, kept in a Secret) or files
+    /// Take the certificate from: self (created by the webhook, kept in a Secret) or files
     #[arg(long, value_name = "SOURCE", env = "PODGATE_TLS", default_value = "self")]
     pub(crate) tls: TlsSource,
-    /// Certificate chain in PEM, with --tls files
+    /// Use the certificate chain in this PEM file, with --tls files
     #[arg(long, value_name = "FILE", required_if_eq("tls", "files"))]
     pub(crate) cert: Option<PathBuf>,
-    /// Private key in PEM, with --tls files
+    /// Use the private key in this PEM file, with --tls files
     #[arg(long, value_name = "FILE", required_if_eq("tls", "files"))]
     pub(crate) key: Option<PathBuf>,
-    /// Lifetime of certificates with --tls self; renewed when a third of it is left
+    /// With --tls self, issue certificates with this lifetime; renew them when a third of it is left
     #[arg(long, value_name = "DURATION", env = "PODGATE_CERTIFICATE_LIFE", default_value = "7days", value_parser = cert_life)]
     pub(crate) certificate_life: Duration,
-    /// Service that the API server calls; determines the certificate's DNS names
+    /// Issue the certificate for the DNS names of this Service, which the API server calls
     #[arg(long, value_name = "NAME", default_value = "podgate-webhook")]
     pub(crate) service: String,
-    /// Secret that keeps the certificates
+    /// Keep the certificates in this Secret
     #[arg(long, value_name = "NAME", default_value = "podgate-webhook-tls")]
     pub(crate) secret: String,
-    /// MutatingWebhookConfiguration that receives the CA
+    /// Write the CA into this MutatingWebhookConfiguration
     #[arg(long, value_name = "NAME", default_value = "podgate-webhook")]
     pub(crate) configuration: String,
-    /// Image of the injected sidecar
+    /// Use this image for the sidecar and the agent
     #[arg(long, value_name = "IMAGE", env = "PODGATE_IMAGE", default_value_t = release::sidecar_image(), value_parser = release::parse_image)]
     pub(crate) image: String,
-    /// The sidecar's imagePullPolicy; by default the cluster's default
+    /// Use this imagePullPolicy for the sidecar; by default, the cluster decides
     #[arg(long, value_name = "POLICY", env = "PODGATE_IMAGE_PULL_POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]
     pub(crate) image_pull_policy: Option<String>,
     /// Leave the sidecar's user id to the cluster, for OpenShift
     #[arg(long)]
     pub(crate) no_fixed_user: bool,
-    /// Requests and limits of the injected sidecar, separated by commas
+    /// Set these requests and limits on the sidecar, separated by commas
     #[arg(long, value_name = "SETTINGS", env = "PODGATE_SIDECAR_RESOURCES", default_value = resources::DEFAULT, value_parser = resources::parse)]
     pub(crate) sidecar_resources: Value,
     /// Continue to answer this long after SIGTERM, while API servers switch to another replica
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = up_to_an_hour)]
     pub(crate) shutdown_delay: Duration,
-    /// Wait at most this long for open requests after that
+    /// Wait at most this long for open requests after --shutdown-delay
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = up_to_an_hour)]
     pub(crate) shutdown_grace: Duration,
-    /// Kubeconfig to use instead of this Pod's service account, with --tls self
+    /// With --tls self, use this kubeconfig file instead of the Pod's service account
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Wait at most this long for each response of the API server
+    /// Wait at most this long for one API request
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = up_to_an_hour)]
     pub(crate) request_timeout: Duration,
-    /// Format of log lines: text or json
+    /// Write log lines in this format: text or json
     #[arg(long, value_name = "FORMAT", env = "PODGATE_LOG_FORMAT", default_value = "text")]
     pub(crate) log_format: Format,
-    /// Lowest level to log: error, warn, info, debug or trace
+    /// Log messages of at least this level: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", env = "PODGATE_LOG_LEVEL", default_value = "info")]
     pub(crate) log_level: tracing::Level,
 }

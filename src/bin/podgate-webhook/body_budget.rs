@@ -1,16 +1,16 @@
-//! Limits the total memory for request bodies. Memory is reserved as bytes arrive. When a budget is used up, the body
-//! that has been incomplete for the longest time loses its reservation.
+//! Limits the total memory for request bodies. The webhook reserves memory as bytes arrive. When a budget is used up,
+//! the oldest incomplete body loses its reservation.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// Largest body that counts as small, in bytes. Small bodies have a separate budget, so that a few large ones do not
-/// displace them.
+/// Maximum size of a small body, in bytes. Small bodies have a separate budget, so that a few large bodies can't evict
+/// them.
 const SMALL_BODY_MAX: usize = 256 << 10;
-/// Memory for all small bodies together, in bytes.
+/// Memory limit for all small bodies together, in bytes.
 const SMALL_BUDGET: usize = 8 << 20;
-/// Memory for all larger bodies together, in bytes.
+/// Memory limit for all larger bodies together, in bytes.
 const LARGE_BUDGET: usize = 16 << 20;
 
 #[derive(Default)]
@@ -52,7 +52,8 @@ impl BodyBudget {
 }
 
 impl Reservation<'_> {
-    /// Reserves `size` bytes in total. Evicts incomplete bodies if the budget is used up.
+    /// Raises this reservation to `size` bytes in total. If the budget is exceeded, evicts incomplete bodies, the
+    /// oldest first. This body may be among them.
     pub(crate) fn grow(&self, size: usize) {
         let mut state = self.budget.lock();
         let is_large = size > SMALL_BODY_MAX;
@@ -71,14 +72,14 @@ impl Reservation<'_> {
         }
     }
 
-    /// Protects the body from eviction, because all of it has arrived.
+    /// Protects the body from eviction. Call this when the whole body has arrived.
     pub(crate) fn complete(&self) {
         if let Some(body) = self.budget.lock().bodies.get_mut(&self.number) {
             body.is_complete = true;
         }
     }
 
-    /// Waits until the body must give up its memory.
+    /// Waits until the body is evicted. The caller must then drop the body.
     pub(crate) async fn evicted(&self) {
         self.evicted.notified().await;
     }
@@ -115,7 +116,7 @@ mod tests {
         assert_eq!(evicted, [false, false, true, false, false]);
         drop(oldest);
         last.grow(6 << 20);
-        assert!(!is_evicted(&next), "the evicted body has released its memory");
+        assert!(!is_evicted(&next), "the evicted body must no longer count");
         last.grow(7 << 20);
         assert!(is_evicted(&next) && !is_evicted(&last));
         let many: Vec<_> = (0..40).map(|_| budget.reserve()).collect();

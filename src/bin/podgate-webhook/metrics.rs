@@ -75,7 +75,8 @@ impl Metrics {
         self.request_seconds.observe(duration.as_secs_f64());
     }
 
-    /// Counts a request as being handled until the result is dropped, also if the connection ends before the response.
+    /// Counts a request as in progress until the caller drops the returned guard. The guard also works if the
+    /// connection ends before the response.
     pub(crate) fn start_request(&self) -> impl Drop + use<> {
         struct InFlight(Gauge);
         impl Drop for InFlight {

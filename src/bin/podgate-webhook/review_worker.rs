@@ -1,5 +1,5 @@
-//! Runs reviews on a worker thread, one at a time. The memory of reviews is thus that of one review, and a slow review
-//! delays neither connections nor the status port.
+//! Runs reviews on a worker thread, one at a time. This limits memory to that of one review. A slow review does not
+//! delay connections or the status port.
 
 use crate::clock::now;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,21 +9,21 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// Time limit for one review, including the wait for earlier reviews. A review of 200 containers takes about 0.5 s, and
-/// the API server waits for 5 s.
+/// Time limit for one review, including the wait for earlier reviews. A review of 200 containers takes about 0.5 s. The
+/// API server waits for 5 s.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Reason why a review has no result.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// This review, or an earlier one that still runs, takes too long.
+    /// This review exceeded `REVIEW_TIMEOUT`, or an earlier review exceeded it and still runs.
     Overdue,
     Panicked,
 }
 
 pub(crate) struct ReviewWorker {
     seat: Arc<Semaphore>,
-    /// Start of the running review.
+    /// Start time of the running review.
     running_since: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -34,7 +34,11 @@ impl Default for ReviewWorker {
 }
 
 impl ReviewWorker {
-    /// Runs `review` after the earlier reviews. Fails at once while a review is overdue, so that no queue builds up.
+    /// Runs `review` after the earlier reviews.
+    ///
+    /// # Errors
+    /// If `review` panics or does not end in time. Fails at once while an earlier review is overdue, so that no queue
+    /// builds up.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         review: impl FnOnce() -> T + Send + 'static,
@@ -82,7 +86,7 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(worker.run(|| 3).await, Err(Failure::Overdue));
         }
-        assert!(since.elapsed() < REVIEW_TIMEOUT, "refused at once");
+        assert!(since.elapsed() < REVIEW_TIMEOUT, "the worker must refuse the review at once");
         drop(release);
         while worker.run(|| 4).await != Ok(4) {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -22,7 +22,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let runtime = runtime.map_err(|error| format!("can't create the async runtime: {}", error_chain(&error)));
     let ended = runtime.and_then(|runtime| {
         let ended = runtime.block_on(serve_until_signal(args));
-        // Do not wait for an overdue review.
+        // Dropping the runtime would wait for an overdue review.
         runtime.shutdown_background();
         ended
     });

@@ -26,7 +26,7 @@ pub(crate) async fn serve(state: Arc<State>, listener: TcpListener) {
     loop {
         let stream = TokioIo::new(accept(&listener).await);
         let state = Arc::clone(&state);
-        // Close the oldest connection, so that silent clients can't lock the kubelet out.
+        // Close the oldest connection. Otherwise, silent clients could block the kubelet's probes.
         if clients.len() == CLIENTS_MAX
             && let Some(oldest) = clients.pop_front()
         {

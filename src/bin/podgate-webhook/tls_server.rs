@@ -50,8 +50,8 @@ pub(crate) async fn serve(
             serve_connection(Arc::clone(&state), acceptor.clone(), stream, Arc::clone(&activity), stop.clone());
         let task = connections.spawn(connection);
         open.insert(task.id(), (task, activity));
-        // Close the connection whose client has owed bytes or been idle for the longest time, so that such clients
-        // can't lock the API server out.
+        // Close the connection with the lowest eviction rank. Otherwise, slow or idle clients could block the API
+        // server.
         if open.len() == CONNECTIONS_MAX {
             let evictable = open.values().filter_map(|(task, activity)| Some((activity.eviction_rank()?, task)));
             if let Some((_, task)) = evictable.min_by_key(|(rank, _)| *rank) {

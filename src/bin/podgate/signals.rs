@@ -1,4 +1,4 @@
-//! Signals that podgate receives in place of the container's command, and their names.
+//! Signals that podgate receives on behalf of the container's command, and their names.
 
 use std::io::{IsTerminal, stdin};
 
@@ -8,11 +8,11 @@ const NAMES: [&str; 31] = [
     "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO",
     "PWR", "SYS",
 ];
-/// First and last real-time signal for programs. The C library uses those before the first.
+/// First and last real-time signals that programs may use. The C library uses the lower ones itself.
 const RTMIN: i32 = 34;
 const RTMAX: i32 = 64;
 
-/// Parses a signal's name as in `lifecycle.stopSignal`.
+/// Parses the name of a signal in the syntax of `lifecycle.stopSignal`.
 pub(crate) fn parse(text: &str) -> Result<i32, &'static str> {
     let name = match text.strip_prefix("SIG").unwrap_or_default() {
         "IOT" => "ABRT",
@@ -31,7 +31,7 @@ pub(crate) fn parse(text: &str) -> Result<i32, &'static str> {
     };
     let named = (1..).zip(NAMES).find(|(_, known)| *known == name).map(|(number, _)| number);
     let number = named.or_else(|| real_time().filter(|number| (RTMIN..=RTMAX).contains(number)));
-    number.ok_or("not a signal; write SIGTERM, SIGQUIT or SIGRTMIN+3")
+    number.ok_or("not a signal; write a name such as SIGTERM, SIGQUIT or SIGRTMIN+3")
 }
 
 /// Returns the name of a signal.
@@ -42,32 +42,33 @@ pub(crate) fn name(signal: i32) -> String {
     }
 }
 
-/// Returns `SIGCHLD` and all signals to forward. Excludes signals of faults in podgate itself. Excludes `SIGPIPE` too:
-/// podgate would forward the `SIGPIPE` of its own failed write to the command.
+/// Returns `SIGCHLD` and all signals that podgate forwards to the command. Excludes signals that a fault in podgate
+/// itself causes, including `SIGPIPE` after a failed write by podgate.
 pub(crate) fn forwarded() -> Vec<i32> {
     use libc::{SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGPIPE, SIGSEGV, SIGSTOP, SIGTRAP};
     let excluded = [SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGPIPE];
     (1..=RTMAX).filter(|signal| !excluded.contains(signal)).collect()
 }
 
-/// Returns the signals that end podgate while no command runs.
+/// Returns the signals that end podgate before the command starts.
 pub(crate) fn ending() -> Vec<i32> {
     forwarded().into_iter().filter(|signal| is_end(*signal)).collect()
 }
 
-/// Returns true if `signal` ends podgate while no command runs: its default action ends a process, or it is `SIGWINCH`.
-/// Any of these signals may be the image's `STOPSIGNAL` or the container's `lifecycle.stopSignal`.
+/// Returns true if `signal` ends podgate before the command starts. These are `SIGWINCH` and all signals that end a
+/// process by default, because the image's `STOPSIGNAL` or the container's `lifecycle.stopSignal` may be any of them.
 pub(crate) fn is_end(signal: i32) -> bool {
     use libc::{SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH};
     match signal {
         SIGCHLD | SIGCONT | SIGTSTP | SIGTTIN | SIGTTOU | SIGURG => false,
-        // A terminal sends SIGWINCH whenever its size changes.
+        // Ignore SIGWINCH on a terminal, which sends this signal whenever its size changes.
         SIGWINCH => !stdin().is_terminal(),
         _ => true,
     }
 }
 
-/// Returns true for the usual stop signals of a running command. Many commands use the others for other purposes.
+/// Returns true for signals that usually stop a running command. Many commands use other signals for other purposes,
+/// such as SIGHUP to reload.
 pub(crate) fn is_stop(signal: i32) -> bool {
     matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGQUIT)
 }

@@ -131,7 +131,7 @@ fn other_requests_pass_unchanged() {
 }
 
 #[test]
-fn annotation_without_the_label_is_enough() {
+fn annotation_without_the_label_causes_injection() {
     let mut pod = pod();
     pod["metadata"] = json!({"annotations": {"podgate.io/order": "a, b"}});
     assert_eq!(answer_review(&review(&pod), &[]).outcome, Outcome::Injected);

@@ -1,13 +1,13 @@
-//! Corrects the text of a list that was written in another syntax.
+//! Corrects lists that the user wrote in another syntax, such as `[db, api]` or `db -> api`.
 
 use super::grammar::{Grammar, WRONG_SEPARATORS, parse_steps};
 use super::nearest::nearest;
 use crate::core::until::WantedState;
 
-/// Length of the longest text that is worth showing in a message, in bytes.
+/// Maximum length of a text that podgate corrects, in bytes. A longer text would make the message unreadable.
 const MAX_TEXT: usize = 200;
 
-/// Returns the text that the user probably means; `None` if the intended text is not known.
+/// Returns the list that the user probably meant. Returns `None` if podgate cannot guess a valid list.
 pub(super) fn corrected(text: &str, grammar: Grammar) -> Option<String> {
     if text.len() > MAX_TEXT {
         return None;
@@ -40,7 +40,7 @@ fn corrected_item(item: &str, grammar: Grammar) -> String {
     }
 }
 
-/// Returns the state for a misspelled state, or for a state's name in Kubernetes or Compose.
+/// Returns podgate's state for a misspelled state, or for the name of a state in Kubernetes or Compose.
 fn known_state(word: &str) -> Option<WantedState> {
     let foreign = match word.to_lowercase().trim_start_matches("service_") {
         "healthy" | "available" => Some(WantedState::Ready),

@@ -1,5 +1,5 @@
-//! Finds lists that YAML has cut at a comma. In `{podgate.io/order: db, api}`, the value is `db`, and `api` is a second
-//! key without a value.
+//! Finds lists that YAML cut at a comma. In `{podgate.io/order: db, api}`, YAML reads `db` as the value of the order,
+//! and `api` as a second key without a value.
 
 use super::grammar::{self, quoted};
 use super::keys::{self, annotation_place};
@@ -7,7 +7,7 @@ use super::spec::Spec;
 use crate::order::finding::Finding;
 use serde_json::{Map, Value};
 
-/// Returns the key of the cut list and its finding.
+/// Returns the key of the annotation that YAML cut, and the finding.
 pub(super) fn find<'a>(annotations: &'a Map<String, Value>, spec: &Spec<'_>) -> Option<(&'a str, Finding)> {
     let parts: Vec<(usize, &str, &Value)> = annotations
         .iter()
@@ -16,7 +16,7 @@ pub(super) fn find<'a>(annotations: &'a Map<String, Value>, spec: &Spec<'_>) -> 
         .map(|(at, (key, value))| (at, key.as_str(), value))
         .collect();
     let first = parts.first()?.0;
-    // A cut value has no comma. Its parts follow it, unless the API server has sorted the keys.
+    // A cut value has no comma. The other parts of the list follow the value, unless the API server sorted the keys.
     let is_cut =
         |key: &str, value: &Value| keys::is_declaring(key) && value.as_str().is_some_and(|text| !text.contains(','));
     let lists = || annotations.iter().enumerate().filter(|(_, (key, value))| is_cut(key, value));
@@ -30,17 +30,17 @@ pub(super) fn find<'a>(annotations: &'a Map<String, Value>, spec: &Spec<'_>) -> 
         names.join(", "),
         if parts.len() == 1 { "a key" } else { "keys" }
     );
-    // The API server sorts the keys and turns null into "", so the order of several parts is then lost.
+    // The API server sorts the keys and turns null into "". The original order of several parts is then unknown.
     let is_in_order = parts.iter().all(|(at, _, value)| *at > start && value.is_null());
     let fix = match parts.len() == 1 || is_in_order {
-        true => format!("put it in quotes: {key}: \"{text}, {}\"", names.join(", ")),
-        false => "put it in quotes".to_owned(),
+        true => format!("put the {list} in quotes: {key}: \"{text}, {}\"", names.join(", ")),
+        false => format!("put the {list} in quotes"),
     };
     Some((key, Finding::error("cut-at-comma", annotation_place(key), what).fix(fix)))
 }
 
-/// Returns true for a key that was a part of a list: without a value, in the grammar of an order. An empty text is a
-/// valid value, so the key must then name a container.
+/// Returns true if `key` is probably a part of a cut list: a key without a value that is valid in an order. An empty
+/// text can also be an intended value, so a key with an empty text must name a container of the Pod.
 fn is_part(key: &str, value: &Value, spec: &Spec<'_>) -> bool {
     let is_item = || {
         let (steps, errors) = grammar::parse(key, grammar::ORDER);

@@ -24,7 +24,7 @@ pub struct SyntaxError {
     pub span: Range<usize>,
     /// Description of the problem.
     pub message: String,
-    /// Instruction that fixes the problem, if the intended text is known.
+    /// Instruction that fixes the problem. `None` if podgate cannot guess the intended text.
     pub fix: Option<String>,
 }
 
@@ -33,7 +33,7 @@ pub struct SyntaxError {
 pub struct Grammar {
     /// True if `&` is allowed.
     pub may_be_parallel: bool,
-    /// States that can follow `=`. Empty if no state is allowed.
+    /// States that can follow `=`. Empty if a state is not allowed.
     pub states: &'static [WantedState],
 }
 
@@ -49,8 +49,8 @@ pub const SIDECARS: Grammar = Grammar { may_be_parallel: false, states: &[] };
 /// Separators that users write instead of a comma.
 pub(super) const WRONG_SEPARATORS: [&str; 6] = ["->", "=>", "→", ">", ";", "|"];
 
-/// Parses `text` into steps of one or more containers. Returns all valid entries together with all errors. If the
-/// corrected text is known, the only error holds it.
+/// Parses `text` into steps of one or more containers. Returns all valid entries and all errors. If podgate can correct
+/// the text, it returns a single error with the corrected text.
 #[must_use]
 pub fn parse(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxError>) {
     if let Some(message) = find_foreign_syntax(text) {
@@ -64,14 +64,14 @@ pub fn parse(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxError>)
     if let Some(first) = errors.first_mut()
         && let Some(text) = corrected(text, grammar)
     {
-        // The corrected text fixes all errors.
+        // Keep only the first error, because the corrected text fixes all errors.
         first.fix = Some(format!("write {text}"));
         errors.truncate(1);
     }
     (steps, errors)
 }
 
-/// Returns a message if the whole text is in another syntax.
+/// Returns an error message if `text` is empty or in another syntax, such as brackets or arrows.
 fn find_foreign_syntax(text: &str) -> Option<String> {
     let plain = text.trim();
     if plain.is_empty() {
@@ -81,14 +81,14 @@ fn find_foreign_syntax(text: &str) -> Option<String> {
         return Some(format!("{} is a Helm template that was not rendered", quoted(plain)));
     }
     if plain.starts_with(['[', '(']) {
-        return Some(format!("{} has brackets, but a list is written without brackets", quoted(plain)));
+        return Some(format!("{} has brackets; write the list without brackets", quoted(plain)));
     }
     let (at, found) = WRONG_SEPARATORS.iter().filter_map(|word| Some((plain.find(word)?, word))).min()?;
     let place = character_number(plain, at);
     Some(format!("{found} does not separate containers (character {place}); a comma separates steps"))
 }
 
-/// Parses `text` without corrections.
+/// Parses `text` like [`parse`], but suggests no corrected text.
 pub(super) fn parse_steps(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxError>) {
     let mut errors = Vec::new();
     let mut steps = Vec::new();
@@ -130,7 +130,7 @@ fn trim_range(text: &str, range: Range<usize>) -> Range<usize> {
     start..start.max(range.start + part.trim_end().len())
 }
 
-/// Parses one entry. An error has the byte range of the problem and a message.
+/// Parses one entry. Returns the byte range of the problem and a message on error.
 fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Item, (Range<usize>, String)> {
     let word = trim_range(text, range.clone());
     if word.is_empty() {
@@ -148,7 +148,7 @@ fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Item,
         let place = character_number(text, word.start);
         let what = match written {
             _ if written.contains(':') => {
-                format!("{} has a colon (character {place}); a state follows =", quoted(written))
+                format!("{} has a colon (character {place}); put = before a state", quoted(written))
             }
             _ if names::is_container_name(&text[name].to_lowercase()) => {
                 format!("{} is not a container name, because names are lowercase (character {place})", quoted(written))
@@ -174,9 +174,9 @@ fn parse_state(text: &str, at: Range<usize>, grammar: Grammar) -> Result<WantedS
     let place = character_number(text, at.start);
     let what = match found {
         Some(want) if grammar.states.contains(&want) => return Ok(want),
-        _ if grammar.states.is_empty() => format!("no state is allowed here (character {place})"),
+        _ if grammar.states.is_empty() => format!("a state is not allowed here (character {place})"),
         Some(_) => format!(
-            "{} is not allowed in a stop order (character {place}), because containers stop after an exit",
+            "{} is not allowed in a stop order (character {place}), because a stop order waits only for Exited",
             quoted(written)
         ),
         None => {
@@ -255,7 +255,7 @@ mod tests {
             ("=Ready", ORDER, 0..6, "not a container name", None),
             ("db & api", AFTER, 0..8, "\"db & api\" is not a container name", Some("db, api")),
             ("db=Ready, web", STOP, 3..8, "not allowed in a stop order", Some("db, web")),
-            ("db=Ready", SIDECARS, 3..8, "no state is allowed", Some("db")),
+            ("db=Ready", SIDECARS, 3..8, "a state is not allowed", Some("db")),
         ] {
             let (_, errors) = parse(text, grammar);
             assert_eq!(errors[0].span, word, "{text}: {errors:?}");

@@ -1,4 +1,4 @@
-//! Checks the keys of annotations and labels, without their values.
+//! Checks the keys of annotations and labels, but not the values.
 
 use super::grammar::quoted;
 use super::keys::{self, annotation_place, is_declared};
@@ -13,7 +13,7 @@ use serde_json::Value;
 /// Prefixes of the annotations that the sidecar or a user writes on a running Pod.
 const WRITTEN_PREFIXES: [&str; 3] = [names::STATUS_PREFIX, names::SANDBOX_PREFIX, names::OVERRIDE_PREFIX];
 
-/// Returns true if the domain of `key` is podgate's, or similar to one of podgate's.
+/// Returns true if the domain of `key` is one of podgate's domains, or similar to one.
 pub(crate) fn concerns_podgate(key: &str) -> bool {
     key.split_once('/').is_some_and(|(domain, _)| is_own(domain) || similar_domain(domain).is_some())
 }
@@ -22,9 +22,9 @@ fn is_own(domain: &str) -> bool {
     domain == keys::DOMAIN || domain.strip_suffix(keys::DOMAIN).is_some_and(|sub| sub.ends_with('.'))
 }
 
-/// Returns podgate's domain that `domain` probably means.
+/// Returns the domain of podgate that the user probably meant by `domain`.
 fn similar_domain(domain: &str) -> Option<&'static str> {
-    // Skip the many domains without a similar part: computing the similarity is expensive.
+    // Skip the many domains without a similar part, because computing the similarity is expensive.
     let is_candidate = ["pod", "gate"].iter().any(|part| domain.to_lowercase().contains(part));
     if is_candidate { nearest(domain, domains()) } else { None }
 }
@@ -48,12 +48,12 @@ pub(crate) fn check_key(key: &str, field: &str, at: Place) -> Option<Finding> {
         return (!is_label).then(|| Finding::error("not-an-annotation", at, what).fix("move it to metadata.labels"));
     }
     if WRITTEN_PREFIXES.iter().any(|prefix| key.starts_with(prefix)) {
-        let what = format!("{key} holds the state of a running Pod and is ignored in a manifest");
+        let what = format!("podgate ignores {key} in a manifest, because this key is for running Pods only");
         return Some(Finding::warning("copied-state", at, what).fix("remove it"));
     }
     if !is_own(domain) {
         let near = similar_domain(domain)?;
-        let what = format!("podgate ignores {}, because its domain is not one of podgate's", quoted(key));
+        let what = format!("podgate ignores {}, because the domain is not one of podgate's", quoted(key));
         return Some(Finding::warning("unknown-key", at, what).fix(format!("did you mean {near}/{name}?")));
     }
     let meant = match domain {
@@ -91,7 +91,7 @@ pub fn check_undeclared(template: &Value) -> Vec<Finding> {
     findings
 }
 
-/// Reports a template that has the webhook's label or settings for an order, but declares no order.
+/// Returns a warning if the template has podgate's label or settings, but declares no order.
 pub(crate) fn nothing_declared(template: &Value) -> Option<Finding> {
     if is_declared(template) {
         return None;
@@ -99,8 +99,7 @@ pub(crate) fn nothing_declared(template: &Value) -> Option<Finding> {
     let (metadata, fix) = (Place::root().to("metadata"), "add the annotation podgate.io/order, or remove");
     let label = metadata.to("labels").to(keys::INJECT);
     if label.of(template).and_then(Value::as_str) == Some("enabled") {
-        let what =
-            "the label podgate.io/inject selects this template, but the template declares no order, so nothing happens";
+        let what = "the label podgate.io/inject has no effect, because the template declares no order";
         return Some(Finding::warning("nothing-declared", label, what).fix(format!("{fix} the label")));
     }
     let annotations = metadata.to("annotations").of(template)?.as_object()?;

@@ -25,7 +25,8 @@ pub const SIDECAR_RESOURCES: &str = "podgate.io/sidecar-resources";
 pub const PUBLISH: &str = "podgate.io/publish";
 /// Record that `inject` writes and `uninject` reads.
 pub const INJECTED: &str = "podgate.io/injected";
-/// Label that opts out of the injection with the value `disabled`. The value `enabled` is accepted and declares nothing.
+/// Label that excludes a Pod from injection with the value `disabled`. The value `enabled` is valid, but declares no
+/// order.
 pub const INJECT: &str = "podgate.io/inject";
 
 /// Containers that one container waits for: `after.podgate.io/api: db`.

@@ -3,8 +3,8 @@
 //! | module | holds |
 //! |---|---|
 //! | [`keys`] | keys of the annotations |
-//! | `key_check` | keys that podgate does not know, or that have no effect |
-//! | `flow_cut` | lists that YAML's flow syntax has cut at a comma |
+//! | `key_check` | findings for unknown keys and for keys without effect |
+//! | `flow_cut` | detection of lists that YAML cut at a comma |
 //! | [`grammar`] | grammar of an order |
 //! | `correct` | correction of lists in another syntax |
 //! | `declaration` | types for all settings that annotations can declare |

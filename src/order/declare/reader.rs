@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Maximum time limit. A probe that runs each second needs an `int32` failureThreshold of as many seconds.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Number of findings after which podgate reads no more labels and annotations.
+/// Maximum number of findings. After more findings, podgate stops reading labels and annotations.
 const FINDINGS_MAX: usize = 100;
 
 /// Reads the annotations of `template`; `spec` is the spec of that template. Adds problems to `findings`. The result
@@ -87,7 +87,7 @@ impl Reader<'_, '_> {
         if !keys::is_annotation(key) {
             return self.findings.extend(check_key(key, "annotations", at));
         }
-        // A list without a value is null. The grammar reports it as empty.
+        // In YAML, a key without a value is null. Parse null as an empty text, so that podgate reports an empty list.
         let text = value.as_str().or((value.is_null() && keys::is_declaring(key)).then_some(""));
         let Some(text) = text else {
             let what = format!("{key} must be a string, not {}", describe_value(value));
@@ -227,7 +227,7 @@ impl Reader<'_, '_> {
         if self.findings.len() > before { Vec::new() } else { steps }
     }
 
-    /// Returns a fix for a list that podgate cannot correct, with names of the Pod's own containers.
+    /// Returns the fix for a list that podgate cannot correct: an example with the names of the Pod's containers.
     fn example_fix(&self, text: &str, at: &Place) -> String {
         let is_waiter = |name: &str| *at == keys::container_annotation_place(keys::AFTER_PREFIX, name);
         let names = self.spec.containers.iter().map(|own| own.name).filter(|name| !is_waiter(name));
@@ -242,7 +242,8 @@ impl Reader<'_, '_> {
         self.parse_choice(text, at, &all)
     }
 
-    /// Parses one of the words in `all`. Reports any other text and returns the value of the first word.
+    /// Returns the value of the word in `all` that equals `text`. If no word equals `text`, reports an error and
+    /// returns the first value in `all`, so that the reader can continue.
     fn parse_choice<T: Copy>(&mut self, text: &str, at: &Place, all: &[(&'static str, T)]) -> T {
         if let Some((_, value)) = all.iter().find(|(word, _)| *word == text.trim()) {
             return *value;

@@ -168,7 +168,7 @@ fn templates_without_an_order_are_checked() {
     assert_eq!(rules(&[("status.podgate.io/db", "Ready")], json!({})), [("copied-state", warning)]);
     assert_eq!(rules(&[], json!({"podgate.io/inject": "enabled"})), [("nothing-declared", warning)]);
     assert_eq!(rules(&[], json!({"podgate.io/inject": "disabled"})), []);
-    // The other problems of a Pod without an order are not podgate's.
+    // Podgate does not report other problems of a Pod without an order.
     assert_eq!(check_undeclared(&json!({"metadata": {"annotations": ["x"]}, "spec": {}})), []);
 }
 
@@ -186,16 +186,16 @@ fn lists_that_yaml_has_cut_or_changed_are_errors() {
     let (rule, message, fix) = find(json!({"podgate.io/order": "db", "queue=Started": null, "web & cache": null}));
     assert_eq!(rule, "cut-at-comma");
     assert!(message.starts_with("the order was cut at the comma: podgate.io/order is \"db\", and queue"), "{message}");
-    // Without the feature preserve_order, the order of the keys is not known.
-    assert!(fix.starts_with("put it in quotes"), "{fix}");
+    // serde_json without its feature preserve_order sorts the keys, so the fix cannot show the original list.
+    assert!(fix.starts_with("put the order in quotes"), "{fix}");
     let (rule, _, fix) = find(json!({"podgate.io/stop-order": "web", "api": null, "podgate.io/mode": "auto"}));
-    assert_eq!((rule, fix.as_str()), ("cut-at-comma", "put it in quotes: podgate.io/stop-order: \"web, api\""));
-    // The nearest list before the part was cut.
+    assert_eq!((rule, fix.as_str()), ("cut-at-comma", "put the list in quotes: podgate.io/stop-order: \"web, api\""));
+    // Podgate assumes that YAML cut the nearest list before the part.
     let (_, message, _) = find(json!({"after.podgate.io/web": "api", "podgate.io/order": "db", "queue": null}));
     assert!(message.contains("podgate.io/order is \"db\", and queue became a key"), "{message}");
-    // As the API server sends it.
+    // The API server sorts the keys and turns null into "".
     let (rule, _, fix) = find(json!({"api": "", "podgate.io/order": "db", "web": "", "queue": ""}));
-    assert_eq!((rule, fix.as_str()), ("cut-at-comma", "put it in quotes"));
+    assert_eq!((rule, fix.as_str()), ("cut-at-comma", "put the order in quotes"));
 
     let (rule, message, fix) = find(json!({"podgate.io/order": null}));
     assert_eq!((rule, message.as_str()), ("bad-order", "the list is empty"));

@@ -74,8 +74,11 @@ pub(super) fn argv(words: &[String]) -> Option<Argv> {
     Argv::new(words.to_vec()).ok()
 }
 
-/// Expands a word of a probe's command as the kubelet does (`ExpandContainerCommandOnlyStatic`): `$$` becomes `$`, and
-/// the kubelet knows only the names in the container's `env`. Returns the name as an error if `is_set` returns true.
+/// Expands a word of a probe's command as the kubelet does (`ExpandContainerCommandOnlyStatic`): `$$` becomes `$`. The
+/// kubelet replaces only variables in the container's `env`, for which `is_set` returns true.
+///
+/// # Errors
+/// Returns the name of the first variable that the kubelet would replace.
 pub(super) fn expand_word(word: &str, is_set: impl Fn(&str) -> bool) -> Result<String, String> {
     let (mut expanded, mut rest) = (String::new(), word);
     while let Some((before, after)) = rest.split_once('$') {
@@ -119,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn probe_commands_are_expanded_as_by_the_kubelet() {
+    fn probe_commands_are_expanded_like_in_the_kubelet() {
         let expand = |word| expand_word(word, |name| name == "PORT");
         for (word, expanded) in [
             ("$(hostname) $HOME ${HOME}", "$(hostname) $HOME ${HOME}"),

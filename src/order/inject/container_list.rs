@@ -45,7 +45,7 @@ pub(super) fn read_container(
     })
 }
 
-/// Returns the problem of a probe that cannot be read, and its fix.
+/// Returns the problem of a probe that podgate cannot read, and the fix.
 fn probe_problem(probe: &Value) -> (String, &'static str) {
     let given = ["exec", "httpGet", "tcpSocket", "grpc"].into_iter().find(|action| probe.get(action).is_some());
     let Some(action) = given else {
@@ -60,7 +60,7 @@ fn probe_problem(probe: &Value) -> (String, &'static str) {
     if action != "exec" && PortRef::deserialize(&probe[action]["port"]).is_err() {
         return (format!("has no valid port in {action}"), "write a port number, or the name of a container port");
     }
-    (format!("has a field of the wrong type in {action}"), "write it as the Pod API defines it")
+    (format!("has a field of the wrong type in {action}"), "write the probe as the Pod API defines it")
 }
 
 pub(super) fn to_text(containers: &[Container]) -> String {

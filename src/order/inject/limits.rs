@@ -1,5 +1,5 @@
-//! Limits on the size of a template. Podgate checks these limits before it parses JSON in the template's strings, so that
-//! a forged Pod cannot overload the webhook.
+//! Limits on the size of a template. Podgate checks these limits before parsing JSON in the template's strings.
+//! A forged Pod therefore cannot overload the webhook.
 
 use crate::core::command::AgentCommand;
 use crate::core::container_list::CONTAINERS_MAX;
@@ -12,12 +12,12 @@ use serde_json::Value;
 const ANNOTATIONS_MAX: usize = 256 << 10;
 /// Maximum length of an environment variable's value, in bytes. Linux allows 128 KiB for name and value together.
 pub(super) const VARIABLE_MAX: usize = (128 << 10) - 32;
-/// Maximum number of words that podgate puts before a command: two for each container to wait for, two for each
-/// container to stop after, and other flags.
+/// Maximum number of words that podgate puts before a container's command. A gate needs two words for each container to
+/// wait for, two for each container to stop after, and some for other flags.
 const GATE_WORDS_MAX: usize = 5 * CONTAINERS_MAX;
-/// Maximum length of the user's own hooks in podgate's hooks, all together, in bytes.
+/// Maximum total length of the user's hooks that podgate's hooks contain, in bytes.
 const HOOKS_MAX: usize = 256 << 10;
-/// Maximum number of podgate's volumes or mounts in one list.
+/// Maximum number of podgate's volumes in a Pod, and of podgate's mounts in a container.
 const OWN_VOLUMES_MAX: usize = 16;
 
 /// Checks the size of a template.
@@ -31,7 +31,7 @@ pub(super) fn check(template: &Value) -> Result<(), Finding> {
     }
     for list in ["initContainers", "containers"].map(parts::spec_place) {
         let count = parts::items(template, &list).len();
-        // One more for podgate's sidecar.
+        // An injected template also contains podgate's sidecar.
         if count > CONTAINERS_MAX + 1 {
             let what = format!("{count} containers, but podgate supports at most {CONTAINERS_MAX}");
             return Err(Finding::error("too-many-containers", list, what));
@@ -52,7 +52,7 @@ pub(super) fn check_injected(template: &Value) -> Result<(), Finding> {
     };
     let volumes = parts::spec_place("volumes");
     if too_many(&volumes, template) {
-        return forged(&volumes, "too many volumes of podgate");
+        return forged(&volumes, "the Pod has too many podgate volumes");
     }
     let list = parts::spec_place("containers");
     let mut hooks = 0;
@@ -63,14 +63,14 @@ pub(super) fn check_injected(template: &Value) -> Result<(), Finding> {
                 let then = AgentCommand::parse(&words).map(|line| line.values("--then").concat());
                 hooks += then.map_or(0, |then| then.len());
             } else if words.iter().take_while(|word| *word != "--").count() > GATE_WORDS_MAX {
-                return forged(&list.to(at).to(short), "the gate has too many words");
+                return forged(&list.to(at).to(short), "the gate's command line has too many words");
             }
         }
         if hooks > HOOKS_MAX {
-            return forged(&list.to(at), "the hooks are too long");
+            return forged(&list.to(at), "podgate's hooks are too long");
         }
         if too_many(&Place::root().to("volumeMounts"), item) {
-            return forged(&list.to(at), "too many mounts of podgate");
+            return forged(&list.to(at), "the container has too many podgate volume mounts");
         }
     }
     Ok(())

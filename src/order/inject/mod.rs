@@ -11,7 +11,7 @@
 //! | `container_list` | `PODGATE_CONTAINERS`, the sidecar's list of containers |
 //! | `preconditions` | reasons that prevent an injection |
 //! | `write` | writes a plan into a template |
-//! | `limits` | bounds the size of what a template can make podgate parse |
+//! | `limits` | limits the size of a template that podgate reads |
 //! | `reorder` | reorders the items of a list |
 //! | `record` | the annotation that makes the injection reversible |
 //! | `undo` | removes the injected parts |

@@ -15,7 +15,7 @@ pub struct Options {
     pub image_pull_policy: Option<String>,
     /// True if the sidecar runs as a fixed numeric user. False on OpenShift, which assigns users to each namespace.
     pub has_fixed_user: bool,
-    /// Default of the sidecar's `resources`.
+    /// The sidecar's `resources` in Pods without the annotation `podgate.io/sidecar-resources`.
     pub sidecar_resources: Value,
     /// True if the template comes from the API server. The injection then keeps additions to injected parts by the API
     /// server or other webhooks. Such additions alone do not cause a new injection.

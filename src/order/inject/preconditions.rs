@@ -14,7 +14,7 @@ fn wrong_type(at: Place, expected: &str) -> Finding {
         Some(PathSegment::Key(key)) => format!("{key} must be {expected}"),
         _ => format!("the value must be {expected}"),
     };
-    Finding::error("strange-type", at, what).fix("write it as the Pod API defines it")
+    Finding::error("strange-type", at, what).fix("write the field as the Pod API defines it")
 }
 
 /// Returns errors that prevent every plan. The planner has already checked that regular containers have unique names.
@@ -47,7 +47,8 @@ pub(super) fn check_template(template: &Value) -> Vec<Finding> {
     found
 }
 
-/// Returns the place of a field that makes the Pod run on Windows. `windowsOptions` has no effect on another system.
+/// Returns the place of a field that makes the Pod run on Windows. `windowsOptions` is such a field,
+/// because only Windows uses these options.
 fn windows_place(template: &Value) -> Option<Place> {
     let labels = ["kubernetes.io/os", "beta.kubernetes.io/os"];
     let selected = labels.map(|label| parts::spec_place("nodeSelector").to(label));

@@ -56,7 +56,7 @@ impl Record {
         };
         limits::check(template)?;
         let text = found.as_str().ok_or_else(|| broken("not a string".to_owned()))?;
-        let record: Record = serde_json::from_str(text).map_err(|_| broken("not what inject writes".to_owned()))?;
+        let record: Record = serde_json::from_str(text).map_err(|_| broken("not in podgate's format".to_owned()))?;
         if record.order.len().max(record.containers.len()) > CONTAINERS_MAX {
             return Err(broken(format!("more than {CONTAINERS_MAX} containers")));
         }

@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::fmt;
 use std::str::FromStr;
 
-/// Context of a check that the template does not contain.
+/// Facts that a check needs but the template does not contain.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Context<'a> {
     /// Version of Kubernetes for which the manifest is checked; `None` skips the checks of the version.

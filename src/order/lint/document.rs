@@ -1,4 +1,4 @@
-//! Reports podgate's annotations and labels at places where podgate does not read them.
+//! Reports podgate's annotations and labels in places that podgate does not read.
 
 use crate::order::declare::{check_key, concerns_podgate, keys};
 use crate::order::edit::{PathSegment, Place};
@@ -7,8 +7,8 @@ use crate::order::pod_templates::{Template, builtin_template_path, is_builtin_gr
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Checks all annotations and labels of `document` outside the metadata of `templates`, which are all templates of the
-/// document. The findings' places start at the document's root.
+/// Checks all annotations and labels of `document`, except those on its Pod templates. `templates` must contain all Pod
+/// templates of the document. The findings' places start at the document's root.
 #[must_use]
 pub fn misplaced_keys(document: &Value, templates: &[Template]) -> Vec<Finding> {
     let mut walk = Walk {
@@ -24,7 +24,7 @@ pub fn misplaced_keys(document: &Value, templates: &[Template]) -> Vec<Finding> 
 
 struct Walk<'a> {
     document: &'a Value,
-    /// Metadata of the templates.
+    /// Paths of the templates' metadata, which podgate reads.
     read: BTreeSet<Vec<PathSegment>>,
     /// Places of the objects with templates, each with the place of its first template.
     owners: BTreeMap<&'a [PathSegment], &'a Place>,
@@ -81,7 +81,7 @@ impl Walk<'_> {
         let owner = (0..path.len()).rev().find_map(|length| self.owners.get(&path[..length]));
         if let Some(template) = owner.filter(|_| is_builtin || is_own_metadata) {
             let right = template.to("metadata").to(if is_inject { "labels" } else { "annotations" });
-            // A key that is also on the template does no harm.
+            // Accept the key if the template has it too, because podgate then reads it from the template.
             let is_harmless = right.to(key).of(self.document).is_some();
             return if is_harmless { None } else { misplaced(format!("move it to {right}")) };
         }
@@ -114,7 +114,8 @@ impl Walk<'_> {
         Some(Finding::warning("place-not-read", at, what).fix(fix))
     }
 
-    /// Returns the nearest object around `path` that has a kind, with the length of its path, and its kind.
+    /// Returns the innermost object around `path` that has a kind, with the length of the object's path. Also returns
+    /// the kind, which is empty if there is no such object.
     fn object_around(&self, path: &[PathSegment]) -> (Option<(usize, &Value)>, &str) {
         let found = (0..path.len()).rev().find_map(|length| {
             let object = Place(path[..length].to_vec()).of(self.document)?;

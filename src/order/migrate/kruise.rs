@@ -48,9 +48,15 @@ pub(super) fn migrate(template: &Value, migration: &mut Migration<'_>) {
         migration.edit(place.clone(), Op::Remove);
     }
     migration.note_migrated(if is_ordered {
-        format!("{PRIORITY_ANNOTATION}: Ordered means the order of the list; the annotation and every {PRIORITY_VARIABLE} are removed")
+        format!(
+            "`{PRIORITY_ANNOTATION}: Ordered` starts the containers in list order; podgate removes the annotation and \
+             every {PRIORITY_VARIABLE}"
+        )
     } else {
-        format!("each value of {PRIORITY_VARIABLE} (0 if unset) becomes a step, highest first; the variables are removed")
+        format!(
+            "each value of {PRIORITY_VARIABLE} (0 if unset) becomes a step, highest first; podgate removes \
+             the variables"
+        )
     });
     migration.note_migrated(
         "OpenKruise holds a container back until all with a higher priority are ready, but not after a restart; podgate's gate also \

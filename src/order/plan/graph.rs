@@ -93,8 +93,8 @@ impl Graph {
         !self.needs(name).is_empty() || self.waiters(name).next().is_some()
     }
 
-    /// Returns a function from an index in `names` to the containers that wait for that container, directly or
-    /// indirectly, as one flag for each of `names`.
+    /// Returns a function that finds all waiters of the container at an index in `names`. The function returns one flag
+    /// for each name. A flag is true if that container waits for the given one, directly or indirectly.
     pub(super) fn descendants<'a>(&'a self, names: &[&'a str]) -> impl Fn(usize) -> Vec<bool> + use<> {
         let numbers: BTreeMap<&str, usize> = names.iter().enumerate().map(|(number, name)| (*name, number)).collect();
         let waiters = |name: &&str| self.waiters(name).filter_map(|waiter| numbers.get(waiter).copied()).collect();

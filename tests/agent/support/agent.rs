@@ -92,7 +92,7 @@ impl Agent {
         self
     }
 
-    /// Runs the agent with a terminal as its input and output, which python3 provides.
+    /// Runs the agent in a pseudoterminal that python3 creates.
     pub(crate) fn in_a_terminal(mut self) -> Agent {
         let words = ["-c", "import pty, sys; pty.spawn(sys.argv[1:])"].map(OsString::from);
         self.arguments.splice(0..0, words.into_iter().chain([self.program.clone().into()]));
@@ -242,7 +242,7 @@ pub(crate) fn signal(pid: u32, signal: rustix::process::Signal) {
     rustix::process::kill_process(pid, signal).unwrap();
 }
 
-/// Sends the signal with this number, which may be a real-time signal.
+/// Sends the signal `number`, which may be a real-time signal.
 pub(crate) fn send(pid: u32, number: i32) {
     let sent = Command::new("kill").arg(format!("-{number}")).arg(pid.to_string()).status();
     assert!(sent.unwrap().success());

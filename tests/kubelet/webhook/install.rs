@@ -12,7 +12,7 @@ pub(crate) const NAMESPACE: &str = "podgate";
 const RELEASE: &str = "podgate";
 /// Label of the namespaces that the webhook handles. The namespaces of other scenarios do not have this label.
 const LABEL: &str = "podgate-e2e";
-/// Part of the webhook's configuration before the first condition for namespaces.
+/// Text of the webhook's configuration after which the tests insert a condition for namespaces.
 pub(crate) const SELECTOR: &str = "  namespaceSelector:\n    matchExpressions:\n";
 /// Part of the webhook's configuration that selects the namespaces with this label.
 pub(crate) const NAMESPACE_SELECTOR: &str = "    - key: podgate-e2e\n      operator: Exists\n";

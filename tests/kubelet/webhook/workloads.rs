@@ -1,4 +1,4 @@
-//! Workloads for the webhook, which use podgate only by annotations.
+//! Workloads with podgate's annotations only, so that the webhook must inject them.
 
 use crate::clock::eventually;
 use crate::cluster::{self, IMAGE, TESTSERVER_IMAGE, kubectl_json};
@@ -38,7 +38,7 @@ fn pod(name: &str, template: Value) -> Value {
     pod
 }
 
-/// Creates a Pod with an order, and without podgate's label.
+/// Returns a Pod with an order, and without podgate's label.
 pub(crate) fn ordered_pod(name: &str) -> Value {
     pod(name, template(name, "db, api, web"))
 }
@@ -48,21 +48,21 @@ pub(crate) fn pod_with_bad_order() -> Value {
     pod("bad", template("bad", "db, apii, web"))
 }
 
-/// Creates a Pod with an order and with this value of podgate's label.
+/// Returns a Pod with an order, and with podgate's label set to `value`.
 pub(crate) fn labeled_pod(name: &str, value: &str) -> Value {
     let mut pod = ordered_pod(name);
     pod["metadata"]["labels"]["podgate.io/inject"] = value.into();
     pod
 }
 
-/// Creates a Pod without podgate's keys.
+/// Returns a Pod without podgate's keys.
 pub(crate) fn plain_pod(name: &str) -> Value {
     let mut pod = ordered_pod(name);
     pod["metadata"] = json!({"name": name});
     pod
 }
 
-/// Creates a Pod whose only key of podgate is mistyped.
+/// Returns a Pod with a single podgate key, which is mistyped.
 pub(crate) fn mistyped_pod(name: &str) -> Value {
     let mut pod = plain_pod(name);
     pod["metadata"]["annotations"] = json!({"afer.podgate.io/api": "db"});

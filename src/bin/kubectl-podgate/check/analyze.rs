@@ -19,7 +19,7 @@ pub(crate) struct Analysis<'a> {
     pub(crate) templates: Vec<CheckedTemplate<'a>>,
     /// All findings, sorted by file and position.
     pub(crate) findings: Vec<LocatedFinding<'a>>,
-    /// True if a template declares an order, or has podgate's commands written by hand.
+    /// True if a template declares an order, or contains podgate commands that a user wrote by hand.
     pub(crate) has_order: bool,
 }
 

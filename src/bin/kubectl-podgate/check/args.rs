@@ -34,16 +34,16 @@ const RESOLVE: &str = "For containers without a command, read Entrypoint and Cmd
 pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) manifests: ManifestArgs,
-    /// Output format: text, one JSON object, or findings as SARIF 2.1.0
+    /// Print in this format: text, one JSON object, or findings as SARIF 2.1.0
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: ReportFormat,
-    /// Exit with 1 also on warnings, and if nothing declares an order
+    /// Also exit with 1 on warnings, or if nothing declares an order
     #[arg(long)]
     pub(crate) strict: bool,
     /// Print findings only, without forecasts
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Kubernetes version that the manifests are for, such as 1.34
+    /// Check for this Kubernetes version, such as 1.34
     #[arg(long, value_name = "VERSION")]
     pub(crate) kubernetes: Option<Version>,
     /// Query the cluster for its version, podgate's webhook and the permissions of service accounts

@@ -121,7 +121,8 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
     }
 }
 
-/// Returns the end of the line `waits`, and lines for what happens after a time limit. docs/guarantees.md has the facts.
+/// Returns the end of the line `waits`, and the lines that describe the effect of a timeout. docs/guarantees.md
+/// explains these effects.
 fn timeout_lines(plan: &Plan) -> Vec<&'static str> {
     let continues = plan.containers.iter().any(|planned| planned.continue_on_timeout);
     let has_gate = plan.containers.iter().any(|planned| planned.mode == Mode::Entrypoint && !planned.until.is_empty());

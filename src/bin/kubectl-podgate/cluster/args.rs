@@ -8,16 +8,16 @@ use std::time::Duration;
 /// Connection flags, the same for every command that talks to a cluster.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ConnectionArgs {
-    /// Namespace; defaults to that of the kubeconfig context
+    /// Use this namespace; defaults to that of the kubeconfig context
     #[arg(short, long, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
-    /// Kubeconfig context; defaults to the current context
+    /// Use this kubeconfig context; defaults to the current context
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// Kubeconfig file; defaults to KUBECONFIG, ~/.kube/config, then the Pod's service account
+    /// Use this kubeconfig file; defaults to KUBECONFIG, ~/.kube/config, then the Pod's service account
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Time limit for one API request
+    /// Wait at most this long for one API request
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
     pub(crate) request_timeout: Duration,
 }

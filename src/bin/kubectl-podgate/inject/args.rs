@@ -55,16 +55,16 @@ Exit codes:
 pub(crate) struct Inject {
     #[command(flatten)]
     pub(crate) files: FileArgs,
-    /// Image of the sidecar and the agent
+    /// Use this image for the sidecar and the agent
     #[arg(long, value_name = "IMAGE", default_value_t = release::sidecar_image(), value_parser = release::parse_image)]
     pub(crate) image: String,
-    /// imagePullPolicy of the sidecar; by default the cluster decides
+    /// Set the sidecar's imagePullPolicy; by default the cluster decides
     #[arg(long, value_name = "POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]
     pub(crate) image_pull_policy: Option<String>,
     /// Omit the sidecar's numeric user, for OpenShift, which assigns users per namespace
     #[arg(long)]
     pub(crate) no_fixed_user: bool,
-    /// Requests and limits of the sidecar, separated by commas
+    /// Set the sidecar's requests and limits, separated by commas
     #[arg(long, value_name = "SETTINGS", default_value = resources::DEFAULT, value_parser = resources::parse)]
     pub(crate) sidecar_resources: Value,
     /// Convert an order from kruise, compose=FILE (depends_on), tekton or tekton=FILE (steps)

@@ -47,7 +47,7 @@ pub(crate) fn uninject(args: &Uninject) -> ExitCode {
     run(&args.files, false, |_| Ok(Action::Uninject)).unwrap_or_else(|lines| fail_all(&lines))
 }
 
-/// `reads_all` is true if every document may declare an order, even without a key of podgate.
+/// `reads_all` is true if every document may declare an order, even a document without podgate's keys.
 fn run(
     args: &FileArgs,
     reads_all: bool,

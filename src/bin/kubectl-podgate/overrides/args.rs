@@ -50,7 +50,7 @@ pub(crate) struct Override {
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
-    /// Output format: text, or one JSON object
+    /// Print in this format: text, or one JSON object
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: OutputFormat,
 }

@@ -14,28 +14,28 @@ pub(crate) struct ImageArgs {
     /// Do not pin the image; the command is wrong if the tag later names another image
     #[arg(long, requires = "resolve_images")]
     pub(crate) no_pin: bool,
-    /// Platform to look up in a multi-platform image
+    /// Look up this platform in a multi-platform image
     #[arg(long, value_name = "OS/ARCH[/VARIANT]", default_value = "linux/amd64", value_parser = platform, requires = "resolve_images")]
     pub(crate) platform: Platform,
-    /// Registry credentials: a .dockerconfigjson, or a manifest of its Secret; repeatable
+    /// Read registry credentials from a .dockerconfigjson or a manifest of its Secret; repeatable
     #[arg(long, value_name = "FILE", requires = "resolve_images")]
     pub(crate) pull_secret: Vec<PathBuf>,
-    /// PEM file of CA certificates to trust besides the system's; repeatable
+    /// Also trust the CA certificates in this PEM file; repeatable
     #[arg(long, value_name = "FILE", requires = "resolve_images")]
     pub(crate) registry_ca: Vec<PathBuf>,
     /// Use plain HTTP for the registry HOST[:PORT], not needed for localhost; repeatable
     #[arg(long, value_name = "HOST", requires = "resolve_images")]
     pub(crate) insecure_registry: Vec<String>,
-    /// Also send credentials to the token service HOST, which a registry on another domain uses; repeatable
+    /// Also send credentials to the token service HOST of a registry on another domain; repeatable
     #[arg(long, value_name = "HOST", requires = "resolve_images")]
     pub(crate) token_service: Vec<String>,
-    /// Time limit for looking up one image
+    /// Wait at most this long for one image lookup
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration, requires = "resolve_images")]
     pub(crate) registry_timeout: Duration,
-    /// Folder of the Docker configuration, for credentials that `docker login` stored
+    /// Read the credentials that `docker login` stored in this folder
     #[arg(long, value_name = "FOLDER", env = "DOCKER_CONFIG", hide = true)]
     pub(crate) docker_config: Option<PathBuf>,
-    /// Cache folder for looked-up commands
+    /// Cache looked-up commands in this folder
     #[arg(long, value_name = "FOLDER", env = "XDG_CACHE_HOME", hide = true)]
     pub(crate) cache_home: Option<PathBuf>,
 }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Longest printed error text, in bytes.
+/// Maximum length of a printed error message, in bytes.
 const MAX_ERROR_BYTES: usize = 200;
 
 #[derive(Clone)]
@@ -162,7 +162,7 @@ impl RegistryClient {
         let config = manifest.config.ok_or_else(|| Error::Refused("the manifest names no configuration".to_owned()))?;
         let config = registry.config(&config.digest).await?;
         let command = parse_command(&String::from_utf8_lossy(&config))
-            .ok_or_else(|| Error::Refused("its configuration is not an image configuration".to_owned()))?;
+            .ok_or_else(|| Error::Refused("the manifest's configuration is not an image configuration".to_owned()))?;
         self.cache.put(&digest, &self.settings.platform.to_string(), &command);
         Ok(ImageInfo { digest, command })
     }

@@ -1,5 +1,5 @@
-//! HTTP requests to one registry (<https://github.com/opencontainers/distribution-spec>). Limits the size of answers,
-//! and the hosts that receive credentials.
+//! HTTP requests to one registry (<https://github.com/opencontainers/distribution-spec>). Limits the size of answers.
+//! Sends credentials only to hosts that may receive them.
 
 use super::credentials::Login;
 use http_auth::{ChallengeRef, parse_challenges};
@@ -10,10 +10,10 @@ use reqwest::{Certificate, Client, Method, RequestBuilder, Response, StatusCode,
 use serde_json::Value;
 use sha2::{Digest, Sha256, Sha512};
 
-/// Largest accepted manifest, as in most registries, and largest accepted image configuration. Typical ones have a few
-/// KiB.
+/// Maximum size of a manifest or an image configuration, in bytes. Most registries have the same limit for manifests.
+/// Typical sizes are a few KiB.
 pub(super) const MAX_BYTES: usize = 4 << 20;
-/// Largest accepted answer of a token service.
+/// Maximum size of a token service's answer, in bytes.
 const MAX_TOKEN_BYTES: usize = 1 << 20;
 /// Maximum number of redirects, as in `reqwest`.
 const MAX_REDIRECTS: usize = 10;
@@ -46,11 +46,11 @@ pub(super) struct Connection<'a> {
     pub(super) login: Option<&'a Login>,
     /// Hosts of token services on other domains that may receive credentials.
     pub(super) token_hosts: &'a [String],
-    /// Value of the header `Authorization`, after [`authorize`](Connection::authorize).
+    /// Value of the `Authorization` header. Set by [`authorize`](Connection::authorize).
     pub(super) authorization: Option<String>,
 }
 
-/// Creates a client that trusts `certificates` besides those of the system.
+/// Creates a client that trusts the system's CA certificates and `certificates`.
 pub(super) fn build_http_client(certificates: Vec<Certificate>) -> reqwest::Result<Client> {
     let redirects = Policy::custom(|attempt| {
         let was_secure = attempt.previous().last().is_some_and(|url| url.scheme() == "https");
@@ -64,7 +64,7 @@ pub(super) fn build_http_client(certificates: Vec<Certificate>) -> reqwest::Resu
 }
 
 impl Connection<'_> {
-    /// Asks the registry which authorization it requires, and gets a token if it names a token service.
+    /// Asks the registry for the required type of authorization. If the registry names a token service, gets a token.
     pub(super) async fn authorize(&mut self) -> Result<(), Error> {
         if let Some(Login::Token(token)) = self.login {
             self.authorization = Some(format!("Bearer {token}"));
@@ -126,7 +126,7 @@ impl Connection<'_> {
         token.map(str::to_owned).ok_or_else(|| Error::Refused(format!("its token service {host} sent no token")))
     }
 
-    /// Returns the digest that the registry names for the image's tag, if it names one.
+    /// Returns the digest of the image's tag, if the registry's answer contains the digest.
     pub(super) async fn digest_of_tag(&self) -> Result<Option<String>, Error> {
         let path = format!("manifests/{}", self.image.tag().unwrap_or("latest"));
         let answer = self.send(Method::HEAD, &path, MANIFEST_TYPES).await?;
@@ -134,7 +134,7 @@ impl Connection<'_> {
         Ok(digest.map(str::to_owned))
     }
 
-    /// Returns the manifest with `digest`, or the manifest of the image's tag, and its digest.
+    /// Returns a manifest and its digest: the manifest with `digest`, or without `digest` that of the image's tag.
     pub(super) async fn manifest(&self, digest: Option<&str>) -> Result<(Vec<u8>, String), Error> {
         let name = digest.or(self.image.tag()).unwrap_or("latest");
         let answer = self.send(Method::GET, &format!("manifests/{name}"), MANIFEST_TYPES).await?;
@@ -206,8 +206,8 @@ pub(super) fn host_name(registry: &str) -> &str {
     }
 }
 
-/// Returns true if a token service may receive the credentials for `registry`: it runs on the same host, or with TLS on
-/// the same domain, or the user has allowed it.
+/// Returns true if the token service `service` may receive the credentials for `registry`. The service must run on the
+/// same host, use TLS on the same domain, or be in `allowed`, the hosts of `--token-service`.
 fn may_receive_login(service: &Url, registry: &str, allowed: &[String]) -> bool {
     let host = service.host_str().unwrap_or_default();
     host == registry
@@ -219,7 +219,8 @@ fn may_receive_login(service: &Url, registry: &str, allowed: &[String]) -> bool 
 /// `registry.gitlab.com`.
 fn is_same_domain(service: &str, registry: &str) -> bool {
     let Some((_, domain)) = registry.split_once('.') else { return false };
-    // Everybody can register names below `com` or `co.uk`. An IP address has no domain.
+    // Anyone can register names below a public suffix such as `com` or `co.uk`, so two hosts there may have different
+    // owners. An IP address has no domain.
     let is_public = match domain.rsplit_once('.') {
         None => true,
         Some((second, country)) => country.len() == 2 && second.len() <= 3,

@@ -37,7 +37,7 @@ pub(crate) struct Status {
     pub(crate) pod: String,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
-    /// Output format: a table with notes, or JSON (with -w, one object per line and change)
+    /// Print in this format: a table with notes, or JSON (with -w, one object per line and change)
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: OutputFormat,
     /// Follow the Pod until you stop the command or the Pod is gone

@@ -33,10 +33,10 @@ pub(crate) struct Timeline {
     pub(crate) pod: String,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
-    /// Output format: a text chart, an SVG image, or one JSON object
+    /// Print in this format: a text chart, an SVG image, or one JSON object
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Output,
-    /// Width of the text chart [default: the terminal's width, else 100]
+    /// Draw the text chart with this width [default: the terminal's width, else 100]
     #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..=1000))]
     pub(crate) width: Option<u16>,
 }

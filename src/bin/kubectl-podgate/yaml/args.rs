@@ -20,7 +20,7 @@ pub(crate) struct ManifestArgs {
 }
 
 impl ManifestArgs {
-    /// Reads the manifests. A file that cannot be read has a document with an error.
+    /// Reads the manifests. For a file that cannot be read, returns a source with one document that holds the error.
     pub(crate) fn read(&self) -> Vec<(Input, Source)> {
         let named: Vec<PathBuf> = self.paths().cloned().collect();
         files::read_sources(&named, self.recursive)

@@ -35,7 +35,8 @@ impl Input {
 ///
 /// A folder selects its `*.yaml`, `*.yml` and `*.json` files, except hidden ones. `recursive` adds the subfolders.
 ///
-/// A path that cannot be read, and a folder without manifests, are also in the result. [`read_sources`] reports them.
+/// The result also contains paths that cannot be read and folders without manifests. [`read_sources`] reports an error
+/// for each of them.
 pub(crate) fn find_inputs(named: &[PathBuf], recursive: bool) -> Vec<Input> {
     let mut found: Vec<Input> = Vec::new();
     for path in named {
@@ -80,7 +81,7 @@ fn walk_folder(folder: &Path, depth: usize, found: &mut Vec<Input>) {
 /// Returns the text of one manifest.
 ///
 /// # Errors
-/// One line without the manifest's name.
+/// A message of one line, without the manifest's name.
 pub(crate) fn read_text(input: &Input) -> Result<String, String> {
     let bytes = match input {
         Input::Stdin => read_limited(io::stdin().lock()),
@@ -99,7 +100,8 @@ pub(crate) fn read_text(input: &Input) -> Result<String, String> {
         .map_err(|error| format!("invalid UTF-8 at byte {}; save it as UTF-8", error.utf8_error().valid_up_to()))
 }
 
-/// Finds, reads and parses all manifests that `named` selects. A file that cannot be read has a document with an error.
+/// Finds, reads and parses all manifests that `named` selects. For a file that cannot be read, returns a source with
+/// one document that holds the error.
 pub(crate) fn read_sources(named: &[PathBuf], recursive: bool) -> Vec<(Input, Source)> {
     let read = |input: Input| {
         let name = input.name();
@@ -112,7 +114,8 @@ pub(crate) fn read_sources(named: &[PathBuf], recursive: bool) -> Vec<(Input, So
     find_inputs(named, recursive).into_iter().map(read).collect()
 }
 
-/// Returns a message about unreadable documents that podgate need not read, or `None` if all documents are readable.
+/// Returns a message about unreadable documents that podgate ignores because they cannot declare an order. Returns
+/// `None` if there are no such documents.
 pub(crate) fn ignored_message(sources: &[(Input, Source)]) -> Option<String> {
     let ignored = sources.iter().flat_map(|(_, source)| {
         let errors = source.errors().filter(|(document, _)| !document.may_declare_order());

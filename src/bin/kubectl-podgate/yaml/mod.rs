@@ -73,11 +73,12 @@ pub(crate) struct SourceError {
 }
 
 impl Source {
-    /// Splits a file's text into documents and parses each document. An unreadable document has an error.
+    /// Splits a file's text into documents and parses each document. Stores the error of an unreadable document in
+    /// [`Document::error`].
     pub(crate) fn parse(name: &str, text: String) -> Source {
         let (pieces, bad_line) = match split::split_documents(&text) {
             Ok(pieces) => (pieces, None),
-            // Without all separators, the whole file is one document.
+            // A separator is invalid, so treat the whole file as one document.
             Err(bad) => (vec![DocumentSpan { body: 0..text.len(), is_json: false }], Some(bad.line)),
         };
         let mut documents = Vec::with_capacity(pieces.len());
@@ -143,9 +144,9 @@ impl Document {
         Document { text, value, error: None, offset, line: 1, is_json: false, tree, positions }
     }
 
-    /// Returns false for text that cannot declare an order. Podgate then need not read the document.
+    /// Returns false if the document cannot declare an order, so that podgate can ignore its errors.
     pub(crate) fn may_declare_order(&self) -> bool {
-        // A file that cannot be read has no text.
+        // The text is empty if podgate could not read the file, so the file may contain an order.
         self.text.is_empty() || self.text.contains("podgate.io")
     }
 

@@ -129,7 +129,7 @@ impl<'de> Visitor<'de> for ExpectedValue<'_> {
             read.next_value_seed(ExpectedValue(value))?;
             missing = missing.and_then(|fields| fields.checked_sub(1));
         }
-        if missing == Some(0) { Ok(()) } else { Err(de::Error::custom("a field is missing")) }
+        if missing == Some(0) { Ok(()) } else { Err(de::Error::custom("an expected field is missing")) }
     }
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn json(text: &str) -> Result<Value, ParseError> {
     serde_json::from_str(text).map_err(|error| {
         let line_start: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
         let offset = (line_start + error.column().saturating_sub(1)).min(text.len());
-        // The message ends with the position, which the caller reports too.
+        // Remove the position at the end of the message, because the caller reports the position itself.
         let message = error.to_string().split(" at line ").next().unwrap_or_default().to_owned();
         ParseError { offset: text.floor_char_boundary(offset), message, fix: "change the value here" }
     })

@@ -1,4 +1,4 @@
-//! Messages for YAML that cannot be read: the problem in plain words, and its fix.
+//! Error messages for invalid YAML: the problem in plain words, and the fix.
 
 use super::parse::DEPTH_MAX;
 use serde_saphyr::budget::BudgetBreach;
@@ -16,9 +16,7 @@ pub(super) fn explain(before: &str, error: &Error) -> (String, &'static str) {
             let key = key.as_ref().map(|key| format!(": {key}")).unwrap_or_default();
             return (format!("duplicate mapping key{key}"), "remove one of the two");
         }
-        Error::UnknownAnchor { .. } => {
-            ("there is no anchor for this alias above", "add the anchor, or write the value")
-        }
+        Error::UnknownAnchor { .. } => ("no anchor above matches this alias", "add the anchor, or write the value"),
         Error::RecursiveReferencesRequireWeakTypes { .. } => ("an alias inside its own anchor", "write the value"),
         Error::MergeValueNotMapOrSeqOfMaps { .. } => {
             ("the value of << is not an object", "write an alias of an object")
@@ -58,7 +56,7 @@ fn explain_syntax(kind: &ErrorKind) -> (String, &'static str) {
             ("this bracket closes nothing", "remove it, or add the opening bracket")
         }
         K::ExpectedFlowMappingSeparator | K::ExpectedFlowSequenceSeparator => {
-            ("expected a comma or a closing bracket", "add it, or quote the whole text")
+            ("expected a comma or a closing bracket", "add one, or quote the whole text")
         }
         K::MappingValueNotAllowed | K::InvalidColonPlacement | K::MappingKeyNotAllowed | K::SimpleKeyExpected => (
             "no key is allowed here",

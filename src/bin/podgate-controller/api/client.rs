@@ -19,7 +19,7 @@ use tower::ServiceBuilder;
 /// Path of the service account's token. The kubelet replaces the file well before the token expires.
 const TOKEN_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time without data after which the kernel checks a connection.
+/// Time without data after which the kernel sends TCP keepalive probes.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// Creates a client without connecting to the API server.
@@ -40,7 +40,7 @@ pub(crate) fn in_cluster() -> Result<kube::Client, Box<dyn Error>> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    // Detects an API server that has vanished during a watch, within a minute.
+    // Without keepalive, a watch would not notice that the API server has vanished. Keepalive notices within a minute.
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_keepalive_interval(Some(KEEPALIVE / 3));
     tcp.set_keepalive_retries(Some(3));

@@ -149,7 +149,8 @@ pub(crate) async fn watch_pod(shared: Rc<ApiState>, updates: mpsc::Sender<PodFac
 async fn watch_once(shared: &ApiState, updates: &mpsc::Sender<PodFacts>) -> Result<(), String> {
     let api = shared.connect()?;
     let own = &shared.identity;
-    // Versions decrease after a restore of etcd, so a new watch may start with any version. An outdated cache costs one patch.
+    // Accept any version from a new watch, because a restore of etcd lowers the versions. If the watch starts with an
+    // outdated Pod from the API server's cache, the only cost is a needless patch.
     shared.actual.borrow_mut().resource_version = None;
     let selector = format!("metadata.name={}", own.name);
     let params = WatchParams::default().fields(&selector).timeout(WATCH_TIMEOUT_SECONDS).disable_bookmarks();

@@ -57,7 +57,7 @@ impl ApiTask {
 fn supervise<F: Future<Output = ()> + 'static>(mut task: impl FnMut() -> F + 'static) -> JoinHandle<()> {
     tokio::task::spawn_local(async move {
         while AssertUnwindSafe(task()).catch_unwind().await.is_err() {
-            error!("a task panicked; restarting it");
+            error!("a task that uses the API panicked; restarting the task");
             tokio::time::sleep(RESTART_DELAY).await;
         }
     })

@@ -14,7 +14,8 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tracing::{debug, warn};
 
-/// Longest time between two checks of all folders, in case an event was lost, and the same while the sidecar is idle.
+/// Longest time between two checks of all folders, in case inotify loses an event. Also applies while the sidecar is
+/// idle.
 pub(crate) const REREAD_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) const IDLE_REREAD_INTERVAL: Duration = Duration::from_secs(10);
 /// Polling interval when inotify is not available or a folder can't be watched.
@@ -37,7 +38,7 @@ pub(crate) struct Folders {
     /// Folders that could not be created or watched yet.
     unwatched: Vec<PathBuf>,
     has_warned: bool,
-    /// Unlike tokio's timer, a kernel timer wakes the idle sidecar only once for each check.
+    /// Kernel timer. Tokio's timer would wake the idle sidecar more than once for each check.
     timer: PreciseTimer,
     last_seen: BTreeMap<String, LastSeen>,
     gap: Duration,
@@ -51,7 +52,7 @@ pub(crate) struct Folders {
 #[derive(Debug, PartialEq, Default)]
 struct LastSeen {
     stamp: Option<Stamp>,
-    /// The report too is compared: two writes in place within one clock tick have the same stamp.
+    /// Last report. The stamp alone is not enough: two writes in place within one clock tick have the same stamp.
     report: Option<Report>,
     is_tether_held: bool,
     is_checked: bool,
@@ -95,8 +96,8 @@ impl Folders {
         folders
     }
 
-    /// Creates and watches a folder for each container that has no folder yet. A failure affects only that container:
-    /// its folder is polled, and `changed` tries again.
+    /// Creates and watches a folder for each new container. If this fails, the sidecar polls all folders, and
+    /// [`changed`](Folders::changed) tries again.
     pub(crate) fn create<'a>(&mut self, containers: impl Iterator<Item = &'a str>) {
         for name in containers {
             if !self.last_seen.contains_key(name) {
@@ -123,8 +124,8 @@ impl Folders {
         inotify.get_mut().watches().add(path, mask).map(|_| ())
     }
 
-    /// Waits until a report may have been written or a tether may have been released, at most `reread` after the last
-    /// check, in case an event was lost. Cancel-safe.
+    /// Waits until a container may have written its report or released its tether. Returns at most `reread` after the
+    /// last check, in case inotify loses an event. Cancel-safe.
     pub(crate) async fn changed(&mut self, reread: Duration) {
         if let Some((at, rounds)) = self.last_event
             && let Some(pause) = RECHECK_DELAYS.get(rounds)
@@ -150,7 +151,8 @@ impl Folders {
             self.last_retry = now();
             std::mem::take(&mut self.unwatched).into_iter().for_each(|path| self.prepare(path));
         }
-        // After a poll, check again only if a tether was released.
+        // After an event, check again if any tether was held. After a poll, check again only if a held tether was
+        // released.
         let may_be_released =
             |name: &String, seen: &LastSeen| seen.is_tether_held && (has_event || !tether::is_held(&self.root, name));
         if self.last_seen.iter().any(|(name, seen)| may_be_released(name, seen)) {
@@ -158,7 +160,7 @@ impl Folders {
         }
     }
 
-    /// Returns the changes since the last call. An invalid report file counts as no report.
+    /// Returns the changes since the last call. Treats an invalid report file as a missing report.
     pub(crate) fn take_changes(&mut self) -> Vec<FolderChange> {
         let mut changes = Vec::new();
         let is_last_check = self.last_event.is_none_or(|(_, rounds)| rounds == RECHECK_DELAYS.len());
@@ -193,15 +195,15 @@ impl Folders {
     }
 }
 
-/// Waits for an event; forever without inotify. Cancel-safe.
+/// Waits for an inotify event. Never returns if inotify is not available. Cancel-safe.
 async fn next_event(inotify: &mut Option<AsyncFd<Inotify>>) {
     while let Some(instance) = inotify {
         let mut buffer = [0; 4096];
         match instance.readable_mut().await {
             Ok(mut guard) => match guard.get_inner_mut().read_events(&mut buffer).map_or(0, Iterator::count) {
                 0 => guard.clear_ready(),
-                // An event only triggers a check, so a queue overflow does no harm. Events left in the queue trigger
-                // another check after the gap.
+                // An event only triggers a check of all folders, so a queue overflow does no harm. Events left in the
+                // queue trigger another check after the pause `gap`.
                 _ => return,
             },
             Err(_) => *inotify = None,
@@ -296,7 +298,7 @@ mod tests {
     async fn report_is_found_although_its_event_was_lost() {
         let (root, mut folders) = folders(&["db"]);
         folders.take_changes();
-        // The watch remains on the old folder.
+        // inotify follows the renamed folder, so the new folder has no watch.
         std::fs::rename(root.path().join("db"), root.path().join("old")).unwrap();
         std::fs::create_dir(root.path().join("db")).unwrap();
         let _tether = tether::Tether::take(&root.path().join("db")).unwrap();

@@ -29,7 +29,7 @@ pub(crate) struct PodFacts {
     pub(crate) must_end_with_others: bool,
     /// Start time of the sidecar's container according to the kubelet, if it is running.
     pub(crate) own_started_at: Option<SystemTime>,
-    /// Restart count of the sidecar's container.
+    /// Restart count of the sidecar's container, from the kubelet.
     pub(crate) own_restarts: u32,
     /// True if every other regular container has ended for good.
     pub(crate) have_others_ended: bool,

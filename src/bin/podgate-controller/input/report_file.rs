@@ -1,4 +1,5 @@
-//! Creates a container's folder and reads the report there. The content of the folder is not trusted.
+//! Creates a container's folder and reads the report there. The container can write anything into this folder, so the
+//! sidecar validates the content.
 
 use podgate::core::names;
 use podgate::core::report::Report;
@@ -11,19 +12,20 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use tracing::debug;
 
-/// Identifies a file by inode and ctime (seconds, nanoseconds). A replaced file differs in at least one of these
-/// values.
+/// Identifies a version of a file by inode and ctime (seconds, nanoseconds). Replacing the file changes at least one of
+/// these values.
 pub(crate) type Stamp = (u64, i64, i64);
 
-/// Creates a container's folder and reserves its files.
+/// Creates a container's folder, and creates its tether and report files in advance.
 pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
     match rustix::fs::mkdir(path, Mode::from_raw_mode(0o777)) {
-        // The container may run with any user id. Only that container mounts this folder. chmod ignores the umask.
+        // The container may run with any user id, so any user may write. Only that container mounts this folder. Use
+        // chmod, because the umask limits the mode of mkdir.
         Ok(()) => rustix::fs::chmod(path, Mode::from_raw_mode(0o777))?,
         Err(rustix::io::Errno::EXIST) => {}
         Err(error) => return Err(error.into()),
     }
-    // With this reserved space, the container can report even if another container fills the volume.
+    // Another container may fill the volume later. The padded file reserves the space for this container's report.
     for (name, text) in [(names::TETHER_FILE, String::new()), (names::REPORT_FILE, Report::default().to_padded_text())]
     {
         if let Err(error) = create_file(&path.join(name), text.as_bytes()) {
@@ -45,7 +47,7 @@ fn create_file(path: &Path, content: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Reads the report of container `name`. An invalid file counts as no report.
+/// Reads the report of container `name`. Returns no report if the file is invalid.
 ///
 /// # Errors
 /// If the file is missing.
@@ -55,8 +57,8 @@ pub(crate) fn read_report(root: &Path, name: &str) -> io::Result<(Stamp, Option<
     let handle = files::open_beneath(root.as_fd(), &path, OFlags::PATH)?;
     let metadata = File::from(handle).metadata()?;
     let stamp = (metadata.ino(), metadata.ctime(), metadata.ctime_nsec());
-    // A report that is truncated, too long or not a regular file counts as no report. The earlier report does not count
-    // either.
+    // Treat a report that is truncated, too long or not a regular file as missing. Do not fall back to the previous
+    // report.
     let bytes = files::read_beneath(root.as_fd(), &path, names::BOARD_FILE_MAX);
     Ok((stamp, bytes.ok().and_then(|bytes| Report::parse(&bytes).ok())))
 }

@@ -5,9 +5,9 @@
 //! | [`pod`] | the model of the Pod: the track of every container and the published snapshot |
 //! | [`track`] | the evidence for one container |
 //! | [`ready_filter`] | a filter for the kubelet's `ready` status |
-//! | [`rate_limit`] | a limit for the API requests that one container can cause |
+//! | [`rate_limit`] | a limit on the API requests that one container can cause |
 //! | [`shutdown`] | the delay of the sidecar's exit after SIGTERM |
-//! | [`status_trust`] | the decision if a status from the kubelet is current |
+//! | [`status_trust`] | the decision whether the kubelet's status is current |
 //! | [`milestones`] | the times at which each container reached each state |
 
 pub(crate) mod milestones;

@@ -5,9 +5,9 @@ use podgate::core::state::State;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Number of requests that a container can cause at once.
+/// Number of requests that a container can cause in one burst.
 const BURST: u32 = 10;
-/// Interval between the requests after that.
+/// Interval between the requests after a burst.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Token bucket of one container.
@@ -20,7 +20,7 @@ impl TokenBucket {
     /// Takes a token.
     ///
     /// # Errors
-    /// If the bucket is empty: the time of the next token.
+    /// If the bucket is empty, returns the time of the next token.
     pub(crate) fn take(&mut self, now: Instant) -> Result<(), Instant> {
         let full_at = self.full_at.map_or(now, |at| at.max(now)) + INTERVAL;
         if full_at > now + INTERVAL * BURST {
@@ -31,8 +31,8 @@ impl TokenBucket {
     }
 }
 
-/// Limits the changes of each container in the API. A container without a token keeps its last published facts, so the
-/// changes of other containers are never delayed.
+/// Limits how often the sidecar publishes each container's changes in the API. If a container has no token left, the
+/// API keeps its last published facts. Changes of other containers are never delayed.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotLimiter {
     containers: BTreeMap<String, (Facts, TokenBucket)>,
@@ -49,7 +49,8 @@ struct Facts {
 }
 
 impl SnapshotLimiter {
-    /// Returns `snapshot` as it may be published in the API at `now`.
+    /// Returns the version of `snapshot` to publish at `now`: containers without a token keep their last published
+    /// facts.
     pub(crate) fn limit(&mut self, snapshot: &Snapshot, now: Instant) -> Snapshot {
         let mut limited = snapshot.clone();
         self.retry_at = None;
@@ -125,7 +126,7 @@ mod tests {
         assert_eq!(published[9], snapshot(State::Waiting, State::Waiting));
         assert!(published[10..].iter().all(|last| *last == snapshot(State::Ready, State::Waiting)));
         let limited = limiter.limit(&snapshot(State::Waiting, State::Ready), start);
-        assert_eq!(limited, snapshot(State::Ready, State::Ready), "db changes at once");
+        assert_eq!(limited, snapshot(State::Ready, State::Ready), "the change of db must be published at once");
         let due = limiter.retry_at().unwrap();
         assert_eq!(limiter.limit(&snapshot(State::Waiting, State::Ready), due), snapshot(State::Waiting, State::Ready));
         assert_eq!(limiter.retry_at(), None);

@@ -1,38 +1,41 @@
-//! Decides if the kubelet's status of the Pod is current. No I/O.
+//! Decides whether the kubelet's status of the Pod is current. No I/O.
 //!
-//! After a restart of the sidecar or a new sandbox, the API can still show the status from before. A container that
-//! completed in the earlier sandbox would then count as completed in this one. The sidecar can't read its own container
-//! id, so it uses the status of its own container as evidence. The status is current if one of these applies:
+//! After the sidecar restarts or the Pod gets a new sandbox, the API can still show an outdated status. The sidecar
+//! could then treat a container that completed in the previous sandbox as completed in the current one. The sidecar
+//! can't read its own container id, so it uses the status of its own container as evidence. The Pod's status is current
+//! if at least one of these conditions holds:
 //!
-//! - The kubelet reports a start that is not earlier than the start of this process.
+//! - The kubelet reports a start time of the sidecar's container that is not earlier than the start of this process.
 //! - The status has changed during this run: the container was not running before, or the restart count has grown. This
-//!   evidence needs no clock, because a sandbox or a virtual machine can have another clock than the kubelet.
+//!   condition compares no times, because the clocks of the kubelet and of a sandbox in a virtual machine can differ.
 //! - The status has not changed for `STABLE_FOR`. The kubelet reports a restart of the sidecar within seconds.
 //!
-//! A later status with a lower restart count comes from an outdated cache of the API server.
+//! If a later status has a lower restart count, the API server sent it from an outdated cache.
 
 use crate::input::pod_facts::PodFacts;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Time after which an unchanged status counts as current.
+/// Time after which an unchanged status is assumed to be current.
 const STABLE_FOR: Duration = Duration::from_secs(10);
-/// Tolerance for start times, which the kubelet reports in whole seconds.
+/// Tolerance for start times. The kubelet reports them in whole seconds, rounded down.
 const START_TIME_RESOLUTION: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
     Outdated,
     Current,
-    /// The status counts as current for the first time, only because it has not changed for a long time.
+    /// The status is assumed to be current, only because it has not changed for `STABLE_FOR`. Returned once, then
+    /// `Current`.
     Assumed,
 }
 
 #[derive(Debug)]
 pub(crate) struct StatusTrust {
     process_started_at: SystemTime,
-    /// Restart count in the first status, `None` if the sidecar's container was not running; and the status's time.
+    /// Restart count and arrival time of the first status. The count is `None` if the sidecar's container was not
+    /// running.
     first: Option<(Option<u32>, Instant)>,
-    /// Restart count in the statuses that are current.
+    /// Restart count in the last current status; `None` before the first one.
     current: Option<u32>,
 }
 
@@ -59,7 +62,8 @@ impl StatusTrust {
         trust
     }
 
-    /// Returns the time at which an unchanged status counts as current; `None` if no decision is pending.
+    /// Returns the time at which an unchanged status becomes `Assumed`. `None` before the first status, and after a
+    /// current one.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.first.filter(|_| self.current.is_none()).map(|(_, since)| since + STABLE_FOR)
     }
@@ -72,8 +76,8 @@ mod tests {
 
     const START: SystemTime = SystemTime::UNIX_EPOCH;
 
-    /// Returns the trust in a status with this restart count, `seconds` after the first status. The status shows a start
-    /// 10 s before the sidecar's.
+    /// Feeds a status with this restart count, `seconds` after the first status. The status shows a start time 10 s
+    /// before the start time of the sidecar's process.
     fn update(trust: &mut StatusTrust, restarts: Option<u32>, seconds: u64) -> Trust {
         let since = trust.first.map_or_else(now, |(_, since)| since);
         let own_started_at = restarts.map(|_| START);
@@ -102,7 +106,7 @@ mod tests {
             let mut trust = late();
             let found = steps.iter().map(|(restarts, seconds)| update(&mut trust, *restarts, *seconds)).last();
             assert_eq!(found, Some(expected), "{steps:?}");
-            assert_eq!(trust.due().is_none(), trust.current.is_some(), "no decision is pending");
+            assert_eq!(trust.due().is_none(), trust.current.is_some(), "only a current status ends the wait");
         }
     }
 

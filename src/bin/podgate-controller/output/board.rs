@@ -16,7 +16,7 @@ pub(crate) struct Board {
     folder: PathBuf,
     ringer: Ringer,
     lock: Option<lock::HeldLock>,
-    /// True after a failure to create the bell has been logged.
+    /// True after the sidecar has logged that it can't create the bell. Prevents repeated warnings.
     is_bell_broken: bool,
     /// Annotations that could not be written, and the time of the next attempt.
     unwritten: Option<(Annotations, Instant)>,
@@ -47,7 +47,7 @@ impl Board {
     }
 
     /// Writes `annotations`, then rings the bell. If the write fails, keeps `annotations` for [`retry`](Board::retry).
-    /// Without a bell, agents use inotify.
+    /// If creating the bell fails, agents use inotify.
     pub(crate) fn publish(&mut self, annotations: Annotations) {
         let text = annotations::write(&annotations);
         let written = files::replace(&self.folder, names::ANNOTATIONS_FILE, text.as_bytes(), 0o444);
@@ -55,7 +55,7 @@ impl Board {
             && let Err(error) = self.ringer.ring()
             && !std::mem::replace(&mut self.is_bell_broken, true)
         {
-            warn!(%error, "can't create the bell, a FIFO on the board; agents wait by inotify instead");
+            warn!(%error, "can't create the bell, a FIFO on the board; agents use inotify instead");
         }
         let unwritten = written.is_err().then(|| (annotations, now() + RETRY_DELAY));
         let before = std::mem::replace(&mut self.unwritten, unwritten);

@@ -22,7 +22,9 @@ impl Controller {
     pub(super) fn on_pod_update(&mut self, facts: &PodFacts) {
         let trust = self.status_trust.on_pod_update(facts, now());
         if trust == Trust::Assumed {
-            warn!("the kubelet reports that this container started before this process; is a clock wrong?");
+            warn!(
+                "the kubelet reports that the sidecar's container started before this process; check the node's clock"
+            );
         }
         let trusted = trust != Trust::Outdated;
         let may_become_current = !trusted && self.status_trust.due().is_some() && facts.own_started_at.is_some();

@@ -26,8 +26,9 @@ impl Controller {
         }
     }
 
-    /// Ends idling because of a change in the folder of `container`, now or when the container's rate limit permits. A
-    /// container can write any number of reports, and each wake-up opens a watch.
+    /// Ends idling after a change in the folder of `container`. If the container's rate limit forbids this now, records
+    /// the time to try again. The limit is needed because each wake-up opens a watch on the API server, and a container
+    /// can write any number of reports.
     pub(super) fn wake_up(&mut self, container: String) {
         if !self.is_idle {
             return;

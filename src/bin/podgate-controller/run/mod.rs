@@ -103,7 +103,7 @@ struct Controller {
     declared_containers: Vec<Container>,
     podinfo: PathBuf,
     status_trust: StatusTrust,
-    /// Facts with a status that may become current, at the time `status_trust.due()`.
+    /// Facts that are outdated now, but may become current without a change at the time `status_trust.due()`.
     outdated_facts: Option<PodFacts>,
     pod: PodModel,
     board: Board,
@@ -120,9 +120,9 @@ struct Controller {
     api: Option<ApiTask>,
     pod_updates: mpsc::Receiver<PodFacts>,
     is_idle: bool,
-    /// Limits of each container's wake-ups from idle.
+    /// Limits how often each container can end idling.
     wake_up_limits: BTreeMap<String, TokenBucket>,
-    /// Time and container of a wake-up that the container's limit has delayed.
+    /// Next wake-up that a rate limit has delayed: its time and container.
     wake_up_at: Option<(Instant, String)>,
     /// End of the wait for the API server's answer. The sidecar does not go idle during this wait.
     api_wait_until: Option<Instant>,

@@ -65,7 +65,7 @@ impl Controller {
         annotations
     }
 
-    /// Publishes the annotations of the Pod, within the limits of each container and of the admission policy.
+    /// Publishes the Pod's annotations in the API. Respects the rate limit of each container and the admission policy.
     pub(super) fn publish_to_api(&mut self, snapshot: &Snapshot) {
         let Some(api) = &self.api else { return };
         let limited = self.api_limiter.limit(snapshot, now());

@@ -127,25 +127,25 @@ pub(crate) struct WaitArgs {
     /// Also wait until this check passes, such as tcp://127.0.0.1:5432 (all forms below); repeatable
     #[arg(long, value_name = "URL", env = "PODGATE_CHECK")]
     pub(crate) check: Vec<Check>,
-    /// Time limit for one check
+    /// Wait at most this long for one check
     #[arg(long, value_name = "DURATION", env = "PODGATE_CHECK_TIMEOUT", default_value = "5s", value_parser = duration)]
     pub(crate) check_timeout: Duration,
-    /// Mount path of the downward-API volume with the Pod's annotations
+    /// Read the Pod's annotations from the downward-API volume at this mount path
     #[arg(long, value_name = "DIR", env = "PODGATE_PODINFO", default_value = names::PODINFO_DIR)]
     pub(crate) podinfo: PathBuf,
-    /// Mount path of the board, the volume that only the sidecar writes
+    /// Read the board, the volume that only the sidecar writes, at this mount path
     #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
     pub(crate) board: PathBuf,
-    /// Mount path of this container's own folder, for its report and tether
+    /// Write this container's report and tether into the folder at this mount path
     #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
     pub(crate) self_dir: PathBuf,
-    /// Wait at most this long; in a hook, this includes the command of --then
+    /// Wait at most this long, including the command of --then in a hook
     #[arg(long, value_name = "DURATION", env = "PODGATE_TIMEOUT", default_value = "5m", value_parser = duration)]
     pub(crate) timeout: Duration,
     /// If the conditions are not met: fail (exit code 75 or 69), or continue as if they held
     #[arg(long, value_name = "ACTION", env = "PODGATE_ON_TIMEOUT", default_value = "fail")]
     pub(crate) on_timeout: OnFailure,
-    /// Polling interval if neither the sidecar's FIFO nor inotify works
+    /// Poll at this interval if neither the sidecar's FIFO nor inotify works
     #[arg(long, value_name = "DURATION", env = "PODGATE_POLL_INTERVAL", default_value = "100ms", value_parser = interval)]
     pub(crate) poll_interval: Duration,
     /// Give up (exit code 69) if a dependency has ended for good, is in back-off or can't pull its image
@@ -156,7 +156,7 @@ pub(crate) struct WaitArgs {
 /// Log format and destination.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct LogArgs {
-    /// Format of log lines: text or json
+    /// Write log lines in this format: text or json
     #[arg(long, value_name = "FORMAT", env = "PODGATE_LOG_FORMAT", default_value = "text")]
     pub(crate) log_format: Format,
     /// Append the log to this file; in a hook, use /proc/1/fd/2: the kubelet discards a hook's output
@@ -169,14 +169,14 @@ pub(crate) struct LogArgs {
 pub(crate) struct MessageArgs {
     #[command(flatten)]
     pub(crate) logs: LogArgs,
-    /// File for the reason for waiting or failing: the container's terminationMessagePath
+    /// Write the reason for waiting or failing to this file, the container's terminationMessagePath
     #[arg(long, value_name = "FILE", env = "PODGATE_TERMINATION_LOG", default_value = names::TERMINATION_LOG)]
     pub(crate) termination_log: PathBuf,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct PostStart {
-    /// Container that runs this hook; without --until, the hook waits until this container is Ready
+    /// Name the container that runs this hook; without --until, wait until this container is Ready
     #[arg(long, value_name = "NAME", env = "PODGATE_CONTAINER", value_parser = container_name)]
     pub(crate) container: String,
     #[command(flatten)]
@@ -184,7 +184,7 @@ pub(crate) struct PostStart {
     /// Use this check instead if the sidecar dies while the hook runs
     #[arg(long, value_name = "URL", env = "PODGATE_FALLBACK_CHECK")]
     pub(crate) fallback_check: Option<Check>,
-    /// The container's own postStart command, run first; if it fails, the hook fails
+    /// First run this command, the container's own postStart; if the command fails, the hook fails
     #[arg(long, value_name = "[\"COMMAND\",\"ARG\"]", env = "PODGATE_THEN")]
     pub(crate) then: Option<Argv>,
     /// Leave a small process running, so that the sidecar notices at once when this container ends
@@ -196,21 +196,21 @@ pub(crate) struct PostStart {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Entrypoint {
-    /// Container of this gate, for messages
+    /// Name this container in messages
     #[arg(long, value_name = "NAME", env = "PODGATE_CONTAINER", value_parser = container_name)]
     pub(crate) container: Option<String>,
     #[command(flatten)]
     pub(crate) waits: WaitArgs,
-    /// Way in which the sidecar detects this container's end: exec, parent or none (see below)
+    /// Detect this container's end in this way: exec, parent or none (see below)
     #[arg(long, value_name = "MODE", env = "PODGATE_TETHER", default_value = "exec")]
     pub(crate) tether: TetherMode,
-    /// End the command after this long (exit code 75): the stop signal, then SIGKILL after --grace
+    /// Stop the command after this long (exit code 75): send --stop-signal, then SIGKILL after --grace
     #[arg(long, value_name = "DURATION", env = "PODGATE_COMMAND_TIMEOUT", value_parser = duration)]
     pub(crate) command_timeout: Option<Duration>,
-    /// Signal by which podgate ends the command, as in lifecycle.stopSignal
+    /// End the command by this signal, named as in lifecycle.stopSignal
     #[arg(long, value_name = "SIGNAL", env = "PODGATE_STOP_SIGNAL", default_value = "SIGTERM", value_parser = signals::parse)]
     pub(crate) stop_signal: i32,
-    /// Time between the stop signal and SIGKILL when podgate ends the command
+    /// Wait this long between the stop signal and SIGKILL when podgate ends the command
     #[arg(long, value_name = "DURATION", env = "PODGATE_GRACE", default_value = "30s", value_parser = duration)]
     pub(crate) grace: Duration,
     /// If the command fails: fail (its exit code), or continue (exit 0; --post-file records success)
@@ -231,7 +231,7 @@ pub(crate) struct Entrypoint {
     /// End the command when CONTAINER has exited (if repeated, all of them), so that a Job's Pod completes
     #[arg(long, value_name = "CONTAINER", env = "PODGATE_STOP_AFTER", value_delimiter = ',', value_parser = container_name)]
     pub(crate) stop_after: Vec<String>,
-    /// Exit code if --stop-after ended the command: 0, or child for the command's own
+    /// Exit with this code if --stop-after ended the command: 0, or child for the command's own
     #[arg(long, value_name = "CODE", env = "PODGATE_EXIT_CODE", default_value = "0")]
     pub(crate) exit_code: ExitCodeSource,
     /// If a container of --until restarts later: ignore it, or restart this container (end the command, exit code 69)
@@ -246,7 +246,7 @@ pub(crate) struct Entrypoint {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct PreStop {
-    /// Container of this hook, for messages
+    /// Name the container of this hook, for messages
     #[arg(long, value_name = "NAME", env = "PODGATE_CONTAINER", value_parser = container_name)]
     pub(crate) container: Option<String>,
     /// Wait until CONTAINER has exited; repeatable
@@ -255,22 +255,22 @@ pub(crate) struct PreStop {
     /// Wait until this port no longer accepts connections: tcp://HOST:PORT; repeatable
     #[arg(long, value_name = "URL", env = "PODGATE_STOP_CHECK_CLOSED", value_parser = super::values::port_check)]
     pub(crate) check_closed: Vec<Check>,
-    /// Wait at most this long, including the command of --then; use less than terminationGracePeriodSeconds
+    /// Wait at most this long, including the --then command; use less than terminationGracePeriodSeconds
     #[arg(long, value_name = "DURATION", env = "PODGATE_STOP_GRACE", default_value = "25s", value_parser = duration)]
     pub(crate) grace: Duration,
-    /// The container's own preStop command, run after the wait; if it fails, the hook fails
+    /// After the wait, run this command, the container's own preStop; if the command fails, the hook fails
     #[arg(long, value_name = "[\"COMMAND\",\"ARG\"]", env = "PODGATE_STOP_THEN")]
     pub(crate) then: Option<Argv>,
-    /// Part of --grace reserved for --then
+    /// Reserve this part of --grace for the --then command
     #[arg(long, value_name = "DURATION", env = "PODGATE_STOP_THEN_TIMEOUT", default_value = "5s", value_parser = duration)]
     pub(crate) then_timeout: Duration,
-    /// Mount path of the board, the volume that only the sidecar writes
+    /// Read the board, the volume that only the sidecar writes, at this mount path
     #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
     pub(crate) board: PathBuf,
-    /// Mount path of this container's own folder, for its report
+    /// Use the container's own folder at this mount path, for its report
     #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
     pub(crate) self_dir: PathBuf,
-    /// Polling interval if neither the sidecar's FIFO nor inotify works
+    /// Poll at this interval if neither the sidecar's FIFO nor inotify works
     #[arg(long, value_name = "DURATION", env = "PODGATE_POLL_INTERVAL", default_value = "100ms", value_parser = interval)]
     pub(crate) poll_interval: Duration,
     #[command(flatten)]
@@ -283,13 +283,13 @@ pub(crate) struct Opened {
     /// exec:["COMMAND","ARG"] or file:///PATH[+content]; repeatable
     #[arg(long, value_name = "URL", env = "PODGATE_OPENED_CHECK")]
     pub(crate) check: Vec<Check>,
-    /// Time limit for one check
+    /// Wait at most this long for one check
     #[arg(long, value_name = "DURATION", env = "PODGATE_OPENED_CHECK_TIMEOUT", default_value = "1s", value_parser = duration)]
     pub(crate) check_timeout: Duration,
     /// Also pass while the gate is waiting, for use as a livenessProbe
     #[arg(long, env = "PODGATE_OPENED_OR_WAITING", value_parser = boolean)]
     pub(crate) or_waiting: bool,
-    /// Mount path of this container's own folder, with its report
+    /// Read the report from the container's own folder at this mount path
     #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
     pub(crate) self_dir: PathBuf,
 }

@@ -72,7 +72,7 @@ pub(crate) struct CheckArgs {
     /// Check to run: tcp://HOST:PORT, http://HOST:PORT/PATH, exec:["COMMAND","ARG"] or file:///PATH[+content]
     #[arg(value_name = "URL")]
     pub(crate) check: Check,
-    /// Time limit for the check
+    /// Wait at most this long for the check
     #[arg(long, value_name = "DURATION", env = "PODGATE_CHECK_TIMEOUT", default_value = "5s", value_parser = values::duration)]
     pub(crate) check_timeout: Duration,
 }

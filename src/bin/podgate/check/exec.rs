@@ -12,7 +12,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longest wait for killed processes. The kernel does not end a process that waits for a disk or a debugger.
+/// Longest wait for the end of killed processes. SIGKILL does not end a process that waits for a disk or a debugger at
+/// once.
 const REAP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Kinds of children that this process may have.
@@ -20,8 +21,9 @@ const REAP_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) enum ChildScope {
     /// Only checks. Podgate kills all processes that a check leaves behind.
     ChecksOnly,
-    /// Also other processes of the container: podgate is process 1 or the parent of the command. Podgate can't
-    /// distinguish their orphans from those of a check, so a separate `podgate check` runs each command.
+    /// Checks and other processes of the container, because podgate is process 1 or the parent of the command. Podgate
+    /// can't distinguish the orphans of other processes from those of a check. Therefore a separate `podgate check`
+    /// process runs each command.
     WithOthers,
 }
 
@@ -31,7 +33,7 @@ pub(super) struct RunningCheck {
     child_scope: ChildScope,
     watch: ChildWatch,
     pub(super) deadline: Instant,
-    /// Time of the next poll, unless the command ends earlier.
+    /// Time of the next poll. If the command ends earlier, the caller polls earlier.
     pub(super) next_poll: Instant,
     is_group_killed: bool,
     /// Exit status, if the caller has reaped the process.
@@ -46,7 +48,8 @@ fn all_children() -> Vec<Pid> {
 }
 
 impl RunningCheck {
-    /// Starts the command with `/dev/null` as input and output. Reads the error message of a `podgate check`.
+    /// Starts the command with `/dev/null` as input and output. With [`ChildScope::WithOthers`], captures the error
+    /// message of the `podgate check` process.
     pub(super) fn start(argv: &Argv, deadline: Instant, children: ChildScope) -> Result<RunningCheck, String> {
         let Some((program, arguments)) = argv.as_slice().split_first() else { return Err("no command".to_owned()) };
         // Adopt orphans, so that podgate can kill them with the command.
@@ -104,7 +107,7 @@ impl RunningCheck {
         self.watch.poll_fd()
     }
 
-    /// Returns the reason at the end of the error message of a `podgate check`.
+    /// Returns the reason from the error message of the `podgate check` process: the part after the last colon.
     fn read_message(&mut self) -> Option<String> {
         let mut message = String::new();
         self.child.stderr.take()?.read_to_string(&mut message).ok()?;
@@ -141,7 +144,10 @@ impl RunningCheck {
     }
 }
 
-/// Repeats `reap` until it returns a status. Returns an error after `limit`.
+/// Repeats `reap` until the call returns a status.
+///
+/// # Errors
+/// If `limit` has passed, or if `reap` fails.
 fn reap_until<T>(limit: Instant, mut reap: impl FnMut() -> io::Result<Option<T>>) -> io::Result<T> {
     loop {
         match reap()? {

@@ -53,7 +53,8 @@ impl Checks {
     /// Creates a list of checks. `timeout` is the time limit for one attempt.
     pub(crate) fn new(checks: impl IntoIterator<Item = Check>, timeout: Duration, now: Instant) -> Checks {
         let entry = |check| Entry { check, pending: Some("not run yet".to_owned()), due: now };
-        // The kernel passes all orphans of the container to process 1.
+        // Process 1 also has children that are not checks: the kernel makes it the parent of all orphans of the
+        // container.
         let is_first = rustix::process::getpid() == Pid::INIT;
         let list = checks.into_iter().map(entry).collect();
         Checks {

@@ -157,7 +157,7 @@ impl Writer<'_> {
     }
 }
 
-/// Expands the commands of a container's `exec` probes, because Kubernetes expands no `$(VARIABLE)` in hooks.
+/// Expands the commands of a container's `exec` probes, because Kubernetes does not expand `$(VARIABLE)` in hooks.
 fn expand_probes(container: &mut Container, spec: &Value, place: &Place) -> Result<(), Finding> {
     let Container { name, startup_probe, readiness_probe, .. } = container;
     let env = parts::items(spec, &Place::root().to("env"));

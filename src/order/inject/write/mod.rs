@@ -61,7 +61,7 @@ impl Writer<'_> {
         let text = parts::escape_dollars(&text);
         if text.len() > VARIABLE_MAX {
             let what =
-                format!("the sidecar's list of containers has {} bytes, the limit is {VARIABLE_MAX}", text.len());
+                format!("the sidecar's list of containers has {} bytes, but the limit is {VARIABLE_MAX}", text.len());
             let fix = "declare fewer waits, or shorten the probes";
             return Err(vec![Finding::error("template-too-large", parts::spec_place("containers"), what).fix(fix)]);
         }
@@ -74,14 +74,14 @@ impl Writer<'_> {
         Ok(self.insert(&parts::spec_place(field), Some(0), sidecar)?)
     }
 
-    /// Returns the sidecar's resources. Warns if they cost a Pod its QoS class Guaranteed.
+    /// Returns the sidecar's resources. Adds a warning if the resources make a Guaranteed Pod Burstable.
     fn sidecar_resources(&mut self) -> Value {
         let default = resources::default_for(self.template, &self.options.sidecar_resources);
         let Some(declared) = &self.plan.sidecar_resources else { return default };
         if resources::is_guaranteed_pod(self.template) && !resources::is_guaranteed(declared) {
-            let what = "with these resources of the sidecar, the Pod's QoS class is no longer Guaranteed";
+            let what = "these sidecar resources change the Pod's QoS class from Guaranteed to Burstable";
             let finding = Finding::warning("not-guaranteed", parts::annotation_place(keys::SIDECAR_RESOURCES), what);
-            self.findings.push(finding.fix("make requests and limits of CPU and memory equal"));
+            self.findings.push(finding.fix("set equal requests and limits for CPU and for memory"));
         }
         declared.clone()
     }

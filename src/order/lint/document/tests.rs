@@ -55,7 +55,7 @@ fn keys_outside_of_templates_are_reported_with_the_right_place() {
             format!("error misplaced spec.jobTemplate.metadata.{at}: move it to spec.jobTemplate.spec.template.metadata.annotations")]),
         (object("v1", "Service", order.clone(), json!({})), vec![format!("error misplaced metadata.{at}: {to_pod}")]),
         (object("v1", "Namespace", label("podgate.io/inject"), json!({})), vec![]),
-        // A patch for kustomize, and a file that is no object.
+        // A Kustomize patch, and a file that is not a Kubernetes object.
         (object("apps/v1", "Deployment", json!({}), json!({"template": {"metadata": order}})), vec![
             format!("warning place-not-read spec.template.metadata.{at}: {render}")]),
         (json!({"web": order}), vec![format!("warning place-not-read web.{at}: {render}")]),

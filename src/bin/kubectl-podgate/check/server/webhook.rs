@@ -1,4 +1,5 @@
-//! Check for podgate's webhook in the cluster. Pods that declare an order and are not injected need the webhook.
+//! Checks that podgate's webhook is in the cluster. A Pod that declares an order needs the webhook if its manifest is
+//! not injected.
 
 use crate::cluster::Cluster;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;

@@ -53,8 +53,8 @@ pub(crate) fn comments_start(text: &str, at: usize, bound: usize) -> usize {
     start
 }
 
-/// Returns the end of the comment lines below `at` that are indented deeper than `column`. These comments belong to the
-/// item that ends at `at`.
+/// Returns the end of the comment lines directly below `at` that are indented deeper than `column`. These comments
+/// belong to the item that ends at `at`.
 pub(crate) fn deeper_comments_end(text: &str, at: usize, column: usize) -> usize {
     let (mut end, mut line_end) = (at, at);
     for line in text[at..].split_inclusive('\n') {

@@ -18,7 +18,7 @@ use tracing::warn;
 #[derive(Debug)]
 pub(super) struct Child {
     pid: Pid,
-    /// Signal by which podgate asks the command to end.
+    /// Signal that podgate sends to stop the command.
     stop_signal: i32,
     status: Option<ExitStatus>,
     /// Reason why podgate ends the command, and time at which SIGKILL is due.
@@ -66,7 +66,7 @@ impl Child {
         }
     }
 
-    /// Ends the command: the stop signal now, SIGKILL after `grace`. Only the first call has an effect.
+    /// Stops the command: sends the stop signal now, and SIGKILL after `grace`. Only the first call has an effect.
     pub(super) fn terminate(&mut self, why: EndReason, now: Instant, grace: Duration) {
         if self.ending.is_none() && self.status.is_none() {
             // Do not repeat the stop signal: many programs treat a second one as "quit immediately".

@@ -99,8 +99,9 @@ impl Dependencies {
 }
 
 impl Provider {
-    /// Returns the container's name if it was restarted. Restart counts are valid within one epoch, and a restarted
-    /// sidecar begins with all containers `Waiting`. So each epoch gets a new baseline once the condition holds.
+    /// Returns the name of the provider if the provider was restarted. A restarted sidecar counts restarts from 0, and
+    /// begins with all containers `Waiting`. So in each epoch, the restart count at which the condition first holds
+    /// becomes the new baseline.
     fn detect_restart(&mut self, snapshot: &Snapshot) -> Option<String> {
         let count = snapshot.restarts.get(&self.until.container).copied().unwrap_or(0);
         match &self.baseline {

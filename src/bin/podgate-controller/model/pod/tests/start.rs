@@ -111,7 +111,10 @@ fn exec_probe_needs_a_filtered_kubelet_status() {
     pod.receive_report("db", Some(report()));
     assert_eq!(pod.state_of("db"), State::Started);
     pod.receive_status("db", running("d1", true));
-    assert!(pod.update_snapshot().is_none(), "the kubelet's status has not passed the filter");
+    assert!(
+        pod.update_snapshot().is_none(),
+        "the sidecar must ignore the kubelet's `ready` until the ready filter trusts it"
+    );
     pod.on_kubelet_ready("db", Some(true));
     assert_eq!(pod.state_of("db"), State::Ready);
 }
