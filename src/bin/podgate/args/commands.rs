@@ -196,7 +196,7 @@ pub(crate) struct PostStart {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Entrypoint {
-    /// Name this container in messages
+    /// Use this container name in messages
     #[arg(long, value_name = "NAME", env = "PODGATE_CONTAINER", value_parser = container_name)]
     pub(crate) container: Option<String>,
     #[command(flatten)]
@@ -246,7 +246,7 @@ pub(crate) struct Entrypoint {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct PreStop {
-    /// Name the container of this hook, for messages
+    /// Use this container name in messages
     #[arg(long, value_name = "NAME", env = "PODGATE_CONTAINER", value_parser = container_name)]
     pub(crate) container: Option<String>,
     /// Wait until CONTAINER has exited; repeatable

@@ -12,8 +12,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longest wait for the end of killed processes. SIGKILL does not end a process that waits for a disk or a debugger at
-/// once.
+/// Longest wait for the end of killed processes. SIGKILL does not immediately end a process that waits for a disk or a
+/// debugger.
 const REAP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Kinds of children that this process may have.
