@@ -33,6 +33,12 @@ pub struct Container {
     /// Conditions that the gate or hook waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "conditions")]
     pub until: Vec<WaitCondition>,
+    /// In hold mode, the time limit for the wait in seconds. `None` waits without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<u32>,
+    /// In hold mode, true if the gate opens after a time-out; false if the container stays held.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub continue_on_timeout: bool,
 }
 
 /// Kind of podgate's gate or hook in a container.
@@ -46,6 +52,8 @@ pub enum Mode {
     PostStart,
     /// A gate in front of the container's own command.
     Entrypoint,
+    /// A gate at the kubelet: the kubelet does not create the container until the sidecar writes a file.
+    Hold,
 }
 
 /// Port declared by a container.

@@ -27,6 +27,17 @@ pub enum OrderError {
         /// The container with the hook.
         hook: String,
     },
+    /// One container is held by the kubelet, and another has a hook.
+    #[error(
+        "container {held} is in hold mode and {hook} has a post-start hook; the kubelet releases no held container \
+         while a hook runs; use one of the two modes for both"
+    )]
+    HoldAndHook {
+        /// The container in hold mode.
+        held: String,
+        /// The container with the hook.
+        hook: String,
+    },
     /// Containers that wait for each other in a cycle.
     #[error("containers wait for each other: {}", .0.join(" -> "))]
     Cycle(Vec<String>),
@@ -37,7 +48,12 @@ pub enum OrderError {
 /// # Errors
 /// [`OrderError`] with the containers that can't start.
 pub fn check_order(containers: &[Container]) -> Result<(), OrderError> {
-    let waits = |c: &Container| c.mode == Mode::Entrypoint && !c.until.is_empty();
+    let waits = |c: &Container| matches!(c.mode, Mode::Entrypoint | Mode::Hold) && !c.until.is_empty();
+    if let Some(held) = containers.iter().find(|c| c.mode == Mode::Hold)
+        && let Some(hook) = containers.iter().find(|c| c.mode == Mode::PostStart)
+    {
+        return Err(OrderError::HoldAndHook { held: held.name.clone(), hook: hook.name.clone() });
+    }
     if let Some(gate) = containers.iter().position(waits)
         && let Some(hook) = containers[gate..].iter().find(|c| c.mode == Mode::PostStart)
     {

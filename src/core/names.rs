@@ -36,6 +36,9 @@ pub const SANDBOX_RESTARTS: &str = "sandbox.podgate.io/restarts";
 /// Start time of the first sidecar of this sandbox, on the board only: RFC 3339 in UTC, by the kubelet's clock.
 pub const SANDBOX_SINCE: &str = "sandbox.podgate.io/since";
 
+/// Counter of the requests to the kubelet to create held containers. The kubelet syncs the Pod when the value changes.
+pub const SANDBOX_RELEASES: &str = "sandbox.podgate.io/releases";
+
 /// Annotation that the kubelet adds to the downward-API file. A new value means that the kubelet has restarted.
 pub const KUBELET_CONFIG_SEEN: &str = "kubernetes.io/config.seen";
 
@@ -45,6 +48,20 @@ pub const BOARD_DIR: &str = "/podgate";
 pub const SELF_DIR: &str = "/podgate-self";
 /// Mount path of the downward-API volume.
 pub const PODINFO_DIR: &str = "/podgate-info";
+
+/// Mount path of the gate files of hold mode, in the sidecar.
+pub const HOLD_DIR: &str = "/podgate-hold";
+/// Second mount path of the folder [`HOLD_CANARY`], in the sidecar.
+pub const HOLD_CANARY_DIR: &str = "/podgate-hold-canary";
+/// Folder inside [`HOLD_DIR`] that the kubelet creates. If the sidecar does not find the folder, the sidecar and the
+/// kubelet see different volumes.
+pub const HOLD_CANARY: &str = ".canary";
+/// Environment variable of a held container. The kubelet reads the value from the container's gate file.
+pub const HOLD_VARIABLE: &str = "PODGATE_HOLD";
+/// Key in an open gate file.
+pub const HOLD_KEY: &str = "OPEN";
+/// Value of the key in an open gate file. The value is also the name of the folder that a held container mounts.
+pub const HOLD_VALUE: &str = "yes";
 
 /// File with the annotations, on the board and in the downward-API volume.
 pub const ANNOTATIONS_FILE: &str = "annotations";

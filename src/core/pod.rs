@@ -155,6 +155,7 @@ impl Container {
             mode,
             pre_stop: self.pre_stop_command().is_some(),
             until,
+            ..container::Container::default()
         }
     }
 

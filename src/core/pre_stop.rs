@@ -79,7 +79,8 @@ pub fn is_pod_stopping(view: &PodView, conditions: &[WaitCondition]) -> bool {
 
 /// Returns true if a container in `state` has exited as wanted, has never started or waits in its gate.
 fn is_gone(state: State, want: WantedState) -> bool {
-    state == State::Waiting || state.has_ended() && (want != WantedState::Completed || state == State::Completed)
+    matches!(state, State::Waiting | State::TimedOut)
+        || state.has_ended() && (want != WantedState::Completed || state == State::Completed)
 }
 
 #[cfg(test)]

@@ -18,6 +18,10 @@ words! {
         Completed = "Completed",
         /// The container has exited with another code, or a signal has ended its process.
         Failed = "Failed",
+        /// The container is held and its wait has timed out. It stays held until its conditions hold.
+        TimedOut = "TimedOut",
+        /// The container was created although its hold gate was closed.
+        Violated = "Violated",
     }
 }
 
@@ -25,6 +29,11 @@ impl State {
     /// Returns true if the container has ended.
     pub fn has_ended(self) -> bool {
         matches!(self, State::Completed | State::Failed)
+    }
+
+    /// Returns true if the container was started after its conditions held. It may have ended since then.
+    pub fn has_started(self) -> bool {
+        !matches!(self, State::Waiting | State::TimedOut | State::Violated)
     }
 }
 

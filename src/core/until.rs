@@ -48,7 +48,7 @@ impl WaitCondition {
     pub fn status(&self, snapshot: &Snapshot) -> ConditionStatus {
         let Some(state) = snapshot.states.get(&self.container).copied() else { return ConditionStatus::NotYet };
         let met = match self.want {
-            WantedState::Started => state != State::Waiting,
+            WantedState::Started => state.has_started(),
             WantedState::Ready => state == State::Ready,
             WantedState::Completed => state == State::Completed,
             WantedState::Exited => state.has_ended(),

@@ -12,6 +12,7 @@
 //! | [`lint`] | finds likely mistakes and surprises |
 //! | [`migrate`](mod@migrate) | converts orders of other tools to podgate's annotations |
 //! | [`resources`] | requests and limits of the sidecar |
+//! | [`kubernetes_version`] | version of Kubernetes |
 //! | [`release`] | image registry and source repository of podgate's releases |
 //! | [`admission`] | answers an admission review |
 
@@ -20,6 +21,7 @@ pub mod declare;
 pub mod edit;
 pub mod finding;
 pub mod inject;
+pub mod kubernetes_version;
 pub mod lint;
 pub mod migrate;
 pub mod plan;

@@ -330,7 +330,7 @@ fn injected_manifest_is_checked_without_podgates_parts() {
     let template = serde_json::json!({"metadata": {"annotations": {"podgate.io/order": "db, api & cache, web"}}, "spec": {"containers": containers}});
     let options = podgate::order::inject::Options::new("podgate:x");
     let injected =
-        podgate::order::inject::inject(&template, &options, &podgate::order::plan::KnownImages::default()).unwrap();
+        podgate::order::inject::inject(&template, &options, &podgate::order::plan::KnownFacts::default()).unwrap();
     document["spec"] = serde_json::json!({"template": injected.value});
     fs::write(folder.path().join("pod.yaml"), serde_json::to_string_pretty(&document).unwrap()).unwrap();
     let (code, after, _) = check(&folder, &["pod.yaml"]);

@@ -4,7 +4,7 @@
 
 use crate::{check_injection, lines, options};
 use podgate::order::inject::{inject, is_requested};
-use podgate::order::plan::KnownImages;
+use podgate::order::plan::KnownFacts;
 use podgate::order::pod_templates;
 use serde_json::Value;
 use std::fs;
@@ -53,7 +53,7 @@ pub(crate) fn files() -> Vec<String> {
 pub(crate) fn each_injected(mut with: impl FnMut(&str, &Value, &Value)) {
     for file in files() {
         for template in templates(&file) {
-            if let Ok(done) = inject(&template, &options(), &KnownImages::default())
+            if let Ok(done) = inject(&template, &options(), &KnownFacts::default())
                 && !done.edits.is_empty()
             {
                 with(&file, &template, &done.value);
@@ -69,14 +69,14 @@ fn every_manifest_is_injected_or_rejected_as_listed() {
         let rejected = REJECTED.iter().find(|(name, _)| *name == file);
         let mut touched = 0;
         for template in templates(&file) {
-            match (inject(&template, &options(), &KnownImages::default()), rejected) {
+            match (inject(&template, &options(), &KnownFacts::default()), rejected) {
                 (Err(found), Some((_, rule))) => {
                     assert!(found.iter().any(|f| f.rule == *rule), "{file}: {}", lines(&found))
                 }
                 (Ok(_), Some(_)) => panic!("{file} was injected, but should be rejected"),
                 (Err(found), None) => panic!("{file}: {}", lines(&found)),
                 (Ok(done), None) => {
-                    check_injection(&template, &options(), &KnownImages::default()).expect("an injected template");
+                    check_injection(&template, &options(), &KnownFacts::default()).expect("an injected template");
                     assert_eq!(!done.edits.is_empty(), is_requested(&template), "{file}");
                     touched += usize::from(!done.edits.is_empty());
                 }

@@ -3,7 +3,7 @@
 use crate::corpus::templates;
 use crate::{lines, options};
 use podgate::order::inject::inject;
-use podgate::order::plan::KnownImages;
+use podgate::order::plan::KnownFacts;
 use std::fs;
 
 const SHOWN: [&str; 6] = [
@@ -20,7 +20,7 @@ fn injected_manifests_match_the_expected_files() {
     let regenerate = std::env::var_os("PODGATE_REGENERATE").is_some();
     for file in SHOWN {
         let template = templates(file).remove(0);
-        let done = inject(&template, &options(), &KnownImages::default())
+        let done = inject(&template, &options(), &KnownFacts::default())
             .unwrap_or_else(|found| panic!("{file}: {}", lines(&found)));
         // Replace the version, which occurs only in the record of the injection.
         let version = format!("\\\"version\\\":\\\"{}\\\"", env!("CARGO_PKG_VERSION"));

@@ -4,7 +4,7 @@ use crate::corpus::{each_injected, templates};
 use crate::{injected, lines, options};
 use podgate::order::edit::apply;
 use podgate::order::inject::{Injected, Options, inject, uninject};
-use podgate::order::plan::KnownImages;
+use podgate::order::plan::KnownFacts;
 use serde_json::{Value, json};
 
 fn from_api() -> Options {
@@ -12,7 +12,7 @@ fn from_api() -> Options {
 }
 
 fn reinject(template: &Value) -> Injected {
-    let done = inject(template, &from_api(), &KnownImages::default());
+    let done = inject(template, &from_api(), &KnownFacts::default());
     let done = done.unwrap_or_else(|found| panic!("{}\n{template:#}", lines(&found)));
     let mut applied = template.clone();
     done.edits.iter().for_each(|edit| apply(&mut applied, edit).expect("each edit can be applied"));

@@ -5,7 +5,7 @@ use crate::{check_injection, lines, options};
 use podgate::order::edit::{PathSegment, Place};
 use podgate::order::finding::Level;
 use podgate::order::inject::{Options, inject, is_requested, uninject};
-use podgate::order::plan::{ImageCommand, KnownImages};
+use podgate::order::plan::{ImageCommand, KnownFacts};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
@@ -42,11 +42,10 @@ fn inject_is_idempotent_and_reversible() {
     let (injected, reasons) = (Cell::new(0), RefCell::new(BTreeMap::<&str, u32>::new()));
     TestRunner::new(cases())
         .run(&template(), |template| {
-            if check_injection(&template, &options(), &KnownImages::default())
-                .is_some_and(|done| !done.edits.is_empty())
+            if check_injection(&template, &options(), &KnownFacts::default()).is_some_and(|done| !done.edits.is_empty())
             {
                 injected.set(injected.get() + 1);
-            } else if let Err(found) = inject(&template, &options(), &KnownImages::default()) {
+            } else if let Err(found) = inject(&template, &options(), &KnownFacts::default()) {
                 assert!(found.iter().any(|finding| finding.level == Level::Error), "{}", lines(&found));
                 assert!(found.iter().all(|finding| finding.rule != "not-reversible"), "{template:#}");
                 found.iter().for_each(|finding| *reasons.borrow_mut().entry(finding.rule).or_default() += 1);
@@ -63,11 +62,11 @@ fn image_commands_are_kept_by_later_injections() {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         (name.to_owned(), ImageCommand { entrypoint: words(&["/entry", "$(X)", "$$"]), cmd: words(&["serve"]) })
     });
-    let known = KnownImages { images: images.into() };
+    let known = KnownFacts { images: images.into() };
     TestRunner::new(ProptestConfig { cases: 200, ..cases() })
         .run(&template(), |template| {
             if let Some(done) = check_injection(&template, &options(), &known) {
-                let later = inject(&done.value, &options(), &KnownImages::default())
+                let later = inject(&done.value, &options(), &KnownFacts::default())
                     .expect("the second injection keeps the image commands");
                 assert!(later.edits.is_empty(), "{:?}", later.edits);
             }
@@ -82,7 +81,7 @@ fn reinjection_applies_new_options_and_annotations() {
         Options { has_fixed_user: false, image_pull_policy: Some("Always".to_owned()), ..Options::new("other:2") };
     TestRunner::new(ProptestConfig { cases: 200, ..cases() })
         .run(&(template(), template()), |(mut template, another)| {
-            let Ok(first) = inject(&template, &options(), &KnownImages::default()) else { return Ok(()) };
+            let Ok(first) = inject(&template, &options(), &KnownFacts::default()) else { return Ok(()) };
             let mut changed = first.value.clone();
             template["metadata"]["annotations"]["podgate.io/timeout"] = json!("17m");
             changed["metadata"]["annotations"]["podgate.io/timeout"] = json!("17m");
@@ -91,8 +90,8 @@ fn reinjection_applies_new_options_and_annotations() {
             if !is_requested(&template) {
                 return Ok(());
             }
-            let fresh = inject(&template, &other, &KnownImages::default()).map_err(|found| lines(&found));
-            let updated = inject(&changed, &other, &KnownImages::default());
+            let fresh = inject(&template, &other, &KnownFacts::default()).map_err(|found| lines(&found));
+            let updated = inject(&changed, &other, &KnownFacts::default());
             let updated = updated.inspect(|updated| {
                 let mut applied = changed.clone();
                 updated.edits.iter().for_each(|edit| {
@@ -118,7 +117,7 @@ fn malformed_templates_cause_no_panic() {
         .run(&(odd, any::<bool>()), |((template, changes), after)| {
             // Replace one or two values in the template, before or after the injection.
             let mut broken = if after {
-                inject(&template, &options(), &KnownImages::default()).map_or(template, |done| done.value)
+                inject(&template, &options(), &KnownFacts::default()).map_or(template, |done| done.value)
             } else {
                 template
             };
@@ -128,13 +127,13 @@ fn malformed_templates_cause_no_panic() {
                 let at = all[index.index(all.len())].clone();
                 put(&mut broken, &at, new);
             }
-            let outcome = inject(&broken, &options(), &KnownImages::default());
+            let outcome = inject(&broken, &options(), &KnownFacts::default());
             if let Err(found) = &outcome {
                 assert!(found.iter().any(|finding| finding.level == Level::Error));
                 rejected.set(rejected.get() + 1);
             }
             if !after {
-                check_injection(&broken, &options(), &KnownImages::default());
+                check_injection(&broken, &options(), &KnownFacts::default());
             }
             let _ = uninject(&broken);
             Ok(())

@@ -11,7 +11,7 @@ mod written;
 
 use podgate::order::edit::{Editor, apply};
 use podgate::order::inject::{Injected, Options, inject, uninject};
-use podgate::order::plan::KnownImages;
+use podgate::order::plan::KnownFacts;
 use serde_json::Value;
 
 const IMAGE: &str = "ghcr.io/podgate/podgate:test";
@@ -26,13 +26,13 @@ fn lines(findings: &[podgate::order::finding::Finding]) -> String {
 
 /// Injects a template. Fails if `inject` rejects the template.
 fn injected(template: &Value) -> Injected {
-    inject(template, &options(), &KnownImages::default())
+    inject(template, &options(), &KnownFacts::default())
         .unwrap_or_else(|found| panic!("{}\n{template:#}", lines(&found)))
 }
 
 /// Injects a template. Returns `None` if `inject` rejects the template. Checks that the injection is idempotent and
 /// reversible.
-fn check_injection(template: &Value, options: &Options, known: &KnownImages) -> Option<Injected> {
+fn check_injection(template: &Value, options: &Options, known: &KnownFacts) -> Option<Injected> {
     let once = inject(template, options, known).ok()?;
     let mut applied = template.clone();
     for edit in &once.edits {

@@ -4,7 +4,7 @@ use crate::corpus::templates;
 use crate::{injected, lines, options};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{inject, uninject};
-use podgate::order::plan::KnownImages;
+use podgate::order::plan::KnownFacts;
 use serde_json::{Value, json};
 
 /// Returns a Pod with two ordered containers. `inject` adds a gate to each.
@@ -30,7 +30,7 @@ fn with(pointer: &str, new: Value) -> Value {
 }
 
 fn rejection(template: &Value) -> Vec<Finding> {
-    let found = inject(template, &options(), &KnownImages::default()).expect_err("a rejected template");
+    let found = inject(template, &options(), &KnownFacts::default()).expect_err("a rejected template");
     assert!(found.iter().any(|finding| finding.level == Level::Error));
     for finding in &found {
         assert!(
@@ -160,7 +160,7 @@ fn windows_pods_are_rejected() {
     let place = |spec: Value| {
         let mut pod = with("/spec/hostname", json!("x"));
         pod["spec"].as_object_mut().unwrap().append(&mut spec.as_object().unwrap().clone());
-        let found = inject(&pod, &options(), &KnownImages::default()).err().unwrap_or_default();
+        let found = inject(&pod, &options(), &KnownFacts::default()).err().unwrap_or_default();
         found.iter().find(|finding| finding.rule == "windows").map(|finding| finding.at.to_string())
     };
     let affinity = |values: Value| {
@@ -204,7 +204,7 @@ fn changed(by: impl Fn(&mut Value)) -> Vec<String> {
     by(&mut done);
     let found = uninject(&done).expect_err("uninject cannot restore the original");
     assert_eq!(
-        inject(&done, &options(), &KnownImages::default()).expect_err("inject cannot update the template either"),
+        inject(&done, &options(), &KnownFacts::default()).expect_err("inject cannot update the template either"),
         found
     );
     assert!(found.iter().all(|finding| finding.rule == "injected-changed" && finding.level == Level::Error));

@@ -2,7 +2,7 @@
 
 use crate::{check_injection, options};
 use podgate::order::inject::{Injected, Options};
-use podgate::order::plan::KnownImages;
+use podgate::order::plan::KnownFacts;
 use podgate::order::resources::parse;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ fn pod(containers: [Value; 2]) -> Value {
 }
 
 fn inject_with(template: &Value, options: &Options) -> Injected {
-    check_injection(template, options, &KnownImages::default()).expect("the template can be injected")
+    check_injection(template, options, &KnownFacts::default()).expect("the template can be injected")
 }
 
 /// Returns the sidecar's resources.

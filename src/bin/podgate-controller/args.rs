@@ -14,7 +14,8 @@ Runs as a native sidecar (an init container with restartPolicy: Always), or as t
 Pod, with the postStart hook `podgate-controller ready`. See manifests/pod.yaml.
 
 Fields of --containers, as in the Pod API: name, ports, startupProbe, readinessProbe, restartPolicy;
-podgate's own: mode (post-start, entrypoint or none), until, preStop.
+podgate's own: mode (entrypoint, hold, post-start or none), until, preStop, timeoutSeconds and
+continueOnTimeout (hold mode only).
 
 Exit codes:
   0    stopped by a signal after its postStart hook succeeded, or all other containers have ended
@@ -59,6 +60,12 @@ pub(crate) struct RunArgs {
     /// Read the Pod's annotations from this downward-API volume
     #[arg(long, value_name = "DIR", env = "PODGATE_PODINFO", default_value = names::PODINFO_DIR)]
     pub(crate) podinfo: PathBuf,
+    /// Write the gate files of held containers into this folder of the volume podgate-hold
+    #[arg(long, value_name = "DIR", env = "PODGATE_HOLD_DIR", default_value = names::HOLD_DIR)]
+    pub(crate) hold: PathBuf,
+    /// Find this second mount of the folder .canary of the volume podgate-hold
+    #[arg(long, value_name = "DIR", env = "PODGATE_HOLD_CANARY", default_value = names::HOLD_CANARY_DIR)]
+    pub(crate) hold_canary: PathBuf,
     /// Install this agent on the board; by default the one next to this program
     #[arg(long, value_name = "FILE", env = "PODGATE_AGENT")]
     pub(crate) agent: Option<PathBuf>,

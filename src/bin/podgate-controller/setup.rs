@@ -49,6 +49,8 @@ pub(crate) fn merge_containers(declared: &[Container], spec: &[Container]) -> Ve
             mode: if declaration.mode == Mode::None { spec.mode } else { declaration.mode },
             pre_stop: declaration.pre_stop || spec.pre_stop,
             until: if declaration.until.is_empty() { spec.until.clone() } else { declaration.until.clone() },
+            timeout_seconds: declaration.timeout_seconds,
+            continue_on_timeout: declaration.continue_on_timeout,
         }
     };
     spec.iter().map(merged).collect()

@@ -12,7 +12,7 @@ use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, StatusCode};
 use podgate::order::admission::{self, Answer, Outcome};
 use podgate::order::inject;
-use podgate::order::plan::KnownImages;
+use podgate::order::plan::KnownFacts;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,7 +122,7 @@ async fn read_body(mut body: Incoming, reservation: &Reservation<'_>) -> Result<
 }
 
 fn review(state: &State, body: &[u8]) -> OutcomeReply {
-    let inject = |pod: &_| inject::inject(pod, &state.options, &KnownImages::default());
+    let inject = |pod: &_| inject::inject(pod, &state.options, &KnownFacts::default());
     match admission::answer(body, &inject) {
         Ok(answer) => {
             log_outcome(&answer);

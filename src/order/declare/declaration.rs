@@ -14,13 +14,15 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// Mode that an annotation requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RequestedMode {
-    /// A gate if the container's command is known, otherwise hooks in the containers before this one.
+    /// A gate in front of the command if the command is known, otherwise a gate at the kubelet.
     #[default]
     Auto,
     /// Hooks in the containers before this one.
     PostStart,
     /// A gate in front of the container's command.
     Entrypoint,
+    /// A gate at the kubelet, which does not create the container until the gate opens.
+    Hold,
 }
 
 impl RequestedMode {
@@ -31,6 +33,7 @@ impl RequestedMode {
             RequestedMode::Auto => "auto",
             RequestedMode::PostStart => "post-start",
             RequestedMode::Entrypoint => "entrypoint",
+            RequestedMode::Hold => "hold",
         }
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// Start order of the Pod, such as `migrate=Completed, db & cache, api`.
 pub const ORDER: &str = "podgate.io/order";
-/// Mode of all containers: `auto`, `post-start` or `entrypoint`.
+/// Mode of all containers: `auto`, `entrypoint`, `hold` or `post-start`.
 pub const MODE: &str = "podgate.io/mode";
 /// Time limit for each wait, such as `5m`.
 pub const TIMEOUT: &str = "podgate.io/timeout";

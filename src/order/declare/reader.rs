@@ -237,7 +237,7 @@ impl Reader<'_, '_> {
     }
 
     fn parse_mode(&mut self, text: &str, at: &Place) -> RequestedMode {
-        let all = [RequestedMode::Auto, RequestedMode::PostStart, RequestedMode::Entrypoint]
+        let all = [RequestedMode::Auto, RequestedMode::Entrypoint, RequestedMode::Hold, RequestedMode::PostStart]
             .map(|mode| (mode.as_str(), mode));
         self.parse_choice(text, at, &all)
     }

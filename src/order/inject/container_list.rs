@@ -81,6 +81,8 @@ fn container_entry(container: &Container) -> Value {
         "name": container.name,
         "mode": (container.mode != Mode::None).then_some(container.mode),
         "until": (!until.is_empty()).then_some(until),
+        "timeoutSeconds": container.timeout_seconds,
+        "continueOnTimeout": container.continue_on_timeout.then_some(true),
         "preStop": container.pre_stop.then_some(true),
         "restartPolicy": container.restart_policy,
         "ports": (!container.ports.is_empty()).then_some(&container.ports),

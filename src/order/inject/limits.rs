@@ -47,7 +47,7 @@ pub(super) fn check_injected(template: &Value) -> Result<(), Finding> {
         Err(Finding::error("injected-changed", at.clone(), what).fix("use the manifest from before the injection"))
     };
     let too_many = |list: &Place, item: &Value| {
-        let own = parts::items(item, list).iter().filter(|item| parts::is_own_volume(item));
+        let own = parts::items(item, list).iter().filter(|item| parts::is_own_item(item));
         own.take(OWN_VOLUMES_MAX + 1).count() > OWN_VOLUMES_MAX
     };
     let volumes = parts::spec_place("volumes");

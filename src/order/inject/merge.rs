@@ -31,7 +31,7 @@ pub(super) fn merge_sidecar(found: &Value, new: &Value) -> Value {
             (Some(Value::Object(new)), Value::Object(found)) => Value::Object(merge_objects(found, new)),
             (Some(Value::Array(new)), Value::Array(found)) => {
                 let is_ours = |item: &&Value| {
-                    parts::is_own_volume(item) || new.iter().any(|new| parts::item_name(new) == parts::item_name(item))
+                    parts::is_own_item(item) || new.iter().any(|new| parts::item_name(new) == parts::item_name(item))
                 };
                 new.iter().chain(found.iter().filter(|item| !is_ours(item))).cloned().collect()
             }

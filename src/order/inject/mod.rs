@@ -36,7 +36,7 @@ pub use outcome::{Injected, Options};
 use crate::order::declare::{self, keys};
 use crate::order::edit::{Edit, Op, PathSegment, Place, apply};
 use crate::order::finding::Finding;
-use crate::order::plan::{ImageCommand, KnownImages, plan};
+use crate::order::plan::{ImageCommand, KnownFacts, plan};
 use record::{Record, VERSION};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ pub fn is_injected(template: &Value) -> bool {
 ///
 /// # Errors
 /// Returns all findings, at least one of them an error. The caller must then leave the template unchanged.
-pub fn inject(template: &Value, options: &Options, known: &KnownImages) -> Result<Injected, Vec<Finding>> {
+pub fn inject(template: &Value, options: &Options, known: &KnownFacts) -> Result<Injected, Vec<Finding>> {
     if inject_label(template) == Some("disabled") {
         return Ok(Injected::unchanged(template));
     }
@@ -105,7 +105,7 @@ pub fn inject(template: &Value, options: &Options, known: &KnownImages) -> Resul
 }
 
 /// Injects into a template that has no injected parts.
-fn inject_plain(template: &Value, options: &Options, known: &KnownImages) -> Result<Injected, Vec<Finding>> {
+fn inject_plain(template: &Value, options: &Options, known: &KnownFacts) -> Result<Injected, Vec<Finding>> {
     limits::check(template)?;
     let mut plan = plan(template, known)?;
     let mut findings = std::mem::take(&mut plan.findings);
@@ -145,7 +145,7 @@ pub fn uninject(template: &Value) -> Result<Injected, Vec<Finding>> {
 
 /// Adds the image commands from an earlier injection, for containers with an unchanged image. The webhook thus need not
 /// repeat the image lookups of the command line.
-fn keep_image_commands(template: &Value, known: &KnownImages) -> KnownImages {
+fn keep_image_commands(template: &Value, known: &KnownFacts) -> KnownFacts {
     let mut known = known.clone();
     let Ok(Some(record)) = Record::read(template) else { return known };
     for item in parts::items(template, &parts::spec_place("containers")) {

@@ -1,6 +1,7 @@
 //! Names of podgate's parts in a template, and the volumes, mounts and sidecar that every injection adds.
 
 use crate::core::command::agent_path;
+use crate::core::container::Mode;
 use crate::core::names;
 use crate::order::declare::{Publish, SidecarPlacement};
 use crate::order::edit::Place;
@@ -24,9 +25,15 @@ const BOARD_VOLUME: &str = "podgate";
 const SELF_VOLUME: &str = "podgate-self";
 const INFO_VOLUME: &str = "podgate-info";
 const API_VOLUME: &str = "podgate-api";
-pub(super) const VOLUMES: [&str; 4] = [BOARD_VOLUME, SELF_VOLUME, INFO_VOLUME, API_VOLUME];
+const HOLD_VOLUME: &str = "podgate-hold";
+pub(super) const VOLUMES: [&str; 5] = [BOARD_VOLUME, SELF_VOLUME, INFO_VOLUME, API_VOLUME, HOLD_VOLUME];
 /// Mount paths of podgate's volumes in the user's containers.
-pub(super) const MOUNT_PATHS: [&str; 3] = [names::BOARD_DIR, names::SELF_DIR, names::PODINFO_DIR];
+pub(super) const MOUNT_PATHS: [&str; 4] = [names::BOARD_DIR, names::SELF_DIR, names::PODINFO_DIR, names::HOLD_DIR];
+/// Folder of the gate files in the hold volume. The sidecar mounts this folder, not the volume: a container runtime that
+/// uses virtual machines then shares the folder with the kubelet.
+const HOLD_KEYS: &str = "keys";
+/// Folder in the hold volume whose subfolder a held container mounts.
+const HOLD_GATE: &str = "gate";
 
 /// Returns the place of a container's field. `short` is the field's name without `lifecycle`.
 pub(super) fn field_place(container: &Place, short: &str) -> Place {
@@ -48,9 +55,9 @@ pub(super) fn agent_line(container: &Value, short: &str) -> Option<Vec<String>> 
     matches!(words.as_slice(), [program, first, ..] if *program == agent_path() && first == subcommand).then_some(words)
 }
 
-/// Returns true if `item` is one of podgate's volumes or a mount of such a volume.
-pub(super) fn is_own_volume(item: &Value) -> bool {
-    item_name(item).is_some_and(|name| VOLUMES.contains(&name))
+/// Returns true if `item` is one of podgate's volumes, a mount of such a volume, or podgate's environment variable.
+pub(super) fn is_own_item(item: &Value) -> bool {
+    item_name(item).is_some_and(|name| VOLUMES.contains(&name) || name == names::HOLD_VARIABLE)
 }
 
 /// Returns the command of the `exec` action in a hook or probe.
@@ -91,14 +98,17 @@ pub(super) fn unescape_dollars(text: &str) -> String {
 }
 
 /// Returns the volumes that podgate adds, in list order.
-pub(super) fn volumes(publish: Publish) -> Vec<Value> {
+pub(super) fn volumes(plan: &Plan) -> Vec<Value> {
     let field = |path: &str, field: &str| json!({"path": path, "fieldRef": {"fieldPath": field}});
     let mut volumes = vec![
         json!({"name": BOARD_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}),
         json!({"name": SELF_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}),
         json!({"name": INFO_VOLUME, "downwardAPI": {"items": [field(names::ANNOTATIONS_FILE, "metadata.annotations")]}}),
     ];
-    if publish == Publish::Api {
+    if has_hold(plan) {
+        volumes.push(json!({"name": HOLD_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}));
+    }
+    if plan.publish == Publish::Api {
         volumes.push(json!({"name": API_VOLUME, "projected": {"defaultMode": 0o444, "sources": [
             {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
             {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
@@ -106,6 +116,26 @@ pub(super) fn volumes(publish: Publish) -> Vec<Value> {
         ]}}));
     }
     volumes
+}
+
+/// Returns true if the plan has a container in hold mode.
+fn has_hold(plan: &Plan) -> bool {
+    plan.containers.iter().any(|planned| planned.mode == Mode::Hold)
+}
+
+/// Returns the environment variable that makes the kubelet hold a container. While the file has no such key, the
+/// kubelet does not create the container.
+pub(super) fn hold_variable(container: &str) -> Value {
+    let path = format!("{HOLD_KEYS}/{container}");
+    let from = json!({"volumeName": HOLD_VOLUME, "path": path, "key": names::HOLD_KEY});
+    json!({"name": names::HOLD_VARIABLE, "valueFrom": {"fileKeyRef": from}})
+}
+
+/// Returns the mount that stops a kubelet older than 1.35. Such a kubelet leaves the variable empty, and it does not
+/// start a container with an empty variable in `subPathExpr`.
+pub(super) fn hold_mount() -> Value {
+    let path = format!("{HOLD_GATE}/$({})", names::HOLD_VARIABLE);
+    json!({"name": HOLD_VOLUME, "mountPath": names::HOLD_DIR, "subPathExpr": path, "readOnly": true})
 }
 
 pub(super) fn mounts(container: &str) -> [Value; 3] {
@@ -126,6 +156,11 @@ pub(super) fn sidecar(plan: &Plan, containers: &str, resources: Value, options: 
         json!({"name": SELF_VOLUME, "mountPath": names::SELF_DIR}),
         json!({"name": INFO_VOLUME, "mountPath": names::PODINFO_DIR, "readOnly": true}),
     ];
+    if has_hold(plan) {
+        let canary = format!("{HOLD_KEYS}/{}", names::HOLD_CANARY);
+        mounts.push(json!({"name": HOLD_VOLUME, "mountPath": names::HOLD_DIR, "subPath": HOLD_KEYS}));
+        mounts.push(json!({"name": HOLD_VOLUME, "mountPath": names::HOLD_CANARY_DIR, "subPath": canary}));
+    }
     if publish == Publish::Api {
         mounts.push(json!({"name": API_VOLUME, "mountPath": TOKEN_DIR, "readOnly": true}));
     }

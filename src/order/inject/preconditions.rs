@@ -125,9 +125,11 @@ fn check_names(template: &Value, found: &mut Vec<Finding>) {
 fn find_manual_parts(container: &Value, place: &Place, found: &mut Vec<Finding>) {
     let lines = AGENT_FIELDS.iter().filter(|(short, _)| parts::agent_line(container, short).is_some());
     let lines = lines.map(|(short, _)| parts::field_place(place, short));
-    let mounts = parts::items(container, &Place::root().to("volumeMounts")).iter().enumerate();
-    let mounts = mounts.filter(|(_, mount)| parts::is_own_volume(mount)).map(|(at, _)| place.to("volumeMounts").to(at));
-    found.extend(lines.chain(mounts).map(|at| {
+    let own_items = |field: &'static str| {
+        let items = parts::items(container, &Place::root().to(field)).iter().enumerate();
+        items.filter(|(_, item)| parts::is_own_item(item)).map(move |(at, _)| place.to(field).to(at))
+    };
+    found.extend(lines.chain(own_items("env")).chain(own_items("volumeMounts")).map(|at| {
         let fix = "remove it, or keep it and remove podgate's annotations";
         Finding::error("by-hand", at, "this part of podgate was added by hand").fix(fix)
     }));

@@ -36,7 +36,7 @@ fn template_without_a_declaration_stays_unchanged() {
     // The label without an order gives a finding.
     for (metadata, is_marked) in [(json!({}), false), (json!({"labels": {"podgate.io/inject": "enabled"}}), true)] {
         let template = with(metadata);
-        let done = inject(&template, &Options::new("i"), &KnownImages::default()).unwrap();
+        let done = inject(&template, &Options::new("i"), &KnownFacts::default()).unwrap();
         assert_eq!((done.value, done.edits, !done.findings.is_empty()), (template, vec![], is_marked));
     }
 }

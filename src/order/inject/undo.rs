@@ -12,8 +12,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Fields of a container that podgate can set, nested fields before their parent fields.
-pub(super) const CONTAINER_FIELDS: [&str; 7] =
-    ["command", "args", "startupProbe", "volumeMounts", "postStart", "preStop", "lifecycle"];
+pub(super) const CONTAINER_FIELDS: [&str; 8] =
+    ["command", "args", "startupProbe", "env", "volumeMounts", "postStart", "preStop", "lifecycle"];
 
 /// Returns the Pod fields that a record can contain, each with the field's name in the record.
 pub(super) fn pod_fields() -> [(&'static str, Place); 4] {
@@ -64,6 +64,12 @@ pub(super) fn manual_changes(template: &Value) -> Vec<Finding> {
             let what = format!("podgate's gate in the command of {} was changed by hand", entry.name);
             findings.push(error(place.to("command"), what));
         }
+        let variables = parts::items(item, &Place::root().to("env"));
+        let is_held = variables.iter().any(|one| *one == parts::hold_variable(&entry.name));
+        if entry.mode == Mode::Hold && !is_held {
+            let what = format!("podgate's variable in the env of {} was changed by hand", entry.name);
+            findings.push(error(place.to("env"), what));
+        }
         for (is_expected, short) in [(entry.mode == Mode::PostStart, "postStart"), (entry.pre_stop, "preStop")] {
             if is_expected && parts::agent_line(item, short).is_none() {
                 let what = format!("podgate's {short} hook of {} was changed by hand", entry.name);
@@ -91,7 +97,7 @@ fn revert(record: &Record, template: &Value) -> Result<Editor, EditError> {
     if let Some((at, _)) = &sidecar {
         editor.edit(at.clone(), Op::Remove)?;
     }
-    remove_volumes(&mut editor, &parts::spec_place("volumes"))?;
+    remove_own_items(&mut editor, &parts::spec_place("volumes"))?;
     for (at, item) in users.enumerate() {
         let of = parts::item_name(item).and_then(|name| record.containers.get(name));
         restore_container(&mut editor, &list.to(at), item, of.unwrap_or(&ContainerRecord::default()))?;
@@ -110,10 +116,10 @@ fn revert(record: &Record, template: &Value) -> Result<Editor, EditError> {
     Ok(editor)
 }
 
-/// Removes podgate's volumes or mounts from a list, in reverse order, so that the list's indices remain valid.
-fn remove_volumes(editor: &mut Editor, list: &Place) -> Result<(), EditError> {
+/// Removes podgate's volumes, mounts or variables from a list, in reverse order, so that the list's indices remain valid.
+fn remove_own_items(editor: &mut Editor, list: &Place) -> Result<(), EditError> {
     for at in (0..parts::items(editor.value(), list).len()).rev() {
-        if list.to(at).of(editor.value()).is_some_and(parts::is_own_volume) {
+        if list.to(at).of(editor.value()).is_some_and(parts::is_own_item) {
             editor.edit(list.to(at), Op::Remove)?;
         }
     }
@@ -166,8 +172,10 @@ fn restore_container(
             restore_field(editor, &field_place(place, short), of.was.get(short).or(within.as_ref()))?;
         }
     }
-    remove_volumes(editor, &place.to("volumeMounts"))?;
-    for holder in ["volumeMounts", "lifecycle"] {
+    for list in ["env", "volumeMounts"] {
+        remove_own_items(editor, &place.to(list))?;
+    }
+    for holder in ["env", "volumeMounts", "lifecycle"] {
         restore_if_empty(editor, injected.get(holder), &place.to(holder), of.was.get(holder))?;
     }
     Ok(())

@@ -1,12 +1,13 @@
 //! Checks of the containers' environment: network, processes, Kubernetes version, time limits of the workload.
 
-use super::context::{Context, Version};
+use super::context::Context;
 use super::forecast::is_blocking;
 use crate::core::until::WantedState;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{Publish, annotation_place, keys};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
+use crate::order::kubernetes_version::Version;
 use crate::order::plan::Plan;
 use humantime::format_duration;
 use serde_json::Value;

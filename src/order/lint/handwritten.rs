@@ -30,7 +30,7 @@ pub fn check_handwritten(template: &Value) -> Option<Vec<Finding>> {
     let containers: Vec<Container> = lines.iter().map(|lines| lines.container.declared()).collect();
     if let Err(broken) = container_list::check_order(&containers) {
         let at = match &broken {
-            OrderError::GateBeforeHook { hook, .. } => hook,
+            OrderError::GateBeforeHook { hook, .. } | OrderError::HoldAndHook { hook, .. } => hook,
             OrderError::Cycle(names) => &names[0],
         };
         let at = spec.get(at).map(ContainerRef::place).unwrap_or_default();

@@ -22,7 +22,8 @@ pub mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use context::{Context, Version};
+pub use crate::order::kubernetes_version::Version;
+pub use context::Context;
 pub use document::misplaced_keys;
 pub use handwritten::check_handwritten;
 

@@ -2,7 +2,7 @@ use super::forecast::Forecast;
 use super::*;
 use crate::order::edit::Place;
 use crate::order::finding::Level;
-use crate::order::plan::{KnownImages, plan};
+use crate::order::plan::{KnownFacts, plan};
 use serde_json::json;
 
 /// Returns a Pod whose containers have a command, a probe and the given additional fields.
@@ -25,7 +25,7 @@ fn three_containers() -> Value {
 }
 
 fn findings_of(pod: &Value, context: Context<'_>) -> Vec<Finding> {
-    let plan = plan(pod, &KnownImages::default()).unwrap_or_else(|findings| panic!("{findings:#?}"));
+    let plan = plan(pod, &KnownFacts::default()).unwrap_or_else(|findings| panic!("{findings:#?}"));
     let mut findings = plan.findings.clone();
     findings.extend(check_template(pod, &plan, context).findings);
     findings.retain(|finding| finding.rule != "native-would-do");
@@ -209,7 +209,7 @@ fn old_kubernetes_versions_are_rejected() {
 
 #[test]
 fn forecast_shows_parallel_steps_and_the_longest_wait() {
-    let of = |template: &Value| Forecast::of(&plan(template, &KnownImages::default()).unwrap());
+    let of = |template: &Value| Forecast::of(&plan(template, &KnownFacts::default()).unwrap());
     let mut diamond =
         pod("db, api & cache, web", &[("web", json!({})), ("cache", json!({})), ("api", json!({})), ("db", json!({}))]);
     let forecast = of(&diamond);
@@ -235,7 +235,7 @@ fn forecast_shows_parallel_steps_and_the_longest_wait() {
 #[test]
 fn native_sidecars_are_advised_for_simple_chains() {
     let advice = |pod: &Value| {
-        let plan = plan(pod, &KnownImages::default()).unwrap();
+        let plan = plan(pod, &KnownFacts::default()).unwrap();
         super::native::native_advice(&Spec::read(pod, &mut Vec::new()), &plan)
     };
     let mut proxied = pod("proxy, app", &[("app", json!({})), ("proxy", json!({})), ("log", json!({}))]);
@@ -355,7 +355,7 @@ mod odd {
             }
             let _ = check_handwritten(&pod);
             let context = Context { kubernetes: Some(Version { major: 1, minor: 30 }), workload: Some(&pod["spec"]) };
-            if let Ok(plan) = plan(&pod, &KnownImages::default()) {
+            if let Ok(plan) = plan(&pod, &KnownFacts::default()) {
                 let _ = check_template(&pod, &plan, context);
             }
             for from in [migrate::MigrationSource::Kruise, migrate::MigrationSource::Compose(pod.clone()), migrate::MigrationSource::Tekton(Some(pod.clone())), migrate::MigrationSource::Tekton(None)] {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::order::edit::apply;
-use crate::order::plan::{KnownImages, plan};
+use crate::order::plan::{KnownFacts, plan};
 use serde_json::json;
 
 fn pod(names: &[&str]) -> Value {
@@ -17,7 +17,7 @@ fn migrated(template: &Value, from: &MigrationSource) -> (Value, Injected) {
         apply(&mut by_edits, edit).unwrap();
     }
     assert_eq!(by_edits, done.value);
-    assert!(plan(&done.value, &KnownImages::default()).is_ok());
+    assert!(plan(&done.value, &KnownFacts::default()).is_ok());
     (done.value["metadata"]["annotations"].clone(), done)
 }
 

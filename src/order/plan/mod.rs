@@ -21,4 +21,4 @@ mod tests;
 mod types;
 
 pub use planner::plan;
-pub use types::{ContainerPlan, ImageCommand, KnownImages, Plan};
+pub use types::{ContainerPlan, ImageCommand, KnownFacts, Plan};

@@ -1,15 +1,19 @@
-//! Selects a gate for each container, or hooks in the preceding containers that hold the container back.
+//! Selects a mode for each container: a gate in front of its command, a gate at the kubelet (hold mode), or hooks in the
+//! preceding containers that hold the container back.
 //!
-//! The kubelet starts a Pod's containers one after another, and a hook holds back all later containers. If hooks must
+//! Hooks are selected only if an annotation requests them, because the order can be lost under hooks. The kubelet starts a Pod's containers one after another, and a hook holds back all later containers. If hooks must
 //! hold a container back, all containers that it waits for, directly or indirectly, must therefore also have hooks.
 
 use super::graph::Graph;
 use super::types::ImageCommand;
 use crate::core::until::WantedState;
 use crate::order::declare::spec::ContainerRef;
-use crate::order::declare::{Declaration, RequestedMode, annotation_place, container_annotation_place, keys};
+use crate::order::declare::{
+    Declaration, Publish, RequestedMode, SidecarPlacement, annotation_place, container_annotation_place, keys,
+};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
+use crate::order::kubernetes_version::Version;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -18,8 +22,6 @@ use std::ops::Range;
 pub(super) enum HookReason {
     /// An annotation requests post-start mode.
     Requested(Place),
-    /// The container's command is not known, so the container cannot have a gate.
-    UnknownCommand,
     /// The named container waits for this container, and hooks must hold the named container back.
     NeededBy(String),
 }
@@ -28,6 +30,8 @@ pub(super) enum HookReason {
 #[derive(Debug, Clone)]
 pub(super) struct GateRequirement {
     reason: String,
+    /// True if the gate must be in front of the container's command.
+    needs_command: bool,
     at: Place,
     span: Option<Range<usize>>,
 }
@@ -37,6 +41,7 @@ pub(super) struct ModeResolver<'a> {
     pub(super) declared: &'a Declaration,
     pub(super) commands: &'a BTreeMap<String, Vec<String>>,
     pub(super) required_gates: BTreeMap<String, GateRequirement>,
+    pub(super) kubernetes: Option<Version>,
 }
 
 impl ModeResolver<'_> {
@@ -48,7 +53,14 @@ impl ModeResolver<'_> {
         }
     }
 
-    /// Returns the containers of `involved` that hooks hold back, with the reason. All other containers have gates.
+    /// Returns true if the container gets a gate at the kubelet, unless hooks hold it back. A container that waits for
+    /// nothing needs no gate.
+    pub(super) fn is_held(&self, name: &str) -> bool {
+        let (mode, _) = self.requested_mode(name);
+        mode == RequestedMode::Hold || mode == RequestedMode::Auto && !self.commands.contains_key(name)
+    }
+
+    /// Returns the containers of `involved` that hooks hold back, with the reason. The other containers have gates.
     pub(super) fn decide_hooked(
         &self,
         involved: &[&ContainerRef<'_>],
@@ -57,18 +69,16 @@ impl ModeResolver<'_> {
         let mut hooked: BTreeMap<String, HookReason> = BTreeMap::new();
         for own in involved {
             let (mode, at) = self.requested_mode(own.name);
-            let is_known = self.commands.contains_key(own.name);
-            let why = match mode {
-                RequestedMode::PostStart => HookReason::Requested(at.clone()),
-                _ if is_known => continue,
-                RequestedMode::Auto => HookReason::UnknownCommand,
-                RequestedMode::Entrypoint => {
+            match mode {
+                RequestedMode::PostStart => {
+                    hooked.insert(own.name.to_owned(), HookReason::Requested(at.clone()));
+                }
+                RequestedMode::Entrypoint if !self.commands.contains_key(own.name) => {
                     let what = format!("{} is set to entrypoint mode, but its command is not known", own.name);
                     findings.push(unknown_command_finding(own, at.clone(), what));
-                    continue;
                 }
-            };
-            hooked.insert(own.name.to_owned(), why);
+                _ => {}
+            }
         }
         let mut left: Vec<String> = hooked.keys().cloned().collect();
         while let Some(name) = left.pop() {
@@ -81,11 +91,46 @@ impl ModeResolver<'_> {
             }
         }
         for own in involved {
-            if let Some(why) = hooked.get(own.name) {
-                self.report_conflict(own, why, &hooked, findings);
+            match hooked.get(own.name) {
+                Some(why) => self.report_conflict(own, why, &hooked, findings),
+                None if self.is_held(own.name) => self.check_hold(own, &hooked, findings),
+                None => {}
             }
         }
         hooked
+    }
+
+    /// Reports an error if hold mode is not possible for a container.
+    fn check_hold(&self, own: &ContainerRef<'_>, hooked: &BTreeMap<String, HookReason>, findings: &mut Vec<Finding>) {
+        let name = own.name;
+        if let Some(gate) = self.required_gates.get(name).filter(|gate| gate.needs_command) {
+            let what =
+                format!("{}, which requires a gate for {name}, but the command of {name} is not known", gate.reason);
+            let finding = unknown_command_finding(own, gate.at.clone(), what);
+            return findings.push(Finding { span: gate.span.clone(), ..finding });
+        }
+        let waits = !self.graph.needs(name).is_empty();
+        let is_old = self.kubernetes.filter(|version| *version < Version::WITH_HOLD);
+        let obstacle = if self.declared.publish == Publish::Board {
+            format!("needs the API server, but {} is board", keys::PUBLISH)
+        } else if !waits {
+            return;
+        } else if let Some(version) = is_old {
+            format!("needs Kubernetes {}, but this is {version}", Version::WITH_HOLD)
+        } else if self.declared.sidecar_placement == SidecarPlacement::First {
+            format!("needs a native sidecar, but {} is first", keys::SIDECAR_POSITION)
+        } else if let Some(hook) = hooked.keys().next() {
+            format!("cannot be combined with post-start mode, which {hook} has")
+        } else {
+            return;
+        };
+        let (mode, at) = self.requested_mode(name);
+        let (what, at) = match mode {
+            RequestedMode::Hold => (format!("{name} is set to hold mode, which {obstacle}"), at),
+            _ => (format!("the command of {name} is not known, and hold mode {obstacle}"), own.place()),
+        };
+        let fix = format!("{}, or write {}{name}: post-start", command_advice(name), keys::MODE_PREFIX);
+        findings.push(Finding::error("hold-impossible", at, what).fix(fix));
     }
 
     /// Reports an error if hooks must hold back a container that requires a gate.
@@ -98,39 +143,31 @@ impl ModeResolver<'_> {
     ) {
         let name = own.name;
         let (mode, at) = self.requested_mode(name);
-        let by_mode =
-            || GateRequirement { reason: format!("{name} is in entrypoint mode"), at: at.clone(), span: None };
-        let is_requested = mode == RequestedMode::Entrypoint && self.commands.contains_key(name);
+        let by_mode = || GateRequirement {
+            reason: format!("{name} is in {} mode", mode.as_str()),
+            needs_command: false,
+            at: at.clone(),
+            span: None,
+        };
+        let is_requested = matches!(mode, RequestedMode::Entrypoint | RequestedMode::Hold);
         let Some(gate) = self.required_gates.get(name).cloned().or_else(|| is_requested.then(by_mode)) else {
             return;
         };
-        let GateRequirement { reason: gate, at: gate_at, span: word } = gate;
+        let GateRequirement { reason: gate, at: gate_at, span: word, .. } = gate;
         match why {
-            HookReason::UnknownCommand => {
-                let what = format!("{gate}, which requires a gate for {name}, but the command of {name} is not known");
-                findings.push(Finding { span: word, ..unknown_command_finding(own, gate_at, what) });
-            }
             HookReason::Requested(at) => {
                 let what = format!("{name} is in post-start mode, but {gate}, which requires a gate");
                 let fix = format!("write {}{name}: entrypoint", keys::MODE_PREFIX);
                 findings.push(Finding::error("mode-conflict", at.clone(), what).fix(fix));
             }
             // The finding for the root cause is enough.
-            HookReason::NeededBy(_) if self.required_gates.contains_key(root_cause(name, hooked).0) => {}
+            HookReason::NeededBy(_) if self.required_gates.contains_key(root_cause(name, hooked)) => {}
             HookReason::NeededBy(_) => {
-                let (last, root) = root_cause(name, hooked);
-                let (reason, fix) = match root {
-                    HookReason::Requested(_) => {
-                        ("is in post-start mode", format!("write {}{last}: entrypoint", keys::MODE_PREFIX))
-                    }
-                    _ => (
-                        "has a command that is not known, so it cannot have a gate",
-                        format!("{}, or remove {last} from the order", command_advice(last)),
-                    ),
-                };
+                let last = root_cause(name, hooked);
+                let fix = format!("write {}{last}: entrypoint", keys::MODE_PREFIX);
                 let what = format!(
-                    "{gate}, but {last}, which comes after {name}, {reason}: only hooks in the containers before it can hold \
-                     {last} back, and no container can wait in a gate while a hook runs"
+                    "{gate}, but {last}, which comes after {name}, is in post-start mode: only hooks in the containers \
+                     before it can hold {last} back, and no container can wait in a gate while a hook runs"
                 );
                 findings.push(Finding { span: word, ..Finding::error("mode-conflict", gate_at, what).fix(fix) });
             }
@@ -141,17 +178,13 @@ impl ModeResolver<'_> {
     pub(super) fn mode_reason(&self, name: &str, hooked: &BTreeMap<String, HookReason>) -> String {
         match hooked.get(name) {
             Some(HookReason::Requested(at)) => format!("set by {}", annotation_key(at)),
-            Some(HookReason::UnknownCommand) => "its command is not known".to_owned(),
             Some(HookReason::NeededBy(_)) => {
-                let (last, root) = root_cause(name, hooked);
-                match root {
-                    HookReason::Requested(_) => format!("{last}, which comes later, is in post-start mode"),
-                    _ => format!("{last}, which comes later, has no known command"),
-                }
+                format!("{}, which comes later, is in post-start mode", root_cause(name, hooked))
             }
             None => match self.requested_mode(name) {
-                (RequestedMode::Entrypoint, at) => format!("set by {}", annotation_key(&at)),
-                _ => "its command is known".to_owned(),
+                (RequestedMode::Auto, _) if self.commands.contains_key(name) => "its command is known".to_owned(),
+                (RequestedMode::Auto, _) => "its command is not known".to_owned(),
+                (_, at) => format!("set by {}", annotation_key(&at)),
             },
         }
     }
@@ -164,16 +197,13 @@ fn annotation_key(at: &Place) -> String {
     }
 }
 
-/// Returns the container that causes `name` to have a hook, and the reason why hooks hold that container back.
-fn root_cause<'a>(name: &'a str, hooked: &'a BTreeMap<String, HookReason>) -> (&'a str, &'a HookReason) {
+/// Returns the container in post-start mode that causes `name` to have a hook.
+fn root_cause<'a>(name: &'a str, hooked: &'a BTreeMap<String, HookReason>) -> &'a str {
     let mut at = name;
-    loop {
-        match hooked.get(at) {
-            Some(HookReason::NeededBy(next)) => at = next,
-            Some(why) => return (at, why),
-            None => return (at, &HookReason::UnknownCommand),
-        }
+    while let Some(HookReason::NeededBy(next)) = hooked.get(at) {
+        at = next;
     }
+    at
 }
 
 fn command_advice(name: &str) -> String {
@@ -221,8 +251,8 @@ pub(super) fn required_gates(
     let mut gates = BTreeMap::new();
     for name in names {
         for need in graph.needs(name).iter().filter(|need| is_exit_state(need.until.want)) {
-            let gate =
-                |reason| GateRequirement { reason, at: need.edge.at.clone(), span: Some(need.edge.span.clone()) };
+            let (at, span) = (need.edge.at.clone(), Some(need.edge.span.clone()));
+            let gate = |reason| GateRequirement { reason, needs_command: false, at: at.clone(), span: span.clone() };
             let waits = gate(format!("{name} waits for {}", need.until));
             gates.entry((*name).to_owned()).or_insert(waits);
             let ends = gate(format!("{name} waits for the exit of {}", need.until.container));
@@ -232,7 +262,8 @@ pub(super) fn required_gates(
     for item in &declared.sidecars {
         let name = &item.until.container;
         let reason = format!("{name} must stop when the other containers have exited");
-        let gate = GateRequirement { reason, at: annotation_place(keys::JOB_SIDECARS), span: Some(item.span.clone()) };
+        let (at, span) = (annotation_place(keys::JOB_SIDECARS), Some(item.span.clone()));
+        let gate = GateRequirement { reason, needs_command: true, at, span };
         gates.insert(name.clone(), gate);
     }
     gates

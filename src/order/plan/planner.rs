@@ -2,7 +2,7 @@
 
 use super::graph::Graph;
 use super::modes::{self, HookReason, ModeResolver};
-use super::types::{ContainerPlan, KnownImages, Plan};
+use super::types::{ContainerPlan, KnownFacts, Plan};
 use super::{list_order, stop_order};
 use crate::core::container::{Container, Mode};
 use crate::core::container_list;
@@ -10,6 +10,7 @@ use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{self, Declaration, annotation_place, container_annotation_place, keys};
 use crate::order::finding::{Finding, has_errors};
+use crate::order::kubernetes_version::Version;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 ///
 /// # Errors
 /// Returns all findings, at least one of them an error.
-pub fn plan(template: &Value, known: &KnownImages) -> Result<Plan, Vec<Finding>> {
+pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> {
     let mut findings = Vec::new();
     let spec = Spec::read(template, &mut findings);
     if has_errors(&findings) {
@@ -61,6 +62,7 @@ struct Planner<'a> {
     outlived: BTreeSet<String>,
     pre_stop_limits: BTreeMap<String, std::time::Duration>,
     sidecars: BTreeSet<&'a str>,
+    kubernetes: Option<Version>,
 }
 
 impl<'a> Planner<'a> {
@@ -68,7 +70,7 @@ impl<'a> Planner<'a> {
         spec: &'a Spec<'a>,
         declared: &'a Declaration,
         graph: &'a Graph,
-        known: &KnownImages,
+        known: &KnownFacts,
         findings: &mut Vec<Finding>,
     ) -> Planner<'a> {
         let command = |own: &ContainerRef<'_>| {
@@ -86,6 +88,7 @@ impl<'a> Planner<'a> {
             outlives,
             pre_stop_limits: limits,
             sidecars: declared.sidecars.iter().map(|item| item.until.container.as_str()).collect(),
+            kubernetes: known.kubernetes,
         }
     }
 
@@ -112,6 +115,7 @@ impl<'a> Planner<'a> {
             declared: self.declared,
             commands: &self.commands,
             required_gates: gates,
+            kubernetes: self.kubernetes,
         };
         let hooked = modes.decide_hooked(&involved, findings);
         self.check_ends(findings);
@@ -133,7 +137,11 @@ impl<'a> Planner<'a> {
         let (mode, until) = if !involved.contains(name) {
             (Mode::None, Vec::new())
         } else if !hooked.contains_key(name) {
-            (Mode::Entrypoint, after.clone())
+            match modes.is_held(name) {
+                false => (Mode::Entrypoint, after.clone()),
+                true if after.is_empty() => (Mode::None, Vec::new()),
+                true => (Mode::Hold, after.clone()),
+            }
         } else if let Some(want) = self.hook_state(own, hooked) {
             (Mode::PostStart, vec![WaitCondition { container: name.to_owned(), want }])
         } else {

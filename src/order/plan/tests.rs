@@ -21,7 +21,7 @@ fn template(containers: &[&str], annotations: &[(&str, &str)]) -> Value {
 }
 
 fn plan_of(template: &Value) -> Plan {
-    plan(template, &KnownImages::default()).unwrap_or_else(|findings| panic!("{findings:#?}"))
+    plan(template, &KnownFacts::default()).unwrap_or_else(|findings| panic!("{findings:#?}"))
 }
 
 /// Formats each container as `name mode until`, in the order of the plan.
@@ -31,6 +31,7 @@ fn plan_summary(plan: &Plan) -> Vec<String> {
             Mode::None => "none",
             Mode::PostStart => "hook",
             Mode::Entrypoint => "gate",
+            Mode::Hold => "held",
         };
         let until: Vec<String> = p.until.iter().map(ToString::to_string).collect();
         format!("{} {mode} {}", p.name, until.join(",")).trim_end().to_owned()
@@ -43,7 +44,7 @@ fn plan_order(containers: &[&str], order: &str) -> Plan {
 }
 
 fn plan_errors(template: &Value) -> Vec<Finding> {
-    plan(template, &KnownImages::default()).unwrap_err()
+    plan(template, &KnownFacts::default()).unwrap_err()
 }
 
 #[test]
@@ -285,7 +286,7 @@ fn pre_stop_limits_decrease_along_the_chain() {
 #[test]
 fn spec_command_wins_over_annotation_and_image() {
     let image = ImageCommand { entrypoint: vec!["/entry".into(), "$(X)".into()], cmd: vec!["serve".into()] };
-    let known = KnownImages { images: [("api".to_owned(), image)].into() };
+    let known = KnownFacts { images: [("api".to_owned(), image)].into(), ..KnownFacts::default() };
     let command = |container: Value, annotations: Value| {
         let template =
             json!({"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": "db"}, container]}});

@@ -4,6 +4,7 @@ use crate::core::container::Mode;
 use crate::core::until::WaitCondition;
 use crate::order::declare::{Publish, SidecarPlacement};
 use crate::order::finding::Finding;
+use crate::order::kubernetes_version::Version;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,7 +37,7 @@ pub struct ContainerPlan {
     pub mode: Mode,
     /// Reason for the mode, for messages, such as `its command is not known`. Empty for [`Mode::None`].
     pub mode_reason: String,
-    /// In entrypoint mode, the conditions of the gate, possibly none. In post-start mode, the container's own state
+    /// In entrypoint and hold mode, the conditions of the gate; none only in entrypoint mode. In post-start mode, the container's own state
     /// that the hook waits for. The planner prefers `Started`, because such a hook does not block the kubelet.
     pub until: Vec<WaitCondition>,
     /// Declared conditions: the containers and states that this container waits for.
@@ -66,11 +67,13 @@ pub struct ContainerPlan {
     pub stop_after: Vec<String>,
 }
 
-/// Commands from image configurations, which the manifest does not contain.
+/// Facts that the manifest does not contain.
 #[derive(Debug, Clone, Default)]
-pub struct KnownImages {
+pub struct KnownFacts {
     /// `Entrypoint` and `Cmd` of each known image, by the name of the container.
     pub images: BTreeMap<String, ImageCommand>,
+    /// Version of the cluster's API server; `None` if not known.
+    pub kubernetes: Option<Version>,
 }
 
 /// An image's `Entrypoint` and `Cmd`.

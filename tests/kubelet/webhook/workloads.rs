@@ -5,7 +5,7 @@ use crate::cluster::{self, IMAGE, TESTSERVER_IMAGE, kubectl_json};
 use crate::scene::Scene;
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{Options, inject};
-use podgate::order::plan::KnownImages;
+use podgate::order::plan::KnownFacts;
 use serde_json::{Value, json};
 
 /// Creates a container with a test server that becomes ready `after` this time.
@@ -71,7 +71,7 @@ pub(crate) fn mistyped_pod(name: &str) -> Value {
 
 /// Returns the errors for `pod` from the library function that `check`, `inject` and the webhook share.
 pub(crate) fn inject_errors(pod: &Value) -> String {
-    let findings = inject(pod, &Options::new(IMAGE), &KnownImages::default()).expect_err("the order must be rejected");
+    let findings = inject(pod, &Options::new(IMAGE), &KnownFacts::default()).expect_err("the order must be rejected");
     let errors = findings.iter().filter(|finding| finding.level == Level::Error).map(Finding::to_string);
     errors.collect::<Vec<_>>().join("\n")
 }

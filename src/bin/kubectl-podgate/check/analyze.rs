@@ -9,7 +9,7 @@ use podgate::order::edit::Place;
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Injected, Options};
 use podgate::order::lint::{self, Context, LintReport, Version};
-use podgate::order::plan::{KnownImages, Plan, plan};
+use podgate::order::plan::{KnownFacts, Plan, plan};
 use podgate::order::pod_templates;
 use serde_json::Value;
 
@@ -129,7 +129,7 @@ fn plan_and_outlook(
     let resolved = images.for_template(template);
     // Omit the notes, which are about pinned images: `check` pins no image.
     findings.extend(resolved.findings.into_iter().filter(|finding| finding.level > Level::Note));
-    let known = KnownImages { images: resolved.commands };
+    let known = KnownFacts { images: resolved.commands, kubernetes: context.kubernetes };
     // The image name does not affect the findings.
     let injected = inject::inject(template, &Options::new("podgate"), &known);
     let Injected { findings: found, plan: planned, plain, .. } =

@@ -149,10 +149,11 @@ fn start_description(planned: &ContainerPlan) -> String {
     let list = |conditions: &[WaitCondition]| conditions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let (limit, because) = (format_duration(planned.timeout), &planned.mode_reason);
     let mut how = match planned.mode {
-        Mode::None if planned.after.is_empty() => "without waiting".to_owned(),
+        Mode::None if planned.after.is_empty() => "at once (no gate: it waits for nothing)".to_owned(),
         Mode::None => format!("when {} (held back by the hooks before it)", list(&planned.after)),
         Mode::Entrypoint if planned.until.is_empty() => format!("at once (gate; {because})"),
         Mode::Entrypoint => format!("when {}, waits at most {limit} (gate; {because})", list(&planned.until)),
+        Mode::Hold => format!("when {}, waits at most {limit} (held; {because})", list(&planned.until)),
         Mode::PostStart => {
             let first =
                 if planned.after.is_empty() { "at once".to_owned() } else { format!("when {}", list(&planned.after)) };

@@ -8,7 +8,7 @@ use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Injected, Options};
 use podgate::order::lint;
 use podgate::order::migrate;
-use podgate::order::plan::KnownImages;
+use podgate::order::plan::KnownFacts;
 use podgate::order::pod_templates;
 use serde_json::Value;
 
@@ -119,7 +119,7 @@ fn template_edits(template: &Value, action: &Action) -> Option<Result<Injected, 
         _ if !inject::is_requested(template) && !is_injected => return None,
         _ => Injected::unchanged(template),
     };
-    let mut known = KnownImages::default();
+    let mut known = KnownFacts::default();
     let Injected { mut value, mut edits, mut findings, .. } = before;
     if let Some(images) = images {
         let resolved = images.for_template(template);

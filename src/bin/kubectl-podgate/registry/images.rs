@@ -12,7 +12,7 @@ use podgate::order::declare::{annotation_place, keys};
 use podgate::order::edit::{Edit, Op, Place};
 use podgate::order::finding::Finding;
 use podgate::order::inject;
-use podgate::order::plan::{ImageCommand, KnownImages, plan};
+use podgate::order::plan::{ImageCommand, KnownFacts, plan};
 use podgate::order::pod_templates;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,7 +86,7 @@ fn images_to_resolve(template: &Value) -> Vec<(String, String)> {
     }
     // Read the template without the injection, because the command of an injected container is the gate.
     let Ok(before) = inject::uninject(template) else { return Vec::new() };
-    let planned = plan(&before.value, &KnownImages::default()).ok();
+    let planned = plan(&before.value, &KnownFacts::default()).ok();
     let annotation = |key: &str| {
         annotation_place(key).of(&before.value).and_then(Value::as_str).unwrap_or_default().trim().to_owned()
     };

@@ -17,7 +17,7 @@ use podgate::core::snapshot::is_podgate_key;
 use podgate::core::state::State;
 use podgate::core::text::error_chain;
 use serde_json::{Value, json};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::rc::Rc;
@@ -30,6 +30,11 @@ use tracing::{info, warn};
 const BATCH_WINDOW: Duration = Duration::from_millis(400);
 /// Time during which minor changes are collected. A patch that only reports started containers is not urgent.
 const MINOR_BATCH_WINDOW: Duration = Duration::from_secs(5);
+/// Time during which changes are collected while a container is held. Each patch makes the kubelet sync the Pod, and
+/// the kubelet releases a held container up to a second later after a sync.
+const DEFERRED_BATCH_WINDOW: Duration = Duration::from_secs(10);
+/// Pause after a failed request to the kubelet to create a held container.
+const RELEASE_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Time limit for every request except the watch. The API server ends a watch after `WATCH_TIMEOUT_SECONDS`.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const WATCH_TIMEOUT_SECONDS: u32 = 290;
@@ -48,10 +53,24 @@ pub(crate) struct PodIdentity {
     pub(crate) container: String,
 }
 
+/// Urgency of a patch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// A container is held, so each patch that does not release the container delays the release.
+    Deferred,
+    Normal,
+    /// The patch asks the kubelet to create a held container.
+    Release,
+}
+
 /// State that both tasks share.
 pub(crate) struct ApiState {
     pub(crate) identity: PodIdentity,
     pub(crate) metrics: Rc<Metrics>,
+    /// True if a request to the kubelet to create a held container is not sent yet.
+    is_release_pending: Cell<bool>,
+    /// True while a container is held.
+    is_deferring: Cell<bool>,
     failing_requests: RefCell<BTreeSet<&'static str>>,
     actual: RefCell<ServerAnnotations>,
     actual_changed: Notify,
@@ -69,10 +88,17 @@ impl ApiState {
         Rc::new(ApiState {
             identity,
             metrics,
+            is_release_pending: Cell::new(false),
+            is_deferring: Cell::new(false),
             failing_requests: RefCell::default(),
             actual: RefCell::default(),
             actual_changed: Notify::new(),
         })
+    }
+
+    fn set_urgency(&self, urgency: Urgency) {
+        self.is_deferring.set(urgency != Urgency::Normal);
+        self.is_release_pending.set(self.is_release_pending.get() || urgency == Urgency::Release);
     }
 
     /// Logs one warning when the first kind of request fails. `on_success` logs one line when no request fails any
@@ -193,6 +219,7 @@ pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::R
             continue;
         }
         let Some(patch) = batch_changes(&shared, &mut desired).await else { continue };
+        let is_release = shared.is_release_pending.replace(false);
         let sent = async {
             let connected = api.take().map_or_else(|| shared.connect(), Ok)?;
             send_patch(&shared, &connected, patch).await.map(|()| connected)
@@ -207,7 +234,12 @@ pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::R
             Err(error) => {
                 shared.metrics.record_patch("error");
                 shared.on_failure("patch", &error);
-                tokio::time::sleep(pause.next().unwrap_or(REQUEST_TIMEOUT)).await;
+                let mut pause = pause.next().unwrap_or(REQUEST_TIMEOUT);
+                if is_release {
+                    shared.is_release_pending.set(true);
+                    pause = pause.min(RELEASE_RETRY_DELAY);
+                }
+                tokio::time::sleep(pause).await;
             }
         }
     }
@@ -216,10 +248,14 @@ pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::R
 /// Waits for further changes and returns the patch for all of them; `None` if no change is left.
 async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotations>) -> Option<Value> {
     let first = now();
-    let mut until = first + MINOR_BATCH_WINDOW;
+    let window = if shared.is_deferring.get() { DEFERRED_BATCH_WINDOW } else { MINOR_BATCH_WINDOW };
+    let mut until = first + window;
     loop {
         let patch = merge_patch(shared, &desired.borrow_and_update())?;
-        if !is_minor(&patch) {
+        if shared.is_release_pending.get() {
+            return Some(patch);
+        }
+        if !shared.is_deferring.get() && !is_minor(&patch) {
             until = until.min(now() + BATCH_WINDOW);
         }
         let more = tokio::time::timeout_at(until.into(), desired.changed()).await;
@@ -227,7 +263,7 @@ async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotati
             return merge_patch(shared, &desired.borrow());
         }
         // Later changes do not delay the deadline.
-        until = until.min(first + MINOR_BATCH_WINDOW);
+        until = until.min(first + window);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Runs the two tasks that use the API. A panic in a task restarts only that task. Both tasks end with the sidecar's
 //! `LocalSet`.
 
-use crate::api::{self, ApiState, PodIdentity};
+use crate::api::{self, ApiState, PodIdentity, Urgency};
 use crate::input::pod_facts::PodFacts;
 use crate::output::metrics::Metrics;
 use futures::FutureExt;
@@ -34,7 +34,8 @@ impl ApiTask {
         ApiTask { shared, desired, pod_updates, watch_task: None }
     }
 
-    pub(crate) fn publish(&self, annotations: Annotations) {
+    pub(crate) fn publish(&self, annotations: Annotations, urgency: Urgency) {
+        self.shared.set_urgency(urgency);
         self.desired.send_replace(annotations);
     }
 

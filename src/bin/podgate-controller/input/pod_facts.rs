@@ -39,6 +39,8 @@ pub(crate) struct PodFacts {
 pub(crate) struct KubeletStatus {
     /// Container id of the running incarnation, if any.
     pub(crate) running_id: Option<String>,
+    /// Start time of the running incarnation, if any.
+    pub(crate) running_since: Option<SystemTime>,
     /// Container id and exit code of the incarnation that has ended, if any.
     pub(crate) termination: Option<(String, i32)>,
     /// Time when the ended incarnation started, or failed to start.
@@ -118,6 +120,7 @@ fn kubelet_status(status: &ContainerStatus, policy: &str, rules: &[RestartRule])
         if for_good { Some(snapshot::REASON_ENDED) } else { waiting.filter(|reason| STUCK_REASONS.contains(reason)) };
     KubeletStatus {
         running_id: state.running.as_ref().map(|_| status.container_id.clone().unwrap_or_default()),
+        running_since: state.running.as_ref().and_then(|running| parse_time(running.started_at.as_deref()?)),
         termination: terminated.map(|end| (id(&end.container_id), end.exit_code)),
         ended_run_started_at: terminated.and_then(|end| {
             let started = end.started_at.as_deref().and_then(parse_time).filter(|at| *at > SystemTime::UNIX_EPOCH);

@@ -36,7 +36,7 @@ impl MilestoneRecorder {
             reach(Milestone::GateOpened, track.report.as_ref().is_some_and(Report::has_gate_opened));
             // A state that an override sets is not a milestone that the container has reached.
             let is_observed = track.override_state.is_none();
-            reach(Milestone::Started, is_observed && track.state != State::Waiting);
+            reach(Milestone::Started, is_observed && !matches!(track.state, State::Waiting | State::TimedOut));
             reach(Milestone::Ready, is_observed && track.state == State::Ready);
             reach(Milestone::Ended, is_observed && track.state.has_ended());
             let before = self.states.insert(name.to_owned(), track.state).unwrap_or(State::Waiting);

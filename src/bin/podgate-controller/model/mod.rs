@@ -4,13 +4,17 @@
 //! |---|---|
 //! | [`pod`] | the model of the Pod: the track of every container and the published snapshot |
 //! | [`track`] | the evidence for one container |
+//! | [`hold_gate`] | the gate of a held container, and the requests to the kubelet to create the container |
+//! | [`pending_ack`] | the checks before a gate may open |
 //! | [`ready_filter`] | a filter for the kubelet's `ready` status |
 //! | [`rate_limit`] | a limit on the API requests that one container can cause |
 //! | [`shutdown`] | the delay of the sidecar's exit after SIGTERM |
 //! | [`status_trust`] | the decision whether the kubelet's status is current |
 //! | [`milestones`] | the times at which each container reached each state |
 
+pub(crate) mod hold_gate;
 pub(crate) mod milestones;
+pub(crate) mod pending_ack;
 pub(crate) mod pod;
 pub(crate) mod rate_limit;
 pub(crate) mod ready_filter;

@@ -85,7 +85,7 @@ impl Metrics {
                 let waited = since.map_or(0.0, |since| since.elapsed().as_secs_f64());
                 self.gate_waits.get_or_create(&vec![("container", container.to_owned())]).set(waited);
             }
-            State::Waiting | State::NotReady | State::Completed | State::Failed => {}
+            _ => {}
         }
     }
 

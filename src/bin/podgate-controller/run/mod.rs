@@ -1,6 +1,7 @@
 //! Main loop of the sidecar: sets up the board, then handles events and publishes states until the sidecar must exit.
 
 mod events;
+mod gates;
 mod idle;
 mod publish;
 
@@ -16,13 +17,14 @@ use crate::model::ready_filter::ReadyFilter;
 use crate::model::shutdown::Shutdown;
 use crate::model::status_trust::StatusTrust;
 use crate::output::board::Board;
+use crate::output::hold_files::HoldFiles;
 use crate::output::metrics::{self, Metrics};
 use crate::probe::prober::Prober;
 use crate::setup::{default_agent_path, pod_identity};
 use crate::signals::Signals;
 use futures::FutureExt;
 use podgate::core::annotations::Annotations;
-use podgate::core::container::Container;
+use podgate::core::container::{Container, Mode};
 use podgate::core::exit::Exit;
 use podgate::core::state::{Phase, State};
 use podgate::core::{container_list, names};
@@ -107,6 +109,8 @@ struct Controller {
     outdated_facts: Option<PodFacts>,
     pod: PodModel,
     board: Board,
+    /// Gate files; `None` if no container is held.
+    hold_files: Option<HoldFiles>,
     folders: Folders,
     prober: Prober,
     ready_filters: BTreeMap<String, ReadyFilter>,
@@ -145,6 +149,8 @@ impl Controller {
                 return Err(format!("{flag} {}: no such folder; mount a volume there", folder.display()));
             }
         }
+        let holds = declared.iter().any(|container| container.mode == Mode::Hold);
+        let hold_files = holds.then(|| HoldFiles::new(&args.hold, &args.hold_canary)).transpose()?;
         let sandbox = sandbox_id();
         let board = Board::new(&args.board);
         let found = board.previous_snapshot();
@@ -177,6 +183,7 @@ impl Controller {
             outdated_facts: None,
             pod,
             board,
+            hold_files,
             folders: Folders::new(&args.self_dir, &args.podinfo),
             prober: Prober::new(ip, args.probe_floor),
             ready_filters: BTreeMap::new(),
@@ -217,6 +224,8 @@ impl Controller {
             debug!("an earlier controller still holds the lock");
             tokio::time::sleep(RETRY_DELAY / 10).await;
         }
+        // The earlier controller may have opened gates.
+        controller.close_gates();
         // The folders may already contain reports.
         controller.on_reports();
         controller.update();
@@ -250,6 +259,7 @@ impl Controller {
     /// Starts the shutdown. As a regular container, the sidecar gets SIGTERM together with all others. It keeps running
     /// while their preStop hooks still need the board, until the kubelet's SIGKILL. A second signal skips this wait.
     fn on_signal(&mut self, signal: &'static str) {
+        self.close_gates();
         self.shutdown = Some(Shutdown { signal, signaled_at: self.shutdown.is_none().then(now) });
     }
 
@@ -279,7 +289,7 @@ impl Controller {
         if self.api_limiter.retry_at().is_some_and(|at| at <= now())
             && let Some(snapshot) = self.pod.published().cloned()
         {
-            self.publish_to_api(&snapshot);
+            self.publish_to_api(&snapshot, false);
         }
         if self.status_trust.due().is_some_and(|due| due <= now())
             && let Some(facts) = self.outdated_facts.take()

@@ -24,10 +24,17 @@ impl Writer<'_> {
         match planned.mode {
             Mode::Entrypoint => self.write_gate(&own, &place)?,
             Mode::PostStart => self.write_post_start(&own, &place)?,
+            Mode::Hold => {
+                self.push(&place.to("env"), parts::hold_variable(&planned.name))?;
+                self.push(&place.to("volumeMounts"), parts::hold_mount())?;
+                let seconds = planned.timeout.as_secs() + u64::from(planned.timeout.subsec_nanos() > 0);
+                entry.timeout_seconds = Some(seconds.try_into().unwrap_or(u32::MAX));
+                entry.continue_on_timeout = planned.continue_on_timeout;
+            }
             Mode::None => {}
         }
         entry.pre_stop = self.write_pre_stop(&own, &place)?;
-        if entry.mode != Mode::None || entry.pre_stop {
+        if matches!(entry.mode, Mode::Entrypoint | Mode::PostStart) || entry.pre_stop {
             for mount in parts::mounts(&planned.name) {
                 self.push(&place.to("volumeMounts"), mount)?;
             }

@@ -49,7 +49,7 @@ impl Writer<'_> {
             list.push(self.write_container(planned, container)?);
         }
         self.write_order()?;
-        for volume in parts::volumes(self.plan.publish) {
+        for volume in parts::volumes(self.plan) {
             self.push(&parts::spec_place("volumes"), volume)?;
         }
         let text = container_list::to_text(&list);

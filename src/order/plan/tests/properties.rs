@@ -81,19 +81,21 @@ fn check_held_back(plan: &Plan) -> Result<(), TestCaseError> {
                 prop_assert_eq!(&planned.until, &planned.after);
                 prop_assert!(planned.command.is_some());
             }
+            Mode::Hold => prop_assert!(planned.until == planned.after && !planned.until.is_empty()),
             Mode::PostStart => prop_assert!(planned.until.iter().all(|until| until.container == planned.name)),
             Mode::None => prop_assert!(planned.until.is_empty()),
         }
         for need in &planned.after {
             let before = plan.containers.iter().position(|other| other.name == need.container).unwrap();
             let other = &plan.containers[before];
-            if planned.mode != Mode::Entrypoint {
+            if !matches!(planned.mode, Mode::Entrypoint | Mode::Hold) {
                 prop_assert!(before < at && other.mode == Mode::PostStart, "{} before {}", other.name, planned.name);
                 let holds = other.until.iter().any(|own| own.want == need.want || need.want == WantedState::Started);
                 prop_assert!(holds, "{:?} for {need}", other.until);
             }
             if matches!(need.want, WantedState::Completed | WantedState::Exited) {
-                prop_assert!(planned.mode == Mode::Entrypoint && other.mode == Mode::Entrypoint && other.needs_parent);
+                prop_assert!(matches!(planned.mode, Mode::Entrypoint | Mode::Hold));
+                prop_assert!(other.mode != Mode::PostStart && (other.mode != Mode::Entrypoint || other.needs_parent));
             }
         }
     }
@@ -105,10 +107,10 @@ proptest! {
 
     #[test]
     fn plan_holds_back_every_waiting_container(pod in pods()) {
-        match plan(&pod.template(&[]), &KnownImages::default()) {
+        match plan(&pod.template(&[]), &KnownFacts::default()) {
             Ok(plan) => check_held_back(&plan)?,
             Err(findings) => {
-                let allowed = ["unknown-command", "mode-conflict", "can-never-hold"];
+                let allowed = ["unknown-command", "mode-conflict", "can-never-hold", "hold-impossible"];
                 prop_assert!(!findings.is_empty());
                 for finding in findings.iter().filter(|f| f.level == crate::order::finding::Level::Error) {
                     prop_assert!(allowed.contains(&finding.rule), "{}", finding);
@@ -119,20 +121,14 @@ proptest! {
     }
 
     #[test]
-    fn auto_mode_finds_a_plan_if_there_is_one(pod in pods()) {
-        // Podgate finds no plan only if a container waits for an exit and a command is not known.
+    fn auto_mode_always_finds_a_strict_plan(pod in pods()) {
         let mut pod = pod;
-        for one in &mut pod.containers {
-            one.mode = None;
-            one.after.iter_mut().for_each(|(_, state)| if one.is_known || *state == "=Started" {} else { *state = "" });
-        }
-        let ends = pod.containers.iter().any(|one| one.after.iter().any(|(_, state)| matches!(*state, "=Completed" | "=Exited")));
-        let all_known = pod.containers.iter().all(|one| one.is_known);
-        if !ends || all_known {
-            let plan = plan(&pod.template(&[]), &KnownImages::default());
-            prop_assert!(plan.is_ok(), "{plan:#?}");
-            check_held_back(&plan.unwrap())?;
-        }
+        pod.containers.iter_mut().for_each(|one| one.mode = None);
+        let plan = plan(&pod.template(&[]), &KnownFacts::default());
+        prop_assert!(plan.is_ok(), "{plan:#?}");
+        let plan = plan.unwrap();
+        check_held_back(&plan)?;
+        prop_assert!(plan.containers.iter().all(|planned| planned.mode != Mode::PostStart), "auto never loses the order");
     }
 
     #[test]
@@ -141,7 +137,7 @@ proptest! {
         for (number, one) in pod.containers.iter_mut().enumerate() {
             (one.place, one.is_known, one.mode) = (number, true, None);
         }
-        if let Ok(plan) = plan(&pod.template(&[]), &KnownImages::default()) {
+        if let Ok(plan) = plan(&pod.template(&[]), &KnownFacts::default()) {
             prop_assert!(plan.containers.is_sorted_by_key(|planned| planned.index));
         }
     }
@@ -154,7 +150,7 @@ proptest! {
         let first = last.saturating_sub(length - 1);
         let mut extra: Vec<(usize, usize)> = (first..last).map(|at| (at + 1, at)).collect();
         extra.push((first, last));
-        let findings = plan(&pod.template(&extra), &KnownImages::default()).unwrap_err();
+        let findings = plan(&pod.template(&extra), &KnownFacts::default()).unwrap_err();
         let cycle = findings.iter().find(|finding| finding.rule == "cycle");
         let Some(cycle) = cycle else { return Err(TestCaseError::fail(format!("{findings:#?}"))) };
         if let Some(names) = cycle.message.strip_prefix("containers wait for each other: ") {
@@ -170,12 +166,12 @@ proptest! {
         let mut template = pod.template(&[]);
         template["spec"]["restartPolicy"] = json!("Always");
         template["spec"]["terminationGracePeriodSeconds"] = json!(seconds);
-        if let Ok(plan) = plan(&template, &KnownImages::default()) {
+        if let Ok(plan) = plan(&template, &KnownFacts::default()) {
             for planned in plan.containers.iter().filter(|planned| !planned.outlives.is_empty()) {
                 prop_assert!(planned.pre_stop_limit < plan.grace && !planned.pre_stop_limit.is_zero());
                 for user in planned.outlives.iter().filter_map(|name| plan.get(name)) {
                     prop_assert!(user.outlives.is_empty() || user.pre_stop_limit < planned.pre_stop_limit);
-                    prop_assert!(user.mode == Mode::Entrypoint || user.needs_tether, "podgate cannot tell when {} has exited", user.name);
+                    prop_assert!(user.mode != Mode::PostStart || user.needs_tether, "podgate cannot tell when {} has exited", user.name);
                 }
             }
         }

@@ -1,8 +1,11 @@
 //! The sidecar's model of the Pod. The model collects evidence and derives each container's state, the phase and the
 //! snapshot. It uses no clock and does no I/O.
 
+pub(crate) mod hold;
+
 use crate::input::pod_facts::PodFacts;
-use crate::model::track::{ContainerTrack, FolderState, PendingAck, TetherState};
+use crate::model::pending_ack::PendingAck;
+use crate::model::track::{ContainerTrack, FolderState, TetherState};
 use podgate::core::annotations::Annotations;
 use podgate::core::container::{Container, Mode};
 use podgate::core::evidence::resolve_state;
@@ -12,6 +15,7 @@ use podgate::core::report::PreStopState;
 use podgate::core::sandbox::SandboxId;
 use podgate::core::snapshot::{REASON_ENDED, REVISION_MAX, Snapshot};
 use podgate::core::state::{Phase, State};
+use podgate::core::until::WaitCondition;
 use std::collections::BTreeSet;
 use std::time::{Instant, SystemTime};
 
@@ -33,6 +37,8 @@ pub(crate) struct PodModel {
     is_deleting: bool,
     tracks: Vec<ContainerTrack>,
     published: Option<Snapshot>,
+    /// Number of requests to the kubelet to create held containers.
+    releases: u64,
 }
 
 impl PodModel {
@@ -49,6 +55,7 @@ impl PodModel {
             is_deleting: false,
             tracks: Vec::new(),
             published: None,
+            releases: 0,
         }
     }
 
@@ -95,26 +102,33 @@ impl PodModel {
     fn begin_ack(&mut self, name: &str, now: Instant) {
         let waits_for =
             self.track(name).and_then(|track| track.report.as_ref()).map(|report| report.waiting_for.clone());
+        let ack = self.checks_before_opening(&waits_for.unwrap_or_default(), now);
+        if let Some(track) = self.track_mut(name) {
+            track.pending_ack = Some(ack);
+        }
+    }
+
+    /// Returns the checks that are needed before a gate with these conditions opens.
+    fn checks_before_opening(&self, waits_for: &[WaitCondition], now: Instant) -> PendingAck {
         let (mut unconfirmed, mut needs_pod_update) = (BTreeSet::new(), false);
-        for until in waits_for.into_iter().flatten() {
+        for until in waits_for {
             let Some(other) = self.track(&until.container) else { continue };
             match other.probe_verdict {
                 // The user may have removed the override since the last update of the Pod.
                 _ if other.override_state.is_some() => needs_pod_update |= self.is_pod_stale,
-                Some(probe::ProbeVerdict::Passed) => _ = unconfirmed.insert(until.container),
+                Some(probe::ProbeVerdict::Passed) => _ = unconfirmed.insert(until.container.clone()),
                 _ => needs_pod_update |= self.is_pod_stale && other.tether != TetherState::Held,
             }
         }
-        if let Some(track) = self.track_mut(name) {
-            track.pending_ack = Some(PendingAck { since: now, unconfirmed, needs_pod_update });
-        }
+        PendingAck { since: now, unconfirmed, needs_pod_update }
     }
 
     /// Returns the containers that must pass one more probe before a waiting gate is acknowledged.
     pub(crate) fn unconfirmed(&self) -> BTreeSet<String> {
         let acks =
             self.tracks.iter().filter(|track| track.is_gate_waiting()).filter_map(|track| track.pending_ack.as_ref());
-        acks.flat_map(|ack| ack.unconfirmed.iter().cloned()).collect()
+        let confirmations = self.tracks.iter().filter_map(|track| track.hold.as_ref()?.confirmation.as_ref());
+        acks.chain(confirmations).flat_map(|ack| ack.unconfirmed.iter().cloned()).collect()
     }
 
     pub(crate) fn mark_pod_stale(&mut self) {
@@ -134,10 +148,8 @@ impl PodModel {
         if !self.is_resumed {
             self.sandbox_started_at = self.sandbox_started_at.or(facts.own_started_at);
         }
+        self.pending_acks().for_each(|ack| ack.needs_pod_update = false);
         for track in &mut self.tracks {
-            if let Some(ack) = &mut track.pending_ack {
-                ack.needs_pod_update = false;
-            }
             let Some(status) = facts.kubelet_statuses.get(&track.spec.name) else { continue };
             let is_from_earlier_sandbox = self
                 .sandbox_started_at
@@ -168,7 +180,7 @@ impl PodModel {
         let Some(track) = self.track_mut(name) else { return };
         track.probe_verdict = Some(verdict);
         if success {
-            for ack in self.tracks.iter_mut().filter_map(|track| track.pending_ack.as_mut()) {
+            for ack in self.pending_acks() {
                 if ack.since <= began {
                     ack.unconfirmed.remove(name);
                 }
@@ -191,12 +203,16 @@ impl PodModel {
 
     /// Returns the time for the next [`tick`](PodModel::tick); `None` if no time limit is pending.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.tracks.iter().filter_map(ContainerTrack::due).min()
+        let holds = self.tracks.iter().filter_map(|track| track.hold_due(self.is_resumed));
+        self.tracks.iter().filter_map(ContainerTrack::due).chain(holds).min()
     }
 
     /// Applies the time limits that have expired at `now`.
     pub(crate) fn tick(&mut self, now: Instant) {
-        self.tracks.iter_mut().for_each(|track| track.tick(&self.epoch, now));
+        for track in &mut self.tracks {
+            track.tick(&self.epoch, now);
+            track.hold_tick(now);
+        }
     }
 
     /// Returns true if the container may be running, so that a probe can succeed.
@@ -219,7 +235,8 @@ impl PodModel {
     /// Determines all states. Returns the new snapshot if it differs from the published one.
     pub(crate) fn update_snapshot(&mut self) -> Option<&Snapshot> {
         for track in &mut self.tracks {
-            track.state = track.override_state.unwrap_or_else(|| resolve_state(&track.evidence(self.is_resumed)));
+            let observed = || track.hold_state(resolve_state(&track.evidence(self.is_resumed)));
+            track.state = track.override_state.unwrap_or_else(observed);
             track.was_ready |= track.state == State::Ready;
         }
         self.drop_moot_confirmations();
@@ -241,7 +258,7 @@ impl PodModel {
             |track: &ContainerTrack| track.has_passed_probes() && !track.has_ended() && track.override_state.is_none();
         let passing: BTreeSet<String> =
             self.tracks.iter().filter(|track| passed(track)).map(|track| track.spec.name.clone()).collect();
-        for ack in self.tracks.iter_mut().filter_map(|track| track.pending_ack.as_mut()) {
+        for ack in self.pending_acks() {
             ack.unconfirmed.retain(|name| passing.contains(name));
         }
     }
@@ -252,10 +269,10 @@ impl PodModel {
     fn mark_started(&mut self) {
         let mut later_runs = false;
         for track in self.tracks.iter_mut().rev() {
-            let runs = track.state != State::Waiting;
+            let runs = !matches!(track.state, State::Waiting | State::TimedOut);
             track.has_started |= match track.spec.mode {
                 Mode::PostStart => track.was_ready || later_runs,
-                Mode::Entrypoint | Mode::None => runs,
+                Mode::Entrypoint | Mode::Hold | Mode::None => runs,
             };
             // An open gate is no evidence that the hooks of earlier containers have finished.
             later_runs |= runs && track.spec.mode != Mode::Entrypoint && track.is_known_running();
@@ -312,6 +329,8 @@ impl PodModel {
         };
         self.published.as_ref().is_some_and(|last| last.phase == Phase::Started)
             && self.tracks.iter().all(|track| is_settled(track) && track.stopping() != PreStopState::Begun)
+            // A gate of hold mode closes when a condition ends, so the sidecar must keep observing.
+            && self.tracks.iter().all(|track| track.spec.mode != Mode::Hold)
             // The sidecar detects the removal of an override only while it is awake.
             && self.tracks.iter().all(|track| track.override_state.is_none())
             && self.unconfirmed().is_empty()
@@ -332,7 +351,7 @@ impl PodModel {
     pub(crate) fn pre_stop_containers(&self) -> impl Iterator<Item = &ContainerTrack> {
         let needs_board = |track: &&ContainerTrack| {
             let stops = track.spec.pre_stop || track.stopping() != PreStopState::NotBegun;
-            stops && track.state != State::Waiting && !track.state.has_ended()
+            stops && !matches!(track.state, State::Waiting | State::TimedOut) && !track.state.has_ended()
         };
         self.tracks.iter().filter(needs_board)
     }

@@ -9,8 +9,8 @@ impl ContainerTrack {
     /// Stores the content of the container's folder. Returns true if the content has changed and counts as evidence.
     pub(crate) fn on_report(&mut self, folder: FolderState, epoch: &str, now: Instant) -> bool {
         let FolderState { report, is_rewritten, is_tether_held: held, is_listening } = folder;
-        // A container outside the order has neither gate nor tether, so ignore a lock in its folder.
-        let held = held && self.spec.mode != Mode::None;
+        // A container outside the order and a held container have no tether, so ignore a lock in their folders.
+        let held = held && !matches!(self.spec.mode, Mode::None | Mode::Hold);
         let (before, had_ended) = (self.report.clone(), self.termination.is_some());
         self.raw_report = report.map(|report| self.sanitize(report));
         let new_gate = self.note_new_ticket();
@@ -68,14 +68,16 @@ impl ContainerTrack {
     }
 
     /// Removes the fields that the container's mode does not allow from a report. A container outside the order has
-    /// neither gate nor hook, and a hook can't report an exit code. Stopping is never undone, and an open gate never
+    /// neither gate nor hook, a held container has no gate of its own, and a hook can't report an exit code. Stopping is never undone, and an open gate never
     /// closes.
     fn sanitize(&self, report: Report) -> Report {
         let stopping =
             self.raw_report.as_ref().map_or(PreStopState::NotBegun, |before| before.stopping).max(report.stopping);
         let report = Report { stopping, ..report };
         match self.spec.mode {
-            Mode::None => Report { sandbox: report.sandbox, epoch: report.epoch, stopping, ..Report::default() },
+            Mode::None | Mode::Hold => {
+                Report { sandbox: report.sandbox, epoch: report.epoch, stopping, ..Report::default() }
+            }
             Mode::PostStart => {
                 Report { gate: None, ticket: None, exit_code: None, watched_containers: Vec::new(), ..report }
             }

@@ -53,6 +53,11 @@ impl ContainerTrack {
             }
             _ => {}
         }
+        if self.has_ended() {
+            self.ended_at.get_or_insert(now);
+        } else if self.is_running_per_kubelet() {
+            self.ended_at = None;
+        }
         self.check_untethered(now);
     }
 

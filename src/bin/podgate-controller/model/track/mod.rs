@@ -5,12 +5,13 @@ mod folder;
 mod kubelet;
 
 use crate::input::pod_facts::KubeletStatus as Kubelet;
+use crate::model::hold_gate::HoldGate;
+use crate::model::pending_ack::PendingAck;
 use podgate::core::container::{Container, Mode};
 use podgate::core::evidence::{Evidence, ExecEvidence};
 use podgate::core::probe;
 use podgate::core::report::{GateState, PreStopState, Report};
 use podgate::core::state::State;
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Time after the opening of a gate in which a released tether is not an end. Some programs close inherited descriptors
@@ -32,6 +33,10 @@ pub(crate) struct ContainerTrack {
     /// Checks that are still needed before the waiting gate is acknowledged.
     pub(super) pending_ack: Option<PendingAck>,
     pub(super) kubelet_status: Option<Kubelet>,
+    /// Gate at the kubelet, in hold mode.
+    pub(super) hold: Option<HoldGate>,
+    /// Time at which the last end was observed.
+    pub(super) ended_at: Option<Instant>,
     pub(super) termination: Option<Termination>,
     /// Container id of an earlier incarnation. The end of that incarnation is ignored, because a later incarnation has
     /// reported.
@@ -69,16 +74,6 @@ pub(crate) struct Termination {
     is_agent_evidence: bool,
 }
 
-/// Pending acknowledgment of a waiting gate, with the checks that are still needed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PendingAck {
-    pub(super) since: Instant,
-    /// Containers that must pass one more probe.
-    pub(super) unconfirmed: BTreeSet<String>,
-    /// True if the facts from the API are outdated and an update of the Pod is needed.
-    pub(super) needs_pod_update: bool,
-}
-
 /// Content of a container's folder.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FolderState {
@@ -101,6 +96,8 @@ impl ContainerTrack {
             ticket: None,
             pending_ack: None,
             kubelet_status: None,
+            hold: None,
+            ended_at: None,
             termination: None,
             superseded_id: None,
             untethered_since: None,
@@ -126,7 +123,12 @@ impl ContainerTrack {
     }
 
     pub(super) fn is_gate_closed(&self) -> bool {
-        self.spec.mode == Mode::Entrypoint && !self.report.as_ref().is_some_and(Report::has_gate_opened)
+        match self.spec.mode {
+            Mode::Entrypoint => !self.report.as_ref().is_some_and(Report::has_gate_opened),
+            // The gate may close again while the container runs.
+            Mode::Hold => !self.is_running_per_kubelet() && !self.hold.as_ref().is_some_and(|gate| gate.is_open),
+            Mode::PostStart | Mode::None => false,
+        }
     }
 
     /// Returns true if the container's gate has reported in this epoch that the gate waits.
@@ -167,7 +169,7 @@ impl ContainerTrack {
 
     /// Returns the ticket of the container's gate if the gate waits and is acknowledged.
     pub(super) fn acked_ticket(&self) -> Option<&str> {
-        let is_done = self.pending_ack.as_ref().is_some_and(|ack| ack.unconfirmed.is_empty() && !ack.needs_pod_update);
+        let is_done = self.pending_ack.as_ref().is_some_and(PendingAck::is_done);
         self.ticket.as_deref().filter(|_| is_done && self.is_gate_waiting())
     }
 

@@ -1,0 +1,126 @@
+//! Gate of one held container. The kubelet does not create the container while the gate is closed. No I/O.
+
+use crate::model::pending_ack::PendingAck;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Times of the requests to the kubelet after the opening of a gate. The first syncs of a Pod come once a second.
+const AFTER_OPENING: [Duration; 3] = [Duration::ZERO, Duration::from_millis(1200), Duration::from_secs(3)];
+/// Times of the requests after the container's last end, just after the end of each back-off of the kubelet. Without an
+/// end, these times count from the opening.
+const AFTER_END: [Duration; 6] = [
+    Duration::from_millis(10_100),
+    Duration::from_millis(20_100),
+    Duration::from_millis(40_100),
+    Duration::from_millis(80_100),
+    Duration::from_millis(160_100),
+    Duration::from_millis(300_100),
+];
+/// Interval between later requests.
+const LATER_INTERVAL: Duration = Duration::from_secs(300);
+/// Pause before the next attempt to write or remove a gate file.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// Longest expected time from the closing of a gate to the start of a container that has passed the open gate: the
+/// kubelet has read the file, but the runtime still creates the container.
+const CREATION_TIME: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(crate) struct HoldGate {
+    pub(super) is_open: bool,
+    /// Time of the last opening or closing, by the wall clock, to compare with the kubelet's times.
+    changed_at: SystemTime,
+    opened_at: Instant,
+    /// Time since which the container does not run, or the time at which the gate was closed.
+    pub(super) waiting_since: Instant,
+    pub(super) has_timed_out: bool,
+    /// Checks that are still needed before the gate opens.
+    pub(super) confirmation: Option<PendingAck>,
+    last_request_at: Option<Instant>,
+    /// Time of the next attempt to write or remove the gate file, after a failure.
+    pub(super) retry_at: Option<Instant>,
+}
+
+impl HoldGate {
+    /// Returns a closed gate.
+    pub(crate) fn new(now: Instant, wall_clock: SystemTime) -> HoldGate {
+        HoldGate {
+            is_open: false,
+            changed_at: wall_clock,
+            opened_at: now,
+            waiting_since: now,
+            has_timed_out: false,
+            confirmation: None,
+            last_request_at: None,
+            retry_at: None,
+        }
+    }
+
+    /// Records that the gate file was written or removed.
+    pub(crate) fn set_open(&mut self, is_open: bool, now: Instant, wall_clock: SystemTime) {
+        *self = HoldGate { is_open, has_timed_out: self.has_timed_out, ..HoldGate::new(now, wall_clock) };
+    }
+
+    /// Records that the gate file could not be written or removed.
+    pub(crate) fn retry_later(&mut self, now: Instant) {
+        self.retry_at = Some(now + RETRY_DELAY);
+    }
+
+    /// Returns the time of the next request to the kubelet to create the container. `None` while the gate is closed.
+    /// `ended_at` is the time at which the container's last end was observed.
+    pub(super) fn next_request(&self, ended_at: Option<Instant>) -> Option<Instant> {
+        let base = ended_at.unwrap_or(self.opened_at);
+        let after_opening = AFTER_OPENING.map(|pause| self.opened_at + pause);
+        let planned = after_opening.into_iter().chain(AFTER_END.map(|pause| base + pause));
+        let Some(last) = self.last_request_at.filter(|_| self.is_open) else {
+            return self.is_open.then_some(self.opened_at);
+        };
+        Some(planned.filter(|at| *at > last).min().unwrap_or(last + LATER_INTERVAL))
+    }
+
+    pub(super) fn note_request(&mut self, now: Instant) {
+        self.last_request_at = Some(now);
+    }
+
+    /// Returns true if a container with this start time cannot have passed the gate while the gate was open.
+    pub(super) fn is_violated_by(&self, started_at: SystemTime) -> bool {
+        !self.is_open && started_at > self.changed_at + CREATION_TIME
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::now;
+
+    /// Returns the seconds of the first `count` requests after the opening.
+    fn requests(ended_before: Option<u64>, count: usize) -> Vec<f64> {
+        let start = now() + Duration::from_secs(1000);
+        let mut gate = HoldGate::new(start, SystemTime::UNIX_EPOCH);
+        assert_eq!(gate.next_request(None), None);
+        gate.set_open(true, start, SystemTime::UNIX_EPOCH);
+        let ended_at = ended_before.map(|seconds| start - Duration::from_secs(seconds));
+        let mut next = || {
+            let at = gate.next_request(ended_at).unwrap();
+            gate.note_request(at);
+            at.duration_since(start).as_secs_f64()
+        };
+        (0..count).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn requests_follow_the_back_off_of_the_kubelet() {
+        assert_eq!(requests(None, 6), [0.0, 1.2, 3.0, 10.1, 20.1, 40.1]);
+        assert_eq!(requests(Some(30), 5), [0.0, 1.2, 3.0, 10.1, 50.1]);
+        assert_eq!(requests(Some(400), 5), [0.0, 1.2, 3.0, 303.0, 603.0]);
+    }
+
+    #[test]
+    fn only_a_start_long_after_the_closing_is_a_violation() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let mut gate = HoldGate::new(now(), at(100));
+        for (started_at, is_violated) in [(90, false), (104, false), (106, true)] {
+            assert_eq!(gate.is_violated_by(at(started_at)), is_violated, "{started_at}");
+        }
+        gate.set_open(true, now(), at(200));
+        assert!(!gate.is_violated_by(at(300)));
+    }
+}

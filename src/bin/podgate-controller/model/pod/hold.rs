@@ -1,0 +1,145 @@
+//! Decides when the gates of held containers open and close. A gate follows its conditions: it is open while they hold.
+
+use super::PodModel;
+use crate::model::hold_gate::HoldGate;
+use crate::model::pending_ack::PendingAck;
+use crate::model::track::ContainerTrack;
+use podgate::core::container::Mode;
+use podgate::core::state::State;
+use podgate::core::until::ConditionStatus;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Change of a gate that the caller must carry out, and confirm with [`PodModel::set_gate`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GateChange {
+    pub(crate) container: String,
+    pub(crate) open: bool,
+}
+
+impl PodModel {
+    /// Returns the changes of gates that follow from the published states.
+    pub(crate) fn decide_gates(&mut self, now: Instant, wall_clock: SystemTime) -> Vec<GateChange> {
+        let mut changes = Vec::new();
+        for at in 0..self.tracks.len() {
+            let (track, resumed) = (&self.tracks[at], self.is_resumed);
+            if track.spec.mode != Mode::Hold {
+                continue;
+            }
+            let snapshot = self.published.as_ref();
+            let is_met = snapshot.is_some_and(|snapshot| {
+                track.spec.until.iter().all(|until| until.status(snapshot) == ConditionStatus::Met)
+            });
+            let needed = self.checks_before_opening(&track.spec.until, now);
+            let continues = track.spec.continue_on_timeout;
+            let track = &mut self.tracks[at];
+            let is_running = track.is_running(resumed);
+            let gate = track.hold.get_or_insert_with(|| HoldGate::new(now, wall_clock));
+            if is_running {
+                (gate.waiting_since, gate.has_timed_out) = (now, false);
+            }
+            let is_skipped = gate.has_timed_out && continues;
+            let open = if !is_met && !is_skipped {
+                gate.confirmation = None;
+                false
+            } else {
+                gate.is_open || is_skipped || gate.confirmation.get_or_insert(needed).is_done()
+            };
+            if open != gate.is_open && gate.retry_at.is_none_or(|at| at <= now) {
+                changes.push(GateChange { container: track.spec.name.clone(), open });
+            }
+        }
+        changes
+    }
+
+    /// Records a change that was carried out, or that failed.
+    pub(crate) fn set_gate(&mut self, change: &GateChange, is_done: bool, now: Instant, wall_clock: SystemTime) {
+        let Some(gate) = self.track_mut(&change.container).and_then(|track| track.hold.as_mut()) else { return };
+        match is_done {
+            true => gate.set_open(change.open, now, wall_clock),
+            false => gate.retry_later(now),
+        }
+    }
+
+    /// Forgets all gates, after all gate files were removed.
+    pub(crate) fn reset_gates(&mut self) {
+        self.tracks.iter_mut().for_each(|track| track.hold = None);
+    }
+
+    /// Returns true if the kubelet must be asked now to create a held container whose gate is open.
+    pub(crate) fn take_release_request(&mut self, now: Instant) -> bool {
+        let resumed = self.is_resumed;
+        let mut is_due = false;
+        for track in self.tracks.iter_mut().filter(|track| !track.is_running(resumed)) {
+            let ended_at = track.ended_at;
+            let Some(gate) = &mut track.hold else { continue };
+            if gate.next_request(ended_at).is_some_and(|at| at <= now) {
+                gate.note_request(now);
+                is_due = true;
+            }
+        }
+        self.releases += u64::from(is_due);
+        is_due
+    }
+
+    /// Returns the number of requests to the kubelet so far; `None` without a held container.
+    pub(crate) fn releases(&self) -> Option<u64> {
+        self.tracks.iter().any(|track| track.spec.mode == Mode::Hold).then_some(self.releases)
+    }
+
+    /// Returns true while the kubelet holds a container. Each sync of the Pod then delays the release of the container
+    /// by up to a second, and each patch causes a sync.
+    pub(crate) fn has_held_container(&self) -> bool {
+        let is_held = |track: &ContainerTrack| track.spec.mode == Mode::Hold && !track.is_running(self.is_resumed);
+        self.tracks.iter().any(is_held)
+    }
+
+    pub(super) fn pending_acks(&mut self) -> impl Iterator<Item = &mut PendingAck> {
+        self.tracks.iter_mut().flat_map(|track| {
+            track
+                .pending_ack
+                .as_mut()
+                .into_iter()
+                .chain(track.hold.as_mut().and_then(|gate| gate.confirmation.as_mut()))
+        })
+    }
+}
+
+impl ContainerTrack {
+    /// Returns true if this incarnation of the container is known to run.
+    pub(super) fn is_running(&self, resumed: bool) -> bool {
+        !self.has_ended() && !self.is_gate_closed() && self.evidence(resumed).started
+    }
+
+    /// Returns the state of a held container; `observed` is the state without regard to its gate.
+    pub(super) fn hold_state(&self, observed: State) -> State {
+        let Some(gate) = &self.hold else { return observed };
+        let started_at = self.kubelet_status().and_then(|status| status.running_since);
+        if started_at.is_some_and(|at| gate.is_violated_by(at)) {
+            State::Violated
+        } else if gate.has_timed_out && (observed == State::Waiting || observed.has_ended()) {
+            State::TimedOut
+        } else {
+            observed
+        }
+    }
+
+    /// Returns the time at which the wait of the held container times out.
+    fn hold_deadline(&self) -> Option<Instant> {
+        let gate = self.hold.as_ref().filter(|gate| !gate.is_open && !gate.has_timed_out)?;
+        Some(gate.waiting_since + Duration::from_secs(self.spec.timeout_seconds?.into()))
+    }
+
+    /// Returns the time of the next action for the gate of the held container.
+    pub(super) fn hold_due(&self, resumed: bool) -> Option<Instant> {
+        let gate = self.hold.as_ref()?;
+        let request = if self.is_running(resumed) { None } else { gate.next_request(self.ended_at) };
+        request.into_iter().chain(gate.retry_at).chain(self.hold_deadline()).min()
+    }
+
+    pub(super) fn hold_tick(&mut self, now: Instant) {
+        let has_timed_out = self.hold_deadline().is_some_and(|at| at <= now);
+        if let Some(gate) = &mut self.hold {
+            gate.has_timed_out |= has_timed_out;
+        }
+    }
+}

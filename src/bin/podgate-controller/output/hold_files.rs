@@ -1,0 +1,112 @@
+//! Writes the gate files of held containers. The kubelet creates a container only while its file has the key `OPEN`
+//! (<https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-via-file/>).
+
+use podgate::core::names;
+use podgate::edge::{files, process};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+#[derive(Debug)]
+pub(crate) struct HoldFiles {
+    folder: PathBuf,
+}
+
+impl HoldFiles {
+    /// Checks that the sidecar and the kubelet see the same volume, and closes all gates.
+    ///
+    /// # Errors
+    /// A message, if a folder is missing, not writable, or not the kubelet's.
+    pub(crate) fn new(folder: &Path, canary: &Path) -> Result<HoldFiles, String> {
+        let hint = "mount the volume podgate-hold as kubectl podgate inject does";
+        close_all(folder).map_err(|error| format!("{}: {error}; {hint}", folder.display()))?;
+        check_canary(folder, canary).map_err(|error| {
+            let fix =
+                "the kubelet and this container do not share the volume podgate-hold, so hold mode is not possible";
+            format!("{}: {error}; {fix}; {hint}", canary.display())
+        })?;
+        Ok(HoldFiles { folder: folder.to_owned() })
+    }
+
+    /// Opens or closes the gate of `container`.
+    pub(crate) fn set(&self, container: &str, open: bool) -> io::Result<()> {
+        if open {
+            // The kubelet's parser requires the single quotes.
+            let line = format!("{}='{}'\n", names::HOLD_KEY, names::HOLD_VALUE);
+            files::replace(&self.folder, container, line.as_bytes(), 0o444)
+        } else {
+            remove(&self.folder.join(container))
+        }
+    }
+
+    /// Closes all gates.
+    pub(crate) fn close_all(&self) -> io::Result<()> {
+        close_all(&self.folder)
+    }
+}
+
+/// Removes all gate files in `folder`, so that the kubelet creates no held container. Does nothing without such a
+/// folder.
+pub(crate) fn close_all(folder: &Path) -> io::Result<()> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        if !entry.file_type()?.is_dir() {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+/// Writes a file through one mount and reads it through the other. The kubelet creates the folder of the second mount,
+/// so the check fails if the kubelet uses another volume, for example outside of a virtual machine.
+fn check_canary(folder: &Path, canary: &Path) -> io::Result<()> {
+    let id = process::random_id(8)?;
+    let written = folder.join(names::HOLD_CANARY);
+    files::replace(&written, "canary", id.as_bytes(), 0o644)?;
+    let found = std::fs::read(canary.join("canary"))?;
+    if found == id.as_bytes() { Ok(()) } else { Err(io::Error::other("another file was found there")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gate_file_exists_only_while_the_gate_is_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let canary = folder.path().join(names::HOLD_CANARY);
+        std::fs::create_dir(&canary).unwrap();
+        std::fs::write(folder.path().join("old"), "OPEN='yes'\n").unwrap();
+        let gates = HoldFiles::new(folder.path(), &canary).unwrap();
+        assert!(!folder.path().join("old").exists());
+        gates.set("api", true).unwrap();
+        assert_eq!(std::fs::read_to_string(folder.path().join("api")).unwrap(), "OPEN='yes'\n");
+        gates.set("api", false).unwrap();
+        gates.set("api", false).unwrap();
+        gates.set("web", true).unwrap();
+        gates.close_all().unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn volume_that_the_kubelet_does_not_see_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = tempfile::tempdir().unwrap();
+        let error = HoldFiles::new(folder.path(), other.path()).unwrap_err();
+        assert!(error.contains("do not share the volume podgate-hold"), "{error}");
+        std::fs::create_dir(folder.path().join(names::HOLD_CANARY)).unwrap();
+        assert!(HoldFiles::new(folder.path(), other.path()).is_err());
+        std::fs::write(other.path().join("canary"), "forged").unwrap();
+        assert!(HoldFiles::new(folder.path(), other.path()).unwrap_err().contains("another file"));
+    }
+}

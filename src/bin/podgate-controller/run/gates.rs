@@ -1,0 +1,32 @@
+//! Opens and closes the gates of held containers.
+
+use super::Controller;
+use crate::clock::{now, wall_clock};
+use crate::model::pod::hold::GateChange;
+use tracing::{error, info};
+
+impl Controller {
+    /// Opens and closes gates as the published states require. Returns true if the kubelet must be asked now to create a
+    /// held container.
+    pub(super) fn update_gates(&mut self) -> bool {
+        let Some(files) = self.hold_files.as_ref().filter(|_| self.shutdown.is_none()) else { return false };
+        for change in self.pod.decide_gates(now(), wall_clock()) {
+            let GateChange { container, open } = &change;
+            let written = files.set(container, *open);
+            match &written {
+                Ok(()) => info!(%container, "{} the gate", if *open { "opened" } else { "closed" }),
+                Err(error) => error!(%container, %error, open, "can't write or remove the gate file; retrying"),
+            }
+            self.pod.set_gate(&change, written.is_ok(), now(), wall_clock());
+        }
+        self.pod.take_release_request(now())
+    }
+
+    /// Closes all gates, until [`update_gates`](Controller::update_gates) opens them again.
+    pub(super) fn close_gates(&mut self) {
+        if let Some(Err(error)) = self.hold_files.as_ref().map(|files| files.close_all()) {
+            error!(%error, "can't close the gates");
+        }
+        self.pod.reset_gates();
+    }
+}

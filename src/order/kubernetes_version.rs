@@ -1,0 +1,49 @@
+//! Version of Kubernetes.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Version of Kubernetes without the patch number, such as `1.34`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// Major version, so far always 1.
+    pub major: u32,
+    /// Minor version, such as 34.
+    pub minor: u32,
+}
+
+impl Version {
+    /// First version with hold mode: the kubelet reads environment variables from files
+    /// (<https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-via-file/>).
+    pub const WITH_HOLD: Version = Version { major: 1, minor: 35 };
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+impl FromStr for Version {
+    type Err = String;
+
+    /// Parses `1.34`, `v1.34.2` and the forms of cloud providers: `1.34+`, `v1.34.2-gke.1`.
+    ///
+    /// # Errors
+    /// Returns a message if `text` is not a version, or podgate does not support that version. Kubernetes 1.30
+    /// introduced ValidatingAdmissionPolicy v1, which limits the sidecar's permission to write.
+    fn from_str(text: &str) -> Result<Version, String> {
+        let number = |part: &str| {
+            let digits: String = part.chars().take_while(char::is_ascii_digit).collect();
+            digits.parse().ok()
+        };
+        let mut parts = text.trim().trim_start_matches('v').split('.');
+        match (parts.next().and_then(number), parts.next().and_then(number)) {
+            (Some(major), Some(minor)) if (major, minor) < (1, 30) => {
+                Err(format!("podgate needs Kubernetes 1.30 or newer, not {major}.{minor}"))
+            }
+            (Some(major), Some(minor)) => Ok(Version { major, minor }),
+            _ => Err("not a version of Kubernetes; write 1.34".to_owned()),
+        }
+    }
+}
