@@ -29,6 +29,7 @@ mod scenario_deletion;
 mod scenario_faults;
 mod scenario_gates;
 mod scenario_graphs;
+mod scenario_hold;
 mod scenario_hooks;
 mod scenario_hostile;
 mod scenario_jobs;

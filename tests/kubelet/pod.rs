@@ -42,6 +42,8 @@ enum OrderMode {
         flags: Vec<String>,
         has_startup_probe: bool,
     },
+    /// Is held by the kubelet, with the flags `--until` and `--timeout` of a gate.
+    Held(Vec<String>),
 }
 
 /// One container, which runs the test server.
@@ -112,6 +114,12 @@ impl Container {
         self
     }
 
+    /// Makes the kubelet hold the container until the conditions of `--until` hold.
+    pub(crate) fn held(mut self, flags: &[&str]) -> Self {
+        self.mode = OrderMode::Held(to_strings(flags).collect());
+        self
+    }
+
     /// Removes the gate's startupProbe. The kubelet then reports a waiting container as started.
     pub(crate) fn without_startup_probe(mut self) -> Self {
         if let OrderMode::Gate { has_startup_probe, .. } = &mut self.mode {
@@ -159,6 +167,13 @@ impl Container {
         let hook = |command, flags| json!({"exec": {"command": podgate(&[command, "--container", &self.name], flags)}});
         match &self.mode {
             OrderMode::Unordered => {}
+            OrderMode::Held(_) => {
+                let from = json!({"volumeName": "podgate-hold", "path": format!("keys/{}", self.name), "key": "OPEN"});
+                spec["env"] = json!([{"name": "PODGATE_HOLD", "valueFrom": {"fileKeyRef": from}}]);
+                let mount = json!({"name": "podgate-hold", "mountPath": "/podgate-hold",
+                    "subPathExpr": "gate/$(PODGATE_HOLD)", "readOnly": true});
+                spec["volumeMounts"].as_array_mut().expect("mounts").push(mount);
+            }
             OrderMode::Hook(flags) => spec["lifecycle"]["postStart"] = hook("post-start", flags),
             OrderMode::Gate { flags, has_startup_probe } => {
                 let gate = ["entrypoint", "--container", &self.name, "--log-format", "json"];
@@ -188,8 +203,15 @@ impl Container {
             OrderMode::Hook(_) => listed["mode"] = "post-start".into(),
             OrderMode::Gate { flags, .. } => {
                 listed["mode"] = "entrypoint".into();
-                let conditions = flags.windows(2).filter(|pair| pair[0] == "--until").map(|pair| pair[1].clone());
-                listed["until"] = conditions.collect();
+                listed["until"] = json!(flag_values(flags, "--until"));
+            }
+            OrderMode::Held(flags) => {
+                listed["mode"] = "hold".into();
+                listed["until"] = json!(flag_values(flags, "--until"));
+                let timeout = flag_values(flags, "--timeout").pop();
+                let timeout = timeout.map_or(300, |text| humantime::parse_duration(&text).expect("a time").as_secs());
+                listed["timeoutSeconds"] = timeout.into();
+                listed["continueOnTimeout"] = flags.contains(&"--continue".to_owned()).into();
             }
         }
         if self.pre_stop.is_some() {
@@ -205,6 +227,11 @@ impl Container {
         }
         listed
     }
+}
+
+/// Returns the values of `flag` in a command line of separate words.
+fn flag_values(flags: &[String], flag: &str) -> Vec<String> {
+    flags.windows(2).filter(|pair| pair[0] == flag).map(|pair| pair[1].clone()).collect()
 }
 
 /// Makes the programs of this container read a clock that is `seconds` ahead while [`STEP_FILE`] exists.
@@ -306,6 +333,14 @@ impl Pod {
         if !self.has_token {
             sidecar["volumeMounts"].as_array_mut().expect("mounts").retain(is_not_token);
             pod["spec"]["volumes"].as_array_mut().expect("volumes").retain(is_not_token);
+        }
+        if self.containers.iter().any(|container| matches!(container.mode, OrderMode::Held(_))) {
+            let volume = json!({"name": "podgate-hold", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}});
+            pod["spec"]["volumes"].as_array_mut().expect("volumes").push(volume);
+            sidecar["volumeMounts"].as_array_mut().expect("mounts").extend([
+                json!({"name": "podgate-hold", "mountPath": "/podgate-hold", "subPath": "keys"}),
+                json!({"name": "podgate-hold", "mountPath": "/podgate-hold-canary", "subPath": "keys/.canary"}),
+            ]);
         }
         let mut containers: Vec<Value> = self.containers.iter().map(Container::spec).collect();
         if let Some(seconds) = self.clock_step_seconds {

@@ -9,15 +9,17 @@ use std::path::PathBuf;
 pub(super) enum Mode {
     PostStart,
     Entrypoint,
+    Hold,
 }
 
 impl Mode {
-    pub(super) const ALL: [Mode; 2] = [Mode::Entrypoint, Mode::PostStart];
+    pub(super) const ALL: [Mode; 3] = [Mode::Entrypoint, Mode::Hold, Mode::PostStart];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Mode::PostStart => "post-start",
             Mode::Entrypoint => "entrypoint",
+            Mode::Hold => "hold",
         }
     }
 }
@@ -25,7 +27,7 @@ impl Mode {
 /// The effect of a fault on the Pod's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Order {
-    /// No container started before its predecessors were Ready.
+    /// No container started before its predecessors were Ready. In hold mode, no gate opened before.
     Kept,
     /// A container started too early.
     Lost,

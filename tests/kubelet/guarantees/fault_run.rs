@@ -14,6 +14,9 @@ use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::Duration;
 
+/// The kubelet's reason for a held container.
+const HELD: &str = "CreateContainerConfigError";
+
 /// Pairs of a container in the chain and one of its predecessors.
 const CHAIN: &[(&str, &str)] = &[("api", "db"), ("web", "db"), ("web", "api")];
 
@@ -42,6 +45,10 @@ impl CellSetup<'_> {
             Mode::Entrypoint => {
                 let api = api.gate(&[&["--until", "db"], flags].concat());
                 [db.gate(&[]), api, web.gate(&["--until", "api"])]
+            }
+            Mode::Hold => {
+                let api = api.held(&[&["--until", "db"], flags].concat());
+                [db, api, web.held(&["--until", "api"])]
             }
         }
     }
@@ -94,24 +101,31 @@ impl FaultRun<'_> {
     pub(super) fn waiter(&self) -> &'static str {
         match self.mode {
             Mode::PostStart => "db",
-            Mode::Entrypoint => "api",
+            Mode::Entrypoint | Mode::Hold => "api",
         }
     }
 
     /// Waits until incarnation `attempt` of `db` runs and a hook or gate waits for `db`.
     pub(super) fn wait_until_db_is_awaited(&self, attempt: u32) {
         self.wait_for_event("db", attempt, "listening");
+        if self.mode == Mode::Hold {
+            return eventually("the kubelet holds api", 90, || self.waiter_message().contains(HELD).then_some(()));
+        }
         eventually("a hook or gate waits for db", 90, || {
             let waits = match self.mode {
                 Mode::PostStart => self.run.hook_pid("db").is_some(),
-                Mode::Entrypoint => self.run.pid("api").is_some(),
+                _ => self.run.pid("api").is_some(),
             };
             waits.then(|| self.waiter_message()).filter(|words| words.contains(": waiting for db=Ready"))
         });
     }
 
-    /// Returns the termination message of the container that waits for `db`.
+    /// Returns the termination message of the container that waits for `db`. In hold mode, returns the kubelet's reason.
     pub(super) fn waiter_message(&self) -> String {
+        if self.mode == Mode::Hold {
+            let status = self.run.watch.last().map(|seen| seen.kubelet_status("api").clone()).unwrap_or_default();
+            return status["state"]["waiting"]["reason"].as_str().unwrap_or_default().to_owned();
+        }
         self.run.termination_message(self.waiter()).unwrap_or_default()
     }
 
@@ -122,7 +136,7 @@ impl FaultRun<'_> {
         for (container, before) in self.order {
             for life in lives.iter().filter(|life| life.name == *container) {
                 let Some(start) = life.time_of("start") else { continue };
-                if ready_time_at(&lives, before, start).is_none() {
+                if ready_time_at(&lives, before, start, self.window()).is_none() {
                     let text =
                         format!("{container} (incarnation {}) started while {before} was not Ready", life.attempt);
                     early.push(text);
@@ -130,6 +144,12 @@ impl FaultRun<'_> {
             }
         }
         early
+    }
+
+    /// Returns the time from the moment that decides about the order to the container's start, in milliseconds. In hold
+    /// mode, the gate decides, and the kubelet creates the container later.
+    fn window(&self) -> f64 {
+        if self.mode == Mode::Hold { 1500.0 } else { 0.0 }
     }
 
     /// Asserts for 2 s that no container starts too early. If the cell expects an early start, waits for that start.
@@ -208,7 +228,9 @@ impl FaultRun<'_> {
             let life = lives.iter().rfind(|life| life.name == name)?;
             let start = life.time_of("start").filter(|start| *start >= since)?;
             let before = self.order.iter().filter(|(container, _)| *container == name);
-            let ready = before.filter_map(|(_, before)| ready_time_at(&lives, before, start)).fold(f64::MIN, f64::max);
+            let ready = before
+                .filter_map(|(_, before)| ready_time_at(&lives, before, start, self.window()))
+                .fold(f64::MIN, f64::max);
             Some(start - ready)
         };
         ["api", "web"].into_iter().filter_map(waited).fold(0.0, f64::max)
@@ -278,12 +300,15 @@ impl FaultRun<'_> {
 }
 
 /// Returns the time at which the incarnation of `name` that ran at `moment` became ready. Returns `None` if this
-/// incarnation became ready only after `moment`.
-fn ready_time_at(lives: &[IncarnationLog], name: &str, moment: f64) -> Option<f64> {
-    let life =
-        lives.iter().rfind(|life| life.name == name && life.time_of("start").is_some_and(|start| start <= moment))?;
-    let was_running = life.end.is_none_or(|end| end > moment);
-    life.time_of("ready").filter(|ready| was_running && *ready <= moment)
+/// incarnation became ready only after `moment`. An incarnation that has ended less than `window` milliseconds before
+/// `moment` counts as running.
+fn ready_time_at(lives: &[IncarnationLog], name: &str, moment: f64, window: f64) -> Option<f64> {
+    let was_ready = |life: &&IncarnationLog| {
+        life.name == name
+            && life.time_of("ready").is_some_and(|ready| ready <= moment)
+            && life.end.is_none_or(|end| end > moment - window)
+    };
+    lives.iter().rfind(was_ready)?.time_of("ready")
 }
 
 /// Injects `fault` while a hook or gate waits for `db`. Then makes `db` ready and returns the cell.

@@ -23,7 +23,7 @@ struct Row {
     title: &'static str,
     /// True if the fault affects all Pods of the node, so that the test must run alone.
     alone: bool,
-    /// Expected outcome in post-start mode. Entrypoint mode always keeps the order.
+    /// Expected outcome in post-start mode. The other modes always keep the order.
     post_start: Order,
     /// Injects the fault and measures the cell.
     fault: fn(&CellSetup<'_>) -> Cell,
@@ -33,7 +33,7 @@ impl Row {
     fn expected_order(&self, mode: Mode) -> Order {
         match mode {
             Mode::PostStart => self.post_start,
-            Mode::Entrypoint => Order::Kept,
+            Mode::Entrypoint | Mode::Hold => Order::Kept,
         }
     }
 }
@@ -41,7 +41,10 @@ impl Row {
 /// Measures one cell, compares it with the expected outcome, and saves it for the tables.
 fn measure(id: &str, mode: Mode) {
     let row = ROWS.iter().find(|row| row.id == id).expect("a row of the table");
-    let name = format!("{}-{}", id.replace('_', "-"), if mode == Mode::PostStart { "p" } else { "e" });
+    let name = format!("{}-{}", id.replace('_', "-"), &mode.name()[..1]);
+    if mode == Mode::Hold && minor_version() < 35 {
+        return Cell::not_here().save(minor_version(), id, mode);
+    }
     if !Scene::can_inject_faults(&name) {
         return;
     }
@@ -78,6 +81,12 @@ macro_rules! rows {
             #[ignore = "needs a cluster: make e2e"]
             fn entrypoint() {
                 measure(stringify!($id), Mode::Entrypoint);
+            }
+
+            #[test]
+            #[ignore = "needs a cluster: make e2e"]
+            fn hold() {
+                measure(stringify!($id), Mode::Hold);
             }
         })*
     };

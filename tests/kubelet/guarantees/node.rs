@@ -44,7 +44,11 @@ pub(super) fn api_away(setup: &CellSetup<'_>) -> Cell {
     fault_run.run.wait_for_start("podgate", 1);
     let since = wall_ms();
     let away = ApiServerStopped::stop();
-    fault_run.wait_until_db_is_awaited(0);
+    match setup.mode {
+        // The kubelet cannot report its reason.
+        Mode::Hold => _ = fault_run.wait_for_event("db", 0, "listening"),
+        _ => fault_run.wait_until_db_is_awaited(0),
+    }
     fault_run.settle();
     fault_run.make_ready("db");
     let web = fault_run.wait_for_event("web", 0, "ready");
@@ -71,9 +75,12 @@ pub(super) fn reboot(setup: &CellSetup<'_>) -> Cell {
     // The Pod now has the annotations of the previous boot, but no processes.
     let since = wall_ms();
     let board = PathBuf::from(format!("/proc/{}/root", fault_run.run.pid("podgate").expect("the sidecar runs")));
-    let volumes = [names::BOARD_DIR, names::SELF_DIR].map(|folder| board.join(&folder[1..]));
+    let folders = [names::BOARD_DIR, names::SELF_DIR, names::HOLD_DIR].into_iter();
+    let folders = folders.filter(|folder| setup.mode == Mode::Hold || *folder != names::HOLD_DIR);
+    let volumes: Vec<PathBuf> = folders.map(|folder| board.join(&folder[1..])).collect();
     run_script(&["stop-kubelet", "--kill"]);
-    let volumes = volumes.map(|volume| fs::File::open(&volume).expect("the volume"));
+    let open = |volume: &PathBuf| fs::File::open(volume).expect("the volume");
+    let volumes: Vec<fs::File> = volumes.iter().map(open).collect();
     for container in ["podgate", "db", "api", "web"] {
         if fault_run.run.pid(container).is_some() {
             fault_run.run.signal(container, "KILL");
@@ -89,7 +96,7 @@ pub(super) fn reboot(setup: &CellSetup<'_>) -> Cell {
     fault_run.settle();
     let message = match setup.mode {
         Mode::PostStart => String::new(),
-        Mode::Entrypoint => format!("`{}`", fault_run.waiter_message()),
+        Mode::Entrypoint | Mode::Hold => format!("`{}`", fault_run.waiter_message()),
     };
     fault_run.make_ready("db");
     fault_run.finish(since, &message)

@@ -32,7 +32,7 @@ pub(super) fn sandbox_killed(setup: &CellSetup<'_>) -> Cell {
 }
 
 pub(super) fn host_network(setup: &CellSetup<'_>) -> Cell {
-    let ports = if setup.mode == super::Mode::PostStart { 28_100 } else { 28_200 };
+    let ports = 28_100 + 100 * setup.mode as u16;
     let pod = Pod::new("chain", setup.chain(&[], ports)).with(json!({"spec": {"hostNetwork": true}}));
     measure_second_start(setup, &pod, |run| _ = run_script(&["kill-sandbox", &run.scene.namespace, &run.pod]))
 }

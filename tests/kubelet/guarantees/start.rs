@@ -20,13 +20,14 @@ pub(super) fn crash_after_ready(setup: &CellSetup<'_>) -> Cell {
     let late = ["--ready-on-signal"];
     let (api, web) = match setup.mode {
         Mode::PostStart => (api.args(&late), web),
+        Mode::Hold => (server("api").http(8002).args(&late), web.held(&["--until", "db", "--until", "api"])),
         // The gate of `web` waits for both predecessors.
         Mode::Entrypoint => {
             (server("api").http(8002).args(&late).gate(&[]), web.gate(&["--until", "db", "--until", "api"]))
         }
     };
     let mut fault_run = setup.begin(&Pod::new("chain", [db, api, web]));
-    if setup.mode == Mode::Entrypoint {
+    if setup.mode != Mode::PostStart {
         fault_run.order = &[("web", "db"), ("web", "api")];
     }
     fault_run.wait_for_event("db", 0, "listening");
@@ -35,7 +36,7 @@ pub(super) fn crash_after_ready(setup: &CellSetup<'_>) -> Cell {
     let since = wall_ms();
     fault_run.run.signal("db", "KILL");
     // In post-start mode the kubelet does not restart db while api's hook waits.
-    if setup.mode == Mode::Entrypoint {
+    if setup.mode != Mode::PostStart {
         fault_run.wait_for_event("db", 1, "listening");
     }
     fault_run.make_ready("api");
@@ -57,6 +58,12 @@ pub(super) fn waiter_killed(setup: &CellSetup<'_>) -> Cell {
             fault_run.run.signal("api", "KILL");
             fault_run.run.wait_for_start("api", 2);
         }
+        Mode::Hold => {
+            for restarts in 2..=4 {
+                fault_run.run.signal("podgate", "KILL");
+                fault_run.run.wait_for_start("podgate", restarts);
+            }
+        }
     })
 }
 
@@ -64,6 +71,16 @@ pub(super) fn waiter_killed(setup: &CellSetup<'_>) -> Cell {
 pub(super) fn time_limit(setup: &CellSetup<'_>) -> Cell {
     const LIMIT: f64 = 3000.0;
     let fault_run = setup.begin_with_db_awaited(&["--timeout", "3s"]);
+    if setup.mode == Mode::Hold {
+        eventually("the time limit has passed", 90, || {
+            let seen = fault_run.run.watch.last()?;
+            (seen.podgate_state("api")? == "TimedOut").then_some(())
+        });
+        fault_run.settle();
+        let since = wall_ms();
+        fault_run.make_ready("db");
+        return fault_run.finish(since, "the annotation of `api` is TimedOut until `db` is Ready");
+    }
     let (name, pod) = (&setup.scene.namespace, &fault_run.run.pod);
     // A gate that times out exits, which ends the container. If a hook times out, the kubelet kills the container.
     let first = eventually("the time limit has passed", 90, || {
