@@ -42,43 +42,43 @@ pub(crate) enum Command {
 
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct RunArgs {
-    /// Use this JSON list of containers; by default, the sidecar reads the Pod's spec
+    /// Use this JSON list of containers; default: from the Pod's spec
     #[arg(long, value_name = "JSON", env = "PODGATE_CONTAINERS", value_parser = parse_list)]
     pub(crate) containers: Option<ContainerList>,
-    /// Publish states to: api (board and annotations) or board (no API; needs --containers)
+    /// Publish states to api (board and annotations) or board (no API)
     #[arg(long, value_name = "WHERE", env = "PODGATE_PUBLISH", default_value = "api")]
     pub(crate) publish: PublishTarget,
     /// Treat the container with this name as the sidecar
     #[arg(long, value_name = "NAME", env = "PODGATE_NAME", default_value = "podgate")]
     pub(crate) name: String,
-    /// Publish the board on this volume, which only the sidecar can write to
+    /// Publish the board on this volume
     #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
     pub(crate) board: PathBuf,
-    /// Read the agents' reports from this volume, which has one folder per container
+    /// Read the agents' reports from this volume
     #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
     pub(crate) self_dir: PathBuf,
     /// Read the Pod's annotations from this downward-API volume
     #[arg(long, value_name = "DIR", env = "PODGATE_PODINFO", default_value = names::PODINFO_DIR)]
     pub(crate) podinfo: PathBuf,
-    /// Write the gate files of held containers into this folder of the volume podgate-hold
+    /// Write the gate files of held containers into this folder
     #[arg(long, value_name = "DIR", env = "PODGATE_HOLD_DIR", default_value = names::HOLD_DIR)]
     pub(crate) hold: PathBuf,
-    /// Find this second mount of the folder .canary of the volume podgate-hold
+    /// Expect the folder .canary of --hold at this second mount
     #[arg(long, value_name = "DIR", env = "PODGATE_HOLD_CANARY", default_value = names::HOLD_CANARY_DIR)]
     pub(crate) hold_canary: PathBuf,
-    /// Install this agent on the board; by default the one next to this program
+    /// Install this agent; default: the one next to this program
     #[arg(long, value_name = "FILE", env = "PODGATE_AGENT")]
     pub(crate) agent: Option<PathBuf>,
-    /// Wait at least this long between two probes of a container; values below 10ms have no effect
+    /// Wait at least this long between two probes of a container
     #[arg(long, value_name = "DURATION", env = "PODGATE_PROBE_FLOOR", default_value = "0s", value_parser = duration)]
     pub(crate) probe_floor: Duration,
-    /// Serve Prometheus metrics at /metrics on this address; by default no port is opened
+    /// Serve Prometheus metrics at /metrics on this address
     #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_METRICS_ADDR")]
     pub(crate) metrics_addr: Option<SocketAddr>,
     /// Write log lines in this format: text or json
     #[arg(long, value_name = "FORMAT", env = "PODGATE_LOG_FORMAT", default_value = "text")]
     pub(crate) log_format: Format,
-    /// Log messages of at least this level: error, warn, info, debug or trace
+    /// Log at this level: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", env = "PODGATE_LOG_LEVEL", default_value = "info")]
     pub(crate) log_level: tracing::Level,
     /// Use this as the Pod's name (metadata.name)
@@ -90,7 +90,7 @@ pub(crate) struct RunArgs {
     /// Use this as the Pod's UID (metadata.uid)
     #[arg(long, value_name = "UID", env = "POD_UID")]
     pub(crate) pod_uid: Option<String>,
-    /// Use these as the Pod's IP addresses, separated by commas (status.podIPs); probes use the first
+    /// Use these Pod IPs (status.podIPs); probes use the first
     #[arg(long, value_name = "IP,…", env = "POD_IPS", value_parser = first_address)]
     pub(crate) pod_ips: Option<FirstPodIp>,
 }

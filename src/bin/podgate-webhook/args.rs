@@ -9,13 +9,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const HELP: &str = "\
-The API server calls the webhook for each Pod that is about to be created. The webhook injects Pods
+The API server calls the webhook for each new Pod that has a key of podgate. The webhook injects Pods
 that declare an order, in the same way as `kubectl podgate inject` injects manifests. Run the webhook
 as a Deployment: manifests/injector, or the Helm chart charts/podgate.
 
 With `--tls self` (the default), the webhook creates its own certificates. It keeps them in the Secret
 --secret of its own namespace, which all replicas share. It writes their CA into the
-MutatingWebhookConfiguration --configuration. The Secret and the configuration must exist.
+MutatingWebhookConfiguration --configuration. The Secret and the configuration must exist. The webhook
+renews a certificate when a third of its lifetime is left.
 With `--tls files`, the webhook uses the given certificate files and reloads them every 10 seconds.
 
 On SIGTERM, the webhook fails /readyz and continues to answer for --shutdown-delay. It then finishes
@@ -34,13 +35,13 @@ Exit codes:
 #[derive(Debug, Clone, Parser)]
 #[command(version, after_help = HELP)]
 pub(crate) struct Args {
-    /// Serve /inject over HTTPS for the API server on this address; `:PORT` for all addresses
+    /// Serve /inject over HTTPS on this address; `:PORT` for all
     #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_LISTEN", default_value = ":8443", value_parser = listen_address)]
     pub(crate) listen: SocketAddr,
-    /// Serve /healthz, /readyz and /metrics over HTTP on this address; `:PORT` for all addresses
+    /// Serve health and metrics over HTTP here; `:PORT` for all
     #[arg(long, value_name = "ADDRESS:PORT", env = "PODGATE_STATUS_LISTEN", default_value = ":8080", value_parser = listen_address)]
     pub(crate) status_listen: SocketAddr,
-    /// Take the certificate from: self (created by the webhook, kept in a Secret) or files
+    /// Take the certificate from this source (see below)
     #[arg(long, value_name = "SOURCE", env = "PODGATE_TLS", default_value = "self")]
     pub(crate) tls: TlsSource,
     /// Use the certificate chain in this PEM file, with --tls files
@@ -49,10 +50,10 @@ pub(crate) struct Args {
     /// Use the private key in this PEM file, with --tls files
     #[arg(long, value_name = "FILE", required_if_eq("tls", "files"))]
     pub(crate) key: Option<PathBuf>,
-    /// With --tls self, issue certificates with this lifetime; renew them when a third of it is left
+    /// With --tls self, issue certificates with this lifetime
     #[arg(long, value_name = "DURATION", env = "PODGATE_CERTIFICATE_LIFE", default_value = "7days", value_parser = cert_life)]
     pub(crate) certificate_life: Duration,
-    /// Issue the certificate for the DNS names of this Service, which the API server calls
+    /// Issue the certificate for this Service's DNS names
     #[arg(long, value_name = "NAME", default_value = "podgate-webhook")]
     pub(crate) service: String,
     /// Keep the certificates in this Secret
@@ -64,22 +65,22 @@ pub(crate) struct Args {
     /// Use this image for the sidecar and the agent
     #[arg(long, value_name = "IMAGE", env = "PODGATE_IMAGE", default_value_t = release::sidecar_image(), value_parser = release::parse_image)]
     pub(crate) image: String,
-    /// Use this imagePullPolicy for the sidecar; by default, the cluster decides
+    /// Set the sidecar's imagePullPolicy; by default it is not set
     #[arg(long, value_name = "POLICY", env = "PODGATE_IMAGE_PULL_POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]
     pub(crate) image_pull_policy: Option<String>,
     /// Leave the sidecar's user id to the cluster, for OpenShift
     #[arg(long)]
     pub(crate) no_fixed_user: bool,
-    /// Set these requests and limits on the sidecar, separated by commas
+    /// Set the sidecar's requests and limits, separated by commas
     #[arg(long, value_name = "SETTINGS", env = "PODGATE_SIDECAR_RESOURCES", default_value = resources::DEFAULT, value_parser = resources::parse)]
     pub(crate) sidecar_resources: Value,
-    /// Continue to answer this long after SIGTERM, while API servers switch to another replica
+    /// Continue to answer this long after SIGTERM
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = up_to_an_hour)]
     pub(crate) shutdown_delay: Duration,
-    /// Wait at most this long for open requests after --shutdown-delay
+    /// After --shutdown-delay, wait this long for open requests
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = up_to_an_hour)]
     pub(crate) shutdown_grace: Duration,
-    /// With --tls self, use this kubeconfig file instead of the Pod's service account
+    /// With --tls self, use this kubeconfig, not the service account
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Wait at most this long for one API request
@@ -88,7 +89,7 @@ pub(crate) struct Args {
     /// Write log lines in this format: text or json
     #[arg(long, value_name = "FORMAT", env = "PODGATE_LOG_FORMAT", default_value = "text")]
     pub(crate) log_format: Format,
-    /// Log messages of at least this level: error, warn, info, debug or trace
+    /// Log at this level: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", env = "PODGATE_LOG_LEVEL", default_value = "info")]
     pub(crate) log_level: tracing::Level,
 }

@@ -9,9 +9,9 @@ use podgate::order::lint::Version;
 const HELP: &str = "\
 Reports errors and pitfalls of declared orders, each with its place in the file and a fix. For each
 template it forecasts the start and stop order, which containers start in parallel, and the longest wait.
-Nothing is changed. Podgate's keys are checked in all objects; templates that declare no order have
-no forecast. Injected manifests are checked as they were before injection. A file that cannot be read
-is an error; the other files are checked all the same.
+The command changes nothing. It checks podgate's keys in all objects; templates that declare no order
+have no forecast. It checks injected manifests as they were before injection. A file that cannot be
+read is an error; the command still checks the other files.
 
 Examples:
   kubectl podgate check deploy.yaml
@@ -25,7 +25,7 @@ Exit codes:
   1    errors, or a file could not be read; with --strict also warnings, or no order is declared
   64   wrong flag or argument";
 
-const RESOLVE: &str = "For containers without a command, read Entrypoint and Cmd from the registry, as inject does";
+const RESOLVE: &str = "Read missing commands from the registry, as inject does";
 
 /// Check declared orders in manifests and forecast the start
 #[derive(Debug, Args)]
@@ -34,7 +34,7 @@ const RESOLVE: &str = "For containers without a command, read Entrypoint and Cmd
 pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) manifests: ManifestArgs,
-    /// Print in this format: text, one JSON object, or findings as SARIF 2.1.0
+    /// Print in this format: text, JSON object or SARIF 2.1.0
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: ReportFormat,
     /// Also exit with 1 on warnings, or if nothing declares an order
@@ -46,7 +46,7 @@ pub(crate) struct Check {
     /// Check for this Kubernetes version, such as 1.34
     #[arg(long, value_name = "VERSION")]
     pub(crate) kubernetes: Option<Version>,
-    /// Query the cluster for its version, podgate's webhook and the permissions of service accounts
+    /// Also query the cluster: version, webhook and permissions
     #[arg(long)]
     pub(crate) server: bool,
     #[command(flatten)]

@@ -14,7 +14,7 @@ pub(crate) struct ConnectionArgs {
     /// Use this kubeconfig context; defaults to the current context
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// Use this kubeconfig file; defaults to KUBECONFIG, ~/.kube/config, then the Pod's service account
+    /// Use this kubeconfig; defaults to KUBECONFIG or ~/.kube/config
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Wait at most this long for one API request

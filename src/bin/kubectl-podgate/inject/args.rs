@@ -8,10 +8,9 @@ use serde_json::Value;
 use std::path::PathBuf;
 
 const INJECT_HELP: &str = "\
-Reads manifests and adds what their annotations ask for: the sidecar, its volumes, and a hook or gate for
-containers of the order. Only Pods and pod templates that declare an order change; all other lines, comments
-and documents stay byte for byte. A second run on the output changes nothing. Findings and reports go to
-standard error.
+Reads manifests and adds the parts that their orders need: the sidecar, its volumes, hooks and gates. Only Pods
+and pod templates that declare an order change; all other lines, comments and documents stay byte for byte.
+A second run on the output changes nothing. Findings and reports go to standard error.
 
 An order is declared on the Pod, or on a workload's pod template:
   metadata:
@@ -33,10 +32,10 @@ Exit codes:
   64   wrong flag or argument";
 
 const UNINJECT_HELP: &str = "\
-Removes from manifests what `inject` added. A list or object that was empty or missing before may remain as
-an empty one; all other values are restored. The annotations that declare the order are kept. A hook or
-startupProbe that `inject` replaced comes back with the same value, but in another layout and without its
-comments.
+Removes the parts that `inject` added to manifests, and restores the original values. A list or object that
+was empty or missing before may remain as an empty one. The annotations that declare the order remain. A
+hook or startupProbe that `inject` replaced comes back with the same value, but in another layout and
+without its comments.
 
 Examples:
   kubectl podgate uninject -f shop.yaml
@@ -58,16 +57,16 @@ pub(crate) struct Inject {
     /// Use this image for the sidecar and the agent
     #[arg(long, value_name = "IMAGE", default_value_t = release::sidecar_image(), value_parser = release::parse_image)]
     pub(crate) image: String,
-    /// Set the sidecar's imagePullPolicy; by default the cluster decides
+    /// Set the sidecar's imagePullPolicy; by default it is not set
     #[arg(long, value_name = "POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]
     pub(crate) image_pull_policy: Option<String>,
-    /// Omit the sidecar's numeric user, for OpenShift, which assigns users per namespace
+    /// Omit the sidecar's user id, for OpenShift
     #[arg(long)]
     pub(crate) no_fixed_user: bool,
     /// Set the sidecar's requests and limits, separated by commas
     #[arg(long, value_name = "SETTINGS", default_value = resources::DEFAULT, value_parser = resources::parse)]
     pub(crate) sidecar_resources: Value,
-    /// Convert an order from kruise, compose=FILE (depends_on), tekton or tekton=FILE (steps)
+    /// Convert the order of kruise, compose=FILE or tekton[=FILE]
     #[arg(long, value_name = "SOURCE[=FILE]", value_parser = parse_order_source)]
     pub(crate) from: Option<OrderSource>,
     #[command(flatten)]
@@ -90,7 +89,7 @@ pub(crate) struct FileArgs {
     /// Rewrite changed files in place, each by an atomic rename
     #[arg(short, long, conflicts_with_all = ["check", "diff"])]
     pub(crate) in_place: bool,
-    /// Write nothing; list files that would change, and exit with 3 if there are any
+    /// Only list the files that would change; exit with 3 if any
     #[arg(long)]
     pub(crate) check: bool,
     /// Print a patch instead of the manifests

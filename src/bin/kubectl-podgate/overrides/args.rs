@@ -7,8 +7,8 @@ use podgate::core::names::is_container_name;
 use podgate::core::state::State;
 
 const HELP: &str = "\
-Use this command if you know better than a probe. It sets the state of a container by hand, and so
-opens the hooks and gates that wait for that state. It writes one annotation per container,
+Set the state of a container by hand, for example if its probe is wrong. This opens the hooks and
+gates that wait for that state. The command writes one annotation per container,
 override.podgate.io/CONTAINER=STATE@SANDBOX-ID, and prints what that opens. The sidecar receives the
 change through the API within a second, even while a postStart hook blocks the rest of the Pod. The
 annotation is valid only in the current sandbox, so a template or another Pod cannot carry it over.
@@ -42,7 +42,7 @@ pub(crate) struct Override {
     /// Container and its new state; with --remove, only the container
     #[arg(value_name = "CONTAINER=STATE", value_parser = parse_target, required_unless_present = "remove")]
     pub(crate) targets: Vec<OverrideTarget>,
-    /// Remove the overrides of these containers, or of all if none is given
+    /// Remove the overrides of these containers; without names, all
     #[arg(long)]
     pub(crate) remove: bool,
     /// Print what would change, but change nothing

@@ -21,7 +21,7 @@ pub(crate) fn requirement(
         return format!("{name} has ended for good; create a new Pod, or override its state");
     }
     match until.want {
-        WantedState::Started => format!("{name} must be started"),
+        WantedState::Started => format!("{name} must start"),
         WantedState::Completed => format!("{name} must exit with 0"),
         WantedState::Exited => format!("{name} must exit"),
         WantedState::Ready => {
@@ -31,7 +31,7 @@ pub(crate) fn requirement(
                 None => describe_probes(&target.spec.startup_probe, &target.spec.readiness_probe),
             };
             match probes.as_slice() {
-                [] => format!("{name} has no probe: it must be started"),
+                [] => format!("{name} must start (it has no probe)"),
                 some => format!("{name} must pass its {}", some.join(", then its ")),
             }
         }

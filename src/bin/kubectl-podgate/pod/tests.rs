@@ -174,10 +174,10 @@ fn conditions_describe_what_is_needed() {
     };
     let all = [
         "db=Ready: db must pass its readinessProbe (httpGet :web/)",
-        "api=Ready: api has no probe: it must be started",
+        "api=Ready: api must start (it has no probe)",
         "api=Completed: api must exit with 0",
         "api=Exited: api must exit",
-        "api=Started: api must be started",
+        "api=Started: api must start",
         "gone=Ready: the Pod has no container gone",
     ];
     assert_eq!(takes(&pod), all);

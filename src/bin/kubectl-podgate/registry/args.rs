@@ -8,25 +8,25 @@ use std::time::Duration;
 /// Flags that look up images in registries. A container without a `command` gets its command from the image.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ImageArgs {
-    /// For containers without a command, read Entrypoint and Cmd from the registry and pin the image
+    /// Read missing commands from the registry, and pin the images
     #[arg(long)]
     pub(crate) resolve_images: bool,
-    /// Do not pin the image; the command is wrong if the tag later names another image
+    /// Do not pin images; if the tag moves, the command is wrong
     #[arg(long, requires = "resolve_images")]
     pub(crate) no_pin: bool,
     /// Look up this platform in a multi-platform image
     #[arg(long, value_name = "OS/ARCH[/VARIANT]", default_value = "linux/amd64", value_parser = platform, requires = "resolve_images")]
     pub(crate) platform: Platform,
-    /// Read registry credentials from a .dockerconfigjson or a manifest of its Secret; repeatable
+    /// Use credentials of a .dockerconfigjson or Secret; repeatable
     #[arg(long, value_name = "FILE", requires = "resolve_images")]
     pub(crate) pull_secret: Vec<PathBuf>,
     /// Also trust the CA certificates in this PEM file; repeatable
     #[arg(long, value_name = "FILE", requires = "resolve_images")]
     pub(crate) registry_ca: Vec<PathBuf>,
-    /// Use plain HTTP for the registry HOST[:PORT], not needed for localhost; repeatable
+    /// Use plain HTTP for the registry HOST[:PORT]; repeatable
     #[arg(long, value_name = "HOST", requires = "resolve_images")]
     pub(crate) insecure_registry: Vec<String>,
-    /// Also send credentials to the token service HOST of a registry on another domain; repeatable
+    /// Also send credentials to this token service; repeatable
     #[arg(long, value_name = "HOST", requires = "resolve_images")]
     pub(crate) token_service: Vec<String>,
     /// Wait at most this long for one image lookup

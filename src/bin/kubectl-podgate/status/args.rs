@@ -7,9 +7,9 @@ use std::time::Duration;
 
 const HELP: &str = "\
 While a container's postStart hook runs, the kubelet reports only ContainerCreating (or
-PodInitializing) for all containers of the Pod. This command shows what podgate knows in the meantime,
-next to the kubelet's status: the state of each container, since when, what it waits for, and what is
-needed to continue.
+PodInitializing) for all containers of the Pod. This command shows podgate's state for each container
+next to the kubelet's status. It also shows since when, what the container waits for, and what is needed
+to continue.
 
 With -w, a terminal shows the table and updates it in place. Other outputs get one line per change.
 The command runs until you stop it (Ctrl-C) or the Pod is gone. With --until-started it ends when all
@@ -37,13 +37,13 @@ pub(crate) struct Status {
     pub(crate) pod: String,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
-    /// Print in this format: a table with notes, or JSON (with -w, one object per line and change)
+    /// Print in this format; json with -w: one object per change
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: OutputFormat,
     /// Follow the Pod until you stop the command or the Pod is gone
     #[arg(short, long)]
     pub(crate) watch: bool,
-    /// Follow the Pod until all containers have started or cannot start any more
+    /// Follow the Pod until it has started or cannot start
     #[arg(long)]
     pub(crate) until_started: bool,
     /// With --until-started: follow the Pod at most this long [default: no limit]

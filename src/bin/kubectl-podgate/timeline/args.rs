@@ -8,7 +8,7 @@ For each container, the chart shows when its image was pulled, when it started, 
 waited, and when it was Ready. The times come from three sources: the times that the sidecar has
 recorded (in milliseconds), the kubelet's status, and the Pod's events. The latter two have whole
 seconds. They are marked ~, because the real time is up to 1 s later. Times that no source has
-recorded are left out, and a note says so. Most clusters keep events for one hour.
+recorded are left out; a note reports this. Most clusters keep events for one hour.
 
 While the Pod is still starting, the chart ends at the current time. On a terminal the bars have
 colors, unless NO_COLOR is set. Without colors, each kind of bar has its own shade.
@@ -33,7 +33,7 @@ pub(crate) struct Timeline {
     pub(crate) pod: String,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
-    /// Print in this format: a text chart, an SVG image, or one JSON object
+    /// Print in this format: text chart, SVG image or JSON object
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Output,
     /// Draw the text chart with this width [default: the terminal's width, else 100]

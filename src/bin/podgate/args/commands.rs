@@ -32,6 +32,9 @@ container's status and termination message.
 Checks: tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"COMMAND\",\"ARG\"], file:///PATH or
 file:///PATH+content. A check of file:///PATH fails for good if PATH.err exists.
 
+States of --until: Started, Ready, Completed, Exited. With --fail-fast, the hook fails as soon as a
+dependency has ended for good, is in back-off or can't pull its image.
+
 Exit codes:
   0    released: the conditions hold, the Pod has started before or is being deleted, or the hook
        continues because of --on-timeout continue
@@ -66,6 +69,9 @@ start to detect Ready.
 Checks: tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"COMMAND\",\"ARG\"], file:///PATH or
 file:///PATH+content. A check of file:///PATH fails for good if PATH.err exists.
 
+States of --until: Started, Ready, Completed, Exited. With --fail-fast, the gate fails as soon as a
+dependency has ended for good, is in back-off or can't pull its image.
+
 The kubelet considers a waiting container running. Use `podgate opened` as its startupProbe, so that
 its other probes start only after the command.
 
@@ -91,8 +97,8 @@ Example, in a Pod's spec: `db` keeps running until `api` has exited.
 When a Pod is deleted, the kubelet runs all preStop hooks at once. It stops each container after the
 container's hook has returned, so this hook keeps the container until those that depend on it have exited.
 The kubelet also runs the hook when it restarts only this container. In that case the hook returns after
-at most 1 s. The exit of a container is detected by its tether (`podgate entrypoint`, or `podgate
-post-start --tether`) or its port (--check-closed), because Kubernetes reports it too late.
+at most 1 s. Kubernetes reports the exit of a container too late. So the hook detects the exit by the
+container's tether (`podgate entrypoint`, or `podgate post-start --tether`) or its port (--check-closed).
 
 Exit codes:
   0    all have exited, or only this container is restarted
@@ -121,34 +127,34 @@ Exit codes:
 /// Conditions, sources and time limits of a wait.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct WaitArgs {
-    /// Wait until CONTAINER is in STATE: Started, Ready (the default), Completed or Exited; repeatable
+    /// Wait until CONTAINER is in STATE (default: Ready); repeatable
     #[arg(long, value_name = "CONTAINER[=STATE]", env = "PODGATE_UNTIL", value_delimiter = ',')]
     pub(crate) until: Vec<WaitCondition>,
-    /// Also wait until this check passes, such as tcp://127.0.0.1:5432 (all forms below); repeatable
+    /// Also wait until this check passes (forms below); repeatable
     #[arg(long, value_name = "URL", env = "PODGATE_CHECK")]
     pub(crate) check: Vec<Check>,
     /// Wait at most this long for one check
     #[arg(long, value_name = "DURATION", env = "PODGATE_CHECK_TIMEOUT", default_value = "5s", value_parser = duration)]
     pub(crate) check_timeout: Duration,
-    /// Read the Pod's annotations from the downward-API volume at this mount path
+    /// Read annotations from the downward-API volume at this path
     #[arg(long, value_name = "DIR", env = "PODGATE_PODINFO", default_value = names::PODINFO_DIR)]
     pub(crate) podinfo: PathBuf,
-    /// Read the board, the volume that only the sidecar writes, at this mount path
+    /// Read the board, the sidecar's volume, at this path
     #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
     pub(crate) board: PathBuf,
-    /// Write this container's report and tether into the folder at this mount path
+    /// Write this container's report and tether into this folder
     #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
     pub(crate) self_dir: PathBuf,
-    /// Wait at most this long, including the command of --then in a hook
+    /// Wait at most this long; in a hook, this includes --then
     #[arg(long, value_name = "DURATION", env = "PODGATE_TIMEOUT", default_value = "5m", value_parser = duration)]
     pub(crate) timeout: Duration,
-    /// If the conditions are not met: fail (exit code 75 or 69), or continue as if they held
+    /// If the wait fails: fail (exit code 75 or 69), or continue
     #[arg(long, value_name = "ACTION", env = "PODGATE_ON_TIMEOUT", default_value = "fail")]
     pub(crate) on_timeout: OnFailure,
-    /// Poll at this interval if neither the sidecar's FIFO nor inotify works
+    /// Poll this often if the sidecar's FIFO and inotify do not work
     #[arg(long, value_name = "DURATION", env = "PODGATE_POLL_INTERVAL", default_value = "100ms", value_parser = interval)]
     pub(crate) poll_interval: Duration,
-    /// Give up (exit code 69) if a dependency has ended for good, is in back-off or can't pull its image
+    /// Exit at once (code 69) if the wait is pointless (see below)
     #[arg(long, env = "PODGATE_FAIL_FAST", value_parser = boolean)]
     pub(crate) fail_fast: bool,
 }
@@ -159,7 +165,7 @@ pub(crate) struct LogArgs {
     /// Write log lines in this format: text or json
     #[arg(long, value_name = "FORMAT", env = "PODGATE_LOG_FORMAT", default_value = "text")]
     pub(crate) log_format: Format,
-    /// Append the log to this file; in a hook, use /proc/1/fd/2: the kubelet discards a hook's output
+    /// Append the log to this file (in a hook: /proc/1/fd/2)
     #[arg(long, value_name = "FILE", env = "PODGATE_LOG_TO")]
     pub(crate) log_to: Option<PathBuf>,
 }
@@ -169,14 +175,14 @@ pub(crate) struct LogArgs {
 pub(crate) struct MessageArgs {
     #[command(flatten)]
     pub(crate) logs: LogArgs,
-    /// Write the reason for waiting or failing to this file, the container's terminationMessagePath
+    /// Write the reason for a wait or failure to this file
     #[arg(long, value_name = "FILE", env = "PODGATE_TERMINATION_LOG", default_value = names::TERMINATION_LOG)]
     pub(crate) termination_log: PathBuf,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct PostStart {
-    /// Name the container that runs this hook; without --until, wait until this container is Ready
+    /// Name this container; without --until, wait until it is Ready
     #[arg(long, value_name = "NAME", env = "PODGATE_CONTAINER", value_parser = container_name)]
     pub(crate) container: String,
     #[command(flatten)]
@@ -184,10 +190,10 @@ pub(crate) struct PostStart {
     /// Use this check instead if the sidecar dies while the hook runs
     #[arg(long, value_name = "URL", env = "PODGATE_FALLBACK_CHECK")]
     pub(crate) fallback_check: Option<Check>,
-    /// First run this command, the container's own postStart; if the command fails, the hook fails
+    /// First run this command, the container's own postStart
     #[arg(long, value_name = "[\"COMMAND\",\"ARG\"]", env = "PODGATE_THEN")]
     pub(crate) then: Option<Argv>,
-    /// Leave a small process running, so that the sidecar notices at once when this container ends
+    /// Leave a small process that shows when this container ends
     #[arg(long, env = "PODGATE_LEAVE_TETHER", value_parser = boolean)]
     pub(crate) tether: bool,
     #[command(flatten)]
@@ -201,22 +207,22 @@ pub(crate) struct Entrypoint {
     pub(crate) container: Option<String>,
     #[command(flatten)]
     pub(crate) waits: WaitArgs,
-    /// Detect this container's end in this way: exec, parent or none (see below)
+    /// Show this container's end by exec, parent or none (see below)
     #[arg(long, value_name = "MODE", env = "PODGATE_TETHER", default_value = "exec")]
     pub(crate) tether: TetherMode,
-    /// Stop the command after this long (exit code 75): send --stop-signal, then SIGKILL after --grace
+    /// End the command after this long (exit code 75)
     #[arg(long, value_name = "DURATION", env = "PODGATE_COMMAND_TIMEOUT", value_parser = duration)]
     pub(crate) command_timeout: Option<Duration>,
-    /// End the command by this signal, named as in lifecycle.stopSignal
+    /// End the command by this signal, as in lifecycle.stopSignal
     #[arg(long, value_name = "SIGNAL", env = "PODGATE_STOP_SIGNAL", default_value = "SIGTERM", value_parser = signals::parse)]
     pub(crate) stop_signal: i32,
-    /// Wait this long between the stop signal and SIGKILL when podgate ends the command
+    /// Wait this long between the stop signal and SIGKILL
     #[arg(long, value_name = "DURATION", env = "PODGATE_GRACE", default_value = "30s", value_parser = duration)]
     pub(crate) grace: Duration,
-    /// If the command fails: fail (its exit code), or continue (exit 0; --post-file records success)
+    /// If the command fails: fail (its exit code), or continue (0)
     #[arg(long, value_name = "ACTION", env = "PODGATE_ON_ERROR", default_value = "fail")]
     pub(crate) on_error: OnFailure,
-    /// Write the exit code to FILE when the command ends; if it failed or never ran, to FILE.err instead
+    /// Write the exit code to FILE at the end, or FILE.err on failure
     #[arg(long, value_name = "FILE", env = "PODGATE_POST_FILE")]
     pub(crate) post_file: Option<PathBuf>,
     /// Copy the command's standard output to this file
@@ -225,16 +231,16 @@ pub(crate) struct Entrypoint {
     /// Copy the command's standard error to this file
     #[arg(long, value_name = "FILE", env = "PODGATE_STDERR")]
     pub(crate) stderr: Option<PathBuf>,
-    /// If the command fails, keep the container running until this file exists
+    /// If the command fails, keep running until this file exists
     #[arg(long, value_name = "FILE", env = "PODGATE_BREAKPOINT")]
     pub(crate) breakpoint: Option<PathBuf>,
-    /// End the command when CONTAINER has exited (if repeated, all of them), so that a Job's Pod completes
+    /// End the command when these containers have exited; repeatable
     #[arg(long, value_name = "CONTAINER", env = "PODGATE_STOP_AFTER", value_delimiter = ',', value_parser = container_name)]
     pub(crate) stop_after: Vec<String>,
-    /// Exit with this code if --stop-after ended the command: 0, or child for the command's own
+    /// After --stop-after, exit with 0 or child (the command's code)
     #[arg(long, value_name = "CODE", env = "PODGATE_EXIT_CODE", default_value = "0")]
     pub(crate) exit_code: ExitCodeSource,
-    /// If a container of --until restarts later: ignore it, or restart this container (end the command, exit code 69)
+    /// If a container of --until restarts: ignore, or restart too
     #[arg(long, value_name = "ACTION", env = "PODGATE_ON_PROVIDER_RESTART", default_value = "ignore")]
     pub(crate) on_provider_restart: OnProviderRestart,
     #[command(flatten)]
@@ -252,25 +258,25 @@ pub(crate) struct PreStop {
     /// Wait until CONTAINER has exited; repeatable
     #[arg(long, value_name = "CONTAINER[=Exited]", env = "PODGATE_STOP_UNTIL", value_delimiter = ',', value_parser = exit_condition)]
     pub(crate) until: Vec<WaitCondition>,
-    /// Wait until this port no longer accepts connections: tcp://HOST:PORT; repeatable
+    /// Wait until this port, tcp://HOST:PORT, is closed; repeatable
     #[arg(long, value_name = "URL", env = "PODGATE_STOP_CHECK_CLOSED", value_parser = super::values::port_check)]
     pub(crate) check_closed: Vec<Check>,
-    /// Wait at most this long, including the --then command; use less than terminationGracePeriodSeconds
+    /// Wait at most this long; less than terminationGracePeriodSeconds
     #[arg(long, value_name = "DURATION", env = "PODGATE_STOP_GRACE", default_value = "25s", value_parser = duration)]
     pub(crate) grace: Duration,
-    /// After the wait, run this command, the container's own preStop; if the command fails, the hook fails
+    /// After the wait, run this command, the container's own preStop
     #[arg(long, value_name = "[\"COMMAND\",\"ARG\"]", env = "PODGATE_STOP_THEN")]
     pub(crate) then: Option<Argv>,
     /// Reserve this part of --grace for the --then command
     #[arg(long, value_name = "DURATION", env = "PODGATE_STOP_THEN_TIMEOUT", default_value = "5s", value_parser = duration)]
     pub(crate) then_timeout: Duration,
-    /// Read the board, the volume that only the sidecar writes, at this mount path
+    /// Read the board, the sidecar's volume, at this path
     #[arg(long, value_name = "DIR", env = "PODGATE_BOARD", default_value = names::BOARD_DIR)]
     pub(crate) board: PathBuf,
-    /// Use the container's own folder at this mount path, for its report
+    /// Write this container's report into this folder
     #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
     pub(crate) self_dir: PathBuf,
-    /// Poll at this interval if neither the sidecar's FIFO nor inotify works
+    /// Poll this often if the sidecar's FIFO and inotify do not work
     #[arg(long, value_name = "DURATION", env = "PODGATE_POLL_INTERVAL", default_value = "100ms", value_parser = interval)]
     pub(crate) poll_interval: Duration,
     #[command(flatten)]
@@ -279,8 +285,7 @@ pub(crate) struct PreStop {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Opened {
-    /// Also require this check once the gate has opened: tcp://HOST:PORT, http://HOST:PORT/PATH,
-    /// exec:["COMMAND","ARG"] or file:///PATH[+content]; repeatable
+    /// Also require this check (as in podgate check); repeatable
     #[arg(long, value_name = "URL", env = "PODGATE_OPENED_CHECK")]
     pub(crate) check: Vec<Check>,
     /// Wait at most this long for one check
@@ -289,7 +294,7 @@ pub(crate) struct Opened {
     /// Also pass while the gate is waiting, for use as a livenessProbe
     #[arg(long, env = "PODGATE_OPENED_OR_WAITING", value_parser = boolean)]
     pub(crate) or_waiting: bool,
-    /// Read the report from the container's own folder at this mount path
+    /// Read this container's report from this folder
     #[arg(long = "self", value_name = "DIR", env = "PODGATE_SELF", default_value = names::SELF_DIR)]
     pub(crate) self_dir: PathBuf,
 }
