@@ -5,6 +5,7 @@ use crate::model::hold_gate::HoldGate;
 use crate::model::pending_ack::PendingAck;
 use crate::model::track::ContainerTrack;
 use podgate::core::container::Mode;
+use podgate::core::snapshot::REASON_ENDED;
 use podgate::core::state::State;
 use podgate::core::until::ConditionStatus;
 use std::time::{Duration, Instant, SystemTime};
@@ -126,6 +127,10 @@ impl ContainerTrack {
     /// Returns the time at which the wait of the held container times out.
     fn hold_deadline(&self) -> Option<Instant> {
         let gate = self.hold.as_ref().filter(|gate| !gate.is_open && !gate.has_timed_out)?;
+        let reason = self.kubelet_status().and_then(|status| status.stuck_reason.as_deref());
+        if self.has_ended() && (self.has_ended_for_good() || reason == Some(REASON_ENDED)) {
+            return None;
+        }
         Some(gate.waiting_since + Duration::from_secs(self.spec.timeout_seconds?.into()))
     }
 

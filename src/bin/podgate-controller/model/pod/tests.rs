@@ -2,6 +2,7 @@
 
 mod ends;
 mod gates;
+mod hold;
 mod overrides;
 mod start;
 

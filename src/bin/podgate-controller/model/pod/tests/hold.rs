@@ -1,0 +1,118 @@
+//! Tests of the gates of held containers.
+
+use super::*;
+use crate::clock::wall_clock;
+use std::time::SystemTime;
+
+const HELD: &str = r#"[
+    {"name":"db","readinessProbe":{"tcpSocket":{"port":1}}},
+    {"name":"api","mode":"hold","until":["db"],"timeoutSeconds":60,"readinessProbe":{"tcpSocket":{"port":2}}}]"#;
+
+impl PodModel {
+    /// Determines states and gates, and carries out the changes of gates. Returns the changes.
+    fn update_gates(&mut self, now: Instant) -> Vec<bool> {
+        self.update_snapshot();
+        let changes = self.decide_gates(now, wall_clock());
+        changes.iter().for_each(|change| self.set_gate(change, true, now, wall_clock()));
+        self.update_snapshot();
+        changes.iter().map(|change| change.open).collect()
+    }
+}
+
+/// Returns a Pod in which `db` is Ready and the gate of `api` is open.
+fn open_pod() -> PodModel {
+    let mut pod = new_pod(false, HELD);
+    assert!(pod.update_gates(now()).is_empty());
+    pod.receive_verdict("db", ProbeVerdict::Passed);
+    assert!(pod.update_gates(now()).is_empty(), "the gate opens after one more successful probe");
+    assert!(pod.unconfirmed().contains("db"));
+    pod.receive_verdict("db", ProbeVerdict::Passed);
+    assert_eq!(pod.update_gates(now()), [true]);
+    pod
+}
+
+#[test]
+fn gate_follows_its_conditions() {
+    let mut pod = open_pod();
+    assert!(pod.may_run(pod.track("api").unwrap()));
+    pod.receive_verdict("db", ProbeVerdict::Failing);
+    assert_eq!(pod.update_gates(now()), [false]);
+    assert!(!pod.may_run(pod.track("api").unwrap()));
+    pod.receive_verdict("api", ProbeVerdict::Passed);
+    assert_eq!(pod.state_of("api"), State::Waiting, "another container answers on the port");
+}
+
+#[test]
+fn container_that_passed_its_gate_keeps_running_behind_a_closed_gate() {
+    let mut pod = open_pod();
+    pod.receive_status("api", running("a1", true));
+    pod.receive_verdict("api", ProbeVerdict::Passed);
+    pod.receive_verdict("db", ProbeVerdict::Failing);
+    pod.update_gates(now());
+    assert_eq!((pod.state_of("api"), pod.has_held_container()), (State::Ready, false));
+    assert!(!pod.may_idle());
+}
+
+#[test]
+fn kubelet_is_asked_until_the_container_runs() {
+    let mut pod = open_pod();
+    let start = now();
+    assert!(pod.has_held_container());
+    assert!(pod.take_release_request(start) && !pod.take_release_request(start));
+    assert!(pod.take_release_request(start + Duration::from_secs(2)));
+    assert_eq!(pod.releases(), Some(2));
+    pod.receive_status("api", running("a1", false));
+    assert!(!pod.take_release_request(later()));
+    assert_eq!(pod.due(), None);
+}
+
+#[test]
+fn held_container_times_out_and_recovers() {
+    let mut pod = new_pod(false, HELD);
+    pod.update_gates(now());
+    pod.tick(later() - Duration::from_secs(30));
+    assert_eq!(pod.state_of("api"), State::Waiting);
+    pod.tick(later());
+    assert_eq!(pod.state_of("api"), State::TimedOut);
+    for _ in 0..2 {
+        pod.receive_verdict("db", ProbeVerdict::Passed);
+        pod.update_gates(later());
+    }
+    pod.receive_status("api", running("a1", true));
+    pod.receive_verdict("api", ProbeVerdict::Passed);
+    pod.update_gates(later());
+    assert_eq!(pod.state_of("api"), State::Ready);
+}
+
+#[test]
+fn gate_opens_after_a_time_out_if_declared() {
+    let mut pod =
+        new_pod(false, &HELD.replace(r#""timeoutSeconds":60"#, r#""timeoutSeconds":60,"continueOnTimeout":true"#));
+    pod.update_gates(now());
+    pod.tick(later());
+    assert_eq!(pod.update_gates(later()), [true]);
+}
+
+#[test]
+fn final_end_does_not_time_out() {
+    let mut pod = open_pod();
+    let stuck_reason = Some(REASON_ENDED.to_owned());
+    pod.receive_status("api", Kubelet { stuck_reason, ..ended("a1", 0) });
+    pod.receive_verdict("db", ProbeVerdict::Failing);
+    pod.update_gates(now());
+    pod.tick(later());
+    assert_eq!(pod.state_of("api"), State::Completed);
+}
+
+#[test]
+fn start_behind_a_closed_gate_is_a_violation() {
+    let mut pod = new_pod(false, HELD);
+    pod.update_gates(now());
+    let at = |seconds| Some(wall_clock() + Duration::from_secs(seconds));
+    pod.receive_status("api", Kubelet { running_since: at(1), ..running("a1", true) });
+    assert_eq!(pod.state_of("api"), State::Started);
+    pod.receive_status("api", Kubelet { running_since: at(60), ..running("a2", true) });
+    assert_eq!(pod.state_of("api"), State::Violated);
+    pod.receive_status("api", Kubelet { running_since: Some(SystemTime::UNIX_EPOCH), ..running("a2", true) });
+    assert_eq!(pod.state_of("api"), State::Started);
+}
