@@ -33,7 +33,7 @@ impl MilestoneRecorder {
                 }
             };
             reach(Milestone::GateWaiting, track.is_gate_waiting());
-            reach(Milestone::GateOpened, track.report.as_ref().is_some_and(Report::has_gate_opened));
+            reach(Milestone::GateOpened, track.report().is_some_and(Report::has_gate_opened));
             // A state that an override sets is not a milestone that the container has reached.
             let is_observed = track.override_state.is_none();
             reach(Milestone::Started, is_observed && !matches!(track.state, State::Waiting | State::TimedOut));

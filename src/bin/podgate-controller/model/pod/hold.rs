@@ -71,7 +71,7 @@ impl PodModel {
         let resumed = self.is_resumed;
         let mut is_due = false;
         for track in self.tracks.iter_mut().filter(|track| !track.is_running(resumed)) {
-            let ended_at = track.ended_at;
+            let ended_at = track.ended_at();
             let Some(gate) = &mut track.hold else { continue };
             if gate.next_request(ended_at).is_some_and(|at| at <= now) {
                 gate.note_request(now);
@@ -95,13 +95,7 @@ impl PodModel {
     }
 
     pub(super) fn pending_acks(&mut self) -> impl Iterator<Item = &mut PendingAck> {
-        self.tracks.iter_mut().flat_map(|track| {
-            track
-                .pending_ack
-                .as_mut()
-                .into_iter()
-                .chain(track.hold.as_mut().and_then(|gate| gate.confirmation.as_mut()))
-        })
+        self.tracks.iter_mut().flat_map(ContainerTrack::pending_acks_mut)
     }
 }
 
@@ -137,7 +131,7 @@ impl ContainerTrack {
     /// Returns the time of the next action for the gate of the held container.
     pub(super) fn hold_due(&self, resumed: bool) -> Option<Instant> {
         let gate = self.hold.as_ref()?;
-        let request = if self.is_running(resumed) { None } else { gate.next_request(self.ended_at) };
+        let request = if self.is_running(resumed) { None } else { gate.next_request(self.ended_at()) };
         request.into_iter().chain(gate.retry_at).chain(self.hold_deadline()).min()
     }
 

@@ -5,12 +5,12 @@ pub(crate) mod hold;
 
 use crate::input::pod_facts::PodFacts;
 use crate::model::pending_ack::PendingAck;
-use crate::model::track::{ContainerTrack, FolderState, TetherState};
+use crate::model::track::{ContainerTrack, FolderState};
 use podgate::core::annotations::Annotations;
 use podgate::core::container::{Container, Mode};
 use podgate::core::evidence::resolve_state;
 use podgate::core::names;
-use podgate::core::probe;
+use podgate::core::probe::ProbeVerdict;
 use podgate::core::report::PreStopState;
 use podgate::core::sandbox::SandboxId;
 use podgate::core::snapshot::{REASON_ENDED, REVISION_MAX, Snapshot};
@@ -91,7 +91,7 @@ impl PodModel {
         folder.report = folder.report.filter(|report| report.is_from_sandbox(&self.sandbox));
         let Some(track) = self.tracks.iter_mut().find(|track| track.spec.name == name) else { return false };
         let has_news = track.on_report(folder, &self.epoch, now);
-        if track.is_gate_waiting() && track.pending_ack.is_none() {
+        if track.needs_ack() {
             self.begin_ack(name, now);
         }
         has_news
@@ -100,11 +100,10 @@ impl PodModel {
     /// Starts the acknowledgment of a waiting gate. The containers that the gate waits for must first be checked again,
     /// because an idle sidecar's states may be outdated.
     fn begin_ack(&mut self, name: &str, now: Instant) {
-        let waits_for =
-            self.track(name).and_then(|track| track.report.as_ref()).map(|report| report.waiting_for.clone());
-        let ack = self.checks_before_opening(&waits_for.unwrap_or_default(), now);
-        if let Some(track) = self.track_mut(name) {
-            track.pending_ack = Some(ack);
+        let waits_for = self.track(name).and_then(ContainerTrack::report).map(|report| report.waiting_for.clone());
+        let checks = self.checks_before_opening(&waits_for.unwrap_or_default(), now);
+        if let Some(ack) = self.track_mut(name).and_then(ContainerTrack::ack_mut) {
+            *ack = Some(checks);
         }
     }
 
@@ -113,11 +112,11 @@ impl PodModel {
         let (mut unconfirmed, mut needs_pod_update) = (BTreeSet::new(), false);
         for until in waits_for {
             let Some(other) = self.track(&until.container) else { continue };
-            match other.probe_verdict {
+            match other.has_passed_probes() {
                 // The user may have removed the override since the last update of the Pod.
                 _ if other.override_state.is_some() => needs_pod_update |= self.is_pod_stale,
-                Some(probe::ProbeVerdict::Passed) => _ = unconfirmed.insert(until.container.clone()),
-                _ => needs_pod_update |= self.is_pod_stale && other.tether != TetherState::Held,
+                true => _ = unconfirmed.insert(until.container.clone()),
+                false => needs_pod_update |= self.is_pod_stale && !other.is_tether_held(),
             }
         }
         PendingAck { since: now, unconfirmed, needs_pod_update }
@@ -125,8 +124,7 @@ impl PodModel {
 
     /// Returns the containers that must pass one more probe before a waiting gate is acknowledged.
     pub(crate) fn unconfirmed(&self) -> BTreeSet<String> {
-        let acks =
-            self.tracks.iter().filter(|track| track.is_gate_waiting()).filter_map(|track| track.pending_ack.as_ref());
+        let acks = self.tracks.iter().filter_map(ContainerTrack::pending_ack);
         let confirmations = self.tracks.iter().filter_map(|track| track.hold.as_ref()?.confirmation.as_ref());
         acks.chain(confirmations).flat_map(|ack| ack.unconfirmed.iter().cloned()).collect()
     }
@@ -160,6 +158,9 @@ impl PodModel {
             }
             track.on_kubelet_status(status, now);
         }
+        // A gate whose wrong end the kubelet has just withdrawn may still wait.
+        let waiting: Vec<_> = self.tracks.iter().filter(|t| t.needs_ack()).map(|t| t.spec.name.clone()).collect();
+        waiting.iter().for_each(|name| self.begin_ack(name, now));
     }
 
     /// Applies the user's overrides for this sandbox: `STATE@SANDBOX-ID`.
@@ -176,9 +177,9 @@ impl PodModel {
     }
 
     /// Stores the verdict after a probe attempt that began at `began`.
-    pub(crate) fn on_probe(&mut self, name: &str, verdict: probe::ProbeVerdict, success: bool, began: Instant) {
+    pub(crate) fn on_probe(&mut self, name: &str, verdict: ProbeVerdict, success: bool, began: Instant) {
         let Some(track) = self.track_mut(name) else { return };
-        track.probe_verdict = Some(verdict);
+        track.answers.probe_verdict = Some(verdict);
         if success {
             for ack in self.pending_acks() {
                 if ack.since <= began {
@@ -190,14 +191,14 @@ impl PodModel {
 
     pub(crate) fn on_listening(&mut self, name: &str) {
         if let Some(track) = self.track_mut(name) {
-            track.is_listening = true;
+            track.answers.is_listening = true;
         }
     }
 
     /// Stores the kubelet's `ready` status of a container; `None` while the status can't be trusted.
     pub(crate) fn on_kubelet_ready(&mut self, name: &str, ready: Option<bool>) {
         if let Some(track) = self.track_mut(name) {
-            track.kubelet_ready = ready;
+            track.answers.kubelet_ready = ready;
         }
     }
 
@@ -217,7 +218,7 @@ impl PodModel {
 
     /// Returns true if the container may be running, so that a probe can succeed.
     pub(crate) fn may_run(&self, track: &ContainerTrack) -> bool {
-        if track.termination.is_some() || track.is_gate_closed() {
+        if track.has_ended() || track.is_gate_closed() {
             return false;
         }
         let before = || self.tracks.iter().take_while(|other| other.spec.name != track.spec.name);
@@ -237,7 +238,7 @@ impl PodModel {
         for track in &mut self.tracks {
             let observed = || track.hold_state(resolve_state(&track.evidence(self.is_resumed)));
             track.state = track.override_state.unwrap_or_else(observed);
-            track.was_ready |= track.state == State::Ready;
+            track.answers.was_ready |= track.state == State::Ready;
         }
         self.drop_moot_confirmations();
         self.mark_started();
@@ -271,7 +272,7 @@ impl PodModel {
         for track in self.tracks.iter_mut().rev() {
             let runs = !matches!(track.state, State::Waiting | State::TimedOut);
             track.has_started |= match track.spec.mode {
-                Mode::PostStart => track.was_ready || later_runs,
+                Mode::PostStart => track.answers.was_ready || later_runs,
                 Mode::Entrypoint | Mode::Hold | Mode::None => runs,
             };
             // An open gate is no evidence that the hooks of earlier containers have finished.
@@ -295,9 +296,9 @@ impl PodModel {
             if !self.has_api_answered && track.has_ended_for_good() {
                 return Some((name(track), REASON_ENDED.to_owned()));
             }
-            let reason = track.kubelet_status.as_ref()?.stuck_reason.clone()?;
+            let reason = track.kubelet_status()?.stuck_reason.clone()?;
             // Ignore the termination of an earlier incarnation.
-            (reason != REASON_ENDED || track.termination.is_some()).then(|| (name(track), reason))
+            (reason != REASON_ENDED || track.has_ended()).then(|| (name(track), reason))
         });
         let stops = |track: &&ContainerTrack| track.stopping() != PreStopState::NotBegun;
         Snapshot {
@@ -314,7 +315,7 @@ impl PodModel {
                 .filter_map(|track| Some((name(track), track.acked_ticket()?.to_owned())))
                 .collect(),
             stopping: self.tracks.iter().filter(stops).map(name).collect(),
-            restarts: self.tracks.iter().filter(|t| t.restarts > 0).map(|t| (name(t), t.restarts)).collect(),
+            restarts: self.tracks.iter().filter(|t| t.restarts() > 0).map(|t| (name(t), t.restarts())).collect(),
         }
     }
 
@@ -339,8 +340,8 @@ impl PodModel {
     /// Returns true if an agent watches a container whose end only the kubelet can report.
     pub(crate) fn needs_pod_watch(&self) -> bool {
         let watched =
-            self.tracks.iter().filter_map(|track| track.report.as_ref()).flat_map(|report| &report.watched_containers);
-        watched.filter_map(|name| self.track(name)).any(|other| other.tether != TetherState::Held && !other.has_ended())
+            self.tracks.iter().filter_map(ContainerTrack::report).flat_map(|report| &report.watched_containers);
+        watched.filter_map(|name| self.track(name)).any(|other| !other.is_tether_held() && !other.has_ended())
     }
 
     pub(crate) fn published(&self) -> Option<&Snapshot> {

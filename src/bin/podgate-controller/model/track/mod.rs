@@ -1,77 +1,64 @@
-//! Evidence for one container. The module uses no clock and does no I/O: callers pass the time of each piece of
-//! evidence.
+//! Evidence for one container. The module uses no clock and does no I/O: callers pass the time of all evidence.
 
 mod folder;
-mod kubelet;
+mod life;
 
 use crate::input::pod_facts::KubeletStatus as Kubelet;
 use crate::model::hold_gate::HoldGate;
 use crate::model::pending_ack::PendingAck;
+use life::{Life, Termination, UNSEEN};
 use podgate::core::container::{Container, Mode};
 use podgate::core::evidence::{Evidence, ExecEvidence};
-use podgate::core::probe;
+use podgate::core::probe::ProbeVerdict;
 use podgate::core::report::{GateState, PreStopState, Report};
 use podgate::core::state::State;
-use std::time::{Duration, Instant};
-
-/// Time after the opening of a gate in which a released tether is not an end. Some programs close inherited descriptors
-/// at their start.
-const EARLY_DROP_WINDOW: Duration = Duration::from_secs(2);
+use std::time::Instant;
 
 #[derive(Debug)]
 pub(crate) struct ContainerTrack {
     pub(crate) spec: Container,
     /// Report from the container's folder, even if the report does not count.
     raw_report: Option<Report>,
-    /// Report from `raw_report`; `None` if that report does not belong to the current incarnation.
-    pub(super) report: Option<Report>,
-    pub(super) tether: TetherState,
-    /// Time when the gate was first found open.
-    opened_at: Option<Instant>,
-    /// Ticket of the gate's current start.
-    ticket: Option<String>,
-    /// Checks that are still needed before the waiting gate is acknowledged.
-    pub(super) pending_ack: Option<PendingAck>,
-    pub(super) kubelet_status: Option<Kubelet>,
-    /// Gate at the kubelet, in hold mode.
-    pub(super) hold: Option<HoldGate>,
-    /// Time at which the last end was observed.
-    pub(super) ended_at: Option<Instant>,
-    pub(super) termination: Option<Termination>,
+    /// True if `raw_report` belongs to the current incarnation.
+    is_report_current: bool,
+    /// Current start of the gate; `None` before its first report.
+    gate: Option<Gate>,
+    life: Life,
+    kubelet_status: Option<Kubelet>,
+    /// Time at which the current end was observed.
+    ended_at: Option<Instant>,
     /// Container id of an earlier incarnation. The end of that incarnation is ignored, because a later incarnation has
     /// reported.
     superseded_id: Option<String>,
-    /// Time since which the kubelet shows the container running, and the container id. Set only while the report does
-    /// not count and the tether is free.
-    untethered_since: Option<(Instant, String)>,
-    pub(super) probe_verdict: Option<probe::ProbeVerdict>,
-    pub(super) is_listening: bool,
-    pub(super) kubelet_ready: Option<bool>,
+    restarts: u64,
+    // `PodModel` sets the following fields. All combinations are valid.
+    pub(super) answers: Answers,
     pub(super) override_state: Option<State>,
-    pub(super) was_ready: bool,
+    /// Gate at the kubelet, in hold mode.
+    pub(super) hold: Option<HoldGate>,
+    /// True if the container counts as started for the Pod's phase.
     pub(super) has_started: bool,
     pub(super) state: State,
-    pub(super) restarts: u64,
+}
+
+/// One start of an entrypoint gate.
+#[derive(Debug)]
+struct Gate {
+    ticket: String,
+    /// Time when the gate was first found open. Kept after an end, because that end can turn out to be wrong.
+    opened_at: Option<Instant>,
+}
+
+/// Answers of one incarnation. The end of an incarnation or the start of the next one replaces them.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    pub(super) probe_verdict: Option<ProbeVerdict>,
+    pub(super) is_listening: bool,
+    /// The kubelet's `ready` status; `None` while this status can't be trusted.
+    pub(super) kubelet_ready: Option<bool>,
+    pub(super) was_ready: bool,
     /// True if the running probe belongs to an earlier incarnation.
     is_probing_stale: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TetherState {
-    /// No process holds the tether.
-    Free,
-    /// A process of the container holds the tether, so the container runs.
-    Held,
-    /// The program has closed the tether and still runs. Only the kubelet can report the program's end.
-    Untethered,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Termination {
-    pub(crate) container_id: Option<String>,
-    pub(crate) exit_code: Option<i32>,
-    /// True if the end was derived from the tether or the agent's report, not from the kubelet.
-    is_agent_evidence: bool,
 }
 
 /// Content of a container's folder.
@@ -90,26 +77,18 @@ impl ContainerTrack {
         ContainerTrack {
             spec: declared,
             raw_report: None,
-            report: None,
-            tether: TetherState::Free,
-            opened_at: None,
-            ticket: None,
-            pending_ack: None,
+            is_report_current: false,
+            gate: None,
+            life: UNSEEN,
             kubelet_status: None,
-            hold: None,
             ended_at: None,
-            termination: None,
+            hold: None,
             superseded_id: None,
-            untethered_since: None,
-            probe_verdict: None,
-            is_listening: false,
-            kubelet_ready: None,
+            answers: Answers::default(),
             override_state: None,
-            was_ready: false,
             has_started: false,
             state: State::Waiting,
             restarts: 0,
-            is_probing_stale: false,
         }
     }
 
@@ -118,30 +97,31 @@ impl ContainerTrack {
         self.spec.probes().any(|probe| probe.is_exec())
     }
 
-    pub(super) fn has_reported_start(&self) -> bool {
-        self.report.as_ref().is_some_and(|report| report.started)
+    /// Returns the report of the current incarnation.
+    pub(super) fn report(&self) -> Option<&Report> {
+        self.raw_report.as_ref().filter(|_| self.is_report_current)
+    }
+
+    pub(super) fn is_tether_held(&self) -> bool {
+        matches!(self.life, Life::Held(_))
     }
 
     pub(super) fn is_gate_closed(&self) -> bool {
         match self.spec.mode {
-            Mode::Entrypoint => !self.report.as_ref().is_some_and(Report::has_gate_opened),
+            Mode::Entrypoint => !self.report().is_some_and(Report::has_gate_opened),
             // The gate may close again while the container runs.
-            Mode::Hold => !self.is_running_per_kubelet() && !self.hold.as_ref().is_some_and(|gate| gate.is_open),
+            Mode::Hold => self.running_id().is_none() && !self.hold.as_ref().is_some_and(|gate| gate.is_open),
             Mode::PostStart | Mode::None => false,
         }
     }
 
     /// Returns true if the container's gate has reported in this epoch that the gate waits.
     pub(super) fn is_gate_waiting(&self) -> bool {
-        self.report.as_ref().is_some_and(|report| report.gate == Some(GateState::Waiting))
-    }
-
-    pub(super) fn is_running_per_kubelet(&self) -> bool {
-        self.kubelet_status.as_ref().is_some_and(|status| status.running_id.is_some())
+        self.report().is_some_and(|report| report.gate == Some(GateState::Waiting))
     }
 
     pub(super) fn is_known_running(&self) -> bool {
-        self.has_reported_start() || self.is_running_per_kubelet()
+        self.report().is_some_and(|report| report.started) || self.running_id().is_some()
     }
 
     pub(crate) fn kubelet_status(&self) -> Option<&Kubelet> {
@@ -150,77 +130,82 @@ impl ContainerTrack {
 
     /// Returns true if this incarnation passes its probes.
     pub(crate) fn has_passed_probes(&self) -> bool {
-        self.probe_verdict == Some(probe::ProbeVerdict::Passed)
+        self.answers.probe_verdict == Some(ProbeVerdict::Passed)
+    }
+
+    fn termination(&self) -> Option<&Termination> {
+        if let Life::Ended(end) = &self.life { Some(end) } else { None }
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        self.termination.is_some()
+        self.termination().is_some()
+    }
+
+    /// Returns the time at which the current end was observed.
+    pub(super) fn ended_at(&self) -> Option<Instant> {
+        self.ended_at
     }
 
     /// Returns true if the container's restart policy rules out another start. Used while the API has not answered.
     pub(super) fn has_ended_for_good(&self) -> bool {
-        let Some(end) = &self.termination else { return false };
-        match self.spec.restart_policy.as_deref() {
-            Some("Never") => true,
-            Some("OnFailure") => end.exit_code == Some(0),
+        match (self.termination(), self.spec.restart_policy.as_deref()) {
+            (Some(_), Some("Never")) => true,
+            (Some(end), Some("OnFailure")) => end.exit_code == Some(0),
             _ => false,
         }
     }
 
+    /// Returns true if the gate waits and its acknowledgment has not begun.
+    pub(super) fn needs_ack(&self) -> bool {
+        self.is_gate_waiting() && matches!(self.life, Life::Free { ack: None, .. } | Life::Held(None))
+    }
+
+    /// Returns the acknowledgment of the gate if the gate waits.
+    pub(super) fn pending_ack(&self) -> Option<&PendingAck> {
+        let (Life::Free { ack, .. } | Life::Held(ack)) = &self.life else { return None };
+        ack.as_ref().filter(|_| self.is_gate_waiting())
+    }
+
+    /// Returns the place for a pending acknowledgment; `None` after the end and for a program without a tether.
+    pub(super) fn ack_mut(&mut self) -> Option<&mut Option<PendingAck>> {
+        if let Life::Free { ack, .. } | Life::Held(ack) = &mut self.life { Some(ack) } else { None }
+    }
+
+    /// Returns the pending acknowledgment, and the checks that a gate at the kubelet still needs.
+    pub(super) fn pending_acks_mut(&mut self) -> impl Iterator<Item = &mut PendingAck> {
+        let confirmation = self.hold.as_mut().and_then(|gate| gate.confirmation.as_mut());
+        let ack = if let Life::Free { ack, .. } | Life::Held(ack) = &mut self.life { ack.as_mut() } else { None };
+        ack.into_iter().chain(confirmation)
+    }
+
     /// Returns the ticket of the container's gate if the gate waits and is acknowledged.
     pub(super) fn acked_ticket(&self) -> Option<&str> {
-        let is_done = self.pending_ack.as_ref().is_some_and(PendingAck::is_done);
-        self.ticket.as_deref().filter(|_| is_done && self.is_gate_waiting())
+        let is_done = self.pending_ack().is_some_and(PendingAck::is_done);
+        self.gate.as_ref().filter(|_| is_done).map(|gate| gate.ticket.as_str())
     }
 
     pub(crate) fn stopping(&self) -> PreStopState {
-        self.report.as_ref().map_or(PreStopState::NotBegun, |report| report.stopping)
+        self.report().map_or(PreStopState::NotBegun, |report| report.stopping)
     }
 
     /// Returns true if a release of the tether at this moment would count as the container's end.
     pub(crate) fn ends_on_tether_drop(&self) -> bool {
-        self.tether == TetherState::Held && self.raw_report.as_ref().is_some_and(Report::has_gate_opened)
+        self.is_tether_held() && self.raw_report.as_ref().is_some_and(Report::has_gate_opened)
     }
 
     /// Returns true if probing must be restarted, and clears this flag.
     pub(super) fn take_stale_probing(&mut self) -> bool {
-        std::mem::take(&mut self.is_probing_stale)
+        std::mem::take(&mut self.answers.is_probing_stale)
     }
 
-    /// Clears the evidence of the previous incarnation.
-    fn reset_evidence(&mut self) {
-        (self.probe_verdict, self.is_listening, self.kubelet_ready, self.was_ready) = (None, false, None, false);
-        self.is_probing_stale = true;
-    }
-
-    /// Counts a new incarnation and clears the evidence of the previous one.
-    fn note_restart(&mut self) {
-        self.restarts += 1;
-        self.reset_evidence();
-        for report in [&mut self.report, &mut self.raw_report].into_iter().flatten() {
-            report.stopping = PreStopState::NotBegun;
-        }
-    }
-
-    fn start_new_incarnation(&mut self) {
-        let id = self.termination.take().and_then(|end| end.container_id).or_else(|| self.running_id());
-        self.superseded_id = id;
-        self.note_restart();
-    }
-
-    fn running_id(&self) -> Option<String> {
+    /// Returns the id of the container that the kubelet shows running.
+    pub(super) fn running_id(&self) -> Option<String> {
         self.kubelet_status.as_ref().and_then(|status| status.running_id.clone())
     }
 
-    fn mark_ended(&mut self, end: Termination) {
-        self.termination = Some(end);
-        self.report = None;
-        self.reset_evidence();
-    }
-
     pub(super) fn evidence(&self, resumed: bool) -> Evidence {
-        let answers =
-            self.is_listening || self.probe_verdict.is_some_and(|verdict| verdict != probe::ProbeVerdict::NotYet);
+        let answers = self.answers.is_listening
+            || self.answers.probe_verdict.is_some_and(|verdict| verdict != ProbeVerdict::NotYet);
         // A hook always reports before its container can be Ready. An answer alone therefore counts only if the hook
         // may already have finished or the container has no hook. While the kubelet is frozen, a container with neither
         // hook nor gate gives no other evidence.
@@ -228,15 +213,19 @@ impl ContainerTrack {
         let has_outside_probe = self.spec.probes().any(|probe| !probe.is_exec());
         Evidence {
             // The exit code may arrive later. Until then, treat the end as a failure.
-            exit_code: self.termination.as_ref().map(|end| end.exit_code.unwrap_or(-1)),
+            exit_code: self.termination().map(|end| end.exit_code.unwrap_or(-1)),
             gate_closed: self.is_gate_closed(),
             started: self.is_known_running() || started_by_answer,
-            probe_verdict: has_outside_probe.then(|| self.probe_verdict.unwrap_or(probe::ProbeVerdict::NotYet)),
+            probe_verdict: has_outside_probe.then(|| self.answers.probe_verdict.unwrap_or(ProbeVerdict::NotYet)),
             exec_probes: self.has_exec_probe().then(|| ExecEvidence {
-                reported_passed: self.report.as_ref().is_some_and(|report| report.check_passed),
-                kubelet_ready: self.kubelet_ready,
+                reported_passed: self.report().is_some_and(|report| report.check_passed),
+                kubelet_ready: self.answers.kubelet_ready,
             }),
-            was_ready: self.was_ready,
+            was_ready: self.answers.was_ready,
         }
+    }
+
+    pub(super) fn restarts(&self) -> u64 {
+        self.restarts
     }
 }

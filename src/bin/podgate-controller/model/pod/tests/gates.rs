@@ -75,3 +75,15 @@ fn gate_waits_for_a_pod_update_when_the_pod_is_stale() {
     pod.receive_status("db", running("d1", true));
     assert_eq!(pod.acked_ticket_of("api").as_deref(), Some("t2"));
 }
+
+#[test]
+fn held_tether_ends_the_wait_for_the_kubelet() {
+    let mut pod = new_pod(false, GATES);
+    let old = Report { epoch: "e0".to_owned(), ..opened("t1") };
+    pod.on_report("db", folder_state(old.clone(), false), now());
+    pod.receive_status("db", running("d1", true));
+    pod.on_report("db", folder_state(old.clone(), true), now());
+    assert_eq!((pod.state_of("db"), pod.due()), (State::Started, None));
+    pod.on_report("db", folder_state(old, false), later());
+    assert_eq!(pod.state_of("db"), State::Failed);
+}
