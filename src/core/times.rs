@@ -13,9 +13,9 @@ words! {
     /// Milestone of a container. Only its first time in a sandbox is recorded, except for `StateChanged`.
     #[derive(PartialOrd, Ord)]
     Milestone {
-        /// The entrypoint gate has reported that it waits.
+        /// The entrypoint gate has reported that it waits, or the kubelet holds the container.
         GateWaiting = "gate",
-        /// The entrypoint gate has opened.
+        /// The gate has opened.
         GateOpened = "opened",
         /// The container's own process has started.
         Started = "started",

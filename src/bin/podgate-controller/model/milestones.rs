@@ -2,6 +2,7 @@
 //! changes, never alone.
 
 use crate::model::track::ContainerTrack;
+use podgate::core::container::Mode;
 use podgate::core::report::Report;
 use podgate::core::state::State;
 use podgate::core::times::{Milestone, Times};
@@ -32,8 +33,10 @@ impl MilestoneRecorder {
                     self.times.record(name, milestone, now);
                 }
             };
-            reach(Milestone::GateWaiting, track.is_gate_waiting());
-            reach(Milestone::GateOpened, track.report().is_some_and(Report::has_gate_opened));
+            let is_held = track.spec.mode == Mode::Hold && track.is_gate_closed();
+            let is_released = track.hold.as_ref().is_some_and(|gate| gate.is_open);
+            reach(Milestone::GateWaiting, is_held || track.is_gate_waiting());
+            reach(Milestone::GateOpened, is_released || track.report().is_some_and(Report::has_gate_opened));
             // A state that an override sets is not a milestone that the container has reached.
             let is_observed = track.override_state.is_none();
             reach(Milestone::Started, is_observed && !matches!(track.state, State::Waiting | State::TimedOut));
@@ -55,6 +58,8 @@ impl MilestoneRecorder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::now;
+    use crate::model::hold_gate::HoldGate;
     use podgate::core::container::Container;
     use std::time::Duration;
 
@@ -83,6 +88,26 @@ mod tests {
         ] {
             recorder.record(&[track(state)], at(ms));
             assert_eq!(recorder.annotation_value().as_deref(), Some(expected), "{state}");
+        }
+    }
+
+    #[test]
+    fn gate_of_a_held_container_has_times() {
+        let mut recorder = MilestoneRecorder::default();
+        let mut held = track(State::Waiting);
+        held.spec.mode = Mode::Hold;
+        for (open, ms, expected) in [
+            (false, 10, "10,db=gate+0"),
+            (true, 30, "10,db=gate+0;opened+20"),
+            // Only the first opening counts.
+            (false, 40, "10,db=gate+0;opened+20"),
+            (true, 50, "10,db=gate+0;opened+20"),
+        ] {
+            let mut gate = HoldGate::new(now(), at(ms));
+            gate.set_open(open, now(), at(ms));
+            held.hold = Some(gate);
+            recorder.record([&held], at(ms));
+            assert_eq!(recorder.annotation_value().as_deref(), Some(expected), "{ms}");
         }
     }
 

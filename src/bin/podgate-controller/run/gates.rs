@@ -18,6 +18,7 @@ impl Controller {
                 Err(error) => error!(%container, %error, open, "can't write or remove the gate file; retrying"),
             }
             self.pod.set_gate(&change, written.is_ok(), now(), wall_clock());
+            self.milestones.record(self.pod.tracks(), wall_clock());
         }
         self.pod.take_release_request(now())
     }
