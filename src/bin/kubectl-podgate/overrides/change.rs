@@ -46,6 +46,7 @@ pub(crate) struct GateEffect {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct OverridePlan {
     pub(crate) sandbox: Option<String>,
+    /// The published phase; `None` if it does not tell whether the sidecar is idle.
     #[serde(skip)]
     pub(crate) phase: Option<Phase>,
     pub(crate) changes: Vec<AnnotationChange>,
@@ -105,7 +106,9 @@ pub(crate) fn plan_set(
     for change in &mut changes {
         change.opens = gate_effects(&containers, &before, &after, &change.container);
     }
-    Ok(OverridePlan { sandbox: Some(before.sandbox.to_string()), phase: Some(before.phase), changes })
+    // With a held container, the sidecar is never idle.
+    let phase = (!containers.iter().any(PodContainer::is_hold)).then_some(before.phase);
+    Ok(OverridePlan { sandbox: Some(before.sandbox.to_string()), phase, changes })
 }
 
 /// Plans to remove the overrides of `targets`, or all overrides if `targets` is empty. Fails if a target has no
@@ -166,6 +169,7 @@ fn gate_effects(containers: &[PodContainer<'_>], before: &Snapshot, after: &Snap
         match gate.mode {
             // A gate is open once its container's program runs.
             Mode::Entrypoint if before.states.get(name) != Some(&State::Waiting) => return None,
+            Mode::Hold if containers[at].kubelet.has_started() => return None,
             // A hook has returned once all containers have started, or once a later container runs.
             Mode::PostStart if before.phase != Phase::Starting => return None,
             Mode::PostStart => {

@@ -4,7 +4,7 @@ use super::args::OverrideTarget;
 use super::change::{GateEffect, OverridePlan, plan_removal, plan_set};
 use super::{OverrideOutcome, text};
 use crate::pod::Pod;
-use crate::pod::tests::{Change, gate, hook, now};
+use crate::pod::tests::{Change, gate, held, hook, now, running};
 use podgate::core::state::State;
 use serde_json::{Value, json};
 
@@ -75,6 +75,21 @@ fn open_gates_are_not_listed_again() {
     later["metadata"]["annotations"]["status.podgate.io/api"] = json!("Started");
     let plan = plan_set(&parse_pod(&later), "shop", &[target("db", State::Ready)], now()).unwrap();
     assert_eq!(effects(&plan), ["web: db=Ready | api=Ready | -"]);
+}
+
+#[test]
+fn overrides_open_the_gates_of_held_containers() {
+    let opened =
+        |pod: &Value| effects(&plan_set(&parse_pod(pod), "shop", &[target("db", State::Ready)], now()).unwrap());
+    let mut pod = held();
+    assert_eq!(opened(&pod), ["api: db=Ready |  | -"]);
+    pod["metadata"]["annotations"]["status.podgate.io/api"] = json!("TimedOut");
+    assert_eq!(opened(&pod), ["api: db=Ready |  | -"]);
+    pod["metadata"]["annotations"]["status.podgate.io/api"] = json!("Violated");
+    pod["status"]["containerStatuses"][1] = running("api", true);
+    assert!(opened(&pod).is_empty());
+    let plan = plan_set(&parse_pod(&pod), "shop", &[target("db", State::Ready)], now()).unwrap();
+    assert_eq!(plan.phase, None, "the sidecar is not idle");
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn effects(change: &AnnotationChange, phase: Option<Phase>) -> Vec<String> {
     if change.value.is_none() {
         let then = match phase {
             Some(Phase::Started) => " at its next probe. Started containers keep running.",
-            _ => ". Open hooks and gates stay open.",
+            _ => ". Started containers keep running.",
         };
         return vec![format!("{name} was {state}; the sidecar determines its state again{then}")];
     }

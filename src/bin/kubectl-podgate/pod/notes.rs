@@ -1,6 +1,6 @@
 //! Sentences of a view: a summary, and notes about anything unusual.
 
-use super::shape::{PodContainer, Role, Row, View};
+use super::shape::{CONFIG_ERROR, PodContainer, Role, Row, View};
 use super::since::parse_time;
 use crate::pod::Pod;
 use podgate::core::container::Mode;
@@ -86,11 +86,38 @@ pub(crate) fn notes(facts: &Facts<'_>) -> Vec<String> {
         note_frozen_status(view, &mut notes);
     }
     for row in &view.containers {
+        notes.extend(hold_note(row).filter(|_| !view.deleting));
         note_stuck(row, &mut notes);
         note_disagreement(facts, row, &mut notes);
     }
+    if view.containers.iter().any(|row| row.kubelet.is_held) {
+        notes.push(format!("The kubelet reports {CONFIG_ERROR} for a held container. The configuration has no error."));
+    }
     note_overrides(facts, &mut notes);
     notes
+}
+
+/// Returns a note about a container whose gate at the kubelet is closed, or was just opened.
+fn hold_note(row: &Row) -> Option<String> {
+    let (name, limit) = (&row.name, row.timeout.as_deref().unwrap_or_default());
+    let conditions: Vec<&str> = row.waits_for.iter().map(|c| c.condition.as_str()).collect();
+    let conditions = conditions.join(", ");
+    Some(match row.state {
+        Some("Violated") => format!("{name} was created although its gate is closed: the order is lost."),
+        _ if row.mode != Mode::Hold || row.kubelet.has_started() => return None,
+        Some("TimedOut") if row.is_released => {
+            format!("{name} is released: its wait timed out after {limit}. The kubelet creates it within seconds.")
+        }
+        Some("TimedOut") if !conditions.is_empty() => {
+            format!("{name} is held by podgate: timed out after {limit}; stays held until {conditions}.")
+        }
+        _ if !row.kubelet.is_held => return None,
+        _ if row.is_released => format!("{name} is released; the kubelet creates it within seconds."),
+        _ if conditions.is_empty() => {
+            format!("{name} is held by podgate: its conditions hold, but the sidecar has not opened its gate yet.")
+        }
+        _ => format!("{name} is held by podgate: waits for {conditions}."),
+    })
 }
 
 /// Adds a note with the likely reason why no state is published.
@@ -152,15 +179,10 @@ fn note_deletion(facts: &Facts<'_>, notes: &mut Vec<String>) {
 }
 
 fn note_stuck(row: &Row, notes: &mut Vec<String>) {
-    let fatal_reasons = [
-        "CrashLoopBackOff",
-        "ImagePullBackOff",
-        "ErrImagePull",
-        "ErrImageNeverPull",
-        "InvalidImageName",
-        "CreateContainerConfigError",
-    ];
-    let of_kubelet = row.kubelet.reason.as_deref().filter(|reason| fatal_reasons.contains(reason));
+    let fatal_reasons =
+        ["CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", CONFIG_ERROR];
+    let is_stuck = |reason: &&str| fatal_reasons.contains(reason) && !row.kubelet.is_held;
+    let of_kubelet = row.kubelet.reason.as_deref().filter(is_stuck);
     let Some(reason) = row.stuck.as_deref().or(of_kubelet) else { return };
     let problem = match reason {
         REASON_ENDED => "has ended, and the kubelet will not restart it".to_owned(),

@@ -43,8 +43,8 @@ pub(crate) fn requirement(
 pub(crate) fn declared_containers(pod: &Pod) -> Vec<Container> {
     let all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
     let mut listed = all.flat_map(|container| &container.env).filter(|variable| variable.name == "PODGATE_CONTAINERS");
-    // In the values of variables, `$$(` is the escaped form of `$(`.
-    listed.next().and_then(|variable| parse_list(&variable.value.replace("$$(", "$(")).ok()).unwrap_or_default()
+    // In the values of variables, `$$` is the escaped form of `$`.
+    listed.next().and_then(|variable| parse_list(&variable.value.replace("$$", "$")).ok()).unwrap_or_default()
 }
 
 fn describe_probes(startup: &Option<Probe>, readiness: &Option<Probe>) -> Vec<String> {

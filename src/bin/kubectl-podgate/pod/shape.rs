@@ -2,8 +2,12 @@
 
 use podgate::core::command::Gate;
 use podgate::core::container::Mode;
+use podgate::core::names;
 use podgate::core::pod::Container;
 use serde::Serialize;
+
+/// The kubelet's reason for a container whose environment it cannot build, such as a held container.
+pub(crate) const CONFIG_ERROR: &str = "CreateContainerConfigError";
 
 /// View of one Pod. The JSON form is a public format: see docs/kubectl-podgate.md.
 #[derive(Debug, Serialize)]
@@ -60,6 +64,9 @@ pub(crate) struct Row {
     pub(crate) stuck: Option<String>,
     /// The timeout of the container's hook or gate.
     pub(crate) timeout: Option<String>,
+    /// True if the sidecar has opened the gate of a held container, and no condition blocks the container.
+    #[serde(skip)]
+    pub(crate) is_released: bool,
 }
 
 /// Time of a container's last change of state.
@@ -96,6 +103,9 @@ pub(crate) struct KubeletStatus {
     pub(crate) finished_at: Option<String>,
     pub(crate) ready: bool,
     pub(crate) restarts: u32,
+    /// True if the kubelet does not create the container because of its gate, in hold mode.
+    #[serde(skip)]
+    pub(crate) is_held: bool,
 }
 
 /// Unmet condition that a container waits for.
@@ -123,7 +133,29 @@ pub(crate) struct PodContainer<'a> {
     pub(crate) kubelet: KubeletStatus,
 }
 
+impl PodContainer<'_> {
+    /// Returns true if the kubelet does not create the container until the sidecar opens the gate.
+    pub(crate) fn is_hold(&self) -> bool {
+        self.gate.as_ref().is_some_and(|gate| gate.mode == Mode::Hold)
+    }
+}
+
 impl KubeletStatus {
+    /// Returns true if the container runs or has run.
+    pub(crate) fn has_started(&self) -> bool {
+        matches!(self.state, Some("running" | "terminated"))
+    }
+
+    /// Returns true if the kubelet could not read the variable of hold mode. Other messages with this reason report
+    /// errors of the Pod's configuration, such as a missing ConfigMap.
+    pub(super) fn lacks_hold_variable(&self) -> bool {
+        // The kubelet's messages if the gate file is missing, or has no key
+        // (`makeEnvironmentVariables` in https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/kubelet_pods.go).
+        let without_key = format!("environment variable key {:?} not found", names::HOLD_KEY);
+        let is_of_gate = |text: &str| text.contains("couldn't parse env file") || text.contains(&without_key);
+        self.reason.as_deref() == Some(CONFIG_ERROR) && self.message.as_deref().is_some_and(is_of_gate)
+    }
+
     /// Describes the status in a few words, such as `running, ready`.
     pub(crate) fn describe(&self) -> String {
         let mut text = match self.state {
@@ -132,6 +164,7 @@ impl KubeletStatus {
                 let reason = self.reason.as_deref().map(|reason| format!(" ({reason})")).unwrap_or_default();
                 format!("exited {}{reason}", self.exit_code.unwrap_or_default())
             }
+            Some(_) if self.is_held => format!("held ({CONFIG_ERROR})"),
             Some(_) => self.reason.clone().unwrap_or_else(|| "waiting".to_owned()),
             None => "no status".to_owned(),
         };

@@ -25,7 +25,7 @@ fn creating(name: &str) -> Value {
     json!({"name": name, "state": {"waiting": {"reason": "ContainerCreating"}}})
 }
 
-fn running(name: &str, ready: bool) -> Value {
+pub(crate) fn running(name: &str, ready: bool) -> Value {
     json!({"name": name, "ready": ready, "state": {"running": {"startedAt": "2026-11-21T14:00:05Z"}}})
 }
 
@@ -46,6 +46,32 @@ pub(crate) fn chain() -> Value {
             "containerStatuses": [creating("db"), creating("api"), creating("web")],
         }
     })
+}
+
+/// Returns a Pod in which the kubelet holds api until db is Ready, and web until api is Ready.
+pub(crate) fn held() -> Value {
+    let waiting = |name: &str| {
+        let file = format!("/var/lib/kubelet/pods/u1/volumes/kubernetes.io~empty-dir/podgate-hold/keys/{name}");
+        let message = format!("environment variable key \"OPEN\" not found in file {file:?}");
+        json!({"name": name, "image": format!("registry.example.com/{name}:1"), "imageID": "", "lastState": {}, "ready": false,
+               "restartCount": 0, "started": false,
+               "state": {"waiting": {"reason": "CreateContainerConfigError", "message": message}}})
+    };
+    // As the API shows the list: `$$` is the escaped form of `$`.
+    let list = r#"[{"name":"db","readinessProbe":{"exec":{"command":["pg_isready","-U","$$(USER)$$$$"]}}},
+        {"name":"api","mode":"hold","until":["db=Ready"],"timeoutSeconds":300},
+        {"name":"web","mode":"hold","until":["api=Ready"],"timeoutSeconds":90,"continueOnTimeout":true}]"#;
+    let spec = |name: &str| {
+        let key = json!({"volumeName": "podgate-hold", "path": format!("keys/{name}"), "key": "OPEN"});
+        json!({"name": name, "env": [{"name": "PODGATE_HOLD", "valueFrom": {"fileKeyRef": key}}]})
+    };
+    let mut pod = with_published(chain(), "starting", ["Started", "Waiting", "Waiting"]);
+    pod["metadata"]["annotations"]["sandbox.podgate.io/times"] =
+        json!("1795269605250,db=started+1000;since+1000,api=gate+0,web=gate+0");
+    pod["spec"]["initContainers"][0]["env"] = json!([{"name": "PODGATE_CONTAINERS", "value": list}]);
+    pod["spec"]["containers"] = json!([{"name": "db"}, spec("api"), spec("web")]);
+    pod["status"]["containerStatuses"] = json!([running("db", false), waiting("api"), waiting("web")]);
+    pod
 }
 
 /// Adds the annotations that the sidecar publishes.

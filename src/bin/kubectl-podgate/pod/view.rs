@@ -6,15 +6,16 @@ use super::shape::{Condition, KubeletStatus, PodContainer, Published, Role, Row,
 use super::since::{parse_time, seconds_between, since};
 use crate::pod::Pod;
 use podgate::core::annotations::Annotations;
+use podgate::core::command::Gate;
 use podgate::core::container::{Container as Declared, Mode};
 use podgate::core::names;
 use podgate::core::pod::{Container, ContainerStatus};
 use podgate::core::snapshot::Snapshot;
 use podgate::core::state::{Phase, State};
-use podgate::core::times::Times;
+use podgate::core::times::{Milestone, Times};
 use podgate::core::until::{ConditionStatus, WaitCondition};
 use std::ops::Range;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
     let containers = pod_containers(pod);
@@ -38,10 +39,9 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
         rows[at].holds_back = rows.iter().filter(waits_on_it).map(|row| row.name.clone()).collect();
     }
 
-    let has_started = |row: &Row| matches!(row.kubelet.state, Some("running" | "terminated"));
     let started = match snapshot {
         Some(snapshot) => snapshot.phase == Phase::Started,
-        None => rows.iter().all(has_started),
+        None => rows.iter().all(|row| row.kubelet.has_started()),
     };
     let published = read.as_ref().ok().map(|snapshot| Published {
         phase: snapshot.phase.as_str(),
@@ -84,6 +84,7 @@ struct RowInputs<'a> {
 
 /// Returns the Pod's containers in the order in which the kubelet starts them, with spec, role, gate and status.
 pub(crate) fn pod_containers(pod: &Pod) -> Vec<PodContainer<'_>> {
+    let declared = requirement::declared_containers(pod);
     let statuses = pod.status.iter().flat_map(|s| s.init_container_statuses.iter().chain(&s.container_statuses));
     let of_init =
         |c: &Container| if c.restart_policy.as_deref() == Some("Always") { Role::Container } else { Role::Init };
@@ -91,11 +92,26 @@ pub(crate) fn pod_containers(pod: &Pod) -> Vec<PodContainer<'_>> {
     let regular = pod.spec.containers.iter().map(|spec| (spec, Role::Container));
     let containers = init.chain(regular).map(|(spec, role)| {
         let role = if spec.is_sidecar() { Role::Sidecar } else { role };
-        let gate = spec.gate().filter(|_| role == Role::Container);
+        let held = || declared.iter().find(|declared| declared.name == spec.name).and_then(hold_gate);
+        let gate = spec.gate().or_else(held).filter(|_| role == Role::Container);
         let status = statuses.clone().find(|status| status.name == spec.name);
-        PodContainer { spec, role, gate, kubelet: status.map(kubelet_status).unwrap_or_default() }
+        let kubelet = status.map(kubelet_status).unwrap_or_default();
+        let mut container = PodContainer { spec, role, gate, kubelet };
+        container.kubelet.is_held = container.is_hold() && container.kubelet.lacks_hold_variable();
+        container
     });
     containers.collect()
+}
+
+/// Returns the gate of a container in hold mode. The container's spec does not contain the conditions.
+fn hold_gate(declared: &Declared) -> Option<Gate> {
+    let limit = |seconds: u32| humantime::format_duration(Duration::from_secs(seconds.into())).to_string();
+    (declared.mode == Mode::Hold).then(|| Gate {
+        mode: Mode::Hold,
+        until: declared.until.clone(),
+        checks: Vec::new(),
+        timeout: declared.timeout_seconds.map(limit).unwrap_or_default().replace(' ', ""),
+    })
 }
 
 fn start_order(snapshot: Option<&Snapshot>, containers: &[PodContainer<'_>]) -> Vec<String> {
@@ -112,6 +128,7 @@ fn row(inputs: &RowInputs<'_>, at: usize) -> Row {
     let mut waits_for = if *role == Role::Container { inputs.waits_for(at) } else { Vec::new() };
     waits_for.dedup();
     let state = inputs.state(own);
+    let has_opened = inputs.times.as_ref().is_some_and(|times| times.get(&spec.name, Milestone::GateOpened).is_some());
     let sidecar = inputs.containers.iter().find(|container| container.role == Role::Sidecar);
     let sidecar = sidecar.and_then(|container| container.kubelet.started_at.as_deref());
     Row {
@@ -121,10 +138,11 @@ fn row(inputs: &RowInputs<'_>, at: usize) -> Row {
         state: state.map(State::as_str),
         since: since(own, state, inputs.times.as_ref(), sidecar, inputs.now),
         kubelet: kubelet.clone(),
+        is_released: has_opened && waits_for.is_empty() && own.is_hold(),
         waits_for,
         holds_back: Vec::new(),
         stuck: inputs.snapshot.and_then(|snapshot| snapshot.stuck.get(&spec.name).cloned()),
-        timeout: gate.as_ref().map(|gate| gate.timeout.clone()),
+        timeout: gate.as_ref().map(|gate| gate.timeout.clone()).filter(|limit| !limit.is_empty()),
     }
 }
 
@@ -136,9 +154,11 @@ impl RowInputs<'_> {
     /// Returns true if the container's own program has provably started.
     fn has_started(&self, container: &PodContainer<'_>) -> bool {
         match self.state(container) {
+            // A held container that has ended is held again. No hook delays the kubelet's report.
+            _ if container.is_hold() => container.kubelet.has_started(),
             Some(state) => state != State::Waiting,
             // The kubelet reports the start only after the hook has returned.
-            None => matches!(container.kubelet.state, Some("running" | "terminated")),
+            None => container.kubelet.has_started(),
         }
     }
 
@@ -150,8 +170,10 @@ impl RowInputs<'_> {
         if phase == Some(Phase::Terminating) {
             return Vec::new();
         }
-        if own.gate.as_ref().is_some_and(|gate| gate.mode == Mode::Entrypoint) {
-            return if runs_already { Vec::new() } else { self.unmet_conditions(own) };
+        if own.gate.as_ref().is_some_and(|gate| matches!(gate.mode, Mode::Entrypoint | Mode::Hold)) {
+            let continues = |declared: &Declared| declared.name == own.spec.name && declared.continue_on_timeout;
+            let is_skipped = self.state(own) == Some(State::TimedOut) && self.declared.iter().any(continues);
+            return if runs_already || is_skipped { Vec::new() } else { self.unmet_conditions(own) };
         }
         // Hooks hold back nothing once every container has started in this sandbox.
         if phase == Some(Phase::Started) || (runs_already && self.snapshot.is_none()) {

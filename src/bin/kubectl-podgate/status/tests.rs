@@ -1,5 +1,7 @@
 //! Tests of the output of `status` for whole Pods.
 
+mod hold;
+
 use super::text::render;
 use crate::pod::tests::{chain, view_of, with_published};
 use serde_json::{Value, json};

@@ -95,7 +95,7 @@ pub(super) fn cells(row: &Row) -> [String; 6] {
     let conditions: Vec<String> = row.waits_for.iter().map(describe).collect();
     let waits_for = match row.state {
         // The container waits, but not for a condition of podgate.
-        Some("Waiting") if conditions.is_empty() => "the kubelet".to_owned(),
+        Some("Waiting" | "TimedOut") if conditions.is_empty() => "the kubelet".to_owned(),
         _ => conditions.join(", "),
     };
     let since = row.since.as_ref().map(|since| format!("{} ago", format_age(since.seconds_ago))).unwrap_or_default();
@@ -107,7 +107,7 @@ fn state_style(row: &Row) -> Style {
     let color = match row.state {
         _ if row.stuck.is_some() => AnsiColor::Red,
         Some("Ready" | "Completed") => AnsiColor::Green,
-        Some("Failed" | "NotReady") => AnsiColor::Red,
+        Some("Failed" | "NotReady" | "TimedOut" | "Violated") => AnsiColor::Red,
         Some("Started") => AnsiColor::Yellow,
         _ => return Style::new().dimmed(),
     };
