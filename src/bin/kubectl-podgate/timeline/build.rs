@@ -135,7 +135,17 @@ impl Evidence<'_> {
         let (created, started) = match mode {
             // The kubelet starts the gate, and the gate starts the program.
             Mode::Entrypoint => (merge_moments(kubelet_start, gate), opened.or(sidecar_start)),
-            _ => (merge_moments(kubelet_start, sidecar_start), merge_moments(kubelet_start, sidecar_start)),
+            _ => {
+                // A held container starts after its gate has opened.
+                let in_opening_second = |start: &Moment, opened: &Moment| {
+                    mode == Mode::Hold && !start.exact && (start.at..start.at + SECOND_MS).contains(&opened.at)
+                };
+                let start = merge_moments(kubelet_start, sidecar_start).map(|start| match opened {
+                    Some(opened) if in_opening_second(&start, &opened) => Moment { at: opened.at, ..start },
+                    _ => start,
+                });
+                (start, start)
+            }
         };
         let ended = merge_moments(
             by_kubelet(&kubelet.finished_at).filter(|_| kubelet.restarts == 0),
@@ -169,7 +179,8 @@ fn bars(row: &Row, begin: Option<i64>, to: i64) -> Vec<Bar> {
         }
     };
     let pull = row.pull_ms.zip(row.pulled).map(|(took, at)| (Moment { at: at.at - took, ..at }, at.at));
-    let first = pull.map(|(from, _)| from.at).or(row.created.map(|moment| moment.at));
+    let held = row.gate.filter(|_| row.mode == Mode::Hold);
+    let first = pull.map(|(from, _)| from.at).or(held.or(row.created).map(|moment| moment.at));
     if row.role == Role::Container
         && let Some(begin) = begin
     {
@@ -177,6 +188,13 @@ fn bars(row: &Row, begin: Option<i64>, to: i64) -> Vec<Bar> {
     }
     if let Some((from, until)) = pull {
         add(BarKind::Pull, from, until.min(row.created.map_or(until, |moment| moment.at)));
+    }
+    if let Some(gate) = held {
+        let created = row.created.map_or(to, |moment| moment.at);
+        let opened = row.opened.map_or(created, |moment| moment.at.min(created));
+        // The kubelet pulls the image while it holds the container.
+        add(BarKind::Gate, Moment { at: pull.map_or(gate.at, |(_, until)| until.max(gate.at)), ..gate }, opened);
+        add(BarKind::Wait, Moment { at: opened, ..gate }, created);
     }
     let end = row.ended.map_or(to, |moment| moment.at);
     if row.mode == Mode::Entrypoint

@@ -114,6 +114,11 @@ pub(crate) enum BarKind {
 }
 
 impl Row {
+    /// Returns the time since which the gate waits. In entrypoint mode, the kubelet starts the container first.
+    pub(crate) fn gate_from(&self) -> Option<Moment> {
+        if self.mode == Mode::Hold { self.gate } else { self.gate.and(self.created) }
+    }
+
     /// Returns all known moments, in no particular order.
     pub(crate) fn moments(&self) -> impl Iterator<Item = Moment> + use<> {
         let Row { pulled, created, gate, opened, started, ready, ended, .. } = self;

@@ -146,7 +146,7 @@ fn description(timeline: &Timeline) -> String {
                 parts.push(format!("{word} {at}"));
             }
         };
-        part("gate waited from", row.gate.and(row.created));
+        part("gate waited from", row.gate_from());
         part("started", row.started);
         part("Ready", row.ready);
         part("ended", row.ended);

@@ -120,6 +120,40 @@ fn notes_name_missing_sources() {
 }
 
 #[test]
+fn held_interval_ends_with_the_opening() {
+    let mut pod = pod();
+    pod["spec"]["initContainers"][0]["env"] = json!([{"name": "PODGATE_CONTAINERS", "value":
+        r#"[{"name":"db"},{"name":"api","mode":"hold","until":["db"]},{"name":"web","mode":"hold","until":["api"]}]"#}]);
+    pod["spec"]["containers"] = json!([{"name": "db"}, {"name": "api"}, {"name": "web"}]);
+    let times = "db=started+0;ready+1577,api=gate+100;opened+1600;started+2700;ready+3300,web=gate+100";
+    pod["metadata"]["annotations"]["sandbox.podgate.io/times"] = json!(format!("{},{times}", START_MS + 4123));
+    // The kubelet's second contains the opening, and the sidecar observed the start late.
+    pod["status"]["containerStatuses"][1]["state"]["running"]["startedAt"] = json!("2026-11-21T14:00:05Z");
+    let message = "couldn't parse env file";
+    pod["status"]["containerStatuses"][2]["state"] =
+        json!({"waiting": {"reason": "CreateContainerConfigError", "message": message}});
+    let timeline = build_timeline(&pod);
+    assert_eq!(bars(&timeline, "api"), ["Wait 1000-4223", "Gate 4223-5723", "Start 5723-7423~", "Ready 7423-8041"]);
+    assert_eq!(bars(&timeline, "web"), ["Wait 1000-4223", "Gate 4223-8041"]);
+    // The kubelet created the container in the next second.
+    pod["status"]["containerStatuses"][1]["state"]["running"]["startedAt"] = json!("2026-11-21T14:00:06Z");
+    let timeline = build_timeline(&pod);
+    assert_eq!(bars(&timeline, "api")[1..], ["Gate 4223-5723", "Wait 5723-6823", "Start 6823-7423", "Ready 7423-8041"]);
+    let text = text::render(&timeline, 100, false);
+    let line = text.lines().rfind(|line| line.starts_with("api ")).unwrap();
+    assert_eq!(
+        line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>(),
+        ["api", "present", "1.50 s", "+6.82 s", "+7.42 s", "0.60 s"]
+    );
+    assert!(svg::render(&timeline).contains("api: gate waited from +4.22 s, started +6.82 s"));
+    let json = serde_json::to_value(&timeline).unwrap();
+    assert_eq!(
+        (&json["containers"][2]["mode"], &json["containers"][2]["bars"][1]["kind"]),
+        (&json!("hold"), &json!("gate"))
+    );
+}
+
+#[test]
 fn timeline_of_a_starting_pod_ends_now() {
     let mut pod = pod();
     pod["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("starting");

@@ -146,7 +146,7 @@ fn cells(row: &Row, from: i64) -> [String; 7] {
     [
         row.name.clone(),
         pulled,
-        between(row.gate.and(row.created), row.opened),
+        between(row.gate_from(), row.opened),
         format_offset(row.started, from),
         format_offset(row.ready, from),
         between(row.started, row.ready),
