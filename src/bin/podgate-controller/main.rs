@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     // In a shared process namespace, other containers could read the sidecar's service account token through /proc. The
     // kernel denies this access for a process that is not dumpable.
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
-    if !std::env::args_os().nth(1).is_some_and(|first| first == "ready") {
+    if std::env::args_os().nth(1).is_none_or(|first| first != "ready") {
         // Close the gates of held containers before anything else can fail.
         let folder = std::env::var_os("PODGATE_HOLD_DIR").unwrap_or_else(|| names::HOLD_DIR.into());
         if let Err(error) = output::hold_files::close_all(Path::new(&folder)) {
