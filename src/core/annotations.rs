@@ -51,11 +51,8 @@ pub fn write(annotations: &Annotations) -> String {
     out
 }
 
-/// Reads the annotations whose key `wanted` accepts.
-///
-/// # Errors
-/// [`Torn`] if a line is not `key="value"`, even if `wanted` rejects its key. An accepted value with invalid escapes is
-/// skipped, so that one bad annotation can't hide the others.
+/// Reads the annotations whose key `wanted` accepts. Fails if a line is not `key="value"`, even if `wanted` rejects its
+/// key. An accepted value with invalid escapes is skipped, so that one bad annotation can't hide the others.
 pub fn read(bytes: &[u8], mut wanted: impl FnMut(&str) -> bool) -> Result<Annotations, Torn> {
     let mut found = Annotations::new();
     let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);

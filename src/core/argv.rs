@@ -8,10 +8,7 @@ use std::str::FromStr;
 pub struct Argv(Vec<String>);
 
 impl Argv {
-    /// Creates a command from a program and its arguments.
-    ///
-    /// # Errors
-    /// If the program is missing or a word contains NUL.
+    /// Creates a command from a program and its arguments. Fails if the program is missing or a word contains NUL.
     pub fn new(words: Vec<String>) -> Result<Argv, ParseError> {
         match words.first() {
             Some(program) if !program.is_empty() && words.iter().all(|word| !word.contains('\0')) => Ok(Argv(words)),

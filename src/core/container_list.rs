@@ -44,9 +44,6 @@ pub enum OrderError {
 }
 
 /// Checks that `containers`, in list order, can start.
-///
-/// # Errors
-/// [`OrderError`] with the containers that can't start.
 pub fn check_order(containers: &[Container]) -> Result<(), OrderError> {
     let waits = |c: &Container| matches!(c.mode, Mode::Entrypoint | Mode::Hold) && !c.until.is_empty();
     if let Some(held) = containers.iter().find(|c| c.mode == Mode::Hold)
@@ -102,9 +99,6 @@ fn find_cycle(edges: &BTreeMap<&str, Vec<&str>>) -> Option<Vec<String>> {
 }
 
 /// Parses the value of `--containers`.
-///
-/// # Errors
-/// A message with the invalid container and the reason.
 pub fn parse_list(json: &str) -> Result<Vec<Container>, String> {
     let list: Vec<Container> = serde_json::from_str(json).map_err(|error| {
         format!("not a JSON list of containers ({error}); write [{{\"name\":\"db\",\"mode\":\"post-start\"}}, …]")

@@ -127,10 +127,7 @@ impl Report {
         text
     }
 
-    /// Parses a report. Skips invalid values.
-    ///
-    /// # Errors
-    /// [`Torn`] if the file is incomplete.
+    /// Parses a report. Skips invalid values. Fails if the file is incomplete.
     pub fn parse(bytes: &[u8]) -> Result<Report, Torn> {
         let found = annotations::read(bytes, |_| true)?;
         let get = |key: &str| found.get(key).map(String::as_str);

@@ -84,11 +84,8 @@ impl Snapshot {
         }
     }
 
-    /// Reads a snapshot. Skips containers with an unknown state, so that such a container never counts as ready.
-    ///
-    /// # Errors
-    /// [`Unreadable::Empty`] without podgate annotations, [`Unreadable::Invalid`] if a required annotation is missing
-    /// or invalid.
+    /// Reads a snapshot. Skips containers with an unknown state, so that such a container never counts as ready. Fails
+    /// if a required annotation is missing or invalid.
     pub fn from_annotations(annotations: &Annotations) -> Result<Snapshot, Unreadable> {
         if !annotations.keys().any(|key| is_podgate_key(key)) {
             return Err(Unreadable::Empty);

@@ -67,10 +67,8 @@ impl Ringer {
         Ringer { folder: folder.to_owned(), name, write_end: None }
     }
 
-    /// Replaces the bell with a new one and wakes all agents that hold the old one.
-    ///
-    /// # Errors
-    /// If the folder can't be written. The waiting agents wake up even then.
+    /// Replaces the bell with a new one and wakes all agents that hold the old one. If the folder can't be written, the
+    /// waiting agents wake up too.
     pub fn ring(&mut self) -> io::Result<()> {
         let fresh = self.replace_fifo();
         // Close the old bell only after creating the new one, because the woken agents open the new bell at once. Close

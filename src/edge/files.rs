@@ -12,18 +12,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 /// Opens the folder `path` to access files beneath it.
-///
-/// # Errors
-/// If `path` is missing, not a folder, or can't be opened.
 pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
 /// Opens `name` beneath `folder`. `name` may be a path with several components. Follows no links and never blocks.
-///
-/// # Errors
-/// If `name` is missing or a component is a link.
+/// Fails if a component is a link.
 pub fn open_beneath(folder: BorrowedFd<'_>, name: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     // openat2 rejects meaningless combinations, such as O_NONBLOCK with O_PATH.
     let nonblock = if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NONBLOCK };
@@ -39,9 +34,6 @@ pub fn open_beneath(folder: BorrowedFd<'_>, name: &Path, flags: OFlags) -> io::R
 }
 
 /// Opens the regular file `name` beneath `folder`, like [`open_beneath`].
-///
-/// # Errors
-/// If the file is missing or not a regular file.
 pub fn open_file_beneath(folder: BorrowedFd<'_>, name: &Path, flags: OFlags) -> io::Result<File> {
     let file = File::from(open_beneath(folder, name, flags)?);
     if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
@@ -63,18 +55,13 @@ fn open_stepwise(folder: BorrowedFd<'_>, name: &Path, flags: OFlags) -> io::Resu
     }
 }
 
-/// Reads the regular file `name` beneath `folder`.
-///
-/// # Errors
-/// If the file is missing, not a regular file, or larger than `max` bytes.
+/// Reads the regular file `name` beneath `folder`. Fails if the file is larger than `max` bytes.
 pub fn read_beneath(folder: BorrowedFd<'_>, name: &Path, max: usize) -> io::Result<Vec<u8>> {
     read_capped(File::from(open_beneath(folder, name, OFlags::RDONLY)?), max)
 }
 
-/// Reads the regular file at `path` and follows links. Use this only for paths that containers can't write.
-///
-/// # Errors
-/// If the file is missing, not a regular file, or larger than `max` bytes.
+/// Reads the regular file at `path` and follows links. Use this only for paths that containers can't write. Fails if
+/// the file is larger than `max` bytes.
 pub fn read_trusted(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     read_capped(File::from(rustix::fs::open(path, flags, Mode::empty())?), max)
@@ -94,18 +81,13 @@ fn read_capped(file: File, max: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Replaces the file `name` in `folder` atomically. Omits `fsync`, because the volumes are in memory.
-///
-/// # Errors
-/// If the folder can't be written. No partial file is left under `name`.
+/// Replaces the file `name` in `folder` atomically. Omits `fsync`, because the volumes are in memory. On failure, no
+/// partial file is left under `name`.
 pub fn replace(folder: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
     replace_via(folder, &format!(".{name}.tmp"), name, content, mode)
 }
 
 /// Replaces the file like [`replace`], but through the file `temporary`. If a file has two writers, each needs its own.
-///
-/// # Errors
-/// If the folder can't be written. No partial file is left under `name`.
 pub fn replace_via(folder: &Path, temporary: &str, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
     let folder = open_folder(folder)?;
     // Remove the temporary file of a writer that was killed.
@@ -132,9 +114,6 @@ pub fn replace_via(folder: &Path, temporary: &str, name: &str, content: &[u8], m
 
 /// Overwrites the start of the file `name` in `folder` in place, even if the volume is full. Readers may see a torn
 /// file.
-///
-/// # Errors
-/// If the file is missing, not a regular file, or can't be written.
 pub fn overwrite(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let folder = open_folder(folder)?;
     open_file_beneath(folder.as_fd(), Path::new(name), OFlags::WRONLY)?.write_all(content)

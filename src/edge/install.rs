@@ -5,10 +5,8 @@ use rustix::fs::Mode;
 use std::io;
 use std::path::Path;
 
-/// Copies the program `from` to `folder/name` (mode 0555), replacing any file. Creates a missing folder (mode 0755).
-///
-/// # Errors
-/// If `from` can't be read or the folder can't be written. No partial file is left.
+/// Copies the program `from` to `folder/name` (mode 0555), replacing any file. Creates a missing folder (mode 0755). On
+/// failure, no partial file is left.
 pub fn install(from: &Path, folder: &Path, name: &str) -> io::Result<()> {
     if !folder.is_dir() {
         std::fs::create_dir_all(folder)?;

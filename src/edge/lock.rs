@@ -15,9 +15,6 @@ pub struct HeldLock {
 }
 
 /// Takes the write lock on `path`. Creates a missing file. Returns `None` if another process holds the lock.
-///
-/// # Errors
-/// If the file can't be created or opened.
 pub fn take(path: &Path) -> io::Result<Option<HeldLock>> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = File::from(rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?);
@@ -26,9 +23,6 @@ pub fn take(path: &Path) -> io::Result<Option<HeldLock>> {
 }
 
 /// Returns true if a process holds the write lock on `path`, and false if the file is missing.
-///
-/// # Errors
-/// If the lock of an existing file can't be queried.
 pub fn is_held(path: &Path) -> io::Result<bool> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     match rustix::fs::open(path, flags, Mode::empty()) {

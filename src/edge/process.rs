@@ -55,9 +55,6 @@ pub fn exit_code(status: ExitStatus) -> u8 {
 }
 
 /// Returns a random id of `bytes` bytes, in hexadecimal digits.
-///
-/// # Errors
-/// If `/dev/urandom` can't be read.
 pub fn random_id(bytes: usize) -> io::Result<String> {
     let mut random = vec![0; bytes];
     File::open("/dev/urandom")?.read_exact(&mut random)?;

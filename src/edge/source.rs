@@ -30,9 +30,6 @@ pub fn read_volume(folder: &Path) -> SnapshotResult {
 }
 
 /// Reads annotations in the downward-API volume at `folder`. Skips the keys that `wanted` rejects.
-///
-/// # Errors
-/// [`Unreadable`] if the file is missing, unreadable or incomplete.
 pub fn read_volume_annotations(folder: &Path, wanted: impl FnMut(&str) -> bool) -> Result<Annotations, Unreadable> {
     parse_annotations(&read_volume_bytes(folder).map_err(unreadable)?, wanted)
 }

@@ -10,10 +10,8 @@ use std::process::Command;
 /// `SO_NETNS_COOKIE` of `<asm-generic/socket.h>`; Linux 5.14 and later.
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
-/// Returns the cookie of the socket's network namespace. Cookies are not reused until the node reboots.
-///
-/// # Errors
-/// `ENOPROTOOPT` on a kernel before 5.14.
+/// Returns the cookie of the socket's network namespace. Cookies are not reused until the node reboots. Fails on a
+/// kernel before 5.14.
 pub fn netns_cookie(socket: impl AsFd) -> io::Result<u64> {
     let mut cookie = 0u64;
     let mut length = libc::socklen_t::try_from(size_of::<u64>()).unwrap_or_default();
@@ -39,9 +37,6 @@ pub enum OfdLock {
 /// survives `execve` and ends when the last copy of the descriptor is closed.
 ///
 /// Returns true if the lock was taken (`TakeWrite`) or is held elsewhere (`QueryWrite`).
-///
-/// # Errors
-/// Any error of `fcntl(2)`. If the lock is held elsewhere, `TakeWrite` returns false instead.
 pub fn ofd_lock(file: BorrowedFd<'_>, what: OfdLock) -> io::Result<bool> {
     let (command, kind) = match what {
         OfdLock::TakeWrite => (libc::F_OFD_SETLK, libc::F_WRLCK),
@@ -76,9 +71,6 @@ pub struct SignalFd {
 impl SignalFd {
     /// Blocks `signals` in this thread, which must be the only one, and makes the signals readable. For the first
     /// process of a PID namespace, the kernel drops each signal that is neither blocked nor handled.
-    ///
-    /// # Errors
-    /// If the kernel refuses to block the signals or has no free descriptor.
     pub fn block(signals: &[i32]) -> io::Result<SignalFd> {
         // SAFETY: rustix and std offer neither signal masks nor signalfd. `set` is plain old data that sigemptyset
         // initializes. All pointers outlive the calls. The descriptor is new and has no other owner.

@@ -25,9 +25,6 @@ pub struct Tether {
 
 impl Tether {
     /// Takes the tether in the container's own folder. Replaces the file of an earlier process.
-    ///
-    /// # Errors
-    /// If the folder can't be written or the lock can't be taken.
     pub fn take(folder: &Path) -> io::Result<Tether> {
         let handle = files::open_folder(folder)?;
         match create_locked(&handle) {
@@ -44,9 +41,6 @@ impl Tether {
     }
 
     /// Returns a copy of the descriptor that survives `execve` and is inherited by children.
-    ///
-    /// # Errors
-    /// If there is no free descriptor.
     pub fn inheritable_copy(&self) -> io::Result<OwnedFd> {
         let copy = rustix::io::fcntl_dupfd_cloexec(&self.file, MIN_DESCRIPTOR).or_else(|_| self.file.try_clone())?;
         rustix::io::fcntl_setfd(&copy, FdFlags::empty())?;

@@ -152,9 +152,6 @@ impl Watch {
     }
 
     /// Sleeps until a source may have changed, one of `others` is ready, `limit` has passed or the slow re-read is due.
-    ///
-    /// # Errors
-    /// If `poll` fails.
     pub fn wait(&mut self, limit: Duration, others: Vec<PollFd<'_>>) -> io::Result<WakeReason> {
         if self.method == WatchMethod::Bell {
             // Closing inotify takes milliseconds. Close it before the wait, not when the gate is about to open.

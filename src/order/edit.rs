@@ -30,13 +30,11 @@ pub struct Place(pub Vec<PathSegment>);
 
 impl Place {
     /// Returns the place of the whole manifest.
-    #[must_use]
     pub fn root() -> Place {
         Place::default()
     }
 
     /// Returns this place with one more step.
-    #[must_use]
     pub fn to(&self, step: impl Into<PathSegment>) -> Place {
         let mut steps = self.0.clone();
         steps.push(step.into());
@@ -44,13 +42,11 @@ impl Place {
     }
 
     /// Returns the steps of `self`, followed by the steps of `rest`.
-    #[must_use]
     pub fn join(&self, rest: &Place) -> Place {
         Place(self.0.iter().chain(&rest.0).cloned().collect())
     }
 
     /// Returns the part of `value` at this place; `None` if the place does not exist.
-    #[must_use]
     pub fn of<'a>(&self, value: &'a Value) -> Option<&'a Value> {
         self.0.iter().try_fold(value, |value, step| match step {
             PathSegment::Key(key) => value.get(key),
@@ -59,7 +55,6 @@ impl Place {
     }
 
     /// Returns the place as a JSON pointer (RFC 6901).
-    #[must_use]
     pub fn pointer(&self) -> String {
         let token = |step: &PathSegment| match step {
             PathSegment::Index(index) => format!("/{index}"),
@@ -119,10 +114,7 @@ impl fmt::Display for EditError {
 
 impl std::error::Error for EditError {}
 
-/// Applies one change to `value`.
-///
-/// # Errors
-/// Returns [`EditError`] if the edit does not match `value`, which is then unchanged.
+/// Applies one change to `value`. If the edit does not match `value`, `value` remains unchanged.
 pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), EditError> {
     let mismatch = || EditError(edit.at.clone());
     let Some((last, parents)) = edit.at.0.split_last() else {
@@ -177,21 +169,16 @@ pub struct Editor {
 
 impl Editor {
     /// Creates an editor of `value`, without any recorded changes.
-    #[must_use]
     pub fn new(value: Value) -> Editor {
         Editor { value, edits: Vec::new() }
     }
 
     /// Returns the manifest with all changes so far.
-    #[must_use]
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// Applies and records one change.
-    ///
-    /// # Errors
-    /// Returns [`EditError`] if the change does not match the manifest, which is then unchanged.
+    /// Applies and records one change. If the change does not match the manifest, the manifest remains unchanged.
     pub fn edit(&mut self, at: Place, op: Op) -> Result<(), EditError> {
         let edit = Edit { at, op };
         apply(&mut self.value, &edit)?;
@@ -200,7 +187,6 @@ impl Editor {
     }
 
     /// Returns the changed manifest and the recorded changes, oldest first.
-    #[must_use]
     pub fn finish(self) -> (Value, Vec<Edit>) {
         (self.value, self.edits)
     }

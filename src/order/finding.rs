@@ -17,7 +17,6 @@ pub enum Level {
 
 impl Level {
     /// Returns the name of the level in printed findings.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Level::Note => "note",
@@ -50,32 +49,27 @@ impl Finding {
     }
 
     /// Creates a finding of level [`Level::Error`].
-    #[must_use]
     pub fn error(rule: &'static str, at: Place, message: impl Into<String>) -> Finding {
         Finding::new(Level::Error, rule, at, message)
     }
 
     /// Creates a finding of level [`Level::Warning`].
-    #[must_use]
     pub fn warning(rule: &'static str, at: Place, message: impl Into<String>) -> Finding {
         Finding::new(Level::Warning, rule, at, message)
     }
 
     /// Creates a finding of level [`Level::Note`].
-    #[must_use]
     pub fn note(rule: &'static str, at: Place, message: impl Into<String>) -> Finding {
         Finding::new(Level::Note, rule, at, message)
     }
 
     /// Sets the instruction that fixes the problem.
-    #[must_use]
     pub fn fix(mut self, fix: impl Into<String>) -> Finding {
         self.fix = fix.into();
         self
     }
 
     /// Sets the byte range of the problem in the text at the finding's place.
-    #[must_use]
     pub fn span(mut self, range: Range<usize>) -> Finding {
         self.span = Some(range);
         self
@@ -83,7 +77,6 @@ impl Finding {
 }
 
 /// Returns true if any of `findings` is an error.
-#[must_use]
 pub fn has_errors(findings: &[Finding]) -> bool {
     findings.iter().any(|finding| finding.level == Level::Error)
 }

@@ -47,7 +47,6 @@ pub struct Template {
 
 impl Template {
     /// Returns `Kind/name` of the object with the template, for messages.
-    #[must_use]
     pub fn name(&self, document: &Value) -> String {
         let object = self.object.of(document).unwrap_or(&Value::Null);
         let metadata = object.get("metadata").unwrap_or(&Value::Null);
@@ -61,7 +60,6 @@ impl Template {
 
 /// Returns the Pod templates of `document` in order. A template is an object whose `spec.containers` is a list. For a
 /// `List`, returns the templates of all items.
-#[must_use]
 pub fn templates(document: &Value) -> Vec<Template> {
     let mut found = Vec::new();
     collect_templates(document, Place::root(), MAX_LIST_DEPTH, &mut found);

@@ -16,10 +16,7 @@ pub fn image(name: &str) -> String {
     format!("{IMAGE_REGISTRY}/{name}:{}", env!("CARGO_PKG_VERSION"))
 }
 
-/// Checks the syntax of an image reference and returns it.
-///
-/// # Errors
-/// Returns an instruction that shows the correct syntax.
+/// Checks the syntax of an image reference and returns it. An error is an instruction that shows the correct syntax.
 pub fn parse_image(text: &str) -> Result<String, &'static str> {
     let only = |text: &str, more: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c));
     let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();

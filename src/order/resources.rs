@@ -19,10 +19,8 @@ const SETTINGS: [&str; 6] = [
 /// Minimum amount of memory, in bytes. If an amount is smaller, the user probably forgot the unit.
 const MIN_MEMORY: f64 = 1024.0 * 1024.0;
 
-/// Parses settings such as `requests.cpu=10m, limits.memory=32Mi`. Returns the container field `resources`.
-///
-/// # Errors
-/// Returns the reason why the API server or podgate rejects the settings.
+/// Parses settings such as `requests.cpu=10m, limits.memory=32Mi`. Returns the container field `resources`. An error is
+/// the reason why the API server or podgate rejects the settings.
 pub fn parse(text: &str) -> Result<Value, String> {
     let mut resources = json!({});
     for item in text.split(',') {

@@ -15,17 +15,11 @@ pub(crate) struct Signals {
 impl Signals {
     /// Blocks the signals. Call this first: for process 1 of a container, the kernel drops a signal that is neither
     /// blocked nor handled.
-    ///
-    /// # Errors
-    /// If the kernel refuses signalfd(2).
     pub(crate) fn block() -> io::Result<SignalFd> {
         SignalFd::block(&[libc::SIGTERM, libc::SIGINT])
     }
 
     /// Registers the blocked signals with the tokio runtime. Must be called inside the runtime.
-    ///
-    /// # Errors
-    /// If the runtime can't watch the descriptor.
     pub(crate) fn new(blocked: SignalFd) -> io::Result<Signals> {
         #[allow(deprecated, reason = "sound here: a SignalFd owns its descriptor and never closes it early")]
         let descriptor = AsyncFd::with_interest(blocked, Interest::READABLE)?;

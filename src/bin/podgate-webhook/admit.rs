@@ -84,10 +84,8 @@ async fn handle(state: &Arc<State>, request: Request<Incoming>, activity: &Activ
     }
 }
 
-/// Reads the whole body, and reserves memory as bytes arrive.
-///
-/// # Errors
-/// If the body is too large, too slow or invalid, or if the body lost its reservation. Returns the reply to send.
+/// Reads the whole body, and reserves memory as bytes arrive. Returns the reply to send if the body is too large, too
+/// slow or invalid, or if the body lost its reservation.
 async fn read_body(mut body: Incoming, reservation: &Reservation<'_>) -> Result<Vec<u8>, OutcomeReply> {
     let too_large =
         || error_reply("too-large", StatusCode::PAYLOAD_TOO_LARGE, format_args!("the limit is {BODY_MAX} bytes"));

@@ -6,9 +6,7 @@ use kube::{Client, Config};
 use podgate::core::text::error_chain;
 
 /// Returns a client, and the namespace of this Pod or of the kubeconfig's context. The client sends no request yet.
-///
-/// # Errors
-/// Returns one line if the Pod has no service account or the kubeconfig is unusable.
+/// Fails if the Pod has no service account or the kubeconfig is unusable.
 pub(crate) async fn make_client(args: &Args) -> Result<(Client, String), String> {
     let wrong = |error: &dyn std::error::Error| format!("can't use the kubeconfig: {}", error_chain(error));
     let mut config = match &args.kubeconfig {

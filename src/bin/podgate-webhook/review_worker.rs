@@ -35,10 +35,6 @@ impl Default for ReviewWorker {
 
 impl ReviewWorker {
     /// Runs `review` after the earlier reviews.
-    ///
-    /// # Errors
-    /// If `review` panics or does not end in time. Fails at once while an earlier review is overdue, so that no queue
-    /// builds up.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         review: impl FnOnce() -> T + Send + 'static,

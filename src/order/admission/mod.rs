@@ -43,7 +43,6 @@ pub enum Outcome {
 
 impl Outcome {
     /// Returns the name of the outcome in logs and metrics.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Outcome::Injected => "injected",
@@ -102,10 +101,8 @@ struct GroupVersionKind {
     kind: String,
 }
 
-/// Parses the AdmissionReview in `body` and returns the answer to the API server.
-///
-/// # Errors
-/// Returns [`BadReview`] if `body` is not a review, has too many values, or has no valid uid.
+/// Parses the AdmissionReview in `body` and returns the answer to the API server. Fails if `body` is not a review, has
+/// too many values, or has no valid uid.
 pub fn answer(body: &[u8], inject: Injector<'_>) -> Result<Answer, BadReview> {
     if count_values(body) > VALUES_MAX {
         return Err(BadReview(format!("more than {VALUES_MAX} values")));

@@ -19,7 +19,6 @@ pub enum Operation<'a> {
 /// Converts `edits` of the Pod `before` to a patch, with one operation per edit ([`Op::Drain`]: one per item). The patch
 /// begins with a `test` operation for the name of every container in the edited lists. The patch therefore fails on a
 /// Pod with other containers.
-#[must_use]
 pub fn json_patch<'a>(before: &'a Value, edits: &'a [Edit]) -> Vec<Operation<'a>> {
     let mut operations = name_tests(before, edits);
     for edit in edits {

@@ -27,7 +27,6 @@ pub enum RequestedMode {
 
 impl RequestedMode {
     /// Returns the mode as written in an annotation.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             RequestedMode::Auto => "auto",

@@ -51,7 +51,6 @@ pub(super) const WRONG_SEPARATORS: [&str; 6] = ["->", "=>", "→", ">", ";", "|"
 
 /// Parses `text` into steps of one or more containers. Returns all valid entries and all errors. If podgate can correct
 /// the text, it returns a single error with the corrected text.
-#[must_use]
 pub fn parse(text: &str, grammar: Grammar) -> (Vec<Vec<Item>>, Vec<SyntaxError>) {
     if let Some(message) = find_foreign_syntax(text) {
         let fix = match text.contains("{{") {
@@ -189,13 +188,11 @@ fn parse_state(text: &str, at: Range<usize>, grammar: Grammar) -> Result<WantedS
 }
 
 /// Returns the number of the character at byte offset `at`, counted from 1.
-#[must_use]
 pub fn character_number(text: &str, at: usize) -> usize {
     text[..at].chars().count() + 1
 }
 
 /// Quotes a word for a message. Escapes control characters and truncates long words.
-#[must_use]
 pub fn quoted(word: &str) -> String {
     const MAX: usize = 80;
     let short: String = word.chars().take(MAX).collect();

@@ -76,7 +76,6 @@ pub(crate) fn check_key(key: &str, field: &str, at: Place) -> Option<Finding> {
 }
 
 /// Checks the keys and settings of a template that declares no order.
-#[must_use]
 pub fn check_undeclared(template: &Value) -> Vec<Finding> {
     let maps = ["annotations", "labels"].map(|field| Place::root().to("metadata").to(field));
     let mut keys = maps.iter().filter_map(|at| at.of(template)?.as_object()).flat_map(serde_json::Map::keys);

@@ -61,19 +61,16 @@ pub(crate) const DECLARING_KEYS: [&str; 3] = [ORDER, STOP_ORDER, JOB_SIDECARS];
 pub(crate) const DOMAIN: &str = "podgate.io";
 
 /// Returns the place of the annotation `key` in a template.
-#[must_use]
 pub fn annotation_place(key: &str) -> Place {
     Place::root().to("metadata").to("annotations").to(key)
 }
 
 /// Returns the place of the annotation for one container, with the key prefix `prefix`.
-#[must_use]
 pub fn container_annotation_place(prefix: &str, container: &str) -> Place {
     annotation_place(&format!("{prefix}{container}"))
 }
 
 /// Returns true if podgate reads the annotation `key`.
-#[must_use]
 pub fn is_annotation(key: &str) -> bool {
     POD_KEYS.contains(&key) || CONTAINER_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
 }
@@ -84,7 +81,6 @@ pub(crate) fn is_declaring(key: &str) -> bool {
 }
 
 /// Returns true if a template declares an order, a stop order or the sidecars of a Job, even with invalid values.
-#[must_use]
 pub fn is_declared(template: &Value) -> bool {
     let annotations = template.get("metadata").and_then(|metadata| metadata.get("annotations"));
     let Some(annotations) = annotations.and_then(Value::as_object) else { return false };

@@ -3,7 +3,6 @@
 use strsim::osa_distance;
 
 /// Returns the word in `known` that is most similar to `word`; `None` if no word is similar enough.
-#[must_use]
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     // Skip words that cannot match: the distance of long words is expensive to compute.
@@ -19,7 +18,6 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 }
 
 /// Returns a suggestion such as `did you mean db?`; `None` if no word in `known` is similar enough.
-#[must_use]
 pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     nearest(word, known).map(|found| format!("did you mean {found}?"))
 }

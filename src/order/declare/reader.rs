@@ -25,7 +25,6 @@ const FINDINGS_MAX: usize = 100;
 
 /// Reads the annotations of `template`; `spec` is the spec of that template. Adds problems to `findings`. The result
 /// contains all valid settings.
-#[must_use]
 pub fn read_annotations(template: &Value, spec: &Spec<'_>, findings: &mut Vec<Finding>) -> Declaration {
     let declaration = Declaration { timeout: DEFAULT_TIMEOUT, ..Declaration::default() };
     let mut reader = Reader { spec, findings, declaration };
@@ -279,7 +278,6 @@ fn describe_value(value: &Value) -> String {
 }
 
 /// Returns the state that implies both `a` and `b`; `None` if both cannot hold at the same time.
-#[must_use]
 pub(crate) fn combine_states(a: WantedState, b: WantedState) -> Option<WantedState> {
     match (a, b) {
         (a, b) if a == b => Some(a),

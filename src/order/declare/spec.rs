@@ -39,26 +39,22 @@ pub struct ContainerRef<'a> {
 
 impl<'a> ContainerRef<'a> {
     /// Returns the value of a list field such as `command` or `args`. `None` unless the value is a list of strings.
-    #[must_use]
     pub fn string_list(&self, field: &str) -> Option<Vec<String>> {
         string_list(self.value.get(field))
     }
 
     /// Returns the probe in `field`, such as `readinessProbe`. `None` if the probe is absent or invalid.
-    #[must_use]
     pub fn probe(&self, field: &str) -> Option<Probe> {
         let value = self.value.get(field).filter(|value| !value.is_null())?;
         serde_json::from_value(value.clone()).ok()
     }
 
     /// Returns the place of this regular container in the template.
-    #[must_use]
     pub fn place(&self) -> Place {
         list_place("containers").to(self.index)
     }
 
     /// Returns the container's own restart policy (Kubernetes 1.35), otherwise the Pod's restart policy.
-    #[must_use]
     pub fn restart_policy(&self, spec: &'a Value) -> &'a str {
         let own = self.value.get("restartPolicy").and_then(Value::as_str);
         own.or_else(|| spec.get("restartPolicy").and_then(Value::as_str)).unwrap_or("Always")
@@ -85,7 +81,6 @@ fn named_containers<'a>(spec: &'a Value, field: &str) -> Vec<ContainerRef<'a>> {
 
 impl<'a> Spec<'a> {
     /// Reads `template`, an object with `spec`. Adds errors in the number or the names of containers to `findings`.
-    #[must_use]
     pub fn read(template: &'a Value, findings: &mut Vec<Finding>) -> Spec<'a> {
         let value = template.get("spec").unwrap_or(&Value::Null);
         let containers = named_containers(value, "containers");
@@ -128,13 +123,11 @@ impl<'a> Spec<'a> {
     }
 
     /// Returns the regular container `name`.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&ContainerRef<'a>> {
         self.by_name.get(name).map(|at| &self.containers[*at])
     }
 
     /// Returns a finding if no regular container is called `name`, a word in the annotation at `at`.
-    #[must_use]
     pub fn check_name(&self, name: &str, at: &Place, word: Option<Range<usize>>) -> Option<Finding> {
         if self.get(name).is_some() {
             return None;

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Checks all annotations and labels of `document`, except those on its Pod templates. `templates` must contain all Pod
 /// templates of the document. The findings' places start at the document's root.
-#[must_use]
 pub fn misplaced_keys(document: &Value, templates: &[Template]) -> Vec<Finding> {
     let mut walk = Walk {
         document,

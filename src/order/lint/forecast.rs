@@ -20,7 +20,6 @@ pub struct Forecast {
 
 impl Forecast {
     /// Computes the forecast of `plan`.
-    #[must_use]
     pub fn of(plan: &Plan) -> Forecast {
         let starts = group_by_step(plan, &start_steps(plan));
         let stops = group_by_step(plan, &stop_steps(plan));
@@ -101,7 +100,6 @@ fn longest_wait(plan: &Plan) -> Duration {
 }
 
 /// Returns true if the container's postStart hook waits for a later state than Started, which blocks the kubelet.
-#[must_use]
 pub fn is_blocking(planned: &ContainerPlan) -> bool {
     planned.mode == Mode::PostStart && planned.until.iter().any(|until| until.want != WantedState::Started)
 }

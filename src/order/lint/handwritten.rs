@@ -15,7 +15,6 @@ use std::time::Duration;
 const DEFAULT_GRACE: Duration = Duration::from_secs(25);
 
 /// Checks podgate's commands in a template that declares no order. Returns `None` if the template has no such commands.
-#[must_use]
 pub fn check_handwritten(template: &Value) -> Option<Vec<Finding>> {
     let spec = Spec::read(template, &mut Vec::new());
     let mut findings = Vec::new();

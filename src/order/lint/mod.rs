@@ -46,7 +46,6 @@ pub struct LintReport {
 }
 
 /// Checks a template that has no injected parts; `plan` is the plan of that template.
-#[must_use]
 pub fn check_template(template: &Value, plan: &Plan, context: Context<'_>) -> LintReport {
     let (mut findings, forecast) = (Vec::new(), Forecast::of(plan));
     if plan.containers.iter().all(|planned| !planned.is_modified() && planned.stop_after.is_empty()) {

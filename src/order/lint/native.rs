@@ -23,7 +23,6 @@ pub struct NativeAdvice {
 
 impl NativeAdvice {
     /// Formats the advice as a note.
-    #[must_use]
     pub fn to_finding(&self) -> Finding {
         let names: Vec<&str> = self.sidecars.iter().map(|(name, _)| name.as_str()).collect();
         let what = format!(
@@ -36,7 +35,6 @@ impl NativeAdvice {
     }
 
     /// Formats the changes to the manifest as YAML, for the user.
-    #[must_use]
     pub fn manifest(&self) -> String {
         let mut text = String::from("spec:\n  initContainers:\n");
         for (name, fields) in &self.sidecars {

@@ -27,11 +27,9 @@ pub enum MigrationSource {
     Tekton(Option<Value>),
 }
 
-/// Adds annotations to `template` that declare the order of `from`. The findings list the migrated
-/// and the ignored parts of the order. Does not change a template that already declares an order.
-///
-/// # Errors
-/// Returns all findings, at least one of them an error. The caller must then leave the template unchanged.
+/// Adds annotations to `template` that declare the order of `from`. The findings list the migrated and the ignored
+/// parts of the order. Does not change a template that already declares an order. On failure, returns all findings. The
+/// caller must then leave the template unchanged.
 pub fn migrate(template: &Value, from: &MigrationSource) -> Result<Injected, Vec<Finding>> {
     if is_declared(template) {
         let what = "the template already declares an order for podgate, so --from has no effect on it";

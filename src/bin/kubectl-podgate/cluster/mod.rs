@@ -25,8 +25,6 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// # Errors
-    /// One line that describes the error in the kubeconfig.
     pub(crate) async fn from_args(connection: &ConnectionArgs) -> Result<Self, String> {
         let mut config = load_config(connection).await?;
         // Disable automatic retries. The callers retry where retries make sense.
@@ -45,17 +43,11 @@ impl Cluster {
     }
 
     /// Returns the Pod `name` in the selected namespace.
-    ///
-    /// # Errors
-    /// One line that describes the failure.
     pub(crate) async fn get_pod(&self, name: &str) -> Result<Pod, String> {
         self.with_timeout(self.pods().get(name)).await?.map_err(|error| self.error_message(&error, name))
     }
 
     /// Waits for `answer`, a response of the server, at most the time limit for one request.
-    ///
-    /// # Errors
-    /// One line, if the server does not respond within the time limit.
     pub(crate) async fn with_timeout<T>(&self, answer: impl Future<Output = T>) -> Result<T, String> {
         tokio::time::timeout(self.request_timeout, answer).await.map_err(|_| self.timeout_message())
     }

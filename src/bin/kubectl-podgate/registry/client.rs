@@ -65,8 +65,6 @@ struct EntryPlatform {
 }
 
 impl RegistryClient {
-    /// # Errors
-    /// One line, if a CA certificate is invalid.
     pub(crate) fn new(settings: RegistrySettings) -> Result<RegistryClient, String> {
         // Fails if a provider is installed already. The error is ignored, because the program always installs the same
         // one.
@@ -86,10 +84,7 @@ impl RegistryClient {
         Ok(RegistryClient { cache: CommandCache(settings.cache_folder.clone()), settings, http })
     }
 
-    /// Looks up the Entrypoint and Cmd of `image`.
-    ///
-    /// # Errors
-    /// One line, without the image's name.
+    /// Looks up the Entrypoint and Cmd of `image`. An error does not name the image.
     pub(crate) async fn look_up(&self, image: &str) -> Result<ImageInfo, String> {
         let reference: Reference = image.parse().map_err(|error| format!("invalid image name: {error}"))?;
         let limit = self.settings.timeout;

@@ -25,9 +25,6 @@ const DOCKER_HUB_HOSTS: [&str; 2] = ["docker.io", "index.docker.io"];
 impl Logins {
     /// Adds the credentials in a `.dockerconfigjson`, a legacy `.dockercfg`, or a Secret that contains such a file. The
     /// credentials of earlier files take precedence.
-    ///
-    /// # Errors
-    /// One line that describes the error in the file.
     pub(crate) fn add_file(&mut self, file: &Value) -> Result<(), String> {
         if file.get("kind").and_then(Value::as_str) == Some("Secret") {
             return self.add_file(&secret_content(file)?);

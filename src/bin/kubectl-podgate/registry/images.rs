@@ -37,10 +37,7 @@ pub(crate) struct TemplateImages {
     pub(crate) findings: Vec<Finding>,
 }
 
-/// Looks up all images that the templates need.
-///
-/// # Errors
-/// One line for each image that could not be looked up.
+/// Looks up all images that the templates need. Returns one line for each image that could not be looked up.
 pub(crate) fn look_up_images(sources: &[(Input, Source)], args: &ImageArgs) -> Result<ResolvedImages, Vec<String>> {
     let settings = settings(args).map_err(|line| vec![line])?;
     let mut wanted: BTreeMap<String, String> = BTreeMap::new();

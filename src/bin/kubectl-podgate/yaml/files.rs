@@ -78,10 +78,7 @@ fn walk_folder(folder: &Path, depth: usize, found: &mut Vec<Input>) {
     }
 }
 
-/// Returns the text of one manifest.
-///
-/// # Errors
-/// A message of one line, without the manifest's name.
+/// Returns the text of one manifest. An error does not name the manifest.
 pub(crate) fn read_text(input: &Input) -> Result<String, String> {
     let bytes = match input {
         Input::Stdin => read_limited(io::stdin().lock()),

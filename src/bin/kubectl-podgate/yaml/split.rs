@@ -18,10 +18,8 @@ pub(crate) struct BadSeparator {
     pub(crate) line: usize,
 }
 
-/// Returns the documents of `text` in file order. Omits separators and text that Kubernetes ignores.
-///
-/// # Errors
-/// [`BadSeparator`], for example `--- {a: 1}` or an unindented PEM header.
+/// Returns the documents of `text` in file order. Omits separators and text that Kubernetes ignores. Fails for example
+/// on `--- {a: 1}` or an unindented PEM header.
 pub(crate) fn split_documents(text: &str) -> Result<Vec<DocumentSpan>, BadSeparator> {
     let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     if let Some(values) = split_json(text, start) {

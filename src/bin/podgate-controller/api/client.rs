@@ -22,10 +22,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time without data after which the kernel sends TCP keepalive probes.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// Creates a client without connecting to the API server.
-///
-/// # Errors
-/// If no service account is mounted in this container.
+/// Creates a client without connecting to the API server. Fails if no service account is mounted in this container.
 pub(crate) fn in_cluster() -> Result<kube::Client, Box<dyn Error>> {
     let config = kube::Config::incluster()?;
     let mut roots = rustls::RootCertStore::empty();

@@ -47,10 +47,7 @@ fn create_file(path: &Path, content: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Reads the report of container `name`. Returns no report if the file is invalid.
-///
-/// # Errors
-/// If the file is missing.
+/// Reads the report of container `name`. Returns no report if the file is invalid. Fails if the file is missing.
 pub(crate) fn read_report(root: &Path, name: &str) -> io::Result<(Stamp, Option<Report>)> {
     let root = files::open_folder(root)?;
     let path = Path::new(name).join(names::REPORT_FILE);

@@ -49,11 +49,9 @@ impl SockDiag {
         SockDiag { socket: None, sequence: 0, buffer: vec![0; BUFFER_LEN].into() }
     }
 
-    /// Returns true if a socket listens on `address`, or on its port on all addresses. Never blocks.
-    ///
-    /// # Errors
-    /// If the request fails (no `inet_diag`, a seccomp profile, gVisor) or the response is invalid. The port may still
-    /// be open. The next call uses a new socket.
+    /// Returns true if a socket listens on `address`, or on its port on all addresses. Never blocks. If the request
+    /// fails (no `inet_diag`, a seccomp profile, gVisor) or the response is invalid, the port may still be open. The
+    /// next call then uses a new socket.
     pub(crate) fn has_listener(&mut self, address: SocketAddr) -> io::Result<bool> {
         if address.port() == 0 {
             return Ok(false);

@@ -20,10 +20,8 @@ pub(crate) struct CertFiles {
 }
 
 impl CertFiles {
-    /// Reads the files and serves their certificate if the certificate has changed.
-    ///
-    /// # Errors
-    /// Returns one line if the files can't be used. The served certificate then remains unchanged.
+    /// Reads the files and serves their certificate if the certificate has changed. On failure, the served certificate
+    /// remains unchanged.
     pub(super) fn reload(&self, state: &State) -> Result<(), String> {
         let (cert, key) = (read_file(&self.cert)?, read_file(&self.key)?);
         let paths = format!("{} and {}", self.cert.display(), self.key.display());

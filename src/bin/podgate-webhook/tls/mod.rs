@@ -41,10 +41,8 @@ pub(crate) enum CertSource {
 }
 
 impl CertSource {
-    /// Opens the source that the flags select.
-    ///
-    /// # Errors
-    /// Returns one line if the webhook has no access to a cluster or the files contain no valid certificate.
+    /// Opens the source that the flags select. Fails if the webhook has no access to a cluster or the files contain no
+    /// valid certificate.
     pub(crate) async fn open(args: &Args, state: &State) -> Result<CertSource, String> {
         match (args.tls, &args.cert, &args.key) {
             (TlsSource::Files, Some(cert), Some(key)) => {

@@ -38,10 +38,7 @@ pub(super) struct RolloverInputs<'a> {
     pub(super) generate: &'a dyn Fn() -> Result<CertPair, String>,
 }
 
-/// Returns the certificates to store in the Secret.
-///
-/// # Errors
-/// If a certificate is needed but can't be created.
+/// Returns the certificates to store in the Secret. Fails if a certificate is needed but can't be created.
 pub(super) fn next_certs(stored: &StoredCerts, now: &RolloverInputs<'_>) -> Result<StoredCerts, String> {
     let usable = |pair: &Option<CertPair>| pair.clone().filter(|pair| (now.validity_of)(pair).is_some());
     let old_ca = stored.old_ca.clone().filter(|ca| (now.is_ca_valid)(ca));

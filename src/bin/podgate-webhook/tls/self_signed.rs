@@ -44,10 +44,8 @@ enum StepError {
 }
 
 impl CertKeeper {
-    /// Creates a keeper for the Secret and the configuration that the flags select.
-    ///
-    /// # Errors
-    /// Returns one line if the Service's name is invalid.
+    /// Creates a keeper for the Secret and the configuration that the flags select. Fails if the Service's name is
+    /// invalid.
     pub(super) fn new(args: &Args, client: Client, namespace: String) -> Result<CertKeeper, String> {
         let name = format!("{}.{namespace}", args.service);
         let names = vec![format!("{name}.svc"), name.clone(), format!("{name}.svc.cluster.local")];

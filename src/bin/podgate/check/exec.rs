@@ -144,10 +144,7 @@ impl RunningCheck {
     }
 }
 
-/// Repeats `reap` until the call returns a status.
-///
-/// # Errors
-/// If `limit` has passed, or if `reap` fails.
+/// Repeats `reap` until the call returns a status. Fails at `limit`.
 fn reap_until<T>(limit: Instant, mut reap: impl FnMut() -> io::Result<Option<T>>) -> io::Result<T> {
     loop {
         match reap()? {

@@ -31,9 +31,6 @@ pub(crate) struct EditError {
 
 impl Document {
     /// Returns the document's text with these edits. All other bytes stay the same.
-    ///
-    /// # Errors
-    /// [`EditError`].
     pub(crate) fn edited(&self, edits: &[Edit]) -> Result<String, EditError> {
         let mut expected = self.value.clone();
         for edit in edits {

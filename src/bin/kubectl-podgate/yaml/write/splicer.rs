@@ -30,10 +30,8 @@ pub(super) struct EntryEdit<'v> {
 }
 
 impl Splicer<'_> {
-    /// Returns the splices that turn the document into `expected`.
-    ///
-    /// # Errors
-    /// The node whose layout does not allow the edit.
+    /// Returns the splices that turn the document into `expected`. On failure, returns the node whose layout does not
+    /// allow the edit.
     pub(super) fn document_splices(&self, expected: &Value) -> Result<Vec<Splice>, usize> {
         let root = self.tree.root();
         let whole = self.line_range(root);
