@@ -4,7 +4,6 @@ use crate::activity::{Activity, Phase};
 use crate::body_budget::Reservation;
 use crate::clock::now;
 use crate::http::{Reply, TEXT, reply};
-use crate::review_worker::Failure;
 use crate::state::State;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
@@ -16,6 +15,7 @@ use podgate::order::plan::KnownFacts;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
@@ -25,6 +25,8 @@ const BODY_MAX: usize = 8 << 20;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for the first part of a body, and for each pause between two parts.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Time limit for one review, including the wait for earlier reviews. A review of 200 containers takes about 0.5 s.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Outcome label for the metrics, and the response.
 type OutcomeReply = (&'static str, Reply);
@@ -71,15 +73,23 @@ async fn handle(state: &Arc<State>, request: Request<Incoming>, activity: &Activ
         Err(refused) => return refused,
     };
     activity.set(Phase::Busy);
+    // A worker thread reviews the body, so that a slow review does not delay connections or the status port.
     let reviewing = Arc::clone(state);
-    match state.review_worker.run(move || review(&reviewing, &body)).await {
-        Ok(reply) => reply,
-        Err(Failure::Overdue) => {
-            warn!("a review takes too long; refusing reviews until it ends");
+    let reviewed = timeout(REVIEW_TIMEOUT, async {
+        let seat = Arc::clone(&state.review_seat).acquire_owned().await;
+        spawn_blocking(move || {
+            // A review that exceeds its time limit holds the seat until the review ends.
+            let _seat = seat;
+            review(&reviewing, &body)
+        })
+        .await
+    });
+    match reviewed.await {
+        Ok(Ok(reply)) => reply,
+        Ok(Err(_)) => error_reply("failed", StatusCode::INTERNAL_SERVER_ERROR, "internal error; see the webhook's log"),
+        Err(_) => {
+            warn!("a review takes too long");
             busy("a review takes too long")
-        }
-        Err(Failure::Panicked) => {
-            error_reply("failed", StatusCode::INTERNAL_SERVER_ERROR, "internal error; see the webhook's log")
         }
     }
 }

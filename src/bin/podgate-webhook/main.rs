@@ -10,7 +10,6 @@ mod certificate;
 mod clock;
 mod http;
 mod metrics;
-mod review_worker;
 mod run;
 mod state;
 mod status_server;

@@ -4,11 +4,11 @@ use crate::body_budget::BodyBudget;
 use crate::certificate::{ServedCert, Validity};
 use crate::clock::wall_time;
 use crate::metrics::Metrics;
-use crate::review_worker::ReviewWorker;
 use podgate::order::inject::Options;
 use rustls::sign::CertifiedKey;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Semaphore;
 use tracing::info;
 
 pub(crate) struct State {
@@ -16,7 +16,8 @@ pub(crate) struct State {
     pub(crate) metrics: Metrics,
     pub(crate) served_cert: Arc<ServedCert>,
     pub(crate) body_budget: BodyBudget,
-    pub(crate) review_worker: ReviewWorker,
+    /// Held during a review. One review at a time limits memory.
+    pub(crate) review_seat: Arc<Semaphore>,
     is_draining: AtomicBool,
 }
 
@@ -27,7 +28,7 @@ impl State {
             metrics: Metrics::default(),
             served_cert: Arc::default(),
             body_budget: BodyBudget::default(),
-            review_worker: ReviewWorker::default(),
+            review_seat: Arc::new(Semaphore::new(1)),
             is_draining: AtomicBool::new(false),
         }
     }
