@@ -2,7 +2,7 @@
 
 use crate::core::command::{AgentCommand, Gate};
 use crate::core::container::{Container, Mode};
-use crate::core::container_list::{self, OrderError};
+use crate::core::container_list::{self, CONTAINERS_MAX, OrderError};
 use crate::core::names;
 use crate::core::pod;
 use crate::order::declare::spec::{ContainerRef, Spec};
@@ -26,7 +26,9 @@ pub fn check_handwritten(template: &Value) -> Option<Vec<Finding>> {
     for (own, lines) in spec.containers.iter().zip(&lines) {
         lines.check(own, &spec, Duration::from_secs(grace), &mut findings);
     }
-    let containers: Vec<Container> = lines.iter().map(|lines| lines.container.declared()).collect();
+    // The search for cycles is recursive. `Spec::read` reports longer lists.
+    let limited = lines.iter().take(CONTAINERS_MAX);
+    let containers: Vec<Container> = limited.map(|lines| lines.container.declared()).collect();
     if let Err(broken) = container_list::check_order(&containers) {
         let at = match &broken {
             OrderError::GateBeforeHook { hook, .. } | OrderError::HoldAndHook { hook, .. } => hook,
