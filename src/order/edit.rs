@@ -87,8 +87,6 @@ pub enum Op {
     Insert(Value),
     /// Removes a field or an item.
     Remove,
-    /// Removes this many items of a list, starting with the item at the place.
-    Drain(usize),
     /// Moves an item to this index of the same list. The index counts the list without the moved item.
     Move(usize),
 }
@@ -103,28 +101,17 @@ pub struct Edit {
 }
 
 /// Error for an edit that does not match the manifest: the contained place does not exist or has another type.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot edit {0}: it does not exist or has another type")]
 pub struct EditError(pub Place);
-
-impl fmt::Display for EditError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot edit {}: it does not exist or has another type", self.0)
-    }
-}
-
-impl std::error::Error for EditError {}
 
 /// Applies one change to `value`. If the edit does not match `value`, `value` remains unchanged.
 pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), EditError> {
     let mismatch = || EditError(edit.at.clone());
     let Some((last, parents)) = edit.at.0.split_last() else {
-        return match &edit.op {
-            Op::Set(new) => {
-                *value = new.clone();
-                Ok(())
-            }
-            _ => Err(mismatch()),
-        };
+        let Op::Set(new) = &edit.op else { return Err(mismatch()) };
+        *value = new.clone();
+        return Ok(());
     };
     let parent = parents.iter().try_fold(value, |value, step| match step {
         PathSegment::Key(key) => value.get_mut(key),
@@ -147,9 +134,6 @@ pub fn apply(value: &mut Value, edit: &Edit) -> Result<(), EditError> {
         }
         (Value::Array(items), PathSegment::Index(index), Op::Remove) if *index < items.len() => {
             items.remove(*index);
-        }
-        (Value::Array(items), PathSegment::Index(index), Op::Drain(count)) if index + count <= items.len() => {
-            items.drain(*index..index + count);
         }
         (Value::Array(items), PathSegment::Index(index), Op::Move(to)) if *index < items.len() && *to < items.len() => {
             let item = items.remove(*index);
@@ -214,12 +198,13 @@ mod tests {
         let mut editor = Editor::new(json!({"a": [1, 2, 3], "b": {"c": 1, "d": 2}, "e": 0}));
         editor.edit(at(&["a", "0"]), Op::Move(2)).unwrap();
         editor.edit(at(&["a", "3"]), Op::Insert(json!(4))).unwrap();
-        editor.edit(at(&["a", "1"]), Op::Drain(2)).unwrap();
+        editor.edit(at(&["a", "1"]), Op::Remove).unwrap();
+        editor.edit(at(&["a", "1"]), Op::Remove).unwrap();
         editor.edit(at(&["b", "c"]), Op::Remove).unwrap();
         editor.edit(at(&["b", "f"]), Op::Set(json!([]))).unwrap();
         let (value, edits) = editor.finish();
         assert_eq!(value, json!({"a": [2, 4], "b": {"d": 2, "f": []}, "e": 0}));
-        assert_eq!(edits.len(), 5);
+        assert_eq!(edits.len(), 6);
     }
 
     #[test]
@@ -229,7 +214,6 @@ mod tests {
             (at(&["a", "1"]), Op::Set(json!(0))),
             (at(&["a", "2"]), Op::Insert(json!(0))),
             (at(&["a", "0"]), Op::Move(1)),
-            (at(&["a", "0"]), Op::Drain(2)),
             (at(&["b", "c"]), Op::Set(json!(0))),
             (at(&["c"]), Op::Remove),
             (at(&["c", "d"]), Op::Set(json!(0))),

@@ -160,7 +160,9 @@ fn restore_container(
         if end + 1 == words.len() || of.no.contains("command") || of.was.contains_key("command") {
             restore_field(editor, &at, of.was.get("command"))?;
         } else {
-            editor.edit(at.to(0), Op::Drain(end + 1))?;
+            for _ in 0..=end {
+                editor.edit(at.to(0), Op::Remove)?;
+            }
         }
         if let Some(args) = of.was.get("args") {
             restore_field(editor, &place.to("args"), Some(args))?;

@@ -77,7 +77,6 @@ impl<'a> Draft<'a> {
                     let slots = self.entries_mut(node);
                     match op {
                         Op::Remove => drop(slots.remove(index)),
-                        Op::Drain(count) => drop(slots.drain(index..index + count)),
                         _ => slots[index].is_rewritten = true,
                     }
                 }

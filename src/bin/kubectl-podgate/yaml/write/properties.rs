@@ -346,7 +346,7 @@ proptest! {
             adds &= match &edit.op {
                 Op::Insert(_) | Op::Move(_) => true,
                 Op::Set(_) => edit.at.of(&expected).is_none(),
-                Op::Remove | Op::Drain(_) => false,
+                Op::Remove => false,
             };
             apply(&mut expected, edit).unwrap();
         }
