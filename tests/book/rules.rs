@@ -2,7 +2,7 @@
 
 use crate::api_server::{Answer, FakeApiServer, Request};
 use crate::page::{Copied, Page};
-use podgate::order::declare::spec::MAX_CONTAINERS;
+use podgate::core::container_list::CONTAINERS_MAX;
 use podgate::order::lint::rules::RULES;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -150,6 +150,6 @@ fn each_example_is_reported_as_its_section_says() {
 
 #[test]
 fn page_names_the_limit_of_containers() {
-    let sentence = format!("more than {MAX_CONTAINERS} regular containers");
+    let sentence = format!("more than {CONTAINERS_MAX} regular containers");
     assert!(Page::read(PAGE).lines().any(|line| line.contains(&sentence)), "{PAGE} must contain: {sentence}");
 }

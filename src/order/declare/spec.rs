@@ -1,6 +1,7 @@
 //! Containers in the `spec` of a template.
 
 use crate::core::container::Probe;
+use crate::core::container_list::CONTAINERS_MAX;
 use crate::core::names;
 use crate::order::declare::grammar::quoted;
 use crate::order::declare::nearest::did_you_mean;
@@ -9,8 +10,6 @@ use crate::order::finding::Finding;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-
-pub use crate::core::container_list::CONTAINERS_MAX as MAX_CONTAINERS;
 
 /// Name of podgate's own sidecar.
 pub const SIDECAR_NAME: &str = "podgate";
@@ -93,8 +92,8 @@ impl<'a> Spec<'a> {
                 Finding::error("no-containers", at, "the Pod has no containers")
                     .fix("add spec.containers, or remove podgate's annotations"),
             );
-        } else if written > MAX_CONTAINERS {
-            let what = format!("the Pod has {written} containers, but podgate supports at most {MAX_CONTAINERS}");
+        } else if written > CONTAINERS_MAX {
+            let what = format!("the Pod has {written} containers, but podgate supports at most {CONTAINERS_MAX}");
             findings.push(Finding::error("too-many-containers", at, what));
         } else if spec.containers.len() < written {
             // Report the place of the first container without a name.
@@ -105,7 +104,7 @@ impl<'a> Spec<'a> {
             );
         }
         let mut seen = BTreeSet::new();
-        for own in spec.containers.iter().take(MAX_CONTAINERS) {
+        for own in spec.containers.iter().take(CONTAINERS_MAX) {
             let at = own.place().to("name");
             if !names::is_container_name(own.name) {
                 let what = format!("{} is not a valid container name", quoted(own.name));

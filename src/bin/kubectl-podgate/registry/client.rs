@@ -8,7 +8,7 @@ use super::image_config::{ImageInfo, parse_command};
 use oci_spec::distribution::Reference;
 use podgate::core::text::{error_chain, one_line};
 use reqwest::{Certificate, Client};
-use serde::Deserialize;
+use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -36,32 +36,6 @@ pub(crate) struct RegistryClient {
     settings: RegistrySettings,
     cache: CommandCache,
     http: Client,
-}
-
-/// A manifest or an index of manifests, with the fields that podgate needs.
-#[derive(Deserialize)]
-struct Manifest {
-    #[serde(default)]
-    manifests: Vec<IndexEntry>,
-    config: Option<Descriptor>,
-}
-
-#[derive(Deserialize)]
-struct Descriptor {
-    digest: String,
-}
-
-#[derive(Deserialize)]
-struct IndexEntry {
-    digest: String,
-    platform: Option<EntryPlatform>,
-}
-
-#[derive(Deserialize)]
-struct EntryPlatform {
-    os: String,
-    architecture: String,
-    variant: Option<String>,
 }
 
 impl RegistryClient {
@@ -150,12 +124,13 @@ impl RegistryClient {
         // Use the digest from here on, because the tag may move between two requests.
         let (body, digest) = registry.manifest(named.as_deref()).await?;
         let mut manifest = parse_manifest(&body)?;
-        if !manifest.manifests.is_empty() {
-            let own = platform_digest(&self.settings.platform, &manifest.manifests).ok_or(Error::NoPlatform)?;
+        if let Some(entries) = manifest["manifests"].as_array().filter(|entries| !entries.is_empty()) {
+            let own = platform_digest(&self.settings.platform, entries).ok_or(Error::NoPlatform)?;
             manifest = parse_manifest(&registry.manifest(Some(own)).await?.0)?;
         }
-        let config = manifest.config.ok_or_else(|| Error::Refused("the manifest names no configuration".to_owned()))?;
-        let config = registry.config(&config.digest).await?;
+        let config = manifest["config"]["digest"].as_str();
+        let config = config.ok_or_else(|| Error::Refused("the manifest names no configuration".to_owned()))?;
+        let config = registry.config(config).await?;
         let command = parse_command(&String::from_utf8_lossy(&config))
             .ok_or_else(|| Error::Refused("the manifest's configuration is not an image configuration".to_owned()))?;
         self.cache.put(&digest, &self.settings.platform.to_string(), &command);
@@ -184,7 +159,7 @@ impl RegistryClient {
     }
 }
 
-fn parse_manifest(body: &[u8]) -> Result<Manifest, Error> {
+fn parse_manifest(body: &[u8]) -> Result<Value, Error> {
     serde_json::from_slice(body).map_err(|error| Error::Refused(format!("invalid manifest: {error}")))
 }
 
@@ -197,15 +172,14 @@ impl std::fmt::Display for Platform {
 
 /// Returns the digest of the first manifest for `platform`. A platform without a variant matches every variant:
 /// `linux/arm64` matches `linux/arm64/v8`.
-fn platform_digest<'a>(platform: &Platform, entries: &'a [IndexEntry]) -> Option<&'a str> {
-    let matches = |entry: &&IndexEntry| {
-        entry.platform.as_ref().is_some_and(|offered| {
-            offered.os == platform.os
-                && offered.architecture == platform.architecture
-                && (platform.variant.is_none() || platform.variant == offered.variant)
-        })
+fn platform_digest<'a>(platform: &Platform, entries: &'a [Value]) -> Option<&'a str> {
+    let matches = |entry: &&Value| {
+        let offered = &entry["platform"];
+        offered["os"] == platform.os
+            && offered["architecture"] == platform.architecture
+            && platform.variant.as_ref().is_none_or(|variant| offered["variant"] == *variant)
     };
-    entries.iter().find(matches).map(|entry| entry.digest.as_str())
+    entries.iter().find(matches)?["digest"].as_str()
 }
 
 /// Returns true for a registry on this machine.

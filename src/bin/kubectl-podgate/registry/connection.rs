@@ -2,6 +2,7 @@
 //! Sends credentials only to hosts that may receive them.
 
 use super::credentials::Login;
+use base64::prelude::{BASE64_STANDARD, Engine};
 use http_auth::{ChallengeRef, parse_challenges};
 use oci_spec::distribution::Reference;
 use reqwest::header::{ACCEPT, AUTHORIZATION, WWW_AUTHENTICATE};
@@ -80,9 +81,8 @@ impl Connection<'_> {
         if let Some(bearer) = challenges.iter().find(|challenge| challenge.scheme.eq_ignore_ascii_case("bearer")) {
             self.authorization = Some(format!("Bearer {}", self.fetch_token(bearer).await?));
         } else if let Some(Login::Basic(user, password)) = self.login {
-            let basic = self.http.get(self.url("")).basic_auth(user, Some(password)).build()?;
-            let value = basic.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-            self.authorization = value.map(str::to_owned);
+            let login = BASE64_STANDARD.encode(format!("{user}:{password}"));
+            self.authorization = Some(format!("Basic {login}"));
         }
         Ok(())
     }
@@ -185,12 +185,11 @@ async fn read_body(mut answer: Response, max: usize, what: &str) -> Result<Vec<u
 }
 
 fn verify(body: &[u8], digest: &str) -> Result<(), Error> {
-    let real = match digest.split_once(':') {
-        Some(("sha256", _)) => hex(&Sha256::digest(body)),
-        Some(("sha512", _)) => hex(&Sha512::digest(body)),
+    let is_same = match digest.split_once(':') {
+        Some(("sha256", wanted)) => hex(&Sha256::digest(body)) == wanted,
+        Some(("sha512", wanted)) => hex(&Sha512::digest(body)) == wanted,
         _ => return Err(Error::Refused(format!("unsupported digest {digest}"))),
     };
-    let is_same = digest.split_once(':').is_some_and(|(_, wanted)| wanted == real);
     if is_same { Ok(()) } else { Err(Error::Refused(format!("the content does not match its digest {digest}"))) }
 }
 

@@ -162,7 +162,7 @@ impl Checks {
 
     /// Returns the time of the next call of [`run_due`](Checks::run_due), or `None` once all checks have passed.
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        let running = self.running.as_ref().map(|(index, running)| (*index, running.next_poll.min(running.deadline)));
+        let running = self.running.as_ref().map(|(index, running)| (*index, running.next_poll));
         let idle = |(index, entry): (usize, &Entry)| {
             let is_idle = entry.pending.is_some() && running.is_none_or(|(at, _)| at != index);
             // While a command runs, no other command can start.
