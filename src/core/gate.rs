@@ -6,7 +6,7 @@ use crate::core::snapshot::Snapshot;
 use crate::core::sources::{PodView, Source, SourceError};
 use crate::core::state::{Phase, State};
 use crate::core::until::{ConditionStatus, WaitCondition};
-use std::fmt;
+use crate::core::words::words;
 use std::time::Duration;
 
 /// Time after which a container that is missing on the board is an error and a missing sidecar counts as dead.
@@ -56,18 +56,19 @@ pub enum Controller {
     Dead(Option<Result<(), String>>),
 }
 
-/// Reason why a gate is open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OpenReason {
-    /// All conditions hold.
-    ConditionsMet,
-    /// The pod has started before. A hook that waits during the restart of one container would block the other
-    /// containers.
-    AlreadyStarted,
-    /// The pod is being deleted.
-    PodTerminating,
-    /// The sidecar is dead, and the fallback check has passed.
-    FallbackPassed,
+words! {
+    /// Reason why a gate is open.
+    OpenReason {
+        /// All conditions hold.
+        ConditionsMet = "all conditions hold",
+        /// The pod has started before. A hook that waits during the restart of one container would block the other
+        /// containers.
+        AlreadyStarted = "the pod has started before, and a restart does not wait",
+        /// The pod is being deleted.
+        PodTerminating = "the pod is being deleted",
+        /// The sidecar is dead, and the fallback check has passed.
+        FallbackPassed = "the sidecar is dead, and the fallback check has passed",
+    }
 }
 
 /// Reason why a gate is closed. `Display` completes the sentence "waiting for …".
@@ -238,17 +239,6 @@ fn ended_predecessor(snapshot: &Snapshot, own: &str) -> Option<(String, State)> 
     let before = snapshot.order.iter().take_while(|name| *name != own);
     let restarts = before.filter(|name| !snapshot.has_ended_for_good(name));
     restarts.filter_map(|name| Some((name.clone(), *snapshot.states.get(name)?))).find(|(_, state)| state.has_ended())
-}
-
-impl fmt::Display for OpenReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            OpenReason::ConditionsMet => "all conditions hold",
-            OpenReason::AlreadyStarted => "the pod has started before, and a restart does not wait",
-            OpenReason::PodTerminating => "the pod is being deleted",
-            OpenReason::FallbackPassed => "the sidecar is dead, and the fallback check has passed",
-        })
-    }
 }
 
 #[cfg(test)]

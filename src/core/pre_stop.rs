@@ -7,6 +7,7 @@
 use crate::core::sources::PodView;
 use crate::core::state::{Phase, State};
 use crate::core::until::{WaitCondition, WantedState};
+use crate::core::words::words;
 use std::time::Duration;
 
 /// Time limit for detecting that the whole pod stops.
@@ -23,21 +24,13 @@ pub enum Decision {
     Undecided,
 }
 
-/// Reason why a container may end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReleaseReason {
-    /// No container and no port is left to wait for.
-    AllGone,
-    /// Only this container stops.
-    OnlyThisContainer,
-}
-
-impl std::fmt::Display for ReleaseReason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            ReleaseReason::AllGone => "everything waited for is gone",
-            ReleaseReason::OnlyThisContainer => "only this container stops, so the hook does not wait",
-        })
+words! {
+    /// Reason why a container may end.
+    ReleaseReason {
+        /// No container and no port is left to wait for.
+        AllGone = "everything waited for is gone",
+        /// Only this container stops.
+        OnlyThisContainer = "only this container stops, so the hook does not wait",
     }
 }
 
@@ -86,70 +79,31 @@ fn is_gone(state: State, want: WantedState) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::snapshot::{Snapshot, Unreadable};
-    use crate::core::sources::{Source, SourceError};
-
-    fn view(phase: Phase, app: State, stopping: &[&str]) -> PodView {
-        let snapshot = Snapshot {
-            phase,
-            stopping: stopping.iter().map(|name| (*name).to_owned()).collect(),
-            ..Snapshot::new("0-0-0".parse().unwrap(), "e", &[("app", app), ("db", State::Ready)])
-        };
-        PodView::Snapshot(snapshot, Source::Board)
-    }
-
-    fn app() -> Vec<WaitCondition> {
-        vec!["app=Exited".parse().unwrap()]
-    }
+    use crate::core::snapshot::Snapshot;
+    use crate::core::sources::Source;
 
     #[test]
-    fn hook_waits_while_the_pod_stops() {
-        for (phase, stopping) in [(Phase::Terminating, [].as_slice()), (Phase::Started, &["app"])] {
-            let decision = decide(&view(phase, State::Ready, stopping), &app(), &[], false, STOP_SIGN_TIMEOUT * 5);
-            assert_eq!(decision, Decision::Wait(vec!["app=Exited (now Ready)".to_owned()]));
+    fn hook_waits_while_the_pod_stops_and_others_run() {
+        use {Phase::*, State::*};
+        let wait = |what: &str| Decision::Wait(vec![what.to_owned()]);
+        let gone = || Decision::Release(ReleaseReason::AllGone);
+        let late = STOP_SIGN_TIMEOUT;
+        for (phase, app, stopping, ports, waited, expected) in [
+            (Terminating, Ready, "", &[][..], late, wait("app=Exited (now Ready)")),
+            (Phase::Started, Ready, "app", &[], late, wait("app=Exited (now Ready)")),
+            (Phase::Started, Ready, "db", &[], Duration::ZERO, Decision::Undecided),
+            (Phase::Started, Ready, "db", &[], late, Decision::Release(ReleaseReason::OnlyThisContainer)),
+            (Terminating, Completed, "", &[], late, gone()),
+            (Terminating, Failed, "", &[], late, gone()),
+            (Terminating, Waiting, "", &[], late, gone()),
+            (Terminating, Failed, "", &["tcp://127.0.0.1:1 (open)".to_owned()], late, wait("tcp://127.0.0.1:1 (open)")),
+        ] {
+            let stopping = [stopping.to_owned()].into();
+            let snapshot = Snapshot::new("0-0-0".parse().unwrap(), "e", &[("app", app), ("db", Ready)]);
+            let view = PodView::Snapshot(Snapshot { phase, stopping, ..snapshot }, Source::Board);
+            // The Pod has no container ghost.
+            let conditions = ["app=Exited", "ghost=Exited"].map(|until| until.parse().unwrap());
+            assert_eq!(decide(&view, &conditions, ports, false, waited), expected, "{phase} {app} {waited:?}");
         }
-        let later = decide(&view(Phase::Started, State::Ready, &[]), &app(), &[], true, STOP_SIGN_TIMEOUT * 5);
-        assert!(matches!(later, Decision::Wait(_)), "pod_stops is remembered");
-    }
-
-    #[test]
-    fn restart_of_one_container_is_released_after_the_sign_timeout() {
-        let running = view(Phase::Started, State::Ready, &["db"]);
-        assert_eq!(decide(&running, &app(), &[], false, Duration::ZERO), Decision::Undecided);
-        assert_eq!(
-            decide(&running, &app(), &[], false, STOP_SIGN_TIMEOUT),
-            Decision::Release(ReleaseReason::OnlyThisContainer)
-        );
-    }
-
-    #[test]
-    fn hook_releases_if_the_other_exited_or_never_started() {
-        for gone in [State::Completed, State::Failed, State::Waiting] {
-            let decision = decide(&view(Phase::Terminating, gone, &[]), &app(), &[], false, Duration::ZERO);
-            assert_eq!(decision, Decision::Release(ReleaseReason::AllGone), "{gone}");
-        }
-        let unknown = vec!["ghost=Exited".parse().unwrap()];
-        let decision = decide(&view(Phase::Terminating, State::Ready, &[]), &unknown, &[], false, Duration::ZERO);
-        assert_eq!(decision, Decision::Release(ReleaseReason::AllGone));
-    }
-
-    #[test]
-    fn hook_waits_for_an_open_port() {
-        let open = ["tcp://127.0.0.1:1 (open)".to_owned()];
-        let decision = decide(&view(Phase::Terminating, State::Failed, &[]), &app(), &open, false, Duration::ZERO);
-        assert_eq!(decision, Decision::Wait(open.to_vec()));
-    }
-
-    #[test]
-    fn hook_releases_without_a_board() {
-        let none = PodView::NoSnapshot {
-            board: SourceError::Unreadable(Unreadable::Missing),
-            volume: SourceError::Unreadable(Unreadable::Missing),
-        };
-        assert_eq!(decide(&none, &app(), &[], false, Duration::ZERO), Decision::Undecided);
-        assert_eq!(
-            decide(&none, &app(), &[], false, STOP_SIGN_TIMEOUT),
-            Decision::Release(ReleaseReason::OnlyThisContainer)
-        );
     }
 }

@@ -1,28 +1,20 @@
 //! Problems and notes about a manifest. `check`, `inject` and the webhook print the same texts.
 
+use crate::core::words::words;
 use crate::order::edit::{EditError, Place};
 use std::fmt;
 use std::ops::Range;
 
-/// Severity of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Level {
-    /// Information. The user need not change the manifest.
-    Note,
-    /// The manifest works, but probably not as intended.
-    Warning,
-    /// The manifest cannot work, so podgate injects nothing.
-    Error,
-}
-
-impl Level {
-    /// Returns the name of the level in printed findings.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Level::Note => "note",
-            Level::Warning => "warning",
-            Level::Error => "error",
-        }
+words! {
+    /// Severity of a finding.
+    #[derive(PartialOrd, Ord)]
+    Level {
+        /// Information. The user need not change the manifest.
+        Note = "note",
+        /// The manifest works, but probably not as intended.
+        Warning = "warning",
+        /// The manifest cannot work, so podgate injects nothing.
+        Error = "error",
     }
 }
 

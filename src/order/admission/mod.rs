@@ -3,6 +3,7 @@
 
 pub mod patch;
 
+use crate::core::words::words;
 use crate::order::declare::check_undeclared;
 use crate::order::finding::{Finding, Level, has_errors};
 use crate::order::inject::{Injected, is_requested};
@@ -28,28 +29,17 @@ const MESSAGE_MAX: usize = 8 * 1024;
 /// Maximum length of a logged name, in bytes. Kubernetes has the same limit.
 const NAME_MAX: usize = 253;
 
-/// Outcome of a review.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// The answer contains a patch.
-    Injected,
-    /// The Pod was injected before and needs no change.
-    Unchanged,
-    /// The request needs no injection: another kind or operation, or a Pod that declares no order or opts out.
-    Passed,
-    /// The Pod is denied, because podgate cannot inject the declared order.
-    Refused,
-}
-
-impl Outcome {
-    /// Returns the name of the outcome in logs and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Outcome::Injected => "injected",
-            Outcome::Unchanged => "unchanged",
-            Outcome::Passed => "passed",
-            Outcome::Refused => "refused",
-        }
+words! {
+    /// Outcome of a review.
+    Outcome {
+        /// The answer contains a patch.
+        Injected = "injected",
+        /// The Pod was injected before and needs no change.
+        Unchanged = "unchanged",
+        /// The request needs no injection: another kind or operation, or a Pod that declares no order or opts out.
+        Passed = "passed",
+        /// The Pod is denied, because podgate cannot inject the declared order.
+        Refused = "refused",
     }
 }
 
