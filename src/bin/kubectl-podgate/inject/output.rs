@@ -6,7 +6,8 @@ use crate::yaml::files::Input;
 use podgate::core::text::error_chain;
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use tempfile::NamedTempFile;
 
 /// Input file with its new text.
 #[derive(Debug)]
@@ -95,31 +96,13 @@ fn rewrite(path: &Path, text: &str) -> io::Result<()> {
     if mode.readonly() {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file is read-only"));
     }
-    let (mut file, temp_path) = create_temp_file(&path)?;
-    let written = file
-        .write_all(text.as_bytes())
-        .and_then(|()| file.set_permissions(mode))
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&temp_path, &path));
-    if written.is_err() {
-        // Report the write error. Ignore errors of this clean-up.
-        let _ = fs::remove_file(&temp_path);
-    }
-    written
-}
-
-/// Creates a temporary file in the folder of `path`, because a rename works only within one file system.
-fn create_temp_file(path: &Path) -> io::Result<(fs::File, PathBuf)> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut number = 0;
-    loop {
-        let temp_path = path.with_file_name(format!(".{name}.podgate-{}-{number}", std::process::id()));
-        match fs::OpenOptions::new().write(true).create_new(true).open(&temp_path) {
-            Ok(file) => return Ok((file, temp_path)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 100 => number += 1,
-            Err(error) => return Err(error),
-        }
-    }
+    // The temporary file is in the same folder, because a rename works only within one file system.
+    let mut file = NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().set_permissions(mode)?;
+    file.as_file().sync_all()?;
+    file.persist(&path)?;
+    Ok(())
 }
 
 #[cfg(test)]

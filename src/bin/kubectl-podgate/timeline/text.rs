@@ -1,6 +1,4 @@
 //! The chart as text: one row of bars per container, followed by a table of times.
-//!
-//! With colors, bars are drawn in eighths of a cell. Without colors, each cell has the shade of one kind of bar.
 
 use super::scale::ticks;
 use super::shape::{Bar, BarKind, Mark, Moment, Row, Timeline, format_seconds, rfc3339};
@@ -9,8 +7,6 @@ use anstyle::Style;
 use podgate::core::text::sanitize;
 use std::fmt::Write as _;
 
-/// Block characters that fill 0 to 7 eighths of a cell from the left.
-const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 /// Maximum width of the column of names.
 const NAME_MAX: usize = 24;
 
@@ -24,10 +20,7 @@ pub(crate) fn render(timeline: &Timeline, columns: usize, colors: bool) -> Strin
     write_axis(&mut out, length, names, cells);
     for row in &timeline.containers {
         let _ = write!(out, "{}  ", fit(&sanitize(&row.name), names));
-        let line = match colors {
-            true => render_colored(&row.bars, timeline.from, length, cells),
-            false => render_shaded(&row.bars, timeline.from, length, cells),
-        };
+        let line = render_bars(&row.bars, timeline.from, length, cells, colors);
         let _ = writeln!(out, "{}", line.trim_end_matches(' '));
     }
     out.push('\n');
@@ -78,29 +71,10 @@ fn rasterize(bars: &[Bar], from: i64, length: i64, count: usize) -> Vec<Option<B
     out
 }
 
-fn render_shaded(bars: &[Bar], from: i64, length: i64, cells: usize) -> String {
-    rasterize(bars, from, length, cells).into_iter().map(|kind| kind.map_or(' ', |kind| kind.style().shade)).collect()
-}
-
-/// Draws bars in eighths of a cell. A cell with two kinds of bars gets both colors.
-fn render_colored(bars: &[Bar], from: i64, length: i64, cells: usize) -> String {
-    let places = rasterize(bars, from, length, cells * 8);
+fn render_bars(bars: &[Bar], from: i64, length: i64, cells: usize, colors: bool) -> String {
     let (mut out, mut now) = (String::new(), Style::new());
-    for cell in places.chunks(8) {
-        let solid = |kind: Option<BarKind>| kind.filter(|kind| *kind != BarKind::Wait).map(|kind| kind.style().color);
-        let (first, last) = (cell[0], cell[7]);
-        let border = cell.iter().position(|kind| *kind != first).unwrap_or(8);
-        let (style, c) = match (solid(first), solid(last)) {
-            _ if border == 8 => match first {
-                Some(kind) => full_cell(kind),
-                None => (Style::new(), ' '),
-            },
-            (Some(first), Some(last)) => (first.on(last), EIGHTHS[border]),
-            (Some(first), None) => (first.on_default(), EIGHTHS[border]),
-            // Blocks fill a cell from the left. A bar that begins within a cell therefore needs inverted colors.
-            (None, Some(last)) => (last.on_default().invert(), EIGHTHS[border]),
-            (None, None) => (Style::new(), ' '),
-        };
+    for kind in rasterize(bars, from, length, cells) {
+        let (style, c) = kind.map_or((Style::new(), ' '), |kind| cell_style(kind, colors));
         // Write an escape sequence only where the style changes.
         if style != now {
             let _ = write!(out, "{now:#}{style}");
@@ -112,13 +86,18 @@ fn render_colored(bars: &[Bar], from: i64, length: i64, cells: usize) -> String 
     out
 }
 
-fn full_cell(kind: BarKind) -> (Style, char) {
-    (kind.style().color.on_default(), if kind == BarKind::Wait { '·' } else { '█' })
+/// Returns the style and the character of a cell: a colored block, or without colors the shade of `kind`.
+fn cell_style(kind: BarKind, colors: bool) -> (Style, char) {
+    match (colors, kind) {
+        (false, _) => (Style::new(), kind.style().shade),
+        (true, BarKind::Wait) => (kind.style().color.on_default(), '·'),
+        (true, _) => (kind.style().color.on_default(), '█'),
+    }
 }
 
 fn write_legend(out: &mut String, timeline: &Timeline, colors: bool) {
     let items = timeline.bar_kinds().map(|kind| {
-        let (style, c) = if colors { full_cell(kind) } else { (Style::new(), kind.style().shade) };
+        let (style, c) = cell_style(kind, colors);
         format!("{style}{c}{c}{style:#} {}", kind.style().label)
     });
     let _ = writeln!(out, "{}", items.collect::<Vec<_>>().join("   "));
@@ -181,28 +160,15 @@ mod tests {
     }
 
     #[test]
-    fn shaded_cells_show_one_kind_of_bar() {
+    fn each_cell_shows_one_kind_of_bar() {
         let bars = [bar(BarKind::Wait, 0, 200), bar(BarKind::Start, 200, 600), bar(BarKind::Ready, 600, 1000)];
-        assert_eq!(render_shaded(&bars, 0, 1000, 10), "··▒▒▒▒████");
-        assert_eq!(
-            render_shaded(&[bar(BarKind::Ready, 999, 1000)], 0, 1000, 10),
-            " ".repeat(10),
-            "a bar at the very end has no room"
-        );
-        assert_eq!(render_shaded(&[bar(BarKind::Ready, 500, 501)], 0, 1000, 10), "     █    ");
-        assert_eq!(render_shaded(&[bar(BarKind::Ready, -50, 5000)], 0, 1000, 10), "██████████");
-    }
-
-    #[test]
-    fn colored_bars_end_within_a_cell() {
-        let plain = |bars: &[Bar]| anstream::adapter::strip_str(&render_colored(bars, 0, 1000, 5)).to_string();
-        assert_eq!(plain(&[bar(BarKind::Ready, 0, 300)]), "█▌   ");
-        assert_eq!(plain(&[bar(BarKind::Start, 0, 425), bar(BarKind::Ready, 425, 1000)]), "██▏██");
-        let from_within = render_colored(&[bar(BarKind::Ready, 300, 1000)], 0, 1000, 5);
-        assert!(
-            from_within.contains("\u{1b}[7m") && plain(&[bar(BarKind::Ready, 300, 1000)]) == " ▌███",
-            "{from_within:?}"
-        );
-        assert_eq!(plain(&[bar(BarKind::Wait, 0, 1000)]), "·····");
+        let shaded = |bars: &[Bar]| render_bars(bars, 0, 1000, 10, false);
+        assert_eq!(shaded(&bars), "··▒▒▒▒████");
+        assert_eq!(shaded(&[bar(BarKind::Ready, 999, 1000)]), " ".repeat(10), "a bar at the very end has no room");
+        assert_eq!(shaded(&[bar(BarKind::Ready, 500, 501)]), "     █    ");
+        assert_eq!(shaded(&[bar(BarKind::Ready, -50, 5000)]), "██████████");
+        let colored = render_bars(&bars, 0, 1000, 5, true);
+        assert_eq!(anstream::adapter::strip_str(&colored).to_string(), "·████");
+        assert_eq!(colored.matches('\u{1b}').count(), 6, "one style for each bar: {colored:?}");
     }
 }

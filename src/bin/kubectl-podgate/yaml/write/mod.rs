@@ -54,10 +54,8 @@ impl Document {
         let new = splicer.apply_splices(0..text.len(), &splices);
         let stripped = |text: &str| text.strip_suffix(style.newline).filter(|_| unterminated).map(str::to_owned);
         let new = new.map(|new| stripped(&new).unwrap_or(new));
-        let is_expected = |text: &String| match self.is_json {
-            true => parse::json(text).is_ok_and(|value| value == expected),
-            false => parse::is_yaml_of(text, &expected),
-        };
+        let parse = if self.is_json { parse::json } else { parse::yaml };
+        let is_expected = |text: &String| parse(text).is_ok_and(|value| value == expected);
         new.filter(is_expected)
             .ok_or_else(|| edit_error(first, "cannot be edited: the new text would not parse to the intended value"))
     }

@@ -140,22 +140,10 @@ fn is_plain(string: &str) -> bool {
 
 /// Renders a string in double quotes, as JSON. Also escapes the characters that YAML does not allow in a line.
 fn quote(string: &str) -> String {
-    let mut out = String::with_capacity(string.len() + 2);
-    out.push('"');
-    for c in string.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            c if needs_escape(c) => {
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            _ => out.push(c),
-        }
+    let mut out = String::new();
+    for c in Value::from(string).to_string().chars() {
+        let _ = if needs_escape(c) { write!(out, "\\u{:04x}", u32::from(c)) } else { out.write_char(c) };
     }
-    out.push('"');
     out
 }
 
@@ -170,19 +158,6 @@ mod tests {
     use serde_json::json;
 
     const STYLE: Style = Style { is_json: false, spaced: true, newline: "\n", indent: 2, list_indent: 0 };
-
-    #[test]
-    fn fields_are_rendered_in_block_style() {
-        let value = json!({"exec": {"command": ["/podgate/bin/podgate", "post-start", "--timeout", "2m"]}, "env": [
-            {"name": "A", "value": "yes"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "status.podIPs"}}}
-        ], "empty": {}, "none": null, "i": 7});
-        let expected = "    postStart:\n      exec:\n        command: [/podgate/bin/podgate, post-start, --timeout, 2m]\n      env:\n      \
-                        - name: A\n        value: \"yes\"\n      - name: B\n        valueFrom:\n          fieldRef:\n            \
-                        fieldPath: status.podIPs\n      empty: {}\n      none: null\n      i: 7\n";
-        assert_eq!(field("postStart", &value, 4, &STYLE), expected);
-        let indented = Style { list_indent: 2, newline: "\r\n", ..STYLE };
-        assert_eq!(field("l", &json!([{"a": 1, "b": [2]}]), 0, &indented), "l:\r\n  - a: 1\r\n    b: [2]\r\n");
-    }
 
     #[test]
     fn long_lists_have_one_item_per_line() {
