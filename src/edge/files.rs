@@ -91,24 +91,23 @@ pub fn replace(folder: &Path, name: &str, content: &[u8], mode: u32) -> io::Resu
 pub fn replace_via(folder: &Path, temporary: &str, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
     let folder = open_folder(folder)?;
     // Remove the temporary file of a writer that was killed.
-    let in_the_way = match rustix::fs::unlinkat(folder.as_fd(), temporary, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => None,
-        // The path can't be removed, for example because it is a folder. Use another name.
-        Err(_) => Some(format!("{temporary}.{}", random_id(4)?)),
+    let temporary = match rustix::fs::unlinkat(folder.as_fd(), temporary, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => temporary.to_owned(),
+        // The path can't be removed, for example because it is a folder.
+        Err(_) => format!("{temporary}.{}", random_id(4)?),
     };
-    let temporary = in_the_way.as_deref().unwrap_or(temporary);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let written = || -> io::Result<()> {
-        let file = rustix::fs::openat(folder.as_fd(), temporary, flags, Mode::from_raw_mode(0o600))?;
+        let file = rustix::fs::openat(folder.as_fd(), &temporary, flags, Mode::from_raw_mode(0o600))?;
         let mut file = File::from(file);
         file.write_all(content)?;
         rustix::fs::fchmod(file.as_fd(), Mode::from_raw_mode(mode))?;
         // An open write descriptor would make exec fail with ETXTBSY.
         drop(file);
-        Ok(rustix::fs::renameat(folder.as_fd(), temporary, folder.as_fd(), name)?)
+        Ok(rustix::fs::renameat(folder.as_fd(), &temporary, folder.as_fd(), name)?)
     };
     written().inspect_err(|_| {
-        let _ = rustix::fs::unlinkat(folder.as_fd(), temporary, AtFlags::empty());
+        let _ = rustix::fs::unlinkat(folder.as_fd(), &temporary, AtFlags::empty());
     })
 }
 

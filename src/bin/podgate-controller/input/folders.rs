@@ -83,7 +83,7 @@ impl Folders {
             inotify: inotify.ok(),
             unwatched: Vec::new(),
             has_warned: false,
-            timer: PreciseTimer::new(),
+            timer: PreciseTimer::default(),
             last_seen: BTreeMap::new(),
             gap: Duration::ZERO,
             last_check: now(),

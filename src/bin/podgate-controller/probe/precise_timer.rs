@@ -14,16 +14,12 @@ use tokio::io::unix::AsyncFd;
 const MIN_SLEEP: Duration = Duration::from_nanos(1);
 
 /// A kernel timer, created on first use.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct PreciseTimer {
     timer: Option<AsyncFd<OwnedFd>>,
 }
 
 impl PreciseTimer {
-    pub(crate) fn new() -> PreciseTimer {
-        PreciseTimer { timer: None }
-    }
-
     /// Waits until `at`, with a precision of about 50 µs. Cancel-safe. Needs a tokio runtime with I/O and time. Falls
     /// back to tokio's timer if no kernel timer is available, for example for lack of file descriptors.
     pub(crate) async fn sleep_until(&mut self, at: Instant) {
@@ -64,7 +60,7 @@ mod tests {
 
     #[tokio::test]
     async fn sleep_never_ends_early() {
-        let mut timer = PreciseTimer::new();
+        let mut timer = PreciseTimer::default();
         for pause in [0, 1, 700, 3000].map(Duration::from_micros) {
             let at = now() + pause;
             timer.sleep_until(at).await;
@@ -75,7 +71,7 @@ mod tests {
 
     #[tokio::test]
     async fn dropped_sleep_does_not_end_the_next_one() {
-        let mut timer = PreciseTimer::new();
+        let mut timer = PreciseTimer::default();
         let mut short = Box::pin(timer.sleep_until(now() + Duration::from_millis(2)));
         assert!(short.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         std::thread::sleep(Duration::from_millis(5));

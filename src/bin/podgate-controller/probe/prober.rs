@@ -99,7 +99,7 @@ impl Prober {
             lanes: BTreeMap::new(),
             attempts: FuturesUnordered::new(),
             sock_diag: SockDiag::new(),
-            timer: PreciseTimer::new(),
+            timer: PreciseTimer::default(),
             last_run: 0,
         }
     }
