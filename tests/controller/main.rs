@@ -328,7 +328,16 @@ fn metrics_are_served_at_the_given_address() {
         page
     };
     let page = get("/metrics");
-    assert!(page.contains("podgate_container_state{container=\"db\",state=\"Ready\"} 1"), "{page}");
+    for line in [
+        "podgate_build_info{version=",
+        "podgate_container_state{container=\"db\",state=\"Started\"} 0",
+        "podgate_container_state{container=\"db\",state=\"Ready\"} 1",
+        "podgate_state_transitions_total{container=\"db\",state=\"Ready\"} 1",
+        "podgate_probe_seconds_count{container=\"db\",outcome=\"success\"}",
+        "podgate_gate_wait_seconds{container=\"db\"} ",
+    ] {
+        assert!(page.contains(line), "{line} in\n{page}");
+    }
     assert!(get("/").starts_with("HTTP/1.1 404"));
     // A silent client does not block other clients.
     let _silent = TcpStream::connect(("127.0.0.1", metrics)).unwrap();

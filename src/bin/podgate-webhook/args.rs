@@ -125,12 +125,6 @@ fn up_to_an_hour(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn command_line_definition_is_valid() {
-        Args::command().debug_assert();
-    }
 
     #[test]
     fn listen_addresses_are_parsed() {

@@ -215,9 +215,7 @@ async fn next_event(inotify: &mut Option<AsyncFd<Inotify>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use podgate::core::names;
     use podgate::edge::files;
-    use rustix::fs::Mode;
 
     fn folders(containers: &[&str]) -> (tempfile::TempDir, Folders) {
         let root = tempfile::tempdir().unwrap();
@@ -260,23 +258,6 @@ mod tests {
             }
         };
         assert!(!change.is_tether_held && !change.is_rewritten && checks < 10, "{change:?} after {checks} checks");
-    }
-
-    #[tokio::test]
-    async fn invalid_report_files_are_ignored_without_blocking() {
-        let (root, mut folders) = folders(&["db"]);
-        let report = root.path().join("db/report");
-        std::fs::remove_file(&report).unwrap();
-        std::fs::write(root.path().join("secret"), "started=\"true\"").unwrap();
-        std::os::unix::fs::symlink("../secret", &report).unwrap();
-        assert!(folders.take_changes().iter().all(|change| change.report.is_none()));
-        std::fs::remove_file(&report).unwrap();
-        rustix::fs::mknodat(rustix::fs::CWD, &report, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o666), 0)
-            .unwrap();
-        assert!(folders.take_changes().iter().all(|change| change.report.is_none()));
-        std::fs::remove_file(&report).unwrap();
-        std::fs::write(&report, vec![b'x'; names::BOARD_FILE_MAX + 1]).unwrap();
-        assert!(folders.take_changes().iter().all(|change| change.report.is_none()));
     }
 
     #[tokio::test]

@@ -111,14 +111,4 @@ mod tests {
         assert_eq!(board.retry_at(), None);
         assert_eq!(std::fs::read_to_string(folder.join("annotations")).unwrap(), "a=\"1\"");
     }
-
-    #[test]
-    fn hook_success_counts_only_for_its_epoch() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut board = Board::new(folder.path());
-        assert!(board.try_lock().unwrap() && board.try_lock().unwrap());
-        assert!(!board.has_hook_succeeded("e1"));
-        std::fs::write(folder.path().join("hooked"), "e1").unwrap();
-        assert!(board.has_hook_succeeded("e1") && !board.has_hook_succeeded("e2"));
-    }
 }

@@ -144,13 +144,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_framed() {
-        assert_eq!(encode_request("").as_ref(), [0, 0, 0, 0, 0]);
-        assert_eq!(encode_request("db").as_ref(), [0, 0, 0, 0, 4, 0x0a, 2, b'd', b'b']);
-        assert_eq!(encode_request(&"x".repeat(300))[..8], [0, 0, 0, 1, 47, 0x0a, 0xac, 2]);
-    }
-
-    #[test]
     fn valid_responses_are_decoded_and_others_rejected() {
         for (body, status) in [
             (&[0, 0, 0, 0, 2, 8, 1][..], Some(1)),

@@ -183,22 +183,6 @@ async fn slow_servers_fail_at_the_time_limit() {
 }
 
 #[tokio::test(flavor = "local")]
-async fn attempt_leaves_no_connection_open() {
-    let (closed, mut seen) = tokio::sync::mpsc::unbounded_channel();
-    let port = accept(move |mut stream| {
-        let closed = closed.clone();
-        async move {
-            let mut sink = Vec::new();
-            let _ = stream.read_to_end(&mut sink).await;
-            let _ = closed.send(());
-        }
-    })
-    .await;
-    assert!(!ask_http(port, "/").await.success);
-    seen.recv().await.unwrap();
-}
-
-#[tokio::test(flavor = "local")]
 async fn other_schemes_than_http_and_https_fail() {
     let get = HttpGet { scheme: Some("ftp".to_owned()), ..http_get(closed_port().await, "/") };
     let outcome = ask_get(get).await;
