@@ -162,14 +162,6 @@ mod tests {
     }
 
     #[test]
-    fn reader_accepts_what_the_kubelet_writes() {
-        let file = "a.example/x=\"1\"\nkubernetes.io/config.seen=\"2026-11-21T14:02:10.1Z\"\nz=\"tab\\t quote\\\" é中 \\x01\\a\\u200b\"";
-        let read = all(file.as_bytes()).unwrap();
-        assert_eq!(read["a.example/x"], "1");
-        assert_eq!(read["z"], "tab\t quote\" é中 \x01\x07\u{200b}");
-    }
-
-    #[test]
     fn empty_file_has_no_annotations() {
         assert_eq!(all(b""), Ok(Annotations::new()));
         assert_eq!(all(b"\n"), Ok(Annotations::new()));

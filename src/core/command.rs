@@ -179,15 +179,6 @@ mod tests {
     }
 
     #[test]
-    fn agent_is_recognized_by_its_file_name() {
-        let line = AgentCommand::parse(&words("/podgate/bin/podgate entrypoint --")).unwrap();
-        assert!(line.has_subcommand("entrypoint") && !line.has_subcommand("post-start"));
-        for other in ["podgate", "sh entrypoint", "/podgate/bin/podgate/ entrypoint", ""] {
-            assert_eq!(AgentCommand::parse(&words(other)), None, "{other:?}");
-        }
-    }
-
-    #[test]
     fn flags_are_parsed_as_by_the_agent() {
         let line =
             AgentCommand::parse(&words("podgate entrypoint --until db --until=api,web --untilx=1 -- x --until y"))

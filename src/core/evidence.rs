@@ -59,80 +59,42 @@ pub fn resolve_state(evidence: &Evidence) -> State {
 mod tests {
     use super::*;
 
-    const RUNNING: Evidence = Evidence {
-        exit_code: None,
-        gate_closed: false,
-        started: true,
-        probe_verdict: None,
-        exec_probes: None,
-        was_ready: false,
-    };
-
     #[test]
-    fn exit_code_takes_precedence() {
-        for (code, state) in [(0, State::Completed), (1, State::Failed), (137, State::Failed)] {
-            let evidence = Evidence {
-                exit_code: Some(code),
-                gate_closed: true,
-                probe_verdict: Some(ProbeVerdict::Passed),
-                ..RUNNING
-            };
-            assert_eq!(resolve_state(&evidence), state);
-        }
-    }
-
-    #[test]
-    fn closed_gate_overrides_probes_and_kubelet() {
-        let inside = Some(ExecEvidence { reported_passed: true, kubelet_ready: Some(true) });
-        let evidence =
-            Evidence { gate_closed: true, probe_verdict: Some(ProbeVerdict::Passed), exec_probes: inside, ..RUNNING };
-        assert_eq!(resolve_state(&evidence), State::Waiting);
-    }
-
-    #[test]
-    fn probe_before_the_start_is_ignored() {
-        assert_eq!(
-            resolve_state(&Evidence { started: false, probe_verdict: Some(ProbeVerdict::Passed), ..RUNNING }),
-            State::Waiting
-        );
-    }
-
-    #[test]
-    fn started_container_without_probes_is_ready() {
-        assert_eq!(resolve_state(&RUNNING), State::Ready);
-    }
-
-    #[test]
-    fn probe_verdict_decides_the_state() {
-        for (verdict, state) in [
-            (ProbeVerdict::NotYet, State::Started),
-            (ProbeVerdict::Passed, State::Ready),
-            (ProbeVerdict::Failing, State::NotReady),
+    fn evidence_is_used_in_order_of_precedence() {
+        use ProbeVerdict::{Failing, NotYet, Passed};
+        let running = Evidence {
+            exit_code: None,
+            gate_closed: false,
+            started: true,
+            probe_verdict: None,
+            exec_probes: None,
+            was_ready: false,
+        };
+        let passed = Evidence { probe_verdict: Some(Passed), ..running };
+        let exec = |reported_passed, kubelet_ready| Evidence {
+            exec_probes: Some(ExecEvidence { reported_passed, kubelet_ready }),
+            ..running
+        };
+        for (evidence, state) in [
+            (running, State::Ready),
+            (Evidence { exit_code: Some(0), gate_closed: true, ..passed }, State::Completed),
+            (Evidence { exit_code: Some(137), ..passed }, State::Failed),
+            (Evidence { gate_closed: true, ..passed }, State::Waiting),
+            (Evidence { gate_closed: true, ..exec(true, Some(true)) }, State::Waiting),
+            (Evidence { started: false, ..passed }, State::Waiting),
+            (passed, State::Ready),
+            (Evidence { probe_verdict: Some(NotYet), ..running }, State::Started),
+            (Evidence { probe_verdict: Some(Failing), ..running }, State::NotReady),
+            (Evidence { probe_verdict: Some(NotYet), ..exec(true, None) }, State::Started),
+            (exec(false, None), State::Started),
+            (exec(true, None), State::Ready),
+            (exec(false, Some(true)), State::Ready),
+            // The kubelet has not probed yet.
+            (exec(true, Some(false)), State::Ready),
+            (Evidence { was_ready: true, ..exec(true, Some(false)) }, State::NotReady),
+            (Evidence { was_ready: true, ..exec(true, None) }, State::Ready),
         ] {
-            assert_eq!(resolve_state(&Evidence { probe_verdict: Some(verdict), ..RUNNING }), state);
+            assert_eq!(resolve_state(&evidence), state, "{evidence:?}");
         }
-    }
-
-    #[test]
-    fn exec_probes_are_decided_by_report_or_kubelet() {
-        let at = |reported, kubelet_ready, was_ready| {
-            resolve_state(&Evidence {
-                exec_probes: Some(ExecEvidence { reported_passed: reported, kubelet_ready }),
-                was_ready,
-                ..RUNNING
-            })
-        };
-        assert_eq!(at(false, None, false), State::Started);
-        assert_eq!(at(true, None, false), State::Ready);
-        assert_eq!(at(false, Some(true), false), State::Ready);
-        assert_eq!(at(true, Some(false), false), State::Ready, "the kubelet has not probed yet");
-        assert_eq!(at(true, Some(false), true), State::NotReady);
-        assert_eq!(at(true, None, true), State::Ready);
-        let both = Evidence {
-            probe_verdict: Some(ProbeVerdict::NotYet),
-            exec_probes: Some(ExecEvidence { reported_passed: true, kubelet_ready: None }),
-            ..RUNNING
-        };
-        assert_eq!(resolve_state(&both), State::Started);
     }
 }

@@ -63,30 +63,18 @@ pub fn choose_source(here: &SandboxId, board: SnapshotResult, volume: impl FnOnc
 mod tests {
     use super::*;
 
-    fn snapshot(sandbox: &str, revision: u64) -> Snapshot {
-        Snapshot { revision, ..Snapshot::new(sandbox.parse().unwrap(), "e", &[]) }
-    }
-
-    const HERE: &str = "3f2a9c1e-4097-1a0c5f3b";
-    const THERE: &str = "3f2a9c1e-4098-1a0c5f3b";
-
     #[test]
-    fn board_wins_over_a_newer_volume() {
-        let view = choose_source(&HERE.parse().unwrap(), Ok(snapshot(HERE, 1)), || Ok(snapshot(HERE, 9)));
-        assert_eq!(view, PodView::Snapshot(snapshot(HERE, 1), Source::Board));
-    }
-
-    #[test]
-    fn volume_is_used_if_the_board_is_unusable() {
-        for board in [Ok(snapshot(THERE, 5)), Err(Unreadable::Missing), Err(Unreadable::Torn("x".to_owned()))] {
-            let view = choose_source(&HERE.parse().unwrap(), board, || Ok(snapshot(HERE, 2)));
-            assert_eq!(view, PodView::Snapshot(snapshot(HERE, 2), Source::Volume));
+    fn first_snapshot_of_this_sandbox_is_chosen() {
+        let here: SandboxId = "3f2a9c1e-4097-1a0c5f3b".parse().unwrap();
+        let own = |revision| Snapshot { revision, ..Snapshot::new(here.clone(), "e", &[]) };
+        let foreign = || Snapshot::new("3f2a9c1e-4098-1a0c5f3b".parse().unwrap(), "e", &[]);
+        let view = choose_source(&here, Ok(own(1)), || Ok(own(9)));
+        assert_eq!(view, PodView::Snapshot(own(1), Source::Board), "the board wins over a newer volume");
+        for board in [Ok(foreign()), Err(Unreadable::Missing), Err(Unreadable::Torn("x".to_owned()))] {
+            let view = choose_source(&here, board, || Ok(own(2)));
+            assert_eq!(view, PodView::Snapshot(own(2), Source::Volume));
         }
-    }
-
-    #[test]
-    fn other_sandbox_is_rejected() {
-        let view = choose_source(&HERE.parse().unwrap(), Ok(snapshot(THERE, 1)), || Ok(snapshot(THERE, 1)));
+        let view = choose_source(&here, Ok(foreign()), || Ok(foreign()));
         assert_eq!(view, PodView::NoSnapshot { board: SourceError::OtherSandbox, volume: SourceError::OtherSandbox });
     }
 }

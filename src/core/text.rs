@@ -43,7 +43,6 @@ fn is_unsafe(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fmt;
 
     #[test]
     fn control_characters_are_removed() {
@@ -59,20 +58,9 @@ mod tests {
         }
     }
 
-    #[derive(Debug)]
-    struct Failed(&'static str, Option<Box<Failed>>);
-
-    impl fmt::Display for Failed {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str(self.0)
-        }
-    }
-
-    impl Error for Failed {
-        fn source(&self) -> Option<&(dyn Error + 'static)> {
-            self.1.as_deref().map(|source| source as _)
-        }
-    }
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Failed(&'static str, #[source] Option<Box<Failed>>);
 
     #[test]
     fn error_chain_omits_repetitions() {

@@ -134,19 +134,4 @@ mod tests {
         let bell = Bell::open(&path).unwrap();
         assert!(!bell.is_live() && bell.is_current() && !rings(&bell));
     }
-
-    #[test]
-    fn regular_file_is_not_a_bell() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        assert!(Bell::open(file.path()).is_none());
-    }
-
-    #[test]
-    fn written_byte_does_not_ring() {
-        let (_folder, path, ringer) = bell();
-        let bell = Bell::open(&path).unwrap();
-        rustix::io::write(ringer.write_end.as_ref().unwrap(), b"x").unwrap();
-        assert!(!rings(&bell));
-        assert!(Bell::open(&path).unwrap().is_live());
-    }
 }

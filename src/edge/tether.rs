@@ -85,7 +85,6 @@ pub fn is_held(root: &Path, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
 
     fn folder() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
@@ -106,19 +105,6 @@ mod tests {
         drop(second);
         assert!(!is_held(root.path(), "db"));
         assert_eq!(std::fs::read_dir(root.path().join("db")).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn child_process_inherits_the_tether() {
-        let root = folder();
-        let tether = Tether::take(&root.path().join("db")).unwrap();
-        let copy = tether.inheritable_copy().unwrap();
-        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        drop((copy, tether));
-        assert!(is_held(root.path(), "db"));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(!is_held(root.path(), "db"));
     }
 
     #[test]

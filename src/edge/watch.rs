@@ -243,12 +243,9 @@ pub fn wait_until_ready(descriptor: &impl AsFd, flags: PollFlags, limit: Duratio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::edge::bell::Ringer;
-    use crate::edge::files::replace;
-
-    use crate::core::names::ANNOTATIONS_FILE;
     use crate::core::snapshot::Snapshot;
     use crate::core::sources::SourceError;
+    use crate::edge::bell::Ringer;
     use std::path::Path;
 
     fn watch(board: &Path) -> Watch {
@@ -280,31 +277,6 @@ mod tests {
     }
 
     const LONG: Duration = Duration::from_secs(1);
-
-    #[test]
-    fn watch_uses_inotify_while_the_sidecar_is_dead() {
-        let board = tempfile::tempdir().unwrap();
-        let ringer = rung_bell(board.path());
-        let mut watch = watch(board.path());
-        assert_eq!(arm(&mut watch), WatchMethod::Bell);
-        drop(ringer);
-        assert_eq!(wait(&mut watch, LONG), WakeReason::Source);
-        assert_eq!(arm(&mut watch), WatchMethod::Inotify);
-        assert!(watch.has_bell() && !watch.is_controller_alive());
-        let _ringer = rung_bell(board.path());
-        assert_eq!(wait(&mut watch, LONG), WakeReason::Source);
-        assert_eq!(arm(&mut watch), WatchMethod::Bell);
-    }
-
-    #[test]
-    fn inotify_wakes_when_annotations_are_replaced() {
-        let board = tempfile::tempdir().unwrap();
-        let mut watch = watch(board.path());
-        assert_eq!(arm(&mut watch), WatchMethod::Inotify);
-        replace(board.path(), ANNOTATIONS_FILE, b"", 0o644).unwrap();
-        assert_eq!(wait(&mut watch, LONG), WakeReason::Source);
-        assert_eq!(wait(&mut watch, Duration::ZERO), WakeReason::Timeout);
-    }
 
     #[test]
     fn watch_polls_until_a_folder_exists() {

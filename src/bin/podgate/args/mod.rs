@@ -113,11 +113,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn command_line_definition_is_valid() {
-        Args::command().debug_assert();
-    }
-
-    #[test]
     fn help_lists_the_exit_codes() {
         let listed = [Exit::Released, Exit::Usage, Exit::NeverMet, Exit::TimedOut, Exit::BadSetup];
         for exit in listed {

@@ -129,7 +129,6 @@ impl Provider {
 mod tests {
     use super::*;
     use crate::clock::now;
-    use podgate::core::snapshot::REASON_ENDED;
 
     fn snapshot(epoch: &str, state: State, restarts: u64) -> Snapshot {
         Snapshot {
@@ -180,42 +179,8 @@ mod tests {
     }
 
     #[test]
-    fn exit_does_not_undo_a_completed_condition() {
-        let completed = ("e1", State::Completed, 0);
-        assert!(is_restart("db=Completed", &[completed, completed, ("e1", State::Started, 1)]));
-    }
-
-    #[test]
-    fn new_epoch_needs_a_new_baseline() {
-        let new_epoch = [State::Waiting, State::Started, State::Ready, State::Waiting].map(|state| ("e2", state, 0));
-        assert!(is_restart("db", &[[("e1", State::Ready, 3)].as_slice(), &new_epoch].concat()));
-    }
-
-    #[test]
     fn condition_that_never_held_is_not_lost() {
         assert!(!is_restart("db", &[("e1", State::Waiting, 0), ("e1", State::Failed, 1)]));
-    }
-
-    #[test]
-    fn pod_deletion_is_not_a_restart() {
-        let mut dependencies = new_dependencies(Some("db"), &[]);
-        assert_eq!(dependencies.end_reason(&view(snapshot("e1", State::Ready, 0)), now()), None);
-        let deleted = Snapshot { phase: Phase::Terminating, ..snapshot("e1", State::Failed, 0) };
-        assert_eq!(dependencies.end_reason(&view(deleted), now()), None);
-    }
-
-    #[test]
-    fn command_ends_when_all_have_exited() {
-        let mut dependencies = new_dependencies(None, &["db", "app"]);
-        let mut look = |s: &Snapshot| dependencies.end_reason(&view(s.clone()), now());
-        let mut s = snapshot("e1", State::Failed, 0);
-        s.stuck.insert("db".to_owned(), REASON_ENDED.to_owned());
-        assert_eq!(look(&s), None);
-        s.states.insert("app".to_owned(), State::Completed);
-        assert_eq!(look(&s), Some(EndReason::AllExited));
-        s.states.remove("app");
-        assert_eq!(look(&s), None);
-        assert_eq!(dependencies.unknown_containers(&view(s)), ["app"]);
     }
 
     #[test]

@@ -25,31 +25,3 @@ pub(super) fn write(path: &Path, success: bool, code: u8) -> io::Result<()> {
     let _ = std::fs::remove_file(other);
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_one_of_the_two_files_exists() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, failed) = (folder.path().join("1"), folder.path().join("1.err"));
-        write(&path, false, 3).unwrap();
-        assert_eq!(std::fs::read_to_string(&failed).unwrap(), "3\n");
-        assert!(!path.exists());
-        write(&path, true, 0).unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "0\n");
-        assert!(!failed.exists());
-        assert!(write(&folder.path().join("missing/1"), true, 0).is_err());
-    }
-
-    #[test]
-    fn invalid_paths_are_rejected() {
-        for bad in ["/", "..", "/run/", "a/.."] {
-            assert!(validate_path(Path::new(bad)).is_err(), "{bad}");
-        }
-        for good in ["1", "/run/1", "../1"] {
-            assert!(validate_path(Path::new(good)).is_ok(), "{good}");
-        }
-    }
-}
