@@ -136,6 +136,21 @@ fn malformed_templates_cause_no_panic() {
                 check_injection(&broken, &options(), &KnownFacts::default());
             }
             let _ = uninject(&broken);
+            let _ = lint::check_handwritten(&broken);
+            if let Ok(plan) = plan(&broken, &KnownImages::default()) {
+                let context = Context { kubernetes: "1.30".parse().ok(), workload: Some(&broken["spec"]) };
+                let _ = lint::check_template(&broken, &plan, context);
+            }
+            let file = || broken.clone();
+            let sources = [
+                MigrationSource::Kruise,
+                MigrationSource::Compose(file()),
+                MigrationSource::Tekton(Some(file())),
+                MigrationSource::Tekton(None),
+            ];
+            for from in sources {
+                let _ = migrate(&broken, &from);
+            }
             Ok(())
         })
         .unwrap();

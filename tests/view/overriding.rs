@@ -53,20 +53,27 @@ fn override_writes_one_annotation_and_prints_effects() {
 fn remove_deletes_the_annotation() {
     let mut set = starting();
     set["metadata"]["annotations"]["override.podgate.io/db"] = json!(format!("Ready@{SANDBOX}"));
-    for arguments in [&["override", "ordered", "--remove", "db"][..], &["override", "--remove", "ordered"]] {
+    set["metadata"]["annotations"]["override.podgate.io/gone"] = json!("Ready@x");
+    for (arguments, removed) in [
+        (&["override", "ordered", "--remove", "db"][..], json!({"override.podgate.io/db": null})),
+        (
+            &["override", "--remove", "ordered"],
+            json!({"override.podgate.io/db": null, "override.podgate.io/gone": null}),
+        ),
+    ] {
         let server = serve(set.clone(), done);
         let (code, out, _) = server.run(arguments);
         assert!(code == 0 && out.contains("override.podgate.io/db removed (was Ready@3f2a"), "{out}");
         let requests = server.requests();
         let patch = requests.iter().find(|request| request.method == "PATCH").expect("no PATCH request");
         let body: Value = serde_json::from_str(&patch.body).unwrap();
-        assert_eq!(body["metadata"]["annotations"], json!({"override.podgate.io/db": null}));
+        assert_eq!(body["metadata"]["annotations"], removed);
     }
     let server = serve(starting(), done);
     let (code, out, _) = server.run(&["override", "ordered", "--remove"]);
     assert_eq!((code, out.as_str(), server.requests().len()), (0, "The Pod has no overrides.\n", 1));
     let (code, _, err) = server.run(&["override", "ordered", "--remove", "db"]);
-    assert!(code == 1 && err.contains("db has no override"), "{err}");
+    assert!(code == 1 && err.contains("db has no override; containers with an override: none"), "{err}");
 }
 
 #[test]

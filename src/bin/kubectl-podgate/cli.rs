@@ -47,14 +47,3 @@ pub(crate) fn report_parse_error(error: &clap::Error) -> Exit {
     let _ = error.print();
     if error.use_stderr() { Exit::Usage } else { Exit::Released }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn command_line_passes_clap_assertions() {
-        Args::command().debug_assert();
-    }
-}

@@ -1,6 +1,5 @@
 use super::forecast::Forecast;
 use super::*;
-use crate::order::edit::Place;
 use crate::order::finding::Level;
 use crate::order::plan::{KnownFacts, plan};
 use serde_json::json;

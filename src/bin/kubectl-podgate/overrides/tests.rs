@@ -1,7 +1,7 @@
 //! Tests of override plans for whole Pods.
 
 use super::args::OverrideTarget;
-use super::change::{GateEffect, OverridePlan, plan_removal, plan_set};
+use super::change::{GateEffect, OverridePlan, plan_set};
 use super::{OverrideOutcome, text};
 use crate::pod::Pod;
 use crate::pod::tests::{Change, gate, held, hook, now, running};
@@ -123,24 +123,6 @@ fn impossible_overrides_are_rejected() {
         assert!(error.contains(expected), "{container}: {error}");
         assert!(!error.contains('\n'), "{error}");
     }
-}
-
-#[test]
-fn removal_covers_the_named_or_all_overrides() {
-    let mut set = pod();
-    set["metadata"]["annotations"]["override.podgate.io/db"] = json!("Ready@x");
-    set["metadata"]["annotations"]["override.podgate.io/gone"] = json!("Ready@y");
-    let pod = parse_pod(&set);
-    let removed = |names: &[&str]| {
-        let targets: Vec<OverrideTarget> =
-            names.iter().map(|name| OverrideTarget { container: (*name).to_owned(), state: None }).collect();
-        let plan = plan_removal(&pod, &targets)?;
-        assert!(plan.changes.iter().all(|change| change.value.is_none() && change.was.is_some()));
-        Ok(plan.changes.iter().map(|change| change.annotation.clone()).collect::<Vec<_>>())
-    };
-    assert_eq!(removed(&["db"]), Ok(vec!["override.podgate.io/db".to_owned()]));
-    assert_eq!(removed(&[]).unwrap().len(), 2);
-    assert_eq!(removed(&["api"]), Err("api has no override; containers with an override: db, gone".to_owned()));
 }
 
 #[test]

@@ -164,23 +164,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn walks_in_a_stable_order() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        fs::create_dir_all(at("b/deep")).unwrap();
-        for name in ["z.yaml", "a.json", "m.yml", "notes.txt", ".hidden.yaml", "b/y.yaml", "b/deep/x.yaml"] {
-            fs::write(at(name), "a: 1\n").unwrap();
-        }
-        let names = |recursive| {
-            let found = find_inputs(&[folder.path().to_owned(), at("m.yml"), "-".into()], recursive);
-            let relative = |input: &Input| input.name().replace(&format!("{}/", folder.path().display()), "");
-            found.iter().map(relative).collect::<Vec<_>>()
-        };
-        assert_eq!(names(false), ["a.json", "m.yml", "z.yaml", "<stdin>"]);
-        assert_eq!(names(true), ["a.json", "b/deep/x.yaml", "b/y.yaml", "m.yml", "z.yaml", "<stdin>"]);
-    }
-
-    #[test]
     fn errors_name_the_unreadable_file() {
         let folder = tempfile::tempdir().unwrap();
         let bad = folder.path().join("bad.yaml");

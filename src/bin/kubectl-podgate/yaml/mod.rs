@@ -277,21 +277,6 @@ mod tests {
     }
 
     #[test]
-    fn syntax_errors_have_a_position() {
-        for (text, line, column) in [
-            ("a: 1\n---\nb: 1\nb: 2\n", 4, 1),
-            ("a: 1\n--- x\n", 2, 1),
-            ("a: 1\n---\nb: {{ x }}\n", 3, 5),
-            ("{\"a\": 1,\n \"a\": }\n", 2, 2),
-        ] {
-            let source = Source::parse("f", text.to_owned());
-            let (_, error) = source.errors().next().unwrap();
-            assert_eq!(error.position, Some(Position { line, column }), "{text:?}: {}", error.message);
-            assert_eq!(error.message.contains("Helm template"), text.contains("{{"), "{}", error.message);
-        }
-    }
-
-    #[test]
     fn replaced_documents_leave_other_text_unchanged() {
         let text = "\u{feff}# x\n---\na: 1\n...\nrest\n--- # c\r\nb: 1\r\n---\n";
         let source = Source::parse("f", text.to_owned());

@@ -349,14 +349,6 @@ mod tests {
     }
 
     #[test]
-    fn missing_places_resolve_to_the_nearest_parent() {
-        let text = "a:\n  b: 1\n";
-        let tree = Tree::parse(text).unwrap();
-        let (key, _, taken) = tree.nearest(&place("a/x/y"));
-        assert_eq!((key.map(|key| &text[tree.node(key).content.clone()]), taken), (Some("a"), 1));
-    }
-
-    #[test]
     fn invalid_documents_have_no_tree() {
         for text in ["", "# c\n", "a: [", "a: *x\n", "\ta: b: c\n"] {
             assert!(Tree::parse(text).is_none(), "{text:?}");

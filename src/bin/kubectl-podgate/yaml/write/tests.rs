@@ -294,21 +294,3 @@ fn unusual_styles_can_be_edited() {
         }
     }
 }
-
-#[test]
-fn many_edits_of_a_long_list_apply() {
-    let item =
-        |n: usize| format!("- kind: Pod # {n}\n  metadata: {{name: p{n}}}\n  spec:\n    containers:\n    - name: a\n");
-    let text: String = format!("kind: List\nitems:\n{}", (0..500).map(item).collect::<String>());
-    let edits: Vec<Edit> = (0..500)
-        .flat_map(|n| {
-            [
-                set(&format!("items/{n}/spec/containers/0/tty"), json!(true)),
-                insert(&format!("items/{n}/spec/containers/0"), json!({"name": "z"})),
-            ]
-        })
-        .collect();
-    let source = Source::parse("f", text.clone());
-    let new = source.documents[0].edited(&edits).unwrap();
-    assert_eq!(new, text.replace("    - name: a\n", "    - name: z\n    - name: a\n      tty: true\n"));
-}
