@@ -85,7 +85,6 @@ pub(super) fn propagation_time(life: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
     use std::time::UNIX_EPOCH;
 
     const LIFE: Duration = Duration::from_secs(600);
@@ -164,32 +163,6 @@ mod tests {
     fn shorter_lifetime_triggers_a_renewal() {
         let stored = StoredCerts { current: Some(pair(0, 100_000)), next: None, old_ca: None };
         assert_eq!(next_certs_at(&stored, 1, false, None).next, Some(pair(1, 600)));
-    }
-
-    #[test]
-    fn failed_creation_is_an_error_only_if_a_pair_is_needed() {
-        let attempts = Cell::new(0);
-        let make = || {
-            attempts.set(attempts.get() + 1);
-            Err("no".to_owned())
-        };
-        let time = at(0);
-        let validity_of = |pair: &CertPair| Some(validity(&pair.ca));
-        let now = RolloverInputs {
-            time,
-            life: LIFE,
-            is_propagated: true,
-            served: None,
-            validity_of: &validity_of,
-            is_ca_valid: &|_| true,
-            generate: &make,
-        };
-        assert_eq!(
-            next_certs(&StoredCerts { current: Some(pair(0, 600)), ..StoredCerts::default() }, &now).map(|_| ()),
-            Ok(())
-        );
-        assert_eq!(attempts.get(), 0);
-        assert_eq!(next_certs(&StoredCerts::default(), &now), Err("no".to_owned()));
     }
 
     /// Checks that all steps of a rollover fit into the shortest allowed lifetime.
