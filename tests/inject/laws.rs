@@ -5,7 +5,9 @@ use crate::{check_injection, lines, options};
 use podgate::order::edit::{PathSegment, Place};
 use podgate::order::finding::Level;
 use podgate::order::inject::{Options, inject, is_requested, uninject};
-use podgate::order::plan::{ImageCommand, KnownFacts};
+use podgate::order::lint::{self, Context};
+use podgate::order::migrate::{MigrationSource, migrate};
+use podgate::order::plan::{ImageCommand, KnownFacts, plan};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
@@ -42,7 +44,8 @@ fn inject_is_idempotent_and_reversible() {
     let (injected, reasons) = (Cell::new(0), RefCell::new(BTreeMap::<&str, u32>::new()));
     TestRunner::new(cases())
         .run(&template(), |template| {
-            if check_injection(&template, &options(), &KnownFacts::default()).is_some_and(|done| !done.edits.is_empty())
+            if check_injection(&template, &options(), &KnownFacts::default())
+                .is_some_and(|done| !done.edits.is_empty())
             {
                 injected.set(injected.get() + 1);
             } else if let Err(found) = inject(&template, &options(), &KnownFacts::default()) {
@@ -62,7 +65,7 @@ fn image_commands_are_kept_by_later_injections() {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         (name.to_owned(), ImageCommand { entrypoint: words(&["/entry", "$(X)", "$$"]), cmd: words(&["serve"]) })
     });
-    let known = KnownFacts { images: images.into() };
+    let known = KnownFacts { images: images.into(), ..KnownFacts::default() };
     TestRunner::new(ProptestConfig { cases: 200, ..cases() })
         .run(&template(), |template| {
             if let Some(done) = check_injection(&template, &options(), &known) {
@@ -137,7 +140,7 @@ fn malformed_templates_cause_no_panic() {
             }
             let _ = uninject(&broken);
             let _ = lint::check_handwritten(&broken);
-            if let Ok(plan) = plan(&broken, &KnownImages::default()) {
+            if let Ok(plan) = plan(&broken, &KnownFacts::default()) {
                 let context = Context { kubernetes: "1.30".parse().ok(), workload: Some(&broken["spec"]) };
                 let _ = lint::check_template(&broken, &plan, context);
             }
