@@ -54,9 +54,9 @@ fn each_mode_has_its_own_text() {
              timeout  hook: returns, and the kubelet starts the next container: the order is lost\n{CAUTION}"
         )
     );
-    // Podgate does not know the command of api, so db gets a hook and web gets a gate.
+    // Hooks hold api back, so db gets a hook too. web gets a gate.
     assert_eq!(
-        waiting("", ""),
+        waiting("    mode.podgate.io/api: post-start\n", known),
         format!(
             "  waits    at most 10m until the last container starts or a gate times out\n{GATE_FAILS}{HOOK_FAILS}{CAUTION}"
         )

@@ -290,7 +290,7 @@ fn failed_image_lookup_gives_one_line() {
     assert_eq!((code, out.as_str(), err.matches('\n').count()), (1, "", 1), "{err}");
     assert!(err.contains("container web: image localhost:1/web:1"), "{err}");
     let (code, out, _) = check(&folder, &["pod.yaml"]);
-    assert!(code == 0 && out.contains("(hook; web, which comes later, has no known command)"), "{out}");
+    assert!(code == 0 && out.contains("(held; its command is not known)"), "{out}");
 }
 
 #[test]

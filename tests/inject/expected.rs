@@ -6,10 +6,11 @@ use podgate::order::inject::inject;
 use podgate::order::plan::KnownFacts;
 use std::fs;
 
-const SHOWN: [&str; 6] = [
+const SHOWN: [&str; 7] = [
     "deployment-three-tiers.yaml",
     "deployment-images-alone.yaml",
     "job-with-a-proxy.yaml",
+    "hold.yaml",
     "hooks-exec.yaml",
     "board-without-hooks.yaml",
     "first-sidecar.yaml",

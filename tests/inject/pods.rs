@@ -117,7 +117,7 @@ fn annotations(names: Vec<&'static str>) -> BoxedStrategy<Value> {
             }
             text
         });
-    let mode = || select(vec![json!("auto"), json!("post-start"), json!("entrypoint")]);
+    let mode = || select(vec![json!("auto"), json!("post-start"), json!("entrypoint"), json!("hold")]);
     let rarely = |values: BoxedStrategy<Value>| prop_oneof![4 => Just(None), 1 => values.prop_map(Some)].boxed();
     let first = names[0];
     (

@@ -61,6 +61,19 @@ fn each_rejection_has_a_place_and_a_fix() {
             "path-taken",
             "spec.containers[1].volumeMounts[0].mountPath",
         ),
+        ("/spec/volumes", json!([{"name": "podgate-hold"}]), "name-taken", "spec.volumes[0].name"),
+        (
+            "/spec/containers/1/volumeMounts",
+            json!([{"name": "x", "mountPath": "/podgate-hold/x"}]),
+            "path-taken",
+            "spec.containers[1].volumeMounts[0].mountPath",
+        ),
+        (
+            "/spec/containers/1/env",
+            json!([{"name": "X"}, {"name": "PODGATE_HOLD", "value": "x"}]),
+            "by-hand",
+            "spec.containers[1].env[1]",
+        ),
         ("/spec/containers/1/volumeMounts", json!({}), "strange-type", "spec.containers[1].volumeMounts"),
         ("/spec/containers/1/lifecycle", json!("x"), "strange-type", "spec.containers[1].lifecycle"),
         (
@@ -199,6 +212,7 @@ fn windows_pods_are_rejected() {
 /// `inject`.
 fn changed(by: impl Fn(&mut Value)) -> Vec<String> {
     let mut template = templates("hooks-exec.yaml").remove(0);
+    template["metadata"]["annotations"]["mode.podgate.io/app"] = json!("entrypoint");
     template["spec"]["containers"][1]["command"] = json!(["/app"]);
     let mut done = injected(&template).value;
     by(&mut done);
@@ -220,6 +234,17 @@ fn manual_changes_that_prevent_uninject_are_reported() {
     assert_eq!(places, ["spec.containers[0].lifecycle.preStop"]);
     let places = changed(|done| done["spec"]["containers"][0]["lifecycle"] = Value::Null);
     assert_eq!(places, ["spec.containers[0].lifecycle.postStart", "spec.containers[0].lifecycle.preStop"]);
+    let held = json!({"metadata": {"annotations": {"podgate.io/order": "a, b"}}, "spec": {"containers": [
+        {"name": "a", "image": "a"}, {"name": "b", "image": "b", "env": [{"name": "X", "value": "1"}]}]}});
+    for change in [json!([]), json!([{"name": "PODGATE_HOLD", "value": "yes"}])] {
+        let mut done = injected(&held).value;
+        done["spec"]["containers"][1]["env"] = change;
+        let found = uninject(&done).expect_err("uninject cannot restore the original");
+        assert_eq!(
+            found[0].to_string().split(';').next().unwrap_or_default(),
+            "spec.containers[1].env: podgate's variable in the env of b was changed by hand"
+        );
+    }
     let places = changed(|done| done["spec"]["initContainers"] = json!([]));
     assert_eq!(places, ["metadata.annotations[\"podgate.io/injected\"]"]);
     let places = changed(|done| done["spec"]["initContainers"][0]["env"] = json!([]));

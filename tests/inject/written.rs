@@ -4,7 +4,7 @@ use crate::corpus::each_injected;
 use podgate::core::command::AgentCommand;
 use podgate::core::container::{Container, Mode};
 use podgate::core::container_list::parse_list;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::process::Command;
 
 /// Expands a text as the kubelet does if no variables are set: `$$` becomes `$`, and `$(NAME)` remains
@@ -33,6 +33,10 @@ fn sidecar(template: &Value) -> &Value {
     let spec = &template["spec"];
     let first = [&spec["initContainers"][0], &spec["containers"][0]].into_iter().find(|one| one["name"] == "podgate");
     first.unwrap_or_else(|| panic!("the sidecar does not come first: {template:#}"))
+}
+
+fn is_held(container: &Value) -> bool {
+    list(container, "env").any(|one| one["name"] == "PODGATE_HOLD")
 }
 
 fn sidecar_containers(template: &Value) -> Vec<Container> {
@@ -118,6 +122,8 @@ fn sidecar_list_matches_the_containers() {
                 (Mode::PostStart, hook)
             } else if let Some(gate) = line(&gate, "entrypoint") {
                 (Mode::Entrypoint, gate)
+            } else if is_held(container) {
+                (Mode::Hold, AgentCommand::new("none"))
             } else {
                 (Mode::None, AgentCommand::new("none"))
             };
@@ -134,9 +140,11 @@ fn sidecar_list_matches_the_containers() {
                 list(&original["spec"], "containers").find(|one| one["name"] == name.as_str()).expect("the container");
             assert_eq!(entry.startup_probe.is_some(), !before["startupProbe"].is_null(), "{file}: {name}");
             assert_eq!(entry.readiness_probe.is_some(), !before["readinessProbe"].is_null(), "{file}: {name}");
-            for field in
-                ["readinessProbe", "livenessProbe", "image", "env", "envFrom", "ports", "resources", "securityContext"]
-            {
+            let same = ["readinessProbe", "livenessProbe", "image", "envFrom", "ports", "resources", "securityContext"];
+            let unless_held =
+                ["env", "command", "args", "startupProbe"].into_iter().skip(usize::from(mode == Mode::Hold));
+            let unless_gated = unless_held.take(if mode == Mode::Entrypoint { 1 } else { 4 });
+            for field in same.into_iter().chain(unless_gated) {
                 assert_eq!(container.get(field), before.get(field), "{file}: {name}");
             }
         }
@@ -193,6 +201,51 @@ fn mounts_match_the_volumes() {
         let is_board = strings(&sidecar(injected)["args"]) == ["--publish", "board"];
         assert_eq!(volumes.contains(&"podgate-api"), !is_board, "{file}");
     });
+}
+
+#[test]
+fn held_container_gets_a_variable_and_a_mount() {
+    let mut seen = 0;
+    each_injected(|file, original, injected| {
+        let entries = sidecar_containers(injected);
+        let mount_paths: Vec<&str> =
+            list(sidecar(injected), "volumeMounts").filter_map(|one| one["mountPath"].as_str()).collect();
+        let has_hold = entries.iter().any(|entry| entry.mode == Mode::Hold);
+        let volume = list(&injected["spec"], "volumes").find(|one| one["name"] == "podgate-hold");
+        let emptydir = json!({"name": "podgate-hold", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}});
+        assert_eq!(volume, has_hold.then_some(&emptydir), "{file}");
+        for path in ["/podgate-hold", "/podgate-hold-canary"] {
+            assert_eq!(mount_paths.contains(&path), has_hold, "{file}");
+        }
+        for entry in entries.iter().filter(|entry| entry.mode == Mode::Hold) {
+            let find =
+                |value: &Value| list(&value["spec"], "containers").find(|one| one["name"] == *entry.name).cloned();
+            let (before, held) = (find(original).expect("the original"), find(injected).expect("the container"));
+            let from = json!({"volumeName": "podgate-hold", "path": format!("keys/{}", entry.name), "key": "OPEN"});
+            let variable = json!({"name": "PODGATE_HOLD", "valueFrom": {"fileKeyRef": from}});
+            let env: Vec<Value> = list(&before, "env").cloned().chain([variable]).collect();
+            assert_eq!(held["env"], json!(env), "{file}");
+            let mount = json!({"name": "podgate-hold", "mountPath": "/podgate-hold",
+                "subPathExpr": "gate/$(PODGATE_HOLD)", "readOnly": true});
+            assert!(list(&held, "volumeMounts").any(|one| *one == mount), "{file}: {held:#}");
+            let probes = (before["startupProbe"].is_null(), held["startupProbe"].is_null());
+            assert!(!entry.until.is_empty() && probes.0 == probes.1, "{file}");
+            seen += 1;
+        }
+    });
+    assert!(seen >= 5, "{seen}");
+}
+
+#[test]
+fn time_limit_of_a_held_container_is_in_the_sidecars_list() {
+    let done = crate::injected(&crate::corpus::templates("hold.yaml").remove(0)).value;
+    let limits: Vec<_> = sidecar_containers(&done)
+        .iter()
+        .map(|entry| (entry.name.clone(), entry.mode, entry.timeout_seconds, entry.continue_on_timeout))
+        .collect();
+    let held = |name: &str, seconds| (name.to_owned(), Mode::Hold, Some(seconds), true);
+    let db = ("db".to_owned(), Mode::None, None, false);
+    assert_eq!(limits, [held("web", 2), db, held("api", 300), held("worker", 300)], "seconds are rounded up");
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn comments_below_a_container_move_with_it() {
     let pod = "\
 apiVersion: v1
 kind: Pod
-metadata: {name: shop, annotations: {podgate.io/order: \"db, web\"}}
+metadata: {name: shop, annotations: {podgate.io/order: \"db, web\", podgate.io/mode: post-start}}
 spec:
   containers:
   # the web server

@@ -95,7 +95,7 @@ fn list_rejects_names_of_other_containers_with_a_fix() {
 #[test]
 fn bad_values_are_rejected_with_a_fix() {
     for (key, value, what, fix) in [
-        ("podgate.io/mode", "poststart", "\"poststart\" is not one of auto, post-start", "did you mean post-start?"),
+        ("podgate.io/mode", "poststart", "\"poststart\" is not one of auto, ", "did you mean post-start?"),
         ("mode.podgate.io/db", "", "is not one of", "write one of"),
         ("podgate.io/timeout", "5", "is not a duration", "such as 90s"),
         ("podgate.io/timeout", "0s", "not longer than zero", "such as 90s"),

@@ -28,6 +28,7 @@ pub const RULES: &[Rule] = &[
     rule("ephemeral-container", "An annotation names an ephemeral container"),
     rule("ephemeral-containers", "The manifest has ephemeral containers"),
     rule("gate-without-command", "Internal error: a gate without a command"),
+    rule("hold-impossible", "A container must be held, but this Pod or cluster cannot hold containers"),
     rule("hook-holds-deletion", "A waiting hook delays the deletion of the Pod"),
     rule("host-network", "With hostNetwork a probe may reach another Pod"),
     rule("image-pinned", "An image is pinned to the digest whose command was read"),

@@ -1,8 +1,9 @@
 //! Selects a mode for each container: a gate in front of its command, a gate at the kubelet (hold mode), or hooks in the
 //! preceding containers that hold the container back.
 //!
-//! Hooks are selected only if an annotation requests them, because the order can be lost under hooks. The kubelet starts a Pod's containers one after another, and a hook holds back all later containers. If hooks must
-//! hold a container back, all containers that it waits for, directly or indirectly, must therefore also have hooks.
+//! Hooks are selected only if an annotation requests them, because the order can be lost under hooks. The kubelet
+//! starts a Pod's containers one after another, and a hook holds back all later containers. If hooks must hold a
+//! container back, all containers that it waits for, directly or indirectly, must therefore also have hooks.
 
 use super::graph::Graph;
 use super::types::ImageCommand;
@@ -120,7 +121,7 @@ impl ModeResolver<'_> {
         } else if self.declared.sidecar_placement == SidecarPlacement::First {
             format!("needs a native sidecar, but {} is first", keys::SIDECAR_POSITION)
         } else if let Some(hook) = hooked.keys().next() {
-            format!("cannot be combined with post-start mode, which {hook} has")
+            format!("cannot be combined with post-start mode, which {} has", root_cause(hook, hooked))
         } else {
             return;
         };
@@ -157,14 +158,14 @@ impl ModeResolver<'_> {
         match why {
             HookReason::Requested(at) => {
                 let what = format!("{name} is in post-start mode, but {gate}, which requires a gate");
-                let fix = format!("write {}{name}: entrypoint", keys::MODE_PREFIX);
+                let fix = format!("write {}{name}: auto", keys::MODE_PREFIX);
                 findings.push(Finding::error("mode-conflict", at.clone(), what).fix(fix));
             }
             // The finding for the root cause is enough.
             HookReason::NeededBy(_) if self.required_gates.contains_key(root_cause(name, hooked)) => {}
             HookReason::NeededBy(_) => {
                 let last = root_cause(name, hooked);
-                let fix = format!("write {}{last}: entrypoint", keys::MODE_PREFIX);
+                let fix = format!("write {}{last}: auto", keys::MODE_PREFIX);
                 let what = format!(
                     "{gate}, but {last}, which comes after {name}, is in post-start mode: only hooks in the containers \
                      before it can hold {last} back, and no container can wait in a gate while a hook runs"

@@ -153,7 +153,12 @@ impl<'a> Planner<'a> {
         ContainerPlan {
             name: name.to_owned(),
             index: own.index,
-            mode_reason: if mode == Mode::None { String::new() } else { modes.mode_reason(name, hooked) },
+            mode_reason: match mode {
+                Mode::None if !involved.contains(name) => "it is not part of the order".to_owned(),
+                Mode::None if after.is_empty() => "it waits for nothing".to_owned(),
+                Mode::None => "the hooks before it hold it back".to_owned(),
+                _ => modes.mode_reason(name, hooked),
+            },
             needs_parent: mode == Mode::Entrypoint && self.needs_parent(own),
             needs_tether: mode == Mode::PostStart && self.is_outlived(name),
             mode,

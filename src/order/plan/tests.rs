@@ -3,7 +3,9 @@ mod properties;
 use super::*;
 use crate::core::container::Mode;
 use crate::order::declare::{Publish, SidecarPlacement, annotation_place};
+use crate::order::edit::Place;
 use crate::order::finding::{Finding, Level};
+use crate::order::kubernetes_version::Version;
 use serde_json::{Value, json};
 
 /// Returns a template with these annotations. Containers whose name ends in `!` have no command.
@@ -43,6 +45,11 @@ fn plan_order(containers: &[&str], order: &str) -> Plan {
     plan_of(&template(containers, &[("podgate.io/order", order)]))
 }
 
+/// Plans `order` in post-start mode.
+fn plan_hooks(containers: &[&str], order: &str) -> Plan {
+    plan_of(&template(containers, &[("podgate.io/order", order), ("podgate.io/mode", "post-start")]))
+}
+
 fn plan_errors(template: &Value) -> Vec<Finding> {
     plan(template, &KnownFacts::default()).unwrap_err()
 }
@@ -71,13 +78,75 @@ fn plan_matches_the_handwritten_manifests() {
 }
 
 #[test]
-fn hooks_hold_back_containers_with_unknown_commands() {
-    let plan = plan_order(&["db!", "api!", "web!"], "db, api, web");
+fn kubelet_holds_containers_with_unknown_commands() {
+    let plan = plan_order(&["web!", "api", "db!"], "db, api, web");
+    assert_eq!(plan_summary(&plan), ["web held api=Ready", "api gate db=Ready", "db none"]);
+    let reasons: Vec<&str> = plan.containers.iter().map(|planned| planned.mode_reason.as_str()).collect();
+    assert_eq!(reasons, ["its command is not known", "its command is known", "it waits for nothing"]);
+    assert!(plan.findings.is_empty(), "no container moves: {:?}", plan.findings);
+    let outlives: Vec<_> = plan.containers.iter().map(|planned| planned.outlives.join(",")).collect();
+    assert_eq!(outlives, ["", "web", "api"], "hold mode keeps the stop order");
+    let set = [("podgate.io/order", "db, api"), ("mode.podgate.io/api", "hold"), ("mode.podgate.io/db", "hold")];
+    let plan = plan_of(&template(&["db", "api"], &set));
+    assert_eq!(plan_summary(&plan), ["db none", "api held db=Ready"], "a known command can be held too");
+    assert_eq!(plan.get("api").unwrap().mode_reason, "set by mode.podgate.io/api");
+}
+
+#[test]
+fn impossible_hold_mode_is_rejected_with_the_ways_out() {
+    let old = KnownFacts { kubernetes: Some(Version { major: 1, minor: 34 }), ..KnownFacts::default() };
+    let any = KnownFacts::default();
+    let unknown = "the command of api is not known, and hold mode ";
+    let set = "api is set to hold mode, which ";
+    for (known, more, start, end) in [
+        (&any, ("podgate.io/publish", "board"), unknown, "needs the API server, but podgate.io/publish is board"),
+        (
+            &any,
+            ("podgate.io/sidecar-position", "first"),
+            unknown,
+            "needs a native sidecar, but podgate.io/sidecar-position is first",
+        ),
+        (&old, ("podgate.io/on-timeout", "fail"), unknown, "needs Kubernetes 1.35, but this is 1.34"),
+        (&old, ("mode.podgate.io/api", "hold"), set, "needs Kubernetes 1.35, but this is 1.34"),
+        (
+            &any,
+            ("mode.podgate.io/web", "post-start"),
+            unknown,
+            "cannot be combined with post-start mode, which web has",
+        ),
+    ] {
+        // `db` waits for nothing and `web` does not wait for `api`, so only `api` is in hold mode.
+        let order = [("podgate.io/order", "db, api"), ("after.podgate.io/web", "log"), more];
+        let template = template(&["db", "api!", "log", "web"], &order);
+        let findings = plan(&template, known).unwrap_err();
+        assert_eq!((findings.len(), findings[0].rule), (1, "hold-impossible"), "{findings:#?}");
+        assert_eq!(findings[0].message, format!("{start}{end}"));
+        for way_out in ["--resolve-images", "command.podgate.io/api", "mode.podgate.io/api: post-start"] {
+            assert!(findings[0].fix.contains(way_out), "{}", findings[0].fix);
+        }
+        let at = if start == set { annotation_place(more.0) } else { Place::root().to("spec").to("containers").to(1) };
+        assert_eq!(findings[0].at, at);
+    }
+    let first = |containers: &[&str]| {
+        let position = ("podgate.io/sidecar-position", "first");
+        plan(&template(containers, &[("podgate.io/order", "db, api"), position]), &old)
+    };
+    assert_eq!(plan_summary(&first(&["db!", "api"]).unwrap()), ["db none", "api gate db=Ready"]);
+    let new = KnownFacts { kubernetes: Some(Version::WITH_HOLD), ..KnownFacts::default() };
+    let held = plan(&template(&["db!", "api!"], &[("podgate.io/order", "db, api")]), &new).unwrap();
+    assert_eq!(plan_summary(&held), ["db none", "api held db=Ready"]);
+}
+
+#[test]
+fn hooks_hold_back_containers_in_post_start_mode() {
+    let plan = plan_hooks(&["db!", "api!", "web!"], "db, api, web");
     assert_eq!(plan_summary(&plan), ["db hook db=Ready", "api hook api=Ready", "web hook web=Started"]);
     let tethers: Vec<bool> = plan.containers.iter().map(|p| p.needs_tether).collect();
     assert_eq!(tethers, [false, true, true]);
-    let template =
-        template(&["db!", "api!", "web!"], &[("podgate.io/order", "db, api, web"), ("podgate.io/stop-order", "none")]);
+    let template = template(
+        &["db!", "api!", "web!"],
+        &[("podgate.io/order", "db, api, web"), ("podgate.io/mode", "post-start"), ("podgate.io/stop-order", "none")],
+    );
     let plan = plan_of(&template);
     assert_eq!(plan_summary(&plan), ["db hook db=Ready", "api hook api=Ready", "web none"], "as in manifests/pod.yaml");
     assert!(plan.containers.iter().all(|p| !p.needs_tether && p.outlives.is_empty()));
@@ -85,18 +154,20 @@ fn hooks_hold_back_containers_with_unknown_commands() {
 
 #[test]
 fn hooked_container_makes_its_dependencies_use_hooks() {
-    let plan = plan_order(&["web!", "api", "db"], "db, api, web");
+    let hooks = [("podgate.io/order", "db, api, web"), ("mode.podgate.io/web", "post-start")];
+    let plan = plan_of(&template(&["web", "api", "db!"], &hooks));
     assert_eq!(plan_summary(&plan), ["db hook db=Ready", "api hook api=Ready", "web hook web=Started"]);
-    assert_eq!(plan.get("db").unwrap().mode_reason, "web, which comes later, has no known command");
+    assert_eq!(plan.get("db").unwrap().mode_reason, "web, which comes later, is in post-start mode");
     let moved = plan.findings.iter().find(|finding| finding.rule == "moved").unwrap();
     assert!(moved.message.ends_with("db, api, web"), "{moved}");
 }
 
 #[test]
 fn hook_waits_only_for_the_start_before_gates() {
-    let plan = plan_order(&["api", "db!"], "db, api");
+    let hook = [("podgate.io/order", "db, api"), ("mode.podgate.io/db", "post-start")];
+    let plan = plan_of(&template(&["api", "db"], &hook));
     assert_eq!(plan_summary(&plan), ["db hook db=Started", "api gate db=Ready"], "hooks come before gates");
-    let mut template = template(&["db!", "api"], &[("podgate.io/order", "db, api")]);
+    let mut template = template(&["db", "api"], &hook);
     template["spec"]["containers"][0]["readinessProbe"] = json!({"exec": {"command": ["pg_isready"]}});
     let plan = plan_of(&template);
     assert_eq!(plan_summary(&plan), ["db hook db=Ready", "api gate db=Ready"], "the exec probe must run inside db");
@@ -106,14 +177,14 @@ fn hook_waits_only_for_the_start_before_gates() {
 fn gates_start_in_parallel_and_hooks_give_a_note() {
     let plan = plan_order(&["db", "cache", "api"], "db & cache, api");
     assert_eq!(plan_summary(&plan), ["db gate", "cache gate", "api gate db=Ready,cache=Ready"]);
-    let plan = plan_order(&["db!", "log", "cache!", "api!"], "db & cache, api");
+    let plan = plan_hooks(&["db", "log", "cache", "api"], "db & cache, api");
     assert_eq!(plan_summary(&plan), ["db hook db=Ready", "log none", "cache hook cache=Ready", "api hook api=Started"]);
     let note = plan.findings.iter().find(|finding| finding.rule == "not-side-by-side").unwrap();
     assert!(note.message.contains("also delays log, cache"), "{note}");
 }
 
 #[test]
-fn waiting_for_an_exit_requires_gates_on_both_sides() {
+fn waiting_for_an_exit_needs_gates_or_the_kubelets_status() {
     let template = |policy: &str, containers: &[&str]| {
         let mut template = template(containers, &[("podgate.io/order", "migrate=Completed, api")]);
         template["spec"]["restartPolicy"] = json!(policy);
@@ -125,11 +196,13 @@ fn waiting_for_an_exit_requires_gates_on_both_sides() {
 
     let always = plan_of(&template("Always", &["migrate", "api"]));
     assert_eq!((always.findings[0].rule, always.findings[0].level), ("end-does-not-last", Level::Warning));
-    for containers in [["migrate!", "api"], ["migrate", "api!"]] {
-        let findings = plan_errors(&template("OnFailure", &containers));
-        assert_eq!(findings[0].rule, "unknown-command", "{findings:#?}");
-        let name = containers.iter().find_map(|name| name.strip_suffix('!')).unwrap();
-        assert!(findings[0].fix.contains(&format!("command.podgate.io/{name}")), "{findings:#?}");
+    for (containers, expected) in [
+        (["migrate!", "api"], ["migrate none", "api gate migrate=Completed"]),
+        (["migrate", "api!"], ["migrate gate", "api held migrate=Completed"]),
+    ] {
+        let plan = plan_of(&template("OnFailure", &containers));
+        assert_eq!(plan_summary(&plan), expected);
+        assert_eq!(plan.containers[0].needs_parent, containers[0] == "migrate");
     }
 }
 
@@ -144,25 +217,18 @@ fn conflicting_modes_are_rejected_with_the_reason() {
     };
     for (containers, more, rule, what, fix) in [
         (
-            ["migrate", "api", "web!"],
-            &[][..],
-            "mode-conflict",
-            "api waits for migrate=Completed, but web, which comes after api, has a command that is not known",
-            "command.podgate.io/web",
-        ),
-        (
             ["migrate", "api", "web"],
-            &[("mode.podgate.io/web", "post-start")],
+            &[("mode.podgate.io/web", "post-start")][..],
             "mode-conflict",
             "but web, which comes after api, is in post-start mode",
-            "write mode.podgate.io/web: entrypoint",
+            "write mode.podgate.io/web: auto",
         ),
         (
             ["migrate", "api", "web"],
             &[("podgate.io/mode", "post-start")],
             "mode-conflict",
             "api is in post-start mode, but api waits for migrate=Completed",
-            "write mode.podgate.io/api: entrypoint",
+            "write mode.podgate.io/api: auto",
         ),
         (
             ["migrate", "api", "web!"],
@@ -178,8 +244,12 @@ fn conflicting_modes_are_rejected_with_the_reason() {
         assert!(found.rule == rule && found.fix.contains(fix), "{found:#?}");
     }
     let explicit = template(
-        &["db", "api", "web!"],
-        &[("podgate.io/order", "db, api, web"), ("mode.podgate.io/api", "entrypoint")],
+        &["db", "api", "web"],
+        &[
+            ("podgate.io/order", "db, api, web"),
+            ("mode.podgate.io/api", "entrypoint"),
+            ("mode.podgate.io/web", "post-start"),
+        ],
     );
     let findings = plan_errors(&explicit);
     assert_eq!(findings.len(), 1, "{findings:#?}");
@@ -228,15 +298,22 @@ fn edges_combine_unless_they_contradict() {
 
 #[test]
 fn sidecars_of_a_job_stop_after_the_others() {
-    let mut template = template(
-        &["proxy", "app", "logs!"],
-        &[("podgate.io/order", "proxy, app"), ("podgate.io/job-sidecars", "proxy")],
-    );
-    template["spec"]["restartPolicy"] = json!("Never");
+    let template_of_job = |containers: &[&str]| {
+        let all = [("podgate.io/order", "proxy, app"), ("podgate.io/job-sidecars", "proxy")];
+        let mut template = template(containers, &all);
+        template["spec"]["restartPolicy"] = json!("Never");
+        template
+    };
+    let mut template = template_of_job(&["proxy", "app", "logs!"]);
     let plan = plan_of(&template);
     assert_eq!(plan_summary(&plan), ["proxy gate", "app gate proxy=Ready", "logs none"], "as in manifests/job.yaml");
     assert_eq!(plan.get("proxy").unwrap().stop_after, ["app", "logs"]);
     assert!(plan.containers[..2].iter().all(|p| p.needs_parent && p.outlives.is_empty()), "a Job has no stop order");
+
+    let held = plan_errors(&template_of_job(&["proxy!", "app"]));
+    assert_eq!((held.len(), held[0].rule), (1, "unknown-command"), "{held:#?}");
+    assert!(held[0].message.contains("proxy must stop when the other containers have exited"), "{}", held[0]);
+    assert!(held[0].fix.contains("command.podgate.io/proxy"), "{}", held[0]);
 
     template["spec"]["restartPolicy"] = json!("Always");
     assert_eq!(plan_errors(&template)[0].rule, "can-never-hold");

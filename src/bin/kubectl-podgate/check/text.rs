@@ -149,8 +149,8 @@ fn start_description(planned: &ContainerPlan) -> String {
     let list = |conditions: &[WaitCondition]| conditions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let (limit, because) = (format_duration(planned.timeout), &planned.mode_reason);
     let mut how = match planned.mode {
-        Mode::None if planned.after.is_empty() => "at once (no gate: it waits for nothing)".to_owned(),
-        Mode::None => format!("when {} (held back by the hooks before it)", list(&planned.after)),
+        Mode::None if planned.after.is_empty() => format!("at once (no gate; {because})"),
+        Mode::None => format!("when {} (no gate; {because})", list(&planned.after)),
         Mode::Entrypoint if planned.until.is_empty() => format!("at once (gate; {because})"),
         Mode::Entrypoint => format!("when {}, waits at most {limit} (gate; {because})", list(&planned.until)),
         Mode::Hold => format!("when {}, waits at most {limit} (held; {because})", list(&planned.until)),

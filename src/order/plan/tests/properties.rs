@@ -26,7 +26,7 @@ struct PodContainer {
 /// Generates Pods with containers in any order. Containers wait only for containers with lower numbers.
 fn pods() -> impl Strategy<Value = Pod> {
     let one = |number: usize| {
-        let mode = prop_oneof![4 => Just(None), 1 => Just(Some("post-start")), 1 => Just(Some("entrypoint")), 1 => Just(Some("auto"))];
+        let mode = prop_oneof![4 => Just(None), 1 => prop::sample::select(vec!["post-start", "entrypoint", "hold", "auto"]).prop_map(Some)];
         let state = prop_oneof![4 => Just(""), 1 => Just("=Started"), 1 => Just("=Completed"), 1 => Just("=Exited")];
         let after = prop::collection::vec((0..number.max(1), state), 0..=3.min(number));
         (any::<usize>(), prop::bool::weighted(0.7), mode, prop::bool::weighted(0.2), after).prop_map(
