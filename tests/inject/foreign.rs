@@ -60,6 +60,9 @@ fn defaulted(template: &Value) -> Value {
             for field in each(container, "env").filter_map(|one| one.get_mut("valueFrom")?.get_mut("fieldRef")) {
                 default(field, json!({"apiVersion": "v1"}));
             }
+            for field in each(container, "env").filter_map(|one| one.get_mut("valueFrom")?.get_mut("fileKeyRef")) {
+                default(field, json!({"optional": false}));
+            }
             for port in each(container, "ports") {
                 default(port, json!({"protocol": "TCP"}));
             }

@@ -33,6 +33,7 @@ mod write;
 
 pub use outcome::{Injected, Options};
 
+use crate::core::container::Container;
 use crate::order::declare::{self, keys};
 use crate::order::edit::{Edit, Op, PathSegment, Place, apply};
 use crate::order::finding::Finding;
@@ -127,6 +128,18 @@ fn inject_plain(template: &Value, options: &Options, known: &KnownFacts) -> Resu
             Err(findings)
         }
     }
+}
+
+/// Returns the sidecar's list of containers; `None` if the template has no sidecar with a valid list.
+pub(crate) fn sidecar_list(template: &Value) -> Option<Vec<Container>> {
+    container_list::from_sidecar(undo::find_sidecar(template)?.1)
+}
+
+/// Returns true if the container `name` has the variable that makes the kubelet hold it. The API server adds default
+/// fields to the variable.
+pub(crate) fn is_held(container: &Value, name: &str) -> bool {
+    let wanted = parts::hold_variable(name);
+    parts::items(container, &Place::root().to("env")).iter().any(|one| merge::covers(one, &wanted))
 }
 
 /// Removes the parts that [`inject`] has added to `template`. Does not change a template without injected parts.

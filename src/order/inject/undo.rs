@@ -64,9 +64,7 @@ pub(super) fn manual_changes(template: &Value) -> Vec<Finding> {
             let what = format!("podgate's gate in the command of {} was changed by hand", entry.name);
             findings.push(error(place.to("command"), what));
         }
-        let variables = parts::items(item, &Place::root().to("env"));
-        let is_held = variables.iter().any(|one| *one == parts::hold_variable(&entry.name));
-        if entry.mode == Mode::Hold && !is_held {
+        if entry.mode == Mode::Hold && !super::is_held(item, &entry.name) {
             let what = format!("podgate's variable in the env of {} was changed by hand", entry.name);
             findings.push(error(place.to("env"), what));
         }
