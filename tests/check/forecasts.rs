@@ -61,5 +61,16 @@ fn each_mode_has_its_own_text() {
             "  waits    at most 10m until the last container starts or a gate times out\n{GATE_FAILS}{HOOK_FAILS}{CAUTION}"
         )
     );
+    // The kubelet holds api, because podgate does not know its command. web has a gate.
+    let held =
+        "  timeout  held: the container stays held with the state TimedOut, and starts when its conditions hold\n";
+    assert_eq!(
+        waiting("", ""),
+        format!("  waits    at most 5m until the last container starts or a gate times out\n{held}{GATE_FAILS}")
+    );
+    assert!(
+        waiting("    podgate.io/on-timeout: continue\n", "")
+            .contains("held: the kubelet creates the container although its conditions do not hold\n")
+    );
     assert_eq!(waiting("    podgate.io/stop-order: none\n", known).matches("hook").count(), 0);
 }

@@ -8,6 +8,6 @@ use serde_json::Value;
 pub struct Context<'a> {
     /// Version of Kubernetes for which the manifest is checked; `None` skips the checks of the version.
     pub kubernetes: Option<Version>,
-    /// The `spec` of the workload that contains the template, such as a Deployment or Job; `None` for a bare Pod.
+    /// The `spec` that contains the template, such as that of a Deployment or Job; `None` for a bare Pod.
     pub workload: Option<&'a Value>,
 }

@@ -49,7 +49,7 @@ fn start_steps(plan: &Plan) -> BTreeMap<&str, usize> {
         step += usize::from(is_blocking(planned));
     }
     // A gate is in a later step than all containers that the gate waits for.
-    let gates = plan.containers.iter().filter(|planned| planned.mode == Mode::Entrypoint);
+    let gates = plan.containers.iter().filter(has_gate);
     let before = gates
         .map(|planned| (planned.name.as_str(), planned.until.iter().map(|until| until.container.as_str()).collect()));
     assign_steps(&first, &before.collect())
@@ -94,9 +94,13 @@ fn assign_steps<'a>(
 /// Returns the longest wait of a plan. Hooks wait one after another; gates wait in parallel after the last hook.
 fn longest_wait(plan: &Plan) -> Duration {
     let hooks = plan.containers.iter().filter(|planned| is_blocking(planned)).map(|planned| planned.timeout);
-    let waits = |planned: &&ContainerPlan| planned.mode == Mode::Entrypoint && !planned.until.is_empty();
+    let waits = |planned: &&ContainerPlan| has_gate(planned) && !planned.until.is_empty();
     let gates = plan.containers.iter().filter(waits).map(|planned| planned.timeout);
     hooks.sum::<Duration>() + gates.max().unwrap_or_default()
+}
+
+fn has_gate(planned: &&ContainerPlan) -> bool {
+    matches!(planned.mode, Mode::Entrypoint | Mode::Hold)
 }
 
 /// Returns true if the container's postStart hook waits for a later state than Started, which blocks the kubelet.

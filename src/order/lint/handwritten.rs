@@ -8,6 +8,7 @@ use crate::core::pod;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
+use crate::order::inject;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -19,16 +20,23 @@ pub fn check_handwritten(template: &Value) -> Option<Vec<Finding>> {
     let spec = Spec::read(template, &mut Vec::new());
     let mut findings = Vec::new();
     let lines: Vec<AgentLines> = spec.containers.iter().map(AgentLines::of).collect();
-    if lines.iter().all(|lines| lines.gate.is_none() && lines.pre_stop.is_none()) {
+    let mut listed = inject::sidecar_list(template).unwrap_or_default();
+    listed.retain(|entry| entry.mode == Mode::Hold);
+    let is_unused = |lines: &AgentLines| lines.gate.is_none() && lines.pre_stop.is_none() && !lines.has_hold_variable();
+    if listed.is_empty() && lines.iter().all(is_unused) {
         return None;
     }
     let grace = spec.value.get("terminationGracePeriodSeconds").and_then(Value::as_u64).unwrap_or(30);
     for (own, lines) in spec.containers.iter().zip(&lines) {
         lines.check(own, &spec, Duration::from_secs(grace), &mut findings);
+        lines.check_hold(own, listed.iter().any(|entry| entry.name == own.name), &mut findings);
     }
+    findings.extend(super::check_sidecar_position(template));
+    let held = |name: &str| listed.iter().find(|entry| entry.name == name).cloned();
     // The search for cycles is recursive. `Spec::read` reports longer lists.
     let limited = lines.iter().take(CONTAINERS_MAX);
-    let containers: Vec<Container> = limited.map(|lines| lines.container.declared()).collect();
+    let containers: Vec<Container> =
+        limited.map(|lines| held(&lines.container.name).unwrap_or_else(|| lines.container.declared())).collect();
     if let Err(broken) = container_list::check_order(&containers) {
         let at = match &broken {
             OrderError::GateBeforeHook { hook, .. } | OrderError::HoldAndHook { hook, .. } => hook,
@@ -91,6 +99,38 @@ impl AgentLines {
                 findings.push(Finding::warning("pre-stop-too-long", hook("preStop"), what).fix(fix));
             }
         }
+    }
+
+    fn has_hold_variable(&self) -> bool {
+        self.container.env.iter().any(|one| one.name == names::HOLD_VARIABLE)
+    }
+
+    /// Checks that a container with podgate's variable has an entry of mode `hold` in the sidecar's list, and vice versa.
+    fn check_hold(&self, own: &ContainerRef<'_>, is_listed: bool, findings: &mut Vec<Finding>) {
+        let (name, has_variable) = (own.name, self.has_hold_variable());
+        let (what, fix) = if has_variable && !is_listed {
+            (
+                format!(
+                    "{name} has the variable PODGATE_HOLD, but no entry of mode hold in PODGATE_CONTAINERS: it stays held forever"
+                ),
+                format!("add {name} with \"mode\": \"hold\" to PODGATE_CONTAINERS, or remove the variable"),
+            )
+        } else if has_variable && !inject::is_held(own.value, name) {
+            (
+                format!(
+                    "the variable PODGATE_HOLD of {name} is not read from the gate file of {name}: it stays held forever"
+                ),
+                format!("write fileKeyRef: {{volumeName: podgate-hold, path: keys/{name}, key: OPEN}}"),
+            )
+        } else if is_listed && !has_variable {
+            (
+                format!("{name} has mode hold in PODGATE_CONTAINERS, but no variable PODGATE_HOLD: it is never held"),
+                "add the variable and the mount as in manifests/pod-hold.yaml".to_owned(),
+            )
+        } else {
+            return;
+        };
+        findings.push(Finding::error("hold-mismatch", own.place().to("env"), what).fix(fix));
     }
 
     /// Checks the container names in the command line `line` at the place `at`.

@@ -7,6 +7,7 @@
 //! | [`forecast`] | start order, stop order and longest wait of a plan |
 //! | [`native`] | advice to use native sidecars instead |
 //! | `probes` | probes that are missing, depend on a later container, or kill a waiting container |
+//! | `hold` | containers in hold mode |
 //! | `environment` | network, processes, Kubernetes version, time limits of the workload |
 //! | `handwritten` | podgate's commands in a manifest that declares no order |
 //! | `document` | podgate's annotations and labels outside of templates |
@@ -16,6 +17,7 @@ mod document;
 mod environment;
 pub mod forecast;
 mod handwritten;
+mod hold;
 pub mod native;
 mod probes;
 pub mod rules;
@@ -26,6 +28,7 @@ pub use crate::order::kubernetes_version::Version;
 pub use context::Context;
 pub use document::misplaced_keys;
 pub use handwritten::check_handwritten;
+pub use hold::check_sidecar_position;
 
 use crate::order::declare::spec::Spec;
 use crate::order::finding::Finding;
@@ -53,6 +56,7 @@ pub fn check_template(template: &Value, plan: &Plan, context: Context<'_>) -> Li
     }
     let spec = Spec::read(template, &mut Vec::new());
     probes::check(&spec, plan, &mut findings);
+    hold::check(template, &spec, plan, context, &mut findings);
     environment::check(&spec, plan, context, forecast.longest_wait, &mut findings);
     let native = native::native_advice(&spec, plan);
     findings.extend(native.as_ref().map(NativeAdvice::to_finding));

@@ -273,6 +273,113 @@ fn handwritten_commands_are_checked() {
     assert_eq!(check_handwritten(&pod(json!({"name": "db"}), json!({"name": "api"}))), None);
 }
 
+/// Returns a Pod in which the kubelet holds `api`.
+fn held_pod(api: Value) -> Value {
+    let mut api = api;
+    api["command"] = Value::Null;
+    pod("db, api", &[("db", json!({})), ("api", api)])
+}
+
+#[test]
+fn rules_of_hold_mode_fire_where_they_apply() {
+    let of = |api: Value| rule_names(&held_pod(api));
+    assert_eq!(of(json!({})), [] as [&str; 0]);
+    for (image, policy, pulls) in [
+        ("api:1", Value::Null, false),
+        ("api:1", json!("Always"), true),
+        ("localhost:5000/api", Value::Null, true),
+        ("api:latest", Value::Null, true),
+        ("api:latest", json!("IfNotPresent"), false),
+        ("api:latest@sha256:1", Value::Null, false),
+    ] {
+        let found = of(json!({"image": image, "imagePullPolicy": policy}));
+        assert_eq!(found, ["hold-pulls"].repeat(usize::from(pulls)), "{image} {policy}");
+    }
+    assert_eq!(of(json!({"resources": {"limits": {"cpu": 1, "nvidia.com/gpu": 1}}})), ["hold-device"]);
+    assert_eq!(of(json!({"resources": {"limits": {"cpu": 1, "hugepages-2Mi": "2Mi"}}})), [] as [&str; 0]);
+    for (field, key, fires) in [
+        ("labels", "tekton.dev/taskRun", true),
+        ("annotations", "job.runner.gitlab.com/id", true),
+        ("labels", "airflow_version", true),
+        ("labels", "dag_id", false),
+        ("labels", "execution-id", false),
+    ] {
+        let mut pod = held_pod(json!({}));
+        pod["metadata"][field][key] = json!("x");
+        assert_eq!(rule_names(&pod), ["hold-fails-workflow"].repeat(usize::from(fires)), "{key}");
+        pod["spec"]["containers"][1]["command"] = json!(["x"]);
+        assert_eq!(rule_names(&pod), [] as [&str; 0], "{key}");
+    }
+    let mut pod = held_pod(json!({}));
+    pod["metadata"]["annotations"]["podgate.io/fail-fast"] = json!("true");
+    let finding = only_finding(&pod, Context::default());
+    assert_eq!((finding.rule, finding.level), ("unused-annotation", Level::Note));
+}
+
+#[test]
+fn held_container_needs_a_deadline_in_a_pod_that_ends() {
+    let job =
+        |pod: &Value, spec: Value| findings_of(pod, Context { workload: Some(&spec), ..Context::default() }).len();
+    for policy in ["Never", "OnFailure"] {
+        let mut pod = held_pod(json!({}));
+        pod["spec"]["restartPolicy"] = json!(policy);
+        let finding = only_finding(&pod, Context::default());
+        assert_eq!((finding.rule, finding.level), ("hold-without-deadline", Level::Error));
+        assert_eq!(job(&pod, json!({"backoffLimit": 1})), 1);
+        assert_eq!(job(&pod, json!({"activeDeadlineSeconds": 3600})), 0);
+        pod["metadata"]["annotations"]["podgate.io/on-timeout"] = json!("continue");
+        assert_eq!(job(&pod, json!({})), 0);
+    }
+}
+
+#[test]
+fn states_that_only_the_kubelet_knows_give_a_note() {
+    let exec = json!({"command": null, "readinessProbe": {"exec": {"command": ["true"]}}});
+    let chain = |order: &str, db: &Value| rule_names(&pod(order, &[("db", db.clone()), ("api", json!({}))]));
+    assert_eq!(chain("db, api", &exec), ["known-by-kubelet"]);
+    assert_eq!(chain("db=Started, api", &exec), [] as [&str; 0]);
+    assert_eq!(chain("db=Exited, api", &json!({"command": null})), ["end-does-not-last", "known-by-kubelet"]);
+    assert_eq!(chain("db=Exited, api", &json!({})), ["end-does-not-last"]);
+}
+
+#[test]
+fn handwritten_parts_of_hold_mode_must_match() {
+    let variable = |name: &str| {
+        let from =
+            json!({"volumeName": "podgate-hold", "path": format!("keys/{name}"), "key": "OPEN", "optional": false});
+        json!([{"name": "PODGATE_HOLD", "valueFrom": {"fileKeyRef": from}}])
+    };
+    let check = |list: Value, env: Value| {
+        let list = json!([{"name": "PODGATE_CONTAINERS", "value": list.to_string()}]);
+        let pod = json!({"spec": {"initContainers": [{"name": "podgate", "env": list}],
+            "containers": [{"name": "db"}, {"name": "api", "env": env}]}});
+        check_handwritten(&pod).map(|found| found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    };
+    let held = json!([{"name": "db"}, {"name": "api", "mode": "hold", "until": ["db"]}]);
+    assert_eq!(check(held.clone(), variable("api")).as_deref(), Some(""));
+    assert_eq!(check(json!([{"name": "db"}, {"name": "api"}]), json!([])), None);
+    for (list, env, expected) in [
+        (json!([{"name": "db"}, {"name": "api"}]), variable("api"), "no entry of mode hold in PODGATE_CONTAINERS"),
+        (held.clone(), variable("db"), "is not read from the gate file of api"),
+        (held, json!([]), "no variable PODGATE_HOLD: it is never held"),
+    ] {
+        let found = check(list, env).unwrap();
+        assert!(found.starts_with("spec.containers[1].env: ") && found.contains(expected), "{found}");
+        assert_eq!(found.lines().count(), 1, "{found}");
+    }
+}
+
+#[test]
+fn init_containers_before_the_sidecar_warn() {
+    let of = |names: &[&str]| {
+        let list: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
+        check_sidecar_position(&json!({"spec": {"initContainers": list}})).map(|finding| finding.to_string())
+    };
+    assert_eq!((of(&["podgate", "mesh"]), of(&["mesh"]), of(&[])), (None, None, None));
+    let found = of(&["mesh", "podgate"]).unwrap();
+    assert!(found.starts_with("spec.initContainers[1]: mesh comes before podgate's sidecar"), "{found}");
+}
+
 #[test]
 fn rules_are_sorted_and_named_once() {
     assert!(rules::RULES.is_sorted_by(|a, b| a.name < b.name));

@@ -101,8 +101,11 @@ fn analyze_template<'a>(
             return;
         }
     }
-    let workload = if at.place == at.object { None } else { at.object.to("spec").of(&document.value) };
+    let parent = |mut place: Place| place.0.pop().map(|_| place);
+    let workload = parent(at.place.clone()).filter(|_| at.place != at.object);
+    let workload = workload.and_then(|place| place.of(&document.value));
     let mut findings = Vec::new();
+    findings.extend(lint::check_sidecar_position(template).filter(|_| is_injected));
     let outlook = plan_and_outlook(template, images, Context { kubernetes, workload }, &mut findings);
     analysis.findings.extend(findings.into_iter().map(here));
     let namespace = at.object.to("metadata").to("namespace").of(&document.value);

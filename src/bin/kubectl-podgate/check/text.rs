@@ -125,12 +125,23 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
 /// explains these effects.
 fn timeout_lines(plan: &Plan) -> Vec<&'static str> {
     let continues = plan.containers.iter().any(|planned| planned.continue_on_timeout);
-    let has_gate = plan.containers.iter().any(|planned| planned.mode == Mode::Entrypoint && !planned.until.is_empty());
+    let waits_in = |mode| plan.containers.iter().any(|planned| planned.mode == mode && !planned.until.is_empty());
+    let (has_gate, has_hold) = (waits_in(Mode::Entrypoint), waits_in(Mode::Hold));
     let mut lines = vec!["until the last container starts"];
+    if (has_gate || has_hold) && !continues {
+        lines[0] = "until the last container starts or a gate times out";
+    }
+    if has_hold {
+        lines.push(match continues {
+            true => "timeout  held: the kubelet creates the container although its conditions do not hold",
+            false => {
+                "timeout  held: the container stays held with the state TimedOut, and starts when its conditions hold"
+            }
+        });
+    }
     if has_gate && continues {
         lines.push("timeout  gate: starts the container's command although its conditions do not hold");
     } else if has_gate {
-        lines[0] = "until the last container starts or a gate times out";
         lines.push(
             "timeout  gate: exits with 75; the kubelet restarts the container by its restartPolicy, and the gate waits again",
         );

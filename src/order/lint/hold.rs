@@ -1,0 +1,128 @@
+//! Checks of containers in hold mode, which the kubelet tries to create again and again while they are held.
+
+use super::context::Context;
+use crate::core::container::Mode;
+use crate::core::until::WantedState;
+use crate::order::declare::spec::{ContainerRef, SIDECAR_NAME, Spec};
+use crate::order::declare::{annotation_place, keys};
+use crate::order::edit::Place;
+use crate::order::finding::Finding;
+use crate::order::plan::{ContainerPlan, Plan};
+use serde_json::Value;
+
+/// Tools that delete a Pod with a held container, each with the labels or annotations that all its Pods have. A word
+/// that ends in `/` is a prefix.
+const WORKFLOW_TOOLS: [(&str, &[&str]); 5] = [
+    ("Tekton", &["tekton.dev/"]),
+    ("Airflow", &["airflow_version"]),
+    ("Airflow", &["dag_id", "task_id"]),
+    ("Flyte", &["execution-id", "node-id", "task-name"]),
+    ("GitLab Runner", &["job.runner.gitlab.com/"]),
+];
+
+pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Context<'_>, findings: &mut Vec<Finding>) {
+    let own = |planned: &ContainerPlan| spec.get(&planned.name).copied();
+    for own in plan.containers.iter().filter(|one| matches!(one.mode, Mode::Hold | Mode::None)).filter_map(own) {
+        check_source(&own, plan, findings);
+    }
+    let held: Vec<_> = plan.containers.iter().filter(|one| one.mode == Mode::Hold).filter_map(own).collect();
+    for own in &held {
+        check_pull(own, findings);
+        check_devices(own, findings);
+    }
+    let Some(first) = held.first() else { return };
+    if plan.containers.iter().any(|planned| planned.fail_fast) {
+        let what = format!("{} has no effect on {}, which stays held in any case", keys::FAIL_FAST, first.name);
+        findings.push(Finding::note("unused-annotation", annotation_place(keys::FAIL_FAST), what));
+    }
+    check_workflow(template, first, findings);
+    let has_deadline = |value: &Value| value.get("activeDeadlineSeconds").is_some_and(|seconds| !seconds.is_null());
+    let deadline = has_deadline(spec.value) || context.workload.is_some_and(has_deadline);
+    let runs_to_completion = matches!(spec.value["restartPolicy"].as_str(), Some("Never" | "OnFailure"));
+    if runs_to_completion && !deadline && plan.containers.iter().all(|planned| !planned.continue_on_timeout) {
+        let what = format!("{} stays held after a time-out, so the Pod may never end", first.name);
+        let fix = format!("set activeDeadlineSeconds of the Job or Pod, or {}: continue", keys::ON_TIMEOUT);
+        findings.push(Finding::error("hold-without-deadline", first.place(), what).fix(fix));
+    }
+}
+
+/// Reports a state that podgate learns only from the kubelet's status.
+fn check_source(own: &ContainerRef<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
+    let name = own.name;
+    let is_exec =
+        ["startupProbe", "readinessProbe"].iter().any(|field| own.probe(field).is_some_and(|it| it.is_exec()));
+    let is_late = |want| match want {
+        WantedState::Started => false,
+        WantedState::Ready => is_exec,
+        WantedState::Completed | WantedState::Exited => true,
+    };
+    let mut needs = plan.containers.iter().flat_map(|other| &other.after);
+    if let Some(need) = needs.find(|need| need.container == name && is_late(need.want)) {
+        let what = format!("podgate learns {need} only from the kubelet's status, 1 to 2 s late");
+        let fix = format!("if this matters, set the command of {name}: podgate then observes the container itself");
+        findings.push(Finding::note("known-by-kubelet", own.place(), what).fix(fix));
+    }
+}
+
+/// Reports a held container whose image the kubelet pulls on each attempt to create the container.
+fn check_pull(own: &ContainerRef<'_>, findings: &mut Vec<Finding>) {
+    let text = |field: &str| own.value.get(field).and_then(Value::as_str);
+    let tag = text("image").and_then(|image| image.rsplit('/').next()).filter(|last| !last.contains('@'));
+    // The API server's default policy is Always for the tag `latest` and for an image without a tag.
+    let is_latest = tag.is_some_and(|last| last.split_once(':').is_none_or(|(_, tag)| tag == "latest"));
+    let (field, why) = match text("imagePullPolicy") {
+        Some("Always") => ("imagePullPolicy", "imagePullPolicy: Always"),
+        None if is_latest => ("image", "imagePullPolicy is Always by default for the tag latest"),
+        _ => return,
+    };
+    let what = format!(
+        "while {} is held, the kubelet queries the registry on each attempt to create it ({why}), which delays other pulls",
+        own.name
+    );
+    let fix = "use an image with a fixed tag, and imagePullPolicy: IfNotPresent";
+    findings.push(Finding::warning("hold-pulls", own.place().to(field), what).fix(fix));
+}
+
+/// Reports a held container with a resource of a device plugin, such as `nvidia.com/gpu`.
+fn check_devices(own: &ContainerRef<'_>, findings: &mut Vec<Finding>) {
+    let limits = own.place().to("resources").to("limits");
+    let names = own.value.pointer("/resources/limits").and_then(Value::as_object).into_iter().flatten();
+    if let Some((resource, _)) = names.into_iter().find(|(name, _)| name.contains('/')) {
+        let what = format!(
+            "{} has the device {resource}: if the kubelet restarts while {0} is held, the Pod can fail",
+            own.name
+        );
+        let fix = format!("set the command of {}, so that it waits in a gate", own.name);
+        findings.push(Finding::warning("hold-device", limits.to(resource.as_str()), what).fix(fix));
+    }
+}
+
+/// Reports a Pod of a tool that treats the waiting reason of a held container as a failure.
+fn check_workflow(template: &Value, held: &ContainerRef<'_>, findings: &mut Vec<Finding>) {
+    let has = |field: &str, mark: &str| {
+        let keys = template.pointer(&format!("/metadata/{field}")).and_then(Value::as_object).into_iter().flatten();
+        keys.into_iter().any(|(key, _)| key == mark || mark.ends_with('/') && key.starts_with(mark))
+    };
+    let is_marked = |mark: &&str| has("labels", mark) || has("annotations", mark);
+    if let Some((tool, _)) = WORKFLOW_TOOLS.iter().find(|(_, marks)| marks.iter().all(is_marked)) {
+        let what = format!(
+            "this is a Pod of {tool}, which fails a Pod whose container has the reason CreateContainerConfigError, as {} \
+             has while it is held",
+            held.name
+        );
+        let fix = format!("set the command of {}, so that it waits in a gate", held.name);
+        findings.push(Finding::warning("hold-fails-workflow", Place::root().to("metadata"), what).fix(fix));
+    }
+}
+
+/// Reports init containers in front of podgate's sidecar.
+#[must_use]
+pub fn check_sidecar_position(template: &Value) -> Option<Finding> {
+    let list = Place::root().to("spec").to("initContainers");
+    let items = list.of(template)?.as_array()?;
+    let at = items.iter().position(|item| item["name"] == SIDECAR_NAME).filter(|at| *at > 0)?;
+    let first = items[0]["name"].as_str().unwrap_or_default();
+    let what = format!("{first} comes before podgate's sidecar, so podgate does not see its start");
+    let fix = "put the sidecar first; if another webhook has moved it, let podgate's webhook run after that webhook";
+    Some(Finding::warning("sidecar-not-first", list.to(at), what).fix(fix))
+}
