@@ -2,6 +2,7 @@
 //! `core::names`, and `PODGATE_CONTAINERS` matches the containers' probes.
 
 mod gates;
+mod held;
 mod pods;
 
 use podgate::core::names;
@@ -13,7 +14,9 @@ use std::fs;
 const HOOKED: [&str; 2] = ["pod.yaml", "pod-first-container.yaml"];
 /// Pods with gates.
 const GATED: [&str; 2] = ["pod-entrypoint.yaml", "job.yaml"];
-const PODS: [&str; 4] = [HOOKED[0], HOOKED[1], GATED[0], GATED[1]];
+/// Pod in hold mode.
+const HELD: &str = "pod-hold.yaml";
+const PODS: [&str; 5] = [HOOKED[0], HOOKED[1], GATED[0], GATED[1], HELD];
 /// Folder in which Kubernetes clients look for the token.
 const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
