@@ -44,8 +44,7 @@ fn inject_is_idempotent_and_reversible() {
     let (injected, reasons) = (Cell::new(0), RefCell::new(BTreeMap::<&str, u32>::new()));
     TestRunner::new(cases())
         .run(&template(), |template| {
-            if check_injection(&template, &options(), &KnownFacts::default())
-                .is_some_and(|done| !done.edits.is_empty())
+            if check_injection(&template, &options(), &KnownFacts::default()).is_some_and(|done| !done.edits.is_empty())
             {
                 injected.set(injected.get() + 1);
             } else if let Err(found) = inject(&template, &options(), &KnownFacts::default()) {

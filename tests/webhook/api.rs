@@ -19,6 +19,8 @@ struct Held {
     /// Number of further writes that get a conflict.
     conflicts: usize,
     writes: usize,
+    /// Minor version of Kubernetes; `None` fails the request for the version.
+    minor: Option<u32>,
     wrong: Vec<String>,
 }
 
@@ -48,6 +50,7 @@ impl Api {
             revision: 1,
             conflicts: 0,
             writes: 0,
+            minor: Some(36),
             wrong: Vec::new(),
         }));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -104,6 +107,10 @@ impl Api {
         self.held.lock().unwrap().conflicts = writes;
     }
 
+    pub(crate) fn set_minor_version(&self, minor: Option<u32>) {
+        self.held.lock().unwrap().minor = minor;
+    }
+
     pub(crate) fn writes(&self) -> usize {
         self.held.lock().unwrap().writes
     }
@@ -151,6 +158,16 @@ fn failure(code: u16, message: &str) -> (u16, Value) {
 fn answer(held: &mut Held, method: &str, path: &str, head: &str, body: &[u8]) -> (u16, Value) {
     match (method, path) {
         ("GET", SECRET) => held.secret.clone().map_or_else(|| failure(404, "not found"), |secret| (200, secret)),
+        ("GET", "/version") => held.minor.map_or_else(
+            || failure(500, "no version"),
+            |minor| {
+                let empty =
+                    ["gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform", "gitVersion"];
+                let mut version = json!({"major": "1", "minor": format!("{minor}+")});
+                empty.iter().for_each(|field| version[field] = "".into());
+                (200, version)
+            },
+        ),
         ("GET", CONFIGURATION) => (200, held.configuration.clone()),
         ("PUT" | "PATCH", SECRET | CONFIGURATION) => {
             let sent: Value = serde_json::from_slice(body).unwrap();

@@ -8,6 +8,7 @@ mod flood;
 mod forged;
 mod hostile;
 mod install;
+mod kubernetes_version;
 mod own_certificates;
 mod program;
 mod rights;

@@ -1,9 +1,17 @@
-//! The client for the API server. Only `--tls self` needs it.
+//! The client for the API server: for `--tls self`, and for the version of Kubernetes.
 
 use crate::args::Args;
+use crate::state::State;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use podgate::core::text::error_chain;
+use podgate::order::kubernetes_version::Version;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::{debug, info};
+
+/// Interval of the requests for the API server's version.
+const VERSION_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Returns a client, and the namespace of this Pod or of the kubeconfig's context. The client sends no request yet.
 /// Fails if the Pod has no service account or the kubeconfig is unusable.
@@ -27,4 +35,32 @@ pub(crate) async fn make_client(args: &Args) -> Result<(Client, String), String>
     let namespace = config.default_namespace.clone();
     let client = Client::try_from(config).map_err(|error| wrong(&error))?;
     Ok((client, namespace))
+}
+
+/// Reads the API server's version until the version supports hold mode. An older API server may be upgraded while the
+/// webhook runs. Without access to the API server, the version remains unknown.
+pub(crate) async fn watch_version(args: Args, state: Arc<State>) {
+    let client = match make_client(&args).await {
+        Ok((client, _)) => client,
+        Err(error) => return debug!(error, "the version of Kubernetes is not known"),
+    };
+    loop {
+        let read = async {
+            let asked = tokio::time::timeout(args.request_timeout, client.apiserver_version()).await;
+            let info = asked.map_err(|_| "time-out".to_owned())?.map_err(|error| error_chain(&error))?;
+            format!("{}.{}", info.major, info.minor).parse::<Version>()
+        };
+        match read.await {
+            Ok(version) => {
+                if state.set_kubernetes(version) != Some(version) {
+                    info!(%version, "read the version of Kubernetes");
+                }
+                if version >= Version::WITH_HOLD {
+                    return;
+                }
+            }
+            Err(error) => debug!(error, "can't read the version of Kubernetes; will retry"),
+        }
+        tokio::time::sleep(VERSION_INTERVAL).await;
+    }
 }

@@ -80,7 +80,7 @@ pub(crate) struct Args {
     /// After --shutdown-delay, wait this long for open requests
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = up_to_an_hour)]
     pub(crate) shutdown_grace: Duration,
-    /// With --tls self, use this kubeconfig, not the service account
+    /// Use this kubeconfig instead of the Pod's service account
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Wait at most this long for one API request

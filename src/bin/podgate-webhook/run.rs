@@ -2,7 +2,7 @@
 
 use crate::args::Args;
 use crate::state::State;
-use crate::{status_server, tls, tls_server};
+use crate::{api, status_server, tls, tls_server};
 use podgate::core::text::error_chain;
 use podgate::edge::log;
 use podgate::order::inject::Options;
@@ -59,6 +59,7 @@ async fn serve_until_signal(args: &Args) -> Result<(), String> {
 
     tokio::spawn(status_server::serve(Arc::clone(&state), status));
     tokio::spawn(source.keep_valid(Arc::clone(&state)));
+    tokio::spawn(api::watch_version(args.clone(), Arc::clone(&state)));
     let (stop, stopped) = watch::channel(false);
     let server = tokio::spawn(tls_server::serve(Arc::clone(&state), config, listener, stopped));
 

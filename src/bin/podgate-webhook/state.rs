@@ -5,9 +5,10 @@ use crate::certificate::{ServedCert, Validity};
 use crate::clock::wall_time;
 use crate::metrics::Metrics;
 use podgate::order::inject::Options;
+use podgate::order::kubernetes_version::Version;
 use rustls::sign::CertifiedKey;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 use tracing::info;
 
@@ -19,6 +20,7 @@ pub(crate) struct State {
     /// Held during a review. One review at a time limits memory.
     pub(crate) review_seat: Arc<Semaphore>,
     is_draining: AtomicBool,
+    kubernetes: Mutex<Option<Version>>,
 }
 
 impl State {
@@ -30,7 +32,18 @@ impl State {
             body_budget: BodyBudget::default(),
             review_seat: Arc::new(Semaphore::new(1)),
             is_draining: AtomicBool::new(false),
+            kubernetes: Mutex::default(),
         }
+    }
+
+    /// Returns the API server's version; `None` until it is known.
+    pub(crate) fn kubernetes(&self) -> Option<Version> {
+        *self.kubernetes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stores the API server's version. Returns the previous one.
+    pub(crate) fn set_kubernetes(&self, version: Version) -> Option<Version> {
+        self.kubernetes.lock().unwrap_or_else(PoisonError::into_inner).replace(version)
     }
 
     /// Serves the certificate in `key` from the next handshake on.
