@@ -1,6 +1,6 @@
 //! The top-level command line. Each command's arguments and help text are in its folder.
 
-use crate::{check, completion, inject, overrides, status, timeline};
+use crate::{check, completion, inject, overrides, status, timeline, try_run};
 use clap::{Parser, Subcommand};
 use podgate::core::exit::Exit;
 
@@ -12,6 +12,7 @@ An order is declared on the Pod, or on a workload's Pod template:
 
 Examples:
   kubectl podgate check shop.yaml                                  find errors, forecast the start
+  kubectl podgate try shop.yaml                                    preview the start on this machine
   kubectl podgate inject -f shop.yaml | kubectl apply -f -         add the order and apply
   kubectl podgate status -w shop-6bcbfd8758-sr5xs                  watch what each container waits for
   kubectl podgate timeline shop-6bcbfd8758-sr5xs                   show how the start went
@@ -35,8 +36,11 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Man(completion::Man),
     Override(overrides::Override),
+    #[command(hide = true)]
+    StandIn(Box<try_run::StandIn>),
     Status(status::Status),
     Timeline(timeline::Timeline),
+    Try(Box<try_run::Try>),
     Uninject(inject::Uninject),
     /// Print the version
     Version,

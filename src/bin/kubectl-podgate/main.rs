@@ -16,6 +16,7 @@ mod runtime;
 mod status;
 mod terminal;
 mod timeline;
+mod try_run;
 mod yaml;
 
 use clap::{CommandFactory, Parser};
@@ -37,8 +38,10 @@ fn main() -> ExitCode {
         cli::Command::Inject(args) => inject::inject(&args),
         cli::Command::Man(args) => completion::write_man_pages(cli::Args::command(), &args),
         cli::Command::Override(args) => overrides::run(&args),
+        cli::Command::StandIn(args) => try_run::run_stand_in(&args),
         cli::Command::Status(args) => status::run(&args),
         cli::Command::Timeline(args) => timeline::run(&args),
+        cli::Command::Try(args) => try_run::run(&args),
         cli::Command::Uninject(args) => inject::uninject(&args),
         cli::Command::Version => output::print(concat!("kubectl-podgate ", env!("CARGO_PKG_VERSION"), "\n")),
     }

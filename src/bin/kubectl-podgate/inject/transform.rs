@@ -41,10 +41,10 @@ impl Action {
 
 /// Line about a document, for standard error.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Report {
+pub(crate) struct Report {
     /// Severity; `None` for a line that reports a change.
-    pub(super) level: Option<Level>,
-    pub(super) line: String,
+    pub(crate) level: Option<Level>,
+    pub(crate) line: String,
 }
 
 #[derive(Debug, Default)]
@@ -155,7 +155,7 @@ fn may_have_foreign_order(template: &Value, from: &migrate::MigrationSource) -> 
 }
 
 /// Formats a finding as `file:line:column: level: message; fix [rule]`.
-fn finding_report(file: &str, document: &Document, template: &Place, finding: &Finding) -> Report {
+pub(crate) fn finding_report(file: &str, document: &Document, template: &Place, finding: &Finding) -> Report {
     let place = template.join(&finding.at);
     let at = document.position(document.highlight_word(&place, finding.span.as_ref()).start);
     let fix = if finding.fix.is_empty() { String::new() } else { format!("; {}", finding.fix) };

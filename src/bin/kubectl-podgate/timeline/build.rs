@@ -171,7 +171,7 @@ impl Evidence<'_> {
 }
 
 /// Returns the bars of one container. `begin` is the earliest time at which containers can start.
-fn bars(row: &Row, begin: Option<i64>, to: i64) -> Vec<Bar> {
+pub(crate) fn bars(row: &Row, begin: Option<i64>, to: i64) -> Vec<Bar> {
     let mut bars = Vec::new();
     let mut add = |kind, from: Moment, until: i64| {
         if until > from.at {

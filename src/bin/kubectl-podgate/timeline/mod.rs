@@ -1,15 +1,15 @@
 //! `kubectl podgate timeline`: draws the start of one Pod as a chart.
 
 mod args;
-mod build;
+pub(crate) mod build;
 mod event;
 mod notes;
 mod scale;
-mod shape;
-mod svg;
+pub(crate) mod shape;
+pub(crate) mod svg;
 #[cfg(test)]
 mod tests;
-mod text;
+pub(crate) mod text;
 
 pub(crate) use args::Timeline;
 

@@ -1,0 +1,186 @@
+//! Arguments and help of `try`, and of the hidden command that plays a container.
+
+use crate::common_args::duration;
+use clap::{Args, ValueEnum};
+use podgate::core::names::is_container_name;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+const HELP: &str = "\
+Plans the Pod as `inject` does, then runs podgate's real sidecar and real gates as processes, without root,
+a cluster and a network of its own. Each container is a stand-in: a small program that opens the declared
+ports, answers the declared probes and becomes Ready after --ready. It exits with 0 if another container
+waits for its end. A container that has a hook in the cluster has a gate here; the output says so.
+
+Ctrl-C stops the containers in order: with their preStop hooks and the Pod's grace period. A second Ctrl-C
+stops at once. No process, file or port stays behind.
+
+Faults for --break:
+  db@never         db never becomes Ready
+  db@slow:20s      db becomes Ready after 20 s
+  db@crash:3s      db exits with 1, 3 s after each of its starts
+  db@kill:2s       db is killed once, 2 s after the Pod's start
+  sidecar@kill:2s  podgate's sidecar is killed once, 2 s after the Pod's start
+
+Examples:
+  kubectl podgate try
+  kubectl podgate try shop.yaml --ready db=4s --break api@crash:3s
+  helm template shop ./chart | kubectl podgate try - --workload Deployment/shop
+  kubectl podgate try shop.yaml --stop -o svg > start.svg
+
+Exit codes:
+  0    all containers became Ready, in order
+  1    the Pod can't be run here: wrong manifest, port in use, program missing
+  2    a container started before its conditions held
+  3    not all containers became Ready within --timeout or before Ctrl-C
+  64   wrong flag or argument";
+
+/// Preview a Pod's start on this machine, without a cluster, with faults on demand (Linux)
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Try {
+    /// Read the Pod or Pod template from this file, or - for standard input [default: a built-in example]
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Choose this object if several declare an order
+    #[arg(long, value_name = "KIND/NAME")]
+    pub(crate) workload: Option<String>,
+    /// Make the container Ready this long after its start; repeatable [default: 500ms]
+    #[arg(long, value_name = "NAME=DURATION", value_parser = ready_delay)]
+    pub(crate) ready: Vec<(String, Duration)>,
+    /// Cause a fault, such as db@never or sidecar@kill:2s (all forms below); repeatable
+    #[arg(long = "break", value_name = "NAME@FAULT")]
+    pub(crate) faults: Vec<Fault>,
+    /// Run a container's own command if it exists on this machine and needs no volume
+    #[arg(long)]
+    pub(crate) processes: bool,
+    /// Stop the containers in order at the end, with their preStop hooks, and show it
+    #[arg(long)]
+    pub(crate) stop: bool,
+    /// Show podgate's own log lines of level INFO too
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    /// Wait at most this long until all containers are Ready
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
+    pub(crate) timeout: Duration,
+    /// Print in this format: text, one JSON object, or an SVG image; events then go to standard error
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Output,
+}
+
+/// Value of `--output`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Text,
+    Json,
+    Svg,
+}
+
+/// A container's stand-in, or the process that cleans up after `try`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub(crate) struct StandIn {
+    /// Wait until standard input ends, then kill all processes of this scratch folder, and remove the folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) guard: Option<PathBuf>,
+    /// Answer HTTP requests on this port: 503 until Ready, then 200; repeatable
+    #[arg(long, value_name = "PORT")]
+    pub(crate) http: Vec<u16>,
+    /// Open this port once Ready; repeatable
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Vec<u16>,
+    /// Create this file once Ready
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ready_file: Option<PathBuf>,
+    /// Become Ready after this many milliseconds; without this flag, never
+    #[arg(long, value_name = "MS")]
+    pub(crate) ready_ms: Option<u64>,
+    /// Exit with 1 after this many milliseconds
+    #[arg(long, value_name = "MS")]
+    pub(crate) crash_ms: Option<u64>,
+    /// Exit with 0 this many milliseconds after Ready
+    #[arg(long, value_name = "MS")]
+    pub(crate) exit_ms: Option<u64>,
+    /// Run this command instead
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Name of podgate's sidecar in `--break` and in the output.
+pub(crate) const SIDECAR: &str = "sidecar";
+
+/// One fault of `--break`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) container: String,
+    pub(crate) kind: FaultKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FaultKind {
+    /// The container never becomes Ready.
+    Never,
+    /// The container becomes Ready after this time.
+    Slow(Duration),
+    /// The container exits with 1 after each start, after this time.
+    Crash(Duration),
+    /// The container's process is killed once, this long after the Pod's start.
+    Kill(Duration),
+}
+
+impl FromStr for Fault {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Fault, String> {
+        let (name, fault) = text.split_once('@').ok_or("write NAME@FAULT, such as db@never")?;
+        if !is_container_name(name) {
+            return Err(format!("{name:?} is not a container name"));
+        }
+        let (word, time) = fault.split_once(':').map_or((fault, None), |(word, time)| (word, Some(time)));
+        let time = time.map(duration).transpose()?;
+        let kind = match (word, time) {
+            ("never", None) => FaultKind::Never,
+            ("slow", Some(time)) => FaultKind::Slow(time),
+            ("crash", Some(time)) => FaultKind::Crash(time),
+            ("kill", Some(time)) => FaultKind::Kill(time),
+            _ => return Err(format!("{fault:?} is not a fault; write never, slow:20s, crash:3s or kill:2s")),
+        };
+        if name == SIDECAR && !matches!(kind, FaultKind::Kill(_)) {
+            return Err(format!("podgate's sidecar can only be killed: {SIDECAR}@kill:2s"));
+        }
+        Ok(Fault { container: name.to_owned(), kind })
+    }
+}
+
+fn ready_delay(text: &str) -> Result<(String, Duration), String> {
+    let (name, time) = text.split_once('=').ok_or("write NAME=DURATION, such as db=4s")?;
+    if !is_container_name(name) {
+        return Err(format!("{name:?} is not a container name"));
+    }
+    Ok((name.to_owned(), duration(time)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_parsed() {
+        let three = Duration::from_secs(3);
+        for (text, kind) in [
+            ("db@never", FaultKind::Never),
+            ("db@slow:3s", FaultKind::Slow(three)),
+            ("db@crash:3s", FaultKind::Crash(three)),
+            ("db@kill:3s", FaultKind::Kill(three)),
+            ("sidecar@kill:3s", FaultKind::Kill(three)),
+        ] {
+            let container = text.split('@').next().unwrap().to_owned();
+            assert_eq!(text.parse(), Ok(Fault { container, kind }));
+        }
+        for text in ["", "db", "db@", "db@never:3s", "db@crash", "db@slow:x", "D@never", "sidecar@never", "db@hang:1s"]
+        {
+            assert!(text.parse::<Fault>().is_err(), "{text:?}");
+        }
+    }
+}

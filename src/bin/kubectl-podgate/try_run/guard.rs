@@ -1,0 +1,106 @@
+//! The scratch folder of one run, and the process that cleans up after the run, even after SIGKILL.
+//!
+//! The guard reads a pipe that only `try` holds open. When `try` has gone, the guard kills every process that has
+//! inherited the run's environment variable, and removes the folder. A normal run ends in the same way.
+
+use super::programs::Programs;
+use podgate::core::text::error_chain;
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal, setsid};
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+/// Environment variable of every process of a run: the path of the scratch folder.
+pub(super) const VARIABLE: &str = "PODGATE_TRY";
+/// Number of rounds in which the guard kills processes. A round takes at least [`PAUSE`].
+const ROUNDS: usize = 500;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Scratch folder of one run, with its guard.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    pub(super) folder: PathBuf,
+    guard: Child,
+}
+
+impl Scratch {
+    /// Creates the folder and starts the guard.
+    ///
+    /// # Errors
+    /// A message of one line.
+    pub(super) fn create(programs: &Programs) -> Result<Scratch, String> {
+        let parent = std::env::temp_dir();
+        let name = |number: u32| parent.join(format!("podgate-try-{}-{number}", std::process::id()));
+        let mut builder = std::fs::DirBuilder::new();
+        let builder = builder.mode(0o700);
+        // Another program may own a folder of this name.
+        let folder = (0..100).map(name).find(|path| builder.create(path).is_ok());
+        let folder = folder.ok_or_else(|| {
+            format!("can't create a folder in {}; set TMPDIR to a folder that you can write to", parent.display())
+        })?;
+        let guard = Command::new(&programs.own)
+            .args([OsStr::new("stand-in"), OsStr::new("--guard"), folder.as_os_str()])
+            .env_remove(VARIABLE)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .current_dir("/")
+            .spawn();
+        let guard = guard.map_err(|error| {
+            let _ = std::fs::remove_dir_all(&folder);
+            format!("can't start {}: {}", programs.own.display(), error_chain(&error))
+        })?;
+        Ok(Scratch { folder, guard })
+    }
+
+    /// Creates the folder `name` in the scratch folder.
+    pub(super) fn subfolder(&self, name: &str) -> Result<PathBuf, String> {
+        let path = self.folder.join(name);
+        std::fs::create_dir_all(&path)
+            .map_err(|error| format!("can't create {}: {}", path.display(), error_chain(&error)))?;
+        Ok(path)
+    }
+}
+
+impl Drop for Scratch {
+    /// Kills the remaining processes of the run and removes the folder.
+    fn drop(&mut self) {
+        drop(self.guard.stdin.take());
+        let _ = self.guard.wait();
+    }
+}
+
+/// Runs as the guard of `folder`.
+pub(super) fn run(folder: &Path) -> ExitCode {
+    // In a session of its own, the guard does not receive the terminal's signals.
+    let _ = setsid();
+    let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
+    for _ in 0..ROUNDS {
+        if kill_marked(folder) == 0 {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    let _ = std::fs::remove_dir_all(folder);
+    ExitCode::SUCCESS
+}
+
+/// Kills all processes that belong to `folder`. Returns the number of these processes.
+fn kill_marked(folder: &Path) -> usize {
+    let mark = [VARIABLE.as_bytes(), b"=", folder.as_os_str().as_bytes()].concat();
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    pids.filter(|pid| *pid != getpid() && kill_if_marked(*pid, &mark)).count()
+}
+
+fn kill_if_marked(pid: Pid, mark: &[u8]) -> bool {
+    // Open the handle before the check, so that the signal can't reach another process with the same pid.
+    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
+    let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|variable| variable == mark)
+        && pidfd_send_signal(handle, Signal::KILL).is_ok()
+}

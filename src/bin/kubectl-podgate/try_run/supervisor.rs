@@ -1,0 +1,222 @@
+//! Runs one container as the kubelet does: start, restart with back-off, preStop hook, stop signal, SIGKILL.
+
+use super::history::{History, Incarnation};
+use super::now_ms;
+use super::script::Task;
+use super::stand_in::{StandInEvent, parse_event};
+use podgate::core::text::error_chain;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+/// Delay of the first restart: the kubelet notices an end within about one second.
+const FIRST_RESTART: Duration = Duration::from_secs(1);
+/// Back-off of the second restart. It doubles with each further restart.
+const BACK_OFF: Duration = Duration::from_secs(10);
+const BACK_OFF_MAX: Duration = Duration::from_secs(300);
+
+/// Message from a thread to the main loop.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// A line of a container's log.
+    Log { name: String, line: String },
+    /// A stand-in's event in its run with this index.
+    StandIn { name: String, run: usize, event: StandInEvent },
+    /// SIGINT, SIGTERM or SIGHUP.
+    Signal,
+}
+
+/// A change that the main loop reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    Created,
+    /// The process has ended with this exit code. The kubelet starts it again after this time.
+    Ended {
+        code: u8,
+        restart_in: Option<Duration>,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Supervised {
+    pub(super) history: History,
+    task: Task,
+    child: Option<Child>,
+    /// The running preStop hook.
+    hook: Option<Child>,
+    start_at: Option<Instant>,
+    /// Time at which SIGKILL follows.
+    kill_at: Option<Instant>,
+    messages: Sender<Message>,
+}
+
+impl Supervised {
+    pub(super) fn new(task: Task, messages: Sender<Message>) -> Supervised {
+        let history = History::new(&task);
+        Supervised { history, task, child: None, hook: None, start_at: None, kill_at: None, messages }
+    }
+
+    /// Starts the container at the next poll.
+    pub(super) fn start(&mut self, now: Instant) {
+        self.start_at = Some(now);
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.child.is_some()
+    }
+
+    /// Returns true if the container does not run and will not start again.
+    pub(super) fn is_over(&self) -> bool {
+        self.child.is_none() && self.hook.is_none() && self.start_at.is_none()
+    }
+
+    /// Kills the container's processes. The container can start again.
+    pub(super) fn kill(&self) {
+        signal_group(self.child.as_ref());
+    }
+
+    /// Begins the container's stop: the preStop hook, the stop signal, and SIGKILL at `kill_at`.
+    pub(super) fn stop(&mut self, kill_at: Instant) -> Result<(), String> {
+        self.start_at = None;
+        self.kill_at = Some(kill_at);
+        match (&self.task.pre_stop, &self.child) {
+            (Some(words), Some(_)) => self.hook = Some(self.spawn(words, None)?),
+            _ => self.send_stop_signal(),
+        }
+        Ok(())
+    }
+
+    fn send_stop_signal(&self) {
+        if let Some(child) = &self.child {
+            let _ = kill_process(Pid::from_child(child), Signal::TERM);
+        }
+    }
+
+    /// Starts, reaps and kills processes that are due. Returns the changes.
+    pub(super) fn poll(&mut self, now: Instant) -> Result<Vec<Change>, String> {
+        let mut changes = Vec::new();
+        if self.hook.as_ref().is_some_and(has_ended) {
+            reap(self.hook.take());
+            self.send_stop_signal();
+        }
+        if self.kill_at.is_some_and(|at| at <= now) {
+            signal_group(self.child.as_ref());
+            signal_group(self.hook.as_ref());
+        }
+        if self.child.as_ref().is_some_and(has_ended) {
+            let code = reap(self.child.take());
+            let restart_in = self.restart_delay(code);
+            self.start_at = restart_in.map(|delay| now + delay);
+            if let Some(run) = self.history.runs.last_mut() {
+                run.ended = Some((now_ms(), code));
+            }
+            changes.push(Change::Ended { code, restart_in });
+        }
+        if self.start_at.is_some_and(|at| at <= now) {
+            self.start_at = None;
+            self.history.runs.push(Incarnation { created: now_ms(), ..Incarnation::default() });
+            self.child = Some(self.spawn(&self.task.words, Some(self.history.runs.len() - 1))?);
+            changes.push(Change::Created);
+        }
+        Ok(changes)
+    }
+
+    /// Returns the time until the restart after an end with `code`; `None` if there is no restart.
+    fn restart_delay(&self, code: u8) -> Option<Duration> {
+        let restarts = match self.task.restart_policy.as_str() {
+            "Never" => false,
+            "OnFailure" => code != 0,
+            _ => true,
+        };
+        (restarts && self.kill_at.is_none()).then(|| back_off(self.history.runs.len()))
+    }
+
+    /// Starts a process of the container. `run` is the index of its run; a hook has none.
+    fn spawn(&self, words: &[String], run: Option<usize>) -> Result<Child, String> {
+        let name = &self.task.name;
+        let environment = self.task.environment.iter().cloned();
+        let mut child = spawn(words, environment, &self.task.folder).map_err(|error| format!("{name}: {error}"))?;
+        let pipes: [Option<Box<dyn Read + Send>>; 2] =
+            [child.stdout.take().map(|pipe| Box::new(pipe) as _), child.stderr.take().map(|pipe| Box::new(pipe) as _)];
+        for pipe in pipes.into_iter().flatten() {
+            let (name, messages) = (name.clone(), self.messages.clone());
+            std::thread::spawn(move || forward_lines(pipe, &name, run, &messages));
+        }
+        Ok(child)
+    }
+}
+
+/// Returns the delay of a restart after `runs` runs.
+fn back_off(runs: usize) -> Duration {
+    match u32::try_from(runs).unwrap_or(u32::MAX) {
+        ..=1 => FIRST_RESTART,
+        runs => BACK_OFF.saturating_mul(2_u32.saturating_pow(runs - 2)).min(BACK_OFF_MAX),
+    }
+}
+
+/// Starts a process in a process group of its own, so that Ctrl-C does not reach it.
+pub(super) fn spawn(
+    words: &[String],
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+    folder: &std::path::Path,
+) -> Result<Child, String> {
+    let (program, arguments) = words.split_first().ok_or("its command is empty")?;
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().envs(environment).current_dir(folder).process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().map_err(|error| format!("can't start {program}: {}", error_chain(&error)))
+}
+
+/// Sends each line of a pipe to the main loop.
+fn forward_lines(pipe: impl Read, name: &str, run: Option<usize>, messages: &Sender<Message>) {
+    let mut pipe = BufReader::new(pipe);
+    let mut bytes = Vec::new();
+    while pipe.read_until(b'\n', &mut bytes).is_ok_and(|length| length > 0) {
+        let line = String::from_utf8_lossy(&bytes).trim_end().to_owned();
+        bytes.clear();
+        let name = name.to_owned();
+        let message = match (parse_event(&line), run) {
+            (Some(event), Some(run)) => Message::StandIn { name, run, event },
+            _ => Message::Log { name, line },
+        };
+        if messages.send(message).is_err() {
+            return;
+        }
+    }
+}
+
+/// Returns true if the process has ended. It stays a zombie, so that its process group can still be killed.
+pub(super) fn has_ended(child: &Child) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(WaitId::Pid(Pid::from_child(child)), options), Ok(None))
+}
+
+/// Kills the rest of an ended process's group, as a container runtime does. Returns the exit code.
+pub(super) fn reap(child: Option<Child>) -> u8 {
+    signal_group(child.as_ref());
+    let Some(status) = child.and_then(|mut child| child.wait().ok()) else { return u8::MAX };
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+}
+
+fn signal_group(child: Option<&Child>) {
+    if let Some(child) = child {
+        let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn back_off_is_that_of_the_kubelet() {
+        let seconds: Vec<u64> = (1..9).map(|runs| back_off(runs).as_secs()).collect();
+        assert_eq!(seconds, [1, 10, 20, 40, 80, 160, 300, 300]);
+        assert_eq!(back_off(1000), BACK_OFF_MAX);
+    }
+}
