@@ -65,7 +65,7 @@ fn run_row(own: &History, role: Role, mode: Mode, run: &Incarnation) -> Row {
         gate: created.filter(|_| own.has_gate && !own.conditions.is_empty()),
         opened: started.filter(|_| own.has_gate),
         started,
-        ready: run.ready.map(moment),
+        ready: own.ready_at(run).filter(|_| own.has_probe).map(moment),
         ended: run.ended.map(|(at, _)| moment(at)),
         restarts: 0,
         bars: Vec::new(),

@@ -2,6 +2,7 @@
 
 use super::script::Task;
 use podgate::core::until::{WaitCondition, WantedState};
+use serde::Serialize;
 use std::fmt::Write as _;
 
 /// Time by which a condition may seem to hold late, in milliseconds, if `try` only observes it from outside.
@@ -33,11 +34,15 @@ pub(super) struct History {
     pub(super) has_gate: bool,
     pub(super) has_probe: bool,
     pub(super) is_stand_in: bool,
+    pub(super) reports_ready: bool,
     pub(super) must_end: bool,
+    pub(super) is_always_restarted: bool,
+    pub(super) continues_on_timeout: bool,
     pub(super) runs: Vec<Incarnation>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum Outcome {
     /// All containers became Ready, in order.
     InOrder,
@@ -56,7 +61,10 @@ impl History {
             has_gate: task.has_gate,
             has_probe: task.has_probe,
             is_stand_in: task.is_stand_in,
+            reports_ready: task.reports_ready,
             must_end: task.must_end,
+            is_always_restarted: task.restart_policy == "Always",
+            continues_on_timeout: task.continues_on_timeout,
             runs: Vec::new(),
         }
     }
@@ -65,18 +73,21 @@ impl History {
         self.runs.iter().any(|run| run.started.is_some())
     }
 
-    /// Returns true if the container has done what the order asks for: its end, or a run that is Ready.
+    /// Returns true if the container has done what the order asks for: its end with 0, or a run that is Ready. A
+    /// container that the kubelet does not restart may also end with 0.
     pub(super) fn is_complete(&self) -> bool {
-        let has_ended =
-            || self.runs.iter().any(|run| run.started.is_some() && run.ended.is_some_and(|(_, code)| code == 0));
-        self.must_end && has_ended()
-            || self.runs.last().is_some_and(|run| run.ended.is_none() && self.ready_at(run).is_some())
-            || !self.must_end && self.runs.last().is_some_and(|run| run.ended.is_some_and(|(_, code)| code == 0))
+        let has_ended = |run: &Incarnation| run.started.is_some() && run.ended.is_some_and(|(_, code)| code == 0);
+        match self.runs.last() {
+            _ if self.must_end => self.runs.iter().any(has_ended),
+            Some(run) if run.ended.is_some() => !self.is_always_restarted && has_ended(run),
+            Some(run) => self.ready_at(run).is_some(),
+            None => false,
+        }
     }
 
-    /// Returns the time at which a run became Ready. The sidecar does not observe a container without gate and probes.
-    fn ready_at(&self, run: &Incarnation) -> Option<i64> {
-        run.ready.or(run.started.filter(|_| !self.has_gate && !self.has_probe))
+    /// Returns the time at which a run became Ready. Without probes, a container is Ready once it runs.
+    pub(super) fn ready_at(&self, run: &Incarnation) -> Option<i64> {
+        if self.has_probe { run.started.and(run.ready) } else { run.started }
     }
 
     /// Returns the intervals in which a state held. An interval without end is still open.
@@ -88,9 +99,10 @@ impl History {
             WantedState::Ready if self.is_stand_in && self.has_probe => {
                 runs.filter_map(|run| Some((run.passes?, end(run)))).collect()
             }
-            WantedState::Ready => runs
-                .filter_map(|run| Some((run.ready.or(run.started)?.min(run.started?) - OBSERVATION_SLACK_MS, end(run))))
-                .collect(),
+            // The sidecar may observe the start earlier than `try`.
+            WantedState::Ready => {
+                runs.filter_map(|run| Some((self.ready_at(run)? - OBSERVATION_SLACK_MS, end(run)))).collect()
+            }
             WantedState::Completed | WantedState::Exited => runs
                 .filter_map(|run| run.started.and(run.ended))
                 .filter(|(_, code)| want == WantedState::Exited || *code == 0)
@@ -152,7 +164,8 @@ pub(super) fn sentences(all: &[History]) -> Vec<String> {
         let name = &own.name;
         out.push(match (broken, first, last) {
             (Some((_, _, until)), ..) => {
-                format!("{name} started although {} did not hold: the order was broken.", until)
+                let why = if own.continues_on_timeout { " (podgate.io/on-timeout: continue)" } else { "" };
+                format!("{name} started although {until} did not hold{why}: the order was broken.")
             }
             (None, None, _) => {
                 let unmet: Vec<String> =
@@ -174,21 +187,23 @@ pub(super) fn sentences(all: &[History]) -> Vec<String> {
         });
     }
     for own in all {
-        let name = &own.name;
-        let ends: Vec<String> =
-            own.runs.iter().filter_map(|run| run.ended).map(|(_, code)| describe_exit(code)).collect();
-        match own.runs.len() {
-            0 | 1 if own.has_started() && !own.is_complete() && ends.is_empty() => {
-                out.push(format!("{name} was not Ready in time."));
-            }
-            0 | 1 => {}
-            count => {
-                let times = if count == 2 { "once".to_owned() } else { format!("{} times", count - 1) };
-                out.push(format!("{name} was restarted {times} (ends: {}).", ends.join(", ")));
-            }
+        if own.has_started() && own.runs.last().is_some_and(|run| run.ended.is_none()) && !own.is_complete() {
+            out.push(format!("{} was not Ready in time.", own.name));
         }
+        out.extend(restarts(own));
     }
     out
+}
+
+/// Returns a sentence about the restarts of a container, if any.
+pub(super) fn restarts(own: &History) -> Option<String> {
+    let ends: Vec<String> = own.runs.iter().filter_map(|run| run.ended).map(|(_, code)| describe_exit(code)).collect();
+    let times = match own.runs.len() {
+        ..=1 => return None,
+        2 => "once".to_owned(),
+        count => format!("{} times", count - 1),
+    };
+    Some(format!("{} was restarted {times} ({}).", own.name, ends.join(", ")))
 }
 
 /// Returns the stop order in sentences. `stopped_at` is the time at which the stop began.

@@ -4,7 +4,7 @@ use super::args::{FaultKind, Output, SIDECAR, Try};
 use super::board::BoardReader;
 use super::chart::{Frame, timeline};
 use super::guard::Scratch;
-use super::history::{History, Outcome, describe_exit, outcome, sentences, stop_sentences};
+use super::history::{History, Outcome, describe_exit, outcome, restarts, sentences, stop_sentences};
 use super::programs::Programs;
 use super::screen::Screen;
 use super::script::{self, Script};
@@ -18,6 +18,7 @@ use crate::timeline::{svg, text};
 use crate::{runtime, terminal};
 use podgate::core::state::State;
 use podgate::core::until::WaitCondition;
+use serde::Serialize;
 use std::process::{Child, ExitCode};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -142,7 +143,7 @@ impl<'a> Run<'a> {
             let first = messages.recv_timeout(TICK).ok();
             for message in first.into_iter().chain(messages.try_iter()) {
                 if self.on_message(message)? {
-                    return Ok(());
+                    return self.screen.finish();
                 }
             }
             let now = monotonic_time();
@@ -192,15 +193,22 @@ impl<'a> Run<'a> {
                 match event {
                     StandInEvent::Started(at) => {
                         run.started = Some(at);
-                        self.screen.event(at, &name, "started");
+                        let what = if own.history.has_probe { "started" } else { "started, Ready (no probe)" };
+                        self.screen.event(at, &name, what);
                     }
-                    StandInEvent::Ready(at) => run.passes = Some(at),
+                    StandInEvent::Ready(at) => {
+                        run.passes = Some(at);
+                        if own.history.reports_ready {
+                            run.ready = Some(at);
+                            self.screen.event(at, &name, "Ready");
+                        }
+                    }
                 }
             }
             Message::Signal if self.is_interrupted => return Ok(true),
             Message::Signal => {
                 self.is_interrupted = true;
-                print_stderr("stopping the containers in order; press Ctrl-C again to stop at once");
+                self.screen.event(now_ms(), "", "Ctrl-C: stopping in order; press it again to stop at once");
                 self.judge(monotonic_time());
             }
         }
@@ -243,7 +251,8 @@ impl<'a> Run<'a> {
 
     fn read_board(&mut self) {
         for change in self.board.changes(now_ms()) {
-            let Some(own) = self.containers.iter_mut().find(|own| own.history.name == change.name) else { continue };
+            let mut probed = self.containers.iter_mut().filter(|own| own.history.has_probe);
+            let Some(own) = probed.find(|own| own.history.name == change.name) else { continue };
             let run = own.history.runs.last_mut().filter(|run| run.created <= change.at && run.ended.is_none());
             match (change.state, run) {
                 (State::Ready, Some(run)) => {
@@ -337,6 +346,7 @@ impl<'a> Run<'a> {
     fn finish(self) -> Result<ExitCode, Refusal> {
         let outcome = outcome(&self.at_stop);
         let mut notes = sentences(&self.at_stop);
+        notes.extend(restarts(&self.sidecar.history));
         let after: Vec<History> = self.containers.iter().map(|own| own.history.clone()).collect();
         if self.args.stop {
             notes.extend(stop_sentences(&after, self.stopped_at));
@@ -363,7 +373,7 @@ impl<'a> Run<'a> {
                 let columns = terminal::size().map_or(DEFAULT_COLUMNS, |(columns, _)| columns);
                 format!("\n{}", render_text(&timeline, columns))
             }
-            Output::Json => to_json(&timeline)?,
+            Output::Json => to_json(&Report { outcome, timeline: &timeline })?,
             Output::Svg => svg::render(&timeline),
         };
         write_stdout(&text)?;
@@ -379,6 +389,14 @@ impl<'a> Run<'a> {
 fn is_podgate_info(line: &str) -> bool {
     let mut words = line.split(' ');
     words.next().is_some_and(|time| humantime::parse_rfc3339(time).is_ok()) && words.next() == Some("INFO")
+}
+
+/// The JSON output.
+#[derive(Serialize)]
+struct Report<'a> {
+    outcome: Outcome,
+    #[serde(flatten)]
+    timeline: &'a Timeline,
 }
 
 fn describe_end(change: Change) -> String {

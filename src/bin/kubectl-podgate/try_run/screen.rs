@@ -66,11 +66,14 @@ impl Screen {
         write_stdout(&live.draw(&text, size)).map(|_| ())
     }
 
-    /// Prints all remaining lines, and removes the chart from the terminal.
+    /// Prints all remaining lines. On a terminal, only the last lines stay, without the chart above them.
     pub(super) fn finish(&mut self) -> Result<(), String> {
         self.print_lines(i64::MAX)?;
         match self.live.as_mut() {
-            Some(live) => write_stdout(&live.draw("", terminal::size().unwrap_or((80, 24)))).map(|_| ()),
+            Some(live) => {
+                let text = self.last.join("\n") + "\n";
+                write_stdout(&live.draw(&text, terminal::size().unwrap_or((80, 24)))).map(|_| ())
+            }
             None => Ok(()),
         }
     }

@@ -8,6 +8,7 @@ use super::source::Planned;
 use super::stage::{self, Stage};
 use podgate::core::command::agent_path;
 use podgate::core::container::Mode;
+use podgate::core::text::error_chain;
 use podgate::core::until::WaitCondition;
 use podgate::order::declare::SidecarPlacement;
 use podgate::order::inject::{self, Options};
@@ -57,8 +58,12 @@ pub(super) struct Task {
     pub(super) has_gate: bool,
     pub(super) has_probe: bool,
     pub(super) is_stand_in: bool,
+    /// True if the stand-in itself reports Ready, because nothing runs its probe.
+    pub(super) reports_ready: bool,
     /// True if the order asks for this container's end.
     pub(super) must_end: bool,
+    /// True if the gate opens after its time limit.
+    pub(super) continues_on_timeout: bool,
 }
 
 /// Builds the script: checks the ports, writes the stage and injects it.
@@ -141,7 +146,8 @@ fn check_ports(stage: &Stage, moved: &mut BTreeMap<u16, u16>) -> Result<Vec<Stri
                     open.push(listener);
                 }
                 Err(error) => errors.push(format!(
-                    "port {port} of {name} can't be opened on this machine ({error}); stop the program that uses it"
+                    "port {port} of {name} can't be opened on this machine ({}); stop the program that uses it",
+                    error_chain(&error)
                 )),
             }
         }
@@ -189,6 +195,8 @@ impl TaskWriter<'_> {
         let name = container["name"].as_str().unwrap_or_default();
         let part = self.stage.parts.get(name).cloned().unwrap_or_default();
         let planned = self.plan.get(name);
+        // The gate runs exec probes only if another container waits for the result. In a cluster, the kubelet runs them.
+        let is_unprobed = part.has_exec_probe && !self.local.get(name).is_some_and(|planned| planned.needs_parent);
         let mut environment = Vec::new();
         let mut folder = self.folders.root.clone();
         if !part.is_stand_in {
@@ -211,9 +219,11 @@ impl TaskWriter<'_> {
             conditions: planned.map(|planned| planned.after.clone()).unwrap_or_default(),
             outlives: planned.map(|planned| planned.outlives.clone()).unwrap_or_default(),
             has_gate: self.local.get(name).is_some_and(|planned| planned.mode != Mode::None),
-            has_probe: part.has_probe,
+            has_probe: part.has_probe && (part.is_stand_in || !is_unprobed),
             is_stand_in: part.is_stand_in,
-            must_end: stage::must_end(self.plan, name),
+            reports_ready: part.is_stand_in && is_unprobed,
+            must_end: stage::must_end(self.plan, name) || planned.is_some_and(|planned| !planned.stop_after.is_empty()),
+            continues_on_timeout: planned.is_some_and(|planned| planned.continue_on_timeout),
         })
     }
 

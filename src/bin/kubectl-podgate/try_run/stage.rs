@@ -24,6 +24,8 @@ pub(super) struct Part {
     pub(super) is_stand_in: bool,
     /// True if a startup or readiness probe determines Ready.
     pub(super) has_probe: bool,
+    /// True if one of these probes runs a command. Only the gate can run it.
+    pub(super) has_exec_probe: bool,
     /// Local ports that the container will open.
     pub(super) ports: BTreeSet<u16>,
 }
@@ -63,7 +65,7 @@ pub(super) fn build(
         }
     }
     let context = Context { args, programs, scratch, plan, moved_ports };
-    let mut stage = Stage { template: template.clone(), parts: BTreeMap::new(), notes: Vec::new() };
+    let mut stage = Stage { template: without_nulls(template), parts: BTreeMap::new(), notes: Vec::new() };
     let annotations = stage.template.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
     if let Some(annotations) = annotations {
         annotations.retain(|key, _| !key.starts_with(keys::MODE_PREFIX) && !key.starts_with(keys::COMMAND_PREFIX));
@@ -110,6 +112,7 @@ impl Context<'_> {
             None
         });
         let has_probe = parsed.probes().next().is_some();
+        let has_exec_probe = parsed.probes().any(Probe::is_exec);
         let mut ports: BTreeSet<u16> = declared_tcp_ports(container).collect();
         ports.extend(parsed.probes().filter_map(|probe| parsed.probe_port(probe)));
         let mut words = vec![self.programs.own.display().to_string(), "stand-in".to_owned()];
@@ -130,7 +133,7 @@ impl Context<'_> {
             words.extend(expand_all(command));
             container.insert("command".to_owned(), json!(words));
             container.remove("args");
-            return Part { is_stand_in: false, has_probe, ports };
+            return Part { is_stand_in: false, has_probe, has_exec_probe, ports };
         }
         words.extend(self.stand_in_flags(container, &parsed, planned, &ports, notes));
         let sleep = container.get("lifecycle").and_then(|hooks| hooks.get("preStop")?.get("sleep")).cloned();
@@ -142,7 +145,7 @@ impl Context<'_> {
         }
         container.insert("command".to_owned(), json!(words));
         let ports = ports.iter().map(|port| self.moved(*port)).collect();
-        Part { is_stand_in: true, has_probe, ports }
+        Part { is_stand_in: true, has_probe, has_exec_probe, ports }
     }
 
     /// Returns the container's own command if it can run here; `Ok(None)` without `--processes`.
@@ -272,6 +275,18 @@ impl Context<'_> {
 
     fn moved(&self, port: u16) -> u16 {
         self.moved_ports.get(&port).copied().unwrap_or(port)
+    }
+}
+
+/// Returns `value` without null fields, which the API treats as absent.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(_, value)| !value.is_null());
+            kept.map(|(key, value)| (key.clone(), without_nulls(value))).collect()
+        }
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        other => other.clone(),
     }
 }
 
