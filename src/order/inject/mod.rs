@@ -32,6 +32,7 @@ mod user_hooks;
 mod write;
 
 pub use outcome::{Injected, Options};
+pub use parts::without_nulls;
 
 use crate::core::container::Container;
 use crate::order::declare::{self, keys};

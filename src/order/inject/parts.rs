@@ -194,7 +194,8 @@ pub(super) fn sidecar(plan: &Plan, containers: &str, resources: Value, options: 
 }
 
 /// Returns `value` without null fields. The API treats null like an absent field.
-pub(super) fn without_nulls(value: &Value) -> Value {
+#[must_use]
+pub fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let kept = fields.iter().filter(|(_, value)| !value.is_null());

@@ -11,12 +11,11 @@ pub(crate) mod svg;
 mod tests;
 pub(crate) mod text;
 
-pub(crate) use args::Timeline;
+pub(crate) use args::{Output, Timeline};
 
 use crate::cluster::Cluster;
 use crate::output::{to_json, write_stdout};
 use crate::{clock, runtime, terminal};
-use args::Output;
 use event::Event;
 use serde::Deserialize;
 use serde_json::Value;

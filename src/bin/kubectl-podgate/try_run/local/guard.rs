@@ -4,9 +4,10 @@
 //! inherited the run's environment variable, and removes the folder. A normal run ends in the same way.
 
 use super::programs::Programs;
+use super::stand_in::Role;
 use podgate::core::text::error_chain;
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal, setsid};
-use std::ffi::OsStr;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, setsid};
+use serde_json::json;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
@@ -16,6 +17,8 @@ use std::time::Duration;
 
 /// Environment variable of every process of a run: the path of the scratch folder.
 pub(super) const VARIABLE: &str = "PODGATE_TRY";
+/// Folders for the board, the containers' reports and the downward API.
+pub(super) const FOLDERS: [&str; 3] = ["board", "self", "info"];
 /// Number of rounds in which the guard kills processes. A round takes at least [`PAUSE`].
 const ROUNDS: usize = 500;
 const PAUSE: Duration = Duration::from_millis(10);
@@ -29,9 +32,6 @@ pub(super) struct Scratch {
 
 impl Scratch {
     /// Creates the folder and starts the guard.
-    ///
-    /// # Errors
-    /// A message of one line.
     pub(super) fn create(programs: &Programs) -> Result<Scratch, String> {
         let parent = std::env::temp_dir();
         let name = |number: u32| parent.join(format!("podgate-try-{}-{number}", std::process::id()));
@@ -39,11 +39,13 @@ impl Scratch {
         let builder = builder.mode(0o700);
         // Another program may own a folder of this name.
         let folder = (0..100).map(name).find(|path| builder.create(path).is_ok());
+        let folder = folder.filter(|path| FOLDERS.iter().all(|name| builder.create(path.join(name)).is_ok()));
         let folder = folder.ok_or_else(|| {
             format!("can't create a folder in {}; set TMPDIR to a folder that you can write to", parent.display())
         })?;
+        let role = json!(Role { guard: Some(folder.clone()), ..Role::default() }).to_string();
         let guard = Command::new(&programs.own)
-            .args([OsStr::new("stand-in"), OsStr::new("--guard"), folder.as_os_str()])
+            .args(["stand-in", &role])
             .env_remove(VARIABLE)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -55,14 +57,6 @@ impl Scratch {
             format!("can't start {}: {}", programs.own.display(), error_chain(&error))
         })?;
         Ok(Scratch { folder, guard })
-    }
-
-    /// Creates the folder `name` in the scratch folder.
-    pub(super) fn subfolder(&self, name: &str) -> Result<PathBuf, String> {
-        let path = self.folder.join(name);
-        std::fs::create_dir_all(&path)
-            .map_err(|error| format!("can't create {}: {}", path.display(), error_chain(&error)))?;
-        Ok(path)
     }
 }
 
@@ -94,13 +88,12 @@ fn kill_marked(folder: &Path) -> usize {
     let mark = [VARIABLE.as_bytes(), b"=", folder.as_os_str().as_bytes()].concat();
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
-    pids.filter(|pid| *pid != getpid() && kill_if_marked(*pid, &mark)).count()
-}
-
-fn kill_if_marked(pid: Pid, mark: &[u8]) -> bool {
-    // Open the handle before the check, so that the signal can't reach another process with the same pid.
-    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
-    let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
-    environment.split(|byte| *byte == 0).any(|variable| variable == mark)
-        && pidfd_send_signal(handle, Signal::KILL).is_ok()
+    pids.filter(|pid| {
+        // Open the handle before the check, so that the signal can't reach another process with the same pid.
+        let handle = pidfd_open(*pid, PidfdFlags::empty());
+        let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark)
+            && handle.is_ok_and(|handle| pidfd_send_signal(handle, Signal::KILL).is_ok())
+    })
+    .count()
 }

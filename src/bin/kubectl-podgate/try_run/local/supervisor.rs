@@ -1,14 +1,15 @@
 //! Runs one container as the kubelet does: start, restart with back-off, preStop hook, stop signal, SIGKILL.
 
-use super::history::{History, Incarnation};
+use super::history::{History, Incarnation, describe_exit};
 use super::now_ms;
 use super::script::Task;
-use super::stand_in::{StandInEvent, parse_event};
+use super::stand_in::parse_event;
 use podgate::core::text::error_chain;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
@@ -24,31 +25,20 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(300);
 pub(super) enum Message {
     /// A line of a container's log.
     Log { name: String, line: String },
-    /// A stand-in's event in its run with this index.
-    StandIn { name: String, run: usize, event: StandInEvent },
-    /// SIGINT, SIGTERM or SIGHUP.
-    Signal,
-}
-
-/// A change that the main loop reports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Change {
-    Created,
-    /// The process has ended with this exit code. The kubelet starts it again after this time.
-    Ended {
-        code: u8,
-        restart_in: Option<Duration>,
-    },
+    /// The start of a container's command, or its Ready, in the run with this index, in milliseconds since 1970.
+    StandIn { name: String, run: usize, is_ready: bool, at: i64 },
+    /// Ctrl-C.
+    Interrupt,
 }
 
 #[derive(Debug)]
 pub(super) struct Supervised {
     pub(super) history: History,
-    task: Task,
     child: Option<Child>,
     /// The running preStop hook.
     hook: Option<Child>,
-    start_at: Option<Instant>,
+    /// Time of the next start.
+    pub(super) start_at: Option<Instant>,
     /// Time at which SIGKILL follows.
     kill_at: Option<Instant>,
     messages: Sender<Message>,
@@ -56,17 +46,8 @@ pub(super) struct Supervised {
 
 impl Supervised {
     pub(super) fn new(task: Task, messages: Sender<Message>) -> Supervised {
-        let history = History::new(&task);
-        Supervised { history, task, child: None, hook: None, start_at: None, kill_at: None, messages }
-    }
-
-    /// Starts the container at the next poll.
-    pub(super) fn start(&mut self, now: Instant) {
-        self.start_at = Some(now);
-    }
-
-    pub(super) fn is_running(&self) -> bool {
-        self.child.is_some()
+        let history = History { task, runs: Vec::new() };
+        Supervised { history, child: None, hook: None, start_at: None, kill_at: None, messages }
     }
 
     /// Returns true if the container does not run and will not start again.
@@ -83,7 +64,7 @@ impl Supervised {
     pub(super) fn stop(&mut self, kill_at: Instant) -> Result<(), String> {
         self.start_at = None;
         self.kill_at = Some(kill_at);
-        match (&self.task.pre_stop, &self.child) {
+        match (&self.history.task.pre_stop, &self.child) {
             (Some(words), Some(_)) => self.hook = Some(self.spawn(words, None)?),
             _ => self.send_stop_signal(),
         }
@@ -96,9 +77,9 @@ impl Supervised {
         }
     }
 
-    /// Starts, reaps and kills processes that are due. Returns the changes.
-    pub(super) fn poll(&mut self, now: Instant) -> Result<Vec<Change>, String> {
-        let mut changes = Vec::new();
+    /// Starts, reaps and kills processes that are due. Returns the events for the user.
+    pub(super) fn poll(&mut self, now: Instant) -> Result<Vec<String>, String> {
+        let mut events = Vec::new();
         if self.hook.as_ref().is_some_and(has_ended) {
             reap(self.hook.take());
             self.send_stop_signal();
@@ -114,20 +95,24 @@ impl Supervised {
             if let Some(run) = self.history.runs.last_mut() {
                 run.ended = Some((now_ms(), code));
             }
-            changes.push(Change::Ended { code, restart_in });
+            let next = restart_in.map(|delay| format!("; restarts in {}", humantime::format_duration(delay)));
+            events.push(format!("ended ({}){}", describe_exit(code), next.unwrap_or_default()));
         }
         if self.start_at.is_some_and(|at| at <= now) {
             self.start_at = None;
             self.history.runs.push(Incarnation { created: now_ms(), ..Incarnation::default() });
-            self.child = Some(self.spawn(&self.task.words, Some(self.history.runs.len() - 1))?);
-            changes.push(Change::Created);
+            self.child = Some(self.spawn(&self.history.task.words, Some(self.history.runs.len() - 1))?);
+            let conditions: Vec<String> = self.history.task.conditions.iter().map(ToString::to_string).collect();
+            if !conditions.is_empty() {
+                events.push(format!("waits for {}", conditions.join(", ")));
+            }
         }
-        Ok(changes)
+        Ok(events)
     }
 
     /// Returns the time until the restart after an end with `code`; `None` if there is no restart.
     fn restart_delay(&self, code: u8) -> Option<Duration> {
-        let restarts = match self.task.restart_policy.as_str() {
+        let restarts = match self.history.task.restart_policy.as_str() {
             "Never" => false,
             "OnFailure" => code != 0,
             _ => true,
@@ -137,9 +122,10 @@ impl Supervised {
 
     /// Starts a process of the container. `run` is the index of its run; a hook has none.
     fn spawn(&self, words: &[String], run: Option<usize>) -> Result<Child, String> {
-        let name = &self.task.name;
-        let environment = self.task.environment.iter().cloned();
-        let mut child = spawn(words, environment, &self.task.folder).map_err(|error| format!("{name}: {error}"))?;
+        let name = &self.history.task.name;
+        let environment = self.history.task.environment.iter().cloned();
+        let mut child = spawn(words, environment, self.history.task.folder.as_deref())
+            .map_err(|error| format!("{name}: {error}"))?;
         let pipes: [Option<Box<dyn Read + Send>>; 2] =
             [child.stdout.take().map(|pipe| Box::new(pipe) as _), child.stderr.take().map(|pipe| Box::new(pipe) as _)];
         for pipe in pipes.into_iter().flatten() {
@@ -152,21 +138,20 @@ impl Supervised {
 
 /// Returns the delay of a restart after `runs` runs.
 fn back_off(runs: usize) -> Duration {
-    match u32::try_from(runs).unwrap_or(u32::MAX) {
-        ..=1 => FIRST_RESTART,
-        runs => BACK_OFF.saturating_mul(2_u32.saturating_pow(runs - 2)).min(BACK_OFF_MAX),
-    }
+    let doublings = u32::try_from(runs).unwrap_or(u32::MAX).saturating_sub(2);
+    if runs < 2 { FIRST_RESTART } else { BACK_OFF.saturating_mul(2_u32.saturating_pow(doublings)).min(BACK_OFF_MAX) }
 }
 
 /// Starts a process in a process group of its own, so that Ctrl-C does not reach it.
 pub(super) fn spawn(
     words: &[String],
     environment: impl IntoIterator<Item = (OsString, OsString)>,
-    folder: &std::path::Path,
+    folder: Option<&Path>,
 ) -> Result<Child, String> {
     let (program, arguments) = words.split_first().ok_or("its command is empty")?;
     let mut command = Command::new(program);
-    command.args(arguments).env_clear().envs(environment).current_dir(folder).process_group(0);
+    command.args(arguments).env_clear().envs(environment).process_group(0);
+    folder.into_iter().for_each(|folder| _ = command.current_dir(folder));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().map_err(|error| format!("can't start {program}: {}", error_chain(&error)))
 }
@@ -180,7 +165,7 @@ fn forward_lines(pipe: impl Read, name: &str, run: Option<usize>, messages: &Sen
         bytes.clear();
         let name = name.to_owned();
         let message = match (parse_event(&line), run) {
-            (Some(event), Some(run)) => Message::StandIn { name, run, event },
+            (Some((is_ready, at)), Some(run)) => Message::StandIn { name, run, is_ready, at },
             _ => Message::Log { name, line },
         };
         if messages.send(message).is_err() {
@@ -206,17 +191,5 @@ pub(super) fn reap(child: Option<Child>) -> u8 {
 fn signal_group(child: Option<&Child>) {
     if let Some(child) = child {
         let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn back_off_is_that_of_the_kubelet() {
-        let seconds: Vec<u64> = (1..9).map(|runs| back_off(runs).as_secs()).collect();
-        assert_eq!(seconds, [1, 10, 20, 40, 80, 160, 300, 300]);
-        assert_eq!(back_off(1000), BACK_OFF_MAX);
     }
 }

@@ -1,0 +1,42 @@
+//! Reads the states that the sidecar publishes on the board.
+
+use podgate::core::annotations;
+use podgate::core::names;
+use podgate::core::snapshot::Snapshot;
+use podgate::core::state::State;
+use podgate::core::times::{Milestone, Times};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+#[derive(Debug, Default)]
+pub(super) struct BoardReader {
+    last_content: Vec<u8>,
+    /// Last state of each container, with its time.
+    states: BTreeMap<String, (State, i64)>,
+}
+
+impl BoardReader {
+    /// Returns each container's state that has changed since the last call, with its time in milliseconds since 1970.
+    /// `now` replaces a time that the board does not have.
+    pub(super) fn changes(&mut self, board: &Path, now: i64) -> Vec<(String, State, i64)> {
+        let content = std::fs::read(board.join(names::ANNOTATIONS_FILE)).unwrap_or_default();
+        if content == self.last_content {
+            return Vec::new();
+        }
+        self.last_content = content;
+        let Ok(annotations) = annotations::read(&self.last_content, |_| true) else { return Vec::new() };
+        let Ok(snapshot) = Snapshot::from_annotations(&annotations) else { return Vec::new() };
+        let times = Times::parse(annotations.get(names::SANDBOX_TIMES).map_or("", String::as_str));
+        let mut changes = Vec::new();
+        for (name, state) in snapshot.states {
+            let since = times.get(&name, Milestone::StateChanged).and_then(|at| i64::try_from(at).ok());
+            let at = since.unwrap_or(now);
+            // After a restart, a container may be Ready again before the next look at the board.
+            let is_known = |(known, since): (State, i64)| known == state && (since == at || state != State::Ready);
+            if !self.states.insert(name.clone(), (state, at)).is_some_and(is_known) {
+                changes.push((name, state, at));
+            }
+        }
+        changes
+    }
+}

@@ -1,0 +1,220 @@
+//! What happened to each container, and the verdict on it. Pure.
+
+use super::script::Task;
+use podgate::core::until::{WaitCondition, WantedState};
+use std::fmt::Write as _;
+
+/// Time by which a condition may seem to hold late, in milliseconds, if `try` only observes it from outside.
+const OBSERVATION_SLACK_MS: i64 = 200;
+/// Time that podgate may need to notice that a condition no longer holds, in milliseconds.
+const NOTICE_MS: i64 = 2000;
+
+/// One run of a container. Times are in milliseconds since 1970.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Incarnation {
+    /// The container's process starts: the gate, if there is one.
+    pub(super) created: i64,
+    /// The container's own command starts.
+    pub(super) started: Option<i64>,
+    /// The stand-in begins to pass its probes.
+    pub(super) passes: Option<i64>,
+    /// The sidecar publishes Ready.
+    pub(super) ready: Option<i64>,
+    /// The container's process has ended, with this exit code.
+    pub(super) ended: Option<(i64, u8)>,
+}
+
+/// All runs of a container.
+#[derive(Debug, Clone, Default)]
+pub(super) struct History {
+    pub(super) task: Task,
+    pub(super) runs: Vec<Incarnation>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// All containers became Ready, in order.
+    InOrder,
+    /// A container started before its conditions held.
+    Broken,
+    /// Not all containers became Ready.
+    Incomplete,
+}
+
+impl History {
+    /// Returns true if the container has done what the order asks for: its end with 0, or a run that is Ready. A
+    /// container that the kubelet does not restart may also end with 0.
+    pub(super) fn is_complete(&self) -> bool {
+        let has_ended = |run: &Incarnation| run.started.is_some() && run.ended.is_some_and(|(_, code)| code == 0);
+        match self.runs.last() {
+            _ if self.task.must_end => self.runs.iter().any(has_ended),
+            Some(run) if run.ended.is_some() => self.task.restart_policy != "Always" && has_ended(run),
+            Some(run) => self.ready_at(run).is_some(),
+            None => false,
+        }
+    }
+
+    /// Returns the time at which a run became Ready. Without probes, a container is Ready once it runs.
+    pub(super) fn ready_at(&self, run: &Incarnation) -> Option<i64> {
+        if self.task.has_probe { run.started.and(run.ready) } else { run.started }
+    }
+
+    /// Returns the time at which a run reached a state, as the user sees it.
+    fn reached(&self, run: &Incarnation, want: WantedState) -> Option<i64> {
+        match want {
+            WantedState::Started => run.started,
+            WantedState::Ready => self.ready_at(run),
+            WantedState::Completed => run.started.and(run.ended).filter(|(_, code)| *code == 0).map(|(at, _)| at),
+            WantedState::Exited => run.started.and(run.ended).map(|(at, _)| at),
+        }
+    }
+
+    /// Returns true if the state held at `at`, or until shortly before.
+    fn held(&self, want: WantedState, at: i64) -> bool {
+        self.runs.iter().any(|run| {
+            let is_ready = want == WantedState::Ready;
+            let from = match is_ready && self.task.is_stand_in && self.task.has_probe {
+                true => run.passes,
+                // The sidecar may observe a start or an end earlier than `try`.
+                false => self.reached(run, want).map(|at| at - OBSERVATION_SLACK_MS),
+            };
+            let to = run.ended.filter(|_| is_ready).map(|(to, _)| to + NOTICE_MS);
+            from.is_some_and(|from| from <= at) && to.is_none_or(|to| to >= at)
+        })
+    }
+}
+
+/// Returns the first condition that did not hold at a start of `own`.
+fn breach<'a>(own: &'a History, all: &[History]) -> Option<&'a WaitCondition> {
+    own.runs.iter().filter_map(|run| run.started).find_map(|at| {
+        let held = |until: &WaitCondition| find(all, &until.container).is_some_and(|other| other.held(until.want, at));
+        own.task.conditions.iter().find(|until| !held(until))
+    })
+}
+
+fn find<'a>(all: &'a [History], name: &str) -> Option<&'a History> {
+    all.iter().find(|one| one.task.name == name)
+}
+
+pub(super) fn outcome(all: &[History]) -> Outcome {
+    match all.iter().all(History::is_complete) {
+        _ if all.iter().any(|own| breach(own, all).is_some()) => Outcome::Broken,
+        true => Outcome::InOrder,
+        false => Outcome::Incomplete,
+    }
+}
+
+/// Returns the verdict on each container in sentences.
+pub(super) fn sentences(all: &[History]) -> Vec<String> {
+    let mut out: Vec<String> = all.iter().filter_map(|own| start_sentence(own, all)).collect();
+    for own in all {
+        let runs = own.runs.last().is_some_and(|run| run.started.is_some() && run.ended.is_none());
+        out.extend((runs && !own.is_complete()).then(|| format!("{} was not Ready in time.", own.task.name)));
+        out.extend(restart_sentence(own));
+    }
+    out
+}
+
+fn start_sentence(own: &History, all: &[History]) -> Option<String> {
+    let Task { name, conditions, .. } = &own.task;
+    if let Some(until) = breach(own, all) {
+        return Some(format!("{name} started although {until} did not hold: the order was broken."));
+    }
+    let met_at = |until: &WaitCondition| {
+        let other = find(all, &until.container)?;
+        other.runs.iter().find_map(|run| other.reached(run, until.want))
+    };
+    let Some((started, created)) = own.runs.iter().find_map(|run| Some((run.started?, run.created))) else {
+        let unmet = conditions.iter().filter(|until| met_at(until).is_none()).map(ToString::to_string);
+        let unmet = unmet.collect::<Vec<_>>().join(", ");
+        let why = if unmet.is_empty() { String::new() } else { format!(": it waited for {unmet}") };
+        return Some(format!("{name} did not start{why}."));
+    };
+    let (at, until) = conditions.iter().filter_map(|until| Some((met_at(until)?, until))).max_by_key(|(at, _)| *at)?;
+    let state = match until.want {
+        WantedState::Started => "had started",
+        WantedState::Ready => "was Ready",
+        WantedState::Completed => "had exited with 0",
+        WantedState::Exited => "had exited",
+    };
+    let mut text = format!("{name} started {} after {} {state}", describe_ms((started - at).max(0)), until.container);
+    if created < at {
+        let _ = write!(text, "; without podgate, {} before", describe_ms(at - created));
+    }
+    Some(text + ".")
+}
+
+/// Returns a sentence about the restarts of a container, if any.
+fn restart_sentence(own: &History) -> Option<String> {
+    let ends: Vec<String> = own.runs.iter().filter_map(|run| run.ended).map(|(_, code)| describe_exit(code)).collect();
+    let times = match own.runs.len() {
+        ..=1 => return None,
+        2 => "once".to_owned(),
+        count => format!("{} times", count - 1),
+    };
+    Some(format!("{} was restarted {times} ({}).", own.task.name, ends.join(", ")))
+}
+
+/// Returns the stop order in sentences. `stopped_at` is the time at which the stop began.
+pub(super) fn stop_sentences(all: &[History], stopped_at: i64) -> Vec<String> {
+    let end = |own: &History| own.runs.last()?.ended.map(|(at, _)| at).filter(|at| *at >= stopped_at);
+    let sentence = |own: &History| {
+        let others = own.task.outlives.iter().filter_map(|name| Some((end(find(all, name)?)?, name)));
+        let (at, (before, name)) = (end(own)?, others.max()?);
+        Some(match at >= before {
+            true => format!("{} stopped {} after {name}.", own.task.name, describe_ms(at - before)),
+            false => format!("{} stopped before {name}: the stop order was not kept.", own.task.name),
+        })
+    };
+    all.iter().filter_map(sentence).collect()
+}
+
+pub(super) fn describe_exit(code: u8) -> String {
+    match code {
+        137 => "SIGKILL".to_owned(),
+        143 => "SIGTERM".to_owned(),
+        code => format!("exit code {code}"),
+    }
+}
+
+fn describe_ms(ms: i64) -> String {
+    if ms < 1000 { format!("{ms} ms") } else { format!("{:.1} s", ms as f64 / 1000.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history(name: &str, until: &[&str], runs: &[Incarnation]) -> History {
+        let conditions = until.iter().map(|text| text.parse().unwrap()).collect();
+        let task = Task { name: name.to_owned(), conditions, has_probe: true, is_stand_in: true, ..Task::default() };
+        History { task, runs: runs.to_vec() }
+    }
+
+    fn run(started: i64, ready: i64, ended: Option<(i64, u8)>) -> Incarnation {
+        Incarnation { created: 0, started: Some(started), passes: Some(ready - 2), ready: Some(ready), ended }
+    }
+
+    #[test]
+    fn early_start_breaks_the_order() {
+        let db = history("db", &[], &[run(10, 4000, None)]);
+        for (started, expected) in [
+            (4005, "api started 5 ms after db was Ready; without podgate, 4.0 s before."),
+            (3997, "api started although db=Ready did not hold: the order was broken."),
+        ] {
+            let all = [db.clone(), history("api", &["db"], &[run(started, 6000, None)])];
+            assert_eq!(sentences(&all), [expected]);
+            assert_eq!(outcome(&all), if started == 4005 { Outcome::InOrder } else { Outcome::Broken });
+        }
+    }
+
+    #[test]
+    fn restart_needs_the_condition_again() {
+        let db = history("db", &[], &[run(10, 4000, Some((5000, 1)))]);
+        for (restarted, is_broken) in [(6900, false), (8000, true)] {
+            let runs = [run(4005, 6000, Some((6500, 1))), run(restarted, 9000, None)];
+            let all = [db.clone(), history("api", &["db"], &runs)];
+            assert_eq!(outcome(&all) == Outcome::Broken, is_broken, "podgate needs time to notice an end");
+        }
+    }
+}

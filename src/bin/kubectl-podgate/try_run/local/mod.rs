@@ -1,0 +1,25 @@
+//! Runs a Pod as processes of this machine. `source`, `stage` and `script` turn the manifest into processes, `run` and
+//! `supervisor` run them, `history` judges what happened, and `screen` and `report` show it.
+
+mod board;
+mod example;
+mod guard;
+mod history;
+mod programs;
+mod report;
+mod run;
+mod screen;
+mod script;
+mod source;
+mod stage;
+mod stand_in;
+mod supervisor;
+
+pub(crate) use run::run;
+pub(crate) use stand_in::run as run_stand_in;
+
+/// Returns the wall-clock time in milliseconds since 1970. All processes of a run share this clock.
+fn now_ms() -> i64 {
+    let since = crate::clock::wall_time().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,113 @@
+//! The chart and the verdict.
+
+use super::history::{History, Incarnation, Outcome, outcome, sentences, stop_sentences};
+use super::now_ms;
+use super::run::Run;
+use crate::output::{to_json, write_stdout};
+use crate::pod::shape::Role;
+use crate::terminal;
+use crate::timeline::build::bars;
+use crate::timeline::shape::{Moment, Row, Source, Timeline, format_seconds};
+use crate::timeline::{Output, svg, text};
+use podgate::core::container::Mode;
+use std::process::ExitCode;
+
+/// Width of the chart if standard output is not a terminal.
+const DEFAULT_COLUMNS: usize = 100;
+
+/// Prints the report of a run. Returns the exit code.
+pub(super) fn print(run: &Run<'_>) -> Result<ExitCode, String> {
+    let (title, args) = (&run.script.title, run.args);
+    let outcome = outcome(&run.at_stop);
+    let stopped = run.histories();
+    let (shown, to) = if args.stop { (&stopped, now_ms()) } else { (&run.at_stop, run.judged_at) };
+    let mut timeline = timeline(title, shown, run.zero, to + ((to - run.zero) / 24).max(100));
+    let took = format_seconds(run.judged_at - run.zero);
+    timeline.summary = match outcome {
+        Outcome::InOrder => format!("The order was kept: {title} started in {took}."),
+        Outcome::Broken => format!("The order was broken: a container of {title} started too early."),
+        Outcome::Incomplete => format!("Not all containers of {title} were Ready after {took}."),
+    };
+    timeline.started = outcome == Outcome::InOrder;
+    timeline.notes = sentences(&run.at_stop);
+    if args.stop {
+        timeline.notes.extend(stop_sentences(&stopped, run.stopped_at));
+    }
+    write_stdout(&match args.output {
+        Output::Text => format!("\n{}", render_text(&timeline)),
+        Output::Json => to_json(&timeline)?,
+        Output::Svg => svg::render(&timeline),
+    })?;
+    Ok(ExitCode::from(match outcome {
+        Outcome::InOrder => 0,
+        Outcome::Broken => 2,
+        Outcome::Incomplete => 3,
+    }))
+}
+
+/// Returns the chart of a running Pod.
+pub(super) fn live_chart(title: &str, histories: &[History], zero: i64) -> String {
+    let now = now_ms();
+    let mut timeline = timeline(title, histories, zero, now);
+    timeline.summary = format!("{title} has been starting for {}.", format_seconds(now - zero));
+    render_text(&timeline)
+}
+
+fn render_text(timeline: &Timeline) -> String {
+    let columns = terminal::size().map_or(DEFAULT_COLUMNS, |(columns, _)| columns);
+    let colors = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
+    text::render(timeline, columns, colors)
+}
+
+/// Returns the timeline between two times in milliseconds since 1970, without summary and notes.
+/// The first history is that of the sidecar.
+fn timeline(pod: &str, histories: &[History], from: i64, to: i64) -> Timeline {
+    let to = to.max(from + 1);
+    let rows = histories.iter().enumerate().map(|(index, own)| match index {
+        0 => row(own, Role::Sidecar, None, to),
+        _ => row(own, Role::Container, Some(from), to),
+    });
+    Timeline {
+        namespace: "try".to_owned(),
+        pod: pod.to_owned(),
+        summary: String::new(),
+        started: false,
+        from,
+        to,
+        marks: Vec::new(),
+        containers: rows.collect(),
+        notes: Vec::new(),
+    }
+}
+
+/// Returns the row of a container. The row has the times of the first run, and the bars of all runs.
+fn row(own: &History, role: Role, mut begin: Option<i64>, to: i64) -> Row {
+    let mut all = Vec::new();
+    for run in &own.runs {
+        all.extend(bars(&run_row(own, role, Some(run)), begin, to));
+        begin = begin.and(run.ended).map(|(at, _)| at);
+    }
+    let restarts = u32::try_from(own.runs.len().saturating_sub(1)).unwrap_or(u32::MAX);
+    Row { bars: all, restarts, ..run_row(own, role, own.runs.first()) }
+}
+
+fn run_row(own: &History, role: Role, run: Option<&Incarnation>) -> Row {
+    let moment = |at| Moment { at, exact: true, by: Source::Podgate };
+    let created = run.map(|run| moment(run.created));
+    let started = if role == Role::Sidecar { created } else { run.and_then(|run| run.started).map(moment) };
+    Row {
+        name: own.task.name.clone(),
+        role,
+        mode: if own.task.has_gate { Mode::Entrypoint } else { Mode::None },
+        pulled: None,
+        pull_ms: None,
+        created,
+        gate: created.filter(|_| !own.task.conditions.is_empty()),
+        opened: started.filter(|_| own.task.has_gate),
+        started,
+        ready: run.filter(|_| own.task.has_probe).and_then(|run| own.ready_at(run)).map(moment),
+        ended: run.and_then(|run| run.ended).map(|(at, _)| moment(at)),
+        restarts: 0,
+        bars: Vec::new(),
+    }
+}

@@ -1,0 +1,282 @@
+//! The main loop: starts the sidecar and the containers, follows them, and stops them in order.
+
+use super::board::BoardReader;
+use super::guard::Scratch;
+use super::history::History;
+use super::programs::Programs;
+use super::screen::Screen;
+use super::script::{self, Script};
+use super::supervisor::{Message, Supervised, has_ended, reap, spawn};
+use super::{now_ms, report, source};
+use crate::clock::monotonic_time;
+use crate::output::fail_all;
+use crate::runtime;
+use crate::try_run::args::{FaultKind, SIDECAR, Try};
+use podgate::core::exit::Exit;
+use podgate::core::state::State;
+use std::process::{Child, ExitCode};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// Interval at which the main loop looks at processes and the board.
+const TICK: Duration = Duration::from_millis(4);
+/// Time that the sidecar gets at the end, after all containers have stopped.
+const SIDECAR_GRACE: Duration = Duration::from_secs(5);
+/// Shortest run of a container before its stop, in milliseconds. The sidecar ignores a tether that is released earlier,
+/// because a program may close inherited descriptors at its start.
+const LINGER_MS: i64 = 2100;
+
+pub(crate) fn run(args: &Try) -> ExitCode {
+    rehearse(args).unwrap_or_else(|message| fail_all(&message.lines().map(str::to_owned).collect::<Vec<_>>()))
+}
+
+/// Runs the Pod. An error has one line for each problem.
+fn rehearse(args: &Try) -> Result<ExitCode, String> {
+    let programs = Programs::find()?;
+    let planned = source::read(args)?;
+    if let Some(unknown) = planned.unknown_name(args) {
+        fail_all(&[unknown]);
+        return Ok(Exit::Usage.into());
+    }
+    let (sender, messages) = channel();
+    forward_signals(sender.clone());
+    // On drop, the guard of the scratch folder kills what is left.
+    let scratch = Scratch::create(&programs)?;
+    let script = script::write(args, &planned, &programs, &scratch)?;
+    let mut run = Run::new(args, &script, &sender);
+    run.screen.announce(&script)?;
+    let followed = run.follow(&messages);
+    run.screen.finish()?;
+    drop(scratch);
+    followed?;
+    report::print(&run)
+}
+
+/// Sends each Ctrl-C to the main loop.
+fn forward_signals(messages: Sender<Message>) {
+    std::thread::spawn(move || {
+        runtime::block_on(async {
+            while tokio::signal::ctrl_c().await.is_ok() && messages.send(Message::Interrupt).is_ok() {}
+            Ok(ExitCode::SUCCESS)
+        })
+    });
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// The sidecar sets up the board.
+    Boot,
+    Run,
+    /// The containers run until this time, then stop.
+    Linger(Instant),
+    /// The containers stop.
+    Stop,
+    /// The containers have stopped. The sidecar stops.
+    StopSidecar,
+}
+
+pub(super) struct Run<'a> {
+    pub(super) args: &'a Try,
+    pub(super) script: &'a Script,
+    /// The sidecar, followed by the containers.
+    containers: Vec<Supervised>,
+    /// The sidecar's running postStart hook.
+    sidecar_hook: Option<Child>,
+    board: BoardReader,
+    screen: Screen,
+    phase: Phase,
+    /// Start of the Pod, in milliseconds since 1970.
+    pub(super) zero: i64,
+    deadline: Instant,
+    kills: Vec<(String, Instant)>,
+    /// Histories at the time of the verdict.
+    pub(super) at_stop: Vec<History>,
+    is_interrupted: bool,
+    /// Time of the verdict, and time at which the containers began to stop.
+    pub(super) judged_at: i64,
+    pub(super) stopped_at: i64,
+}
+
+impl<'a> Run<'a> {
+    fn new(args: &'a Try, script: &'a Script, sender: &Sender<Message>) -> Run<'a> {
+        let (zero, now) = (now_ms(), monotonic_time());
+        let supervise = |task: &script::Task| Supervised::new(task.clone(), sender.clone());
+        let mut containers: Vec<Supervised> = script.tasks.iter().map(supervise).collect();
+        containers[0].start_at = Some(now);
+        let kills = args.faults.iter().filter_map(|fault| match fault.kind {
+            FaultKind::Kill(after) => Some((fault.container.clone(), now + after)),
+            _ => None,
+        });
+        Run {
+            args,
+            script,
+            containers,
+            sidecar_hook: None,
+            board: BoardReader::default(),
+            screen: Screen::new(args, zero, script.tasks.iter().map(|task| task.name.len()).max().unwrap_or_default()),
+            phase: Phase::Boot,
+            zero,
+            deadline: now + args.timeout,
+            kills: kills.collect(),
+            at_stop: Vec::new(),
+            is_interrupted: false,
+            judged_at: zero,
+            stopped_at: zero,
+        }
+    }
+
+    /// Runs until all processes have stopped, or until a second signal.
+    fn follow(&mut self, messages: &Receiver<Message>) -> Result<(), String> {
+        loop {
+            let first = messages.recv_timeout(TICK).ok();
+            for message in first.into_iter().chain(messages.try_iter()) {
+                if matches!(message, Message::Interrupt) && std::mem::replace(&mut self.is_interrupted, true) {
+                    return Ok(());
+                }
+                self.on_message(message);
+            }
+            let now = monotonic_time();
+            self.poll_processes(now)?;
+            self.read_board();
+            self.cause_faults(now);
+            if self.advance(now)? {
+                return Ok(());
+            }
+            let is_due = self.screen.is_due(now);
+            let chart = is_due.then(|| report::live_chart(&self.script.title, &self.histories(), self.zero));
+            self.screen.flush(now, chart.as_deref())?;
+        }
+    }
+
+    pub(super) fn histories(&self) -> Vec<History> {
+        self.containers.iter().map(|own| own.history.clone()).collect()
+    }
+
+    fn on_message(&mut self, message: Message) {
+        match message {
+            Message::Log { name, line } => self.screen.log(&name, &line),
+            Message::StandIn { name, run, is_ready, at } => {
+                let Some(own) = self.containers.iter_mut().find(|own| own.history.task.name == name) else { return };
+                let (task, Some(run)) = (&own.history.task, own.history.runs.get_mut(run)) else { return };
+                let seen = if is_ready { &mut run.passes } else { &mut run.started };
+                *seen = Some(at);
+                run.ready = if is_ready && task.reports_ready { Some(at) } else { run.ready };
+                match (is_ready, task.has_probe) {
+                    (true, _) if task.reports_ready => self.screen.event(at, &name, "Ready"),
+                    (true, _) => {}
+                    (false, true) => self.screen.event(at, &name, "started"),
+                    (false, false) => self.screen.event(at, &name, "started, Ready (no probe)"),
+                }
+            }
+            Message::Interrupt => {
+                self.screen.event(now_ms(), "", "Ctrl-C: stopping in order; press it again to stop at once");
+                self.judge(monotonic_time());
+            }
+        }
+    }
+
+    fn poll_processes(&mut self, now: Instant) -> Result<(), String> {
+        let starts = self.containers[0].history.runs.len();
+        for own in &mut self.containers {
+            for event in own.poll(now)? {
+                self.screen.event(now_ms(), &own.history.task.name, &event);
+            }
+        }
+        let History { task, runs } = &mut self.containers[0].history;
+        if runs.len() > starts {
+            reap(self.sidecar_hook.take());
+            let environment = task.environment.iter().cloned();
+            self.sidecar_hook = Some(spawn(&self.script.sidecar_hook, environment, None)?);
+        }
+        if self.sidecar_hook.as_ref().is_some_and(has_ended)
+            && reap(self.sidecar_hook.take()) == 0
+            && let Some(run) = runs.last_mut()
+        {
+            run.started = Some(now_ms());
+            self.screen.event(now_ms(), SIDECAR, "started");
+        }
+        match runs.last() {
+            Some(run) if run.ended.is_some() && matches!(self.phase, Phase::Boot) => {
+                Err("podgate's sidecar ended before it was ready; see its log above".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn read_board(&mut self) {
+        for (name, state, at) in self.board.changes(&self.script.board, now_ms()) {
+            let mut probed = self.containers.iter_mut().filter(|own| own.history.task.has_probe);
+            let Some(own) = probed.find(|own| own.history.task.name == name) else { continue };
+            let run = own.history.runs.last_mut().filter(|run| run.created <= at && run.ended.is_none());
+            match (state, run) {
+                (State::Ready, Some(run)) => {
+                    run.ready.get_or_insert(at);
+                    self.screen.event(at, &name, "Ready");
+                }
+                (State::NotReady, _) => self.screen.event(at, &name, "not Ready"),
+                _ => {}
+            }
+        }
+    }
+
+    fn cause_faults(&mut self, now: Instant) {
+        for (name, _) in self.kills.extract_if(.., |(_, at)| *at <= now) {
+            if let Some(own) = self.containers.iter().find(|own| own.history.task.name == name) {
+                own.kill();
+                self.screen.event(now_ms(), &name, "is killed (--break)");
+            }
+        }
+    }
+
+    /// Moves to the next phase if it is due. Returns true after the last phase.
+    fn advance(&mut self, now: Instant) -> Result<bool, String> {
+        match self.phase {
+            Phase::Boot if self.containers[0].history.is_complete() => {
+                self.phase = Phase::Run;
+                self.containers[1..].iter_mut().for_each(|own| own.start_at = Some(now));
+            }
+            Phase::Boot if now >= self.deadline => self.judge(now),
+            Phase::Run if now >= self.deadline || self.is_settled() => self.judge(now),
+            Phase::Linger(_) if !(self.args.stop || self.is_interrupted) => return Ok(true),
+            Phase::Linger(until) if now >= until => {
+                self.stopped_at = now_ms();
+                self.phase = Phase::Stop;
+                self.screen.event(self.stopped_at, "", "the Pod stops");
+                for own in &mut self.containers[1..] {
+                    own.stop(now + self.script.grace)?;
+                }
+            }
+            Phase::Stop if self.containers[1..].iter().all(Supervised::is_over) => {
+                self.phase = Phase::StopSidecar;
+                self.containers[0].stop(now + SIDECAR_GRACE)?;
+            }
+            Phase::StopSidecar => return Ok(self.containers[0].is_over()),
+            Phase::Boot | Phase::Run | Phase::Linger(_) | Phase::Stop => {}
+        }
+        Ok(false)
+    }
+
+    /// Returns true if nothing is left to see: all faults have occurred, and all containers are complete or over.
+    fn is_settled(&self) -> bool {
+        let has_broken = |own: &Supervised| {
+            let is_end = |kind| matches!(kind, FaultKind::Crash(_) | FaultKind::Kill(_));
+            let mut faults = self.args.faults.iter().filter(|fault| fault.container == own.history.task.name);
+            !faults.any(|fault| is_end(fault.kind)) || own.history.runs.iter().any(|run| run.ended.is_some())
+        };
+        let is_settled = |own: &Supervised| has_broken(own) && (own.history.is_complete() || own.is_over());
+        self.kills.is_empty() && self.containers.iter().all(is_settled)
+    }
+
+    /// Ends the start. Later events do not change the verdict.
+    fn judge(&mut self, now: Instant) {
+        if !matches!(self.phase, Phase::Boot | Phase::Run) {
+            return;
+        }
+        (self.judged_at, self.stopped_at) = (now_ms(), now_ms());
+        self.at_stop = self.histories();
+        let starts = self.at_stop[1..].iter().filter_map(|own| own.runs.last()?.started);
+        let age = self.judged_at - starts.max().unwrap_or_default();
+        let rest = u64::try_from(LINGER_MS - age).unwrap_or_default();
+        self.phase = Phase::Linger(now + Duration::from_millis(rest));
+    }
+}

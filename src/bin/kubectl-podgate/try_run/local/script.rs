@@ -1,0 +1,190 @@
+//! Turns the injected template into processes to run.
+
+use super::guard::{self, Scratch};
+use super::programs::Programs;
+use super::source::Planned;
+use super::stage::{self, Part, Stage};
+use crate::try_run::args::{SIDECAR, Try};
+use podgate::core::command::agent_path;
+use podgate::core::container::Mode;
+use podgate::core::until::WaitCondition;
+use podgate::order::inject::{self, Options};
+use podgate::order::plan::{KnownImages, Plan};
+use podgate::order::release;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Everything to run, and what the user should know about it.
+#[derive(Debug)]
+pub(super) struct Script {
+    pub(super) title: String,
+    pub(super) notes: Vec<String>,
+    /// The sidecar's postStart hook. The containers start after it.
+    pub(super) sidecar_hook: Vec<String>,
+    /// The sidecar, followed by the containers in start order.
+    pub(super) tasks: Vec<Task>,
+    /// The Pod's grace period.
+    pub(super) grace: Duration,
+    pub(super) board: PathBuf,
+}
+
+/// One container as a process.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Task {
+    pub(super) name: String,
+    pub(super) words: Vec<String>,
+    pub(super) environment: Vec<(OsString, OsString)>,
+    /// Working directory; `None` for that of `try`.
+    pub(super) folder: Option<PathBuf>,
+    /// Command of the preStop hook.
+    pub(super) pre_stop: Option<Vec<String>>,
+    /// `Always`, `OnFailure` or `Never`.
+    pub(super) restart_policy: String,
+    pub(super) conditions: Vec<WaitCondition>,
+    /// Containers that this one must outlive at the stop.
+    pub(super) outlives: Vec<String>,
+    pub(super) has_gate: bool,
+    pub(super) has_probe: bool,
+    pub(super) is_stand_in: bool,
+    /// True if the stand-in itself reports Ready, because nothing runs its probe.
+    pub(super) reports_ready: bool,
+    /// True if the order asks for this container's end.
+    pub(super) must_end: bool,
+}
+
+/// Builds the script: rewrites the template, checks the ports, and injects.
+pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch: &Scratch) -> Result<Script, String> {
+    let Planned { title, template, plan, warnings } = planned;
+    let mut stage = Stage {
+        args,
+        programs,
+        scratch: &scratch.folder,
+        plan,
+        parts: BTreeMap::new(),
+        notes: warnings.clone(),
+        errors: Vec::new(),
+        ports: BTreeMap::new(),
+    };
+    let staged = stage.rewrite(template);
+    stage.ports.clear();
+    if !stage.errors.is_empty() {
+        return Err(stage.errors.join("\n"));
+    }
+    let injected = inject::inject(&staged, &Options::new(release::sidecar_image()), &KnownImages::default()).map_err(
+        |findings| findings.iter().map(|one| format!("{title}: {}", one.message)).collect::<Vec<_>>().join("\n"),
+    )?;
+    let containers = injected.value["spec"]["containers"].as_array().map_or(&[][..], Vec::as_slice);
+    let (own, others): (Vec<&Value>, Vec<&Value>) = containers.iter().partition(|one| one["name"] == "podgate");
+    let native = injected.value.pointer("/spec/initContainers/0");
+    let Some(sidecar) = own.first().copied().or(native) else {
+        return Err(format!("{title}: the order requires nothing from podgate, so no container would wait"));
+    };
+    let writer = TaskWriter {
+        pod: &injected.value,
+        parts: &stage.parts,
+        plan,
+        local: injected.plan.as_ref().unwrap_or(plan),
+        programs,
+        root: &scratch.folder,
+        folders: guard::FOLDERS.map(|name| scratch.folder.join(name)),
+    };
+    Ok(Script {
+        title: title.clone(),
+        notes: stage.notes.clone(),
+        sidecar_hook: [&programs.sidecar.display().to_string(), "ready", "--timeout", "60s"].map(str::to_owned).into(),
+        tasks: std::iter::once(writer.sidecar(sidecar)).chain(others.iter().map(|one| writer.task(one))).collect(),
+        grace: plan.grace,
+        board: writer.folders[0].clone(),
+    })
+}
+
+struct TaskWriter<'a> {
+    pod: &'a Value,
+    parts: &'a BTreeMap<String, Part>,
+    /// The plan for a cluster.
+    plan: &'a Plan,
+    /// The plan of the stage, in which every container of the order has a gate.
+    local: &'a Plan,
+    programs: &'a Programs,
+    root: &'a Path,
+    /// Board, reports and downward API.
+    folders: [PathBuf; 3],
+}
+
+impl TaskWriter<'_> {
+    fn sidecar(&self, container: &Value) -> Task {
+        let list = container["env"].as_array().into_iter().flatten().find(|one| one["name"] == "PODGATE_CONTAINERS");
+        let list = list.and_then(|one| one["value"].as_str()).unwrap_or_default();
+        let mut environment = self.environment(&self.folders[1], SIDECAR);
+        environment.push(("PODGATE_CONTAINERS".into(), stage::expand(list, &BTreeMap::new()).into()));
+        environment.push(("PODGATE_AGENT".into(), self.programs.agent.clone().into()));
+        let program = self.programs.sidecar.display().to_string();
+        Task {
+            name: SIDECAR.to_owned(),
+            words: [&program, "--publish", "board", "--pod-ips", "127.0.0.1"].map(str::to_owned).into(),
+            environment,
+            restart_policy: "Always".to_owned(),
+            ..Task::default()
+        }
+    }
+
+    fn task(&self, container: &Value) -> Task {
+        let name = container["name"].as_str().unwrap_or_default();
+        let part = self.parts.get(name).cloned().unwrap_or_default();
+        let (planned, local) = (self.plan.get(name), self.local.get(name));
+        // The gate runs exec probes only if another container waits for the result. In a cluster, the kubelet runs them.
+        let is_unprobed = part.has_exec_probe && !local.is_some_and(|planned| planned.needs_parent);
+        let mut environment = Vec::new();
+        if !part.is_stand_in {
+            let is_own = |name: &OsString| name.to_string_lossy().starts_with("PODGATE_");
+            environment.extend(std::env::vars_os().filter(|(name, _)| !is_own(name)));
+            let declared = container.as_object().map(stage::variables).unwrap_or_default();
+            environment.extend(declared.into_iter().map(|(name, value)| (name.into(), value.into())));
+        }
+        environment.extend(self.environment(&self.folders[1].join(name), name));
+        let policy = container["restartPolicy"].as_str().or(self.pod["spec"]["restartPolicy"].as_str());
+        Task {
+            name: name.to_owned(),
+            words: self.relocate(&container["command"]),
+            environment,
+            folder: container["workingDir"].as_str().map(PathBuf::from).filter(|folder| folder.is_dir()),
+            pre_stop: container.pointer("/lifecycle/preStop/exec/command").map(|words| self.relocate(words)),
+            restart_policy: policy.unwrap_or("Always").to_owned(),
+            conditions: planned.map(|planned| planned.after.clone()).unwrap_or_default(),
+            outlives: planned.map(|planned| planned.outlives.clone()).unwrap_or_default(),
+            has_gate: local.is_some_and(|planned| planned.mode != Mode::None),
+            has_probe: part.has_probe && (part.is_stand_in || !is_unprobed),
+            is_stand_in: part.is_stand_in,
+            reports_ready: part.is_stand_in && is_unprobed,
+            must_end: stage::must_end(self.plan, name) || planned.is_some_and(|planned| !planned.stop_after.is_empty()),
+        }
+    }
+
+    /// Replaces the paths of a container by paths on this machine.
+    fn relocate(&self, words: &Value) -> Vec<String> {
+        let agent = self.programs.agent.display().to_string();
+        let words = words.as_array().into_iter().flatten().filter_map(Value::as_str);
+        let replace = |word: &str| match word {
+            word if word == agent_path() => agent.clone(),
+            "/proc/1/fd/2" => "/proc/self/fd/2".to_owned(),
+            // The value of `--then` is a JSON list.
+            word => word.replace(&format!("\"{}\"", agent_path()), &Value::from(agent.as_str()).to_string()),
+        };
+        words.map(replace).collect()
+    }
+
+    fn environment(&self, reports: &Path, name: &str) -> Vec<(OsString, OsString)> {
+        let variables: [(&str, OsString); 6] = [
+            ("PATH", std::env::var_os("PATH").unwrap_or_default()),
+            (guard::VARIABLE, self.root.into()),
+            ("PODGATE_BOARD", self.folders[0].clone().into()),
+            ("PODGATE_SELF", reports.into()),
+            ("PODGATE_PODINFO", self.folders[2].clone().into()),
+            ("PODGATE_TERMINATION_LOG", self.root.join(format!("termination-log-{name}")).into()),
+        ];
+        variables.map(|(name, value)| (name.into(), value)).into()
+    }
+}

@@ -1,0 +1,284 @@
+//! Rewrites the user's template so that it runs on this machine: each container of the order gets a gate, and stand-ins
+//! get commands and probes that work here.
+
+use super::example;
+use super::programs::{Programs, find_program};
+use super::stand_in::Role;
+use crate::try_run::args::{FaultKind, Try};
+use podgate::core::container::{Container, Handler, Mode, Probe};
+use podgate::core::text::error_chain;
+use podgate::core::until::WantedState;
+use podgate::order::declare::keys;
+use podgate::order::inject::without_nulls;
+use podgate::order::plan::{ContainerPlan, Plan};
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::time::Duration;
+
+/// Delay until a stand-in is Ready, without `--ready`.
+const READY_DELAY: Duration = Duration::from_millis(500);
+/// Time between Ready and exit 0 of a stand-in whose end others wait for, in milliseconds.
+const EXIT_DELAY_MS: u64 = 300;
+
+/// A container's fields.
+type Fields = Map<String, Value>;
+
+/// A container's part in the run.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Part {
+    pub(super) is_stand_in: bool,
+    /// True if a startup or readiness probe determines Ready.
+    pub(super) has_probe: bool,
+    /// True if one of these probes runs a command. Only the gate can run it.
+    pub(super) has_exec_probe: bool,
+}
+
+pub(super) struct Stage<'a> {
+    pub(super) args: &'a Try,
+    pub(super) programs: &'a Programs,
+    pub(super) scratch: &'a Path,
+    pub(super) plan: &'a Plan,
+    pub(super) parts: BTreeMap<String, Part>,
+    /// Differences from a cluster.
+    pub(super) notes: Vec<String>,
+    /// Reasons why the Pod can't be run.
+    pub(super) errors: Vec<String>,
+    /// The containers' ports. They stay open until all have been checked.
+    pub(super) ports: BTreeMap<u16, (String, TcpListener)>,
+}
+
+impl Stage<'_> {
+    /// Returns the template to inject.
+    pub(super) fn rewrite(&mut self, template: &Value) -> Value {
+        let mut template = without_nulls(template);
+        if let Some(annotations) = template.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+            annotations.retain(|key, _| !key.starts_with(keys::MODE_PREFIX) && !key.starts_with(keys::COMMAND_PREFIX));
+            annotations.insert(keys::MODE.to_owned(), "entrypoint".into());
+            annotations.insert(keys::PUBLISH.to_owned(), "board".into());
+        }
+        let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else { return template };
+        if spec.remove("initContainers").is_some_and(|list| list != json!([])) {
+            self.notes.push("init containers and native sidecars do not run here".to_owned());
+        }
+        let plan = self.plan;
+        for container in spec.get_mut("containers").and_then(Value::as_array_mut).into_iter().flatten() {
+            let planned = container.get("name").and_then(Value::as_str).and_then(|name| plan.get(name));
+            if let (Some(planned), Some(fields)) = (planned, container.as_object_mut()) {
+                self.notes.extend(mode_note(planned));
+                let part = self.rewrite_container(fields, planned);
+                self.parts.insert(planned.name.clone(), part);
+            }
+        }
+        template
+    }
+
+    fn rewrite_container(&mut self, fields: &mut Fields, planned: &ContainerPlan) -> Part {
+        let name = &planned.name;
+        fields.retain(|key, _| key != "livenessProbe" && key != "terminationMessagePath");
+        let own = self.own_command(fields, planned);
+        let parse = |fields: &Fields| -> Container {
+            serde_json::from_value(Value::Object(fields.clone())).unwrap_or_default()
+        };
+        let container = parse(fields);
+        for port in all_ports(fields, &container) {
+            if let Some(other) = self.check_port(port, name, own.is_none()) {
+                fields.values_mut().for_each(|value| move_port(value, port, other));
+            }
+        }
+        let container = parse(fields);
+        let part = Part {
+            is_stand_in: own.is_none(),
+            has_probe: container.probes().next().is_some(),
+            has_exec_probe: container.probes().any(Probe::is_exec),
+        };
+        let role = match own {
+            Some(command) => {
+                let variables = variables(fields);
+                let command = command.iter().map(|word| expand(word, &variables)).collect();
+                Role { command, ..Role::default() }
+            }
+            None => {
+                self.notes.extend(
+                    self.args.processes.then(|| format!("{name} is a stand-in; its own command can't run here")),
+                );
+                let role = self.role(fields, &container, &part);
+                let sleep = fields.get("lifecycle").and_then(|hooks| hooks.get("preStop")?.get("sleep")).cloned();
+                fields.retain(|key, _| !matches!(key.as_str(), "env" | "envFrom" | "workingDir" | "lifecycle"));
+                fields.extend(sleep.map(|sleep| ("lifecycle".to_owned(), json!({"preStop": {"sleep": sleep}}))));
+                role
+            }
+        };
+        fields.remove("args");
+        fields.insert("command".to_owned(), json!([self.programs.own, "stand-in", json!(role).to_string()]));
+        part
+    }
+
+    /// Returns the container's own command if it can run here, and if no flag needs a stand-in.
+    fn own_command(&self, fields: &Fields, planned: &ContainerPlan) -> Option<Vec<String>> {
+        let name = &planned.name;
+        let mut faults = self.args.faults.iter().filter(|fault| fault.container == *name);
+        let needs_stand_in = faults.any(|fault| !matches!(fault.kind, FaultKind::Kill(_)))
+            || self.args.ready.iter().any(|(ready, _)| ready == name)
+            || fields.get("volumeMounts").is_some_and(|mounts| *mounts != json!([]));
+        let command = planned.command.clone().filter(|_| self.args.processes && !needs_stand_in)?;
+        find_program(command.first()?).map(|_| command)
+    }
+
+    /// Checks that a container can open its port. Returns a free port if only root can open this one.
+    fn check_port(&mut self, port: u16, name: &str, may_move: bool) -> Option<u16> {
+        if let Some((other, _)) = self.ports.get(&port) {
+            let what = format!("{other} and {name} both use port {port}, but a Pod's containers share the ports");
+            self.errors.push(what);
+            return None;
+        }
+        let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+        let bound = match bind(port) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied && may_move => bind(0),
+            bound => bound,
+        };
+        let bound = bound.and_then(|listener| Ok((listener.local_addr()?.port(), listener)));
+        let why = bound.as_ref().err().map(|error| error_chain(error));
+        let what = why.map(|why| format!("port {port} of {name} can't be opened here ({why}); free this port"));
+        self.errors.extend(what);
+        let (found, listener) = bound.ok()?;
+        self.ports.insert(found, (name.to_owned(), listener));
+        let note = format!("port {port} of {name} is port {found} here, because it needs root");
+        self.notes.extend((found != port).then_some(note));
+        (found != port).then_some(found)
+    }
+
+    /// Returns the role of a stand-in. Replaces the probes that it cannot answer.
+    fn role(&mut self, fields: &mut Fields, container: &Container, part: &Part) -> Role {
+        let name = &container.name;
+        let ready_file = self.scratch.join(format!("ready-{name}"));
+        let check = json!([self.programs.agent, "check", format!("file://{}", ready_file.display())]);
+        let mut http = BTreeSet::new();
+        for (field, probe) in
+            [("startupProbe", &container.startup_probe), ("readinessProbe", &container.readiness_probe)]
+        {
+            let (Some(probe), Some(own)) = (probe, fields.get_mut(field).and_then(Value::as_object_mut)) else {
+                continue;
+            };
+            let port = container.probe_port(probe);
+            let is_plain = |scheme: Option<&str>| scheme.is_none_or(|scheme| scheme == "HTTP");
+            let unknown = match &probe.handler {
+                Handler::Exec(_) => {
+                    own.insert("exec".to_owned(), json!({"command": check}));
+                    continue;
+                }
+                Handler::HttpGet(get) if is_plain(get.scheme.as_deref()) => {
+                    own["httpGet"]["host"] = Value::Null;
+                    http.extend(port);
+                    continue;
+                }
+                Handler::HttpGet(_) => Some("HTTPS"),
+                Handler::Grpc(_) => Some("gRPC"),
+                Handler::TcpSocket(_) => None,
+            };
+            self.notes.extend(unknown.map(|kind| {
+                format!("the {field} of {name} is a TCP probe here, because stand-ins do not speak {kind}")
+            }));
+            own.retain(|key, _| !matches!(key.as_str(), "httpGet" | "grpc" | "tcpSocket"));
+            own.insert("tcpSocket".to_owned(), json!({"port": port}));
+        }
+        let ports = all_ports(fields, container).difference(&http).copied().collect();
+        let ready_file = part.has_exec_probe.then_some(ready_file);
+        let role = Role { ports, http: http.into_iter().collect(), ready_file, ..Role::default() };
+        self.add_times(role, name, part.has_probe)
+    }
+
+    /// Adds the times of `--ready`, `--break` and the order to a role.
+    fn add_times(&mut self, mut role: Role, name: &str, has_probe: bool) -> Role {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let given = self.args.ready.iter().rfind(|(ready, _)| ready == name).map(|(_, delay)| *delay);
+        let example = example::READY.iter().find(|(ready, _)| self.args.file.is_none() && *ready == name);
+        role.ready_ms = Some(ms(given.or(example.map(|(_, delay)| *delay)).unwrap_or(READY_DELAY)));
+        for fault in self.args.faults.iter().filter(|fault| fault.container == *name) {
+            match fault.kind {
+                FaultKind::Never => role.ready_ms = None,
+                FaultKind::Slow(delay) => role.ready_ms = Some(ms(delay)),
+                FaultKind::Crash(delay) => role.crash_ms = Some(ms(delay)),
+                FaultKind::Kill(_) => {}
+            }
+        }
+        role.exit_ms = must_end(self.plan, name).then_some(EXIT_DELAY_MS);
+        if !has_probe && role.exit_ms.is_none() {
+            if given.is_some() || role.ready_ms.is_none() {
+                self.notes.push(format!("{name} has no startupProbe and no readinessProbe: it is Ready once it runs"));
+            }
+            role.ready_ms = Some(0);
+        }
+        role
+    }
+}
+
+/// Returns a note if the container waits in another way in a cluster.
+fn mode_note(planned: &ContainerPlan) -> Option<String> {
+    let how = match planned.mode {
+        Mode::PostStart => "has a postStart hook in the cluster; a gate here",
+        Mode::None if !planned.after.is_empty() => "is delayed by other containers' hooks in the cluster; a gate here",
+        Mode::Entrypoint | Mode::None => return None,
+    };
+    Some(format!("{} {how}", planned.name))
+}
+
+/// Returns true if the order asks for the end of a container.
+pub(super) fn must_end(plan: &Plan, name: &str) -> bool {
+    let is_end = |want| matches!(want, WantedState::Completed | WantedState::Exited);
+    plan.containers.iter().any(|planned| {
+        planned.stop_after.iter().any(|other| other == name)
+            || planned.after.iter().any(|until| until.container == name && is_end(until.want))
+    })
+}
+
+/// Replaces a port number in all ports and probes.
+fn move_port(value: &mut Value, from: u16, to: u16) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                match (key == "port" || key == "containerPort") && *value == json!(from) {
+                    true => *value = json!(to),
+                    false => move_port(value, from, to),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| move_port(item, from, to)),
+        _ => {}
+    }
+}
+
+/// Returns the TCP ports that a container declares or that its probes use.
+fn all_ports(fields: &Fields, container: &Container) -> BTreeSet<u16> {
+    let ports = fields.get("ports").and_then(Value::as_array).into_iter().flatten();
+    let tcp = ports.filter(|port| port.get("protocol").and_then(Value::as_str).is_none_or(|kind| kind == "TCP"));
+    let declared = tcp.filter_map(|port| u16::try_from(port.get("containerPort")?.as_u64()?).ok());
+    declared.chain(container.probes().filter_map(|probe| container.probe_port(probe))).collect()
+}
+
+/// Returns the container's environment variables that have a value in the manifest.
+pub(super) fn variables(fields: &Fields) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for variable in fields.get("env").and_then(Value::as_array).into_iter().flatten() {
+        if let (Some(name), Some(value)) = (variable["name"].as_str(), variable["value"].as_str()) {
+            let value = expand(value, &found);
+            found.insert(name.to_owned(), value);
+        }
+    }
+    found
+}
+
+/// Expands `$(NAME)`, and replaces `$$` by `$`, as Kubernetes does in commands and environment variables.
+pub(super) fn expand(text: &str, variables: &BTreeMap<String, String>) -> String {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once('$') {
+        let name = after.strip_prefix('(').and_then(|after| after.split_once(')'));
+        let found = name.and_then(|(name, after)| Some((variables.get(name)?.as_str(), after)));
+        let (value, left) = found.unwrap_or_else(|| ("$", after.strip_prefix('$').unwrap_or(after)));
+        out = out + before + value;
+        rest = left;
+    }
+    out + rest
+}
