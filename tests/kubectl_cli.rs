@@ -52,32 +52,40 @@ fn pod(phase: &str) -> String {
     )
 }
 
-/// Run this test with `PODGATE_REGENERATE=1` to update the page.
+/// Run this test with `PODGATE_REGENERATE=1` to update the pages.
 #[test]
 fn help_matches_the_docs() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/kubectl-podgate.md");
-    let page = fs::read_to_string(path).unwrap();
-    let mut fresh = page.clone();
-    for command in [
-        &["--help"][..],
-        &["completion", "--help"],
-        &["override", "--help"],
-        &["status", "--help"],
-        &["timeline", "--help"],
-        &["version", "--help"],
-    ] {
-        let output = program(&home()).args(command).output().unwrap();
-        let help = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success() && output.stderr.is_empty() && help.contains("Usage: kubectl podgate"));
-        let prompt = format!("```text\n$ kubectl podgate {}\n", command.join(" "));
-        let (before, rest) = fresh.split_once(&prompt).unwrap_or_else(|| panic!("{path} lacks {prompt}"));
-        let (_, after) = rest.split_once("\n```\n").unwrap();
-        fresh = format!("{before}{prompt}{}\n```\n{after}", help.trim_end());
+    let pages: [(&str, &[&[&str]]); 2] = [
+        (
+            "kubectl-podgate.md",
+            &[
+                &["--help"],
+                &["completion", "--help"],
+                &["override", "--help"],
+                &["status", "--help"],
+                &["timeline", "--help"],
+                &["version", "--help"],
+            ],
+        ),
+        ("try.md", &[&["try", "--help"]]),
+    ];
+    for (page, commands) in pages {
+        let path = format!("{}/docs/{page}", env!("CARGO_MANIFEST_DIR"));
+        let mut fresh = fs::read_to_string(&path).unwrap();
+        for command in commands {
+            let output = program(&home()).args(*command).output().unwrap();
+            let help = String::from_utf8(output.stdout).unwrap();
+            assert!(output.status.success() && output.stderr.is_empty() && help.contains("Usage: kubectl podgate"));
+            let prompt = format!("```text\n$ kubectl podgate {}\n", command.join(" "));
+            let (before, rest) = fresh.split_once(&prompt).unwrap_or_else(|| panic!("{path} lacks {prompt}"));
+            let (_, after) = rest.split_once("\n```\n").unwrap();
+            fresh = format!("{before}{prompt}{}\n```\n{after}", help.trim_end());
+        }
+        if std::env::var_os("PODGATE_REGENERATE").is_some() {
+            fs::write(&path, &fresh).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), fresh, "run this test with PODGATE_REGENERATE=1");
     }
-    if std::env::var_os("PODGATE_REGENERATE").is_some() {
-        fs::write(path, &fresh).unwrap();
-    }
-    assert_eq!(fs::read_to_string(path).unwrap(), fresh, "run this test with PODGATE_REGENERATE=1");
 }
 
 #[test]

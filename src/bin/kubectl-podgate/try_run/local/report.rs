@@ -105,7 +105,7 @@ fn run_row(own: &History, role: Role, run: Option<&Incarnation>) -> Row {
         gate: created.filter(|_| !own.task.conditions.is_empty()),
         opened: started.filter(|_| own.task.has_gate),
         started,
-        ready: run.filter(|_| own.task.has_probe).and_then(|run| own.ready_at(run)).map(moment),
+        ready: run.and_then(|run| own.ready_at(run)).map(moment),
         ended: run.and_then(|run| run.ended).map(|(at, _)| moment(at)),
         restarts: 0,
         bars: Vec::new(),

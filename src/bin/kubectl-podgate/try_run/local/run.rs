@@ -158,6 +158,7 @@ impl<'a> Run<'a> {
             Message::StandIn { name, run, is_ready, at } => {
                 let Some(own) = self.containers.iter_mut().find(|own| own.history.task.name == name) else { return };
                 let (task, Some(run)) = (&own.history.task, own.history.runs.get_mut(run)) else { return };
+                let at = if task.has_probe { at } else { run.ready.map_or(at, |ready| ready.min(at)) };
                 let seen = if is_ready { &mut run.passes } else { &mut run.started };
                 *seen = Some(at);
                 run.ready = if is_ready && task.reports_ready { Some(at) } else { run.ready };
@@ -205,12 +206,16 @@ impl<'a> Run<'a> {
 
     fn read_board(&mut self) {
         for (name, state, at) in self.board.changes(&self.script.board, now_ms()) {
-            let mut probed = self.containers.iter_mut().filter(|own| own.history.task.has_probe);
-            let Some(own) = probed.find(|own| own.history.task.name == name) else { continue };
+            let Some(own) = self.containers.iter_mut().find(|own| own.history.task.name == name) else { continue };
             let run = own.history.runs.last_mut().filter(|run| run.created <= at && run.ended.is_none());
             match (state, run) {
                 (State::Ready, Some(run)) => {
                     run.ready.get_or_insert(at);
+                    if !own.history.task.has_probe {
+                        // Without a probe, podgate counts the gate's opening as Ready, just before the command's start.
+                        run.started = run.started.map(|started| started.min(at));
+                        continue;
+                    }
                     self.screen.event(at, &name, "Ready");
                 }
                 (State::NotReady, _) => self.screen.event(at, &name, "not Ready"),

@@ -1,0 +1,274 @@
+//! Tests of `kubectl podgate try`: order, faults, exit codes, output, and that nothing stays behind.
+#![allow(clippy::disallowed_methods, reason = "tests may read the clock")]
+
+mod random;
+mod scenarios;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_kubectl-podgate");
+/// Delays of the built-in example that make a run short.
+const QUICK: [&str; 4] = ["--ready=db=300ms", "--ready=api=200ms", "--ready=web=100ms", "--timeout=20s"];
+
+/// Folder for temporary files of one run. On drop, it must be empty, and no process of the run may be left.
+struct Machine {
+    folder: TempDir,
+}
+
+/// Exit code and output of a run.
+#[derive(Debug)]
+struct Outcome {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        Machine { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.arg("try").args(arguments).env("TMPDIR", self.folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Outcome {
+        let output = self.command(arguments).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Outcome { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// Runs `try` with `manifest` on standard input.
+    fn run_manifest(&self, manifest: &Value, arguments: &[&str]) -> Outcome {
+        let mut child = self.command(&[&["-"], arguments].concat()).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(manifest.to_string().as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Outcome { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// Starts `try`, and returns it once a line contains `text`.
+    fn start_until(&self, arguments: &[&str], text: &str) -> (Child, BufReader<impl Read + use<>>) {
+        let mut child = self.command(arguments).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.contains(text) {
+            line.clear();
+            assert!(out.read_line(&mut line).unwrap() > 0, "the output ended without {text:?}");
+        }
+        (child, out)
+    }
+
+    /// Returns the command lines of all processes of the run.
+    fn processes(&self) -> Vec<String> {
+        let mark = format!("PODGATE_TRY={}", self.folder.path().display());
+        let is_own = |path: &Path| {
+            let environment = fs::read(path.join("environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(mark.as_bytes()))
+        };
+        let processes = fs::read_dir("/proc").unwrap().flatten().filter(|entry| is_own(&entry.path()));
+        processes.filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok()).collect()
+    }
+
+    /// Asserts that no process and no file is left, at the latest after a few seconds.
+    fn assert_clean(&self) {
+        let is_empty = || self.processes().is_empty() && fs::read_dir(self.folder.path()).unwrap().next().is_none();
+        let since = Instant::now();
+        while !is_empty() {
+            assert!(since.elapsed() < Duration::from_secs(10), "left behind: {:?}", self.processes());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.assert_clean();
+        }
+    }
+}
+
+impl Outcome {
+    /// Returns the events in the order of their times, such as `db Ready`.
+    fn events(&self) -> Vec<String> {
+        let event = |line: &str| {
+            let (time, rest) = line.split_once(" s  ")?;
+            time.trim().parse::<f64>().ok()?;
+            Some(rest.split_whitespace().collect::<Vec<_>>().join(" "))
+        };
+        self.out.lines().filter_map(event).collect()
+    }
+
+    /// Asserts that these events occur in this order.
+    fn assert_events(&self, expected: &[&str]) {
+        let events = self.events();
+        let mut rest = events.iter();
+        for wanted in expected {
+            assert!(rest.any(|event| event.starts_with(wanted)), "{wanted:?} is missing in {events:#?}\n{}", self.err);
+        }
+    }
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+#[test]
+fn example_starts_and_stops_in_order() {
+    let run = Machine::new().run(&[&QUICK[..], &["--stop"]].concat());
+    assert_eq!((run.code, run.err.as_str()), (0, ""), "{}", run.out);
+    run.assert_events(&[
+        "sidecar started",
+        "db started",
+        "db Ready",
+        "api started",
+        "api Ready",
+        "web started",
+        "web Ready",
+    ]);
+    run.assert_events(&[
+        "the Pod stops",
+        "web ended (SIGTERM)",
+        "api ended",
+        "db ended",
+        "sidecar ended (exit code 0)",
+    ]);
+    for expected in [
+        "The order was kept: the built-in example started in ",
+        " ms after db was Ready; without podgate, ",
+        "- web started ",
+        "- db stopped ",
+    ] {
+        assert!(run.out.contains(expected), "{expected:?} is missing in {}", run.out);
+    }
+}
+
+#[test]
+fn output_formats_go_to_standard_output_alone() {
+    let machine = Machine::new();
+    let run = machine.run(&[&QUICK[..], &["-o", "json"]].concat());
+    let json: Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!((run.code, &json["started"]), (0, &Value::Bool(true)));
+    assert!(json["summary"].as_str().unwrap().starts_with("The order was kept"), "{json:#}");
+    assert_eq!(json["containers"].as_array().unwrap().len(), 4);
+    assert!(run.err.contains("db       Ready"), "{}", run.err);
+    let svg = machine.run(&[&QUICK[..], &["-o", "svg"]].concat());
+    assert!(svg.code == 0 && svg.out.starts_with("<svg") && svg.out.ends_with("</svg>\n"), "{}", svg.out);
+}
+
+#[test]
+fn order_broken_by_a_declared_time_out_exits_with_2() {
+    let mut pod = scenarios::chain();
+    pod["spec"]["containers"][0]["readinessProbe"] = serde_json::json!({"exec": {"command": ["pg_isready"]}});
+    pod["metadata"]["annotations"]["podgate.io/timeout"] = "300ms".into();
+    pod["metadata"]["annotations"]["podgate.io/on-timeout"] = "continue".into();
+    let run = Machine::new().run_manifest(&pod, &["--break", "db@never", "--timeout", "3s"]);
+    assert_eq!(run.code, 2, "{}", run.out);
+    assert!(run.out.contains("api started although db=Ready did not hold: the order was broken."), "{}", run.out);
+}
+
+#[test]
+fn unusable_input_exits_with_1_and_one_line() {
+    let machine = Machine::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let mut busy = scenarios::chain();
+    busy["spec"]["containers"][0]["readinessProbe"] = serde_json::json!({"tcpSocket": {"port": port}});
+    let mut undeclared = scenarios::chain();
+    undeclared["metadata"]["annotations"] = serde_json::json!({});
+    let mut wrong = scenarios::chain();
+    wrong["metadata"]["annotations"]["podgate.io/order"] = "db, ap".into();
+    for (pod, expected) in [
+        (busy, format!("port {port} of db can't be opened here (address already in use); free this port")),
+        (undeclared, "no order for a Pod or Pod template; declare one with podgate.io/order".to_owned()),
+        (wrong, "did you mean api".to_owned()),
+    ] {
+        let run = machine.run_manifest(&pod, &[]);
+        assert_eq!((run.code, run.out.as_str(), run.err.lines().count()), (1, "", 1), "{}", run.err);
+        assert!(run.err.to_lowercase().contains(&expected.to_lowercase()), "{expected:?} is missing in {}", run.err);
+    }
+    // Without agent and sidecar beside it, the program says how to build them.
+    let alone = tempfile::tempdir().unwrap();
+    let program = alone.path().join("kubectl-podgate");
+    fs::copy(PROGRAM, &program).unwrap();
+    let output = Command::new(program).arg("try").env("PATH", "/nonexistent").output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && err.contains("build it in podgate's source: cargo build"), "{err}");
+}
+
+#[test]
+fn wrong_flags_exit_with_64() {
+    for (arguments, expected) in [
+        (&["--break", "db"][..], "write NAME@FAULT"),
+        (&["--break", "db@hang"], "is not a fault"),
+        (&["--break", "sidecar@never"], "can only be killed"),
+        (&["--break", "dbb@never"], "--break dbb: the Pod has no such container; it has db, api, web"),
+        (&["--ready", "db"], "write NAME=DURATION"),
+        (&["--ready", "dbb=1s"], "--ready dbb: the Pod has no such container"),
+        (&["--timeout", "0s"], "between 1ms and 1day"),
+    ] {
+        let run = Machine::new().run(arguments);
+        assert!(run.code == 64 && run.err.contains(expected), "{arguments:?}: {run:?}");
+    }
+}
+
+#[test]
+fn nothing_stays_behind_after_sigkill() {
+    let machine = Machine::new();
+    let (mut child, _out) = machine.start_until(&["--ready", "db=1m"], "db       started");
+    assert!(machine.processes().len() >= 4, "{:?}", machine.processes());
+    signal(&child, Signal::KILL);
+    child.wait().unwrap();
+    machine.assert_clean();
+}
+
+#[test]
+fn interrupt_stops_in_order_and_a_second_one_at_once() {
+    let machine = Machine::new();
+    let arguments = ["--ready=db=100ms", "--ready=api=1m"];
+    let (mut child, mut out) = machine.start_until(&arguments, "api      started");
+    signal(&child, Signal::INT);
+    let mut text = String::new();
+    out.read_to_string(&mut text).unwrap();
+    let stopped = Outcome { code: child.wait().unwrap().code().unwrap(), out: text, err: String::new() };
+    assert_eq!(stopped.code, 3, "{}", stopped.out);
+    stopped.assert_events(&["Ctrl-C", "the Pod stops", "api ended", "db ended", "sidecar ended"]);
+
+    let (mut child, _out) = machine.start_until(&arguments, "api      started");
+    let since = Instant::now();
+    for _ in 0..2 {
+        signal(&child, Signal::INT);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+    assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
+}
+
+#[test]
+fn processes_run_their_own_commands() {
+    let mut pod = scenarios::chain();
+    pod["spec"]["containers"] = serde_json::json!([
+        {"name": "db", "image": "x", "command": ["sh", "-c", "echo port $(PORT) $$HOME; exec sleep 60"],
+         "env": [{"name": "PORT", "value": "5432"}, {"name": "HOME", "value": "/db"}]},
+        {"name": "api", "image": "x", "command": ["sleep", "60"], "volumeMounts": [{"name": "data", "mountPath": "/data"}]},
+        {"name": "web", "image": "x", "command": ["/no/such/program"]},
+    ]);
+    let run = Machine::new().run_manifest(&pod, &["--processes", "--timeout", "20s"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    assert!(run.out.contains("db       | port 5432 /db"), "{}", run.out);
+    for name in ["api", "web"] {
+        assert!(run.out.contains(&format!("{name} is a stand-in; its own command can't run here")), "{}", run.out);
+    }
+}
