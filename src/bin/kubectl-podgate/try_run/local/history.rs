@@ -31,13 +31,11 @@ pub(super) struct History {
     pub(super) runs: Vec<Incarnation>,
 }
 
+/// Verdict on a whole run; the exit codes in the help describe each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// All containers became Ready, in order.
     InOrder,
-    /// A container started before its conditions held.
     Broken,
-    /// Not all containers became Ready.
     Incomplete,
 }
 

@@ -69,9 +69,7 @@ enum Phase {
     Run,
     /// The containers run until this time, then stop.
     Linger(Instant),
-    /// The containers stop.
     Stop,
-    /// The containers have stopped. The sidecar stops.
     StopSidecar,
 }
 

@@ -37,13 +37,11 @@ pub(super) struct Role {
 
 /// First character of a line that the stand-in writes for `try`, followed by an event and its time.
 const EVENT_MARK: char = '\u{1f}';
-const STARTED: &str = "started";
-const READY: &str = "ready";
 
 /// Returns the event in a line of a stand-in: true for Ready, false for the start, and its time.
 pub(super) fn parse_event(line: &str) -> Option<(bool, i64)> {
     let (word, at) = line.strip_prefix(EVENT_MARK)?.split_once(' ')?;
-    Some((word == READY, at.parse().ok()?))
+    Some((word == "ready", at.parse().ok()?))
 }
 
 fn write_event(word: &str) {
@@ -62,7 +60,7 @@ pub(crate) fn run(args: &StandIn) -> ExitCode {
     }
     // The setting survives the start of the container's own command below.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    write_event(STARTED);
+    write_event("started");
     if let Some((program, arguments)) = role.command.split_first() {
         let error = Command::new(program).args(arguments).exec();
         fail(&format!("{}: {error}", program));
@@ -85,7 +83,7 @@ pub(crate) fn run(args: &StandIn) -> ExitCode {
     let Some(ms) = role.ready_ms else { wait_forever() };
     sleep(ms);
     // The event precedes the first probe that can succeed, so that no container can start between the two.
-    write_event(READY);
+    write_event("ready");
     is_ready.store(true, Ordering::SeqCst);
     for port in &role.ports {
         listen(*port, &is_ready, false);

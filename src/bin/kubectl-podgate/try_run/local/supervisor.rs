@@ -117,7 +117,9 @@ impl Supervised {
             "OnFailure" => code != 0,
             _ => true,
         };
-        (restarts && self.kill_at.is_none()).then(|| back_off(self.history.runs.len()))
+        let doublings = u32::try_from(self.history.runs.len()).ok()?.checked_sub(2);
+        let back_off = |doublings| BACK_OFF.saturating_mul(2_u32.saturating_pow(doublings)).min(BACK_OFF_MAX);
+        (restarts && self.kill_at.is_none()).then_some(doublings.map_or(FIRST_RESTART, back_off))
     }
 
     /// Starts a process of the container. `run` is the index of its run; a hook has none.
@@ -134,12 +136,6 @@ impl Supervised {
         }
         Ok(child)
     }
-}
-
-/// Returns the delay of a restart after `runs` runs.
-fn back_off(runs: usize) -> Duration {
-    let doublings = u32::try_from(runs).unwrap_or(u32::MAX).saturating_sub(2);
-    if runs < 2 { FIRST_RESTART } else { BACK_OFF.saturating_mul(2_u32.saturating_pow(doublings)).min(BACK_OFF_MAX) }
 }
 
 /// Starts a process in a process group of its own, so that Ctrl-C does not reach it.
