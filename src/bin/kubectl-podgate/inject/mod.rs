@@ -6,6 +6,7 @@ mod output;
 mod transform;
 
 pub(crate) use args::{Inject, Uninject};
+#[cfg(target_os = "linux")]
 pub(crate) use transform::finding_report;
 
 use crate::output::{fail, fail_all, print_stderr};

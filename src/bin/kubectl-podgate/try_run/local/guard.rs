@@ -6,11 +6,12 @@
 use super::programs::Programs;
 use super::stand_in::Role;
 use podgate::core::text::error_chain;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, setsid};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::json;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -51,6 +52,8 @@ impl Scratch {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .current_dir("/")
+            // Signals of the terminal do not reach this process group.
+            .process_group(0)
             .spawn();
         let guard = guard.map_err(|error| {
             let _ = std::fs::remove_dir_all(&folder);
@@ -70,15 +73,8 @@ impl Drop for Scratch {
 
 /// Runs as the guard of `folder`.
 pub(super) fn run(folder: &Path) -> ExitCode {
-    // In a session of its own, the guard does not receive the terminal's signals.
-    let _ = setsid();
     let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
-    for _ in 0..ROUNDS {
-        if kill_marked(folder) == 0 {
-            break;
-        }
-        std::thread::sleep(PAUSE);
-    }
+    (0..ROUNDS).take_while(|_| kill_marked(folder) > 0).for_each(|_| std::thread::sleep(PAUSE));
     let _ = std::fs::remove_dir_all(folder);
     ExitCode::SUCCESS
 }

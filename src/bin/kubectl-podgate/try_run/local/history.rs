@@ -31,12 +31,12 @@ pub(super) struct History {
     pub(super) runs: Vec<Incarnation>,
 }
 
-/// Verdict on a whole run; the exit codes in the help describe each.
+/// Verdict on a whole run, with its exit code. The help describes each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    InOrder,
-    Broken,
-    Incomplete,
+    InOrder = 0,
+    Broken = 2,
+    Incomplete = 3,
 }
 
 impl History {

@@ -38,11 +38,7 @@ pub(super) fn print(run: &Run<'_>) -> Result<ExitCode, String> {
         Output::Json => to_json(&timeline)?,
         Output::Svg => svg::render(&timeline),
     })?;
-    Ok(ExitCode::from(match outcome {
-        Outcome::InOrder => 0,
-        Outcome::Broken => 2,
-        Outcome::Incomplete => 3,
-    }))
+    Ok(ExitCode::from(outcome as u8))
 }
 
 /// Returns the chart of a running Pod.

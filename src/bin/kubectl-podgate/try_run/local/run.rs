@@ -195,7 +195,8 @@ impl<'a> Run<'a> {
             self.screen.event(now_ms(), SIDECAR, "started");
         }
         match runs.last() {
-            Some(run) if run.ended.is_some() && matches!(self.phase, Phase::Boot) => {
+            // A killed sidecar starts again.
+            Some(run) if run.ended.is_some_and(|(_, code)| code != 137) && matches!(self.phase, Phase::Boot) => {
                 Err("podgate's sidecar ended before it was ready; see its log above".to_owned())
             }
             _ => Ok(()),

@@ -141,8 +141,8 @@ impl Stage<'_> {
         };
         let bound = bound.and_then(|listener| Ok((listener.local_addr()?.port(), listener)));
         let why = bound.as_ref().err().map(|error| error_chain(error));
-        let what = why.map(|why| format!("port {port} of {name} can't be opened here ({why}); free this port"));
-        self.errors.extend(what);
+        self.errors
+            .extend(why.map(|why| format!("port {port} of {name} can't be opened here ({why}); free this port")));
         let (found, listener) = bound.ok()?;
         self.ports.insert(found, (name.to_owned(), listener));
         let note = format!("port {port} of {name} is port {found} here, because it needs root");
@@ -163,13 +163,12 @@ impl Stage<'_> {
                 continue;
             };
             let port = container.probe_port(probe);
-            let is_plain = |scheme: Option<&str>| scheme.is_none_or(|scheme| scheme == "HTTP");
             let unknown = match &probe.handler {
                 Handler::Exec(_) => {
                     own.insert("exec".to_owned(), json!({"command": check}));
                     continue;
                 }
-                Handler::HttpGet(get) if is_plain(get.scheme.as_deref()) => {
+                Handler::HttpGet(get) if get.scheme.as_deref().is_none_or(|scheme| scheme == "HTTP") => {
                     own["httpGet"]["host"] = Value::Null;
                     http.extend(port);
                     continue;

@@ -3,6 +3,7 @@
 use super::{guard, now_ms};
 use crate::output::fail;
 use crate::try_run::args::StandIn;
+use podgate::core::exit::Exit;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
@@ -63,13 +64,12 @@ pub(crate) fn run(args: &StandIn) -> ExitCode {
     write_event("started");
     if let Some((program, arguments)) = role.command.split_first() {
         let error = Command::new(program).args(arguments).exec();
-        fail(&format!("{}: {error}", program));
-        let is_missing = error.kind() == std::io::ErrorKind::NotFound;
-        return ExitCode::from(if is_missing { 127 } else { 126 });
+        fail(&format!("{program}: {error}"));
+        return Exit::CannotExecute.into();
     }
     if let Some(ms) = role.crash_ms {
         std::thread::spawn(move || {
-            sleep(ms);
+            sleep(Some(ms));
             crash(&format!("exits with 1 after {ms} ms, as --break says"));
         });
     }
@@ -80,32 +80,23 @@ pub(crate) fn run(args: &StandIn) -> ExitCode {
     for port in &role.http {
         listen(*port, &is_ready, true);
     }
-    let Some(ms) = role.ready_ms else { wait_forever() };
-    sleep(ms);
+    sleep(role.ready_ms);
     // The event precedes the first probe that can succeed, so that no container can start between the two.
     write_event("ready");
     is_ready.store(true, Ordering::SeqCst);
     for port in &role.ports {
         listen(*port, &is_ready, false);
     }
-    if let Some(file) = &role.ready_file
-        && let Err(error) = std::fs::write(file, "")
-    {
-        return fail(&format!("{}: {error}", file.display()));
+    if let Some(file) = &role.ready_file {
+        let _ = std::fs::write(file, "");
     }
-    let Some(ms) = role.exit_ms else { wait_forever() };
-    sleep(ms);
+    sleep(role.exit_ms);
     ExitCode::SUCCESS
 }
 
-fn sleep(ms: u64) {
-    std::thread::sleep(Duration::from_millis(ms));
-}
-
-fn wait_forever() -> ! {
-    loop {
-        std::thread::park();
-    }
+/// Sleeps for this many milliseconds, or forever.
+fn sleep(ms: Option<u64>) {
+    std::thread::sleep(ms.map_or(Duration::MAX, Duration::from_millis));
 }
 
 /// Prints a message, and ends the process with exit code 1 from any thread.
