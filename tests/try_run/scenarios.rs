@@ -44,7 +44,7 @@ fn scenarios() -> Vec<Scenario> {
     vec![
         scenario("in-order", &["db Ready", "api started", "api Ready", "web started", "web Ready"], &["api started"]),
         Scenario {
-            faults: &["db@never", "--timeout=2s"],
+            faults: &["db@never", "--timeout=12s"],
             code: 3,
             ..scenario(
                 "never-ready",
@@ -65,7 +65,7 @@ fn scenarios() -> Vec<Scenario> {
             )
         },
         Scenario {
-            faults: &["db@crash:100ms", "--timeout=3s"],
+            faults: &["db@crash:100ms", "--timeout=9s"],
             code: 3,
             ..scenario(
                 "crash-loop",
@@ -82,7 +82,7 @@ fn scenarios() -> Vec<Scenario> {
             )
         },
         Scenario {
-            faults: &["sidecar@kill:400ms"],
+            faults: &["sidecar@kill:900ms"],
             ..scenario(
                 "sidecar-killed",
                 &["sidecar is killed", "sidecar ended (SIGKILL); restarts in 1s", "sidecar started", "web Ready"],
@@ -111,7 +111,7 @@ fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             pod: Some(impatient),
-            faults: &["db@never", "--timeout=4s"],
+            faults: &["db@never", "--timeout=15s"],
             code: 3,
             ..scenario(
                 "gate-times-out",
@@ -122,31 +122,32 @@ fn scenarios() -> Vec<Scenario> {
     ]
 }
 
+/// Runs the scenario, and compares exit code, events and verdict.
+fn check(Scenario { name, pod, faults, code, events, verdict }: Scenario) {
+    let machine = Machine::new();
+    let flag = |fault: &&str| if fault.starts_with("--") { (*fault).to_owned() } else { format!("--break={fault}") };
+    let flags: Vec<String> = faults.iter().map(flag).collect();
+    let mut arguments: Vec<&str> = if pod.is_none() { QUICK.to_vec() } else { vec!["--timeout=20s"] };
+    // Clap rejects a flag that is given twice.
+    arguments
+        .retain(|known| !(known.starts_with("--timeout") && flags.iter().any(|flag| flag.starts_with("--timeout"))));
+    arguments.extend(flags.iter().map(String::as_str));
+    let run = match &pod {
+        Some(pod) => machine.run_manifest(pod, &arguments),
+        None => machine.run(&arguments),
+    };
+    assert_eq!(run.code, code, "{name}: {}{}", run.out, run.err);
+    run.assert_events(events);
+    for expected in verdict {
+        assert!(run.out.contains(expected), "{name}: {expected:?} is missing in {}", run.out);
+    }
+}
+
 #[test]
 fn events_of_each_scenario_occur_in_order() {
-    for Scenario { name, pod, faults, code, events, verdict } in scenarios() {
-        let machine = Machine::new();
-        let flags = faults.iter().map(|fault| match fault.starts_with("--") {
-            true => (*fault).to_owned(),
-            false => format!("--break={fault}"),
-        });
-        let flags: Vec<String> = flags.collect();
-        let mut arguments: Vec<&str> = if pod.is_none() { QUICK.to_vec() } else { vec!["--timeout=20s"] };
-        // Clap rejects a flag that is given twice.
-        arguments.retain(|known| {
-            !(known.starts_with("--timeout") && flags.iter().any(|flag| flag.starts_with("--timeout")))
-        });
-        arguments.retain(|known| !(known.contains("=db=") && faults.contains(&"db@slow:900ms")));
-        arguments.extend(flags.iter().map(String::as_str));
-        let run = match &pod {
-            Some(pod) => machine.run_manifest(pod, &arguments),
-            None => machine.run(&arguments),
-        };
-        eprintln!("{name}: {:#?}", run.events());
-        assert_eq!(run.code, code, "{name}: {}{}", run.out, run.err);
-        run.assert_events(events);
-        for expected in verdict {
-            assert!(run.out.contains(expected), "{name}: {expected:?} is missing in {}", run.out);
+    std::thread::scope(|scope| {
+        for scenario in scenarios() {
+            scope.spawn(|| check(scenario));
         }
-    }
+    });
 }

@@ -224,8 +224,13 @@ impl<'a> Run<'a> {
     }
 
     fn cause_faults(&mut self, now: Instant) {
-        for (name, _) in self.kills.extract_if(.., |(_, at)| *at <= now) {
-            if let Some(own) = self.containers.iter().find(|own| own.history.task.name == name) {
+        let is_booting = matches!(self.phase, Phase::Boot);
+        for own in &self.containers {
+            // A fault waits until its container runs.
+            let can_occur = own.is_running() || own.is_over() && !is_booting;
+            for (name, _) in
+                self.kills.extract_if(.., |(name, at)| *name == own.history.task.name && *at <= now && can_occur)
+            {
                 own.kill();
                 self.screen.event(now_ms(), &name, "is killed (--break)");
             }
@@ -241,7 +246,8 @@ impl<'a> Run<'a> {
             }
             Phase::Boot if now >= self.deadline => self.judge(now),
             Phase::Run if now >= self.deadline || self.is_settled() => self.judge(now),
-            Phase::Linger(_) if !(self.args.stop || self.is_interrupted) => return Ok(true),
+            // The last lines of the logs may still be on their way.
+            Phase::Linger(_) if !(self.args.stop || self.is_interrupted) => return Ok(now_ms() - self.judged_at > 100),
             Phase::Linger(until) if now >= until => {
                 self.stopped_at = now_ms();
                 self.phase = Phase::Stop;

@@ -12,7 +12,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 /// Time for which a line is kept back. Events of several processes arrive out of order.
-const DELAY_MS: i64 = 60;
+const DELAY_MS: i64 = 100;
 /// Number of lines below the chart on a terminal.
 const LINES_BELOW_CHART: usize = 10;
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);

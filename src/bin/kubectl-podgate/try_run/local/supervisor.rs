@@ -50,6 +50,10 @@ impl Supervised {
         Supervised { history, child: None, hook: None, start_at: None, kill_at: None, messages }
     }
 
+    pub(super) fn is_running(&self) -> bool {
+        self.child.is_some()
+    }
+
     /// Returns true if the container does not run and will not start again.
     pub(super) fn is_over(&self) -> bool {
         self.child.is_none() && self.hook.is_none() && self.start_at.is_none()
