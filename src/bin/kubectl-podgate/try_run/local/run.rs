@@ -176,9 +176,11 @@ impl<'a> Run<'a> {
 
     fn poll_processes(&mut self, now: Instant) -> Result<(), String> {
         let starts = self.containers[0].history.runs.len();
-        for own in &mut self.containers {
-            for event in own.poll(now)? {
-                self.screen.event(now_ms(), &own.history.task.name, &event);
+        let at = now_ms();
+        // In this order, containers that have ended since the last look are listed as the usual stop order ends them.
+        for own in self.containers.iter_mut().rev() {
+            for event in own.poll(now, at)? {
+                self.screen.event(at, &own.history.task.name, &event);
             }
         }
         let History { task, runs } = &mut self.containers[0].history;

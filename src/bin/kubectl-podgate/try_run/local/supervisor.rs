@@ -1,7 +1,6 @@
 //! Runs one container as the kubelet does: start, restart with back-off, preStop hook, stop signal, SIGKILL.
 
 use super::history::{History, Incarnation, describe_exit};
-use super::now_ms;
 use super::script::Task;
 use super::stand_in::parse_event;
 use podgate::core::text::error_chain;
@@ -81,8 +80,8 @@ impl Supervised {
         }
     }
 
-    /// Starts, reaps and kills processes that are due. Returns the events for the user.
-    pub(super) fn poll(&mut self, now: Instant) -> Result<Vec<String>, String> {
+    /// Starts, reaps and kills processes that are due at `now`, or `at` in milliseconds since 1970. Returns the events.
+    pub(super) fn poll(&mut self, now: Instant, at: i64) -> Result<Vec<String>, String> {
         let mut events = Vec::new();
         if self.hook.as_ref().is_some_and(has_ended) {
             reap(self.hook.take());
@@ -97,14 +96,14 @@ impl Supervised {
             let restart_in = self.restart_delay(code);
             self.start_at = restart_in.map(|delay| now + delay);
             if let Some(run) = self.history.runs.last_mut() {
-                run.ended = Some((now_ms(), code));
+                run.ended = Some((at, code));
             }
             let next = restart_in.map(|delay| format!("; restarts in {}", humantime::format_duration(delay)));
             events.push(format!("ended ({}){}", describe_exit(code), next.unwrap_or_default()));
         }
         if self.start_at.is_some_and(|at| at <= now) {
             self.start_at = None;
-            self.history.runs.push(Incarnation { created: now_ms(), ..Incarnation::default() });
+            self.history.runs.push(Incarnation { created: at, ..Incarnation::default() });
             self.child = Some(self.spawn(&self.history.task.words, Some(self.history.runs.len() - 1))?);
             let conditions: Vec<String> = self.history.task.conditions.iter().map(ToString::to_string).collect();
             if !conditions.is_empty() {
