@@ -253,7 +253,8 @@ fn empty_variable_does_not_start_the_container() {
     assert_eq!(run.log("api").time_of("start"), None, "order broken: api started while db was not Ready");
 }
 
-/// If the kubelet does not see the sidecar's files, for example outside of a virtual machine, nothing may start.
+/// If the kubelet does not see the sidecar's files, for example outside of a virtual machine, nothing may start. Here a
+/// mount hides a folder of the volume from the kubelet's first mount.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn hidden_volume_stops_the_sidecar() {
@@ -261,23 +262,34 @@ fn hidden_volume_stops_the_sidecar() {
         return;
     }
     let scene = Scene::shared("hold-hidden");
-    let run = begin_held(&scene, "hidden");
+    scene.grant_pod_access();
+    let mut pod = held_pod("hidden").json();
+    let image = crate::cluster::BUSYBOX_IMAGE;
+    let first = json!({"name": "first", "image": image, "command": ["sleep", "10"]});
+    pod["spec"]["initContainers"].as_array_mut().expect("a list").insert(0, first);
+    let run = scene.follow("hidden");
+    crate::cluster::create(&scene.namespace, &pod.to_string());
+    run.wait_for_start("first", 1);
     let canary = gate_folder(&run).join(".canary");
-    let mount = |arguments: &[&str]| {
-        let status = Command::new(arguments[0]).args(&arguments[1..]).arg(&canary).status().expect("mount(8)");
+    let in_kubelet = |arguments: &[&str]| {
+        let kubelet = Command::new("pgrep").args(["-x", "kubelet"]).output().expect("pgrep");
+        let kubelet = String::from_utf8(kubelet.stdout).expect("a number");
+        let inside = ["--target", kubelet.trim(), "--mount"];
+        let status = Command::new("nsenter").args(inside).args(arguments).arg(&canary).status().expect("nsenter(1)");
         assert!(status.success(), "{arguments:?}");
     };
-    mount(&["mount", "-t", "tmpfs", "hidden"]);
-    run.signal("podgate", "KILL");
+    in_kubelet(&["mkdir", "-p", "-m", "777"]);
+    in_kubelet(&["mount", "-t", "tmpfs", "-o", "mode=777", "hidden"]);
     let line = eventually("the sidecar reports the hidden volume", 60, || {
-        let log = run.sidecar_log();
+        let log = try_kubectl(&["-n", &scene.namespace, "logs", "hidden", "-c", "podgate"]).unwrap_or_default();
         log.lines().find(|line| line.contains("do not share the volume podgate-hold")).map(str::to_owned)
     });
     scene.report(&line);
-    run.signal("db", "USR2");
     sleep(Duration::from_secs(5));
-    assert_eq!(run.log("api").time_of("start"), None, "order broken: api started without the sidecar");
-    mount(&["umount", "-l"]);
+    for name in ["db", "api"] {
+        assert_eq!(run.log(name).time_of("start"), None, "order broken: {name} started without the sidecar");
+    }
+    in_kubelet(&["umount", "-l"]);
 }
 
 /// Builds a Deployment of images without any `command`, with one annotation.

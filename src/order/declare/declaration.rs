@@ -2,7 +2,6 @@
 
 use super::grammar::Item;
 use crate::core::until::WaitCondition;
-use crate::core::words::words;
 use crate::order::edit::Place;
 use serde_json::Value;
 use std::collections::BTreeMap;

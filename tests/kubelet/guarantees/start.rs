@@ -59,9 +59,13 @@ pub(super) fn waiter_killed(setup: &CellSetup<'_>) -> Cell {
             fault_run.run.wait_for_start("api", 2);
         }
         Mode::Hold => {
-            for restarts in 2..=4 {
+            // The gate has no process. The sidecar opens the gate.
+            for restarts in 1..=3 {
                 fault_run.run.signal("podgate", "KILL");
-                fault_run.run.wait_for_start("podgate", restarts);
+                fault_run.run.watch.wait_until("the sidecar restarts", 90, |seen| {
+                    let status = seen.kubelet_status("podgate");
+                    status["restartCount"] == restarts && status["state"]["running"].is_object()
+                });
             }
         }
     })

@@ -9,7 +9,7 @@ use podgate::core::command::agent_path;
 use podgate::core::container::Mode;
 use podgate::core::until::WaitCondition;
 use podgate::order::inject::{self, Options};
-use podgate::order::plan::{KnownImages, Plan};
+use podgate::order::plan::{KnownFacts, Plan};
 use podgate::order::release;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
     if !stage.errors.is_empty() {
         return Err(stage.errors.join("\n"));
     }
-    let injected = inject::inject(&staged, &Options::new(release::sidecar_image()), &KnownImages::default()).map_err(
+    let injected = inject::inject(&staged, &Options::new(release::sidecar_image()), &KnownFacts::default()).map_err(
         |findings| findings.iter().map(|one| format!("{title}: {}", one.message)).collect::<Vec<_>>().join("\n"),
     )?;
     let containers = injected.value["spec"]["containers"].as_array().map_or(&[][..], Vec::as_slice);

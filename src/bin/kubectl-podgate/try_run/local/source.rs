@@ -6,7 +6,7 @@ use crate::try_run::args::{SIDECAR, Try};
 use crate::yaml::files::read_sources;
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Injected, Options};
-use podgate::order::plan::{KnownImages, Plan};
+use podgate::order::plan::{KnownFacts, Plan};
 use podgate::order::{declare, pod_templates, release};
 use serde_json::Value;
 
@@ -72,7 +72,7 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
 
 fn plan(title: &str, template: &Value, line: impl Fn(&Finding) -> String) -> Result<Planned, String> {
     let options = Options::new(release::sidecar_image());
-    let injected = inject::inject(template, &options, &KnownImages::default());
+    let injected = inject::inject(template, &options, &KnownFacts::default());
     let Injected { plan, plain, findings, .. } =
         injected.map_err(|findings| findings.iter().map(&line).collect::<Vec<_>>().join("\n"))?;
     let Some(plan) = plan else {
