@@ -168,6 +168,23 @@ fn manifest_takes_precedence_over_image() {
 }
 
 #[test]
+fn commands_replace_hold_mode() {
+    let Some(scene) = Scene::new() else { return };
+    let registry = scene.serve(Access::Open);
+    registry.push("app", "1", false, APP);
+    let image = format!("{}/app:1", registry.address);
+    // In this Pod, `app` waits for nothing and has no preStop hook. Its command is needed to report its exit at once.
+    let ends =
+        pod(&image).replace("order: db, app", "order: app=Completed, db").replace("mode: entrypoint", "mode: auto");
+    let ends = ends.replace("spec:\n", "spec:\n  restartPolicy: Never\n");
+    assert_eq!(run(&scene.home(), &ends, &["--resolve-images"]).command(), ["/app", "--x", "$$(A)", "serve"]);
+    drop(registry);
+    let held = pod(&image).replace("mode: entrypoint", "mode: hold");
+    let run = run(&scene.home(), &held, &["--resolve-images"]);
+    assert!(run.code == 0 && run.out.contains("PODGATE_HOLD"), "mode hold needs no command: {}", run.err);
+}
+
+#[test]
 fn cached_digest_needs_no_registry() {
     let Some(scene) = Scene::new() else { return };
     let registry = scene.serve(Access::Open);

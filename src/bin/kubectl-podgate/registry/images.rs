@@ -97,8 +97,13 @@ fn images_to_resolve(template: &Value) -> Vec<(String, String)> {
             mode if mode.is_empty() => annotation(keys::MODE),
             mode => mode,
         };
-        let is_affected = planned.as_ref().is_none_or(|plan| plan.get(name).is_some_and(|own| own.is_modified()));
-        if !has_command(container) && !has_annotation && mode != "post-start" && is_affected {
+        // A container that others wait for has no gate until its command is known.
+        let is_affected = planned.as_ref().is_none_or(|plan| {
+            let mut needs = plan.containers.iter().flat_map(|other| &other.after);
+            plan.get(name).is_some_and(|own| own.is_modified()) || needs.any(|need| need.container == name)
+        });
+        let needs_command = !matches!(mode.as_str(), "post-start" | "hold");
+        if !has_command(container) && !has_annotation && needs_command && is_affected {
             found.push((name.to_owned(), image.to_owned()));
         }
     }
