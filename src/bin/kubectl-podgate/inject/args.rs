@@ -8,9 +8,11 @@ use serde_json::Value;
 use std::path::PathBuf;
 
 const INJECT_HELP: &str = "\
-Reads manifests and adds the parts that their orders need: the sidecar, its volumes, hooks and gates. Only Pods
-and pod templates that declare an order change; all other lines, comments and documents stay byte for byte.
-A second run on the output changes nothing. Findings and reports go to standard error.
+Reads manifests and adds the parts that their orders need: the sidecar, its volumes, and gates for the
+containers that wait. A gate is in front of the container's command. If the command is not known, the
+kubelet holds the container instead (Kubernetes 1.35). Only Pods and pod templates that declare an order
+change; all other lines, comments and documents stay byte for byte. A second run on the output changes
+nothing. Findings and reports go to standard error.
 
 An order is declared on the Pod, or on a workload's pod template:
   metadata:
@@ -48,7 +50,7 @@ Exit codes:
   3    with --check: a file would change
   64   wrong flag or argument";
 
-/// Add sidecar, volumes, hooks and gates to manifests that declare an order
+/// Add sidecar, volumes, gates and hooks to manifests that declare an order
 #[derive(Debug, Args)]
 #[command(after_help = INJECT_HELP)]
 pub(crate) struct Inject {
