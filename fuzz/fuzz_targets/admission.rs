@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use podgate::order::admission::{Outcome, answer};
 use podgate::order::edit::apply;
 use podgate::order::inject::{self, Options};
-use podgate::order::plan::KnownImages;
+use podgate::order::plan::KnownFacts;
 use serde_json::{Value, json};
 
 fn options() -> Options {
@@ -19,7 +19,7 @@ fn options() -> Options {
 
 fn ask(body: &[u8]) {
     let options = options();
-    let inject = |pod: &Value| inject::inject(pod, &options, &KnownImages::default());
+    let inject = |pod: &Value| inject::inject(pod, &options, &KnownFacts::default());
     match answer(body, &inject) {
         Err(bad) => assert!(!bad.to_string().is_empty()),
         Ok(answer) => {
@@ -102,7 +102,7 @@ fn forged(from: &mut Unstructured) -> Result<Value> {
             {"name": "api", "image": "x", "command": ["api"]},
         ]},
     });
-    let mut pod = inject::inject(&plain, &options(), &KnownImages::default()).expect("injectable").value;
+    let mut pod = inject::inject(&plain, &options(), &KnownFacts::default()).expect("injectable").value;
     if from.arbitrary()? {
         pod["metadata"]["annotations"]["podgate.io/injected"] = record(from)?.to_string().into();
     }
@@ -140,13 +140,13 @@ fuzz_target!(|bytes: &[u8]| {
     ask(bytes);
     let Ok(object) = serde_json::from_slice::<Value>(bytes) else { return };
     ask_about(&object);
-    if let Ok(once) = inject::inject(&object, &options(), &KnownImages::default()) {
+    if let Ok(once) = inject::inject(&object, &options(), &KnownFacts::default()) {
         let mut value = object;
         for edit in &once.edits {
             apply(&mut value, edit).expect("valid edit");
         }
         assert_eq!(value, once.value);
-        let twice = inject::inject(&value, &options(), &KnownImages::default()).expect("injectable again");
+        let twice = inject::inject(&value, &options(), &KnownFacts::default()).expect("injectable again");
         assert_eq!(twice.edits, []);
     }
 });

@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use podgate::order::edit::Edit;
 use podgate::order::inject::{self, Injected, Options};
-use podgate::order::plan::KnownImages;
+use podgate::order::plan::KnownFacts;
 use podgate::order::pod_templates;
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ fuzz_target!(|bytes: &[u8]| {
     let source = Source::parse("fuzz", text.to_owned());
     let options = Options::new("podgate:fuzz");
     for document in source.documents.iter().filter(|document| document.text.len() < 1 << 16) {
-        let inject = |template: &Value| inject::inject(template, &options, &KnownImages::default()).ok();
+        let inject = |template: &Value| inject::inject(template, &options, &KnownFacts::default()).ok();
         let Some((once, count)) = changed(document, inject) else { continue };
         if count == 0 {
             assert_eq!(once, document.text);
