@@ -69,8 +69,8 @@ pub(super) fn check_injected(template: &Value) -> Result<(), Finding> {
         if hooks > HOOKS_MAX {
             return forged(&list.to(at), "podgate's hooks are too long");
         }
-        if too_many(&Place::root().to("volumeMounts"), item) {
-            return forged(&list.to(at), "the container has too many podgate volume mounts");
+        if ["volumeMounts", "env"].iter().any(|field| too_many(&Place::root().to(*field), item)) {
+            return forged(&list.to(at), "the container has too many podgate volume mounts or variables");
         }
     }
     Ok(())
