@@ -339,6 +339,42 @@ fn injected_manifest_is_checked_without_podgates_parts() {
 }
 
 #[test]
+fn init_container_before_the_injected_sidecar_warns() {
+    let (folder, path) = file(&CHAIN.replace("command: [web]", "image: web:1"));
+    let output = program(folder.path()).arg("inject").arg(&path).output().unwrap();
+    let injected = String::from_utf8(output.stdout).unwrap();
+    fs::write(&path, &injected).unwrap();
+    let (code, out, _) = check(&folder, &["pod.yaml", "--strict"]);
+    assert_eq!(code, 0, "{out}");
+    let moved = injected.replacen("- name: podgate\n", "- {name: mesh-init, image: mesh}\n      - name: podgate\n", 1);
+    fs::write(&path, moved).unwrap();
+    let (code, out, _) = check(&folder, &["pod.yaml"]);
+    assert!(code == 0 && out.contains("warning[sidecar-not-first]: mesh-init comes before podgate's sidecar"), "{out}");
+}
+
+#[test]
+fn deadline_of_a_job_in_a_cron_job_counts() {
+    let job = |deadline: &str| {
+        format!(
+            "apiVersion: batch/v1\nkind: CronJob\nmetadata: {{name: report}}\nspec:\n  jobTemplate:\n    spec:\n{deadline}\
+             \x20     template:\n        metadata: {{annotations: {{podgate.io/order: \"db, report\"}}}}\n        spec:\n\
+             \x20         restartPolicy: Never\n          containers:\n\
+             \x20         - {{name: db, command: [db], readinessProbe: {{tcpSocket: {{port: 1}}}}}}\n\
+             \x20         - {{name: report, image: report:1}}\n"
+        )
+    };
+    let (folder, path) = file(&job(""));
+    let (code, out, _) = check(&folder, &["pod.yaml"]);
+    assert!(code == 1 && out.contains("error[hold-without-deadline]"), "{out}");
+    fs::write(path, job("      activeDeadlineSeconds: 3600\n")).unwrap();
+    let (code, out, _) = check(&folder, &["pod.yaml", "-o", "json"]);
+    assert_eq!(code, 0, "{out}");
+    let found: Value = serde_json::from_str(&out).unwrap();
+    let report = &found["templates"][0]["containers"][1];
+    assert_eq!((&report["mode"], &report["because"]), (&"hold".into(), &"its command is not known".into()));
+}
+
+#[test]
 fn inject_reports_the_same_place_as_check() {
     // In a folded scalar, the text of the annotation in the file differs from the annotation's value.
     let (folder, _) = file(
