@@ -1,4 +1,4 @@
-//! Measures on a real kubelet the time from Ready to the first instruction of the waiting container: podgate's two
+//! Measures on a real kubelet the time from Ready to the first instruction of the waiting container: podgate's
 //! modes and common alternatives, interleaved. The predecessor becomes Ready 1 to 4 s after its start, at a random
 //! moment in each round.
 //!
@@ -36,6 +36,7 @@ use clock::{eventually, wall_ms};
 use cluster::{BUSYBOX_IMAGE, TESTSERVER_IMAGE, kubectl, run_script, try_kubectl};
 use pod::{Container, Pod, server};
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::time::Duration;
 
 const NAMESPACE: &str = "bench-release";
@@ -69,6 +70,9 @@ impl Way {
     }
 }
 
+/// The mechanism of hold mode without podgate. This process patches the Pod when the gate file exists.
+const HOLD_BY_HAND: &str = "hold by hand: the same file, and `kubectl annotate`";
+
 /// One row of the table.
 struct Row {
     way: &'static Way,
@@ -92,10 +96,12 @@ struct Times {
     own: Option<f64>,
 }
 
-static WAYS: [Way; 8] = [
+static WAYS: [Way; 10] = [
     Way::podgate("podgate, entrypoint: the server is Ready when it listens", "app", |ms| gates(ready_on_listen(ms))),
     Way::podgate("podgate, entrypoint: the server answers 503 at first", "app", |ms| gates(answers_503_first(ms))),
     Way::podgate("podgate, post-start: the server is Ready when it listens", "db", |ms| hooks(ready_on_listen(ms))),
+    Way::podgate("podgate, hold: the server is Ready when it listens", "podgate", |ms| holds(ready_on_listen(ms))),
+    Way::other(HOLD_BY_HAND, hold_by_hand),
     Way::other("postStart hook that waits for a file (inotify)", file_hook),
     Way::other("wrapper that waits for a file (inotify)", inotify_wrapper),
     Way::other("wrapper that checks for a file every second", polling_wrapper),
@@ -207,6 +213,36 @@ fn hooks(db: Container) -> Value {
     Pod::new("pod", [db.hook(&[]), server("app").with(json!({"volumeMounts": []}))]).json()
 }
 
+fn holds(db: Container) -> Value {
+    let pod = Pod::new("pod", [db, server("app").held(&["--until", "db"])]);
+    pod.sidecar_args(&["--log-format", "json"]).json()
+}
+
+fn hold_by_hand(ms: u64) -> Value {
+    const SCRIPT: &str = "until [ -e /shared/ready ]; do sleep 0.01; done; echo \"OPEN='yes'\" > /shared/.gate; \
+                          mv /shared/.gate /shared/gate; sleep 1000";
+    let mut app = program("app", &[]);
+    let from = json!({"volumeName": "shared", "path": "gate", "key": "OPEN"});
+    app["env"] = json!([{"name": "GATE", "valueFrom": {"fileKeyRef": from}}]);
+    let writer = json!({"name": "writer", "image": BUSYBOX_IMAGE, "command": ["sh", "-c", SCRIPT]});
+    plain(json!([db(ms, &["--touch", "/shared/ready"]), writer, app]), Value::Null)
+}
+
+/// Waits for the gate file of [`hold_by_hand`], and annotates the Pod.
+fn annotate_when_open(pod: &str) {
+    let uid = eventually("the Pod's uid", 10, || {
+        let uid = try_kubectl(&["-n", NAMESPACE, "get", "pod", pod, "-o", "jsonpath={.metadata.uid}"]).ok()?;
+        (!uid.trim().is_empty()).then_some(uid)
+    });
+    let kubelet = PathBuf::from(run_script(&["kubeconfig"]).trim()).with_file_name("kubelet");
+    let gate = kubelet.join("pods").join(uid.trim()).join("volumes/kubernetes.io~empty-dir/shared/gate");
+    let end = wall_ms() + 10_000.0;
+    while !gate.exists() && wall_ms() < end {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    kubectl(&["-n", NAMESPACE, "annotate", "pod", pod, "example.com/release=1"]);
+}
+
 const POLLING: &str = "until [ -e /shared/ready ]; do /tools/busybox sleep 1; done; exec /testserver";
 
 /// Creates a Pod without podgate, but with the same security context. The Pod has a volume for files. An init container
@@ -296,6 +332,9 @@ fn start_pods(row: &Row, names: &[String]) -> (Vec<Times>, f64) {
     let items: Vec<Value> = names.iter().map(create).collect();
     let before = steal::Time::now();
     cluster::create(NAMESPACE, &json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string());
+    if row.way.label == HOLD_BY_HAND {
+        names.iter().for_each(|name| annotate_when_open(name));
+    }
     // Do not poll before the start is over, because each kubectl call uses a processor for longer than the measured
     // time.
     std::thread::sleep(Duration::from_millis(longest) + START_TIME * names.len().div_ceil(2) as u32);
@@ -312,7 +351,9 @@ fn read_times(way: &Way, pod: &str) -> Times {
     let ready = eventually("the predecessor's line", 10, || event(pod, "db", "ready"));
     // The log lacks these lines if the hook started before the container's first process could open its log.
     let line = |message| agent_time(pod, way.agent?, message);
-    let own = line("released").zip(line("waiting")).map(|(released, waiting)| released - ready.max(waiting));
+    let released = line("released").zip(line("waiting")).map(|(released, waiting)| released - ready.max(waiting));
+    // The sidecar of a held container logs the accepted patch.
+    let own = released.or_else(|| Some(line("patched the Pod")? - ready));
     // The agent logs whole milliseconds, so rounding can make the difference negative.
     Times { total: start - ready, own: own.map(|own| own.max(0.0)) }
 }

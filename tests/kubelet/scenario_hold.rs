@@ -94,7 +94,7 @@ fn kubelet_and_runtime_killed_while_a_container_is_held() {
     let run = begin_held(&scene, "killed");
     run_script(&["restart-kubelet", "--kill"]);
     run_script(&["restart-containerd", "--kill"]);
-    sleep(Duration::from_secs(10));
+    sleep(Duration::from_secs(4));
     assert_eq!(run.log("api").time_of("start"), None, "order broken: api started while db was not Ready");
     make_ready(&run);
     let took = release_time(&run);

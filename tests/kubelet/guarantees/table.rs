@@ -42,6 +42,21 @@ const NOTES: &[(&[&str], &[Mode], &str)] = &[
          its back-off, and the gate waits again.",
     ),
     (
+        &["waiter_killed"],
+        &[Mode::Hold],
+        "The gate has no process. The test kills the sidecar, which opens the gate, three times.",
+    ),
+    (
+        &["time_limit"],
+        &[Mode::Hold],
+        "The container stays held, and nothing exits. It starts when its conditions hold.",
+    ),
+    (
+        &["sandbox_killed", "host_network"],
+        &[Mode::Hold],
+        "The containers have exited before, so the kubelet's back-off of 10 s delays the restart of a held container.",
+    ),
+    (
         &["kubelet_restarted", "kubelet_restarted_exec", "containerd_restarted"],
         &[Mode::PostStart],
         "The restart kills the waiting hook. The kubelet does not run it again and starts the next container.",

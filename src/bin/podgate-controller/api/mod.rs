@@ -228,6 +228,9 @@ pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::R
             Ok(connected) => {
                 api = Some(connected);
                 shared.metrics.record_patch("ok");
+                if is_release {
+                    info!("patched the Pod, so that the kubelet creates the released containers");
+                }
                 shared.on_success("patch");
                 pause = backoff();
             }
