@@ -85,8 +85,14 @@ pub(crate) struct Workload {
     is_job: bool,
 }
 
+/// Creates a Deployment of images without `command`, as in most Helm charts. The kubelet holds its containers.
 pub(crate) fn deployment() -> Workload {
-    let (name, template) = ("deployed", template("deployed", "db, api, web"));
+    let (name, mut template) = ("deployed", template("deployed", "db, api, web"));
+    if cluster::minor_version() >= 35 {
+        for container in template["spec"]["containers"].as_array_mut().expect("a list") {
+            container.as_object_mut().expect("an object").remove("command");
+        }
+    }
     let spec = json!({"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template});
     workload(name, json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}))
 }
