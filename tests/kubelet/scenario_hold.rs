@@ -92,8 +92,9 @@ fn container_held_for_90_s_is_released_within_2_s() {
 fn kubelet_and_runtime_killed_while_a_container_is_held() {
     let Some(scene) = Scene::exclusive("hold-kill") else { return };
     let run = begin_held(&scene, "killed");
-    run_script(&["restart-kubelet", "--kill"]);
+    // A kubelet that starts while the runtime is down exits.
     run_script(&["restart-containerd", "--kill"]);
+    run_script(&["restart-kubelet", "--kill"]);
     sleep(Duration::from_secs(4));
     assert_eq!(run.log("api").time_of("start"), None, "order broken: api started while db was not Ready");
     make_ready(&run);

@@ -43,9 +43,8 @@ fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
     for other in conditions.iter().filter(|until| until.container != container) {
         warn!(until = %other, "this container already runs, so the hook only delays the containers after it");
     }
-    if tether && let Err(error) = tether_process::spawn(&waits.self_dir) {
-        // Not fatal: without a tether, the sidecar relies on the kubelet's status.
-        warn!(%error, "can't start the tether process");
+    if tether {
+        tether_process::spawn_or_warn(&waits.self_dir);
     }
 
     let mut reporter = Reporter::for_hook(waits.self_dir, &container, sources.sandbox.clone(), &conditions);

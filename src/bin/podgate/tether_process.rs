@@ -1,4 +1,4 @@
-//! `post-start --tether`: a small process that keeps running in the container and holds the container's tether.
+//! `--tether` of `post-start` and `pre-stop`: a small process that keeps running in the container and holds its tether.
 
 use podgate::edge::sys::{SignalFd, inherit_only};
 use podgate::edge::tether::Tether;
@@ -6,11 +6,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
+use tracing::warn;
 
 /// Starts the tether process for the folder `own`. The process outlives the hook and ends with the container. The
 /// kernel kills a PID namespace with its first process. In a shared PID namespace, the container runtime kills the
 /// processes.
-pub(crate) fn spawn(own: &Path) -> io::Result<()> {
+fn spawn(own: &Path) -> io::Result<()> {
     let tether = Tether::take(own)?;
     let inherited = tether.inheritable_copy()?;
     // The hook's caller may wait until all copies of the other descriptors are closed.
@@ -19,6 +20,13 @@ pub(crate) fn spawn(own: &Path) -> io::Result<()> {
     let mut command = Command::new("/proc/self/exe");
     command.arg("hold").env_clear().current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().map(drop)
+}
+
+/// Starts the tether process. A failure is not fatal: the sidecar then relies on the kubelet's status.
+pub(crate) fn spawn_or_warn(own: &Path) {
+    if let Err(error) = spawn(own) {
+        warn!(%error, "can't start the tether process");
+    }
 }
 
 pub(crate) fn run() -> ExitCode {

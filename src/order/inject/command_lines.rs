@@ -131,6 +131,9 @@ impl ContainerLines<'_> {
         for one in outlives {
             line.add_flag("--until", one);
         }
+        if self.planned.needs_tether && self.planned.mode != Mode::PostStart {
+            line.add_switch("--tether");
+        }
         line.add_flag("--grace", compact_duration(grace));
         if logs {
             line.add_flag("--log-to", "/proc/1/fd/2");

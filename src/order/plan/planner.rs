@@ -160,7 +160,7 @@ impl<'a> Planner<'a> {
                 _ => modes.mode_reason(name, hooked),
             },
             needs_parent: mode == Mode::Entrypoint && self.needs_parent(own),
-            needs_tether: mode == Mode::PostStart && self.is_outlived(name),
+            needs_tether: mode != Mode::Entrypoint && self.is_outlived(name),
             mode,
             until,
             after,

@@ -49,7 +49,8 @@ pub struct ContainerPlan {
     /// True if the gate must remain the command's parent process, to report the exit code, stop the command or run an
     /// `exec` probe.
     pub needs_parent: bool,
-    /// True if the postStart hook must leave a tether (`--tether`), because another container outlives this one.
+    /// True if the postStart hook, or without one the preStop hook, must leave a tether (`--tether`), because another
+    /// container outlives this one. A gate has a tether anyway.
     pub needs_tether: bool,
     /// Time limit for the container's wait.
     pub timeout: Duration,
@@ -98,6 +99,6 @@ impl ContainerPlan {
     /// Returns true if podgate must change this container.
     #[must_use]
     pub fn is_modified(&self) -> bool {
-        self.mode != Mode::None || !self.outlives.is_empty()
+        self.mode != Mode::None || !self.outlives.is_empty() || self.needs_tether
     }
 }

@@ -98,7 +98,7 @@ When a Pod is deleted, the kubelet runs all preStop hooks at once. It stops each
 container's hook has returned, so this hook keeps the container until those that depend on it have exited.
 The kubelet also runs the hook when it restarts only this container. In that case the hook returns after
 at most 1 s. Kubernetes reports the exit of a container too late. So the hook detects the exit by the
-container's tether (`podgate entrypoint`, or `podgate post-start --tether`) or its port (--check-closed).
+container's tether (`podgate entrypoint`, or --tether in a hook) or its port (--check-closed).
 
 Exit codes:
   0    all have exited, or only this container is restarted
@@ -193,7 +193,7 @@ pub(crate) struct PostStart {
     /// First run this command, the container's own postStart
     #[arg(long, value_name = "[\"COMMAND\",\"ARG\"]", env = "PODGATE_THEN")]
     pub(crate) then: Option<Argv>,
-    /// Leave a small process that shows when this container ends
+    /// Leave a small process that holds the tether until this container ends
     #[arg(long, env = "PODGATE_LEAVE_TETHER", value_parser = boolean)]
     pub(crate) tether: bool,
     #[command(flatten)]
@@ -264,6 +264,9 @@ pub(crate) struct PreStop {
     /// Wait at most this long; less than terminationGracePeriodSeconds
     #[arg(long, value_name = "DURATION", env = "PODGATE_STOP_GRACE", default_value = "25s", value_parser = duration)]
     pub(crate) grace: Duration,
+    /// Leave a small process that holds the tether until this container ends
+    #[arg(long, env = "PODGATE_STOP_LEAVE_TETHER", value_parser = boolean)]
+    pub(crate) tether: bool,
     /// After the wait, run this command, the container's own preStop
     #[arg(long, value_name = "[\"COMMAND\",\"ARG\"]", env = "PODGATE_STOP_THEN")]
     pub(crate) then: Option<Argv>,

@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::gate::hook_command;
 use crate::gate::messenger::Messenger;
 use crate::gate::pod_sources::PodSources;
+use crate::tether_process;
 use podgate::core::exit::Exit;
 use podgate::core::pre_stop::{self, Decision, STOP_SIGN_TIMEOUT};
 use podgate::core::sources::PodView;
@@ -28,8 +29,12 @@ pub(crate) fn run(args: PreStop) -> ExitCode {
 
 fn run_hook(args: PreStop) -> Result<(), Failure> {
     let since = now();
-    if args.until.is_empty() && args.check_closed.is_empty() && args.then.is_none() {
-        return Err(Failure::new(Exit::Usage, "nothing to wait for; use --until CONTAINER, --check-closed or --then"));
+    if args.until.is_empty() && args.check_closed.is_empty() && args.then.is_none() && !args.tether {
+        let what = "nothing to do; use --until CONTAINER, --check-closed, --then or --tether";
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    if args.tether {
+        tether_process::spawn_or_warn(&args.self_dir);
     }
     let kept = if args.then.is_some() { args.then_timeout } else { Duration::ZERO };
     let limit = args.grace.saturating_sub(kept);

@@ -125,18 +125,20 @@ impl Writer<'_> {
         let mut outlives: &[String] = &planned.outlives;
         // Without the API, a preStop hook detects that the Pod stops when another container's preStop hook starts.
         let is_signal = planned.is_outlived && self.plan.publish == Publish::Board;
+        // Without a gate and a postStart hook, the preStop hook must take the tether.
+        let takes_tether = planned.needs_tether && planned.mode != Mode::PostStart;
         let mut grace = planned.pre_stop_limit;
         if grace.is_zero() {
             outlives = &[];
             grace = self.plan.grace.saturating_sub(Duration::from_secs(1));
         }
-        if outlives.is_empty() && (!is_signal || grace.is_zero()) {
+        if outlives.is_empty() && (!(is_signal || takes_tether) || grace.is_zero()) {
             return Ok(false);
         }
         let own_hook = user_hooks::user_hook(own.spec.pointer("/lifecycle/preStop"));
         let (mut then, note) = user_hooks::then_pre_stop(own_hook, own.container, &at)?;
         self.findings.extend(note);
-        if outlives.is_empty() && then.is_none() {
+        if outlives.is_empty() && then.is_none() && !takes_tether {
             then = Some(user_hooks::no_op());
         }
         // `/proc/1` is a process of the container only if the container has its own process namespace.

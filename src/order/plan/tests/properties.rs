@@ -171,7 +171,7 @@ proptest! {
                 prop_assert!(planned.pre_stop_limit < plan.grace && !planned.pre_stop_limit.is_zero());
                 for user in planned.outlives.iter().filter_map(|name| plan.get(name)) {
                     prop_assert!(user.outlives.is_empty() || user.pre_stop_limit < planned.pre_stop_limit);
-                    prop_assert!(user.mode != Mode::PostStart || user.needs_tether, "podgate cannot tell when {} has exited", user.name);
+                    prop_assert!(user.mode == Mode::Entrypoint || user.needs_tether, "podgate cannot tell when {} has exited", user.name);
                 }
             }
         }

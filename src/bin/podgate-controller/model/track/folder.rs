@@ -10,8 +10,9 @@ impl ContainerTrack {
     /// Stores the content of the container's folder. Returns true if the content has changed and counts as evidence.
     pub(crate) fn on_report(&mut self, folder: FolderState, epoch: &str, now: Instant) -> bool {
         let FolderState { report, is_rewritten, is_tether_held: held, is_listening } = folder;
-        // A container outside the order and a held container have no tether, so ignore a lock in their folders.
-        let held = held && !matches!(self.spec.mode, Mode::None | Mode::Hold);
+        // Without podgate's gate, postStart hook and preStop hook, a container has no tether, so ignore a lock in its
+        // folder.
+        let held = held && (self.spec.pre_stop || !matches!(self.spec.mode, Mode::None | Mode::Hold));
         let (before, had_ended) = (self.report().cloned(), self.has_ended());
         self.raw_report = report.map(|report| self.sanitize(report));
         let new_gate = self.on_ticket();
