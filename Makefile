@@ -17,7 +17,7 @@ fuzz_limits_admission := -max_len=1048576 -timeout=1 -rss_limit_mb=128
 machine := $(shell uname -m)
 cargo := cargo
 
-.PHONY: help build agent controller webhook kubectl man krew image demo test unit e2e guarantees bench fuzz lint docs-check cluster-up cluster-down \
+.PHONY: help build agent controller webhook kubectl man krew image try demo test unit e2e guarantees bench fuzz lint docs-check cluster-up cluster-down \
 	cluster-status setup clean
 
 help: ## List the targets
@@ -52,6 +52,9 @@ image: ## Build the image archives without an image builder, and print their pat
 	@ls "$$(tools/build --target-dir)"/e2e/podgate{,-webhook}.tar
 
 ##@ demo and tests
+
+try: ## Preview a Pod's start on this machine: build what `kubectl podgate try` needs, and run its example
+	@tools/try
 
 demo: ## Start a Pod without and with podgate, side by side, on a real node (installs what it needs)
 	@demo/demo
