@@ -17,7 +17,7 @@ fuzz_limits_admission := -max_len=1048576 -timeout=1 -rss_limit_mb=128
 machine := $(shell uname -m)
 cargo := cargo
 
-.PHONY: help build agent controller webhook kubectl man krew image try demo test unit e2e guarantees bench fuzz lint docs-check cluster-up cluster-down \
+.PHONY: help build agent controller webhook kubectl man krew image try demo test e2e guarantees bench fuzz lint docs-check cluster-up cluster-down \
 	cluster-status setup clean
 
 help: ## List the targets
@@ -59,15 +59,11 @@ try: ## Preview a Pod's start on this machine: build what `kubectl podgate try` 
 demo: ## Start a Pod without and with podgate, side by side, on a real node (installs what it needs)
 	@demo/demo
 
-test: ## Run all tests: first those without a cluster, then those on a real kubelet (installs what it needs)
-	@.ci/setup --for test --k8s $(K8S)
-	@$(MAKE) --no-print-directory unit
-	@$(MAKE) --no-print-directory e2e
-
-unit: ## Run the tests that need no cluster
+test: ## Run all tests that need neither a cluster nor root
 	$(cargo) test --locked
 
-e2e: ## Run the tests on a real kubelet: SCENARIO=name for some of them, K8S=1.34 for the older Kubernetes
+e2e: ## Run the tests on a real kubelet (installs what it needs): SCENARIO=name for some of them, K8S=1.34 for the older Kubernetes
+	@.ci/setup --for e2e --k8s $(K8S)
 	tests/kubelet/prepare --k8s $(K8S)
 	tests/kubelet/run $(SCENARIO)
 
