@@ -17,7 +17,7 @@ fuzz_limits_admission := -max_len=1048576 -timeout=1 -rss_limit_mb=128
 machine := $(shell uname -m)
 cargo := cargo
 
-.PHONY: help build agent controller webhook kubectl man krew image try demo test e2e guarantees bench fuzz lint docs-check cluster-up cluster-down \
+.PHONY: help build agent controller webhook kubectl man krew image try picture demo test e2e guarantees bench fuzz lint docs-check cluster-up cluster-down \
 	cluster-status setup clean
 
 help: ## List the targets
@@ -55,6 +55,10 @@ image: ## Build the image archives without an image builder, and print their pat
 
 try: ## Preview a Pod's start on this machine: build what `kubectl podgate try` needs, and run its example
 	@tools/try
+
+picture: ## Draw docs/images/timeline.svg, the README's picture, from a real run
+	tools/try -o svg >docs/images/timeline.svg.new || { rm -f docs/images/timeline.svg.new && exit 1; }
+	mv docs/images/timeline.svg.new docs/images/timeline.svg
 
 demo: ## Start a Pod without and with podgate, side by side, on a real node (installs what it needs)
 	@demo/demo

@@ -59,11 +59,13 @@ fn readme_commands_work_as_written() {
     install::label_namespace(&scene.namespace);
     let page =
         |name: &str| -> Vec<String> { Page::read(name).blocks("sh").into_iter().map(|block| block.text).collect() };
-    // Skip the README's first block, which runs the demo and the tests. `webhook::helm_chart_installs_the_webhook`
-    // tests the chart.
-    let [_, by_webhook, by_hand] = &page("README.md")[..] else {
+    // `webhook::helm_chart_installs_the_webhook` tests the chart.
+    let [without_cluster, by_webhook, by_hand] = &page("README.md")[..] else {
         panic!("README.md has other blocks than this test expects")
     };
+    // Not run here: `make test` is a run of its own, and `tests/try_run` tests what `make try` shows.
+    let targets: Vec<&str> = without_cluster.lines().filter_map(|line| line.split("  ").next()).collect();
+    assert_eq!(targets, ["make try", "make test"]);
     let [again, _chart, annotate, bind, _resources, _cert_manager, uninstall] = &page("docs/webhook.md")[..] else {
         panic!("docs/webhook.md has other blocks than this test expects")
     };
