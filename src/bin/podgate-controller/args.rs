@@ -63,7 +63,7 @@ pub(crate) struct RunArgs {
     /// Write the gate files of held containers into this folder
     #[arg(long, value_name = "DIR", env = "PODGATE_HOLD_DIR", default_value = names::HOLD_DIR)]
     pub(crate) hold: PathBuf,
-    /// Expect the folder .canary of --hold at this second mount
+    /// Check the hold volume through this second mount of its .canary folder
     #[arg(long, value_name = "DIR", env = "PODGATE_HOLD_CANARY", default_value = names::HOLD_CANARY_DIR)]
     pub(crate) hold_canary: PathBuf,
     /// Install this agent; default: the one next to this program

@@ -11,7 +11,7 @@ pub(crate) struct ImageArgs {
     /// Read missing commands from the registry, and pin the images
     #[arg(long)]
     pub(crate) resolve_images: bool,
-    /// Do not pin images; if the tag moves, the command is wrong
+    /// Do not pin images; the command may become outdated if the tag moves
     #[arg(long, requires = "resolve_images")]
     pub(crate) no_pin: bool,
     /// Look up this platform in a multi-platform image

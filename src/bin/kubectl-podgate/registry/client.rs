@@ -19,8 +19,8 @@ const MAX_ERROR_BYTES: usize = 200;
 pub(crate) struct RegistrySettings {
     pub(crate) platform: Platform,
     pub(crate) logins: Logins,
-    /// PEM certificates to trust besides the system's.
-    pub(crate) ca_certificates: Vec<Vec<u8>>,
+    /// Files with PEM certificates to trust besides the system's, and their contents.
+    pub(crate) ca_certificates: Vec<(PathBuf, Vec<u8>)>,
     /// `HOST[:PORT]` of registries to contact over plain HTTP.
     pub(crate) insecure_hosts: Vec<String>,
     /// Hosts of token services on other domains that may receive credentials.
@@ -44,11 +44,11 @@ impl RegistryClient {
         // one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut certificates = Vec::new();
-        for pem in &settings.ca_certificates {
-            let found =
-                Certificate::from_pem_bundle(pem).map_err(|_| "--registry-ca: invalid certificate".to_owned())?;
+        for (path, pem) in &settings.ca_certificates {
+            let refuse = |what| format!("--registry-ca {}: {what}; pass a PEM file", path.display());
+            let found = Certificate::from_pem_bundle(pem).map_err(|_| refuse("invalid certificate"))?;
             if found.is_empty() {
-                return Err("--registry-ca: a file contains no PEM certificate".to_owned());
+                return Err(refuse("no PEM certificate found"));
             }
             certificates.extend(found);
         }

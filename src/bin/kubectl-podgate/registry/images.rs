@@ -16,7 +16,7 @@ use podgate::order::plan::{ImageCommand, KnownFacts, plan};
 use podgate::order::pod_templates;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::PathBuf;
 
 /// Maximum number of images that are looked up at the same time.
 const MAX_CONCURRENT: usize = 4;
@@ -163,14 +163,14 @@ fn settings(args: &ImageArgs) -> Result<RegistrySettings, String> {
         let value = files::read_single_document(path)?;
         logins.add_file(&value).map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    let read = |path: &Path| {
-        let text = files::read_text(&Input::File(path.to_owned()));
-        text.map(String::into_bytes).map_err(|message| format!("{}: {message}", path.display()))
+    let read = |path: &PathBuf| match files::read_text(&Input::File(path.clone())) {
+        Ok(text) => Ok((path.clone(), text.into_bytes())),
+        Err(message) => Err(format!("{}: {message}", path.display())),
     };
     Ok(RegistrySettings {
         platform: args.platform.clone(),
         logins,
-        ca_certificates: args.registry_ca.iter().map(|path| read(path)).collect::<Result<_, _>>()?,
+        ca_certificates: args.registry_ca.iter().map(read).collect::<Result<_, _>>()?,
         insecure_hosts: args.insecure_registry.clone(),
         token_hosts: args.token_service.clone(),
         timeout: args.registry_timeout,

@@ -62,9 +62,9 @@ environment. With one of these flags it stays as the command's parent: --tether 
 --on-provider-restart restart. As the parent it forwards signals, reaps orphans and exits with the
 command's exit code.
 
-With --tether exec the command inherits a file lock, which shows the sidecar that the command lives.
-With --tether parent, podgate reports the exit code to the sidecar, and runs the exec: checks after the
-start to detect Ready.
+With --tether exec the command inherits a file lock. The sidecar detects the command's end by the
+release of the lock. With --tether parent, podgate reports the exit code to the sidecar, and runs the
+exec: checks after the start to detect Ready.
 
 Checks: tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"COMMAND\",\"ARG\"], file:///PATH or
 file:///PATH+content. A check of file:///PATH fails for good if PATH.err exists.
@@ -207,7 +207,7 @@ pub(crate) struct Entrypoint {
     pub(crate) container: Option<String>,
     #[command(flatten)]
     pub(crate) waits: WaitArgs,
-    /// Show this container's end by exec, parent or none (see below)
+    /// Report this container's end by exec, parent or none (see below)
     #[arg(long, value_name = "MODE", env = "PODGATE_TETHER", default_value = "exec")]
     pub(crate) tether: TetherMode,
     /// End the command after this long (exit code 75)
