@@ -1,4 +1,4 @@
-//! Measures on a real kubelet how much time and resources podgate adds to a Pod's start. The variants are interleaved.
+//! Measures on a real kubelet the time and resources that podgate adds to a Pod's start. The variants are interleaved.
 //! The benchmark measures:
 //!
 //! - from the request that creates the Pod to the application's first instruction

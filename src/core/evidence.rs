@@ -17,7 +17,7 @@ pub struct Evidence {
     pub exit_code: Option<i32>,
     /// True if the container has an entrypoint gate whose opening has not been reported.
     pub gate_closed: bool,
-    /// True if a report, the kubelet or a listening socket shows that the container's process runs.
+    /// True if the container's process runs, according to a report, the kubelet or a listening socket.
     pub started: bool,
     /// Verdict of the sidecar's probes. `None` if the sidecar can't run any of the container's probes.
     pub probe_verdict: Option<ProbeVerdict>,

@@ -25,15 +25,15 @@ pub const SANDBOX_SEEN: &str = "sandbox.podgate.io/seen";
 /// Times of each container's milestones, in milliseconds since 1970 (`core::times`).
 pub const SANDBOX_TIMES: &str = "sandbox.podgate.io/times";
 
-/// Tickets of the gates whose conditions the sidecar has evaluated after reading the gate's report, on the board only:
-/// `api=3f2a9c1e,web=00d1f6c2`.
+/// Ticket of each gate whose report the sidecar has read and whose conditions it has since evaluated:
+/// `api=3f2a9c1e,web=00d1f6c2`. Published only on the board.
 pub const SANDBOX_HEARD: &str = "sandbox.podgate.io/heard";
 /// Containers whose preStop hook has started: `app,envoy`.
 pub const SANDBOX_STOPPING: &str = "sandbox.podgate.io/stopping";
 /// Number of restarts of each restarted container in this epoch: `db=2`.
 pub const SANDBOX_RESTARTS: &str = "sandbox.podgate.io/restarts";
 
-/// Start time of the first sidecar of this sandbox, on the board only: RFC 3339 in UTC, by the kubelet's clock.
+/// Start time of this sandbox's first sidecar by the kubelet's clock, RFC 3339 in UTC. Published only on the board.
 pub const SANDBOX_SINCE: &str = "sandbox.podgate.io/since";
 
 /// Counter of the requests to the kubelet to create held containers. The kubelet syncs the Pod when the value changes.

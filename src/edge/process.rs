@@ -19,7 +19,7 @@ const CHILD_POLL_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct ChildWatch {
     child: Pid,
-    /// `None` if `pidfd_open` fails: Linux is older than 5.3, or a seccomp profile denies the call.
+    /// The child's pidfd. `None` if `pidfd_open` fails: Linux is older than 5.3, or a seccomp profile denies the call.
     pidfd: Option<OwnedFd>,
 }
 

@@ -91,7 +91,7 @@ fn damaged_and_foreign_annotations_are_ignored() {
         complete.replace('\n', "\r\n").into_bytes(),
         format!("\u{feff}{complete}").into_bytes(),
     ];
-    // Add the complete text, truncated at various lengths.
+    // Also test prefixes of `complete`, as a partial write would leave them.
     cases.extend((0..complete.len()).step_by(13).map(|at| complete.as_bytes()[..at].to_vec()));
     let scene = Scene::with_sidecar();
     for case in cases {

@@ -34,15 +34,15 @@ pub(crate) fn merge(target: &mut Value, patch: Value) {
 #[derive(Debug, Clone)]
 enum OrderMode {
     Unordered,
-    /// Has podgate's postStart hook, with these flags.
+    /// Post-start mode: the container has podgate's postStart hook with these flags.
     Hook(Vec<String>),
-    /// Has podgate's gate in front of its command, with these flags. `has_startup_probe` adds the startupProbe
+    /// Entrypoint mode: podgate's gate with these flags precedes the command. `has_startup_probe` adds the startupProbe
     /// `podgate opened`.
     Gate {
         flags: Vec<String>,
         has_startup_probe: bool,
     },
-    /// Is held by the kubelet, with the flags `--until` and `--timeout` of a gate.
+    /// Hold mode: the kubelet holds the container. The strings are `--until` and `--timeout` flags, as for a gate.
     Held(Vec<String>),
 }
 

@@ -82,8 +82,8 @@ fn order_survives_a_kubelet_restart() {
     assert_order_survives_kubelet_restart("kubelet", server("db").http(8001));
 }
 
-/// Only the kubelet can run the exec probe, because the kubelet's restart kills the hook of db, which could run the
-/// check.
+/// The kubelet's restart kills the hook of db, which could run the exec probe as a check. Then only the kubelet can run
+/// that probe.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn order_survives_a_kubelet_restart_with_exec_probe() {

@@ -17,7 +17,7 @@ pub(crate) struct State {
     pub(crate) metrics: Metrics,
     pub(crate) served_cert: Arc<ServedCert>,
     pub(crate) body_budget: BodyBudget,
-    /// Held during a review. One review at a time limits memory.
+    /// Permit for a review. There is only one, which limits memory.
     pub(crate) review_seat: Arc<Semaphore>,
     is_draining: AtomicBool,
     kubernetes: Mutex<Option<Version>>,

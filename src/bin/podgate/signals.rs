@@ -34,7 +34,7 @@ pub(crate) fn parse(text: &str) -> Result<i32, &'static str> {
     number.ok_or("not a signal; write a name such as SIGTERM, SIGQUIT or SIGRTMIN+3")
 }
 
-/// Returns the name of a signal.
+/// Returns the name of a signal, such as `SIGTERM` or `SIGRTMIN+3`.
 pub(crate) fn name(signal: i32) -> String {
     match usize::try_from(signal - 1).ok().and_then(|index| NAMES.get(index)) {
         Some(name) => format!("SIG{name}"),

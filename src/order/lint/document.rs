@@ -113,8 +113,8 @@ impl Walk<'_> {
         Some(Finding::warning("place-not-read", at, what).fix(fix))
     }
 
-    /// Returns the innermost object around `path` that has a kind, with the length of the object's path. Also returns
-    /// the kind, which is empty if there is no such object.
+    /// Finds the innermost object around `path` that has a `kind`. Returns the length of its path, the object, and its
+    /// kind; `(None, "")` if there is none.
     fn object_around(&self, path: &[PathSegment]) -> (Option<(usize, &Value)>, &str) {
         let found = (0..path.len()).rev().find_map(|length| {
             let object = Place(path[..length].to_vec()).of(self.document)?;

@@ -37,9 +37,9 @@ pub struct ContainerPlan {
     pub mode: Mode,
     /// Reason for the mode, for messages, such as `its command is not known`.
     pub mode_reason: String,
-    /// In entrypoint and hold mode, the conditions of the gate; none only in entrypoint mode. In post-start mode, the
-    /// container's own state that the hook waits for. The planner prefers `Started`, because such a hook does not block
-    /// the kubelet.
+    /// In entrypoint and hold mode, the conditions of the gate; the list can be empty only in entrypoint mode. In
+    /// post-start mode, the container's own state that the hook waits for. The planner prefers `Started`, because such
+    /// a hook does not block the kubelet.
     pub until: Vec<WaitCondition>,
     /// Declared conditions: the containers and states that this container waits for.
     pub after: Vec<WaitCondition>,

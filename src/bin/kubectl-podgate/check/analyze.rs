@@ -95,7 +95,7 @@ fn analyze_template<'a>(
         let handwritten = lint::check_handwritten(template);
         analysis.has_order |= handwritten.is_some();
         analysis.findings.extend(handwritten.into_iter().flatten().map(here));
-        // `inject` reads the other annotations of a template that has the label.
+        // With the label, the code below also checks the other annotations, as `inject` does.
         if label != Some("enabled") {
             analysis.findings.extend(declare::check_undeclared(template).into_iter().map(here));
             return;

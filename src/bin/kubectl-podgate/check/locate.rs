@@ -17,7 +17,7 @@ pub(crate) struct LocatedFinding<'a> {
     pub(crate) line: SourceLine,
 }
 
-/// The shown part of the line that a finding is on.
+/// The printed part of the source line on which a finding begins.
 #[derive(Debug, Clone)]
 pub(crate) struct SourceLine {
     pub(crate) text: String,

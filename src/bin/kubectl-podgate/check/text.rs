@@ -121,8 +121,8 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
     }
 }
 
-/// Returns the end of the line `waits`, and the lines that describe the effect of a timeout. docs/guarantees.md
-/// explains these effects.
+/// Returns the end of the forecast's line `waits`, then the lines that describe the effect of a timeout.
+/// docs/guarantees.md explains these effects.
 fn timeout_lines(plan: &Plan) -> Vec<&'static str> {
     let continues = plan.containers.iter().any(|planned| planned.continue_on_timeout);
     let waits_in = |mode| plan.containers.iter().any(|planned| planned.mode == mode && !planned.until.is_empty());

@@ -85,7 +85,7 @@ async fn load_config(connection: &ConnectionArgs) -> Result<Config, String> {
             .await
             .map_err(|error| format!("can't use the kubeconfig: {}", error_chain(&error))),
         Err(error) => {
-            // A program in a Pod has no kubeconfig, but a service account.
+            // In a Pod, use the service account, unless a flag requests a kubeconfig.
             let asked_for = connection.kubeconfig.is_some() || connection.context.is_some();
             let config = Config::incluster().ok().filter(|_| !asked_for);
             config.ok_or_else(|| {

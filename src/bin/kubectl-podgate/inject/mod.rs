@@ -49,7 +49,7 @@ pub(crate) fn uninject(args: &Uninject) -> ExitCode {
     run(&args.files, false, |_| Ok(Action::Uninject)).unwrap_or_else(|lines| fail_all(&lines))
 }
 
-/// `reads_all` is true if every document may declare an order, even a document without podgate's keys.
+/// Runs `inject` or `uninject`. If `reads_all` is true, a document without podgate's keys may also declare an order.
 fn run(
     args: &FileArgs,
     reads_all: bool,

@@ -94,8 +94,8 @@ fn unknown_state_message(state: &str) -> String {
     }
 }
 
-/// Checks two rules that clap cannot express. Containers without a state require `--remove`, and `--remove` requires
-/// containers without a state. Each container may occur only once.
+/// Checks two rules that clap cannot express: each container has a state exactly if `--remove` is absent, and no
+/// container occurs twice.
 pub(crate) fn validate(args: &Override) -> Result<(), String> {
     for (at, target) in args.targets.iter().enumerate() {
         let name = &target.container;

@@ -167,10 +167,10 @@ fn gate_effects(containers: &[PodContainer<'_>], before: &Snapshot, after: &Snap
         let (spec, gate) = (containers[at].spec, containers[at].gate.as_ref()?);
         let name = &spec.name;
         match gate.mode {
-            // A gate is open once its container's program runs.
+            // Skip open gates: the container's program runs.
             Mode::Entrypoint if before.states.get(name) != Some(&State::Waiting) => return None,
             Mode::Hold if containers[at].kubelet.has_started() => return None,
-            // A hook has returned once all containers have started, or once a later container runs.
+            // Skip hooks that have returned: all containers have started, or a later container runs.
             Mode::PostStart if before.phase != Phase::Starting => return None,
             Mode::PostStart => {
                 let runs = |later: &PodContainer<'_>| {

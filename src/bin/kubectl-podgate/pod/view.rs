@@ -154,7 +154,7 @@ impl RowInputs<'_> {
     /// Returns true if the container's own program has provably started.
     fn has_started(&self, container: &PodContainer<'_>) -> bool {
         match self.state(container) {
-            // A held container that has ended is held again. No hook delays the kubelet's report.
+            // Podgate's state may be the end of an earlier run. The kubelet's status is current: no hook delays it.
             _ if container.is_hold() => container.kubelet.has_started(),
             Some(state) => state != State::Waiting,
             // The kubelet reports the start only after the hook has returned.

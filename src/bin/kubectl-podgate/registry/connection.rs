@@ -87,7 +87,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Gets a token (<https://distribution.github.io/distribution/spec/auth/token/>).
+    /// Gets a token from the service in `challenge` (<https://distribution.github.io/distribution/spec/auth/token/>).
     async fn fetch_token(&self, challenge: &ChallengeRef<'_>) -> Result<String, Error> {
         let parameter = |name: &str| {
             let found = challenge.params.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
@@ -134,7 +134,7 @@ impl Connection<'_> {
         Ok(digest.map(str::to_owned))
     }
 
-    /// Returns a manifest and its digest: the manifest with `digest`, or without `digest` that of the image's tag.
+    /// Returns the manifest with `digest`, and its digest. Without `digest`, returns the manifest of the image's tag.
     pub(super) async fn manifest(&self, digest: Option<&str>) -> Result<(Vec<u8>, String), Error> {
         let name = digest.or(self.image.tag()).unwrap_or("latest");
         let answer = self.send(Method::GET, &format!("manifests/{name}"), MANIFEST_TYPES).await?;

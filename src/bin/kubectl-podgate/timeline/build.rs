@@ -20,7 +20,7 @@ const SECOND_MS: i64 = 1000;
 
 struct Evidence<'a> {
     pod: &'a Pod,
-    /// `None` if the events could not be read.
+    /// Events of the Pod. `None` if they could not be read.
     events: Option<&'a [Event]>,
     times: Times,
 }
@@ -136,7 +136,7 @@ impl Evidence<'_> {
             // The kubelet starts the gate, and the gate starts the program.
             Mode::Entrypoint => (merge_moments(kubelet_start, gate), opened.or(sidecar_start)),
             _ => {
-                // A held container starts after its gate has opened.
+                // The kubelet's whole second can begin before the gate opens, but a held container starts after that.
                 let in_opening_second = |start: &Moment, opened: &Moment| {
                     mode == Mode::Hold && !start.exact && (start.at..start.at + SECOND_MS).contains(&opened.at)
                 };

@@ -32,7 +32,7 @@ impl Event {
         path.split_once('{')?.1.strip_suffix('}')
     }
 
-    /// Returns the event's time in RFC 3339, and false if that time has only whole seconds.
+    /// Returns the event's time in RFC 3339, and true if the time is exact. Other times have whole seconds.
     pub(crate) fn time(&self) -> Option<(&str, bool)> {
         let exact = self.event_time.as_deref().map(|time| (time, true));
         exact.or_else(|| self.first_timestamp.as_deref().map(|time| (time, false)))

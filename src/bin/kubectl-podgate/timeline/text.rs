@@ -75,7 +75,6 @@ fn render_bars(bars: &[Bar], from: i64, length: i64, cells: usize, colors: bool)
     let (mut out, mut now) = (String::new(), Style::new());
     for kind in rasterize(bars, from, length, cells) {
         let (style, c) = kind.map_or((Style::new(), ' '), |kind| cell_style(kind, colors));
-        // Write an escape sequence only where the style changes.
         if style != now {
             let _ = write!(out, "{now:#}{style}");
             now = style;

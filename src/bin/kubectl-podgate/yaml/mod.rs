@@ -52,7 +52,7 @@ pub(crate) struct Document {
     positions: OnceCell<Vec<Position>>,
 }
 
-/// Distance between two cached positions, in bytes. With the cache, a position is not counted from the beginning.
+/// Distance between two cached positions, in bytes. The cache avoids counting from the beginning.
 const STRIDE: usize = 4096;
 
 /// Position in a file as editors show it. Lines and columns start at 1. Columns count characters.
@@ -212,7 +212,7 @@ impl Document {
 }
 
 impl Position {
-    /// Returns the position at the end of `bytes` in `text`, where `self` is the position at the start of `bytes`.
+    /// Returns the position at the end of `bytes` in `text`. `self` is the position at their start.
     fn after(mut self, text: &str, bytes: Range<usize>) -> Position {
         let text = text.as_bytes();
         for (at, byte) in bytes.clone().zip(&text[bytes]) {

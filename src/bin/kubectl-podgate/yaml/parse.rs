@@ -38,7 +38,7 @@ pub(crate) fn yaml(text: &str) -> Result<Value, ParseError> {
 fn options(text: &str) -> Options {
     let size = text.len();
     let budget = serde_saphyr::budget! {
-        // A node takes at least one byte of text and one or two events. Only expanded aliases give higher counts.
+        // Only expanded aliases can exceed the limits: a node takes at least one byte of text, and one or two events.
         max_nodes: size.saturating_mul(4).max(250_000),
         max_events: size.saturating_mul(8).max(1_000_000),
         max_depth: DEPTH_MAX,

@@ -161,7 +161,7 @@ impl Tree {
     }
 
     /// Returns the value at `place` or at the nearest existing parent of `place`, with the key if the value is a field.
-    /// The number counts the steps taken.
+    /// Also returns the number of steps that exist.
     pub(crate) fn nearest(&self, place: &Place) -> (Option<usize>, usize, usize) {
         let (mut key, mut node) = (None, self.root());
         for (taken, step) in place.0.iter().enumerate() {

@@ -30,8 +30,8 @@ use tracing::{info, warn};
 const BATCH_WINDOW: Duration = Duration::from_millis(400);
 /// Time during which minor changes are collected. A patch that only reports started containers is not urgent.
 const MINOR_BATCH_WINDOW: Duration = Duration::from_secs(5);
-/// Time during which changes are collected while a container is held. Each patch makes the kubelet sync the Pod, and
-/// the kubelet releases a held container up to a second later after a sync.
+/// Time during which changes are collected while a container is held. Patches are rare here because each one makes the
+/// kubelet sync the Pod, and such a sync can delay the release by up to 1 s.
 const DEFERRED_BATCH_WINDOW: Duration = Duration::from_secs(10);
 /// Pause after a failed request to the kubelet to create a held container.
 const RELEASE_RETRY_DELAY: Duration = Duration::from_secs(2);

@@ -77,7 +77,8 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
                 error!("{why}");
                 return Exit::BadSetup.into();
             }
-            // Do not exit: a frozen kubelet would not restart the sidecar, and hooks wait for the sidecar.
+            // Do not exit. While a postStart hook runs, the kubelet can't restart the sidecar, and that hook waits for
+            // the sidecar.
             Err(_) => {
                 error!("the controller panicked; restarting");
                 std::thread::sleep(RETRY_DELAY);

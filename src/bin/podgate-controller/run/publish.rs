@@ -77,7 +77,8 @@ impl Controller {
     }
 
     /// Publishes the Pod's annotations in the API. Respects the rate limit of each container and the admission policy.
-    /// `is_release` asks the kubelet to create a held container: the kubelet syncs the Pod when an annotation changes.
+    /// If `is_release` is true, the patch also makes the kubelet create a held container, because an annotation change
+    /// triggers a Pod sync.
     pub(super) fn publish_to_api(&mut self, snapshot: &Snapshot, is_release: bool) {
         let Some(api) = &self.api else { return };
         let limited = self.api_limiter.limit(snapshot, now());

@@ -62,8 +62,8 @@ pub(super) fn next_certs(stored: &StoredCerts, now: &RolloverInputs<'_>) -> Resu
     })
 }
 
-/// Returns true if at most a third of the pair's lifetime is left, or over 10 % more than the lifetime of a new
-/// certificate.
+/// Returns true if at most a third of the pair's lifetime is left. Also returns true if the time left exceeds the
+/// lifetime of a new certificate by over 10 %, because the user has then reduced `--certificate-life`.
 fn is_renewal_due(pair: &CertPair, now: &RolloverInputs<'_>) -> bool {
     let Some(life) = (now.validity_of)(pair) else { return true };
     let left = life.until.duration_since(now.time).unwrap_or_default();

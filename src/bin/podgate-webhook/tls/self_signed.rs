@@ -33,7 +33,7 @@ pub(crate) struct CertKeeper {
     namespace: String,
     dns_names: Vec<String>,
     served: Option<CertPair>,
-    /// CA of `next`, and the time at which this replica first found the CA in the webhook configuration.
+    /// CA of `next`, and the time at which this replica first found it in the configuration. `None` without `next`.
     propagating: Option<(Vec<u8>, Instant)>,
 }
 

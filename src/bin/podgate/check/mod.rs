@@ -67,7 +67,8 @@ impl Checks {
         }
     }
 
-    /// Adapts the checks to a process that is the parent of the container's command.
+    /// Runs each check command in a separate `podgate check` process, because this process also has the container's
+    /// command as a child.
     pub(crate) fn with_command(self) -> Checks {
         Checks { child_scope: ChildScope::WithOthers, ..self }
     }
@@ -94,7 +95,7 @@ impl Checks {
         self.entries.iter().filter_map(describe).collect()
     }
 
-    /// Returns the reason if a check can't pass any more.
+    /// Returns the reason why a check can't pass any more; `None` if every check still can.
     pub(crate) fn impossible_reason(&self) -> Option<String> {
         self.entries
             .iter()

@@ -49,7 +49,7 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
 }
 
-/// Returns the reason if this check can't pass any more, because the previous step has written `PATH.err`.
+/// Returns the reason why this check can't pass any more: the previous step has written `PATH.err`. Otherwise `None`.
 pub(super) fn impossible_reason(check: &Check) -> Option<String> {
     let Check::File { path, .. } = check else { return None };
     let failed = format!("{path}.err");

@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(crate) struct PodSources {
     pub(crate) sandbox: SandboxId,
     pub(crate) board: PathBuf,
-    /// `None` if only the board is used.
+    /// Folder of the downward-API volume. `None` if only the board is used.
     podinfo: Option<PathBuf>,
     poll_interval: Duration,
 }

@@ -58,7 +58,7 @@ impl Reporter {
         self.write(0);
     }
 
-    /// Reports that this container waits, and if its checks have passed. The report is for the sidecar run that
+    /// Reports that this container waits, and the result of its checks. The report is for the sidecar run that
     /// published `snapshot`.
     pub(crate) fn report_waiting(&mut self, snapshot: &Snapshot, check_passed: bool) {
         self.current.epoch.clone_from(&snapshot.epoch);
@@ -81,7 +81,7 @@ impl Reporter {
         (self.current.gate, self.current.started, self.current.watched_containers) =
             (Some(GateState::Opened), true, watching);
         self.current.waiting_for.clear();
-        // Checks that passed before the command ran don't show that the command is ready.
+        // Checks that passed before the command ran don't prove that the command is ready.
         self.current.check_passed = false;
         self.write(0);
     }

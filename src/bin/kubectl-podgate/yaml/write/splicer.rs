@@ -89,7 +89,7 @@ impl Splicer<'_> {
         node.start..line_end(self.text, node.content.end)
     }
 
-    /// Returns true if the edits keep no old entry of a collection and the whole collection is rendered again. For
+    /// Returns true if the whole collection must be rendered again, because the edits keep none of its old entries. For
     /// example, a `[]` that gets entries becomes a block list, and an emptied block list becomes `[]`.
     fn is_rewritten(&self, node: usize) -> bool {
         let Some(slots) = self.draft.changed_entries(node) else { return false };

@@ -21,7 +21,7 @@ pub(super) struct Child {
     /// Signal that podgate sends to stop the command.
     stop_signal: i32,
     status: Option<ExitStatus>,
-    /// Reason why podgate ends the command, and time at which SIGKILL is due.
+    /// Reason why podgate ends the command, and time at which SIGKILL is due. `None` if the command may continue.
     ending: Option<(EndReason, Instant)>,
     is_killed: bool,
     /// True if podgate has handed its terminal to the command.
@@ -119,12 +119,12 @@ impl Child {
         }
     }
 
-    /// Returns the exit code once the command has ended, or 128 + N if signal N ended the command.
+    /// Returns the exit code of the ended command, or 128 + N if signal N ended it. `None` while the command runs.
     pub(super) fn exit_code(&self) -> Option<u8> {
         self.status.map(exit_code)
     }
 
-    /// Returns the reason if podgate has ended the command.
+    /// Returns the reason why podgate has ended the command; `None` if the command ended by itself.
     pub(super) fn into_end_reason(self) -> Option<EndReason> {
         self.ending.map(|(why, _)| why)
     }

@@ -17,7 +17,7 @@ const RESTART_WINDOW: Duration = Duration::from_secs(10);
 pub(super) struct Dependencies {
     /// Containers of `--stop-after`. The command ends when all of them have exited.
     stop_after: Vec<String>,
-    /// Time since which all containers of `stop_after` have ended, although the kubelet may still restart one of them.
+    /// Start of [`RESTART_WINDOW`]: all containers of `stop_after` have ended, but the kubelet may restart one of them.
     ended_at: Option<Instant>,
     providers: Vec<Provider>,
 }
@@ -26,7 +26,7 @@ pub(super) struct Dependencies {
 #[derive(Debug)]
 struct Provider {
     until: WaitCondition,
-    /// Epoch in which the condition held, and the container's number of restarts at that time.
+    /// Epoch in which the condition held, and the container's number of restarts at that time. `None` before.
     baseline: Option<(String, u64)>,
 }
 
@@ -52,7 +52,7 @@ impl Dependencies {
         names
     }
 
-    /// Returns the reason if the command must end now. Returns `None` without a snapshot.
+    /// Returns the reason why the command must end now; `None` if it may continue, or if `view` has no snapshot.
     pub(super) fn end_reason(&mut self, view: &PodView, now: Instant) -> Option<EndReason> {
         let PodView::Snapshot(snapshot, _) = view else { return None };
         if !self.stop_after.is_empty() && self.have_exited(snapshot, now) {
@@ -99,9 +99,9 @@ impl Dependencies {
 }
 
 impl Provider {
-    /// Returns the name of the provider if the provider was restarted. A restarted sidecar counts restarts from 0, and
-    /// begins with all containers `Waiting`. So in each epoch, the restart count at which the condition first holds
-    /// becomes the new baseline.
+    /// Returns the provider's name if the provider was restarted, otherwise `None`. A restarted sidecar counts restarts
+    /// from 0, and begins with all containers `Waiting`. So in each epoch, the restart count at which the condition
+    /// first holds becomes the new baseline.
     fn detect_restart(&mut self, snapshot: &Snapshot) -> Option<String> {
         let count = snapshot.restarts.get(&self.until.container).copied().unwrap_or(0);
         match &self.baseline {

@@ -31,7 +31,7 @@ pub(super) struct Supervisor<'a> {
     checks: Checks,
     /// True if all own checks have passed and podgate has reported this to the sidecar.
     have_checks_passed: bool,
-    /// `None` if the pod's state is not needed.
+    /// Watch on the Pod's state. `None` if no flag needs that state, or the Pod has no source for it.
     watch: Option<Watch>,
     /// Time of the next read of the pod's state, unless a source changes earlier.
     next_read: Instant,
@@ -96,8 +96,8 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// Copies the remaining output. Returns the command's exit code, the reason if podgate has ended the command, and
-    /// true after a stop signal.
+    /// Copies the remaining output. Returns the command's exit code, the reason why podgate has ended the command (if
+    /// it has), and true after a stop signal.
     pub(super) fn finish(mut self) -> (u8, Option<EndReason>, bool) {
         self.checks.abort_running();
         self.child.take_terminal_back();

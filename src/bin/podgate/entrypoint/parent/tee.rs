@@ -23,11 +23,11 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// One output stream of the command.
 #[derive(Debug)]
 pub(super) struct Tee {
-    /// `None` at the end of the stream.
+    /// Pipe from the command. `None` after the end of the stream.
     from: Option<PipeReader>,
-    /// `None` once the output has no reader any more.
+    /// The container's own output. `None` once it has no reader.
     to: Option<Output>,
-    /// `None` after a write error.
+    /// Open file at `path`. `None` after a write error.
     file: Option<File>,
     path: PathBuf,
     /// Bytes written to the file but not yet to the output.
