@@ -169,7 +169,7 @@ fn check_of_process_1_does_not_kill_other_processes() {
     let scene = Scene::new();
     let at = |name: &str| scene.root.join(name).display().to_string();
     let exists = |name: &str| scene.root.join(name).exists();
-    // The first attempt starts a background process. It fails once the test has started the process `orphan`.
+    // The first attempt starts a background process, and fails once the test has started the process `orphan`.
     let script = format!(
         "[ -e {0} ] || {{ sleep 600 & echo $! >{1}; touch {0}; until [ -e {2} ]; do sleep 0.01; done; exit 3; }}; [ -e {3} ]",
         at("first"),
@@ -264,7 +264,7 @@ fn without_fallback_check_the_reason_names_the_dead_sidecar() {
     scene.kill_sidecar();
     let message = "the sidecar is dead and can't restart while this hook runs; add --fallback-check";
     wait_until("the hook detects that the sidecar is dead", || scene.termination_message().contains(message));
-    // If the sidecar starts again nevertheless, the hook relies on the sidecar again.
+    // If the sidecar starts again, the hook waits for the sidecar again.
     scene.start_sidecar();
     wait_until("the hook detects that the sidecar runs again", || !scene.termination_message().contains("dead"));
     scene.set_state("db", State::Ready);

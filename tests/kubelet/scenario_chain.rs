@@ -90,7 +90,7 @@ fn start_needs_few_api_requests() {
     let run = scene.create(&chain("requests", "1500ms"));
     run.wait_until_up();
     run.assert_order(&["db", "api", "web"]);
-    // Wait, so that requests show that an idle sidecar must not send.
+    // Wait for requests that an idle sidecar must not send.
     sleep(Duration::from_secs(3));
     let requests = requests_of(&scene.namespace);
     let count = |verb: &str| requests.iter().filter(|request| request.verb == verb).count();

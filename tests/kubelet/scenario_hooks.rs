@@ -111,8 +111,7 @@ fn override_annotation_opens_hooks() {
     let annotate = |value: &str| {
         kubectl(&["-n", &scene.namespace, "annotate", "--overwrite", "pod", "override", value]);
     };
-    // An override for another sandbox has no effect. An override with an id that matches every sandbox has no effect
-    // either.
+    // An override has no effect if its id belongs to another sandbox or matches every sandbox.
     annotate("override.podgate.io/db=Ready@3f2a9c1e-1-1a0c5f3b");
     annotate("override.podgate.io/db=Ready@0-0-0");
     let at = crate::clock::wall_ms();

@@ -53,8 +53,8 @@ fn outcome(scene: &Scene, name: &str) -> (String, Value) {
     (outcome, proxy["state"]["terminated"].clone())
 }
 
-/// The outcome of `app` is the outcome of the Job, whatever the exit code of the terminated proxy is. This also holds
-/// if `app` never starts, or exits before the proxy's gate checks `app`.
+/// The Job has the outcome of `app`. The exit code of the terminated proxy has no effect, even if `app` never starts or
+/// exits before the proxy's gate checks `app`.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn job_ends_with_the_outcome_of_its_app() {

@@ -159,7 +159,7 @@ fn manifest_takes_precedence_over_image() {
     assert_eq!(run_args.command(), ["/app", "--x", "own"]);
 
     drop(registry);
-    // The registry has stopped: podgate sends no request if the command is known or not needed.
+    // Without the registry every request fails. Podgate sends none if the command is known or not needed.
     for text in [pod(&image) + "    command: [/own]\n", pod(&image).replace("mode: entrypoint", "mode: post-start")] {
         assert_eq!(run(&scene.home(), &text, &["--resolve-images"]).code, 0);
     }

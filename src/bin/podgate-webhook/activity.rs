@@ -1,7 +1,7 @@
 //! Tracks the phase of a connection and enforces a time limit for each phase.
 //!
 //! hyper's `header_read_timeout` also runs between two requests. The API server keeps idle connections for 90 s
-//! (`IdleConnTimeout`); if the webhook closes one earlier, a request that the API server is just sending can fail. An
+//! (`IdleConnTimeout`). If the webhook closes one earlier, a request that the API server is just sending can fail. An
 //! idle connection therefore has a longer limit than the head of a request.
 
 use crate::clock::now;

@@ -1,6 +1,5 @@
-//! Measures the tables of `docs/guarantees.md`, which list the faults that the order survives. Each cell has a test,
-//! which measures the outcome and fails if the outcome is unexpected. `make guarantees` runs all tests and writes the
-//! tables.
+//! Measures the tables of `docs/guarantees.md`, which list the faults that the order survives. Each cell has a
+//! test that measures the outcome and fails if it is wrong. `make guarantees` runs all tests and writes the tables.
 
 mod cell;
 mod clock;

@@ -14,9 +14,8 @@ const ROW_HEIGHT: f64 = 30.0;
 const BAR_HEIGHT: f64 = 18.0;
 /// Maximum length of a name in the left column, in characters. Such a name fits in the column even in a wide font.
 const NAME_MAX: usize = 24;
-/// Maximum length of a headline's line, in characters of a wide font.
+/// Maximum length (in characters of a wide font) and height (in pixels) of a headline's line.
 const HEADLINE_MAX: usize = 96;
-/// Height of a headline's line, in pixels.
 const HEADLINE_HEIGHT: f64 = 19.0;
 /// Distance between two entries of the legend, in pixels.
 const LEGEND_STEP: f64 = 117.0;

@@ -118,7 +118,7 @@ impl Writer<'_> {
         Ok(self.write_hook(place, "postStart", &words)?)
     }
 
-    /// Writes the preStop hook if the container needs a preStop hook. Returns true if the hook was written.
+    /// Writes the container's preStop hook, if it needs one. Returns true if the hook was written.
     fn write_pre_stop(&mut self, own: &ContainerLines<'_>, place: &Place) -> Result<bool, Vec<Finding>> {
         let planned = own.planned;
         let at = parts::field_place(place, "preStop");

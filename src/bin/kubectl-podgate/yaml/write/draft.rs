@@ -210,7 +210,7 @@ impl<'a> Draft<'a> {
         self.changed.get(&node)
     }
 
-    /// Returns the entries of a collection after the edits, whether or not any entry was changed.
+    /// Returns the entries of a collection after the edits. Without edits, these are the old entries.
     pub(super) fn entries(&self, node: usize) -> Vec<DraftEntry> {
         let written = || {
             let slot = |(from, (key, _)): (usize, (Option<usize>, usize))| {
