@@ -103,7 +103,7 @@ fn help_lists_the_environment_variable_of_each_flag() {
     // A container's hooks and its gate share one environment. Settings that may differ have their own prefix.
     for (command, own, shared, count) in [
         ("post-start", "PODGATE_", Some("PODGATE_LEAVE_"), 17),
-        ("pre-stop", "PODGATE_STOP_", Some("PODGATE_"), 11),
+        ("pre-stop", "PODGATE_STOP_", Some("PODGATE_"), 12),
         ("opened", "PODGATE_OPENED_", Some("PODGATE_"), 4),
     ] {
         let help = podgate(&[command, "--help"]).stdout;

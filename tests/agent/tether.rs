@@ -1,4 +1,4 @@
-//! Tests of `post-start --tether`, which leaves a small process that holds the container's tether.
+//! Tests of `--tether` in hooks, which leaves a small process that holds the container's tether.
 
 use crate::support::{Agent, Scene, Shell, signal, wait_until};
 use podgate::core::state::State;
@@ -49,6 +49,19 @@ fn tether_process_outlives_the_hook_and_ignores_signals() {
     let status = String::from_utf8(read("status")).unwrap();
     assert!(status.contains("Threads:\t1\n") && scene.is_tethered(), "{status}");
     signal(holder, Signal::KILL);
+    wait_until("the tether is released", || !scene.is_tethered());
+}
+
+/// A held container has neither a gate nor a postStart hook, so its preStop hook takes the tether.
+#[test]
+fn pre_stop_hook_can_take_the_tether() {
+    let scene = ready();
+    let ended = scene.pre_stop().arg("--tether").run();
+    assert_eq!(ended.code, Some(0));
+    assert!(scene.is_tethered());
+    for holder in holders(&scene.self_folder) {
+        signal(holder, Signal::KILL);
+    }
     wait_until("the tether is released", || !scene.is_tethered());
 }
 

@@ -265,7 +265,7 @@ pub(crate) struct PreStop {
     #[arg(long, value_name = "DURATION", env = "PODGATE_STOP_GRACE", default_value = "25s", value_parser = duration)]
     pub(crate) grace: Duration,
     /// Leave a small process that holds the tether until this container ends
-    #[arg(long, env = "PODGATE_STOP_LEAVE_TETHER", value_parser = boolean)]
+    #[arg(long, env = "PODGATE_STOP_TETHER", value_parser = boolean)]
     pub(crate) tether: bool,
     /// After the wait, run this command, the container's own preStop
     #[arg(long, value_name = "[\"COMMAND\",\"ARG\"]", env = "PODGATE_STOP_THEN")]
