@@ -3,6 +3,8 @@
 //! These types parse both `--containers` and the pod's spec from the API
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#Container>).
 
+#![allow(missing_docs, reason = "most fields have the names and meanings of the API")]
+
 use crate::core::until::WaitCondition;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -60,10 +62,8 @@ pub enum Mode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Port {
-    /// Name by which probes can refer to this port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Number of the port on the pod's IP address.
     pub container_port: u16,
 }
 
@@ -72,22 +72,17 @@ pub struct Port {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Probe {
-    /// Action of each attempt, such as an HTTP request.
     #[serde(flatten)]
     pub handler: Handler,
-    /// Seconds from the container's start to the first attempt.
     #[serde(default)]
     pub initial_delay_seconds: u32,
-    /// Seconds after which an attempt fails.
     #[serde(default = "number::<1>")]
     pub timeout_seconds: u32,
     /// Seconds between the kubelet's attempts. The sidecar probes at least this often.
     #[serde(default = "number::<10>")]
     pub period_seconds: u32,
-    /// Consecutive successes needed to pass.
     #[serde(default = "number::<1>")]
     pub success_threshold: u32,
-    /// Consecutive failures needed to fail.
     #[serde(default = "number::<3>")]
     pub failure_threshold: u32,
 }
@@ -100,20 +95,16 @@ fn number<const NUMBER: u32>() -> u32 {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Handler {
-    /// Runs a command inside the container. Only the kubelet and the container's agent can run this action.
+    /// Only the kubelet and the container's agent can run this action.
     Exec(Exec),
-    /// Sends an HTTP GET request.
     HttpGet(HttpGet),
-    /// Opens a TCP connection.
     TcpSocket(TcpSocket),
-    /// Queries the gRPC health service.
     Grpc(Grpc),
 }
 
 /// Parameters of the action `exec`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Exec {
-    /// Program and its arguments.
     #[serde(default)]
     pub command: Vec<String>,
 }
@@ -122,18 +113,13 @@ pub struct Exec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpGet {
-    /// Path and query of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Port to connect to, by number or name.
     pub port: PortRef,
-    /// Host to connect to. Default: the pod's IP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// `HTTP` (the default) or `HTTPS`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheme: Option<String>,
-    /// Additional headers of the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "or_null")]
     pub http_headers: Vec<Header>,
 }
@@ -141,9 +127,7 @@ pub struct HttpGet {
 /// A header of an `httpGet`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// Name of the header, such as `Accept`.
     pub name: String,
-    /// Value of the header. Empty if omitted.
     #[serde(default)]
     pub value: String,
 }
@@ -151,9 +135,7 @@ pub struct Header {
 /// Parameters of the action `tcpSocket`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpSocket {
-    /// Port to connect to, by number or name.
     pub port: PortRef,
-    /// Host to connect to. Default: the pod's IP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 }
@@ -161,9 +143,7 @@ pub struct TcpSocket {
 /// Parameters of the action `grpc`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grpc {
-    /// Port number to connect to.
     pub port: u16,
-    /// Service to query. Default: the server as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
 }
@@ -172,7 +152,6 @@ pub struct Grpc {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum PortRef {
-    /// Port number.
     Number(u16),
     /// Name of an entry in `ports`, or a port number written as text.
     Name(String),
