@@ -10,6 +10,8 @@ use std::path::Path;
 
 #[derive(Debug, Default)]
 pub(super) struct BoardReader {
+    /// Epoch of the sidecar's run that wrote the board.
+    pub(super) epoch: String,
     last_content: Vec<u8>,
     /// Last state of each container, with its time.
     states: BTreeMap<String, (State, i64)>,
@@ -27,6 +29,7 @@ impl BoardReader {
         let Ok(annotations) = annotations::read(&self.last_content, |_| true) else { return Vec::new() };
         let Ok(snapshot) = Snapshot::from_annotations(&annotations) else { return Vec::new() };
         let times = Times::parse(annotations.get(names::SANDBOX_TIMES).map_or("", String::as_str));
+        self.epoch = snapshot.epoch;
         let mut changes = Vec::new();
         for (name, state) in snapshot.states {
             let since = times.get(&name, Milestone::StateChanged).and_then(|at| i64::try_from(at).ok());

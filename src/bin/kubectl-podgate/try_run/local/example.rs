@@ -10,26 +10,17 @@ pub(super) const READY: [(&str, Duration); 2] = [("db", Duration::from_secs(4)),
 /// Returns the example with ports that are free on this machine.
 pub(super) fn pod() -> std::io::Result<Value> {
     // All listeners stay open until all ports are known. Otherwise the kernel could return the same port twice.
-    let listeners: Vec<TcpListener> =
-        (0..3).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<Result<_, _>>()?;
-    let ports = listeners.iter().map(|one| one.local_addr().map(|at| at.port())).collect::<Result<Vec<u16>, _>>()?;
-    let container = |name: &str, port: u16, probe: Value| {
-        json!({
-            "name": name,
-            "image": format!("example.com/{name}"),
-            "command": [name],
-            "ports": [{"containerPort": port}],
-            "readinessProbe": probe,
-        })
+    let listeners = ["db", "api", "web"].map(|name| (name, TcpListener::bind((Ipv4Addr::LOCALHOST, 0))));
+    let container = |(name, listener): &(&str, std::io::Result<TcpListener>)| {
+        let port = listener.as_ref().map_err(|error| error.kind())?.local_addr()?.port();
+        let probe = json!({"httpGet": {"path": "/ready", "port": port}});
+        Ok(json!({"name": name, "image": format!("example.com/{name}"), "command": [name], "readinessProbe": probe}))
     };
+    let containers: Vec<Value> = listeners.iter().map(container).collect::<std::io::Result<_>>()?;
     Ok(json!({
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "example", "annotations": {"podgate.io/order": "db, api, web"}},
-        "spec": {"containers": [
-            container("db", ports[0], json!({"tcpSocket": {"port": ports[0]}})),
-            container("api", ports[1], json!({"httpGet": {"path": "/ready", "port": ports[1]}})),
-            container("web", ports[2], json!({"httpGet": {"path": "/", "port": ports[2]}})),
-        ]},
+        "spec": {"containers": containers},
     }))
 }

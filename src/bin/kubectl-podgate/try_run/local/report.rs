@@ -33,26 +33,14 @@ pub(super) fn print(run: &Run<'_>) -> Result<ExitCode, String> {
     if args.stop {
         timeline.notes.extend(stop_sentences(&stopped, run.stopped_at));
     }
+    let columns = terminal::size().map_or(DEFAULT_COLUMNS, |(columns, _)| columns);
+    let colors = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
     write_stdout(&match args.output {
-        Output::Text => format!("\n{}", render_text(&timeline)),
+        Output::Text => format!("\n{}", text::render(&timeline, columns, colors)),
         Output::Json => to_json(&timeline)?,
         Output::Svg => svg::render(&timeline),
     })?;
     Ok(ExitCode::from(outcome as u8))
-}
-
-/// Returns the chart of a running Pod.
-pub(super) fn live_chart(title: &str, histories: &[History], zero: i64) -> String {
-    let now = now_ms();
-    let mut timeline = timeline(title, histories, zero, now);
-    timeline.summary = format!("{title} has been starting for {}.", format_seconds(now - zero));
-    render_text(&timeline)
-}
-
-fn render_text(timeline: &Timeline) -> String {
-    let columns = terminal::size().map_or(DEFAULT_COLUMNS, |(columns, _)| columns);
-    let colors = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
-    text::render(timeline, columns, colors)
 }
 
 /// Returns the timeline between two times in milliseconds since 1970, without summary and notes.

@@ -4,9 +4,9 @@ use super::board::BoardReader;
 use super::guard::Scratch;
 use super::history::History;
 use super::programs::Programs;
-use super::screen::Screen;
+use super::screen::{self, Screen};
 use super::script::{self, Script};
-use super::supervisor::{Message, Supervised, has_ended, reap, spawn};
+use super::supervisor::{Message, Supervised};
 use super::{now_ms, report, source};
 use crate::clock::monotonic_time;
 use crate::output::fail_all;
@@ -14,7 +14,7 @@ use crate::runtime;
 use crate::try_run::args::{FaultKind, SIDECAR, Try};
 use podgate::core::exit::Exit;
 use podgate::core::state::State;
-use std::process::{Child, ExitCode};
+use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,7 @@ fn rehearse(args: &Try) -> Result<ExitCode, String> {
     let mut run = Run::new(args, &script, &sender);
     run.screen.announce(&script)?;
     let followed = run.follow(&messages);
-    run.screen.finish()?;
+    run.screen.print(i64::MAX)?;
     drop(scratch);
     followed?;
     report::print(&run)
@@ -78,8 +78,6 @@ pub(super) struct Run<'a> {
     pub(super) script: &'a Script,
     /// The sidecar, followed by the containers.
     containers: Vec<Supervised>,
-    /// The sidecar's running postStart hook.
-    sidecar_hook: Option<Child>,
     board: BoardReader,
     screen: Screen,
     phase: Phase,
@@ -109,7 +107,6 @@ impl<'a> Run<'a> {
             args,
             script,
             containers,
-            sidecar_hook: None,
             board: BoardReader::default(),
             screen: Screen::new(args, zero, script.tasks.iter().map(|task| task.name.len()).max().unwrap_or_default()),
             phase: Phase::Boot,
@@ -135,14 +132,12 @@ impl<'a> Run<'a> {
             }
             let now = monotonic_time();
             self.poll_processes(now)?;
-            self.read_board();
+            self.read_board()?;
             self.cause_faults(now);
             if self.advance(now)? {
                 return Ok(());
             }
-            let is_due = self.screen.is_due(now);
-            let chart = is_due.then(|| report::live_chart(&self.script.title, &self.histories(), self.zero));
-            self.screen.flush(now, chart.as_deref())?;
+            self.screen.print(now_ms() - screen::DELAY_MS)?;
         }
     }
 
@@ -157,15 +152,13 @@ impl<'a> Run<'a> {
                 let Some(own) = self.containers.iter_mut().find(|own| own.history.task.name == name) else { return };
                 let (task, Some(run)) = (&own.history.task, own.history.runs.get_mut(run)) else { return };
                 let at = if task.has_probe { at } else { run.ready.map_or(at, |ready| ready.min(at)) };
-                let seen = if is_ready { &mut run.passes } else { &mut run.started };
-                *seen = Some(at);
-                run.ready = if is_ready && task.reports_ready { Some(at) } else { run.ready };
-                match (is_ready, task.has_probe) {
-                    (true, _) if task.reports_ready => self.screen.event(at, &name, "Ready"),
-                    (true, _) => {}
-                    (false, true) => self.screen.event(at, &name, "started"),
-                    (false, false) => self.screen.event(at, &name, "started, Ready (no probe)"),
+                if is_ready {
+                    run.passes = Some(at);
+                    return;
                 }
+                run.started = Some(at);
+                let what = if task.has_probe { "started" } else { "started, Ready (no probe)" };
+                self.screen.event(at, &name, what);
             }
             Message::Interrupt => {
                 self.screen.event(now_ms(), "", "Ctrl-C: stopping in order; press it again to stop at once");
@@ -175,7 +168,6 @@ impl<'a> Run<'a> {
     }
 
     fn poll_processes(&mut self, now: Instant) -> Result<(), String> {
-        let starts = self.containers[0].history.runs.len();
         let at = now_ms();
         // In this order, containers that have ended since the last look are listed as the usual stop order ends them.
         for own in self.containers.iter_mut().rev() {
@@ -183,20 +175,7 @@ impl<'a> Run<'a> {
                 self.screen.event(at, &own.history.task.name, &event);
             }
         }
-        let History { task, runs } = &mut self.containers[0].history;
-        if runs.len() > starts {
-            reap(self.sidecar_hook.take());
-            let environment = task.environment.iter().cloned();
-            self.sidecar_hook = Some(spawn(&self.script.sidecar_hook, environment, None)?);
-        }
-        if self.sidecar_hook.as_ref().is_some_and(has_ended)
-            && reap(self.sidecar_hook.take()) == 0
-            && let Some(run) = runs.last_mut()
-        {
-            run.started = Some(now_ms());
-            self.screen.event(now_ms(), SIDECAR, "started");
-        }
-        match runs.last() {
+        match self.containers[0].history.runs.last() {
             // A killed sidecar starts again.
             Some(run) if run.ended.is_some_and(|(_, code)| code != 137) && matches!(self.phase, Phase::Boot) => {
                 Err("podgate's sidecar ended before it was ready; see its log above".to_owned())
@@ -205,8 +184,17 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn read_board(&mut self) {
-        for (name, state, at) in self.board.changes(&self.script.board, now_ms()) {
+    fn read_board(&mut self) -> Result<(), String> {
+        let epoch = self.board.epoch.clone();
+        let changes = self.board.changes(&self.script.board, now_ms());
+        if self.board.epoch != epoch
+            && let Some(run) = self.containers[0].history.runs.last_mut()
+        {
+            run.started = Some(now_ms());
+            self.screen.event(now_ms(), SIDECAR, "started");
+            self.containers[0].start_hook(&self.script.sidecar_hook)?;
+        }
+        for (name, state, at) in changes {
             let Some(own) = self.containers.iter_mut().find(|own| own.history.task.name == name) else { continue };
             let run = own.history.runs.last_mut().filter(|run| run.created <= at && run.ended.is_none());
             match (state, run) {
@@ -223,6 +211,7 @@ impl<'a> Run<'a> {
                 _ => {}
             }
         }
+        Ok(())
     }
 
     fn cause_faults(&mut self, now: Instant) {

@@ -22,7 +22,7 @@ use std::time::Duration;
 pub(super) struct Script {
     pub(super) title: String,
     pub(super) notes: Vec<String>,
-    /// The sidecar's postStart hook. The containers start after it.
+    /// The sidecar's postStart hook. Without it, the sidecar does not exit with 0.
     pub(super) sidecar_hook: Vec<String>,
     /// The sidecar, followed by the containers in start order.
     pub(super) tasks: Vec<Task>,
@@ -49,8 +49,6 @@ pub(super) struct Task {
     pub(super) has_gate: bool,
     pub(super) has_probe: bool,
     pub(super) is_stand_in: bool,
-    /// True if the stand-in itself reports Ready, because nothing runs its probe.
-    pub(super) reports_ready: bool,
     /// True if the order asks for this container's end.
     pub(super) must_end: bool,
 }
@@ -61,7 +59,6 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
     let mut stage = Stage {
         args,
         programs,
-        scratch: &scratch.folder,
         plan,
         parts: BTreeMap::new(),
         notes: warnings.clone(),
@@ -156,9 +153,8 @@ impl TaskWriter<'_> {
             conditions: planned.map(|planned| planned.after.clone()).unwrap_or_default(),
             outlives: planned.map(|planned| planned.outlives.clone()).unwrap_or_default(),
             has_gate: local.is_some_and(|planned| planned.mode != Mode::None),
-            has_probe: part.has_probe && (part.is_stand_in || !is_unprobed),
+            has_probe: part.has_probe && !is_unprobed,
             is_stand_in: part.is_stand_in,
-            reports_ready: part.is_stand_in && is_unprobed,
             must_end: stage::must_end(self.plan, name) || planned.is_some_and(|planned| !planned.stop_after.is_empty()),
         }
     }

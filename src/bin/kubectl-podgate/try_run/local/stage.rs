@@ -15,7 +15,6 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::Path;
 use std::time::Duration;
 
 /// Delay until a stand-in is Ready, without `--ready`.
@@ -32,14 +31,13 @@ pub(super) struct Part {
     pub(super) is_stand_in: bool,
     /// True if a startup or readiness probe determines Ready.
     pub(super) has_probe: bool,
-    /// True if one of these probes runs a command. Only the gate can run it.
+    /// True if the container's own command runs, and one of these probes is a command. Only the gate can run it.
     pub(super) has_exec_probe: bool,
 }
 
 pub(super) struct Stage<'a> {
     pub(super) args: &'a Try,
     pub(super) programs: &'a Programs,
-    pub(super) scratch: &'a Path,
     pub(super) plan: &'a Plan,
     pub(super) parts: BTreeMap<String, Part>,
     /// Differences from a cluster.
@@ -92,7 +90,7 @@ impl Stage<'_> {
         let part = Part {
             is_stand_in: own.is_none(),
             has_probe: container.probes().next().is_some(),
-            has_exec_probe: container.probes().any(Probe::is_exec),
+            has_exec_probe: own.is_some() && container.probes().any(Probe::is_exec),
         };
         let role = match own {
             Some(command) => {
@@ -104,7 +102,7 @@ impl Stage<'_> {
                 self.notes.extend(
                     self.args.processes.then(|| format!("{name} is a stand-in; its own command can't run here")),
                 );
-                let role = self.role(fields, &container, &part);
+                let role = self.role(fields, &container);
                 let sleep = fields.get("lifecycle").and_then(|hooks| hooks.get("preStop")?.get("sleep")).cloned();
                 fields.retain(|key, _| !matches!(key.as_str(), "env" | "envFrom" | "workingDir" | "lifecycle"));
                 fields.extend(sleep.map(|sleep| ("lifecycle".to_owned(), json!({"preStop": {"sleep": sleep}}))));
@@ -134,39 +132,44 @@ impl Stage<'_> {
             self.errors.push(what);
             return None;
         }
-        let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
-        let bound = match bind(port) {
-            Err(error) if error.kind() == ErrorKind::PermissionDenied && may_move => bind(0),
-            bound => bound,
-        };
-        let bound = bound.and_then(|listener| Ok((listener.local_addr()?.port(), listener)));
-        let why = bound.as_ref().err().map(|error| error_chain(error));
-        self.errors
-            .extend(why.map(|why| format!("port {port} of {name} can't be opened here ({why}); free this port")));
-        let (found, listener) = bound.ok()?;
-        self.ports.insert(found, (name.to_owned(), listener));
-        let note = format!("port {port} of {name} is port {found} here, because it needs root");
-        self.notes.extend((found != port).then_some(note));
-        (found != port).then_some(found)
+        match self.reserve_port(port, name) {
+            Ok(_) => None,
+            Err(error) if error.kind() == ErrorKind::PermissionDenied && may_move => {
+                let other = self.reserve_port(0, name).ok()?;
+                self.notes.push(format!("port {port} of {name} is port {other} here, because it needs root"));
+                Some(other)
+            }
+            Err(error) => {
+                let why = error_chain(&error);
+                self.errors.push(format!("port {port} of {name} can't be opened here ({why}); free this port"));
+                None
+            }
+        }
+    }
+
+    /// Opens a port until all ports are known; 0 for any free port. Returns its number.
+    fn reserve_port(&mut self, port: u16, name: &str) -> std::io::Result<u16> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+        let port = listener.local_addr()?.port();
+        self.ports.insert(port, (name.to_owned(), listener));
+        Ok(port)
     }
 
     /// Returns the role of a stand-in. Replaces the probes that it cannot answer.
-    fn role(&mut self, fields: &mut Fields, container: &Container, part: &Part) -> Role {
+    fn role(&mut self, fields: &mut Fields, container: &Container) -> Role {
         let name = &container.name;
-        let ready_file = self.scratch.join(format!("ready-{name}"));
-        let check = json!([self.programs.agent, "check", format!("file://{}", ready_file.display())]);
-        let mut http = BTreeSet::new();
+        let (mut ports, mut http) = (all_ports(fields, container), BTreeSet::new());
         for (field, probe) in
             [("startupProbe", &container.startup_probe), ("readinessProbe", &container.readiness_probe)]
         {
             let (Some(probe), Some(own)) = (probe, fields.get_mut(field).and_then(Value::as_object_mut)) else {
                 continue;
             };
-            let port = container.probe_port(probe);
+            let mut port = container.probe_port(probe);
             let unknown = match &probe.handler {
                 Handler::Exec(_) => {
-                    own.insert("exec".to_owned(), json!({"command": check}));
-                    continue;
+                    port = self.reserve_port(0, name).ok();
+                    None
                 }
                 Handler::HttpGet(get) if get.scheme.as_deref().is_none_or(|scheme| scheme == "HTTP") => {
                     own["httpGet"]["host"] = Value::Null;
@@ -180,13 +183,13 @@ impl Stage<'_> {
             self.notes.extend(unknown.map(|kind| {
                 format!("the {field} of {name} is a TCP probe here, because stand-ins do not speak {kind}")
             }));
-            own.retain(|key, _| !matches!(key.as_str(), "httpGet" | "grpc" | "tcpSocket"));
+            own.retain(|key, _| !matches!(key.as_str(), "exec" | "httpGet" | "grpc" | "tcpSocket"));
             own.insert("tcpSocket".to_owned(), json!({"port": port}));
+            ports.extend(port);
         }
-        let ports = all_ports(fields, container).difference(&http).copied().collect();
-        let ready_file = part.has_exec_probe.then_some(ready_file);
-        let role = Role { ports, http: http.into_iter().collect(), ready_file, ..Role::default() };
-        self.add_times(role, name, part.has_probe)
+        let ports = ports.difference(&http).copied().collect();
+        let role = Role { ports, http: http.into_iter().collect(), ..Role::default() };
+        self.add_times(role, name, container.probes().next().is_some())
     }
 
     /// Adds the times of `--ready`, `--break` and the order to a role.

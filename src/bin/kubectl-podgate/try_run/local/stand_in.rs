@@ -26,8 +26,6 @@ pub(super) struct Role {
     pub(super) http: Vec<u16>,
     /// Ports that it opens once Ready.
     pub(super) ports: Vec<u16>,
-    /// File that it creates once Ready.
-    pub(super) ready_file: Option<PathBuf>,
     /// Time until Ready; `None` for never.
     pub(super) ready_ms: Option<u64>,
     /// Time until it exits with 1.
@@ -74,9 +72,6 @@ pub(crate) fn run(args: &StandIn) -> ExitCode {
         });
     }
     let is_ready = Arc::new(AtomicBool::new(false));
-    if let Some(file) = &role.ready_file {
-        let _ = std::fs::remove_file(file);
-    }
     for port in &role.http {
         listen(*port, &is_ready, true);
     }
@@ -86,9 +81,6 @@ pub(crate) fn run(args: &StandIn) -> ExitCode {
     is_ready.store(true, Ordering::SeqCst);
     for port in &role.ports {
         listen(*port, &is_ready, false);
-    }
-    if let Some(file) = &role.ready_file {
-        let _ = std::fs::write(file, "");
     }
     sleep(role.exit_ms);
     ExitCode::SUCCESS

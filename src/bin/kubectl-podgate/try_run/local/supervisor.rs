@@ -5,10 +5,8 @@ use super::script::Task;
 use super::stand_in::parse_event;
 use podgate::core::text::error_chain;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
-use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
@@ -34,7 +32,7 @@ pub(super) enum Message {
 pub(super) struct Supervised {
     pub(super) history: History,
     child: Option<Child>,
-    /// The running preStop hook.
+    /// The running hook.
     hook: Option<Child>,
     /// Time of the next start.
     pub(super) start_at: Option<Instant>,
@@ -63,15 +61,23 @@ impl Supervised {
         signal_group(self.child.as_ref());
     }
 
+    /// Starts a hook of the running container.
+    pub(super) fn start_hook(&mut self, words: &[String]) -> Result<(), String> {
+        self.hook = Some(self.spawn(words, None)?);
+        Ok(())
+    }
+
     /// Begins the container's stop: the preStop hook, the stop signal, and SIGKILL at `kill_at`.
     pub(super) fn stop(&mut self, kill_at: Instant) -> Result<(), String> {
         self.start_at = None;
         self.kill_at = Some(kill_at);
         match (&self.history.task.pre_stop, &self.child) {
-            (Some(words), Some(_)) => self.hook = Some(self.spawn(words, None)?),
-            _ => self.send_stop_signal(),
+            (Some(words), Some(_)) => self.start_hook(&words.clone()),
+            _ => {
+                self.send_stop_signal();
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     fn send_stop_signal(&self) {
@@ -85,7 +91,9 @@ impl Supervised {
         let mut events = Vec::new();
         if self.hook.as_ref().is_some_and(has_ended) {
             reap(self.hook.take());
-            self.send_stop_signal();
+            if self.kill_at.is_some() {
+                self.send_stop_signal();
+            }
         }
         if self.kill_at.is_some_and(|at| at <= now) {
             signal_group(self.child.as_ref());
@@ -128,9 +136,14 @@ impl Supervised {
     /// Starts a process of the container. `run` is the index of its run; a hook has none.
     fn spawn(&self, words: &[String], run: Option<usize>) -> Result<Child, String> {
         let name = &self.history.task.name;
-        let environment = self.history.task.environment.iter().cloned();
-        let mut child = spawn(words, environment, self.history.task.folder.as_deref())
-            .map_err(|error| format!("{name}: {error}"))?;
+        let (program, arguments) = words.split_first().ok_or_else(|| format!("{name}: its command is empty"))?;
+        let mut command = Command::new(program);
+        // In a process group of its own, Ctrl-C does not reach the process.
+        command.args(arguments).env_clear().envs(self.history.task.environment.iter().cloned()).process_group(0);
+        self.history.task.folder.iter().for_each(|folder| _ = command.current_dir(folder));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn();
+        let mut child = child.map_err(|error| format!("{name}: can't start {program}: {}", error_chain(&error)))?;
         let pipes: [Option<Box<dyn Read + Send>>; 2] =
             [child.stdout.take().map(|pipe| Box::new(pipe) as _), child.stderr.take().map(|pipe| Box::new(pipe) as _)];
         for pipe in pipes.into_iter().flatten() {
@@ -139,20 +152,6 @@ impl Supervised {
         }
         Ok(child)
     }
-}
-
-/// Starts a process in a process group of its own, so that Ctrl-C does not reach it.
-pub(super) fn spawn(
-    words: &[String],
-    environment: impl IntoIterator<Item = (OsString, OsString)>,
-    folder: Option<&Path>,
-) -> Result<Child, String> {
-    let (program, arguments) = words.split_first().ok_or("its command is empty")?;
-    let mut command = Command::new(program);
-    command.args(arguments).env_clear().envs(environment).process_group(0);
-    folder.into_iter().for_each(|folder| _ = command.current_dir(folder));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().map_err(|error| format!("can't start {program}: {}", error_chain(&error)))
 }
 
 /// Sends each line of a pipe to the main loop.
@@ -174,13 +173,13 @@ fn forward_lines(pipe: impl Read, name: &str, run: Option<usize>, messages: &Sen
 }
 
 /// Returns true if the process has ended. It stays a zombie, so that its process group can still be killed.
-pub(super) fn has_ended(child: &Child) -> bool {
+fn has_ended(child: &Child) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     !matches!(waitid(WaitId::Pid(Pid::from_child(child)), options), Ok(None))
 }
 
 /// Kills the rest of an ended process's group, as a container runtime does. Returns the exit code.
-pub(super) fn reap(child: Option<Child>) -> u8 {
+fn reap(child: Option<Child>) -> u8 {
     signal_group(child.as_ref());
     let Some(status) = child.and_then(|mut child| child.wait().ok()) else { return u8::MAX };
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
