@@ -158,23 +158,3 @@ fn read_limited(from: impl Read) -> io::Result<Vec<u8>> {
     from.take(FILE_SIZE_MAX + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn errors_name_the_unreadable_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let bad = folder.path().join("bad.yaml");
-        fs::write(&bad, b"a: \xff\n").unwrap();
-        let message = |path: PathBuf| {
-            let (_, source) = read_sources(&[path], false).remove(0);
-            source.errors().next().unwrap().1.located_message(&source.name)
-        };
-        assert!(message(bad).ends_with("bad.yaml: invalid UTF-8 at byte 3; save it as UTF-8"));
-        assert!(message(folder.path().join("none")).ends_with("none: cannot read: no such file"));
-        let empty = tempfile::tempdir().unwrap();
-        assert!(message(empty.path().to_owned()).contains("no *.yaml"));
-    }
-}

@@ -48,12 +48,9 @@ pub(crate) struct Document {
     /// True if the file holds only JSON.
     pub(crate) is_json: bool,
     tree: OnceCell<Option<Tree>>,
-    /// Cache of the positions of the bytes 0, [`STRIDE`], 2 × [`STRIDE`], and so on.
-    positions: OnceCell<Vec<Position>>,
+    /// Byte offset of each line.
+    line_starts: OnceCell<Vec<usize>>,
 }
-
-/// Distance between two cached positions, in bytes. The cache avoids counting from the beginning.
-const STRIDE: usize = 4096;
 
 /// Position in a file as editors show it. Lines and columns start at 1. Columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,15 +94,15 @@ impl Source {
                 None => parse::yaml(body),
             };
             let (value, error) = value.map_or_else(|error| (Value::Null, Some(error)), |value| (value, None));
-            let start = Position { line: 1, column: 1 };
+            let document = Document::new(body.to_owned(), value, piece.body.start);
+            let document = Document { line, is_json: piece.is_json, ..document };
             let error = error.map(|ParseError { offset, message, fix }| SourceError {
-                position: Some(start.after(&text, 0..text.len().min(piece.body.start + offset))),
+                position: Some(document.position(offset)),
                 offset,
                 message,
                 fix,
             });
-            let (text, offset) = (body.to_owned(), piece.body.start);
-            documents.push(Document { line, is_json: piece.is_json, error, ..Document::new(text, value, offset) });
+            documents.push(Document { error, ..document });
         }
         Source { name: name.to_owned(), text, documents }
     }
@@ -140,8 +137,8 @@ impl Source {
 
 impl Document {
     fn new(text: String, value: Value, offset: usize) -> Document {
-        let (tree, positions) = (OnceCell::new(), OnceCell::new());
-        Document { text, value, error: None, offset, line: 1, is_json: false, tree, positions }
+        let (tree, line_starts) = (OnceCell::new(), OnceCell::new());
+        Document { text, value, error: None, offset, line: 1, is_json: false, tree, line_starts }
     }
 
     /// Returns false if the document cannot declare an order, so that podgate can ignore its errors.
@@ -198,32 +195,14 @@ impl Document {
 
     /// Converts a byte offset in [`Document::text`] to a position in the file.
     pub(crate) fn position(&self, offset: usize) -> Position {
-        let known = self.positions.get_or_init(|| {
-            let (mut known, mut at) = (Vec::new(), Position { line: self.line, column: 1 });
-            for start in (0..=self.text.len()).step_by(STRIDE) {
-                known.push(at);
-                at = at.after(&self.text, start..self.text.len().min(start + STRIDE));
-            }
-            known
+        let starts = self.line_starts.get_or_init(|| {
+            std::iter::once(0).chain(self.text.match_indices('\n').map(|(newline, _)| newline + 1)).collect()
         });
         let offset = offset.min(self.text.len());
-        known[offset / STRIDE].after(&self.text, offset - offset % STRIDE..offset)
-    }
-}
-
-impl Position {
-    /// Returns the position at the end of `bytes` in `text`. `self` is the position at their start.
-    fn after(mut self, text: &str, bytes: Range<usize>) -> Position {
-        let text = text.as_bytes();
-        for (at, byte) in bytes.clone().zip(&text[bytes]) {
-            match byte {
-                b'\n' => self = Position { line: self.line + 1, column: 1 },
-                0x80..=0xbf => {}
-                0xef if text[at..].starts_with("\u{feff}".as_bytes()) => {}
-                _ => self.column += 1,
-            }
-        }
-        self
+        let index = starts.partition_point(|start| *start <= offset) - 1;
+        let is_character_start = |byte: &&u8| !(0x80..=0xbf).contains(*byte);
+        let before = self.text.as_bytes()[starts[index]..offset].iter().filter(is_character_start).count();
+        Position { line: self.line + index, column: before + 1 }
     }
 }
 
@@ -259,21 +238,6 @@ mod tests {
         let word =
             |path, range| &order.documents[0].text[order.documents[0].highlight_word(&place(path), Some(&range))];
         assert_eq!((word("o", 3..4), word("p", 3..4), word("q", 0..1)), ("b", "b", "o: \"a, b\""));
-    }
-
-    #[test]
-    fn cached_positions_are_right_in_long_documents() {
-        // Characters of each length in bytes lie across the cached positions.
-        let text = format!("# {}\n{}a: 1\n", "aü€𝄞".repeat(2 * STRIDE / 10), "# aü€𝄞\n".repeat(STRIDE / 10));
-        let source = Source::parse("f", text.clone());
-        for (offset, _) in text.char_indices().step_by(7) {
-            let (line, start) =
-                (count_newlines(&text[..offset]) + 1, text[..offset].rfind('\n').map_or(0, |at| at + 1));
-            let column = text[start..offset].chars().count() + 1;
-            assert_eq!(source.documents[0].position(offset), Position { line, column }, "{offset}");
-        }
-        let start = Position { line: 1, column: 1 };
-        assert_eq!(start.after("\u{feff}ab", 0..4), Position { line: 1, column: 2 });
     }
 
     #[test]

@@ -110,20 +110,6 @@ mod tests {
     }
 
     #[test]
-    fn expands_aliases_and_merge_keys() {
-        let value = yaml("a: &x {b: 1, c: [1]}\nd: *x\ne:\n  <<: *x\n  b: 2\n").unwrap();
-        assert_eq!(value["d"], json!({"b": 1, "c": [1]}));
-        assert_eq!(value["e"], json!({"b": 2, "c": [1]}));
-    }
-
-    #[test]
-    fn empty_documents_are_null() {
-        for text in ["", "\n", "# comment\n", "\r\n  \n"] {
-            assert_eq!(yaml(text), Ok(Value::Null), "{text:?}");
-        }
-    }
-
-    #[test]
     fn parses_large_documents() {
         let text: String = (0..60_000).map(|n| format!("- [{n}, 1, 2, 3]\n")).collect();
         assert_eq!(yaml(&text).unwrap().as_array().map(Vec::len), Some(60_000));

@@ -95,16 +95,3 @@ pub(crate) fn dash_position(text: &str, node: &Node) -> Option<usize> {
     }
     None
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn comments_start_includes_adjacent_comments_only() {
-        let text = "a:\n# far\n\n# near\n  # nearer\n- x\n";
-        let at = text.find("- x").unwrap();
-        assert_eq!(&text[comments_start(text, at, 0)..], "# near\n  # nearer\n- x\n");
-        assert_eq!(comments_start(text, at, at - 2), at);
-    }
-}

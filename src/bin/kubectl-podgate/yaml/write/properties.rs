@@ -1,4 +1,4 @@
-//! Property tests: random edits of random documents in random styles.
+//! Property tests: random edits of the manifests in `tests/inject/corpus`, and of texts in unusual styles.
 
 use super::super::Source;
 use super::super::parse;
@@ -6,207 +6,32 @@ use super::*;
 use podgate::order::edit::Op;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use serde_json::{Value, json};
-use std::fmt::Write;
+use serde_json::Value;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Number of documents so far whose edits were rejected.
+/// Number of texts so far whose edits were rejected.
 static REFUSED_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Writer whose `bytes` select the style of the YAML text. Zeros select the plainest style.
-struct RandomWriter<'a> {
-    out: String,
-    bytes: std::slice::Iter<'a, u8>,
-    comments: usize,
-    anchors: Vec<Value>,
-}
+/// Texts in styles that no manifest of the corpus has.
+const UNUSUAL: [&str; 8] = [
+    "? a\n: - x\n  - y\nb: 1\n? c\n: z\n",
+    "a: [x, {k: v}, [1, 2,],\n  y # flow\n  ]\nb: {c: ~, d: 'e''f', }\n",
+    "- - x\n  - y\n  -   k: 1\n      l:\n      - z\n-\n  - z\n- ~\n",
+    "!!map\n'a': !!seq\n# above x\n- x # at x\n\n   # deep\n- \"y\\n\"\n# tail\n\"b\" : !!str 1",
+    "a:\n   - |\n     x\n\n   - >-\n     y\n     z\n\nb: |+\n  # no comment\n\nc: |2-\n   v\nd: off\n",
+    "x: &x # anchored\n  l: &l [1]\n  m: {n: *l}\ny: *x\nz:\n  <<: *x\n  o: 0755\n",
+    "a: # at a\n  # in a\n  b:\n  c: # at c\n    - d\n    # in c\n    -\n      e: 1\n   # odd\nf:\n",
+    "{\"a\": [1, {\"b\": \"\\u00fc\"}], \"c\": {}, \"d\": []}",
+];
 
-impl RandomWriter<'_> {
-    /// Returns a number below `n`, taken from the next byte.
-    fn choose(&mut self, n: u8) -> u8 {
-        self.bytes.next().map_or(0, |byte| byte % n)
-    }
-
-    /// Returns true with a probability of about 1/6.
-    fn rarely(&mut self) -> bool {
-        self.choose(6) == 5
-    }
-
-    fn comment(&mut self) {
-        if self.rarely() {
-            let _ = write!(self.out, " # c{}.", self.comments);
-            self.comments += 1;
-        }
-    }
-
-    /// Writes a random number of blank lines and of comments in any column.
-    fn gap(&mut self, indent: usize) {
-        while self.rarely() {
-            match self.choose(3) {
-                0 => self.out.push('\n'),
-                far => {
-                    let column = if far == 1 { indent } else { usize::from(self.choose(8)) };
-                    let _ = writeln!(self.out, "{:column$}# c{}.", "", self.comments);
-                    self.comments += 1;
-                }
-            }
-        }
-    }
-
-    /// Writes a value, up to the end of its last line. The value follows a `:` or `-` in column `outer`.
-    fn value(&mut self, value: &Value, outer: usize, dash: bool) {
-        if let Some(anchor) = self.anchors.iter().position(|anchored| anchored == value)
-            && self.choose(2) == 1
-        {
-            let _ = write!(self.out, " *a{anchor}");
-            self.comment();
-            return self.out.push('\n');
-        }
-        // Reserve the number of this anchor before nested anchors reserve their numbers.
-        let anchored = (!value.is_null() && self.rarely()).then(|| {
-            self.anchors.push(json!({"not yet": self.anchors.len()}));
-            let _ = write!(self.out, " &a{}", self.anchors.len() - 1);
-            self.anchors.len() - 1
-        });
-        match value {
-            Value::Object(fields) if !fields.is_empty() && self.choose(5) < 4 => {
-                if dash && anchored.is_none() && self.choose(4) < 3 {
-                    let blanks = 1 + usize::from(self.choose(3));
-                    let _ = write!(self.out, "{:blanks$}", "");
-                    self.fields(fields, outer + 1 + blanks, true);
-                } else {
-                    self.comment();
-                    self.out.push('\n');
-                    let step = 1 + usize::from((self.choose(4) + 1) % 4);
-                    self.fields(fields, outer + step, false);
-                }
-            }
-            Value::Array(items) if !items.is_empty() && self.choose(5) < 4 => {
-                if dash && anchored.is_none() && self.choose(2) == 1 {
-                    self.out.push(' ');
-                    self.items(items, outer + 2, true);
-                } else {
-                    self.comment();
-                    self.out.push('\n');
-                    let least = usize::from(dash);
-                    let step = least + usize::from(self.choose(4));
-                    self.items(items, outer + step, false);
-                }
-            }
-            Value::Array(_) | Value::Object(_) => {
-                self.out.push(' ');
-                self.flow(value, outer + 1);
-                self.comment();
-                self.out.push('\n');
-            }
-            Value::String(text) if is_literal(text) && self.choose(2) == 1 => {
-                let chomp = if text.ends_with('\n') { "" } else { "-" };
-                let _ = write!(self.out, " |{chomp}");
-                self.comment();
-                self.out.push('\n');
-                let indent = outer + 1 + usize::from(self.choose(4));
-                for line in text.lines() {
-                    let _ = writeln!(self.out, "{:indent$}{line}", "");
-                }
-                if self.rarely() {
-                    self.out.push('\n');
-                }
-            }
-            scalar => {
-                let text = self.scalar(scalar);
-                let _ = if text.is_empty() { Ok(()) } else { write!(self.out, " {text}") };
-                self.comment();
-                self.out.push('\n');
-            }
-        }
-        if let Some(anchor) = anchored {
-            self.anchors[anchor] = value.clone();
-        }
-    }
-
-    fn fields(&mut self, fields: &serde_json::Map<String, Value>, column: usize, inline: bool) {
-        for (index, (key, value)) in fields.iter().enumerate() {
-            if index > 0 || !inline {
-                self.gap(column);
-                let _ = write!(self.out, "{:column$}", "");
-            }
-            let key = self.scalar(&Value::String(key.clone()));
-            if self.choose(12) == 11 {
-                let _ = write!(self.out, "? {key}\n{:column$}:", "");
-            } else {
-                let _ = write!(self.out, "{key}:");
-            }
-            self.value(value, column, false);
-        }
-    }
-
-    fn items(&mut self, items: &[Value], column: usize, inline: bool) {
-        for (index, item) in items.iter().enumerate() {
-            if index > 0 || !inline {
-                self.gap(column);
-                let _ = write!(self.out, "{:column$}", "");
-            }
-            self.out.push('-');
-            self.value(item, column, true);
-        }
-    }
-
-    fn flow(&mut self, value: &Value, indent: usize) {
-        let separator = match self.choose(4) {
-            3 => format!("\n{:indent$}", ""),
-            2 => "  ".to_owned(),
-            _ => String::new(),
-        };
-        let parts: Vec<(Option<String>, &Value)> = match value {
-            Value::Array(items) => items.iter().map(|item| (None, item)).collect(),
-            Value::Object(fields) => fields.iter().map(|(key, value)| (Some(key.clone()), value)).collect(),
-            _ => {
-                let text = self.scalar(value);
-                self.out.push_str(if text.is_empty() { "null" } else { &text });
-                return;
-            }
-        };
-        let list = value.is_array();
-        self.out.push(if list { '[' } else { '{' });
-        let last = parts.len();
-        for (index, (key, value)) in parts.into_iter().enumerate() {
-            self.out.push_str(&separator);
-            if let Some(key) = key {
-                let key = self.scalar(&Value::String(key));
-                let _ = write!(self.out, "{key}: ");
-            }
-            self.flow(value, indent);
-            if index + 1 < last {
-                self.out.push_str(", ");
-            } else if self.rarely() {
-                self.out.push(',');
-            }
-        }
-        self.out.push_str(&separator);
-        self.out.push(if list { ']' } else { '}' });
-    }
-
-    fn scalar(&mut self, value: &Value) -> String {
-        match value {
-            Value::Null => ["null", "~", ""][usize::from(self.choose(3))].to_owned(),
-            Value::Bool(true) => ["true", "yes", "On"][usize::from(self.choose(3))].to_owned(),
-            Value::Bool(false) => ["false", "n", "OFF"][usize::from(self.choose(3))].to_owned(),
-            Value::String(text) => match self.choose(3) {
-                1 if text.chars().all(|c| !c.is_control()) => format!("'{}'", text.replace('\'', "''")),
-                2 => render::quote_if_needed(text, true),
-                _ => render::quote_if_needed(text, false),
-            },
-            other => other.to_string(),
-        }
-    }
-}
-
-fn is_literal(text: &str) -> bool {
-    !text.trim().is_empty()
-        && !text.starts_with([' ', '\n'])
-        && !text.ends_with("\n\n")
-        && text.lines().all(|line| line.trim_end() == line && !line.is_empty())
-        && text.chars().all(|c| c == '\n' || c == ' ' || c.is_ascii_graphic())
+/// Returns all texts that can be edited: those of one document, with a collection.
+fn texts() -> Vec<String> {
+    let corpus = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/inject/corpus")).unwrap();
+    let mut texts: Vec<String> = corpus.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+    texts.sort();
+    let documents = texts.iter().flat_map(|text| Source::parse("f", text.clone()).documents);
+    let collections = documents.filter(|document| document.value.is_object() || document.value.is_array());
+    collections.map(|document| document.text).chain(UNUSUAL.map(str::to_owned)).collect()
 }
 
 fn values() -> impl Strategy<Value = Value> {
@@ -231,93 +56,42 @@ fn values() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Kind of an edit whose target is not chosen yet.
-#[derive(Debug, Clone)]
-enum EditKind {
-    Set(Value),
-    Add(Value),
-    Remove,
-    Move(u8),
-}
-
-fn edit_kinds() -> impl Strategy<Value = Vec<(Vec<u8>, EditKind)>> {
-    let kind = prop_oneof![
-        2 => values().prop_map(EditKind::Set),
-        4 => values().prop_map(EditKind::Add),
-        1 => Just(EditKind::Remove),
-        1 => any::<u8>().prop_map(EditKind::Move),
-    ];
-    prop::collection::vec((prop::collection::vec(any::<u8>(), 1..6), kind), 1..6)
-}
-
-/// Chooses a target for each edit, so that each applies to the result of the previous ones.
-fn resolve_edits(value: &Value, kinds: Vec<(Vec<u8>, EditKind)>) -> Vec<Edit> {
-    let (mut value, mut edits) = (value.clone(), Vec::new());
-    for (path, kind) in kinds {
-        let (mut place, mut inner) = (Place::root(), &value);
-        for step in &path[1..] {
-            let next = match inner {
-                Value::Object(fields) if !fields.is_empty() => {
-                    let key = fields.keys().nth(usize::from(*step) % fields.len()).cloned().unwrap_or_default();
-                    (place.to(key.as_str()), &inner[key.as_str()])
-                }
-                Value::Array(items) if !items.is_empty() => {
-                    let index = usize::from(*step) % items.len();
-                    (place.to(index), &items[index])
-                }
-                _ => break,
-            };
-            if !next.1.is_object() && !next.1.is_array() {
-                break;
+/// Picks a place in `value` by the numbers in `path`. The last step may be a missing field or the end of a list.
+fn pick_place(value: &Value, path: &[u8]) -> Place {
+    let (mut place, mut inner) = (Place::root(), value);
+    for step in path.iter().map(|step| usize::from(*step)) {
+        place = match inner {
+            Value::Array(items) => place.to(step % (items.len() + 1)),
+            Value::Object(fields) => {
+                let new = ["a", "k", "podgate.io/k", "y"][step % 4];
+                place.to(fields.keys().nth(step % (fields.len() + 1)).map_or(new, String::as_str))
             }
-            (place, inner) = next;
-        }
-        let pick = usize::from(path[0]);
-        let edit = match (inner, kind) {
-            (Value::Object(_), EditKind::Add(new)) => {
-                (place.to(["a", "k1", "podgate.io/k2", "y"][pick % 4]), Op::Set(new))
-            }
-            (Value::Array(items), EditKind::Add(new)) => (place.to(pick % (items.len() + 1)), Op::Insert(new)),
-            (Value::Object(fields), kind) if !fields.is_empty() => {
-                let key = fields.keys().nth(pick % fields.len()).cloned().unwrap_or_default();
-                match kind {
-                    EditKind::Set(new) => (place.to(key.as_str()), Op::Set(new)),
-                    _ => (place.to(key.as_str()), Op::Remove),
-                }
-            }
-            (Value::Array(items), kind) if !items.is_empty() => {
-                let at = place.to(pick % items.len());
-                match kind {
-                    EditKind::Set(new) => (at, Op::Set(new)),
-                    EditKind::Move(to) => (at, Op::Move(usize::from(to) % items.len())),
-                    _ => (at, Op::Remove),
-                }
-            }
-            _ => continue,
+            _ => break,
         };
-        let edit = Edit { at: edit.0, op: edit.1 };
+        match place.of(value) {
+            Some(found) => inner = found,
+            None => break,
+        }
+    }
+    place
+}
+
+/// Returns the edits that apply, each to the result of the previous ones.
+fn pick_edits(value: &Value, choices: Vec<(Vec<u8>, u8, Value)>) -> Vec<Edit> {
+    let (mut value, mut edits) = (value.clone(), Vec::new());
+    for (path, kind, new) in choices {
+        let op = match kind % 6 {
+            0 | 1 => Op::Set(new),
+            2 | 3 => Op::Insert(new),
+            4 => Op::Remove,
+            _ => Op::Move(usize::from(kind / 6) % 4),
+        };
+        let edit = Edit { at: pick_place(&value, &path), op };
         if apply(&mut value, &edit).is_ok() {
             edits.push(edit);
         }
     }
     edits
-}
-
-fn write_randomly(value: &Value, bytes: &[u8]) -> (String, usize) {
-    let mut writer = RandomWriter { out: String::new(), bytes: bytes.iter(), comments: 0, anchors: Vec::new() };
-    match value {
-        Value::Object(fields) if !fields.is_empty() => writer.fields(fields, 0, false),
-        Value::Array(items) if !items.is_empty() => writer.items(items, 0, false),
-        _ => writer.out = format!("{}\n", render::inline(value)),
-    }
-    writer.gap(0);
-    let mut text = writer.out;
-    match bytes.first().map_or(0, |byte| byte % 8) {
-        6 => text = text.replace('\n', "\r\n"),
-        7 => text.truncate(text.trim_end().len()),
-        _ => {}
-    }
-    (text, writer.comments)
 }
 
 proptest! {
@@ -331,17 +105,12 @@ proptest! {
 
     #[test]
     fn edited_text_parses_to_the_intended_value(
-        value in values().prop_filter("a collection", |value| value.is_object() || value.is_array()),
-        bytes in prop::collection::vec(any::<u8>(), 0..200),
-        kinds in edit_kinds(),
+        text in prop::sample::select(texts()),
+        choices in prop::collection::vec((prop::collection::vec(any::<u8>(), 1..9), any::<u8>(), values()), 1..6),
     ) {
-        let (text, comments) = write_randomly(&value, &bytes);
-        // Skip texts that do not parse to `value`: the random writer can produce invalid YAML.
-        prop_assume!(parse::yaml(&text).is_ok_and(|read| read == value));
         let source = Source::parse("f", text.clone());
-        prop_assume!(source.documents.len() == 1);
-        let edits = resolve_edits(&value, kinds);
-        let (mut expected, mut adds) = (value.clone(), true);
+        let edits = pick_edits(&source.documents[0].value, choices);
+        let (mut expected, mut adds) = (source.documents[0].value.clone(), true);
         for edit in &edits {
             adds &= match &edit.op {
                 Op::Insert(_) | Op::Move(_) => true,
@@ -353,24 +122,23 @@ proptest! {
 
         let new = match source.documents[0].edited(&edits) {
             Ok(new) => source.with_replaced(&[(0, new)]),
-            // A comment in an unusual place, or `? key`, may prevent an edit. Allow up to 10 such documents (1%).
-            Err(_) if comments > 0 || text.contains("? ") => {
+            // A comment in an unusual place, or `? key`, may prevent an edit. Allow up to 10 such texts (1%).
+            Err(_) if text.contains(['#', '?']) => {
                 prop_assert!(REFUSED_COUNT.fetch_add(1, Ordering::Relaxed) < 10, "too many edits are rejected");
                 return Ok(());
             }
             Err(error) => return Err(TestCaseError::fail(format!("{error:?} in\n{text}\n{edits:?}"))),
         };
         prop_assert_eq!(&parse::yaml(&new).unwrap(), &expected, "{}\n{}", text, new);
-        // Additions and moves keep every comment. Nested lists and empty items are exceptions, but no manifest has
-        // them.
-        if adds && !text.contains(" *a") && !text.contains("- -") && !text.contains("- #") {
-            for comment in (0..comments).map(|n| format!("# c{n}.")).filter(|comment| text.contains(comment)) {
-                prop_assert_eq!(new.matches(comment.as_str()).count(), 1, "{} in\n{}\n{:?}\n{}", comment, text, &edits, new);
+        // Additions and moves keep every comment.
+        if adds && !text.contains(" *") {
+            for comment in text.lines().filter_map(|line| Some(&line[line.find("# ")?..])) {
+                prop_assert_eq!(new.matches(comment).count(), text.matches(comment).count(), "{} in\n{}\n{:?}\n{}", comment, text, &edits, new);
             }
         }
         prop_assert!(!text.ends_with('\n') || new.ends_with('\n'), "{:?}\n{:?}\n{:?}", text, &edits, new);
         prop_assert_eq!(text.contains("\r\n"), new.contains('\r'));
-        if text.contains("\r\n") {
+        if text.matches('\n').count() == text.matches("\r\n").count() {
             prop_assert_eq!(new.matches('\n').count(), new.matches("\r\n").count(), "{:?}\n{:?}", text, new);
         }
     }

@@ -263,34 +263,3 @@ fn edits_that_would_lose_a_comment_are_rejected() {
         assert!(!error.place.0.is_empty() && edit.at.0.starts_with(&error.place.0), "{text:?}: {error:?}");
     }
 }
-
-#[test]
-fn unusual_styles_can_be_edited() {
-    for text in [
-        "? a\n: - x\n  - y\nb: 1\n",
-        "a: [x,\n  y # c\n  ]\nb: 1\n",
-        "- - x\n  - y\n-\n  - z\n",
-        "!!map\na: !!seq\n- x\nb: 1\n",
-        "a: [x: 1, y: 2]\n",
-        "a:\n- |\n  x\n\n- >-\n  y\n\nb: |+\n  z\n\n",
-        "{a: [x, y], b: 1}\n",
-        "\"a\": ['x', 'y']\n'b': 1\n",
-        "a: &x\n- y\nb: !!str 1\n",
-    ] {
-        let (list, edits) =
-            if text.starts_with('-') { ("0", None) } else { ("a", Some(set("c", json!({"d": ["no"]})))) };
-        let all = [
-            insert(&format!("{list}/0"), json!("n")),
-            insert(&format!("{list}/1"), json!({"k": "1_0"})),
-            move_item(&format!("{list}/0"), 2),
-            remove(&format!("{list}/1")),
-        ];
-        let all: Vec<Edit> = all.into_iter().chain(edits).collect();
-        for count in 1..=all.len() {
-            let source = Source::parse("f", text.to_owned());
-            if let Err(error) = source.documents[0].edited(&all[..count]) {
-                panic!("{text:?}: {error:?}");
-            }
-        }
-    }
-}
