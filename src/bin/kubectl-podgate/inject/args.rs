@@ -121,18 +121,3 @@ fn parse_order_source(text: &str) -> Result<OrderSource, &'static str> {
         _ => Err("write kruise, compose=FILE, tekton or tekton=FILE"),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parses_order_sources() {
-        assert_eq!(parse_order_source("kruise"), Ok(OrderSource::Kruise));
-        assert_eq!(parse_order_source("compose=a=b.yaml"), Ok(OrderSource::Compose("a=b.yaml".into())));
-        assert_eq!(parse_order_source("tekton"), Ok(OrderSource::Tekton(None)));
-        for text in ["", "compose", "compose=", "kruise=x", "helm"] {
-            assert!(parse_order_source(text).is_err(), "{text:?}");
-        }
-    }
-}

@@ -115,13 +115,6 @@ mod tests {
     }
 
     #[test]
-    fn single_file_is_unchanged() {
-        for text in ["", "a: 1", "{\"a\": 1}{\"b\": 2}", "\u{feff}---\na: 1\n---\n"] {
-            assert_eq!(joined_stream(&[file_change(text)]), text);
-        }
-    }
-
-    #[test]
     fn several_files_become_one_stream() {
         let all = [
             file_change("a: 1"),

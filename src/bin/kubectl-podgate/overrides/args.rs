@@ -110,29 +110,3 @@ pub(crate) fn validate(args: &Override) -> Result<(), String> {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn target_state_must_be_settable() {
-        assert_eq!(
-            parse_target("db=Ready"),
-            Ok(OverrideTarget { container: "db".to_owned(), state: Some(State::Ready) })
-        );
-        assert_eq!(parse_target("db"), Ok(OverrideTarget { container: "db".to_owned(), state: None }));
-        for (text, expected) in [
-            ("", "not a valid container name"),
-            ("=Ready", "not a valid container name"),
-            ("Db=Ready", "not a valid container name"),
-            ("db=", "\"\" is not a state"),
-            ("db=ready", "one of Started, Ready, Completed, Failed"),
-            ("db=Exited", "set Completed"),
-            ("db=NotReady", "no hook or gate can wait for NotReady"),
-        ] {
-            let error = parse_target(text).unwrap_err();
-            assert!(error.contains(expected), "{text}: {error}");
-        }
-    }
-}

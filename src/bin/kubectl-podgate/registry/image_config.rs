@@ -23,21 +23,3 @@ pub(super) fn parse_command(config: &str) -> Option<ImageCommand> {
     config.is_object().then_some(())?;
     Some(ImageCommand { entrypoint: words("Entrypoint")?, cmd: words("Cmd")? })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parses_entrypoint_and_cmd() {
-        let read = |text| parse_command(text).map(|command| (command.entrypoint.join(" "), command.cmd.join(" ")));
-        let both = r#"{"config": {"Entrypoint": ["/e", "x"], "Cmd": ["c"]}, "os": "linux"}"#;
-        assert_eq!(read(both), Some(("/e x".to_owned(), "c".to_owned())));
-        for none in [r#"{"config": {"Entrypoint": null}}"#, r#"{"config": null}"#, "{}"] {
-            assert_eq!(read(none), Some((String::new(), String::new())), "{none}");
-        }
-        for bad in ["", "[]", r#"{"config": {"Cmd": "c"}}"#, r#"{"config": {"Cmd": [1]}}"#] {
-            assert_eq!(read(bad), None, "{bad}");
-        }
-    }
-}

@@ -149,25 +149,3 @@ fn write_table(out: &mut String, timeline: &Timeline) {
     line(HEADERS);
     rows.iter().for_each(|row| line(row.each_ref().map(String::as_str)));
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn bar(kind: BarKind, from: i64, to: i64) -> Bar {
-        Bar { kind, from, to, exact: true }
-    }
-
-    #[test]
-    fn each_cell_shows_one_kind_of_bar() {
-        let bars = [bar(BarKind::Wait, 0, 200), bar(BarKind::Start, 200, 600), bar(BarKind::Ready, 600, 1000)];
-        let shaded = |bars: &[Bar]| render_bars(bars, 0, 1000, 10, false);
-        assert_eq!(shaded(&bars), "··▒▒▒▒████");
-        assert_eq!(shaded(&[bar(BarKind::Ready, 999, 1000)]), " ".repeat(10), "a bar at the very end has no room");
-        assert_eq!(shaded(&[bar(BarKind::Ready, 500, 501)]), "     █    ");
-        assert_eq!(shaded(&[bar(BarKind::Ready, -50, 5000)]), "██████████");
-        let colored = render_bars(&bars, 0, 1000, 5, true);
-        assert_eq!(anstream::adapter::strip_str(&colored).to_string(), "·████");
-        assert_eq!(colored.matches('\u{1b}').count(), 6, "one style for each bar: {colored:?}");
-    }
-}

@@ -124,22 +124,3 @@ fn row_and_note_follow_the_gate() {
         assert!(!is_in_docs || docs.contains(expected_note), "docs/kubectl-podgate.md should contain: {expected_note}");
     }
 }
-
-#[test]
-fn deleted_pod_has_no_notes_about_gates() {
-    let mut pod = held();
-    pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T14:00:11Z");
-    pod["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("terminating");
-    assert!(!view_of(&pod).notes.iter().any(|note| note.contains("by podgate")));
-}
-
-#[test]
-fn started_pod_has_no_notes_about_gates() {
-    let mut pod = held();
-    pod["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("started");
-    ["db", "api", "web"].into_iter().for_each(|name| set_state(&mut pod, name, "Ready"));
-    pod["status"]["containerStatuses"] = json!([running("db", true), running("api", true), running("web", true)]);
-    let view = view_of(&pod);
-    assert!(view.started && view.notes.is_empty(), "{:#?}", view.notes);
-    assert!(view.containers.iter().all(|row| row.waits_for.is_empty()));
-}
