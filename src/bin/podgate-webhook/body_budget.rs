@@ -90,37 +90,3 @@ impl Drop for Reservation<'_> {
         self.budget.lock().bodies.remove(&self.number);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn is_evicted(body: &Reservation<'_>) -> bool {
-        let mut waiting = std::pin::pin!(body.evicted());
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        waiting.as_mut().poll(&mut context).is_ready()
-    }
-
-    #[test]
-    fn oldest_incomplete_body_of_the_same_budget_is_evicted() {
-        let budget = BodyBudget::default();
-        let [small, complete, oldest, next, last] = std::array::from_fn(|_| budget.reserve());
-        small.grow(SMALL_BODY_MAX);
-        complete.grow(6 << 20);
-        complete.complete();
-        oldest.grow(6 << 20);
-        next.grow(4 << 20);
-        assert!(![&small, &complete, &oldest, &next].into_iter().any(is_evicted));
-        last.grow(1 << 20);
-        let evicted = [&small, &complete, &oldest, &next, &last].map(is_evicted);
-        assert_eq!(evicted, [false, false, true, false, false]);
-        drop(oldest);
-        last.grow(6 << 20);
-        assert!(!is_evicted(&next), "the evicted body must no longer count");
-        last.grow(7 << 20);
-        assert!(is_evicted(&next) && !is_evicted(&last));
-        let many: Vec<_> = (0..40).map(|_| budget.reserve()).collect();
-        many.iter().for_each(|body| body.grow(SMALL_BODY_MAX));
-        assert!(is_evicted(&small) && is_evicted(&many[0]) && !is_evicted(&many[39]));
-    }
-}

@@ -61,8 +61,7 @@ fn name_tests<'a>(before: &'a Value, edits: &[Edit]) -> Vec<Operation<'a>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::edit::{Editor, apply};
-    use proptest::prelude::*;
+    use crate::order::edit::Editor;
     use serde_json::json;
 
     fn at(steps: &[&str]) -> Place {
@@ -115,68 +114,5 @@ mod tests {
     #[test]
     fn no_edits_give_an_empty_patch() {
         assert_eq!(json_patch(&json!({"spec": {"containers": [{"name": "a"}]}}), &[]), []);
-    }
-
-    fn json() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![
-            Just(json!(null)),
-            any::<bool>().prop_map(Value::from),
-            any::<i32>().prop_map(Value::from),
-            "[a-z/~ \"]{0,4}".prop_map(Value::from)
-        ];
-        leaf.prop_recursive(4, 40, 4, |inner| {
-            prop_oneof![
-                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-                prop::collection::btree_map("[a-c/~.]{1,2}", inner, 0..4)
-                    .prop_map(|map| Value::Object(map.into_iter().collect())),
-            ]
-        })
-    }
-
-    /// Picks a place in `value` by the numbers in `path`. The last step may be a missing field or the end of a list.
-    fn place(value: &Value, path: &[u8]) -> Place {
-        let mut place = Place::root();
-        let mut here = value;
-        for step in path {
-            let step = usize::from(*step);
-            let next = match here {
-                Value::Array(items) => PathSegment::Index(step % (items.len() + 1)),
-                Value::Object(fields) => PathSegment::Key(
-                    fields.keys().nth(step % (fields.len() + 1)).cloned().unwrap_or_else(|| "new".to_owned()),
-                ),
-                _ => break,
-            };
-            place = Place(place.0.into_iter().chain([next]).collect());
-            match place.of(value) {
-                Some(found) => here = found,
-                None => break,
-            }
-        }
-        place
-    }
-
-    proptest! {
-        #[test]
-        fn patch_has_the_effect_of_the_edits(
-            before in json(),
-            moves in prop::collection::vec((prop::collection::vec(any::<u8>(), 1..5), 0u8..4, any::<u8>(), json()), 0..8),
-        ) {
-            let mut value = before.clone();
-            let mut edits = Vec::new();
-            for (path, kind, index, new) in moves {
-                let at = place(&value, &path);
-                let op = match kind {
-                    0 => Op::Set(new),
-                    1 => Op::Insert(new),
-                    2 => Op::Remove,
-                    _ => Op::Move(usize::from(index % 4)),
-                };
-                let edit = Edit { at, op };
-                if apply(&mut value, &edit).is_ok() {
-                    edits.push(edit);
-                }
-            }
-            prop_assert_eq!(apply_patch(&before, &json_patch(&before, &edits)), Ok(value));
-        }
     }
 }

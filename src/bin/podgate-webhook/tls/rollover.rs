@@ -159,12 +159,6 @@ mod tests {
         assert_eq!(stored(due).ca_bundle(), b"0 600400 1000", "both CAs");
     }
 
-    #[test]
-    fn shorter_lifetime_triggers_a_renewal() {
-        let stored = StoredCerts { current: Some(pair(0, 100_000)), next: None, old_ca: None };
-        assert_eq!(next_certs_at(&stored, 1, false, None).next, Some(pair(1, 600)));
-    }
-
     /// Checks that all steps of a rollover fit into the shortest allowed lifetime.
     #[test]
     fn lifetime_of_a_minute_is_enough() {

@@ -219,25 +219,3 @@ fn store_in_secret(mut secret: Secret, certs: &StoredCerts) -> Secret {
     }
     secret
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeMap;
-
-    #[test]
-    fn secret_stores_all_certificates_and_removes_old_keys() {
-        let pair = |n: u8| CertPair { ca: vec![n], cert: vec![n, 1], key: vec![n, 2] };
-        let full = StoredCerts { current: Some(pair(1)), next: Some(pair(2)), old_ca: Some(vec![3]) };
-        let data = Some(BTreeMap::from([("other".to_owned(), ByteString(vec![9]))]));
-        let secret = Secret { data, ..Secret::default() };
-        let secret = store_in_secret(secret, &full);
-        assert_eq!(certs_from_secret(&secret), full);
-        assert_eq!(secret.data.as_ref().unwrap().len(), 8);
-        let less = StoredCerts { next: None, old_ca: None, ..full };
-        let secret = store_in_secret(secret, &less);
-        assert_eq!(certs_from_secret(&secret), less);
-        assert_eq!(secret.data.unwrap().into_keys().collect::<Vec<_>>(), ["ca.crt", "other", "tls.crt", "tls.key"]);
-        assert_eq!(certs_from_secret(&Secret::default()), StoredCerts::default());
-    }
-}
