@@ -142,12 +142,6 @@ fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn command_line_definition_is_valid() {
-        Args::command().debug_assert();
-    }
 
     #[test]
     fn first_of_several_addresses_is_used() {

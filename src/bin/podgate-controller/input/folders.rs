@@ -224,69 +224,6 @@ mod tests {
         (root, folders)
     }
 
-    #[tokio::test]
-    async fn each_written_report_is_returned_once() {
-        let (root, mut folders) = folders(&["db", "api"]);
-        assert_eq!(folders.take_changes().len(), 2, "one change per new folder");
-        let report = Report { epoch: "e".to_owned(), ..Report::default() };
-        for _ in 0..2 {
-            files::replace(&root.path().join("db"), "report", report.to_text().as_bytes(), 0o644).unwrap();
-            folders.changed(REREAD_INTERVAL).await;
-            let changes = folders.take_changes();
-            assert_eq!((changes.len(), changes[0].container.as_str()), (1, "db"));
-            assert_eq!((&changes[0].report, changes[0].is_rewritten), (&Some(report.clone()), true));
-            assert!(folders.take_changes().is_empty());
-        }
-        std::fs::remove_file(root.path().join("db/report")).unwrap();
-        assert_eq!(folders.take_changes().pop().unwrap().report, None);
-    }
-
-    #[tokio::test]
-    async fn released_tether_is_a_change_without_a_new_report() {
-        let (root, mut folders) = folders(&["db"]);
-        assert!(!folders.take_changes()[0].is_tether_held);
-        let tether = tether::Tether::take(&root.path().join("db")).unwrap();
-        folders.changed(REREAD_INTERVAL).await;
-        assert!(folders.take_changes()[0].is_tether_held);
-        drop(tether);
-        let mut checks = 0;
-        let change = loop {
-            folders.changed(REREAD_INTERVAL).await;
-            checks += 1;
-            if let Some(change) = folders.take_changes().pop() {
-                break change;
-            }
-        };
-        assert!(!change.is_tether_held && !change.is_rewritten && checks < 10, "{change:?} after {checks} checks");
-    }
-
-    #[tokio::test]
-    async fn failure_in_one_folder_does_not_affect_the_others() {
-        let root = tempfile::tempdir().unwrap();
-        let bad = root.path().join("bad");
-        std::fs::write(&bad, "not a folder").unwrap();
-        let mut folders = Folders::new(root.path(), root.path());
-        folders.create(["bad", "db"].into_iter());
-        assert!(root.path().join("db/report").exists() && folders.unwatched == [bad.clone()]);
-        std::fs::remove_file(&bad).unwrap();
-        while !folders.unwatched.is_empty() {
-            folders.changed(Duration::ZERO).await;
-        }
-        assert!(bad.join("report").exists());
-    }
-
-    #[tokio::test]
-    async fn report_is_found_although_its_event_was_lost() {
-        let (root, mut folders) = folders(&["db"]);
-        folders.take_changes();
-        // inotify follows the renamed folder, so the new folder has no watch.
-        std::fs::rename(root.path().join("db"), root.path().join("old")).unwrap();
-        std::fs::create_dir(root.path().join("db")).unwrap();
-        let _tether = tether::Tether::take(&root.path().join("db")).unwrap();
-        folders.changed(Duration::from_millis(10)).await;
-        assert!(folders.take_changes()[0].is_tether_held);
-    }
-
     #[test]
     fn content_is_compared_if_the_stamp_is_the_same() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -6,7 +6,7 @@ mod https;
 
 use super::attempt::{MAX_LINE_BYTES, attempt};
 use super::*;
-use podgate::core::container::{Container, Exec, Grpc, Handler, Header, HttpGet, Port, PortRef, Probe, TcpSocket};
+use podgate::core::container::{Container, Grpc, Handler, Header, HttpGet, Port, PortRef, Probe, TcpSocket};
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
@@ -128,12 +128,6 @@ async fn accept<F: Future<Output = ()> + 'static>(then: impl Fn(TcpStream) -> F 
         }
     });
     port
-}
-
-#[tokio::test(flavor = "local")]
-async fn exec_probe_fails_at_once() {
-    let outcome = ask(Handler::Exec(Exec::default())).await;
-    assert!(!outcome.success && outcome.detail.contains("from outside"), "{outcome:?}");
 }
 
 #[tokio::test(flavor = "local")]
