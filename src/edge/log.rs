@@ -140,12 +140,4 @@ mod tests {
         let line = render(Format::Text, "T", Level::INFO, &sample());
         assert_eq!(line, "T INFO released container=db why=\"a \\\"b\\\"\\n\"\n");
     }
-
-    #[test]
-    fn json_event_is_one_object() {
-        let line = render(Format::Json, "T", Level::WARN, &sample());
-        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(value["level"], "warn");
-        assert_eq!(value["why"], "a \"b\"\n");
-    }
 }

@@ -90,25 +90,3 @@ fn start_ticks(pid: u32) -> Option<u64> {
     let start = fields.nth(18)?.parse().ok()?;
     (!["Z", "X"].contains(&state)).then_some(start)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn process_is_alive_until_it_ends() {
-        let own = current_process().unwrap();
-        assert!(is_alive(own));
-        assert!(!is_alive(Process { start_ticks: own.start_ticks + 1, ..own }));
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let other = Process { pid: child.id(), start_ticks: start_ticks(child.id()).unwrap() };
-        assert!(is_alive(other));
-        child.kill().unwrap();
-        while is_alive(other) {
-            std::thread::yield_now();
-        }
-        child.wait().unwrap();
-        assert!(!is_alive(other));
-        assert!(process_age().unwrap() < Duration::from_secs(3600));
-    }
-}

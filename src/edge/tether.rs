@@ -93,21 +93,6 @@ mod tests {
     }
 
     #[test]
-    fn tether_is_held_while_its_holder_runs() {
-        let root = folder();
-        assert!(!is_held(root.path(), "db"));
-        let first = Tether::take(&root.path().join("db")).unwrap();
-        assert!(is_held(root.path(), "db"));
-        // A new incarnation may start before the previous one's descriptor is closed.
-        let second = Tether::take(&root.path().join("db")).unwrap();
-        drop(first);
-        assert!(is_held(root.path(), "db"));
-        drop(second);
-        assert!(!is_held(root.path(), "db"));
-        assert_eq!(std::fs::read_dir(root.path().join("db")).unwrap().count(), 1);
-    }
-
-    #[test]
     fn existing_file_is_used_if_none_can_be_created() {
         let root = folder();
         let db = root.path().join("db");

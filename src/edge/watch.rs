@@ -276,25 +276,6 @@ mod tests {
         ringer
     }
 
-    const LONG: Duration = Duration::from_secs(1);
-
-    #[test]
-    fn watch_polls_until_a_folder_exists() {
-        let above = tempfile::tempdir().unwrap();
-        let board = above.path().join("board");
-        // If both paths refer to the same folder, they share one watch.
-        for volume in [board.join("no-volume"), board.clone()] {
-            let mut watch = Watch::new(board.clone(), Some(volume), Duration::from_millis(1));
-            assert_eq!(arm(&mut watch), WatchMethod::Polling);
-            assert_eq!(wait(&mut watch, LONG), WakeReason::Timeout);
-            std::fs::create_dir(&board).unwrap();
-            assert_eq!(arm(&mut watch), WatchMethod::Inotify);
-            std::fs::remove_dir(&board).unwrap();
-            assert_eq!(wait(&mut watch, LONG), WakeReason::Source);
-            assert_eq!(arm(&mut watch), WatchMethod::Polling);
-        }
-    }
-
     #[test]
     fn read_repeats_until_the_armed_source_was_read() {
         let board = tempfile::tempdir().unwrap();

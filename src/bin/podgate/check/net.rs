@@ -126,17 +126,3 @@ fn parse_status(line: &[u8]) -> Option<u16> {
     }
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn status_line_is_parsed() {
-        assert_eq!(parse_status(b"HTTP/1.1 200 OK\r\n"), Some(200));
-        assert_eq!(parse_status(b"HTTP/1.0 503\r\n"), Some(503));
-        for bad in [b"".as_slice(), b"HTTP/1.1", b"HTTP/1.1 2", b"HTTP/1.1 2000", b"SSH-2.0-x", b"HTTP/1.1-200 "] {
-            assert_eq!(parse_status(bad), None, "{bad:?}");
-        }
-    }
-}

@@ -40,20 +40,3 @@ fn open_existing(path: &Path, flags: OFlags) -> Option<File> {
     let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).ok().map(File::from)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_podgates_own_message_is_cleared() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        write_termination_message(file.path(), "podgate post-start: db: waiting");
-        clear_termination_message(file.path());
-        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "");
-        std::fs::write(file.path(), "the program's own").unwrap();
-        clear_termination_message(file.path());
-        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "the program's own");
-        write_termination_message(Path::new("/nonexistent/x"), "podgate");
-    }
-}

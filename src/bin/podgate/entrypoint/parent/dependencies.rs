@@ -130,66 +130,15 @@ mod tests {
     use super::*;
     use crate::clock::now;
 
-    fn snapshot(epoch: &str, state: State, restarts: u64) -> Snapshot {
-        Snapshot {
-            phase: Phase::Started,
-            restarts: [("db".to_owned(), restarts)].into(),
-            ..Snapshot::new("0-0-0".parse().unwrap(), epoch, &[("db", state), ("app", State::Ready)])
-        }
-    }
-
-    fn view(snapshot: Snapshot) -> PodView {
-        PodView::Snapshot(snapshot, Source::Board)
-    }
-
-    fn new_dependencies(until: Option<&str>, stop_after: &[&str]) -> Dependencies {
-        let providers = until.map(|until| Provider { until: until.parse().unwrap(), baseline: None });
-        let stop_after = stop_after.iter().map(|name| (*name).to_owned()).collect();
-        Dependencies { stop_after, ended_at: None, providers: providers.into_iter().collect() }
-    }
-
-    /// Feeds snapshots of `db` (epoch, state, restart count) one after the other. Returns true if the last entry is a
-    /// restart.
-    fn is_restart(until: &str, snapshots: &[(&str, State, u64)]) -> bool {
-        let mut dependencies = new_dependencies(Some(until), &[]);
-        let mut look =
-            |(epoch, state, restarts)| dependencies.end_reason(&view(snapshot(epoch, state, restarts)), now());
-        let (last, before) = snapshots.split_last().unwrap();
-        for snapshot in before {
-            assert_eq!(look(*snapshot), None, "{until} {snapshot:?}");
-        }
-        let found = look(*last);
-        assert!(found.is_none() || found == Some(EndReason::Restarted("db".to_owned())));
-        found.is_some()
-    }
-
-    #[test]
-    fn growing_count_or_regressing_state_is_a_restart() {
-        for (state, count, expected) in [
-            (State::Ready, 1, false),
-            (State::NotReady, 1, false),
-            (State::Started, 1, false),
-            (State::Ready, 2, true),
-            (State::Waiting, 1, true),
-            (State::Completed, 1, true),
-            (State::Failed, 1, true),
-        ] {
-            assert_eq!(is_restart("db", &[("e1", State::Ready, 1), ("e1", state, count)]), expected, "{state} {count}");
-        }
-    }
-
-    #[test]
-    fn condition_that_never_held_is_not_lost() {
-        assert!(!is_restart("db", &[("e1", State::Waiting, 0), ("e1", State::Failed, 1)]));
-    }
-
     #[test]
     fn failed_container_may_restart_within_the_window() {
-        let mut dependencies = new_dependencies(None, &["db"]);
+        let mut dependencies =
+            Dependencies { stop_after: vec!["db".to_owned()], ended_at: None, providers: Vec::new() };
         let begin = now();
         let late = begin + RESTART_WINDOW;
-        let mut look = |s: &Snapshot, at| dependencies.end_reason(&view(s.clone()), at);
-        let failed = snapshot("e1", State::Failed, 0);
+        let mut look = |s: &Snapshot, at| dependencies.end_reason(&PodView::Snapshot(s.clone(), Source::Board), at);
+        let snapshot = Snapshot::new("0-0-0".parse().unwrap(), "e1", &[("db", State::Failed)]);
+        let failed = Snapshot { phase: Phase::Started, ..snapshot };
         assert_eq!(look(&failed, begin), None);
         let mut s = failed.clone();
         s.stuck.insert("db".to_owned(), "CrashLoopBackOff".to_owned());

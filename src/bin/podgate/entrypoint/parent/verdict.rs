@@ -45,29 +45,3 @@ pub(super) fn verdict_of(code: u8, why: Option<&EndReason>, exit_code: ExitCodeS
     let is_ignored = on_error == OnFailure::Continue && !matches!(why, Some(EndReason::Restarted(_)));
     Verdict { command_code: code, exit_code: if is_ignored { 0 } else { code }, reason, has_failed: failed }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exit_code_is_the_commands_unless_podgate_ended_it() {
-        let codes = |code, why: Option<EndReason>, exit_code, on_error| {
-            let verdict = verdict_of(code, why.as_ref(), exit_code, on_error);
-            (verdict.command_code, verdict.exit_code, verdict.has_failed)
-        };
-        let (zero, child) = (ExitCodeSource::Zero, ExitCodeSource::Child);
-        let (fail, go_on) = (OnFailure::Fail, OnFailure::Continue);
-        let late = || Some(EndReason::TimedOut(Duration::from_secs(1)));
-        let restarted = || Some(EndReason::Restarted("db".to_owned()));
-        assert_eq!(codes(0, None, zero, fail), (0, 0, false));
-        assert_eq!(codes(3, None, zero, fail), (3, 3, true));
-        assert_eq!(codes(3, None, zero, go_on), (3, 0, true));
-        assert_eq!(codes(143, Some(EndReason::AllExited), zero, fail), (0, 0, false));
-        assert_eq!(codes(143, Some(EndReason::AllExited), child, fail), (143, 143, false));
-        assert_eq!(codes(0, late(), zero, fail), (75, 75, true));
-        assert_eq!(codes(143, late(), zero, go_on), (75, 0, true));
-        assert_eq!(codes(0, restarted(), zero, fail), (69, 69, false));
-        assert_eq!(codes(0, restarted(), zero, go_on), (69, 69, false));
-    }
-}
