@@ -154,7 +154,6 @@ fn is_value(word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn words(line: &str) -> Vec<String> {
         line.split(' ').map(str::to_owned).collect()
@@ -162,33 +161,6 @@ mod tests {
 
     fn parse(line: &str, variables: EnvLookup<'_>) -> Option<Gate> {
         Gate::from_command(&AgentCommand::parse(&words(line))?, variables)
-    }
-
-    fn lines() -> impl Strategy<Value = AgentCommand> {
-        let flags = prop::collection::vec(("--[a-z]{1,8}", prop::option::of("[ -~é]{0,12}")), 0..6);
-        ("[a-z-]{1,8}", flags).prop_map(|(subcommand, flags)| AgentCommand { subcommand, flags })
-    }
-
-    proptest! {
-        #[test]
-        fn command_lines_survive_a_round_trip(line in lines(), command in prop::collection::vec("[ -~]{0,9}", 0..3)) {
-            prop_assert_eq!(AgentCommand::parse(&line.to_argv()), Some(line.clone()));
-            let whole = [line.to_argv(), words("--"), command].concat();
-            prop_assert_eq!(AgentCommand::parse(&whole), Some(line));
-        }
-    }
-
-    #[test]
-    fn flags_are_parsed_as_by_the_agent() {
-        let line =
-            AgentCommand::parse(&words("podgate entrypoint --until db --until=api,web --untilx=1 -- x --until y"))
-                .unwrap();
-        assert_eq!(line.values("--until"), ["db", "api,web"]);
-        for bare in
-            ["podgate entrypoint --until", "podgate entrypoint --until --fail-fast", "podgate pre-stop -x --until --"]
-        {
-            assert!(AgentCommand::parse(&words(bare)).unwrap().values("--until").is_empty(), "{bare}");
-        }
     }
 
     #[test]

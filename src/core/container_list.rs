@@ -146,14 +146,6 @@ mod tests {
     }
 
     #[test]
-    fn gate_before_hook_is_rejected() {
-        let list = [container("api", Mode::Entrypoint, &["db"]), container("db", Mode::PostStart, &[])];
-        let broken = check_order(&list).unwrap_err();
-        assert_eq!(broken, OrderError::GateBeforeHook { gate: "api".to_owned(), hook: "db".to_owned() });
-        assert!(broken.to_string().contains("put db before api"));
-    }
-
-    #[test]
     fn cycle_is_reported() {
         let list = [
             container("x", Mode::Entrypoint, &["a"]),
@@ -174,25 +166,6 @@ mod tests {
             list.push(container(&format!("c{n}"), Mode::Entrypoint, &before));
         }
         assert_eq!(check_order(&list), Ok(()));
-    }
-
-    #[test]
-    fn list_is_parsed_with_the_pod_api_defaults() {
-        let list = parse_list(
-            r#"[{"name":"db","mode":"post-start","until":["db=Ready"],"image":"x","ports":[{"name":"pg","containerPort":5432,"protocol":"TCP"}],
-                "readinessProbe":{"tcpSocket":{"port":"pg"},"periodSeconds":5}},
-               {"name":"api","readinessProbe":{"httpGet":{"path":"/r","port":80,"scheme":"HTTPS"}}},
-               {"name":"web","ports":null,"startupProbe":{"exec":{"command":["true"]}},"readinessProbe":{"grpc":{"port":9,"service":null}}}]"#,
-        )
-        .unwrap();
-        let probe = list[0].readiness_probe.as_ref().unwrap();
-        assert_eq!((probe.period_seconds, probe.timeout_seconds, probe.failure_threshold), (5, 1, 3));
-        assert_eq!(list[0].probe_port(probe), Some(5432));
-        assert_eq!(list[0].mode, Mode::PostStart);
-        assert_eq!(list[1].probe_port(list[1].readiness_probe.as_ref().unwrap()), Some(80));
-        assert!(list[2].startup_probe.as_ref().unwrap().is_exec());
-        let again = parse_list(&serde_json::to_string(&list).unwrap()).unwrap();
-        assert_eq!(again, list);
     }
 
     #[test]

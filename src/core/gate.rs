@@ -240,6 +240,3 @@ fn ended_predecessor(snapshot: &Snapshot, own: &str) -> Option<(String, State)> 
     let restarts = before.filter(|name| !snapshot.has_ended_for_good(name));
     restarts.filter_map(|name| Some((name.clone(), *snapshot.states.get(name)?))).find(|(_, state)| state.has_ended())
 }
-
-#[cfg(test)]
-mod tests;

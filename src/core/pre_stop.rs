@@ -75,35 +75,3 @@ fn is_gone(state: State, want: WantedState) -> bool {
     matches!(state, State::Waiting | State::TimedOut)
         || state.has_ended() && (want != WantedState::Completed || state == State::Completed)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::core::snapshot::Snapshot;
-    use crate::core::sources::Source;
-
-    #[test]
-    fn hook_waits_while_the_pod_stops_and_others_run() {
-        use {Phase::*, State::*};
-        let wait = |what: &str| Decision::Wait(vec![what.to_owned()]);
-        let gone = || Decision::Release(ReleaseReason::AllGone);
-        let late = STOP_SIGN_TIMEOUT;
-        for (phase, app, stopping, ports, waited, expected) in [
-            (Terminating, Ready, "", &[][..], late, wait("app=Exited (now Ready)")),
-            (Phase::Started, Ready, "app", &[], late, wait("app=Exited (now Ready)")),
-            (Phase::Started, Ready, "db", &[], Duration::ZERO, Decision::Undecided),
-            (Phase::Started, Ready, "db", &[], late, Decision::Release(ReleaseReason::OnlyThisContainer)),
-            (Terminating, Completed, "", &[], late, gone()),
-            (Terminating, Failed, "", &[], late, gone()),
-            (Terminating, Waiting, "", &[], late, gone()),
-            (Terminating, Failed, "", &["tcp://127.0.0.1:1 (open)".to_owned()], late, wait("tcp://127.0.0.1:1 (open)")),
-        ] {
-            let stopping = [stopping.to_owned()].into();
-            let snapshot = Snapshot::new("0-0-0".parse().unwrap(), "e", &[("app", app), ("db", Ready)]);
-            let view = PodView::Snapshot(Snapshot { phase, stopping, ..snapshot }, Source::Board);
-            // The Pod has no container ghost.
-            let conditions = ["app=Exited", "ghost=Exited"].map(|until| until.parse().unwrap());
-            assert_eq!(decide(&view, &conditions, ports, false, waited), expected, "{phase} {app} {waited:?}");
-        }
-    }
-}

@@ -137,18 +137,8 @@ mod tests {
 
     #[test]
     fn invalid_ids_are_rejected() {
-        for bad in [
-            "",
-            "-",
-            "--",
-            "a-b",
-            "3f2a9c1e-1",
-            "3f2a9c1e-1-1-1",
-            "3f2a9c1-1-1",
-            "3f2a9c1e--1",
-            "3f2a9c1e-+1-1",
-            "zzzzzzzz-1-1",
-        ] {
+        let bad = "|-|--|a-b|3f2a9c1e-1|3f2a9c1e-1-1-1|3f2a9c1-1-1|3f2a9c1e--1|3f2a9c1e-+1-1|zzzzzzzz-1-1";
+        for bad in bad.split('|') {
             assert_eq!(bad.parse::<SandboxId>(), Err(InvalidSandboxId), "{bad}");
         }
         assert_eq!("3f2a9c1e-99999999999999999999-1".parse::<SandboxId>(), Err(InvalidSandboxId));

@@ -58,23 +58,3 @@ pub fn choose_source(here: &SandboxId, board: SnapshotResult, volume: impl FnOnc
         },
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn first_snapshot_of_this_sandbox_is_chosen() {
-        let here: SandboxId = "3f2a9c1e-4097-1a0c5f3b".parse().unwrap();
-        let own = |revision| Snapshot { revision, ..Snapshot::new(here.clone(), "e", &[]) };
-        let foreign = || Snapshot::new("3f2a9c1e-4098-1a0c5f3b".parse().unwrap(), "e", &[]);
-        let view = choose_source(&here, Ok(own(1)), || Ok(own(9)));
-        assert_eq!(view, PodView::Snapshot(own(1), Source::Board), "the board wins over a newer volume");
-        for board in [Ok(foreign()), Err(Unreadable::Missing), Err(Unreadable::Torn("x".to_owned()))] {
-            let view = choose_source(&here, board, || Ok(own(2)));
-            assert_eq!(view, PodView::Snapshot(own(2), Source::Volume));
-        }
-        let view = choose_source(&here, Ok(foreign()), || Ok(foreign()));
-        assert_eq!(view, PodView::NoSnapshot { board: SourceError::OtherSandbox, volume: SourceError::OtherSandbox });
-    }
-}

@@ -194,20 +194,6 @@ mod tests {
     }
 
     #[test]
-    fn edits_change_only_their_places() {
-        let mut editor = Editor::new(json!({"a": [1, 2, 3], "b": {"c": 1, "d": 2}, "e": 0}));
-        editor.edit(at(&["a", "0"]), Op::Move(2)).unwrap();
-        editor.edit(at(&["a", "3"]), Op::Insert(json!(4))).unwrap();
-        editor.edit(at(&["a", "1"]), Op::Remove).unwrap();
-        editor.edit(at(&["a", "1"]), Op::Remove).unwrap();
-        editor.edit(at(&["b", "c"]), Op::Remove).unwrap();
-        editor.edit(at(&["b", "f"]), Op::Set(json!([]))).unwrap();
-        let (value, edits) = editor.finish();
-        assert_eq!(value, json!({"a": [2, 4], "b": {"d": 2, "f": []}, "e": 0}));
-        assert_eq!(edits.len(), 6);
-    }
-
-    #[test]
     fn mismatched_edit_changes_nothing() {
         let before = json!({"a": [1], "b": 2});
         for (place, op) in [

@@ -61,15 +61,6 @@ fn reads_every_annotation() {
 }
 
 #[test]
-fn template_without_annotations_declares_nothing() {
-    let (declared, findings) = read_template(&template(&[]));
-    assert!(findings.is_empty() && declared.edges.is_empty());
-    assert!(!is_declared(&json!({})) && !is_declared(&json!({"metadata": {"annotations": null}})));
-    assert!(!is_declared(&template(&[("podgate.io/timeout", "1m")])));
-    assert!(is_declared(&template(&[("after.podgate.io/unknown", "")])));
-}
-
-#[test]
 fn list_rejects_names_of_other_containers_with_a_fix() {
     for (text, rule, what, fix) in [
         ("db, apii", "unknown-container", "there is no container apii", "did you mean api?"),
