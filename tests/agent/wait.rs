@@ -1,6 +1,7 @@
 //! Tests of a waiting hook: its messages, reports and wake-ups, and the events that end its wait.
 
 use crate::support::{Scene, wait_until};
+use podgate::core::snapshot::REASON_ENDED;
 use podgate::core::state::{Phase, State};
 use rustix::process::Signal;
 use std::time::Duration;
@@ -51,6 +52,14 @@ fn failed_predecessor_ends_the_wait() {
     scene.set_state("db", State::Failed);
     hook.wait().assert_failed(69, "db is Failed, and the kubelet restarts it only after this hook returns");
     scene.bare_hook().flag("container", "db").flag("timeout", "1ms").run().assert_failed(75, "db=Ready (now Failed)");
+    // No restart of a predecessor that has ended for good depends on this hook.
+    scene.publish(|s| _ = s.stuck.insert("db".to_owned(), REASON_ENDED.to_owned()));
+    scene
+        .bare_hook()
+        .flag("container", "api")
+        .flag("timeout", "1ms")
+        .run()
+        .assert_failed(75, "still waiting for api=Ready");
 }
 
 #[test]
