@@ -57,7 +57,7 @@ fn tether_process_outlives_the_hook_and_ignores_signals() {
 fn pre_stop_hook_can_take_the_tether() {
     let scene = ready();
     let ended = scene.pre_stop().arg("--tether").run();
-    assert_eq!(ended.code, Some(0));
+    assert_eq!(ended.code, 0);
     assert!(scene.is_tethered());
     for holder in holders(&scene.self_folder) {
         signal(holder, Signal::KILL);
