@@ -9,7 +9,8 @@ use crate::core::until::{ConditionStatus, WaitCondition};
 use crate::core::words::words;
 use std::time::Duration;
 
-/// Time after which a container that is missing on the board is an error and a missing sidecar counts as dead.
+/// Time that a gate allows for startup. Later, a container that is missing on the board is an error, and a missing sidecar
+/// counts as dead.
 pub const SETTLE_TIME: Duration = Duration::from_secs(2);
 
 /// Conditions and rules of a gate.

@@ -77,7 +77,7 @@ fn collect_templates(document: &Value, at: Place, lists: usize, found: &mut Vec<
         return;
     }
     let paths: &[&[&str]] = match builtin_template_path(kind) {
-        // Kinds of other API groups may have the same name, such as Volcano's Job, but other paths.
+        // A kind of another API group, such as Volcano's Job, may have the same name but other paths.
         Some(path) if is_builtin_group(document) => &[path],
         _ => COMMON_PATHS,
     };

@@ -24,22 +24,29 @@ fn main() -> ExitCode {
     // In a shared process namespace, other containers could read the sidecar's service account token through /proc. The
     // kernel denies this access for a process that is not dumpable.
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
-    if std::env::args_os().nth(1).is_none_or(|first| first != "ready") {
-        // Close the gates of held containers before anything else can fail.
-        let folder = std::env::var_os("PODGATE_HOLD_DIR").unwrap_or_else(|| names::HOLD_DIR.into());
-        if let Err(error) = output::hold_files::close_all(Path::new(&folder)) {
-            eprintln!("podgate-controller: can't close the gates in {}: {error}", folder.display());
-            return Exit::BadSetup.into();
-        }
-    }
     match args::Args::try_parse() {
         Ok(args) => match args.command {
             Some(args::Command::Ready(ready)) => ready::run(&ready).into(),
-            None => run::main(args.run),
+            None => match close_gates(&args.run.hold) {
+                Ok(()) => run::main(args.run),
+                Err(exit) => exit.into(),
+            },
         },
         Err(error) => {
             let _ = error.print();
-            if error.use_stderr() { Exit::Usage } else { Exit::Released }.into()
+            if !error.use_stderr() {
+                return Exit::Released.into();
+            }
+            let folder = std::env::var_os("PODGATE_HOLD_DIR").unwrap_or_else(|| names::HOLD_DIR.into());
+            close_gates(Path::new(&folder)).map_or_else(Exit::into, |()| Exit::Usage.into())
         }
     }
+}
+
+/// Closes the gates of held containers, before anything else can fail.
+fn close_gates(folder: &Path) -> Result<(), Exit> {
+    output::hold_files::close_all(folder).map_err(|error| {
+        eprintln!("podgate-controller: can't close the gates in {}: {error}", folder.display());
+        Exit::BadSetup
+    })
 }

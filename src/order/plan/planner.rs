@@ -292,9 +292,9 @@ fn add_notes(containers: &[ContainerPlan], graph: &Graph, findings: &mut Vec<Fin
         let unasked: Vec<&str> = (number + 1..names.len()).filter(|later| !found[*later]).map(|at| names[at]).collect();
         if !unasked.is_empty() {
             let what = format!(
-                "while the hook of {} waits, the kubelet starts no container, so it also delays {}, which need not wait for it",
-                planned.name,
+                "the hook of {name} also delays {}, which need not wait for {name}: the kubelet starts no container while a hook waits",
                 unasked.join(", "),
+                name = planned.name,
             );
             let fix = "use entrypoint mode, in which containers start in parallel";
             findings.push(Finding::note("not-side-by-side", at.clone().to(planned.index), what).fix(fix));

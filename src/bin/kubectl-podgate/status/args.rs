@@ -8,8 +8,8 @@ use std::time::Duration;
 const HELP: &str = "\
 While a container's postStart hook runs, the kubelet reports only ContainerCreating (or
 PodInitializing) for all containers of the Pod. This command shows podgate's state for each container
-next to the kubelet's status. It also shows since when, what the container waits for, and what is needed
-to continue.
+next to the kubelet's status. It also shows the time of the last change, what the container waits
+for, and what is needed to continue.
 
 With -w, a terminal shows the table and updates it in place. Other outputs get one line per change.
 The command runs until you stop it (Ctrl-C) or the Pod is gone. With --until-started it ends when all

@@ -74,6 +74,7 @@ pub(crate) struct ApiState {
     failing_requests: RefCell<BTreeSet<&'static str>>,
     actual: RefCell<ServerAnnotations>,
     actual_changed: Notify,
+    release_requested: Notify,
 }
 
 /// Podgate's annotations on the Pod, as last received from the API server.
@@ -93,12 +94,16 @@ impl ApiState {
             failing_requests: RefCell::default(),
             actual: RefCell::default(),
             actual_changed: Notify::new(),
+            release_requested: Notify::new(),
         })
     }
 
     fn set_urgency(&self, urgency: Urgency) {
         self.is_deferring.set(urgency != Urgency::Normal);
-        self.is_release_pending.set(self.is_release_pending.get() || urgency == Urgency::Release);
+        if urgency == Urgency::Release {
+            self.is_release_pending.set(true);
+            self.release_requested.notify_one();
+        }
     }
 
     /// Logs one warning when the first kind of request fails. `on_success` logs one line when no request fails any
@@ -242,7 +247,11 @@ pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::R
                     shared.is_release_pending.set(true);
                     pause = pause.min(RELEASE_RETRY_DELAY);
                 }
-                tokio::time::sleep(pause).await;
+                // A release does not wait for the end of a long pause.
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = shared.release_requested.notified() => {}
+                }
             }
         }
     }

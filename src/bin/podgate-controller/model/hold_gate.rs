@@ -21,17 +21,25 @@ const LATER_INTERVAL: Duration = Duration::from_secs(300);
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Longest expected time from the closing of a gate to the start of a container that has passed the open gate: the
 /// kubelet has read the file, but the runtime still creates the container.
-const CREATION_TIME: Duration = Duration::from_secs(5);
+const CREATION_TIME: Duration = Duration::from_secs(15);
+/// Shortest pause between two requests to the kubelet. A gate whose condition flaps must not flood the API server.
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct HoldGate {
     pub(super) is_open: bool,
     /// Time of the last opening or closing, by the wall clock, to compare with the kubelet's times.
     changed_at: SystemTime,
-    opened_at: Instant,
+    pub(super) opened_at: Instant,
     /// Time since which the container does not run, or the time at which the gate was closed.
     pub(super) waiting_since: Instant,
     pub(super) has_timed_out: bool,
+    /// True if the gate opens without its conditions, because the wait has timed out.
+    pub(super) is_skipped: bool,
+    /// True if the gate was open before.
+    was_open: bool,
+    /// True if the current incarnation of the container started while the gate was open.
+    pub(super) has_passed: bool,
     /// Checks that are still needed before the gate opens.
     pub(super) confirmation: Option<PendingAck>,
     last_request_at: Option<Instant>,
@@ -48,6 +56,9 @@ impl HoldGate {
             opened_at: now,
             waiting_since: now,
             has_timed_out: false,
+            is_skipped: false,
+            was_open: false,
+            has_passed: false,
             confirmation: None,
             last_request_at: None,
             retry_at: None,
@@ -56,7 +67,15 @@ impl HoldGate {
 
     /// Records that the gate file was written or removed.
     pub(crate) fn set_open(&mut self, is_open: bool, now: Instant, wall_clock: SystemTime) {
-        *self = HoldGate { is_open, has_timed_out: self.has_timed_out, ..HoldGate::new(now, wall_clock) };
+        *self = HoldGate {
+            is_open,
+            has_timed_out: self.has_timed_out && !is_open,
+            is_skipped: self.is_skipped,
+            was_open: true,
+            has_passed: self.has_passed,
+            last_request_at: self.last_request_at,
+            ..HoldGate::new(now, wall_clock)
+        };
     }
 
     /// Records that the gate file could not be written or removed.
@@ -67,11 +86,13 @@ impl HoldGate {
     /// Returns the time of the next request to the kubelet to create the container. `None` while the gate is closed.
     /// `ended_at` is the time at which the container's last end was observed.
     pub(super) fn next_request(&self, ended_at: Option<Instant>) -> Option<Instant> {
+        let earliest = self.last_request_at.map(|last| last + MIN_INTERVAL);
+        let first = earliest.map_or(self.opened_at, |earliest| earliest.max(self.opened_at));
         let base = ended_at.unwrap_or(self.opened_at);
         let after_opening = AFTER_OPENING.map(|pause| self.opened_at + pause);
         let planned = after_opening.into_iter().chain(AFTER_END.map(|pause| base + pause));
-        let Some(last) = self.last_request_at.filter(|_| self.is_open) else {
-            return self.is_open.then_some(self.opened_at);
+        let Some(last) = self.last_request_at.filter(|last| self.is_open && *last >= self.opened_at) else {
+            return self.is_open.then_some(first);
         };
         Some(planned.filter(|at| *at > last).min().unwrap_or(last + LATER_INTERVAL))
     }
@@ -80,9 +101,11 @@ impl HoldGate {
         self.last_request_at = Some(now);
     }
 
-    /// Returns true if a container with this start time cannot have passed the gate while the gate was open.
-    pub(super) fn is_violated_by(&self, started_at: SystemTime) -> bool {
-        !self.is_open && started_at > self.changed_at + CREATION_TIME
+    /// Returns true if a container with this start time cannot have passed the gate while the gate was open. `resumed`
+    /// means that an earlier run of the sidecar may have opened the gate.
+    pub(super) fn is_violated_by(&self, started_at: SystemTime, resumed: bool) -> bool {
+        let was_open = self.was_open || resumed;
+        !self.is_open && (!was_open || started_at > self.changed_at + CREATION_TIME)
     }
 }
 
@@ -117,10 +140,26 @@ mod tests {
     fn only_a_start_long_after_the_closing_is_a_violation() {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let mut gate = HoldGate::new(now(), at(100));
-        for (started_at, is_violated) in [(90, false), (104, false), (106, true)] {
-            assert_eq!(gate.is_violated_by(at(started_at)), is_violated, "{started_at}");
+        for (started_at, resumed, is_violated) in
+            [(90, true, false), (114, true, false), (116, true, true), (101, false, true)]
+        {
+            assert_eq!(gate.is_violated_by(at(started_at), resumed), is_violated, "{started_at}");
         }
         gate.set_open(true, now(), at(200));
-        assert!(!gate.is_violated_by(at(300)));
+        assert!(!gate.is_violated_by(at(300), false));
+        gate.set_open(false, now(), at(400));
+        assert!(!gate.is_violated_by(at(401), false));
+    }
+
+    #[test]
+    fn flapping_gate_makes_at_most_one_request_a_second() {
+        let start = now();
+        let mut gate = HoldGate::new(start, SystemTime::UNIX_EPOCH);
+        gate.set_open(true, start, SystemTime::UNIX_EPOCH);
+        gate.note_request(start);
+        let later = start + Duration::from_millis(100);
+        gate.set_open(false, later, SystemTime::UNIX_EPOCH);
+        gate.set_open(true, later, SystemTime::UNIX_EPOCH);
+        assert_eq!(gate.next_request(None), Some(start + MIN_INTERVAL));
     }
 }

@@ -20,7 +20,14 @@ impl Controller {
             self.pod.set_gate(&change, written.is_ok(), now(), wall_clock());
             self.milestones.record(self.pod.tracks(), wall_clock());
         }
-        self.pod.take_release_request(now())
+        let due = self.pod.take_release_requests(now());
+        for container in &due {
+            // The file may have been removed by another process.
+            if let Err(error) = files.set(container, true) {
+                error!(%container, %error, "can't write the gate file");
+            }
+        }
+        !due.is_empty()
     }
 
     /// Closes all gates, until [`update_gates`](Controller::update_gates) opens them again.

@@ -31,21 +31,23 @@ impl PodModel {
                 track.spec.until.iter().all(|until| until.status(snapshot) == ConditionStatus::Met)
             });
             let needed = self.checks_before_opening(&track.spec.until, now);
-            let continues = track.spec.continue_on_timeout;
             let track = &mut self.tracks[at];
-            let is_running = track.is_running(resumed);
+            let (is_running, has_ended, ended_at) = (track.is_running(resumed), track.has_ended(), track.ended_at());
             let gate = track.hold.get_or_insert_with(|| HoldGate::new(now, wall_clock));
-            if is_running {
-                (gate.waiting_since, gate.has_timed_out) = (now, false);
+            gate.has_passed = !has_ended && (gate.has_passed || is_running && gate.is_open);
+            // A short run may end before its start was observed.
+            if is_running || ended_at.is_some_and(|at| gate.is_open && at >= gate.opened_at) {
+                (gate.waiting_since, gate.has_timed_out, gate.is_skipped) = (now, false, false);
             }
-            let is_skipped = gate.has_timed_out && continues;
-            let open = if !is_met && !is_skipped {
+            let open = if !is_met && !gate.is_skipped {
                 gate.confirmation = None;
                 false
             } else {
-                gate.is_open || is_skipped || gate.confirmation.get_or_insert(needed).is_done()
+                gate.is_open || gate.is_skipped || gate.confirmation.get_or_insert(needed).is_done()
             };
-            if open != gate.is_open && gate.retry_at.is_none_or(|at| at <= now) {
+            if open == gate.is_open {
+                gate.retry_at = None;
+            } else if gate.retry_at.is_none_or(|at| at <= now) {
                 changes.push(GateChange { container: track.spec.name.clone(), open });
             }
         }
@@ -66,20 +68,20 @@ impl PodModel {
         self.tracks.iter_mut().for_each(|track| track.hold = None);
     }
 
-    /// Returns true if the kubelet must be asked now to create a held container whose gate is open.
-    pub(crate) fn take_release_request(&mut self, now: Instant) -> bool {
+    /// Returns the held containers with an open gate that the kubelet must be asked now to create.
+    pub(crate) fn take_release_requests(&mut self, now: Instant) -> Vec<String> {
         let resumed = self.is_resumed;
-        let mut is_due = false;
-        for track in self.tracks.iter_mut().filter(|track| !track.is_running(resumed)) {
+        let mut due = Vec::new();
+        for track in self.tracks.iter_mut().filter(|track| track.may_be_held(resumed)) {
             let ended_at = track.ended_at();
             let Some(gate) = &mut track.hold else { continue };
             if gate.next_request(ended_at).is_some_and(|at| at <= now) {
                 gate.note_request(now);
-                is_due = true;
+                due.push(track.spec.name.clone());
             }
         }
-        self.releases += u64::from(is_due);
-        is_due
+        self.releases += u64::from(!due.is_empty());
+        due
     }
 
     /// Returns the number of requests to the kubelet so far; `None` without a held container.
@@ -90,8 +92,7 @@ impl PodModel {
     /// Returns true while the kubelet holds a container. Each sync of the Pod then delays the release of the container
     /// by up to a second, and each patch causes a sync.
     pub(crate) fn has_held_container(&self) -> bool {
-        let is_held = |track: &ContainerTrack| track.spec.mode == Mode::Hold && !track.is_running(self.is_resumed);
-        self.tracks.iter().any(is_held)
+        self.tracks.iter().any(|track| track.may_be_held(self.is_resumed))
     }
 
     pub(super) fn pending_acks(&mut self) -> impl Iterator<Item = &mut PendingAck> {
@@ -105,11 +106,18 @@ impl ContainerTrack {
         !self.has_ended() && !self.is_gate_closed() && self.evidence(resumed).started
     }
 
+    /// Returns true if the container is in hold mode, does not run, and may start.
+    fn may_be_held(&self, resumed: bool) -> bool {
+        let reason = self.kubelet_status().and_then(|status| status.stuck_reason.as_deref());
+        let for_good = self.has_ended() && (self.has_ended_for_good() || reason == Some(REASON_ENDED));
+        self.spec.mode == Mode::Hold && !self.is_running(resumed) && !for_good
+    }
+
     /// Returns the state of a held container; `observed` is the state without regard to its gate.
-    pub(super) fn hold_state(&self, observed: State) -> State {
+    pub(super) fn hold_state(&self, observed: State, resumed: bool) -> State {
         let Some(gate) = &self.hold else { return observed };
         let started_at = self.kubelet_status().and_then(|status| status.running_since);
-        if started_at.is_some_and(|at| gate.is_violated_by(at)) {
+        if !gate.has_passed && started_at.is_some_and(|at| gate.is_violated_by(at, resumed)) {
             State::Violated
         } else if gate.has_timed_out && (observed == State::Waiting || observed.has_ended()) {
             State::TimedOut
@@ -119,26 +127,24 @@ impl ContainerTrack {
     }
 
     /// Returns the time at which the wait of the held container times out.
-    fn hold_deadline(&self) -> Option<Instant> {
-        let gate = self.hold.as_ref().filter(|gate| !gate.is_open && !gate.has_timed_out)?;
-        let reason = self.kubelet_status().and_then(|status| status.stuck_reason.as_deref());
-        if self.has_ended() && (self.has_ended_for_good() || reason == Some(REASON_ENDED)) {
-            return None;
-        }
-        Some(gate.waiting_since + Duration::from_secs(self.spec.timeout_seconds?.into()))
+    fn hold_deadline(&self, resumed: bool) -> Option<Instant> {
+        let gate = self.hold.as_ref().filter(|gate| !gate.is_open && !gate.has_timed_out && !gate.is_skipped)?;
+        let limit = Duration::from_secs(self.spec.timeout_seconds?.into());
+        self.may_be_held(resumed).then(|| gate.waiting_since + limit)
     }
 
     /// Returns the time of the next action for the gate of the held container.
     pub(super) fn hold_due(&self, resumed: bool) -> Option<Instant> {
         let gate = self.hold.as_ref()?;
-        let request = if self.is_running(resumed) { None } else { gate.next_request(self.ended_at()) };
-        request.into_iter().chain(gate.retry_at).chain(self.hold_deadline()).min()
+        let request = if self.may_be_held(resumed) { gate.next_request(self.ended_at()) } else { None };
+        request.into_iter().chain(gate.retry_at).chain(self.hold_deadline(resumed)).min()
     }
 
-    pub(super) fn hold_tick(&mut self, now: Instant) {
-        let has_timed_out = self.hold_deadline().is_some_and(|at| at <= now);
-        if let Some(gate) = &mut self.hold {
-            gate.has_timed_out |= has_timed_out;
+    pub(super) fn hold_tick(&mut self, now: Instant, resumed: bool) {
+        if self.hold_deadline(resumed).is_some_and(|at| at <= now)
+            && let Some(gate) = &mut self.hold
+        {
+            (gate.is_skipped, gate.has_timed_out) = (self.spec.continue_on_timeout, !self.spec.continue_on_timeout);
         }
     }
 }

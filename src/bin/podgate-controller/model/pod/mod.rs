@@ -212,7 +212,7 @@ impl PodModel {
     pub(crate) fn tick(&mut self, now: Instant) {
         for track in &mut self.tracks {
             track.tick(&self.epoch, now);
-            track.hold_tick(now);
+            track.hold_tick(now, self.is_resumed);
         }
     }
 
@@ -236,7 +236,7 @@ impl PodModel {
     /// Determines all states. Returns the new snapshot if it differs from the published one.
     pub(crate) fn update_snapshot(&mut self) -> Option<&Snapshot> {
         for track in &mut self.tracks {
-            let observed = || track.hold_state(resolve_state(&track.evidence(self.is_resumed)));
+            let observed = || track.hold_state(resolve_state(&track.evidence(self.is_resumed)), self.is_resumed);
             track.state = track.override_state.unwrap_or_else(observed);
             track.answers.was_ready |= track.state == State::Ready;
         }

@@ -110,7 +110,9 @@ impl ContainerTrack {
         match self.spec.mode {
             Mode::Entrypoint => !self.report().is_some_and(Report::has_gate_opened),
             // The gate may close again while the container runs.
-            Mode::Hold => self.running_id().is_none() && !self.hold.as_ref().is_some_and(|gate| gate.is_open),
+            Mode::Hold => {
+                self.running_id().is_none() && !self.hold.as_ref().is_some_and(|gate| gate.is_open || gate.has_passed)
+            }
             Mode::PostStart | Mode::None => false,
         }
     }

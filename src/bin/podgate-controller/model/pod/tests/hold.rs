@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::clock::wall_clock;
-use std::time::SystemTime;
 
 const HELD: &str = r#"[
     {"name":"db","readinessProbe":{"tcpSocket":{"port":1}}},
@@ -58,11 +57,12 @@ fn kubelet_is_asked_until_the_container_runs() {
     let mut pod = open_pod();
     let start = now();
     assert!(pod.has_held_container());
-    assert!(pod.take_release_request(start) && !pod.take_release_request(start));
-    assert!(pod.take_release_request(start + Duration::from_secs(2)));
+    assert_eq!(pod.take_release_requests(start), ["api"]);
+    assert!(pod.take_release_requests(start).is_empty());
+    assert_eq!(pod.take_release_requests(start + Duration::from_secs(2)), ["api"]);
     assert_eq!(pod.releases(), Some(2));
     pod.receive_status("api", running("a1", false));
-    assert!(!pod.take_release_request(later()));
+    assert!(pod.take_release_requests(later()).is_empty());
     assert_eq!(pod.due(), None);
 }
 
@@ -104,15 +104,57 @@ fn final_end_does_not_time_out() {
     assert_eq!(pod.state_of("api"), State::Completed);
 }
 
+/// A short run may end before the kubelet's status shows its start.
+#[test]
+fn run_that_was_never_seen_ends_the_time_out() {
+    for continues in [false, true] {
+        let json =
+            HELD.replace(r#""timeoutSeconds":60"#, &format!(r#""timeoutSeconds":60,"continueOnTimeout":{continues}"#));
+        let mut pod = new_pod(false, &json.replace(r#""name":"api""#, r#""name":"api","restartPolicy":"Never""#));
+        pod.update_gates(now());
+        pod.tick(later());
+        for _ in 0..3 {
+            pod.receive_verdict("db", ProbeVerdict::Passed);
+            pod.update_gates(now());
+        }
+        pod.on_pod_update(&pod_facts("api", ended("a1", 0)), true, later() + Duration::from_secs(1));
+        pod.update_gates(later());
+        assert_eq!(pod.state_of("api"), State::Completed);
+        assert!(!pod.has_held_container() && pod.take_release_requests(later() + Duration::from_secs(600)).is_empty());
+    }
+}
+
+/// Without the API, only the answers of the container show that it runs.
+#[test]
+fn answering_container_keeps_its_state_when_its_gate_closes() {
+    let mut pod = open_pod();
+    pod.receive_verdict("api", ProbeVerdict::Passed);
+    pod.update_gates(now());
+    pod.receive_verdict("db", ProbeVerdict::Failing);
+    assert_eq!(pod.update_gates(now()), [false]);
+    assert_eq!(pod.state_of("api"), State::Ready);
+}
+
+#[test]
+fn failed_write_is_forgotten_when_the_gate_need_not_change() {
+    let mut pod = open_pod();
+    let change = crate::model::pod::hold::GateChange { container: "api".to_owned(), open: false };
+    pod.set_gate(&change, false, now(), wall_clock());
+    pod.update_gates(now());
+    assert!(pod.track("api").unwrap().hold.as_ref().unwrap().retry_at.is_none());
+}
+
 #[test]
 fn start_behind_a_closed_gate_is_a_violation() {
     let mut pod = new_pod(false, HELD);
     pod.update_gates(now());
+    pod.receive_status("api", Kubelet { running_since: Some(wall_clock()), ..running("a1", true) });
+    assert_eq!(pod.state_of("api"), State::Violated);
+    let mut pod = new_pod(true, HELD);
+    pod.update_gates(now());
     let at = |seconds| Some(wall_clock() + Duration::from_secs(seconds));
     pod.receive_status("api", Kubelet { running_since: at(1), ..running("a1", true) });
-    assert_eq!(pod.state_of("api"), State::Started);
+    assert_eq!(pod.state_of("api"), State::Started, "the earlier run of the sidecar may have opened the gate");
     pod.receive_status("api", Kubelet { running_since: at(60), ..running("a2", true) });
     assert_eq!(pod.state_of("api"), State::Violated);
-    pod.receive_status("api", Kubelet { running_since: Some(SystemTime::UNIX_EPOCH), ..running("a2", true) });
-    assert_eq!(pod.state_of("api"), State::Started);
 }
