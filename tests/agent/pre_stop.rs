@@ -251,7 +251,7 @@ fn no_condition_and_no_command_is_a_usage_error() {
     running_pod()
         .pre_stop()
         .run()
-        .assert_failed(64, "nothing to wait for; use --until CONTAINER, --check-closed or --then");
+        .assert_failed(64, "nothing to do; use --until CONTAINER, --check-closed, --then or --tether");
     for (flag, value, message) in [
         ("until", "api=Ready", "write api=Exited"),
         ("check-closed", "http://127.0.0.1/", "only ports are supported"),
