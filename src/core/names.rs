@@ -36,7 +36,7 @@ pub const SANDBOX_RESTARTS: &str = "sandbox.podgate.io/restarts";
 /// Start time of this sandbox's first sidecar by the kubelet's clock, RFC 3339 in UTC. Published only on the board.
 pub const SANDBOX_SINCE: &str = "sandbox.podgate.io/since";
 
-/// Counter of the requests to the kubelet to create held containers. The kubelet syncs the Pod when the value changes.
+/// Number of patches that release held containers. The kubelet syncs the Pod when the value changes.
 pub const SANDBOX_RELEASES: &str = "sandbox.podgate.io/releases";
 
 /// Annotation that the kubelet adds to the downward-API file. A new value means that the kubelet has restarted.

@@ -31,9 +31,14 @@ impl State {
         matches!(self, State::Completed | State::Failed)
     }
 
+    /// Returns true if the container's program has not started in this incarnation.
+    pub fn is_before_start(self) -> bool {
+        matches!(self, State::Waiting | State::TimedOut)
+    }
+
     /// Returns true if the container was started after its conditions held. It may have ended since then.
     pub fn has_started(self) -> bool {
-        !matches!(self, State::Waiting | State::TimedOut | State::Violated)
+        !self.is_before_start() && self != State::Violated
     }
 }
 

@@ -33,7 +33,7 @@ const MINOR_BATCH_WINDOW: Duration = Duration::from_secs(5);
 /// Time during which changes are collected while a container is held. Patches are rare here because each one makes the
 /// kubelet sync the Pod, and such a sync can delay the release by up to 1 s.
 const DEFERRED_BATCH_WINDOW: Duration = Duration::from_secs(10);
-/// Pause after a failed request to the kubelet to create a held container.
+/// Longest pause after a failed patch that releases a held container.
 const RELEASE_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Time limit for every request except the watch. The API server ends a watch after `WATCH_TIMEOUT_SECONDS`.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -59,7 +59,7 @@ pub(crate) enum Urgency {
     /// A container is held, so each patch that does not release the container delays the release.
     Deferred,
     Normal,
-    /// The patch asks the kubelet to create a held container.
+    /// The patch releases a held container: it makes the kubelet try again to create the container.
     Release,
 }
 
@@ -67,7 +67,7 @@ pub(crate) enum Urgency {
 pub(crate) struct ApiState {
     pub(crate) identity: PodIdentity,
     pub(crate) metrics: Rc<Metrics>,
-    /// True if a request to the kubelet to create a held container is not sent yet.
+    /// True from the decision to release a held container until the patch for it is sent.
     is_release_pending: Cell<bool>,
     /// True while a container is held.
     is_deferring: Cell<bool>,

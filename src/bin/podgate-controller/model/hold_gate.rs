@@ -3,10 +3,10 @@
 use crate::model::pending_ack::PendingAck;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Times of the requests to the kubelet after the opening of a gate. The first syncs of a Pod come once a second.
+/// Times of the release patches after the opening of a gate. The kubelet syncs a new Pod at most once a second.
 const AFTER_OPENING: [Duration; 3] = [Duration::ZERO, Duration::from_millis(1200), Duration::from_secs(3)];
-/// Times of the requests after the container's last end, just after the end of each back-off of the kubelet. Without an
-/// end, these times count from the opening.
+/// Times of the release patches after the container's last end: just after each back-off of the kubelet. If the container
+/// has not run, these times count from the opening.
 const AFTER_END: [Duration; 6] = [
     Duration::from_millis(10_100),
     Duration::from_millis(20_100),
@@ -15,14 +15,14 @@ const AFTER_END: [Duration; 6] = [
     Duration::from_millis(160_100),
     Duration::from_millis(300_100),
 ];
-/// Interval between later requests.
+/// Interval between later patches.
 const LATER_INTERVAL: Duration = Duration::from_secs(300);
 /// Pause before the next attempt to write or remove a gate file.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Longest expected time from the closing of a gate to the start of a container that has passed the open gate: the
 /// kubelet has read the file, but the runtime still creates the container.
 const CREATION_TIME: Duration = Duration::from_secs(15);
-/// Shortest pause between two requests to the kubelet. A gate whose condition flaps must not flood the API server.
+/// Shortest pause between two release patches. A gate whose condition flaps must not flood the API server.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -83,8 +83,8 @@ impl HoldGate {
         self.retry_at = Some(now + RETRY_DELAY);
     }
 
-    /// Returns the time of the next request to the kubelet to create the container. `None` while the gate is closed.
-    /// `ended_at` is the time at which the container's last end was observed.
+    /// Returns the time of the next release patch; `None` while the gate is closed. `ended_at` is the time at which the
+    /// container's last end was observed.
     pub(super) fn next_request(&self, ended_at: Option<Instant>) -> Option<Instant> {
         let earliest = self.last_request_at.map(|last| last + MIN_INTERVAL);
         let first = earliest.map_or(self.opened_at, |earliest| earliest.max(self.opened_at));

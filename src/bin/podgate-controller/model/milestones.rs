@@ -39,7 +39,7 @@ impl MilestoneRecorder {
             reach(Milestone::GateOpened, is_released || track.report().is_some_and(Report::has_gate_opened));
             // A state that an override sets is not a milestone that the container has reached.
             let is_observed = track.override_state.is_none();
-            reach(Milestone::Started, is_observed && !matches!(track.state, State::Waiting | State::TimedOut));
+            reach(Milestone::Started, is_observed && !track.state.is_before_start());
             reach(Milestone::Ready, is_observed && track.state == State::Ready);
             reach(Milestone::Ended, is_observed && track.state.has_ended());
             let before = self.states.insert(name.to_owned(), track.state).unwrap_or(State::Waiting);

@@ -6,8 +6,7 @@ use crate::model::pod::hold::GateChange;
 use tracing::{error, info};
 
 impl Controller {
-    /// Opens and closes gates as the published states require. Returns true if the kubelet must be asked now to create a
-    /// held container.
+    /// Opens and closes gates as the published states require. Returns true if a patch must release a held container now.
     pub(super) fn update_gates(&mut self) -> bool {
         let Some(files) = self.hold_files.as_ref().filter(|_| self.shutdown.is_none()) else { return false };
         for change in self.pod.decide_gates(now(), wall_clock()) {

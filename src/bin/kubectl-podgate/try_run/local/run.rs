@@ -237,7 +237,7 @@ impl<'a> Run<'a> {
             }
             Phase::Boot if now >= self.deadline => self.judge(now),
             Phase::Run if now >= self.deadline || self.is_settled() => self.judge(now),
-            // The last lines of the logs may still be on their way.
+            // The last log lines may not have been read yet.
             Phase::Linger(_) if !(self.args.stop || self.is_interrupted) => return Ok(now_ms() - self.judged_at > 100),
             Phase::Linger(until) if now >= until => {
                 self.stopped_at = now_ms();

@@ -68,7 +68,8 @@ impl PodModel {
         self.tracks.iter_mut().for_each(|track| track.hold = None);
     }
 
-    /// Returns the held containers with an open gate that the kubelet must be asked now to create.
+    /// Returns the held containers that a patch must release now: their gates are open, and the kubelet has not created
+    /// them.
     pub(crate) fn take_release_requests(&mut self, now: Instant) -> Vec<String> {
         let resumed = self.is_resumed;
         let mut due = Vec::new();
@@ -84,7 +85,7 @@ impl PodModel {
         due
     }
 
-    /// Returns the number of requests to the kubelet so far; `None` without a held container.
+    /// Returns the number of releases so far; `None` if no container is in hold mode.
     pub(crate) fn releases(&self) -> Option<u64> {
         self.tracks.iter().any(|track| track.spec.mode == Mode::Hold).then_some(self.releases)
     }

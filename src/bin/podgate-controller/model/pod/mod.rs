@@ -37,7 +37,7 @@ pub(crate) struct PodModel {
     is_deleting: bool,
     tracks: Vec<ContainerTrack>,
     published: Option<Snapshot>,
-    /// Number of requests to the kubelet to create held containers.
+    /// Number of patches so far that release held containers.
     releases: u64,
 }
 
@@ -270,7 +270,7 @@ impl PodModel {
     fn mark_started(&mut self) {
         let mut later_runs = false;
         for track in self.tracks.iter_mut().rev() {
-            let runs = !matches!(track.state, State::Waiting | State::TimedOut);
+            let runs = !track.state.is_before_start();
             track.has_started |= match track.spec.mode {
                 Mode::PostStart => track.answers.was_ready || later_runs,
                 Mode::Entrypoint | Mode::Hold | Mode::None => runs,
@@ -352,7 +352,7 @@ impl PodModel {
     pub(crate) fn pre_stop_containers(&self) -> impl Iterator<Item = &ContainerTrack> {
         let needs_board = |track: &&ContainerTrack| {
             let stops = track.spec.pre_stop || track.stopping() != PreStopState::NotBegun;
-            stops && !matches!(track.state, State::Waiting | State::TimedOut) && !track.state.has_ended()
+            stops && !track.state.is_before_start() && !track.state.has_ended()
         };
         self.tracks.iter().filter(needs_board)
     }

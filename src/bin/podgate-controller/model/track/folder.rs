@@ -34,9 +34,8 @@ impl ContainerTrack {
         has_changed || self.report().is_some() && self.report() != before.as_ref()
     }
 
-    /// Removes the fields that the container's mode does not allow from a report. A container outside the order has
-    /// neither gate nor hook, a held container has no gate of its own, and a hook can't report an exit code. Stopping is never undone, and an open gate never
-    /// closes.
+    /// Removes the fields that the container's mode does not allow from a report. Only a container in entrypoint mode has
+    /// its own gate. A hook can't report an exit code. Stopping is never undone, and an open gate never closes.
     fn sanitize(&self, report: Report) -> Report {
         let stopping =
             self.raw_report.as_ref().map_or(PreStopState::NotBegun, |before| before.stopping).max(report.stopping);
