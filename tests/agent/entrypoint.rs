@@ -374,7 +374,7 @@ fn gate_needs_a_writable_folder_but_no_free_space() {
     });
     assert_eq!(shell.wait_for_agent(), 7, "{}", stderr_text());
 
-    assert_eq!(shell.run(&format!("mount -o remount,ro {self_folder}")), 0);
+    assert_eq!(shell.run(&format!("mount -o remount,bind,ro {self_folder}")), 0);
     fs::write(&scene.termination, "").unwrap();
     shell.start_agent(&waits_for_db(&scene).flag("timeout", "100ms").with_command(ECHO_RAN), &errors);
     assert_eq!(shell.wait_for_agent(), 75);
