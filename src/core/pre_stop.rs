@@ -72,6 +72,5 @@ pub fn is_pod_stopping(view: &PodView, conditions: &[WaitCondition]) -> bool {
 
 /// Returns true if a container in `state` has exited as wanted, has never started or waits in its gate.
 fn is_gone(state: State, want: WantedState) -> bool {
-    state.is_before_start()
-        || state.has_ended() && (want != WantedState::Completed || state == State::Completed)
+    state.is_before_start() || state.has_ended() && (want != WantedState::Completed || state == State::Completed)
 }
