@@ -73,9 +73,12 @@ impl Machine {
     /// Returns the command lines of all processes of the run.
     fn processes(&self) -> Vec<String> {
         let mark = format!("PODGATE_TRY={}", self.folder.path().display());
+        let board = self.folder.path().join("podgate-try-").display().to_string();
         let is_own = |path: &Path| {
             let environment = fs::read(path.join("environ")).unwrap_or_default();
+            // Only root can read the sidecar's environment.
             environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(mark.as_bytes()))
+                || fs::read_to_string(path.join("cmdline")).is_ok_and(|words| words.contains(&board))
         };
         let processes = fs::read_dir("/proc").unwrap().flatten().filter(|entry| is_own(&entry.path()));
         processes.filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok()).collect()

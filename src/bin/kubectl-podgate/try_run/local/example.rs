@@ -1,6 +1,7 @@
-//! The built-in example: `db` takes 4 s, `api` 2 s, and `web` half a second to become Ready.
+//! The built-in example: `db` takes 4 s, `api` 2 s, and `web` half a second to become Ready. Also finds free ports.
 
 use serde_json::{Value, json};
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ pub(super) const READY: [(&str, Duration); 2] = [("db", Duration::from_secs(4)),
 
 /// Returns the example with ports that are free on this machine.
 pub(super) fn pod() -> std::io::Result<Value> {
-    // All listeners stay open until all ports are known. Otherwise the kernel could return the same port twice.
-    let listeners = ["db", "api", "web"].map(|name| (name, TcpListener::bind((Ipv4Addr::LOCALHOST, 0))));
+    // All listeners stay open until all ports are known. Otherwise the same port could be found twice.
+    let listeners = ["db", "api", "web"].map(|name| (name, open_free_port()));
     let container = |(name, listener): &(&str, std::io::Result<TcpListener>)| {
         let port = listener.as_ref().map_err(|error| error.kind())?.local_addr()?.port();
         let probe = json!({"httpGet": {"path": "/ready", "port": port}});
@@ -23,4 +24,14 @@ pub(super) fn pod() -> std::io::Result<Value> {
         "metadata": {"name": "example", "annotations": {"podgate.io/order": "db, api, web"}},
         "spec": {"containers": containers},
     }))
+}
+
+/// Opens a free port below the ephemeral ports. The kernel gives an ephemeral port to any outgoing connection, possibly
+/// before the stand-in opens it.
+pub(super) fn open_free_port() -> std::io::Result<TcpListener> {
+    const PORTS: std::ops::Range<u16> = 10_000..32_000;
+    // Runs at the same time begin at different ports.
+    let first = PORTS.start + (std::process::id().wrapping_mul(61) % u32::from(PORTS.end - PORTS.start)) as u16;
+    let open = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok();
+    (first..PORTS.end).chain(PORTS.start..first).find_map(open).ok_or_else(|| ErrorKind::AddrInUse.into())
 }

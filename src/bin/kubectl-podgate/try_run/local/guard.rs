@@ -1,7 +1,8 @@
 //! The scratch folder of one run, and the process that cleans up after the run, even after SIGKILL.
 //!
-//! The guard reads a pipe that only `try` holds open. When `try` has gone, the guard kills every process that has
-//! inherited the run's environment variable, and removes the folder. A normal run ends in the same way.
+//! The guard reads a pipe that only `try` holds open. When `try` has gone, the guard kills every process of the run, and
+//! removes the folder. A normal run ends in the same way. The guard recognizes a process by the run's environment variable.
+//! The sidecar's environment is readable only for root, so the guard recognizes the sidecar by its `--board`.
 
 use super::programs::Programs;
 use super::stand_in::Role;
@@ -82,13 +83,15 @@ pub(super) fn run(folder: &Path) -> ExitCode {
 /// Kills all processes that belong to `folder`. Returns the number of these processes.
 fn kill_marked(folder: &Path) -> usize {
     let mark = [VARIABLE.as_bytes(), b"=", folder.as_os_str().as_bytes()].concat();
+    let board = [b"--board\0", folder.join(FOLDERS[0]).as_os_str().as_bytes(), b"\0"].concat();
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
     pids.filter(|pid| {
         // Open the handle before the check, so that the signal can't reach another process with the same pid.
         let handle = pidfd_open(*pid, PidfdFlags::empty());
-        let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable == mark)
+        let read = |file: &str| std::fs::read(format!("/proc/{}/{file}", pid.as_raw_nonzero())).unwrap_or_default();
+        let is_marked = read("environ").split(|byte| *byte == 0).any(|variable| variable == mark);
+        (is_marked || read("cmdline").windows(board.len()).any(|words| words == board))
             && handle.is_ok_and(|handle| pidfd_send_signal(handle, Signal::KILL).is_ok())
     })
     .count()

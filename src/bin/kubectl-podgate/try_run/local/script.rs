@@ -91,7 +91,7 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
     Ok(Script {
         title: title.clone(),
         notes: stage.notes.clone(),
-        sidecar_hook: [&programs.sidecar.display().to_string(), "ready", "--timeout", "60s"].map(str::to_owned).into(),
+        sidecar_hook: writer.sidecar_command(&["ready", "--timeout", "60s"]),
         tasks: std::iter::once(writer.sidecar(sidecar)).chain(others.iter().map(|one| writer.task(one))).collect(),
         grace: plan.grace,
         board: writer.folders[0].clone(),
@@ -112,16 +112,21 @@ struct TaskWriter<'a> {
 }
 
 impl TaskWriter<'_> {
+    /// Returns a command line of the sidecar's program. The guard recognizes it by `--board`.
+    fn sidecar_command(&self, words: &[&str]) -> Vec<String> {
+        let (program, board) = (self.programs.sidecar.display().to_string(), self.folders[0].display().to_string());
+        [program.as_str()].iter().chain(words).chain(&["--board", &board]).map(|word| (*word).to_owned()).collect()
+    }
+
     fn sidecar(&self, container: &Value) -> Task {
         let list = container["env"].as_array().into_iter().flatten().find(|one| one["name"] == "PODGATE_CONTAINERS");
         let list = list.and_then(|one| one["value"].as_str()).unwrap_or_default();
         let mut environment = self.environment(&self.folders[1], SIDECAR);
         environment.push(("PODGATE_CONTAINERS".into(), stage::expand(list, &BTreeMap::new()).into()));
         environment.push(("PODGATE_AGENT".into(), self.programs.agent.clone().into()));
-        let program = self.programs.sidecar.display().to_string();
         Task {
             name: SIDECAR.to_owned(),
-            words: [&program, "--publish", "board", "--pod-ips", "127.0.0.1"].map(str::to_owned).into(),
+            words: self.sidecar_command(&["--publish", "board", "--pod-ips", "127.0.0.1"]),
             environment,
             restart_policy: "Always".to_owned(),
             ..Task::default()

@@ -149,7 +149,10 @@ impl Stage<'_> {
 
     /// Opens a port until all ports are known; 0 for any free port. Returns its number.
     fn reserve_port(&mut self, port: u16, name: &str) -> std::io::Result<u16> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+        let listener = match port {
+            0 => example::open_free_port()?,
+            port => TcpListener::bind((Ipv4Addr::LOCALHOST, port))?,
+        };
         let port = listener.local_addr()?.port();
         self.ports.insert(port, (name.to_owned(), listener));
         Ok(port)
