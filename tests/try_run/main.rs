@@ -174,6 +174,22 @@ fn output_formats_go_to_standard_output_alone() {
     assert!(svg.code == 0 && svg.out.starts_with("<svg") && svg.out.ends_with("</svg>\n"), "{}", svg.out);
 }
 
+/// The program `script` of util-linux provides the terminal.
+#[test]
+fn chart_grows_on_a_terminal() {
+    let machine = Machine::new();
+    let words = format!("stty columns 100 rows 40; {PROGRAM} try {}", QUICK.join(" "));
+    let mut command = Command::new("script");
+    let output = command.args(["-qec", &words, "/dev/null"]).env("TMPDIR", machine.folder.path()).output().unwrap();
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{out}");
+    let charts = out.matches("the built-in example after ").count();
+    assert!(charts >= 3, "{charts} charts in {out}");
+    // The report replaces the last chart.
+    let (_, report) = out.rsplit_once("\u{1b}[J").unwrap();
+    assert!(report.contains("The order was kept") && !report.contains("example after"), "{report}");
+}
+
 #[test]
 fn order_broken_by_a_declared_time_out_exits_with_2() {
     let mut pod = scenarios::chain();

@@ -1,7 +1,7 @@
 //! `kubectl podgate status`: shows one Pod, once or continuously.
 
 mod args;
-mod screen;
+pub(crate) mod screen;
 #[cfg(test)]
 mod tests;
 mod text;

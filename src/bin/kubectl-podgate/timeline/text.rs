@@ -11,6 +11,25 @@ use std::fmt::Write as _;
 const NAME_MAX: usize = 24;
 
 pub(crate) fn render(timeline: &Timeline, columns: usize, colors: bool) -> String {
+    let mut out = render_chart(timeline, columns, colors);
+    out.push('\n');
+    write_table(&mut out, timeline);
+    let describe = |mark: &Mark| match mark.what {
+        "created" => format!("created {}", rfc3339(mark.moment.at).replace(".000Z", "Z")),
+        what => format!("{what} {}", format_offset(Some(mark.moment), timeline.from)),
+    };
+    let marks: Vec<String> = timeline.marks.iter().map(describe).collect();
+    if !marks.is_empty() {
+        let _ = writeln!(out, "\nPod: {}", marks.join(", "));
+    }
+    for (index, note) in timeline.notes.iter().enumerate() {
+        let _ = writeln!(out, "{}- {}", if index == 0 { "\n" } else { "" }, sanitize(note));
+    }
+    out
+}
+
+/// Returns the summary, the rows of bars and the legend.
+pub(crate) fn render_chart(timeline: &Timeline, columns: usize, colors: bool) -> String {
     let bold = Style::new().bold();
     let mut out = format!("{bold}{}{bold:#}\n\n", sanitize(&timeline.summary));
     let names =
@@ -25,19 +44,6 @@ pub(crate) fn render(timeline: &Timeline, columns: usize, colors: bool) -> Strin
     }
     out.push('\n');
     write_legend(&mut out, timeline, colors);
-    out.push('\n');
-    write_table(&mut out, timeline);
-    let describe = |mark: &Mark| match mark.what {
-        "created" => format!("created {}", rfc3339(mark.moment.at).replace(".000Z", "Z")),
-        what => format!("{what} {}", format_offset(Some(mark.moment), timeline.from)),
-    };
-    let marks: Vec<String> = timeline.marks.iter().map(describe).collect();
-    if !marks.is_empty() {
-        let _ = writeln!(out, "\nPod: {}", marks.join(", "));
-    }
-    for (index, note) in timeline.notes.iter().enumerate() {
-        let _ = writeln!(out, "{}- {}", if index == 0 { "\n" } else { "" }, sanitize(note));
-    }
     out
 }
 

@@ -33,14 +33,26 @@ pub(super) fn print(run: &Run<'_>) -> Result<ExitCode, String> {
     if args.stop {
         timeline.notes.extend(stop_sentences(&stopped, run.stopped_at));
     }
-    let columns = terminal::size().map_or(DEFAULT_COLUMNS, |(columns, _)| columns);
-    let colors = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
     write_stdout(&match args.output {
-        Output::Text => format!("\n{}", text::render(&timeline, columns, colors)),
+        Output::Text => format!("\n{}", render(&timeline, text::render)),
         Output::Json => to_json(&timeline)?,
         Output::Svg => svg::render(&timeline),
     })?;
     Ok(ExitCode::from(outcome as u8))
+}
+
+/// Returns the chart of a run that goes on.
+pub(super) fn live_chart(run: &Run<'_>) -> String {
+    let (title, now) = (&run.script.title, now_ms());
+    let mut timeline = timeline(title, &run.histories(), run.zero, now);
+    timeline.summary = format!("{title} after {}:", format_seconds(now - run.zero));
+    format!("\n{}", render(&timeline, text::render_chart))
+}
+
+fn render(timeline: &Timeline, to_text: fn(&Timeline, usize, bool) -> String) -> String {
+    let columns = terminal::size().map_or(DEFAULT_COLUMNS, |(columns, _)| columns);
+    let colors = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
+    to_text(timeline, columns, colors)
 }
 
 /// Returns the timeline between two times in milliseconds since 1970, without summary and notes.

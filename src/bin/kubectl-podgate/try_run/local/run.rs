@@ -46,7 +46,7 @@ fn rehearse(args: &Try) -> Result<ExitCode, String> {
     let mut run = Run::new(args, &script, &sender);
     run.screen.announce(&script)?;
     let followed = run.follow(&messages);
-    run.screen.print(i64::MAX)?;
+    run.screen.print(i64::MAX, None)?;
     drop(scratch);
     followed?;
     report::print(&run)
@@ -137,7 +137,9 @@ impl<'a> Run<'a> {
             if self.advance(now)? {
                 return Ok(());
             }
-            self.screen.print(now_ms() - screen::DELAY_MS)?;
+            let until = now_ms() - screen::DELAY_MS;
+            let chart = self.screen.is_due(until).then(|| report::live_chart(self));
+            self.screen.print(until, chart.as_deref())?;
         }
     }
 

@@ -1,8 +1,10 @@
-//! Prints events and logs, one line each.
+//! Prints events and logs, one line each. On a terminal, a chart grows below the lines.
 
 use super::now_ms;
 use super::script::Script;
 use crate::output::{print_stderr, write_stdout};
+use crate::status::screen::LiveScreen;
+use crate::terminal;
 use crate::timeline::Output;
 use crate::try_run::args::Try;
 use podgate::core::text::sanitize;
@@ -10,11 +12,15 @@ use std::io::Write;
 
 /// Time for which a line is kept back. Events of several processes arrive out of order.
 pub(super) const DELAY_MS: i64 = 100;
+const REDRAW_MS: i64 = 100;
 
 #[derive(Debug)]
 pub(super) struct Screen {
     output: Output,
     is_verbose: bool,
+    /// The growing chart; `None` unless the output is text on a terminal.
+    live: Option<LiveScreen>,
+    drawn_at: i64,
     /// Lines that are not printed yet, with their time in milliseconds since 1970.
     pending: Vec<(i64, String)>,
     /// Start of the Pod in milliseconds since 1970.
@@ -25,7 +31,8 @@ pub(super) struct Screen {
 impl Screen {
     pub(super) fn new(args: &Try, zero: i64, name_width: usize) -> Screen {
         let (output, is_verbose) = (args.output, args.verbose);
-        Screen { output, is_verbose, pending: Vec::new(), zero, name_width }
+        let live = (output == Output::Text && terminal::size().is_some()).then(LiveScreen::default);
+        Screen { output, is_verbose, live, drawn_at: 0, pending: Vec::new(), zero, name_width }
     }
 
     /// Adds an event of a container.
@@ -58,17 +65,31 @@ impl Screen {
         Ok(())
     }
 
-    /// Prints the lines up to this time.
-    pub(super) fn print(&mut self, until: i64) -> Result<(), String> {
+    /// Returns true if the chart must be drawn again.
+    pub(super) fn is_due(&self, until: i64) -> bool {
+        self.live.is_some()
+            && (now_ms() - self.drawn_at >= REDRAW_MS || self.pending.iter().any(|(at, _)| *at <= until))
+    }
+
+    /// Prints the lines up to this time, and replaces the chart on a terminal.
+    pub(super) fn print(&mut self, until: i64, chart: Option<&str>) -> Result<(), String> {
         self.pending.sort_by_key(|(at, _)| *at);
         let count = self.pending.partition_point(|(at, _)| *at <= until);
-        for (_, line) in self.pending.drain(..count) {
-            if self.output == Output::Text {
-                write_stdout(&(line + "\n"))?;
-            } else {
-                let _ = writeln!(std::io::stderr(), "{line}");
-            }
+        let lines: String = self.pending.drain(..count).map(|(_, line)| line + "\n").collect();
+        let Some(live) = self.live.as_mut().filter(|_| chart.is_some() || until == i64::MAX) else {
+            return self.print_lines(&lines);
+        };
+        let size = terminal::size().unwrap_or((80, 24));
+        self.drawn_at = now_ms();
+        let text = format!("{}{lines}{}", live.draw("", size), live.draw(chart.unwrap_or_default(), size));
+        write_stdout(&text).map(drop)
+    }
+
+    fn print_lines(&self, lines: &str) -> Result<(), String> {
+        if self.output == Output::Text {
+            return write_stdout(lines).map(drop);
         }
+        let _ = std::io::stderr().write_all(lines.as_bytes());
         Ok(())
     }
 }
