@@ -42,4 +42,5 @@ mod scenario_rounds;
 mod scenario_steps;
 mod scenario_stop;
 mod scenario_tethers;
+mod scenario_try;
 mod scenario_view;

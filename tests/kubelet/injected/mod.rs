@@ -11,7 +11,7 @@ use crate::watch::ObservedPod;
 use std::process::Command;
 
 /// Returns the output of `kubectl podgate inject` for a manifest, or the error messages.
-fn inject_manifest(path: &str, flags: &[&str]) -> Result<String, String> {
+pub(crate) fn inject_manifest(path: &str, flags: &[&str]) -> Result<String, String> {
     // `env!` would not compile without the feature `kubectl`.
     let Some(plugin) = option_env!("CARGO_BIN_EXE_kubectl-podgate") else {
         panic!("built without the feature kubectl")
