@@ -8,7 +8,6 @@
 //! | [`grpc`] | probes `grpc` with handwritten encoding |
 //! | [`url`] | parses the URLs of probes and redirects |
 //! | [`tls`] | opens TLS connections without verification of certificates |
-//! | [`bounded`] | limits the bytes that a connection receives |
 //! | [`exchange`] | sends one request by HTTP/1 or HTTP/2 and reads the response |
 //! | [`sock_diag`] | asks the kernel if a socket listens on a port |
 //! | [`precise_timer`] | sleeps with sub-millisecond precision |
@@ -21,7 +20,6 @@
 //! thread keeps running until the resolver times out.
 
 mod attempt;
-mod bounded;
 mod exchange;
 mod grpc;
 mod http;
@@ -34,14 +32,25 @@ mod url;
 #[cfg(test)]
 mod tests;
 
-use bounded::BoundedStream;
 use podgate::core::text::error_chain;
 use std::net::IpAddr;
+use tokio::io::{AsyncReadExt, Join, Take, join};
 use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 /// User agent of probes. Starts with the kubelet's `kube-probe/`, because some servers exclude that prefix from their
 /// access log.
 const USER_AGENT: &str = concat!("kube-probe/podgate-", env!("CARGO_PKG_VERSION"));
+
+/// Limit on the bytes that are read from a server. Enough for certificates, a response head (32 KiB, hyper's limit),
+/// the beginning of a body, and what hyper reads ahead.
+const MAX_READ_BYTES: u64 = 128 * 1024;
+
+/// A TCP connection that reads at most [`MAX_READ_BYTES`].
+///
+/// The time limit alone is not enough. A flood of data that hyper skips (interim responses, pings, empty records) would
+/// keep the sidecar's only thread busy until the time limit and delay all other probes.
+type BoundedStream = Join<Take<OwnedReadHalf>, OwnedWriteHalf>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Outcome {
@@ -73,5 +82,6 @@ async fn connect(host: &str, port: u16) -> Result<BoundedStream, String> {
     // HTTP/2 writes in several steps. Nagle's algorithm would delay each write until the server acknowledges the
     // previous write. If `set_nodelay` fails, the probe is only slower.
     let _ = stream.set_nodelay(true);
-    Ok(BoundedStream::new(stream))
+    let (reader, writer) = stream.into_split();
+    Ok(join(reader.take(MAX_READ_BYTES), writer))
 }

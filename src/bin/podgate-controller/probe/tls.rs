@@ -1,6 +1,6 @@
 //! TLS 1.2 and 1.3 without verification of certificates, like the kubelet's probes.
 
-use super::bounded::BoundedStream;
+use super::BoundedStream;
 use podgate::core::text::error_chain;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
