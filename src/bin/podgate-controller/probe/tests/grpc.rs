@@ -90,8 +90,12 @@ async fn health_service_determines_the_result() {
 
 #[tokio::test(flavor = "local")]
 async fn invalid_responses_are_failures() {
-    let answers: [(Answers, &str); 10] = [
+    let answers: [(Answers, &str); 14] = [
         (|_| answer(&[], "0"), "is invalid"),
+        (|_| answer(&[1, 0, 0, 0, 2, 8, 1], "0"), "is invalid"),
+        (|_| answer(&[0, 0, 0, 0, 3, 8, 1], "0"), "is invalid"),
+        (|_| answer(&[0, 0, 0, 0, 1, 8], "0"), "is invalid"),
+        (|_| answer(&[0, 0, 0, 0, 3, 8, 0x81, 0], "0"), "is invalid"),
         (|_| answer(&[0, 0, 0, 0, 0], "0"), "UNKNOWN"),
         (|_| answer(&[0, 0, 0, 0, 2, 8, 3], "0"), "SERVICE_UNKNOWN"),
         (|_| answer(&[0, 0, 0, 0, 2, 8, 1], "14"), "gRPC status 14"),
