@@ -98,7 +98,7 @@ impl Prober {
             min_interval,
             lanes: BTreeMap::new(),
             attempts: FuturesUnordered::new(),
-            sock_diag: SockDiag::new(),
+            sock_diag: SockDiag::default(),
             timer: PreciseTimer::default(),
             last_run: 0,
         }
