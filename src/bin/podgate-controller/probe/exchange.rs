@@ -9,9 +9,8 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use podgate::core::text::error_chain;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::task::JoinSet;
+use tokio::task::{LocalSet, spawn_local};
 
 /// Size limit for a response head and for read-ahead. The kubelet allows 10 MiB, but the sidecar uses only a few MiB of
 /// memory.
@@ -56,23 +55,26 @@ pub(super) async fn send_http2<T, R>(
     read: impl AsyncFnOnce(Response<Incoming>) -> Result<R, String>,
 ) -> Result<R, String>
 where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let tasks = HyperTasks::default();
-    let _end = AbortOnDrop(tasks.clone());
-    let (mut sender, connection) = http2::Builder::new(tasks)
-        .initial_stream_window_size(HTTP2_WINDOW)
-        .initial_connection_window_size(HTTP2_WINDOW)
-        .handshake(TokioIo::new(io))
-        .await
-        .map_err(|error| error_chain(&error))?;
-    let result = drive(connection, async move || {
-        read(sender.send_request(request).await.map_err(|error| error_chain(&error))?).await
-    })
-    .await;
-    // Let hyper's own task run once, so that the task can send GOAWAY and close_notify.
-    tokio::task::yield_now().await;
-    result
+    let exchange = async {
+        let (mut sender, connection) = http2::Builder::new(LocalExecutor)
+            .initial_stream_window_size(HTTP2_WINDOW)
+            .initial_connection_window_size(HTTP2_WINDOW)
+            .handshake(TokioIo::new(io))
+            .await
+            .map_err(|error| error_chain(&error))?;
+        let result = drive(connection, async move || {
+            read(sender.send_request(request).await.map_err(|error| error_chain(&error))?).await
+        })
+        .await;
+        // Let hyper's own task run once, so that the task can send GOAWAY and close_notify.
+        tokio::task::yield_now().await;
+        result
+    };
+    // Hyper's tasks end together with this set. Otherwise, a server that does not read could keep a connection and its
+    // task open forever.
+    LocalSet::new().run_until(exchange).await
 }
 
 /// Runs `exchange` while `connection` transfers the bytes of the exchange.
@@ -97,23 +99,12 @@ async fn drive<R, E>(
     })
 }
 
-/// Executor that ends hyper's tasks together with the attempt. Otherwise, a server that does not read could keep a
-/// connection and its task open forever.
-#[derive(Clone, Default)]
-struct HyperTasks(Arc<Mutex<JoinSet<()>>>);
+/// Executor that runs hyper's tasks in the current `LocalSet`.
+#[derive(Clone)]
+pub(super) struct LocalExecutor;
 
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for HyperTasks {
+impl<F: Future<Output = ()> + 'static> Executor<F> for LocalExecutor {
     fn execute(&self, future: F) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).spawn(future);
-    }
-}
-
-/// Aborts hyper's tasks on drop. [`HyperTasks`] itself can't abort the tasks, because they hold clones of
-/// [`HyperTasks`].
-struct AbortOnDrop(HyperTasks);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+        spawn_local(future);
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of `httpGet` probes with `scheme: HTTPS`.
 
+use super::super::exchange::LocalExecutor;
 use super::*;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -61,15 +62,6 @@ async fn serve_tls(
     })
     .await;
     (port, seen)
-}
-
-#[derive(Clone)]
-struct LocalExecutor;
-
-impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for LocalExecutor {
-    fn execute(&self, future: F) {
-        spawn_local(future);
-    }
 }
 
 fn https(port: u16) -> HttpGet {
