@@ -2,23 +2,21 @@
 
 use super::Controller;
 use crate::clock::{now, wall_clock};
-use crate::model::pod::hold::GateChange;
 use tracing::{error, info};
 
 impl Controller {
     /// Opens and closes gates as the published states require. Returns true if a patch must release a held container now.
     pub(super) fn update_gates(&mut self) -> bool {
         let Some(files) = self.hold_files.as_ref().filter(|_| self.shutdown.is_none()) else { return false };
-        for change in self.pod.decide_gates(now(), wall_clock()) {
-            let GateChange { container, open } = &change;
-            let written = files.set(container, *open);
+        self.pod.update_gates(now(), wall_clock(), |container, open| {
+            let written = files.set(container, open);
             match &written {
-                Ok(()) => info!(%container, "{} the gate", if *open { "opened" } else { "closed" }),
+                Ok(()) => info!(%container, "{} the gate", if open { "opened" } else { "closed" }),
                 Err(error) => error!(%container, %error, open, "can't write or remove the gate file; retrying"),
             }
-            self.pod.set_gate(&change, written.is_ok(), now(), wall_clock());
-            self.milestones.record(self.pod.tracks(), wall_clock());
-        }
+            written.is_ok()
+        });
+        self.milestones.record(self.pod.tracks(), wall_clock());
         let due = self.pod.take_release_requests(now());
         for container in &due {
             // The file may have been removed by another process.

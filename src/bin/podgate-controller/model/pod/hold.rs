@@ -10,17 +10,15 @@ use podgate::core::state::State;
 use podgate::core::until::ConditionStatus;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Change of a gate that the caller must carry out, and confirm with [`PodModel::set_gate`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct GateChange {
-    pub(crate) container: String,
-    pub(crate) open: bool,
-}
-
 impl PodModel {
-    /// Returns the changes of gates that follow from the published states.
-    pub(crate) fn decide_gates(&mut self, now: Instant, wall_clock: SystemTime) -> Vec<GateChange> {
-        let mut changes = Vec::new();
+    /// Opens and closes gates as the published states require. `write` writes or removes the gate file of a container.
+    /// It returns false on failure.
+    pub(crate) fn update_gates(
+        &mut self,
+        now: Instant,
+        wall_clock: SystemTime,
+        mut write: impl FnMut(&str, bool) -> bool,
+    ) {
         for at in 0..self.tracks.len() {
             let (track, resumed) = (&self.tracks[at], self.is_resumed);
             if track.spec.mode != Mode::Hold {
@@ -48,18 +46,11 @@ impl PodModel {
             if open == gate.is_open {
                 gate.retry_at = None;
             } else if gate.retry_at.is_none_or(|at| at <= now) {
-                changes.push(GateChange { container: track.spec.name.clone(), open });
+                match write(&track.spec.name, open) {
+                    true => gate.set_open(open, now, wall_clock),
+                    false => gate.retry_later(now),
+                }
             }
-        }
-        changes
-    }
-
-    /// Records a change that was carried out, or that failed.
-    pub(crate) fn set_gate(&mut self, change: &GateChange, is_done: bool, now: Instant, wall_clock: SystemTime) {
-        let Some(gate) = self.track_mut(&change.container).and_then(|track| track.hold.as_mut()) else { return };
-        match is_done {
-            true => gate.set_open(change.open, now, wall_clock),
-            false => gate.retry_later(now),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The sidecar's model of the Pod. The model collects evidence and derives each container's state, the phase and the
 //! snapshot. It uses no clock and does no I/O.
 
-pub(crate) mod hold;
+mod hold;
 
 use crate::input::pod_facts::PodFacts;
 use crate::model::pending_ack::PendingAck;

@@ -8,25 +8,28 @@ const HELD: &str = r#"[
     {"name":"api","mode":"hold","until":["db"],"timeoutSeconds":60,"readinessProbe":{"tcpSocket":{"port":2}}}]"#;
 
 impl PodModel {
-    /// Determines states and gates, and carries out the changes of gates. Returns the changes.
-    fn update_gates(&mut self, now: Instant) -> Vec<bool> {
+    /// Determines states and gates. Returns the changes of gates.
+    fn follow_conditions(&mut self, now: Instant) -> Vec<bool> {
+        let mut changes = Vec::new();
         self.update_snapshot();
-        let changes = self.decide_gates(now, wall_clock());
-        changes.iter().for_each(|change| self.set_gate(change, true, now, wall_clock()));
+        self.update_gates(now, wall_clock(), |_, open| {
+            changes.push(open);
+            true
+        });
         self.update_snapshot();
-        changes.iter().map(|change| change.open).collect()
+        changes
     }
 }
 
 /// Returns a Pod in which `db` is Ready and the gate of `api` is open.
 fn open_pod() -> PodModel {
     let mut pod = new_pod(false, HELD);
-    assert!(pod.update_gates(now()).is_empty());
+    assert!(pod.follow_conditions(now()).is_empty());
     pod.receive_verdict("db", ProbeVerdict::Passed);
-    assert!(pod.update_gates(now()).is_empty(), "the gate opens after one more successful probe");
+    assert!(pod.follow_conditions(now()).is_empty(), "the gate opens after one more successful probe");
     assert!(pod.unconfirmed().contains("db"));
     pod.receive_verdict("db", ProbeVerdict::Passed);
-    assert_eq!(pod.update_gates(now()), [true]);
+    assert_eq!(pod.follow_conditions(now()), [true]);
     pod
 }
 
@@ -35,7 +38,7 @@ fn gate_follows_its_conditions() {
     let mut pod = open_pod();
     assert!(pod.may_run(pod.track("api").unwrap()));
     pod.receive_verdict("db", ProbeVerdict::Failing);
-    assert_eq!(pod.update_gates(now()), [false]);
+    assert_eq!(pod.follow_conditions(now()), [false]);
     assert!(!pod.may_run(pod.track("api").unwrap()));
     pod.receive_verdict("api", ProbeVerdict::Passed);
     assert_eq!(pod.state_of("api"), State::Waiting, "another container answers on the port");
@@ -47,7 +50,7 @@ fn container_that_passed_its_gate_keeps_running_behind_a_closed_gate() {
     pod.receive_status("api", running("a1", true));
     pod.receive_verdict("api", ProbeVerdict::Passed);
     pod.receive_verdict("db", ProbeVerdict::Failing);
-    pod.update_gates(now());
+    pod.follow_conditions(now());
     assert_eq!((pod.state_of("api"), pod.has_held_container()), (State::Ready, false));
     assert!(!pod.may_idle());
 }
@@ -69,18 +72,18 @@ fn kubelet_is_asked_until_the_container_runs() {
 #[test]
 fn held_container_times_out_and_recovers() {
     let mut pod = new_pod(false, HELD);
-    pod.update_gates(now());
+    pod.follow_conditions(now());
     pod.tick(later() - Duration::from_secs(30));
     assert_eq!(pod.state_of("api"), State::Waiting);
     pod.tick(later());
     assert_eq!(pod.state_of("api"), State::TimedOut);
     for _ in 0..2 {
         pod.receive_verdict("db", ProbeVerdict::Passed);
-        pod.update_gates(later());
+        pod.follow_conditions(later());
     }
     pod.receive_status("api", running("a1", true));
     pod.receive_verdict("api", ProbeVerdict::Passed);
-    pod.update_gates(later());
+    pod.follow_conditions(later());
     assert_eq!(pod.state_of("api"), State::Ready);
 }
 
@@ -88,9 +91,9 @@ fn held_container_times_out_and_recovers() {
 fn gate_opens_after_a_time_out_if_declared() {
     let mut pod =
         new_pod(false, &HELD.replace(r#""timeoutSeconds":60"#, r#""timeoutSeconds":60,"continueOnTimeout":true"#));
-    pod.update_gates(now());
+    pod.follow_conditions(now());
     pod.tick(later());
-    assert_eq!(pod.update_gates(later()), [true]);
+    assert_eq!(pod.follow_conditions(later()), [true]);
 }
 
 #[test]
@@ -99,7 +102,7 @@ fn final_end_does_not_time_out() {
     let stuck_reason = Some(REASON_ENDED.to_owned());
     pod.receive_status("api", Kubelet { stuck_reason, ..ended("a1", 0) });
     pod.receive_verdict("db", ProbeVerdict::Failing);
-    pod.update_gates(now());
+    pod.follow_conditions(now());
     pod.tick(later());
     assert_eq!(pod.state_of("api"), State::Completed);
 }
@@ -111,14 +114,14 @@ fn run_that_was_never_seen_ends_the_time_out() {
         let json =
             HELD.replace(r#""timeoutSeconds":60"#, &format!(r#""timeoutSeconds":60,"continueOnTimeout":{continues}"#));
         let mut pod = new_pod(false, &json.replace(r#""name":"api""#, r#""name":"api","restartPolicy":"Never""#));
-        pod.update_gates(now());
+        pod.follow_conditions(now());
         pod.tick(later());
         for _ in 0..3 {
             pod.receive_verdict("db", ProbeVerdict::Passed);
-            pod.update_gates(now());
+            pod.follow_conditions(now());
         }
         pod.on_pod_update(&pod_facts("api", ended("a1", 0)), true, later() + Duration::from_secs(1));
-        pod.update_gates(later());
+        pod.follow_conditions(later());
         assert_eq!(pod.state_of("api"), State::Completed);
         assert!(!pod.has_held_container() && pod.take_release_requests(later() + Duration::from_secs(600)).is_empty());
     }
@@ -129,29 +132,32 @@ fn run_that_was_never_seen_ends_the_time_out() {
 fn answering_container_keeps_its_state_when_its_gate_closes() {
     let mut pod = open_pod();
     pod.receive_verdict("api", ProbeVerdict::Passed);
-    pod.update_gates(now());
+    pod.follow_conditions(now());
     pod.receive_verdict("db", ProbeVerdict::Failing);
-    assert_eq!(pod.update_gates(now()), [false]);
+    assert_eq!(pod.follow_conditions(now()), [false]);
     assert_eq!(pod.state_of("api"), State::Ready);
 }
 
 #[test]
 fn failed_write_is_forgotten_when_the_gate_need_not_change() {
     let mut pod = open_pod();
-    let change = crate::model::pod::hold::GateChange { container: "api".to_owned(), open: false };
-    pod.set_gate(&change, false, now(), wall_clock());
-    pod.update_gates(now());
+    pod.receive_verdict("db", ProbeVerdict::Failing);
+    pod.update_snapshot();
+    pod.update_gates(now(), wall_clock(), |_, _| false);
+    assert!(pod.track("api").unwrap().hold.as_ref().unwrap().retry_at.is_some());
+    pod.receive_verdict("db", ProbeVerdict::Passed);
+    pod.follow_conditions(now());
     assert!(pod.track("api").unwrap().hold.as_ref().unwrap().retry_at.is_none());
 }
 
 #[test]
 fn start_behind_a_closed_gate_is_a_violation() {
     let mut pod = new_pod(false, HELD);
-    pod.update_gates(now());
+    pod.follow_conditions(now());
     pod.receive_status("api", Kubelet { running_since: Some(wall_clock()), ..running("a1", true) });
     assert_eq!(pod.state_of("api"), State::Violated);
     let mut pod = new_pod(true, HELD);
-    pod.update_gates(now());
+    pod.follow_conditions(now());
     let at = |seconds| Some(wall_clock() + Duration::from_secs(seconds));
     pod.receive_status("api", Kubelet { running_since: at(1), ..running("a1", true) });
     assert_eq!(pod.state_of("api"), State::Started, "the earlier run of the sidecar may have opened the gate");
