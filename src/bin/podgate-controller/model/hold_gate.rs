@@ -3,11 +3,11 @@
 use crate::model::pending_ack::PendingAck;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Times of the release patches after the opening of a gate. The kubelet syncs a new Pod at most once a second.
-const AFTER_OPENING: [Duration; 3] = [Duration::ZERO, Duration::from_millis(1200), Duration::from_secs(3)];
-/// Times of the release patches after the container's last end: just after each back-off of the kubelet. If the container
-/// has not run, these times count from the opening.
-const AFTER_END: [Duration; 6] = [
+/// Times of the release patches after the first one, from the opening of the gate or from the container's last end. The
+/// kubelet syncs a new Pod at most once a second. The later times are just after each back-off of the kubelet.
+const REQUEST_TIMES: [Duration; 8] = [
+    Duration::from_millis(1200),
+    Duration::from_secs(3),
     Duration::from_millis(10_100),
     Duration::from_millis(20_100),
     Duration::from_millis(40_100),
@@ -86,15 +86,16 @@ impl HoldGate {
     /// Returns the time of the next release patch; `None` while the gate is closed. `ended_at` is the time at which the
     /// container's last end was observed.
     pub(super) fn next_request(&self, ended_at: Option<Instant>) -> Option<Instant> {
-        let earliest = self.last_request_at.map(|last| last + MIN_INTERVAL);
-        let first = earliest.map_or(self.opened_at, |earliest| earliest.max(self.opened_at));
-        let base = ended_at.unwrap_or(self.opened_at);
-        let after_opening = AFTER_OPENING.map(|pause| self.opened_at + pause);
-        let planned = after_opening.into_iter().chain(AFTER_END.map(|pause| base + pause));
-        let Some(last) = self.last_request_at.filter(|last| self.is_open && *last >= self.opened_at) else {
-            return self.is_open.then_some(first);
-        };
-        Some(planned.filter(|at| *at > last).min().unwrap_or(last + LATER_INTERVAL))
+        if !self.is_open {
+            return None;
+        }
+        let Some(last) = self.last_request_at else { return Some(self.opened_at) };
+        if last < self.opened_at {
+            return Some(self.opened_at.max(last + MIN_INTERVAL));
+        }
+        let since = ended_at.map_or(self.opened_at, |ended_at| ended_at.max(self.opened_at));
+        let planned = REQUEST_TIMES.map(|pause| since + pause).into_iter().find(|at| *at > last);
+        Some(planned.unwrap_or(last + LATER_INTERVAL))
     }
 
     pub(super) fn note_request(&mut self, now: Instant) {
@@ -114,26 +115,22 @@ mod tests {
     use super::*;
     use crate::clock::now;
 
-    /// Returns the seconds of the first `count` requests after the opening.
-    fn requests(ended_before: Option<u64>, count: usize) -> Vec<f64> {
+    #[test]
+    fn requests_follow_the_back_off_of_the_kubelet() {
         let start = now() + Duration::from_secs(1000);
         let mut gate = HoldGate::new(start, SystemTime::UNIX_EPOCH);
         assert_eq!(gate.next_request(None), None);
         gate.set_open(true, start, SystemTime::UNIX_EPOCH);
-        let ended_at = ended_before.map(|seconds| start - Duration::from_secs(seconds));
-        let mut next = || {
+        let mut next = |ended_at| {
             let at = gate.next_request(ended_at).unwrap();
             gate.note_request(at);
             at.duration_since(start).as_secs_f64()
         };
-        (0..count).map(|_| next()).collect()
-    }
-
-    #[test]
-    fn requests_follow_the_back_off_of_the_kubelet() {
-        assert_eq!(requests(None, 6), [0.0, 1.2, 3.0, 10.1, 20.1, 40.1]);
-        assert_eq!(requests(Some(30), 5), [0.0, 1.2, 3.0, 10.1, 50.1]);
-        assert_eq!(requests(Some(400), 5), [0.0, 1.2, 3.0, 303.0, 603.0]);
+        assert_eq!([(); 5].map(|()| next(None)), [0.0, 1.2, 3.0, 10.1, 20.1]);
+        let ended_at = Some(start + Duration::from_secs(600));
+        assert_eq!([(); 4].map(|()| next(ended_at)), [601.2, 603.0, 610.1, 620.1]);
+        gate.note_request(start + Duration::from_secs(1000));
+        assert_eq!(gate.next_request(None), Some(start + Duration::from_secs(1300)));
     }
 
     #[test]
