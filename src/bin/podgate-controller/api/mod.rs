@@ -28,11 +28,10 @@ use tracing::{info, warn};
 /// Time during which changes are collected into one patch. The next container starts 0.1 to 0.3 s after a Ready, so the
 /// patch usually includes its start.
 const BATCH_WINDOW: Duration = Duration::from_millis(400);
-/// Time during which minor changes are collected. A patch that only reports started containers is not urgent.
+/// Time during which other changes are collected: minor changes, and all changes while a container is held. A patch
+/// that only reports started containers is not urgent. Each patch makes the kubelet sync the Pod, and such a sync can
+/// delay the release of a held container by up to 1 s.
 const MINOR_BATCH_WINDOW: Duration = Duration::from_secs(5);
-/// Time during which changes are collected while a container is held. Patches are rare here because each one makes the
-/// kubelet sync the Pod, and such a sync can delay the release by up to 1 s.
-const DEFERRED_BATCH_WINDOW: Duration = Duration::from_secs(10);
 /// Longest pause after a failed patch that releases a held container.
 const RELEASE_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Time limit for every request except the watch. The API server ends a watch after `WATCH_TIMEOUT_SECONDS`.
@@ -259,9 +258,7 @@ pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::R
 
 /// Waits for further changes and returns the patch for all of them; `None` if no change is left.
 async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotations>) -> Option<Value> {
-    let first = now();
-    let window = if shared.is_deferring.get() { DEFERRED_BATCH_WINDOW } else { MINOR_BATCH_WINDOW };
-    let mut until = first + window;
+    let mut until = now() + MINOR_BATCH_WINDOW;
     loop {
         let patch = merge_patch(shared, &desired.borrow_and_update())?;
         if shared.is_release_pending.get() {
@@ -274,8 +271,6 @@ async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotati
         if more.is_err() || now() >= until {
             return merge_patch(shared, &desired.borrow());
         }
-        // Later changes do not delay the deadline.
-        until = until.min(first + window);
     }
 }
 
