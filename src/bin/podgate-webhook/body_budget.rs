@@ -1,27 +1,16 @@
-//! Limits the total memory for request bodies. The webhook reserves memory as bytes arrive. When a budget is used up,
+//! Limits the total memory for request bodies. The webhook reserves memory as bytes arrive. When the budget is used up,
 //! the oldest incomplete body loses its reservation.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// Maximum size of a small body, in bytes. Small bodies have a separate budget, so that a few large bodies can't evict
-/// them.
-const SMALL_BODY_MAX: usize = 256 << 10;
-/// Memory limit for all small bodies together, in bytes.
-const SMALL_BUDGET: usize = 8 << 20;
-/// Memory limit for all larger bodies together, in bytes.
-const LARGE_BUDGET: usize = 16 << 20;
+/// Memory limit for all bodies together, in bytes.
+const BUDGET: usize = 24 << 20;
 
+/// The reserved bodies. A body with a lower number began earlier.
 #[derive(Default)]
-pub(crate) struct BodyBudget(Mutex<State>);
-
-#[derive(Default)]
-struct State {
-    /// Number of the next body. A body with a lower number began earlier.
-    next: u64,
-    bodies: BTreeMap<u64, Body>,
-}
+pub(crate) struct BodyBudget(Mutex<BTreeMap<u64, Body>>);
 
 struct Body {
     size: usize,
@@ -39,14 +28,14 @@ pub(crate) struct Reservation<'a> {
 impl BodyBudget {
     /// Starts a reservation of 0 bytes.
     pub(crate) fn reserve(&self) -> Reservation<'_> {
-        let mut state = self.lock();
-        let (number, evicted) = (state.next, Arc::<Notify>::default());
-        state.next += 1;
-        state.bodies.insert(number, Body { size: 0, is_complete: false, evicted: Arc::clone(&evicted) });
+        let mut bodies = self.lock();
+        let number = bodies.last_key_value().map_or(0, |(last, _)| last + 1);
+        let evicted = Arc::<Notify>::default();
+        bodies.insert(number, Body { size: 0, is_complete: false, evicted: Arc::clone(&evicted) });
         Reservation { budget: self, number, evicted }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Body>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -55,15 +44,12 @@ impl Reservation<'_> {
     /// Raises this reservation to `size` bytes in total. If the budget is exceeded, evicts incomplete bodies, the
     /// oldest first. This body may be among them.
     pub(crate) fn grow(&self, size: usize) {
-        let mut state = self.budget.lock();
-        let is_large = size > SMALL_BODY_MAX;
-        if let Some(body) = state.bodies.get_mut(&self.number) {
+        let mut bodies = self.budget.lock();
+        if let Some(body) = bodies.get_mut(&self.number) {
             body.size = size;
         }
-        let same_budget = |body: &&mut Body| (body.size > SMALL_BODY_MAX) == is_large;
-        let mut excess = state.bodies.values_mut().filter(same_budget).map(|body| body.size).sum::<usize>();
-        excess = excess.saturating_sub(if is_large { LARGE_BUDGET } else { SMALL_BUDGET });
-        for body in state.bodies.values_mut().filter(same_budget).filter(|body| !body.is_complete) {
+        let mut excess = bodies.values().map(|body| body.size).sum::<usize>().saturating_sub(BUDGET);
+        for body in bodies.values_mut().filter(|body| !body.is_complete) {
             if excess == 0 {
                 break;
             }
@@ -74,7 +60,7 @@ impl Reservation<'_> {
 
     /// Protects the body from eviction. Call this when the whole body has arrived.
     pub(crate) fn complete(&self) {
-        if let Some(body) = self.budget.lock().bodies.get_mut(&self.number) {
+        if let Some(body) = self.budget.lock().get_mut(&self.number) {
             body.is_complete = true;
         }
     }
@@ -87,6 +73,6 @@ impl Reservation<'_> {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        self.budget.lock().bodies.remove(&self.number);
+        self.budget.lock().remove(&self.number);
     }
 }
