@@ -130,7 +130,7 @@ async fn read_body(mut body: Incoming, reservation: &Reservation<'_>) -> Result<
 }
 
 fn review(state: &State, body: &[u8]) -> OutcomeReply {
-    let known = KnownFacts { kubernetes: state.kubernetes(), ..KnownFacts::default() };
+    let known = KnownFacts { kubernetes: state.kubernetes.get().copied(), ..KnownFacts::default() };
     let inject = |pod: &_| inject::inject(pod, &state.options, &known);
     match admission::answer(body, &inject) {
         Ok(answer) => {

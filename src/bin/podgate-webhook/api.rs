@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, info};
 
-/// Interval of the requests for the API server's version.
-const VERSION_INTERVAL: Duration = Duration::from_secs(60);
+/// Pause after a failed request for the API server's version.
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Returns a client, and the namespace of this Pod or of the kubeconfig's context. The client sends no request yet.
 /// Fails if the Pod has no service account or the kubeconfig is unusable.
@@ -37,9 +37,9 @@ pub(crate) async fn make_client(args: &Args) -> Result<(Client, String), String>
     Ok((client, namespace))
 }
 
-/// Reads the API server's version until the version supports hold mode. An older API server may be upgraded while the
-/// webhook runs. Without access to the API server, the version remains unknown.
-pub(crate) async fn watch_version(args: Args, state: Arc<State>) {
+/// Reads the API server's version. Retries until that succeeds. Without access to the API server, the version remains
+/// unknown.
+pub(crate) async fn read_version(args: Args, state: Arc<State>) {
     let client = match make_client(&args).await {
         Ok((client, _)) => client,
         Err(error) => return debug!(error, "the version of Kubernetes is not known"),
@@ -52,15 +52,12 @@ pub(crate) async fn watch_version(args: Args, state: Arc<State>) {
         };
         match read.await {
             Ok(version) => {
-                if state.set_kubernetes(version) != Some(version) {
-                    info!(%version, "read the version of Kubernetes");
-                }
-                if version >= Version::WITH_HOLD {
-                    return;
-                }
+                info!(%version, "read the version of Kubernetes");
+                let _ = state.kubernetes.set(version);
+                return;
             }
             Err(error) => debug!(error, "can't read the version of Kubernetes; will retry"),
         }
-        tokio::time::sleep(VERSION_INTERVAL).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }

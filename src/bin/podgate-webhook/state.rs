@@ -8,7 +8,7 @@ use podgate::order::inject::Options;
 use podgate::order::kubernetes_version::Version;
 use rustls::sign::CertifiedKey;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 use tokio::sync::Semaphore;
 use tracing::info;
 
@@ -20,7 +20,8 @@ pub(crate) struct State {
     /// Permit for a review. There is only one, which limits memory.
     pub(crate) review_seat: Arc<Semaphore>,
     is_draining: AtomicBool,
-    kubernetes: Mutex<Option<Version>>,
+    /// Version of the API server, once it is known.
+    pub(crate) kubernetes: OnceLock<Version>,
 }
 
 impl State {
@@ -32,18 +33,8 @@ impl State {
             body_budget: BodyBudget::default(),
             review_seat: Arc::new(Semaphore::new(1)),
             is_draining: AtomicBool::new(false),
-            kubernetes: Mutex::default(),
+            kubernetes: OnceLock::new(),
         }
-    }
-
-    /// Returns the API server's version; `None` until it is known.
-    pub(crate) fn kubernetes(&self) -> Option<Version> {
-        *self.kubernetes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Stores the API server's version. Returns the previous one.
-    pub(crate) fn set_kubernetes(&self, version: Version) -> Option<Version> {
-        self.kubernetes.lock().unwrap_or_else(PoisonError::into_inner).replace(version)
     }
 
     /// Serves the certificate in `key` from the next handshake on.
