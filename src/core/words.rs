@@ -1,11 +1,12 @@
 //! Enums whose values have a fixed spelling.
 
-/// Error: the word is not a value of the enum.
+/// Error: the word is not one of these values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a value that podgate writes")]
-pub struct Unknown;
+#[error("use {}", .0.join(" or "))]
+pub struct Unknown(pub &'static [&'static str]);
 
 /// Declares an enum with a fixed spelling for each variant, a parser and a writer.
+#[macro_export]
 macro_rules! words {
     ($(#[$attribute:meta])* $name:ident { $($(#[$about:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$attribute])*
@@ -26,7 +27,7 @@ macro_rules! words {
             type Err = $crate::core::words::Unknown;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
-                $name::ALL.into_iter().find(|value| value.as_str() == text).ok_or($crate::core::words::Unknown)
+                $name::ALL.into_iter().find(|value| value.as_str() == text).ok_or($crate::core::words::Unknown(&[$($word),+]))
             }
         }
 

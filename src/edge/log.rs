@@ -1,31 +1,21 @@
 //! Log lines as text or JSON, with UTC timestamps. This formatter is smaller than that of tracing-subscriber.
 
+use crate::core::words::words;
 use std::fmt::{self, Write as _};
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::str::FromStr;
 use std::time::SystemTime;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-/// Format of log lines. Value of `--log-format`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// One line per event: `2026-11-21T14:02:10.123Z INFO message field=value`.
-    Text,
-    /// One JSON object per line, with `ts`, `level` and `msg`.
-    Json,
-}
-
-impl FromStr for Format {
-    type Err = &'static str;
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "text" => Ok(Format::Text),
-            "json" => Ok(Format::Json),
-            _ => Err("use text or json"),
-        }
+words! {
+    /// Format of log lines. Value of `--log-format`.
+    Format {
+        /// One line per event: `2026-11-21T14:02:10.123Z INFO message field=value`.
+        Text = "text",
+        /// One JSON object per line, with `ts`, `level` and `msg`.
+        Json = "json",
     }
 }
 

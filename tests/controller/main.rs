@@ -151,7 +151,7 @@ fn wrong_setup_has_an_error_message_and_exit_code() {
         (&["--boardx", "x"], 64, "tip: a similar argument exists: '--board'"),
         (&["help"], 0, ""),
         (&["--containers", "[{\"name\":\"A\"}]"], 64, "not a container name"),
-        (&["--publish", "nowhere"], 64, "must be api or board"),
+        (&["--publish", "nowhere"], 64, "use api or board"),
         (&["--probe-floor", "soon"], 64, "--probe-floor"),
         (&["--pod-ips", "localhost"], 64, "is not an IP address"),
         (&[], 78, "POD_NAME and POD_NAMESPACE are not set"),

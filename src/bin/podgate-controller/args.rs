@@ -105,21 +105,9 @@ pub(crate) struct ReadyArgs {
     pub(crate) board: PathBuf,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PublishTarget {
-    Api,
-    Board,
-}
-
-impl std::str::FromStr for PublishTarget {
-    type Err = &'static str;
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "api" => Ok(PublishTarget::Api),
-            "board" => Ok(PublishTarget::Board),
-            _ => Err("must be api or board"),
-        }
-    }
+podgate::words! {
+    /// Value of `--publish`.
+    PublishTarget { Api = "api", Board = "board", }
 }
 
 /// Type of the `--containers` value. The alias is needed because clap treats a `Vec` field as a repeated flag.

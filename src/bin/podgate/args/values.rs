@@ -51,37 +51,19 @@ pub(super) fn port_check(text: &str) -> Result<Check, String> {
     }
 }
 
-macro_rules! choice {
-    ($(#[$doc:meta])* $name:ident: $($text:literal => $variant:ident),+; $error:literal) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(crate) enum $name { $($variant),+ }
-
-        impl std::str::FromStr for $name {
-            type Err = &'static str;
-            fn from_str(text: &str) -> Result<Self, Self::Err> {
-                match text {
-                    $($text => Ok($name::$variant),)+
-                    _ => Err($error),
-                }
-            }
-        }
-    };
-}
-
-choice! {
+podgate::words! {
     /// Value of `--on-timeout` and `--on-error`.
-    OnFailure: "fail" => Fail, "continue" => Continue; "use fail or continue"
+    OnFailure { Fail = "fail", Continue = "continue", }
 }
-choice! {
+podgate::words! {
     /// Value of `--tether`.
-    TetherMode: "exec" => Exec, "parent" => Parent, "none" => None; "use exec, parent or none"
+    TetherMode { Exec = "exec", Parent = "parent", None = "none", }
 }
-choice! {
+podgate::words! {
     /// Value of `--exit-code`.
-    ExitCodeSource: "0" => Zero, "child" => Child; "use 0 or child"
+    ExitCodeSource { Zero = "0", Child = "child", }
 }
-choice! {
+podgate::words! {
     /// Value of `--on-provider-restart`.
-    OnProviderRestart: "ignore" => Ignore, "restart" => Restart; "use ignore or restart"
+    OnProviderRestart { Ignore = "ignore", Restart = "restart", }
 }
