@@ -1,10 +1,10 @@
 //! Log lines as text or JSON, with UTC timestamps. This formatter is smaller than that of tracing-subscriber.
 
 use crate::core::words::words;
+use crate::edge::clock::wall_clock;
 use std::fmt::{self, Write as _};
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::time::SystemTime;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
@@ -49,9 +49,8 @@ impl<S: Subscriber> Layer<S> for LineLayer {
         metadata.level() <= &self.level && metadata.target().starts_with("podgate")
     }
 
-    #[allow(clippy::disallowed_methods, reason = "the only place that timestamps log lines")]
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let now = humantime::format_rfc3339_millis(SystemTime::now());
+        let now = humantime::format_rfc3339_millis(wall_clock());
         let mut fields = Fields::default();
         event.record(&mut fields);
         let line = render(self.format, &now.to_string(), *event.metadata().level(), &fields);

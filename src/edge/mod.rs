@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | [`files`] | safe reads of untrusted files, atomic writes | agent, sidecar |
 //! | [`bell`] | the FIFO that wakes waiting agents | agent, sidecar |
+//! | [`clock`] | the clocks | agent, sidecar, webhook |
 //! | [`watch`] | waiting for a change: bell, inotify or polling | agent |
 //! | [`lock`] | open-file-description locks | agent, sidecar |
 //! | [`tether`] | a lock held while a container's process runs | agent, sidecar |
@@ -16,6 +17,7 @@
 //! | [`sys`] | the system calls that need `unsafe` | only `edge` |
 
 pub mod bell;
+pub mod clock;
 pub mod files;
 pub mod install;
 pub mod lock;

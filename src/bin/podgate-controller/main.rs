@@ -4,7 +4,6 @@
 
 mod api;
 mod args;
-mod clock;
 mod input;
 mod model;
 mod output;
@@ -17,6 +16,7 @@ mod signals;
 use clap::Parser;
 use podgate::core::exit::Exit;
 use podgate::core::names;
+use podgate::edge::clock;
 use std::path::Path;
 use std::process::ExitCode;
 

@@ -7,7 +7,6 @@ mod api;
 mod args;
 mod body_budget;
 mod certificate;
-mod clock;
 mod http;
 mod metrics;
 mod run;
@@ -18,6 +17,7 @@ mod tls_server;
 
 use clap::Parser;
 use podgate::core::exit::Exit;
+use podgate::edge::clock;
 use std::process::ExitCode;
 
 /// musl's allocator returns memory to the kernel and requests memory hundreds of times per injected Pod. That makes an

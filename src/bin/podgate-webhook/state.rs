@@ -2,7 +2,7 @@
 
 use crate::body_budget::BodyBudget;
 use crate::certificate::{ServedCert, Validity};
-use crate::clock::wall_time;
+use crate::clock::wall_clock;
 use crate::metrics::Metrics;
 use podgate::order::inject::Options;
 use podgate::order::kubernetes_version::Version;
@@ -56,6 +56,6 @@ impl State {
 
     /// Returns the reason why this replica is not ready; `None` if the replica is ready.
     pub(crate) fn unready_reason(&self) -> Option<&'static str> {
-        if self.is_draining() { Some("shutting down") } else { self.served_cert.unusable_reason(wall_time()) }
+        if self.is_draining() { Some("shutting down") } else { self.served_cert.unusable_reason(wall_clock()) }
     }
 }

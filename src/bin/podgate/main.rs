@@ -3,7 +3,6 @@
 
 mod args;
 mod check;
-mod clock;
 mod entrypoint;
 mod failure;
 mod gate;
@@ -17,6 +16,7 @@ use failure::Failure;
 use gate::output;
 use podgate::core::exit::Exit;
 use podgate::core::names;
+use podgate::edge::clock;
 use podgate::edge::install;
 use std::io::Write;
 use std::path::Path;

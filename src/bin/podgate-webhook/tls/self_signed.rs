@@ -8,7 +8,7 @@ use super::pair::{self, CertPair};
 use super::rollover::{self, RolloverInputs, StoredCerts};
 use crate::args::Args;
 use crate::certificate::Validity;
-use crate::clock::{now, wall_time};
+use crate::clock::{now, wall_clock};
 use crate::state::State;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ServiceReference};
@@ -66,7 +66,7 @@ impl CertKeeper {
     /// Returns the pause until the next check.
     pub(super) fn reconcile_interval(&self, state: &State) -> Duration {
         let interval = rollover::reconcile_interval(self.args.certificate_life);
-        if state.served_cert.unusable_reason(wall_time()).is_some() {
+        if state.served_cert.unusable_reason(wall_clock()).is_some() {
             interval.min(Duration::from_secs(2))
         } else {
             interval
@@ -119,7 +119,7 @@ impl CertKeeper {
     }
 
     fn next_certs(&self, stored: &StoredCerts) -> Result<StoredCerts, String> {
-        let time = wall_time();
+        let time = wall_clock();
         let next = stored.next.as_ref().map(|next| &next.ca);
         let is_propagated = self.propagating.as_ref().is_some_and(|(ca, since)| {
             Some(ca) == next && since.elapsed() >= rollover::propagation_time(self.args.certificate_life)
@@ -138,7 +138,7 @@ impl CertKeeper {
 
     /// Returns the key and the validity of `pair` if the pair can be served now.
     fn verify_pair(&self, pair: &CertPair) -> Option<(CertifiedKey, Validity)> {
-        let checked = pair.verify(&self.dns_names, wall_time());
+        let checked = pair.verify(&self.dns_names, wall_clock());
         checked.inspect_err(|why| warn!(why, "a certificate in the Secret is unusable")).ok()
     }
 
