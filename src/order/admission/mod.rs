@@ -247,6 +247,3 @@ fn warning_lines(warnings: &[String]) -> Vec<String> {
 fn truncate(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
 }
-
-#[cfg(test)]
-mod tests;

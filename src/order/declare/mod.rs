@@ -21,8 +21,6 @@ pub mod keys;
 pub mod nearest;
 mod reader;
 pub mod spec;
-#[cfg(test)]
-mod tests;
 
 pub use declaration::{DEFAULT_TIMEOUT, Declaration, Edge, Publish, RequestedMode, SidecarPlacement, StopOrder};
 pub use key_check::check_undeclared;

@@ -123,6 +123,3 @@ impl Walk<'_> {
         found.map_or((None, ""), |(object, kind)| (Some(object), kind))
     }
 }
-
-#[cfg(test)]
-mod tests;

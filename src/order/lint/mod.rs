@@ -21,8 +21,6 @@ mod hold;
 pub mod native;
 mod probes;
 pub mod rules;
-#[cfg(test)]
-mod tests;
 
 pub use crate::order::kubernetes_version::Version;
 pub use context::Context;

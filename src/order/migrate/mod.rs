@@ -5,8 +5,6 @@ mod compose;
 mod kruise;
 mod migration;
 mod tekton;
-#[cfg(test)]
-mod tests;
 
 use crate::order::declare::is_declared;
 use crate::order::declare::spec::Spec;

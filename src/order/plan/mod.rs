@@ -16,8 +16,6 @@ mod list_order;
 mod modes;
 mod planner;
 mod stop_order;
-#[cfg(test)]
-mod tests;
 mod types;
 
 pub use planner::plan;

@@ -1,11 +1,11 @@
 mod properties;
 
-use super::*;
-use crate::core::container::Mode;
-use crate::order::declare::{Publish, SidecarPlacement, annotation_place};
-use crate::order::edit::Place;
-use crate::order::finding::{Finding, Level};
-use crate::order::kubernetes_version::Version;
+use podgate::core::container::Mode;
+use podgate::order::declare::{Publish, SidecarPlacement, annotation_place};
+use podgate::order::edit::Place;
+use podgate::order::finding::{Finding, Level};
+use podgate::order::kubernetes_version::Version;
+use podgate::order::plan::{ContainerPlan, ImageCommand, KnownFacts, Plan, plan};
 use serde_json::{Value, json};
 
 /// Returns a template with these annotations. Containers whose name ends in `!` have no command.
@@ -288,12 +288,27 @@ fn cycles_are_reported_at_the_closing_annotation() {
 
 #[test]
 fn edges_combine_unless_they_contradict() {
-    let both =
-        |after: &str| template(&["db", "api"], &[("podgate.io/order", "db, api"), ("after.podgate.io/api", after)]);
-    assert_eq!(plan_summary(&plan_of(&both("db=Started")))[1], "api gate db=Ready");
-    let findings = plan_errors(&both("db=Exited"));
-    assert_eq!(findings[0].rule, "can-never-hold");
-    assert!(findings[0].message.contains("can never hold at the same time"), "{}", findings[0]);
+    for (a, b, both) in [
+        ("Started", "Ready", Some("Ready")),
+        ("Started", "Exited", Some("Exited")),
+        ("Completed", "Exited", Some("Completed")),
+        ("Ready", "Ready", Some("Ready")),
+        ("Ready", "Completed", None),
+        ("Ready", "Exited", None),
+    ] {
+        for (order, after) in [(a, b), (b, a)] {
+            let (order, after) = (format!("db={order}, api"), format!("db={after}"));
+            let template = template(&["db", "api"], &[("podgate.io/order", &order), ("after.podgate.io/api", &after)]);
+            match both {
+                Some(both) => assert_eq!(plan_summary(&plan_of(&template))[1], format!("api gate db={both}")),
+                None => {
+                    let findings = plan_errors(&template);
+                    assert_eq!(findings[0].rule, "can-never-hold");
+                    assert!(findings[0].message.contains("can never hold at the same time"), "{}", findings[0]);
+                }
+            }
+        }
+    }
 }
 
 #[test]

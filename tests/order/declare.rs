@@ -1,6 +1,6 @@
-use super::spec::Spec;
-use super::*;
-use crate::order::finding::{Finding, Level};
+use podgate::order::declare::spec::Spec;
+use podgate::order::declare::*;
+use podgate::order::finding::{Finding, Level};
 use serde_json::{Value, json};
 
 fn template(annotations: &[(&str, &str)]) -> Value {
@@ -200,17 +200,4 @@ fn lists_that_yaml_has_cut_or_changed_are_errors() {
         empty["metadata"]["annotations"].as_object_mut().unwrap().extend(other.as_object().unwrap().clone());
     }
     assert_eq!(read_template(&empty).1, []);
-}
-
-#[test]
-fn two_states_of_one_container_combine() {
-    use crate::core::until::WantedState::{self, *};
-    let both = |a, b| (super::combine_states(a, b), super::combine_states(b, a));
-    let twice = |want: Option<WantedState>| (want, want);
-    assert_eq!(both(Started, Ready), twice(Some(Ready)));
-    assert_eq!(both(Started, Exited), twice(Some(Exited)));
-    assert_eq!(both(Completed, Exited), twice(Some(Completed)));
-    assert_eq!(both(Ready, Ready), twice(Some(Ready)));
-    assert_eq!(both(Ready, Completed), twice(None));
-    assert_eq!(both(Ready, Exited), twice(None));
 }

@@ -1,9 +1,9 @@
 //! Property tests of plans for random Pods.
 
-use super::*;
-use crate::core::container::{Container, Mode};
-use crate::core::container_list;
-use crate::core::until::WantedState;
+use podgate::core::container::{Container, Mode};
+use podgate::core::container_list;
+use podgate::core::until::WantedState;
+use podgate::order::plan::{KnownFacts, Plan, plan};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -112,7 +112,7 @@ proptest! {
             Err(findings) => {
                 let allowed = ["unknown-command", "mode-conflict", "can-never-hold", "hold-impossible"];
                 prop_assert!(!findings.is_empty());
-                for finding in findings.iter().filter(|f| f.level == crate::order::finding::Level::Error) {
+                for finding in findings.iter().filter(|f| f.level == podgate::order::finding::Level::Error) {
                     prop_assert!(allowed.contains(&finding.rule), "{}", finding);
                     prop_assert!(!finding.fix.is_empty());
                 }

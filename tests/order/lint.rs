@@ -1,8 +1,8 @@
-use super::forecast::Forecast;
-use super::*;
-use crate::order::finding::Level;
-use crate::order::plan::{KnownFacts, plan};
-use serde_json::json;
+use podgate::order::finding::{Finding, Level};
+use podgate::order::lint::forecast::Forecast;
+use podgate::order::lint::{Context, Version, check_handwritten, check_sidecar_position, check_template, rules};
+use podgate::order::plan::{KnownFacts, plan};
+use serde_json::{Value, json};
 
 /// Returns a Pod whose containers have a command, a probe and the given additional fields.
 fn pod(order: &str, containers: &[(&str, Value)]) -> Value {
@@ -230,7 +230,7 @@ fn forecast_shows_parallel_steps_and_the_longest_wait() {
 fn native_sidecars_are_advised_for_simple_chains() {
     let advice = |pod: &Value| {
         let plan = plan(pod, &KnownFacts::default()).unwrap();
-        super::native::native_advice(&Spec::read(pod, &mut Vec::new()), &plan)
+        check_template(pod, &plan, Context::default()).native_advice
     };
     let mut proxied = pod("proxy, app", &[("app", json!({})), ("proxy", json!({})), ("log", json!({}))]);
     let found = advice(&proxied).unwrap();

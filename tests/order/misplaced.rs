@@ -1,6 +1,6 @@
-use super::*;
-use crate::order::pod_templates;
-use serde_json::json;
+use podgate::order::lint::misplaced_keys;
+use podgate::order::pod_templates;
+use serde_json::{Value, json};
 
 /// Returns each finding for `document` as `LEVEL RULE PLACE: FIX`.
 fn misplaced(document: &Value) -> Vec<String> {

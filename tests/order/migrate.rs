@@ -1,7 +1,9 @@
-use super::*;
-use crate::order::edit::apply;
-use crate::order::plan::{KnownFacts, plan};
-use serde_json::json;
+use podgate::order::edit::apply;
+use podgate::order::finding::Finding;
+use podgate::order::inject::Injected;
+use podgate::order::migrate::{MigrationSource, migrate};
+use podgate::order::plan::{KnownFacts, plan};
+use serde_json::{Value, json};
 
 fn pod(names: &[&str]) -> Value {
     let containers: Vec<Value> = names.iter().map(|name| json!({"name": name, "command": ["x"]})).collect();
