@@ -2,7 +2,12 @@
 
 mod admission;
 mod declare;
+mod edit;
+mod grammar;
 mod lint;
 mod migrate;
 mod misplaced;
+mod patch;
 mod plan;
+mod pod_templates;
+mod words;

@@ -1,0 +1,32 @@
+use podgate::order::edit::{Edit, EditError, Op, PathSegment, Place, apply};
+use serde_json::json;
+
+fn at(steps: &[&str]) -> Place {
+    Place(steps.iter().map(|s| s.parse().map_or_else(|_| PathSegment::from(*s), PathSegment::Index)).collect())
+}
+
+#[test]
+fn place_displays_as_path_and_as_pointer() {
+    let place = at(&["metadata", "annotations", "podgate.io/order"]);
+    assert_eq!(place.to_string(), "metadata.annotations[\"podgate.io/order\"]");
+    assert_eq!(place.pointer(), "/metadata/annotations/podgate.io~1order");
+    assert_eq!(at(&["spec", "containers", "0", "name"]).to_string(), "spec.containers[0].name");
+}
+
+#[test]
+fn mismatched_edit_changes_nothing() {
+    let before = json!({"a": [1], "b": 2});
+    for (place, op) in [
+        (at(&["a", "1"]), Op::Set(json!(0))),
+        (at(&["a", "2"]), Op::Insert(json!(0))),
+        (at(&["a", "0"]), Op::Move(1)),
+        (at(&["b", "c"]), Op::Set(json!(0))),
+        (at(&["c"]), Op::Remove),
+        (at(&["c", "d"]), Op::Set(json!(0))),
+        (Place::root(), Op::Remove),
+    ] {
+        let mut value = before.clone();
+        assert_eq!(apply(&mut value, &Edit { at: place.clone(), op }), Err(EditError(place)));
+        assert_eq!(value, before);
+    }
+}
