@@ -262,28 +262,13 @@ impl TreeBuilder<'_> {
             Some((parent, pending_key)) => match &mut self.tree.nodes[*parent].kind {
                 NodeKind::List { items, .. } => items.push(id),
                 NodeKind::Object { entries, .. } => match pending_key.take() {
-                    Some(key) => {
-                        entries.push((key, id));
-                        self.place_empty_value(key, id);
-                    }
+                    Some(key) => entries.push((key, id)),
                     None => *pending_key = Some(id),
                 },
                 _ => {}
             },
         }
         id
-    }
-
-    /// Moves an empty value to the end of its key's `:`, because the parser reports another position.
-    fn place_empty_value(&mut self, key: usize, value: usize) {
-        let end = self.tree.nodes[key].content.end;
-        let rest = self.text[end..].trim_start_matches(' ');
-        let node = &mut self.tree.nodes[value];
-        let empty = matches!(node.kind, NodeKind::Scalar { .. }) && node.content.is_empty();
-        if empty && node.start == node.content.start && rest.starts_with(':') {
-            node.start = self.text.len() - rest.len() + 1;
-            node.content = node.start..node.start;
-        }
     }
 }
 
