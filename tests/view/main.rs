@@ -1,10 +1,15 @@
-//! Tests of `kubectl podgate status -w`, `override` and `timeline` against a fake API server.
+//! Tests of `kubectl podgate status`, `override` and `timeline` against a fake API server.
+#![allow(clippy::disallowed_methods, reason = "tests may read the clock")]
 
+mod charts;
 mod completing;
+mod held;
 mod krew;
 mod overriding;
+mod pods;
 #[path = "../common/api_server.rs"]
 mod server;
+mod status;
 mod timing;
 mod watching;
 

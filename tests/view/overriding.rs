@@ -1,5 +1,6 @@
 //! Tests of `override`: requests to the API server, and errors.
 
+use crate::pods::{Change, assert_fields_in_docs, docs, gate, held, hook, joined, running};
 use crate::server::{Answer, FakeApiServer, Request, error_status};
 use crate::{SANDBOX, pod};
 use serde_json::{Value, json};
@@ -86,22 +87,130 @@ fn dry_run_changes_nothing() {
     assert!(server.requests().iter().all(|request| request.method != "PATCH"));
 }
 
+/// Returns a Pod in which `db` has started. `db` and `api` have hooks, `web` and `worker` have gates.
+fn hooks_and_gates() -> Value {
+    json!({
+        "metadata": {"name": "ordered", "uid": "7d1f0c9a-41c5-4a7e-9e0b-1f1d2c3b4a5d", "creationTimestamp": "2026-11-21T14:00:04Z", "annotations": {
+            "sandbox.podgate.io/id": SANDBOX, "sandbox.podgate.io/epoch": "e1", "sandbox.podgate.io/revision": "5",
+            "sandbox.podgate.io/phase": "starting", "sandbox.podgate.io/order": "db,api,web,worker",
+            "sandbox.podgate.io/seen": "2026-11-21T14:00:10Z",
+            "status.podgate.io/db": "Started", "status.podgate.io/api": "Waiting",
+            "status.podgate.io/web": "Waiting", "status.podgate.io/worker": "Waiting"}},
+        "spec": {
+            "nodeName": "n",
+            "initContainers": [{"name": "once"}, {"name": "podgate", "restartPolicy": "Always", "command": ["/usr/bin/podgate-controller"]}],
+            "containers": [hook("db", &[]), hook("api", &[]), gate("web", &["db", "api"]), gate("worker", &["db=Started", "db=Completed"])]},
+        "status": {"initContainerStatuses": [{"name": "podgate", "state": {"running": {"startedAt": "2026-11-21T14:00:05Z"}}}]}
+    })
+}
+
+/// Returns each effect of an override as `CONTAINER: CONDITIONS | STILL UNMET | NEXT`.
+fn effects(pod: &Value, targets: &[&str]) -> Vec<String> {
+    let arguments = [&["override", "ordered", "--dry-run", "-o", "json"], targets].concat();
+    let (code, out, err) = serve(pod.clone(), done).run(&arguments);
+    assert_eq!(code, 0, "{err}");
+    let json: Value = serde_json::from_str(&out).unwrap();
+    let describe = |effect: &Value| {
+        let (of, next) = (effect["gateOf"].as_str().unwrap(), effect["thenStarts"].as_str().unwrap_or("-"));
+        let [conditions, left] = ["conditions", "stillWaitsFor"].map(|field| joined(&effect[field], " "));
+        format!("{of}: {conditions} | {left} | {next}")
+    };
+    let changes = json["changes"].as_array().unwrap().iter();
+    changes.flat_map(|change| change["opens"].as_array().unwrap()).map(describe).collect()
+}
+
+#[test]
+fn effects_name_the_opened_hooks_and_gates() {
+    let pod = hooks_and_gates();
+    for (targets, expected) in [
+        (&["db=Ready"][..], &["db: db=Ready |  | api", "web: db=Ready | api=Ready | -"][..]),
+        (
+            &["db=Ready", "api=Ready"],
+            &["db: db=Ready |  | api", "web: db=Ready |  | -", "api: api=Ready |  | web", "web: api=Ready |  | -"],
+        ),
+        (&["db=Completed"], &["worker: db=Completed |  | -"]),
+        (&["worker=Ready"], &[]),
+    ] {
+        assert_eq!(effects(&pod, targets), expected, "{targets:?}");
+    }
+}
+
+#[test]
+fn open_gates_are_not_listed_again() {
+    let mut started = hooks_and_gates();
+    started["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("started");
+    started["metadata"]["annotations"]["status.podgate.io/web"] = json!("Started");
+    assert!(effects(&started, &["db=Ready"]).is_empty());
+    // Because api runs, db's hook must have returned.
+    let mut later = hooks_and_gates();
+    later["metadata"]["annotations"]["status.podgate.io/api"] = json!("Started");
+    assert_eq!(effects(&later, &["db=Ready"]), ["web: db=Ready | api=Ready | -"]);
+}
+
+#[test]
+fn overrides_open_the_gates_of_held_containers() {
+    let mut pod = held();
+    assert_eq!(effects(&pod, &["db=Ready"]), ["api: db=Ready |  | -"]);
+    pod["metadata"]["annotations"]["status.podgate.io/api"] = json!("TimedOut");
+    assert_eq!(effects(&pod, &["db=Ready"]), ["api: db=Ready |  | -"]);
+    pod["metadata"]["annotations"]["status.podgate.io/api"] = json!("Violated");
+    pod["status"]["containerStatuses"][1] = running("api", true);
+    assert!(effects(&pod, &["db=Ready"]).is_empty());
+    // With a held container, the sidecar is never idle.
+    pod["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("started");
+    let (_, out, _) = serve(pod, done).run(&["override", "ordered", "db=Ready", "--dry-run"]);
+    assert!(out.contains("opens nothing") && !out.contains("the idle sidecar"), "{out}");
+}
+
 #[test]
 fn impossible_overrides_fail_with_one_line() {
-    let bare = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "ordered"},
-                      "spec": {"nodeName": "n", "containers": [{"name": "db"}]}});
-    for (pod, target, expected) in [
-        (starting(), "missing=Ready", "the Pod has no container missing; it has db, api"),
-        (bare, "db=Ready", "the Pod's sandbox is unknown, so no state can be set"),
-        (pod(7, "terminating", "Ready", "Ready"), "missing=Ready", "the Pod has no container missing"),
-    ] {
+    let table: [(&str, &str, Change); 10] = [
+        ("missing", "the Pod has no container missing; it has db, api, web, worker", |_| {}),
+        ("missing", "the Pod has no container missing", |pod| {
+            pod["metadata"]["annotations"]["sandbox.podgate.io/phase"] = json!("terminating");
+        }),
+        ("podgate", "podgate is podgate's sidecar", |_| {}),
+        ("once", "once is an init container", |_| {}),
+        ("db", "is being deleted", |pod| pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T14:00:11Z")),
+        ("db", "sandbox is unknown, so no state can be set. The sidecar runs, but has published nothing", |pod| {
+            pod["metadata"]["annotations"] = json!({});
+        }),
+        ("db", "sandbox is unknown, so no state can be set. The Pod has no podgate sidecar, hook or gate", |pod| {
+            pod["metadata"]["annotations"] = json!({});
+            pod["spec"] = json!({"nodeName": "n", "containers": [{"name": "db"}]});
+        }),
+        ("db", "sandbox is unknown, so no state can be set. The published state is invalid", |pod| {
+            pod["metadata"]["annotations"]["sandbox.podgate.io/id"] = json!("x");
+        }),
+        ("db", "the published state is outdated (the sidecar has restarted since); retry", |pod| {
+            pod["status"]["initContainerStatuses"][0]["state"]["running"]["startedAt"] = json!("2026-11-21T14:00:12Z");
+        }),
+        ("db", "the sidecar does not track db", |pod| {
+            pod["metadata"]["annotations"].as_object_mut().unwrap().remove("status.podgate.io/db");
+        }),
+    ];
+    for (container, expected, change) in table {
+        let mut pod = hooks_and_gates();
+        change(&mut pod);
         let server = serve(pod, done);
-        let (code, out, err) = server.run(&["override", "ordered", target]);
+        let (code, out, err) = server.run(&["override", "ordered", &format!("{container}=Ready")]);
         assert_eq!((code, out.as_str()), (1, ""), "{err}");
         assert!(err.starts_with("kubectl podgate: ") && err.contains(expected), "{err}");
         assert_eq!(err.matches('\n').count(), 1, "{err}");
         assert!(server.requests().iter().all(|request| request.method == "GET"));
     }
+}
+
+#[test]
+fn docs_show_this_output() {
+    let server = serve(hooks_and_gates(), done);
+    let (_, out, _) = server.run(&["override", "ordered", "db=Ready"]);
+    let (_, rest) = out.split_once(' ').unwrap();
+    let written = format!("2026-11-21T14:00:12Z {rest}").replace(&server.address, "https://10.0.0.1:6443");
+    assert!(docs().contains(&written), "docs/kubectl-podgate.md should contain:\n{written}");
+    let (_, out, _) = server.run(&["override", "ordered", "db=Ready", "-o", "json"]);
+    let json: Value = serde_json::from_str(&out).unwrap();
+    assert_fields_in_docs(&json, &["", "/changes/0", "/changes/0/opens/0"]);
 }
 
 #[test]

@@ -2,8 +2,6 @@
 
 mod args;
 mod change;
-#[cfg(test)]
-mod tests;
 mod text;
 
 pub(crate) use args::Override;

@@ -4,8 +4,6 @@ mod notes;
 mod requirement;
 pub(crate) mod shape;
 mod since;
-#[cfg(test)]
-pub(crate) mod tests;
 pub(crate) mod view;
 
 use podgate::core::pod::{PodSpec, PodStatus};

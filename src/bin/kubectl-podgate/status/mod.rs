@@ -2,8 +2,6 @@
 
 mod args;
 pub(crate) mod screen;
-#[cfg(test)]
-mod tests;
 mod text;
 mod watch;
 

@@ -7,8 +7,6 @@ mod notes;
 mod scale;
 pub(crate) mod shape;
 pub(crate) mod svg;
-#[cfg(test)]
-mod tests;
 pub(crate) mod text;
 
 pub(crate) use args::{Output, Timeline};

@@ -21,7 +21,7 @@ const HEADLINE_HEIGHT: f64 = 19.0;
 const LEGEND_STEP: f64 = 117.0;
 
 /// Escapes text for XML content and attribute values. All text from the cluster must pass through this function.
-pub(crate) fn escape(text: &str) -> String {
+fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -1,19 +1,12 @@
-//! Tests of timelines of whole Pods.
+//! Tests of the charts of `timeline` for Pods in several states.
 
-use super::build::build;
-use super::event::Event;
-use super::shape::{Row, Timeline};
-use super::{svg, text};
-use crate::pod::tests::{gate, hook};
+use crate::pods::{assert_fields_in_docs, docs, gate, hook, notes};
+use crate::server::{Answer, FakeApiServer, Request};
 use serde_json::{Value, json};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// 2026-11-21T14:00:00Z, in milliseconds since 1970.
 const START_MS: u64 = 1_795_269_600_000;
-
-fn now() -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(START_MS + 20_000)
-}
 
 /// Returns a started Pod. db has a hook; api and web have gates.
 fn pod() -> Value {
@@ -40,83 +33,106 @@ fn pod() -> Value {
     })
 }
 
-fn events() -> Vec<Event> {
+fn events() -> Value {
     let of = |reason: &str, path: &str, at: &str, message: &str| json!({"reason": reason, "message": message, "firstTimestamp": format!("2026-11-21T14:00:{at}Z"), "involvedObject": {"fieldPath": path}});
-    let all = json!([
+    json!([
         {"reason": "Scheduled", "eventTime": "2026-11-21T14:00:00.412345Z", "involvedObject": {}},
         of("Pulled", "spec.initContainers{podgate}", "01", "Container image \"p\" already present on machine"),
         of("Started", "spec.initContainers{podgate}", "01", "Container started"),
         of("Pulled", "spec.containers{db}", "04", "Successfully pulled image \"db:1\" in 2.1s (2.5s including waiting). Image size: 9 bytes."),
         of("Started", "spec.containers{db}", "04", ""),
         of("Pulled", "spec.containers{api}", "04", "Container image \"a\" already present on machine"),
-    ]);
-    serde_json::from_value(all).unwrap()
+    ])
 }
 
-fn build_timeline(pod: &Value) -> Timeline {
-    build(&serde_json::from_value(pod.clone()).unwrap(), Some(&events()), "shop", now())
+fn serve(pod: &Value, events: Value) -> FakeApiServer {
+    let pod = pod.clone();
+    FakeApiServer::new(move |request: &Request| match request.path.contains("/events") {
+        true => Answer::Json(200, json!({"items": events})),
+        false => Answer::Json(200, pod.clone()),
+    })
 }
 
-fn row<'a>(timeline: &'a Timeline, name: &str) -> &'a Row {
-    timeline.containers.iter().find(|row| row.name == name).unwrap()
+fn run(server: &FakeApiServer, format: &str) -> String {
+    let (code, out, err) = server.run(&["timeline", "ordered", "-o", format, "--width", "100"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    out
 }
 
-/// Formats each bar as `KIND FROM-TO`, in milliseconds from the beginning of the chart.
-fn bars(timeline: &Timeline, name: &str) -> Vec<String> {
-    let zero = timeline.from;
-    let bars = row(timeline, name).bars.iter();
-    bars.map(|b| format!("{:?} {}-{}{}", b.kind, b.from - zero, b.to - zero, if b.exact { "" } else { "~" })).collect()
+/// Returns the output of `timeline -o json` with the events above.
+fn timeline_of(pod: &Value) -> Value {
+    serde_json::from_str(&run(&serve(pod, events()), "json")).unwrap()
+}
+
+/// Returns a time in milliseconds since the beginning of the Pods below.
+fn ms(time: &Value) -> i64 {
+    let at = humantime::parse_rfc3339(time.as_str().unwrap()).unwrap().duration_since(UNIX_EPOCH).unwrap();
+    at.as_millis() as i64 - START_MS as i64
+}
+
+fn row<'a>(timeline: &'a Value, name: &str) -> &'a Value {
+    timeline["containers"].as_array().unwrap().iter().find(|row| row["name"] == name).unwrap()
+}
+
+/// Formats each bar as `KIND FROM-TO`, in milliseconds.
+fn bars(timeline: &Value, name: &str) -> Vec<String> {
+    let bars = row(timeline, name)["bars"].as_array().unwrap().iter();
+    let mark = |bar: &Value| if bar["exact"] == true { "" } else { "~" };
+    bars.map(|bar| format!("{} {}-{}{}", bar["kind"].as_str().unwrap(), ms(&bar["from"]), ms(&bar["to"]), mark(bar)))
+        .collect()
+}
+
+fn has_note(timeline: &Value, part: &str) -> bool {
+    notes(timeline).iter().any(|note| note.contains(part))
 }
 
 #[test]
 fn timeline_combines_all_sources() {
-    let timeline = build_timeline(&pod());
-    assert_eq!(timeline.from, START_MS as i64);
-    assert_eq!(bars(&timeline, "db"), ["Wait 1000-1500", "Pull 1500-4000~", "Start 4123-5700", "Ready 5700-8139"]);
-    assert_eq!(bars(&timeline, "api"), ["Wait 1000-4923", "Gate 4923-5703", "Start 5703-7423", "Ready 7423-8139"]);
-    assert_eq!(bars(&timeline, "podgate"), ["Run 1000-8139~"], "the readiness of the sidecar is not recorded");
-    let marks: Vec<(&str, i64, bool)> =
-        timeline.marks.iter().map(|mark| (mark.what, mark.moment.at - timeline.from, mark.moment.exact)).collect();
+    let timeline = timeline_of(&pod());
+    assert_eq!(ms(&timeline["from"]), 0);
+    assert_eq!(bars(&timeline, "db"), ["wait 1000-1500", "pull 1500-4000~", "start 4123-5700", "ready 5700-8139"]);
+    assert_eq!(bars(&timeline, "api"), ["wait 1000-4923", "gate 4923-5703", "start 5703-7423", "ready 7423-8139"]);
+    assert_eq!(bars(&timeline, "podgate"), ["run 1000-8139~"], "the readiness of the sidecar is not recorded");
+    let mark = |mark: &Value| format!("{} {} {}", mark["what"].as_str().unwrap(), ms(&mark["at"]), mark["exact"]);
+    let marks: Vec<String> = timeline["marks"].as_array().unwrap().iter().map(mark).collect();
+    assert_eq!(marks, ["created 0 false", "scheduled 412 true", "sandbox ready 1000 false", "Ready 7000 false"]);
     assert_eq!(
-        marks,
-        [("created", 0, false), ("scheduled", 412, true), ("sandbox ready", 1000, false), ("Ready", 7000, false)]
+        timeline["summary"],
+        "Pod shop/ordered took 7.51 s from its creation until web, the last one, was Ready."
     );
-    assert_eq!(timeline.summary, "Pod shop/ordered took 7.51 s from its creation until web, the last one, was Ready.");
 }
 
 #[test]
 fn kubelet_time_is_used_if_the_sidecar_was_late() {
     let mut pod = pod();
     pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = json!("2026-11-21T14:00:02Z");
-    let timeline = build_timeline(&pod);
-    assert_eq!(bars(&timeline, "db")[2], "Start 2000-5700~");
-    assert!(timeline.notes.iter().any(|note| note.contains("observed the start of db late")), "{:?}", timeline.notes);
+    let timeline = timeline_of(&pod);
+    assert_eq!(bars(&timeline, "db")[2], "start 2000-5700~");
+    assert!(has_note(&timeline, "observed the start of db late"), "{:#}", timeline["notes"]);
 }
 
 #[test]
 fn notes_name_missing_sources() {
     let mut bare = pod();
     bare["metadata"]["annotations"].as_object_mut().unwrap().remove("sandbox.podgate.io/times");
-    let timeline = build_timeline(&bare);
-    assert_eq!(bars(&timeline, "db").last().unwrap(), "Run 4000-7583~");
-    assert_eq!(bars(&timeline, "api").last().unwrap(), "Run 4000-7583~", "a gate and a program cannot be told apart");
-    assert!(timeline.containers.iter().all(|row| row.ready.is_none()));
-    assert!(timeline.notes.iter().any(|note| note.contains("has recorded no times")), "{:?}", timeline.notes);
+    let timeline = timeline_of(&bare);
+    assert_eq!(bars(&timeline, "db").last().unwrap(), "run 4000-7583~");
+    assert_eq!(bars(&timeline, "api").last().unwrap(), "run 4000-7583~", "a gate and a program cannot be told apart");
+    assert!(timeline["containers"].as_array().unwrap().iter().all(|row| row["ready"].is_null()));
+    assert!(has_note(&timeline, "has recorded no times"), "{:#}", timeline["notes"]);
 
     // Times of a previous sandbox are ignored.
     let mut stale = pod();
     stale["status"]["initContainerStatuses"][0]["state"]["running"]["startedAt"] = json!("2026-11-21T14:00:10Z");
-    let timeline = build_timeline(&stale);
-    assert!(row(&timeline, "db").ready.is_none());
-    assert!(timeline.notes.iter().any(|note| note.contains("published times are ignored")), "{:?}", timeline.notes);
+    let timeline = timeline_of(&stale);
+    assert!(row(&timeline, "db")["ready"].is_null());
+    assert!(has_note(&timeline, "published times are ignored"), "{:#}", timeline["notes"]);
 
-    let pod = serde_json::from_value(pod()).unwrap();
-    for (events, expected) in [(None, "could not be read"), (Some(&[][..]), "No events are left")] {
-        let timeline = build(&pod, events, "shop", now());
-        assert!(timeline.notes[0].contains(expected), "{:?}", timeline.notes);
-        assert!(timeline.containers.iter().all(|row| row.pulled.is_none()));
-        assert!(row(&timeline, "db").ready.is_some());
-    }
+    // timing.rs tests a server that refuses to list the events.
+    let timeline: Value = serde_json::from_str(&run(&serve(&pod(), json!([])), "json")).unwrap();
+    assert!(has_note(&timeline, "No events are left"), "{:#}", timeline["notes"]);
+    assert!(timeline["containers"].as_array().unwrap().iter().all(|row| row["pulled"].is_null()));
+    assert!(!row(&timeline, "db")["ready"].is_null());
 }
 
 #[test]
@@ -132,25 +148,23 @@ fn held_interval_ends_with_the_opening() {
     let message = "couldn't parse env file";
     pod["status"]["containerStatuses"][2]["state"] =
         json!({"waiting": {"reason": "CreateContainerConfigError", "message": message}});
-    let timeline = build_timeline(&pod);
-    assert_eq!(bars(&timeline, "api"), ["Wait 1000-4223", "Gate 4223-5723", "Start 5723-7423~", "Ready 7423-8041"]);
-    assert_eq!(bars(&timeline, "web"), ["Wait 1000-4223", "Gate 4223-8041"]);
+    let timeline = timeline_of(&pod);
+    assert_eq!(bars(&timeline, "api"), ["wait 1000-4223", "gate 4223-5723", "start 5723-7423~", "ready 7423-8041"]);
+    assert_eq!(bars(&timeline, "web"), ["wait 1000-4223", "gate 4223-8041"]);
     // The kubelet created the container in the next second.
     pod["status"]["containerStatuses"][1]["state"]["running"]["startedAt"] = json!("2026-11-21T14:00:06Z");
-    let timeline = build_timeline(&pod);
-    assert_eq!(bars(&timeline, "api")[1..], ["Gate 4223-5723", "Wait 5723-6823", "Start 6823-7423", "Ready 7423-8041"]);
-    let text = text::render(&timeline, 100, false);
+    let timeline = timeline_of(&pod);
+    assert_eq!(bars(&timeline, "api")[1..], ["gate 4223-5723", "wait 5723-6823", "start 6823-7423", "ready 7423-8041"]);
+    let server = serve(&pod, events());
+    let text = run(&server, "text");
     let line = text.lines().rfind(|line| line.starts_with("api ")).unwrap();
     assert_eq!(
         line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>(),
         ["api", "present", "1.50 s", "+6.82 s", "+7.42 s", "0.60 s"]
     );
-    assert!(svg::render(&timeline).contains("api: gate waited from +4.22 s, started +6.82 s"));
-    let json = serde_json::to_value(&timeline).unwrap();
-    assert_eq!(
-        (&json["containers"][2]["mode"], &json["containers"][2]["bars"][1]["kind"]),
-        (&json!("hold"), &json!("gate"))
-    );
+    assert!(run(&server, "svg").contains("api: gate waited from +4.22 s, started +6.82 s"));
+    let api = row(&timeline, "api");
+    assert_eq!((&api["mode"], &api["bars"][1]["kind"]), (&json!("hold"), &json!("gate")));
 }
 
 #[test]
@@ -160,11 +174,14 @@ fn timeline_of_a_starting_pod_ends_now() {
     pod["metadata"]["annotations"]["sandbox.podgate.io/times"] =
         json!(format!("{},db=started+0;since+0,api=gate+800", START_MS + 4123));
     pod["status"]["containerStatuses"] = json!([]);
-    let timeline = build_timeline(&pod);
-    assert_eq!(bars(&timeline, "db").last().unwrap(), "Start 4123-20000");
-    assert_eq!(bars(&timeline, "api").last().unwrap(), "Gate 4923-20000");
-    assert_eq!(bars(&timeline, "web"), ["Wait 1000-20000"]);
-    assert_eq!(timeline.summary, "Pod shop/ordered has been starting for 20.00 s.");
+    let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64 - START_MS as i64;
+    let timeline = timeline_of(&pod);
+    let end = ms(&timeline["to"]);
+    assert!(end >= before, "{timeline:#}");
+    assert_eq!(bars(&timeline, "db").last().unwrap(), &format!("start 4123-{end}"));
+    assert_eq!(bars(&timeline, "api").last().unwrap(), &format!("gate 4923-{end}"));
+    assert_eq!(bars(&timeline, "web"), [format!("wait 1000-{end}")]);
+    assert!(timeline["summary"].as_str().unwrap().starts_with("Pod shop/ordered has been starting for "));
 }
 
 #[test]
@@ -175,10 +192,10 @@ fn bars_end_with_the_container_and_notes_name_restarts() {
     pod["status"]["containerStatuses"][0]["state"] = json!({"terminated": {"exitCode": 0, "startedAt": "2026-11-21T14:00:04Z", "finishedAt": "2026-11-21T14:00:05Z"}});
     pod["status"]["containerStatuses"][1]["restartCount"] = json!(2);
     pod["status"]["containerStatuses"][1]["state"]["running"]["startedAt"] = json!("2026-11-21T14:00:09Z");
-    let timeline = build_timeline(&pod);
-    assert_eq!(bars(&timeline, "db")[2..], ["Start 4123-4124", "Ready 4124-5623"]);
-    assert!(bars(&timeline, "api").contains(&"Start 5723-5823".to_owned()), "{:?}", bars(&timeline, "api"));
-    assert!(timeline.notes.iter().any(|note| note.contains("api was restarted 2 times")), "{:?}", timeline.notes);
+    let timeline = timeline_of(&pod);
+    assert_eq!(bars(&timeline, "db")[2..], ["start 4123-4124", "ready 4124-5623"]);
+    assert!(bars(&timeline, "api").contains(&"start 5723-5823".to_owned()), "{:?}", bars(&timeline, "api"));
+    assert!(has_note(&timeline, "api was restarted 2 times"), "{:#}", timeline["notes"]);
 }
 
 #[test]
@@ -189,26 +206,21 @@ fn incomplete_pods_can_be_drawn() {
         json!({"metadata": {"annotations": {"sandbox.podgate.io/times": "18446744073709551615,db=ready+0"}},
                "spec": {"containers": [{"name": "db"}]}}),
     ] {
-        let timeline = build_timeline(&pod);
-        for colors in [false, true] {
-            text::render(&timeline, 40, colors);
+        let server = serve(&pod, events());
+        let mut command = server.command(&["timeline", "ordered", "--width", "40"]);
+        for colors in ["", "1"] {
+            assert!(command.env("CLICOLOR_FORCE", colors).output().unwrap().status.success(), "{pod}");
         }
-        assert!(svg::render(&timeline).ends_with("</svg>\n"));
+        assert!(run(&server, "svg").ends_with("</svg>\n"));
     }
 }
 
 #[test]
 fn docs_show_this_output() {
-    let timeline = build_timeline(&pod());
-    let plain = anstream::adapter::strip_str(&text::render(&timeline, 100, false)).to_string();
-    let docs = include_str!("../../../../docs/kubectl-podgate.md");
-    assert!(docs.contains(&plain), "docs/kubectl-podgate.md should contain:\n{plain}");
-    let json = serde_json::to_value(&timeline).unwrap();
-    for at in ["", "/marks/0", "/containers/0", "/containers/0/bars/0"] {
-        for key in json.pointer(at).unwrap().as_object().unwrap().keys() {
-            assert!(docs.contains(&format!("`{key}`")), "docs/kubectl-podgate.md does not name {key}");
-        }
-    }
+    let plain = run(&serve(&pod(), events()), "text");
+    assert!(docs().contains(&plain), "docs/kubectl-podgate.md should contain:\n{plain}");
+    let json = timeline_of(&pod());
+    assert_fields_in_docs(&json, &["", "/marks/0", "/containers/0", "/containers/0/bars/0"]);
     assert_eq!(
         json["containers"][1]["ready"],
         json!({"at": "2026-11-21T14:00:05.700Z", "exact": true, "by": "podgate"})
@@ -217,15 +229,13 @@ fn docs_show_this_output() {
 
 #[test]
 fn svg_escapes_text_from_the_cluster() {
-    assert_eq!(svg::escape("a<b>&\"'\u{1b}\u{ffff}é"), "a&lt;b&gt;&amp;&quot;&#39;  é");
     let mut pod = pod();
-    let evil = "<script>alert('x')</script>\"&";
+    let evil = "<script>alert('x')</script>\"&\u{1b}\u{ffff}é";
     pod["metadata"]["name"] = json!(evil);
     pod["spec"]["containers"][1]["name"] = json!(evil);
-    let timeline = build_timeline(&pod);
-    let picture = svg::render(&timeline);
+    let picture = run(&serve(&pod, events()), "svg");
     assert!(!picture.contains("<script") && !picture.contains("alert('x')"), "{picture}");
-    assert!(picture.contains("&lt;script&gt;"));
+    assert!(picture.contains("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;  é"), "{picture}");
     assert!(picture.contains("role=\"img\"") && picture.contains("<desc id=\"pg-desc\">"));
     assert!(picture.contains("prefers-color-scheme"));
     for foreign in ["src=", "href=", "@import", "url("] {
@@ -239,8 +249,7 @@ fn svg_shortens_long_names() {
     pod["metadata"]["name"] = json!(format!("{}-x2x4z", "a".repeat(240)));
     pod["spec"]["containers"][1]["name"] = json!("metrics-exporter-of-the-shop-number-1");
     pod["spec"]["containers"][2]["name"] = json!("metrics-exporter-of-the-shop-number-2");
-    let timeline = build_timeline(&pod);
-    let svg = svg::render(&timeline);
+    let svg = run(&serve(&pod, events()), "svg");
     let texts = |class: &str| -> Vec<String> {
         let open = format!("<text class=\"{class}\"");
         let parts = svg.split(&open).skip(1);
@@ -251,7 +260,7 @@ fn svg_shortens_long_names() {
     assert!(head.len() > 3 && head.iter().all(|line| line.chars().count() <= 96), "{head:#?}");
     assert_eq!(
         head.concat().replace(' ', ""),
-        timeline.summary.replace(' ', ""),
+        timeline_of(&pod)["summary"].as_str().unwrap().replace(' ', ""),
         "the wrapped headline must contain the whole summary"
     );
 }
