@@ -264,3 +264,32 @@ fn svg_shortens_long_names() {
         "the wrapped headline must contain the whole summary"
     );
 }
+
+#[test]
+fn pull_duration_is_read_from_the_event() {
+    // Durations as Go's `Duration.String` formats them.
+    let table = [
+        ("1.234567891s", Some(1234)),
+        ("1m2.5s", Some(62_500)),
+        ("850ms", Some(850)),
+        ("12.3µs", Some(0)),
+        ("1h0m0s", Some(3_600_000)),
+        ("", None),
+        ("soon", None),
+        ("1", None),
+        ("999999999h", None),
+    ];
+    let names: Vec<String> = (0..table.len()).map(|index| format!("c{index}")).collect();
+    let mut pod = pod();
+    pod["spec"]["containers"] = names.iter().map(|name| json!({"name": name})).collect();
+    let event = |(name, (time, _)): (&String, &(&str, Option<u64>))| {
+        let message =
+            format!("Successfully pulled image \"db:1\" in 1.5s ({time} including waiting). Image size: 9 bytes.");
+        json!({"reason": "Pulled", "message": message, "involvedObject": {"fieldPath": format!("spec.containers{{{name}}}")}})
+    };
+    let events = names.iter().zip(&table).map(event).collect();
+    let timeline: Value = serde_json::from_str(&run(&serve(&pod, events), "json")).unwrap();
+    for (name, (time, expected)) in names.iter().zip(table) {
+        assert_eq!(row(&timeline, name)["pullMs"].as_u64(), expected, "{time}");
+    }
+}

@@ -47,30 +47,3 @@ impl Event {
         (took < Duration::from_secs(24 * 60 * 60)).then_some(took.as_millis() as i64)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pull_duration_is_read_from_the_message() {
-        let pull_ms = |message: String| Event { message: Some(message), ..Event::default() }.pull_ms();
-        // Durations as Go's `Duration.String` formats them.
-        for (time, ms) in [
-            ("1.234567891s", Some(1234)),
-            ("1m2.5s", Some(62_500)),
-            ("850ms", Some(850)),
-            ("12.3µs", Some(0)),
-            ("1h0m0s", Some(3_600_000)),
-            ("", None),
-            ("soon", None),
-            ("1", None),
-            ("999999999h", None),
-        ] {
-            let message =
-                format!("Successfully pulled image \"db:1\" in 1.5s ({time} including waiting). Image size: 9 bytes.");
-            assert_eq!(pull_ms(message), ms, "{time}");
-        }
-        assert_eq!(pull_ms(r#"Container image "db" already present on machine"#.to_owned()), None);
-    }
-}
