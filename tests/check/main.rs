@@ -183,6 +183,16 @@ fn sarif_has_the_fields_that_code_scanning_needs() {
         assert_eq!((&place["artifactLocation"]["uri"], &place["region"]["startLine"]), (&"pod.yaml".into(), &8.into()));
     }
     assert_eq!(results[1]["locations"][0]["physicalLocation"]["region"]["startColumn"], 38);
+
+    fs::create_dir(folder.path().join("a b")).unwrap();
+    fs::rename(folder.path().join("pod.yaml"), folder.path().join("a b/ü.yaml")).unwrap();
+    let absolute = folder.path().join("a b/ü.yaml").to_str().unwrap().to_owned();
+    let uri = format!("file://{}", absolute.replace(' ', "%20").replace('ü', "%C3%BC"));
+    for (path, expected) in [("./a b/ü.yaml", "a%20b/%C3%BC.yaml"), (&absolute, &uri)] {
+        let log: Value = serde_json::from_str(&check(&folder, &[path, "-o", "sarif"]).1).unwrap();
+        let place = &log["runs"][0]["results"][0]["locations"][0]["physicalLocation"];
+        assert_eq!(place["artifactLocation"]["uri"], expected);
+    }
 }
 
 #[test]
@@ -375,30 +385,47 @@ fn deadline_of_a_job_in_a_cron_job_counts() {
 }
 
 #[test]
-fn inject_reports_the_same_place_as_check() {
-    // In a folded scalar, the text of the annotation in the file differs from the annotation's value.
-    let (folder, _) = file(
-        "\
-apiVersion: v1
-kind: Pod
-metadata:
-  annotations:
-    podgate.io/order: >-
-      db,
-      apii
-spec:
-  containers:
-  - {name: db, command: [db]}
-  - {name: api, command: [api]}
-",
-    );
-    let (_, out, _) = check(&folder, &["-o", "json", "pod.yaml"]);
-    let findings: Value = serde_json::from_str(&out).unwrap();
-    let finding = &findings["findings"][0];
-    assert_eq!((&finding["line"], &finding["column"]), (&7.into(), &7.into()), "{out}");
-    let inject = program(folder.path()).current_dir(folder.path()).args(["inject", "-f", "pod.yaml"]).output().unwrap();
-    let stderr = String::from_utf8(inject.stderr).unwrap();
-    assert!(stderr.contains("pod.yaml:7:7: error: there is no container apii"), "{stderr}");
+fn finding_marks_the_word_in_any_yaml_style() {
+    let pod = "spec:\n  containers: [{name: db, command: [db]}, {name: api, command: [api]}]\nkind: Pod\n";
+    for (annotations, place, marked) in [
+        ("\n    podgate.io/order: db, apii", "3:27", "apii"),
+        ("\n    podgate.io/order: 'db, apii' # apii", "3:28", "apii"),
+        ("\n    podgate.io/order: |-\n      db, apii", "4:11", "apii"),
+        ("\n    podgate.io/order: >-\n      db,\n      apii", "5:7", "apii"),
+        ("\n    podgate.io/order: \"db, \\x61pii\"", "3:5", "podgate.io/order"),
+        (" {x: ü, \"podgate.io/order\": \"db, apii\"}", "2:48", "apii"),
+        (" {\"podgate.io/order\": \"'a', b'\"}", "2:38", "'a'"),
+    ] {
+        let text = format!("metadata:\n  annotations:{annotations}\n{pod}");
+        for (before, first_line) in [("", 0), ("# x\n---\n", 2)] {
+            let (folder, _) = file(&format!("{before}{text}"));
+            let (_, out, _) = check(&folder, &["-o", "json", "pod.yaml"]);
+            let json: Value = serde_json::from_str(&out).unwrap();
+            let finding = &json["findings"][0];
+            let number = |field: &str| finding[field].as_u64().unwrap();
+            let (line, column) = (number("line"), number("column"));
+            assert_eq!(format!("{}:{column}", line - first_line), place, "{text}");
+            let line_text = text.lines().nth((line - first_line) as usize - 1).unwrap();
+            let mark = line_text.chars().skip(column as usize - 1).take((number("endColumn") - column) as usize);
+            assert_eq!(mark.collect::<String>(), marked, "{text}");
+            // `inject` reports the same place.
+            let mut inject = program(folder.path());
+            let inject = inject.current_dir(folder.path()).args(["inject", "-f", "pod.yaml"]).output().unwrap();
+            let error = format!("pod.yaml:{line}:{column}: error: {}", finding["message"].as_str().unwrap());
+            assert!(String::from_utf8(inject.stderr).unwrap().contains(&error), "{error}");
+        }
+    }
+}
+
+#[test]
+fn missing_field_marks_its_nearest_parent() {
+    let order = "kind: Pod\nmetadata: {annotations: {podgate.io/order: a}}\n";
+    for (text, place) in [("spec: {containers: [{name: a}, {}]}\n", (3, 32)), ("spec: {containers: []}\n", (3, 8))] {
+        let (folder, _) = file(&format!("{order}{text}"));
+        let json: Value = serde_json::from_str(&check(&folder, &["-o", "json", "pod.yaml"]).1).unwrap();
+        let finding = &json["findings"][0];
+        assert_eq!((&finding["line"], &finding["column"]), (&place.0.into(), &place.1.into()), "{json:#}");
+    }
 }
 
 #[test]

@@ -76,15 +76,3 @@ fn uri(file: &str) -> String {
         .collect();
     if path.starts_with('/') { format!("file://{path}") } else { path.trim_start_matches("./").to_owned() }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_become_uri_references() {
-        assert_eq!(uri("./a b/ü.yaml"), "a%20b/%C3%BC.yaml");
-        assert_eq!(uri("/x/y.yaml"), "file:///x/y.yaml");
-        assert_eq!(uri("<stdin>"), "%3Cstdin%3E");
-    }
-}
