@@ -109,21 +109,25 @@ fn help_is_also_a_command() {
 
 #[test]
 fn usage_error_exits_with_64_and_explains() {
-    for (arguments, expected) in [
+    let table = [
         (&[][..], "Usage: kubectl podgate"),
         (&["start"], "unrecognized subcommand 'start'"),
         (&["statsu", "a"], "tip: a similar subcommand exists: 'status'"),
         (&["status", "a", "--nmespace", "b"], "tip: a similar argument exists: '--namespace'"),
         (&["status"], "<POD>"),
         (&["status", "a", "b"], "unexpected argument 'b'"),
-        (&["status", "A/b"], "not a Pod name"),
         (&["status", "a", "--nap"], "unexpected argument '--nap'"),
         (&["status", "a", "-o", "yaml"], "[possible values: text, json]"),
-        (&["status", "a", "--request-timeout", "0s"], "between 1ms and 1day"),
-        (&["status", "a", "--request-timeout", "soon"], "write a duration such as 15s or 1m"),
         (&["status", "a", "-n"], "a value is required for '--namespace <NAME>'"),
-    ] {
-        let output = program(&home()).args(arguments).output().unwrap();
+    ];
+    let names = ["", "pod/", "a/b", "deployment/x", "../x", "A", "a b", "a?x=1", "a%2f"];
+    let names = names.map(|name| (vec!["status", name], "not a Pod name"));
+    let times = ["0s", "2days"].map(|time| (time, "between 1ms and 1day")).into_iter();
+    let times = times.chain(["", "soon", "1", "99999999999999999999s"].map(|time| (time, "write a duration such as")));
+    let times = times.map(|(time, expected)| (vec!["status", "a", "--request-timeout", time], expected));
+    let table = table.map(|(arguments, expected)| (arguments.to_vec(), expected));
+    for (arguments, expected) in table.into_iter().chain(names).chain(times) {
+        let output = program(&home()).args(&arguments).output().unwrap();
         let err = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(64), "{arguments:?}: {err}");
         assert!(err.contains(expected), "{arguments:?}: {err}");
@@ -192,9 +196,11 @@ fn exit_code_tells_if_all_containers_started() {
         assert!(text.contains("Pod shop/ordered") && text.contains("3f2a9c1e-4097-1a0c5f3b"), "{text}");
         assert!(!text.contains('\u{1b}'), "colors without a terminal: {text:?}");
 
-        let (json_code, json, _) =
-            status(&home, &["ordered", "-n", "shop", "-o", "json", "--kubeconfig", config.to_str().unwrap()]);
-        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-        assert_eq!((json_code, &json["published"]["phase"]), (code, &phase.into()), "{phase}");
+        for name in ["ordered", "pods/ordered", "po/ordered"] {
+            let (json_code, json, _) =
+                status(&home, &[name, "-n", "shop", "-o", "json", "--kubeconfig", config.to_str().unwrap()]);
+            let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+            assert_eq!((json_code, &json["published"]["phase"]), (code, &phase.into()), "{name} {phase}");
+        }
     }
 }

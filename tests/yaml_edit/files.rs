@@ -9,18 +9,21 @@ fn folders_give_one_stream_sorted_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().to_str().unwrap();
     for (name, text) in [
-        ("b.yml", "b: 1\n"),
+        ("b.yml", "# b\n---\nb: 1\n"),
         ("a.yaml", "a: 1"),
-        ("c.json", "{\"c\": 1}"),
+        ("bom.yaml", "\u{feff}bom: 1\n"),
+        ("c.json", "{\"c\": 1} {\"d\": 1}"),
         ("d.txt", "d: ["),
         (".e.yaml", "e: ["),
+        ("nothing.yaml", "# nothing\n"),
         ("sub/f.yaml", "f: 1\n"),
     ] {
         write(folder.path(), name, text);
     }
-    assert_eq!(done(&["inject", at], ""), "---\na: 1\n---\nb: 1\n---\n{\"c\": 1}");
-    assert_eq!(done(&["inject", "-R", "-f", at], ""), "---\na: 1\n---\nb: 1\n---\n{\"c\": 1}\n---\nf: 1\n");
-    assert_eq!(done(&["inject", &format!("{at}/b.yml"), "-"], "x: 1\n"), "---\nb: 1\n---\nx: 1\n");
+    let stream = "---\na: 1\n# b\n---\nb: 1\n---\nbom: 1\n---\n{\"c\": 1}\n---\n{\"d\": 1}";
+    assert_eq!(done(&["inject", at], ""), stream);
+    assert_eq!(done(&["inject", "-R", "-f", at], ""), format!("{stream}\n---\nf: 1\n"));
+    assert_eq!(done(&["inject", &format!("{at}/b.yml"), "-"], "x: 1\n"), "# b\n---\nb: 1\n---\nx: 1\n");
 }
 
 #[test]

@@ -20,16 +20,3 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         Err("must be between 1ms and 1day".to_owned())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn duration_rejects_values_out_of_range() {
-        assert_eq!(duration("1500ms"), Ok(Duration::from_millis(1500)));
-        for text in ["", "0s", "1", "2days", "-1s", "99999999999999999999s"] {
-            assert!(duration(text).is_err(), "{text:?}");
-        }
-    }
-}

@@ -104,25 +104,3 @@ fn rewrite(path: &Path, text: &str) -> io::Result<()> {
     file.persist(&path)?;
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn file_change(text: &str) -> FileChange {
-        let source = Source::parse("f", text.to_owned());
-        FileChange { input: Input::Stdin, new_text: text.to_owned(), source }
-    }
-
-    #[test]
-    fn several_files_become_one_stream() {
-        let all = [
-            file_change("a: 1"),
-            file_change("# c\n---\nb: 1\n"),
-            file_change("# nothing\n"),
-            file_change("{\"c\": 1} {\"d\": 1}\n"),
-            file_change("\u{feff}e: 1\n"),
-        ];
-        assert_eq!(joined_stream(&all), "---\na: 1\n# c\n---\nb: 1\n---\n{\"c\": 1}\n---\n{\"d\": 1}\n---\ne: 1\n");
-    }
-}

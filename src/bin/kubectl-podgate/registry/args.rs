@@ -60,17 +60,3 @@ fn platform(text: &str) -> Result<Platform, &'static str> {
         _ => Err("write OS/ARCH, such as linux/arm64"),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parses_platforms() {
-        let arm = platform("linux/arm/v7").unwrap();
-        assert_eq!((arm.os.as_str(), arm.architecture.as_str(), arm.variant.as_deref()), ("linux", "arm", Some("v7")));
-        for text in ["", "linux", "linux/", "/amd64", "linux/arm/", "a/b/c/d"] {
-            assert!(platform(text).is_err(), "{text:?}");
-        }
-    }
-}
