@@ -1,6 +1,7 @@
 //! Arguments and help of `completion` and `man`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap_complete::aot::Shell;
 use std::path::PathBuf;
 
 const HELP: &str = "\
@@ -24,15 +25,6 @@ pub(crate) struct Completion {
     /// Shell to complete for
     #[arg(value_name = "SHELL")]
     pub(crate) shell: Shell,
-}
-
-/// Shell with a completion script.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Shell {
-    Bash,
-    Zsh,
-    Fish,
-    Powershell,
 }
 
 /// Write the man pages into a folder

@@ -5,7 +5,6 @@ mod args;
 pub(crate) use args::{Completion, Man};
 
 use crate::output::{fail, print};
-use args::Shell;
 use clap::Command;
 use clap_complete::aot;
 use podgate::core::text::error_chain;
@@ -16,12 +15,7 @@ const PROGRAM: &str = "kubectl-podgate";
 pub(crate) fn print_script(mut command: Command, args: &Completion) -> ExitCode {
     command.set_bin_name(PROGRAM);
     let mut out = Vec::new();
-    match args.shell {
-        Shell::Bash => aot::generate(aot::Bash, &mut command, PROGRAM, &mut out),
-        Shell::Zsh => aot::generate(aot::Zsh, &mut command, PROGRAM, &mut out),
-        Shell::Fish => aot::generate(aot::Fish, &mut command, PROGRAM, &mut out),
-        Shell::Powershell => aot::generate(aot::PowerShell, &mut command, PROGRAM, &mut out),
-    }
+    aot::generate(args.shell, &mut command, PROGRAM, &mut out);
     print(&String::from_utf8_lossy(&out))
 }
 
