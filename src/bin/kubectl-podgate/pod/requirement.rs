@@ -1,18 +1,11 @@
 //! Short descriptions of the event that would meet a condition.
 
 use super::shape::PodContainer;
-use crate::pod::Pod;
-use podgate::core::container::{Container, Handler, PortRef, Probe};
-use podgate::core::container_list::parse_list;
+use podgate::core::container::{Handler, PortRef, Probe};
 use podgate::core::until::{WaitCondition, WantedState};
 
 /// Describes the event that would meet `until`, such as `db must exit with 0`.
-pub(crate) fn requirement(
-    until: &WaitCondition,
-    containers: &[PodContainer<'_>],
-    declared: &[Container],
-    standing: &str,
-) -> String {
+pub(crate) fn requirement(until: &WaitCondition, containers: &[PodContainer<'_>], standing: &str) -> String {
     let name = &until.container;
     let Some(target) = containers.iter().find(|container| container.spec.name == *name) else {
         return format!("the Pod has no container {name}");
@@ -25,9 +18,9 @@ pub(crate) fn requirement(
         WantedState::Completed => format!("{name} must exit with 0"),
         WantedState::Exited => format!("{name} must exit"),
         WantedState::Ready => {
-            let listed = declared.iter().find(|container| container.name == *name);
-            let probes: Vec<String> = match listed {
-                Some(listed) => describe_probes(&listed.startup_probe, &listed.readiness_probe),
+            // Injection may have replaced the probes in the spec.
+            let probes = match &target.declared {
+                Some(declared) => describe_probes(&declared.startup_probe, &declared.readiness_probe),
                 None => describe_probes(&target.spec.startup_probe, &target.spec.readiness_probe),
             };
             match probes.as_slice() {
@@ -36,15 +29,6 @@ pub(crate) fn requirement(
             }
         }
     }
-}
-
-/// Returns the sidecar's list of containers. The list holds the application's own probes, which injection may have
-/// replaced in the Pod's spec.
-pub(crate) fn declared_containers(pod: &Pod) -> Vec<Container> {
-    let all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
-    let mut listed = all.flat_map(|container| &container.env).filter(|variable| variable.name == "PODGATE_CONTAINERS");
-    // In the values of variables, `$$` is the escaped form of `$`.
-    listed.next().and_then(|variable| parse_list(&variable.value.replace("$$", "$")).ok()).unwrap_or_default()
 }
 
 fn describe_probes(startup: &Option<Probe>, readiness: &Option<Probe>) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! Types of the view of a Pod and its containers. These types also define the JSON format.
 
 use podgate::core::command::Gate;
-use podgate::core::container::Mode;
+use podgate::core::container::{Container as Declared, Mode};
 use podgate::core::names;
 use podgate::core::pod::Container;
 use serde::Serialize;
@@ -128,6 +128,8 @@ pub(crate) struct Condition {
 /// Container with the data from the Pod's spec and status.
 pub(crate) struct PodContainer<'a> {
     pub(crate) spec: &'a Container,
+    /// The container's entry in the sidecar's list.
+    pub(crate) declared: Option<Declared>,
     pub(crate) role: Role,
     pub(crate) gate: Option<Gate>,
     pub(crate) kubelet: KubeletStatus,

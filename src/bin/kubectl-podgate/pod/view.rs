@@ -1,13 +1,14 @@
 //! Builds the view of a Pod from the object that the API server returns. Pure functions.
 
 use super::notes;
-use super::requirement;
+use super::requirement::requirement;
 use super::shape::{Condition, KubeletStatus, PodContainer, Published, Role, Row, View};
 use super::since::{parse_time, seconds_between, since};
 use crate::pod::Pod;
 use podgate::core::annotations::Annotations;
 use podgate::core::command::Gate;
 use podgate::core::container::{Container as Declared, Mode};
+use podgate::core::container_list::parse_list;
 use podgate::core::names;
 use podgate::core::pod::{Container, ContainerStatus};
 use podgate::core::snapshot::Snapshot;
@@ -28,8 +29,7 @@ pub(crate) fn view(pod: &Pod, namespace: &str, now: SystemTime) -> View {
     let deleting = pod.metadata.deletion_timestamp.is_some();
 
     let times = snapshot.map(|_| Times::parse(annotations.get(names::SANDBOX_TIMES).map_or("", String::as_str)));
-    let inputs =
-        RowInputs { containers: &containers, snapshot, times, declared: requirement::declared_containers(pod), now };
+    let inputs = RowInputs { containers: &containers, snapshot, times, now };
     let mut rows: Vec<Row> = (0..containers.len()).map(|at| row(&inputs, at)).collect();
     for at in 0..rows.len() {
         let name = rows[at].name.clone();
@@ -77,14 +77,12 @@ struct RowInputs<'a> {
     /// The published state, unless it is stale.
     snapshot: Option<&'a Snapshot>,
     times: Option<Times>,
-    /// The sidecar's list of containers.
-    declared: Vec<Declared>,
     now: SystemTime,
 }
 
 /// Returns the Pod's containers in the order in which the kubelet starts them, with spec, role, gate and status.
 pub(crate) fn pod_containers(pod: &Pod) -> Vec<PodContainer<'_>> {
-    let declared = requirement::declared_containers(pod);
+    let list = declared_containers(pod);
     let statuses = pod.status.iter().flat_map(|s| s.init_container_statuses.iter().chain(&s.container_statuses));
     let of_init =
         |c: &Container| if c.restart_policy.as_deref() == Some("Always") { Role::Container } else { Role::Init };
@@ -92,15 +90,25 @@ pub(crate) fn pod_containers(pod: &Pod) -> Vec<PodContainer<'_>> {
     let regular = pod.spec.containers.iter().map(|spec| (spec, Role::Container));
     let containers = init.chain(regular).map(|(spec, role)| {
         let role = if spec.is_sidecar() { Role::Sidecar } else { role };
-        let held = || declared.iter().find(|declared| declared.name == spec.name).and_then(hold_gate);
+        let declared = list.iter().find(|declared| declared.name == spec.name).cloned();
+        let held = || declared.as_ref().and_then(hold_gate);
         let gate = spec.gate().or_else(held).filter(|_| role == Role::Container);
         let status = statuses.clone().find(|status| status.name == spec.name);
         let kubelet = status.map(kubelet_status).unwrap_or_default();
-        let mut container = PodContainer { spec, role, gate, kubelet };
+        let mut container = PodContainer { spec, declared, role, gate, kubelet };
         container.kubelet.is_held = container.is_hold() && container.kubelet.lacks_hold_variable();
         container
     });
     containers.collect()
+}
+
+/// Returns the sidecar's list of containers. The list holds the application's own probes, which injection may have
+/// replaced in the Pod's spec.
+fn declared_containers(pod: &Pod) -> Vec<Declared> {
+    let all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
+    let mut listed = all.flat_map(|container| &container.env).filter(|variable| variable.name == "PODGATE_CONTAINERS");
+    // In the values of variables, `$$` is the escaped form of `$`.
+    listed.next().and_then(|variable| parse_list(&variable.value.replace("$$", "$")).ok()).unwrap_or_default()
 }
 
 /// Returns the gate of a container in hold mode. The container's spec does not contain the conditions.
@@ -124,7 +132,7 @@ fn start_order(snapshot: Option<&Snapshot>, containers: &[PodContainer<'_>]) -> 
 
 fn row(inputs: &RowInputs<'_>, at: usize) -> Row {
     let own = &inputs.containers[at];
-    let PodContainer { spec, role, gate, kubelet } = own;
+    let PodContainer { spec, role, gate, kubelet, .. } = own;
     let mut waits_for = if *role == Role::Container { inputs.waits_for(at) } else { Vec::new() };
     waits_for.dedup();
     let state = inputs.state(own);
@@ -171,8 +179,8 @@ impl RowInputs<'_> {
             return Vec::new();
         }
         if own.gate.as_ref().is_some_and(|gate| matches!(gate.mode, Mode::Entrypoint | Mode::Hold)) {
-            let continues = |declared: &Declared| declared.name == own.spec.name && declared.continue_on_timeout;
-            let is_skipped = self.state(own) == Some(State::TimedOut) && self.declared.iter().any(continues);
+            let continues = own.declared.as_ref().is_some_and(|declared| declared.continue_on_timeout);
+            let is_skipped = self.state(own) == Some(State::TimedOut) && continues;
             return if runs_already || is_skipped { Vec::new() } else { self.unmet_conditions(own) };
         }
         // Hooks hold back nothing once every container has started in this sandbox.
@@ -208,7 +216,7 @@ impl RowInputs<'_> {
             Some(Condition {
                 condition: until.to_string(),
                 standing,
-                takes: requirement::requirement(until, self.containers, &self.declared, standing),
+                takes: requirement(until, self.containers, standing),
                 gate_of: container.spec.name.clone(),
                 container: Some(until.container.clone()),
             })
