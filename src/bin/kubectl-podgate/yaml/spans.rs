@@ -57,19 +57,13 @@ impl Tree {
     /// Parses a document. Returns `None` if the document is empty or invalid.
     pub(crate) fn parse(text: &str) -> Option<Tree> {
         let options = granit_parser::options! { emit_anchor_events: true, emit_comments: false, simple_key_max_lookahead: 1 << 20 };
-        let mut build = TreeBuilder {
-            text,
-            tree: Tree::default(),
-            open_collections: Vec::new(),
-            root: None,
-            anchors: HashMap::new(),
-        };
+        let mut build =
+            TreeBuilder { text, tree: Tree::default(), open_collections: Vec::new(), anchors: HashMap::new() };
         for next in Parser::new_from_str_with_options(text, options) {
             let (event, span) = next.ok()?;
             build.on_event(&event, &span)?;
         }
-        // The root is the first node by construction.
-        (build.root == Some(0) && build.open_collections.is_empty()).then_some(build.tree)
+        (!build.tree.nodes.is_empty() && build.open_collections.is_empty()).then_some(build.tree)
     }
 
     pub(crate) fn node(&self, id: usize) -> &Node {
@@ -180,7 +174,6 @@ struct TreeBuilder<'a> {
     tree: Tree,
     /// The open collections. Each has its last key, until the value of that key is added.
     open_collections: Vec<(usize, Option<usize>)>,
-    root: Option<usize>,
     /// Maps the parser's anchor ids to nodes.
     anchors: HashMap<usize, usize>,
 }
@@ -257,16 +250,15 @@ impl TreeBuilder<'_> {
         if anchor != 0 {
             self.anchors.insert(anchor, id);
         }
-        match self.open_collections.last_mut() {
-            None => self.root = Some(id),
-            Some((parent, pending_key)) => match &mut self.tree.nodes[*parent].kind {
+        if let Some((parent, pending_key)) = self.open_collections.last_mut() {
+            match &mut self.tree.nodes[*parent].kind {
                 NodeKind::List { items, .. } => items.push(id),
                 NodeKind::Object { entries, .. } => match pending_key.take() {
                     Some(key) => entries.push((key, id)),
                     None => *pending_key = Some(id),
                 },
                 _ => {}
-            },
+            }
         }
         id
     }
