@@ -74,14 +74,14 @@ e2e: ## Run the tests on a real kubelet (installs what it needs): SCENARIO=name 
 guarantees: ## Test every fault in every mode on both Kubernetes versions, and write docs/guarantees.md (20 minutes)
 	rm -rf "$$(tools/build --target-dir)/tmp/guarantees"
 	for k8s in 1.34 1.36; do \
-		tests/kubelet/prepare --k8s $$k8s; \
+		tests/kubelet/prepare --k8s $$k8s --no-debian; \
 		tests/kubelet/run guarantees::; \
 	done
 	PODGATE_REGENERATE=measured $(cargo) test --locked --test kubelet guarantees::table
 
 bench: ## Run the benchmarks: size, memory, latency, added start time, webhook (45 minutes)
 	$(cargo) bench --locked --no-default-features --bench agent
-	tests/kubelet/prepare --k8s $(K8S) --no-clock
+	tests/kubelet/prepare --k8s $(K8S) --no-clock --no-debian
 	$(cargo) bench --locked --bench pod-start
 	$(cargo) bench --locked --bench release
 	tools/build podgate-webhook
