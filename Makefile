@@ -60,7 +60,7 @@ picture: ## Draw docs/images/timeline.svg, the README's picture, from a real run
 	tools/try -o svg >docs/images/timeline.svg.new || { rm -f docs/images/timeline.svg.new && exit 1; }
 	mv docs/images/timeline.svg.new docs/images/timeline.svg
 
-demo: ## Start a Pod without and with podgate, side by side, on a real node (installs what it needs)
+demo: ## Start postgres, an application and nginx in one Pod on a real node, without and with podgate (installs what it needs)
 	@demo/demo
 
 test: ## Run all tests that need neither a cluster nor root
