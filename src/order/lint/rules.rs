@@ -73,6 +73,7 @@ pub const RULES: &[Rule] = &[
     rule("post-start-before-gate", "A postStart hook runs before the container's command"),
     rule("pre-stop-too-long", "A preStop hook takes longer than its time limit"),
     rule("probe-expands", "A probe's command uses a variable that a hook cannot expand"),
+    rule("probe-rewritten", "Istio has rewritten a probe, and the original is not known"),
     rule("probe-unreadable", "A probe has an invalid field"),
     rule("readiness-needs-later", "A probe asks a container that starts later"),
     rule("shared-processes", "With shared processes the sidecar cannot see when a container stops"),

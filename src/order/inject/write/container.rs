@@ -8,6 +8,7 @@ use crate::order::finding::Finding;
 use crate::order::inject::command_lines::{ContainerLines, compact_duration};
 use crate::order::inject::{checks, parts, user_hooks};
 use crate::order::plan::ContainerPlan;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -57,6 +58,9 @@ impl Writer<'_> {
         if own.planned.until.is_empty() {
             return Ok(());
         }
+        // The kubelet runs this probe, so a probe that Istio has rewritten remains.
+        let startup_probe = Probe::deserialize(parts::without_nulls(&own.spec["startupProbe"])).ok();
+        let own = &ContainerLines { container: &Container { startup_probe, ..own.container.clone() }, ..*own };
         let name = &own.planned.name;
         self.editor.edit(place.to("startupProbe"), Op::Set(own.startup_probe()))?;
         if let Some(probe) = &own.container.startup_probe {

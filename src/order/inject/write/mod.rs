@@ -3,11 +3,13 @@
 mod container;
 mod writer;
 
-use crate::core::container::Container;
+use crate::core::container::{Container, Mode};
 use crate::core::container_list::parse_list;
+use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::{SidecarPlacement, keys};
 use crate::order::edit::{Edit, EditError, Op, Place, apply};
-use crate::order::finding::Finding;
+use crate::order::finding::{Finding, has_errors};
+use crate::order::inject::istio::{self, OriginalProbes};
 use crate::order::inject::limits::VARIABLE_MAX;
 use crate::order::inject::outcome::Options;
 use crate::order::inject::record::Record;
@@ -87,18 +89,46 @@ impl Writer<'_> {
     }
 
     /// Reads the containers from their specs, in the order of the plan.
-    fn read_containers(&self) -> Result<Vec<Container>, Vec<Finding>> {
+    fn read_containers(&mut self) -> Result<Vec<Container>, Vec<Finding>> {
         let policy = parts::spec_place("restartPolicy");
         let policy = policy.of(self.template).and_then(Value::as_str);
+        let originals = OriginalProbes::read(self.template);
         let (mut list, mut findings) = (Vec::new(), Vec::new());
-        for planned in &self.plan.containers {
+        for (number, planned) in self.plan.containers.iter().enumerate() {
             match container_list::read_container(self.container_spec(planned), &Self::container_place(planned), policy)
             {
-                Ok(container) => list.push(container),
+                Ok(mut container) => {
+                    let unknown = originals.restore(&mut container).into_iter();
+                    findings.extend(unknown.filter_map(|field| self.rewritten_probe(number, field)));
+                    list.push(container);
+                }
                 Err(found) => findings.extend(found),
             }
         }
-        if findings.is_empty() { Ok(list) } else { Err(findings) }
+        if has_errors(&findings) {
+            return Err(findings);
+        }
+        self.findings.extend(findings);
+        Ok(list)
+    }
+
+    /// Reports a probe that Istio has rewritten and whose original is not known, if a container waits for the probe.
+    fn rewritten_probe(&self, number: usize, field: &str) -> Option<Finding> {
+        let (planned, later) = (&self.plan.containers[number], &self.plan.containers[number + 1..]);
+        let name = &planned.name;
+        let is_ready = |until: &WaitCondition| until.container == *name && until.want == WantedState::Ready;
+        let waiter = self.plan.containers.iter().find(|other| other.after.iter().any(is_ready))?;
+        let at = Self::container_place(planned).to(field);
+        let why = format!("{} of {} has no valid original of it", istio::ORIGINALS, istio::PROXY);
+        let what = format!("Istio has rewritten the {field} of {name}, which {} waits for, but {why}", waiter.name);
+        let fix = "keep the probe with the annotation sidecar.istio.io/rewriteAppHTTPProbers: \"false\"";
+        let blocks = planned.mode == Mode::PostStart && planned.until.iter().any(is_ready);
+        Some(if blocks && later.iter().any(|other| other.name == istio::PROXY) {
+            let what = format!("{what}: only {0} can answer, and the hook of {name} holds {0} back", istio::PROXY);
+            Finding::error("probe-rewritten", at, what).fix(format!("{fix}, or use entrypoint mode for {name}"))
+        } else {
+            Finding::warning("probe-rewritten", at, format!("{what}: only {} can answer", istio::PROXY)).fix(fix)
+        })
     }
 
     /// Puts the containers into the order in which the kubelet must start the containers.

@@ -1,0 +1,55 @@
+//! Probes that Istio has rewritten.
+//!
+//! Istio replaces every `httpGet`, `tcpSocket` and `grpc` probe by an `httpGet` that its proxy answers. The original
+//! actions are JSON in an environment variable of the proxy
+//! (<https://github.com/istio/istio/blob/master/pkg/kube/inject/app_probe.go>).
+
+use crate::core::container::{Container, Handler, Probe};
+use crate::order::edit::Place;
+use crate::order::inject::parts;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Name of Istio's proxy, which is a regular container or a native sidecar.
+pub(super) const PROXY: &str = "istio-proxy";
+/// Environment variable of the proxy with the original actions.
+pub(super) const ORIGINALS: &str = "ISTIO_KUBE_APP_PROBERS";
+
+/// Original probes, by the path of the rewritten probe.
+pub(super) struct OriginalProbes(BTreeMap<String, Value>);
+
+impl OriginalProbes {
+    /// Reads the original probes of `template`. Empty without a proxy, and if the proxy's variable is invalid.
+    pub(super) fn read(template: &Value) -> OriginalProbes {
+        let named = |value, list: Place, name| {
+            parts::items(value, &list).iter().find(|item| parts::item_name(item) == Some(name))
+        };
+        let text = ["containers", "initContainers"].into_iter().find_map(|field| {
+            let proxy = named(template, parts::spec_place(field), PROXY)?;
+            named(proxy, Place::root().to("env"), ORIGINALS)?.get("value")?.as_str()
+        });
+        OriginalProbes(text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default())
+    }
+
+    /// Restores the original actions of the container's probes, and keeps the times and thresholds. Returns the fields
+    /// of the rewritten probes without a valid original.
+    pub(super) fn restore(&self, container: &mut Container) -> Vec<&'static str> {
+        let Container { name, startup_probe, readiness_probe, .. } = container;
+        let mut unknown = Vec::new();
+        for (field, end, probe) in
+            [("startupProbe", "startupz", startup_probe), ("readinessProbe", "readyz", readiness_probe)]
+        {
+            let path = format!("/app-health/{name}/{end}");
+            let Some(probe) = probe else { continue };
+            if !matches!(&probe.handler, Handler::HttpGet(get) if get.path.as_deref() == Some(path.as_str())) {
+                continue;
+            }
+            match self.0.get(&path).and_then(|original| Probe::deserialize(original).ok()) {
+                Some(original) => probe.handler = original.handler,
+                None => unknown.push(field),
+            }
+        }
+        unknown
+    }
+}
