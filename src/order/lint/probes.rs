@@ -3,6 +3,7 @@
 
 use crate::core::container::{Handler, Port, PortRef};
 use crate::core::until::WantedState;
+use crate::order::declare::annotation_place;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::finding::Finding;
 use crate::order::plan::{ContainerPlan, Plan};
@@ -62,6 +63,24 @@ impl<'a> Waiters<'a> {
         }
         found
     }
+}
+
+/// Reports a container that waits for Dapr's sidecar to be Ready, although the sidecar waits for that container's port.
+pub(super) fn check_dapr(template: &Value, spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
+    let at = annotation_place("dapr.io/app-port");
+    let port = at.of(template).and_then(Value::as_str).and_then(|port| port.parse::<u16>().ok());
+    let Some(port) = port.filter(|port| *port > 0) else { return };
+    let waiters = Waiters::of(plan).transitive_waiters("daprd", |want| want == WantedState::Ready);
+    let owners = port_owners(spec);
+    // A port that no container declares can belong to any of the waiting containers.
+    let owns = |name: &&&str| owners.get(&port).is_none_or(|owners| owners.iter().any(|(.., owner)| owner == *name));
+    let Some(name) = waiters.iter().find(owns) else { return };
+    let what = format!(
+        "{name} starts only when daprd is Ready, but daprd is Ready only when the application listens on port {port}: both may wait \
+         forever"
+    );
+    let fix = format!("let {name} wait for daprd=Started, or remove the annotation");
+    findings.push(Finding::warning("readiness-needs-later", at, what).fix(fix));
 }
 
 /// Containers that declare each port: index of the container, index of the port, name of the container.
