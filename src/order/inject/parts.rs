@@ -55,6 +55,15 @@ pub(super) fn agent_line(container: &Value, short: &str) -> Option<Vec<String>> 
     matches!(words.as_slice(), [program, first, ..] if *program == agent_path() && first == subcommand).then_some(words)
 }
 
+/// Returns the field with podgate's gate, and the index of the `--` behind the gate. The field is `command`, or `args` if
+/// another webhook has moved the whole command there and put its own program into `command`.
+pub(super) fn find_gate(container: &Value) -> Option<(&'static str, usize)> {
+    ["command", "args"].into_iter().find_map(|field| {
+        let moved = json!({"command": container.get(field)});
+        Some((field, agent_line(&moved, "command")?.iter().position(|word| word == "--")?))
+    })
+}
+
 /// Returns true if `item` is one of podgate's volumes, a mount of such a volume, or podgate's environment variable.
 pub(super) fn is_own_item(item: &Value) -> bool {
     item_name(item).is_some_and(|name| VOLUMES.contains(&name) || name == names::HOLD_VARIABLE)

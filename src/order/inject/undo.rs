@@ -59,8 +59,7 @@ pub(super) fn manual_changes(template: &Value) -> Vec<Finding> {
         // Skip containers that another webhook added.
         let Some(entry) = parts::item_name(item).and_then(|name| listed.get(name)) else { continue };
         let place = list.to(at);
-        let has_gate = || parts::agent_line(item, "command").is_some_and(|words| words.iter().any(|word| word == "--"));
-        if entry.mode == Mode::Entrypoint && !has_gate() {
+        if entry.mode == Mode::Entrypoint && parts::find_gate(item).is_none() {
             let what = format!("podgate's gate in the command of {} was changed by hand", entry.name);
             findings.push(error(place.to("command"), what));
         }
@@ -151,11 +150,17 @@ fn restore_container(
     injected: &Value,
     of: &ContainerRecord,
 ) -> Result<(), EditError> {
-    if let Some(words) = parts::agent_line(injected, "command")
-        && let Some(end) = words.iter().position(|word| word == "--")
-    {
+    let gate = parts::find_gate(injected);
+    if let Some(("args", end)) = gate {
+        // The other webhook has replaced the recorded `command` and `args`. Remove only the gate.
+        let words = parts::items(injected, &Place::root().to("args"))[end + 1..].to_vec();
+        restore_field(editor, &place.to("args"), Some(&Value::Array(words)))?;
+    } else if let Some((_, end)) = gate {
         let at = place.to("command");
-        if end + 1 == words.len() || of.no.contains("command") || of.was.contains_key("command") {
+        if end + 1 == parts::items(injected, &Place::root().to("command")).len()
+            || of.no.contains("command")
+            || of.was.contains_key("command")
+        {
             restore_field(editor, &at, of.was.get("command"))?;
         } else {
             for _ in 0..=end {
