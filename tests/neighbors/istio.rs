@@ -1,0 +1,107 @@
+//! Tests of probes that Istio has rewritten.
+
+use crate::{check, container, lines, listed, names, options, ordered, pod, webhook};
+use podgate::order::finding::Level;
+use podgate::order::inject::inject;
+use podgate::order::plan::KnownFacts;
+use serde_json::{Value, json};
+
+const MODES: [&str; 3] = ["istio-default.after", "istio-hold.after", "istio-native.after"];
+
+/// Sets the originals that the proxy knows; `None` removes the variable.
+fn set_originals(pod: &mut Value, text: Option<&str>) {
+    for list in ["initContainers", "containers"] {
+        for one in pod["spec"][list].as_array_mut().expect("a list") {
+            let Some(env) = one.get_mut("env").and_then(Value::as_array_mut) else { continue };
+            match text {
+                None => env.retain(|one| one["name"] != "ISTIO_KUBE_APP_PROBERS"),
+                Some(text) => env
+                    .iter_mut()
+                    .filter(|one| one["name"] == "ISTIO_KUBE_APP_PROBERS")
+                    .for_each(|one| one["value"] = json!(text)),
+            }
+        }
+    }
+}
+
+#[test]
+fn sidecar_runs_the_original_probes() {
+    for mode in MODES {
+        let done = webhook(&ordered(mode, "db, api"));
+        assert_eq!(
+            listed(&done.value, "db")["readinessProbe"],
+            json!({"tcpSocket": {"port": 5432}, "periodSeconds": 3}),
+            "{mode}"
+        );
+        let api = listed(&done.value, "api");
+        let startup = json!({"httpGet": {"path": "/boot", "port": 8080}, "failureThreshold": 60, "periodSeconds": 2});
+        assert_eq!(api["startupProbe"], startup, "{mode}");
+        let ready = json!({"grpc": {"port": 9000, "service": "ready"}, "periodSeconds": 5, "timeoutSeconds": 2});
+        assert_eq!(api["readinessProbe"], ready, "{mode}");
+        let kubelet = &container(&done.value, "db")["readinessProbe"];
+        assert_eq!(kubelet["httpGet"]["path"], "/app-health/db/readyz", "{mode}: the kubelet asks the proxy as before");
+    }
+}
+
+/// The kubelet runs the startupProbe behind the gate, so that probe asks the proxy as Istio intends.
+#[test]
+fn gate_checks_the_rewritten_startup_probe() {
+    let done = webhook(&ordered("istio-default.after", "db, api"));
+    let words = container(&done.value, "api")["startupProbe"]["exec"]["command"].to_string();
+    assert!(words.contains("http://127.0.0.1:15020/app-health/api/startupz"), "{words}");
+}
+
+#[test]
+fn unknown_originals_keep_the_rewritten_probe_and_are_reported() {
+    let of = |name: &str| format!(r#"{{"/app-health/db/{name}": {{"tcpSocket": {{"port": 5432}}}}}}"#);
+    let other = of("livez");
+    for text in [None, Some(""), Some("no JSON"), Some("[]"), Some(r#"{"/app-health/db/readyz": 1}"#), Some(&other)] {
+        let mut pod = ordered("istio-default.after", "db, cron");
+        set_originals(&mut pod, text);
+        let done = webhook(&pod);
+        let found: Vec<(&str, Level)> = done.findings.iter().map(|one| (one.rule, one.level)).collect();
+        assert!(found.contains(&("probe-rewritten", Level::Warning)), "{text:?}: {}", lines(&done.findings));
+        let kept = json!({"httpGet": {"path": "/app-health/db/readyz", "port": 15020}, "periodSeconds": 3});
+        assert_eq!(listed(&done.value, "db")["readinessProbe"], kept, "{text:?}");
+        assert_eq!(check(&pod).1[0]["rule"], "probe-rewritten", "{text:?}");
+    }
+    let mut pod = ordered("istio-default.after", "db, cron");
+    set_originals(&mut pod, Some(&of("readyz")));
+    assert!(webhook(&pod).findings.iter().all(|one| one.rule != "probe-rewritten"), "api is not waited for");
+}
+
+/// Returns the rules of the errors in post-start mode, with the proxy's originals or without.
+fn errors_with_hooks(name: &str, originals: Option<&str>) -> Vec<&'static str> {
+    let mut pod = pod(name, &[("podgate.io/order", "db, api"), ("podgate.io/mode", "post-start")]);
+    if originals.is_none() {
+        set_originals(&mut pod, None);
+    }
+    match inject(&pod, &options(), &KnownFacts::default()) {
+        Ok(_) => Vec::new(),
+        Err(found) => found.iter().filter(|one| one.level == Level::Error).map(|one| one.rule).collect(),
+    }
+}
+
+#[test]
+fn a_hook_must_not_wait_for_a_proxy_that_starts_later() {
+    for mode in MODES {
+        assert_eq!(errors_with_hooks(mode, Some("known")), [""; 0], "{mode}");
+    }
+    assert_eq!(errors_with_hooks("istio-default.after", None), ["probe-rewritten"]);
+    assert_eq!(errors_with_hooks("istio-hold.after", None), [""; 0]);
+    assert_eq!(errors_with_hooks("istio-native.after", None), [""; 0]);
+}
+
+#[test]
+fn containers_outside_the_order_keep_their_place_before_hooks() {
+    let annotations = [("podgate.io/order", "db, api"), ("podgate.io/mode", "post-start")];
+    for (name, expected) in [
+        ("istio-hold.after", vec!["istio-proxy", "db", "api", "cron"]),
+        ("istio-default.after", vec!["db", "api", "cron", "istio-proxy"]),
+    ] {
+        let done = webhook(&pod(name, &annotations));
+        assert_eq!(names(&done.value), expected);
+        let proxy = container(&done.value, "istio-proxy");
+        assert_eq!(proxy, container(&pod(name, &[]), "istio-proxy"), "podgate does not change the proxy");
+    }
+}
