@@ -32,7 +32,7 @@ fn commands_on_the_page_work() {
         let (code, output) = shell::bash(scene.folder.path(), &scene.home(), command);
         assert_eq!(code, Some(0), "{command}: {output}");
     }
-    assert_eq!(commands.len(), 2);
+    assert_eq!(commands.len(), 3);
     let runs = |name: &str, program: &str| fs::read_to_string(at(name)).unwrap().contains(program);
     assert!(
         runs("applied.yaml", "\"/app\"") || runs("applied.yaml", "- /app"),

@@ -184,6 +184,105 @@ fn commands_replace_hold_mode() {
     assert!(run.code == 0 && run.out.contains("PODGATE_HOLD"), "mode hold needs no command: {}", run.err);
 }
 
+/// A Deployment with two containers without a command, and a List with a Pod that needs nothing.
+const TEMPLATES: &str = "\
+# The shop.
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: shop}
+spec:
+  selector: {matchLabels: {app: shop}}
+  template:
+    metadata:
+      labels: {app: shop}
+      annotations: {podgate.io/order: 'db, app & own'} # keep
+    spec:
+      containers:
+      - {name: db, image: 'db:1', command: [/db], readinessProbe: {tcpSocket: {port: 1}}}
+      - {name: app, image: IMAGE} # no command
+      - {name: own, image: IMAGE, args: [mine]}
+---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: held
+    annotations:
+      podgate.io/order: db, app
+      mode.podgate.io/app: hold
+  spec:
+    containers:
+    - {name: db, image: 'db:1', command: [/db], readinessProbe: {tcpSocket: {port: 1}}}
+    - {name: app, image: IMAGE}
+";
+
+const ANNOTATE: [&str; 2] = ["--resolve-images", "--annotate-only"];
+
+#[test]
+fn annotate_only_writes_commands_and_images() {
+    let Some(scene) = Scene::new() else { return };
+    let registry = scene.serve(Access::Open);
+    let first = registry.push("app", "1", false, APP);
+    let image = format!("{}/app:1", registry.address);
+    let text = TEMPLATES.replace("IMAGE", &format!("'{image}'"));
+    let annotated = run(&scene.home(), &text, &ANNOTATE);
+    // Only the line with the annotations changes.
+    let recorded = format!("{image}@{}", first["digest"].as_str().unwrap());
+    let annotations = |name: &str, words: &str| {
+        format!(r#", command.podgate.io/{name}: '[{words}]', image.podgate.io/{name}: "{recorded}""#)
+    };
+    let [app, own] = [("app", r#""/app","--x","$$(A)","serve""#), ("own", r#""/app","--x""#)]
+        .map(|(name, words)| annotations(name, words));
+    let expected = text.replace("'db, app & own'", &format!("'db, app & own'{app}{own}"));
+    assert_eq!((annotated.code, annotated.out.as_str()), (0, expected.as_str()), "{}", annotated.err);
+    assert!(annotated.err.contains(": Deployment/shop: annotated"), "{}", annotated.err);
+
+    drop(registry);
+    let again = run(&scene.home(), &annotated.out, &ANNOTATE);
+    assert_eq!((again.code, again.out.as_str()), (0, annotated.out.as_str()), "{}", again.err);
+    // The commands are now known without a registry, and remain after uninject.
+    let injected = run(&scene.home(), &annotated.out, &[]);
+    assert!(injected.code == 0 && injected.out.contains("entrypoint"), "{}", injected.err);
+    let mut uninject = Command::new(env!("CARGO_BIN_EXE_kubectl-podgate"));
+    let plain = uninject.args(["uninject", "-"]).write_stdin(injected.out).output().unwrap();
+    assert_eq!(String::from_utf8(plain.stdout).unwrap(), annotated.out);
+}
+
+#[test]
+fn annotate_only_updates_the_command_of_a_changed_image() {
+    let Some(scene) = Scene::new() else { return };
+    let registry = scene.serve(Access::Open);
+    registry.push("app", "1", false, APP);
+    registry.push("app", "2", false, ARM);
+    let at = &registry.address;
+    let annotated = run(&scene.home(), &pod(&format!("{at}/app:1")), &ANNOTATE);
+    let changed = annotated.out.replace("app:1\n", "app:2\n");
+    let warned = run(&scene.home(), &changed, &[]);
+    assert!(warned.code == 0 && warned.err.contains("[image-changed]"), "{}", warned.err);
+    let updated = run(&scene.home(), &changed, &ANNOTATE);
+    assert_eq!(updated.code, 0, "{}", updated.err);
+    let pod: Value = serde_saphyr::from_str(&updated.out).unwrap();
+    let annotations = &pod["metadata"]["annotations"];
+    assert_eq!(annotations["command.podgate.io/app"], "[\"/arm\"]");
+    let recorded = annotations["image.podgate.io/app"].as_str().unwrap();
+    assert!(recorded.starts_with(&format!("{at}/app:2@sha256:")), "{recorded}");
+    assert!(!updated.err.contains("image-changed"), "{}", updated.err);
+    assert!(pod["spec"].get("initContainers").is_none(), "only the annotations change: {}", updated.out);
+
+    // No annotation can hold a command that consists of the spec's args alone.
+    let with_args = run(&scene.home(), &(crate::pod(&format!("{at}/app:2")) + "    args: [own]\n"), &ANNOTATE);
+    assert!(with_args.code == 1 && with_args.err.contains("[image-without-command]"), "{}", with_args.err);
+}
+
+#[test]
+fn annotate_only_needs_resolve_images() {
+    let home = tempfile::tempdir().unwrap();
+    let run = run(home.path(), "", &["--annotate-only"]);
+    assert!(run.code == 64 && run.err.contains("--resolve-images"), "{}: {}", run.code, run.err);
+}
+
 #[test]
 fn cached_digest_needs_no_registry() {
     let Some(scene) = Scene::new() else { return };

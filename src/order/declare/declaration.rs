@@ -103,6 +103,8 @@ pub struct Declaration {
     pub fail_fast: bool,
     /// Values of `command.podgate.io/…`, by container.
     pub commands: BTreeMap<String, Vec<String>>,
+    /// Values of `image.podgate.io/…`, by container.
+    pub images: BTreeMap<String, String>,
     /// Value of `podgate.io/stop-order`.
     pub stop_order: StopOrder,
     /// Containers in `podgate.io/job-sidecars`.

@@ -37,6 +37,8 @@ pub const MODE_PREFIX: &str = "mode.podgate.io/";
 pub const TIMEOUT_PREFIX: &str = "timeout.podgate.io/";
 /// Command of one container, if the container's spec has no command: `["/usr/bin/api"]`.
 pub const COMMAND_PREFIX: &str = "command.podgate.io/";
+/// Image from which the command of one container was read: `example.com/api:1@sha256:…`.
+pub const IMAGE_PREFIX: &str = "image.podgate.io/";
 
 /// Keys that apply to the whole Pod.
 pub const POD_KEYS: [&str; 11] = [
@@ -53,7 +55,7 @@ pub const POD_KEYS: [&str; 11] = [
     INJECTED,
 ];
 /// Prefixes of keys that apply to one container. The container's name follows the prefix.
-pub const CONTAINER_PREFIXES: [&str; 4] = [AFTER_PREFIX, MODE_PREFIX, TIMEOUT_PREFIX, COMMAND_PREFIX];
+pub const CONTAINER_PREFIXES: [&str; 5] = [AFTER_PREFIX, MODE_PREFIX, TIMEOUT_PREFIX, COMMAND_PREFIX, IMAGE_PREFIX];
 /// Keys for the whole Pod that declare an order. The other keys for the whole Pod only adjust a declared order.
 pub(crate) const DECLARING_KEYS: [&str; 3] = [ORDER, STOP_ORDER, JOB_SIDECARS];
 
@@ -68,6 +70,12 @@ pub fn annotation_place(key: &str) -> Place {
 /// Returns the place of the annotation for one container, with the key prefix `prefix`.
 pub fn container_annotation_place(prefix: &str, container: &str) -> Place {
     annotation_place(&format!("{prefix}{container}"))
+}
+
+/// Returns true if `image` has the tag or the digest of `recorded`, the value of [`IMAGE_PREFIX`].
+pub fn is_recorded_image(recorded: &str, image: &str) -> bool {
+    let (tagged, digest) = recorded.split_once('@').unwrap_or((recorded, ""));
+    image.split_once('@').map_or(image == tagged, |(_, own)| own == digest)
 }
 
 /// Returns true if podgate reads the annotation `key`.

@@ -25,6 +25,6 @@ pub mod spec;
 pub use declaration::{DEFAULT_TIMEOUT, Declaration, Edge, Publish, RequestedMode, SidecarPlacement, StopOrder};
 pub use key_check::check_undeclared;
 pub(crate) use key_check::{check_key, concerns_podgate, nothing_declared};
-pub use keys::{annotation_place, container_annotation_place, is_declared};
+pub use keys::{annotation_place, container_annotation_place, is_declared, is_recorded_image};
 pub(crate) use reader::combine_states;
 pub use reader::read_annotations;

@@ -160,6 +160,9 @@ impl Reader<'_, '_> {
                 let value = self.parse_timeout(text, &at);
                 self.declaration.timeouts.insert(name.to_owned(), value);
             }
+            keys::IMAGE_PREFIX => {
+                self.declaration.images.insert(name.to_owned(), text.trim().to_owned());
+            }
             _ => match text.parse::<Argv>() {
                 Ok(argv) => {
                     self.declaration.commands.insert(name.to_owned(), argv.as_slice().to_vec());

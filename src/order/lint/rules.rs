@@ -36,6 +36,7 @@ pub const RULES: &[Rule] = &[
     rule("hold-without-deadline", "A Pod that runs to completion may stay held forever"),
     rule("hook-holds-deletion", "A waiting hook delays the deletion of the Pod"),
     rule("host-network", "With hostNetwork a probe may reach another Pod"),
+    rule("image-changed", "A command was read from another image than the container's"),
     rule("image-pinned", "An image is pinned to the digest whose command was read"),
     rule("image-without-command", "An image has neither Entrypoint nor Cmd"),
     rule("init-container", "An annotation names an init container"),

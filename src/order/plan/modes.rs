@@ -232,16 +232,9 @@ pub(super) fn effective_command(
     if let Some(command) = declared.commands.get(own.name) {
         return Some(command.iter().cloned().chain(args.into_iter().flatten()).collect());
     }
-    let image = image?;
-    let literal = |words: &[String]| words.iter().map(|word| escape_dollars(word)).collect::<Vec<_>>();
-    let words: Vec<String> =
-        literal(&image.entrypoint).into_iter().chain(args.unwrap_or_else(|| literal(&image.cmd))).collect();
+    let mut words = image?.words(args.is_some());
+    words.extend(args.into_iter().flatten());
     (!words.is_empty()).then_some(words)
-}
-
-/// Escapes a word of an image's command, so that the kubelet does not expand variables in that word.
-fn escape_dollars(word: &str) -> String {
-    if word.contains("$(") || word.contains("$$") { word.replace('$', "$$") } else { word.to_owned() }
 }
 
 pub(super) fn required_gates(

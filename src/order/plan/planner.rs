@@ -9,6 +9,7 @@ use crate::core::container_list;
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{self, Declaration, annotation_place, container_annotation_place, keys};
+use crate::order::edit::Place;
 use crate::order::finding::{Finding, has_errors};
 use crate::order::kubernetes_version::Version;
 use serde_json::Value;
@@ -250,7 +251,8 @@ impl<'a> Planner<'a> {
         let modes = self.declared.modes.keys().map(|name| (name, keys::MODE_PREFIX, "mode"));
         let timeouts = self.declared.timeouts.keys().map(|name| (name, keys::TIMEOUT_PREFIX, "timeout"));
         let commands = self.declared.commands.keys().map(|name| (name, keys::COMMAND_PREFIX, "command"));
-        for (name, prefix, what) in modes.chain(timeouts).chain(commands) {
+        let images = self.declared.images.keys().map(|name| (name, keys::IMAGE_PREFIX, "image"));
+        for (name, prefix, what) in modes.chain(timeouts).chain(commands).chain(images) {
             let at = container_annotation_place(prefix, name);
             if !involved.contains(name.as_str()) {
                 let what = format!("{name} is not part of the order, so its {what} has no effect");
@@ -261,8 +263,25 @@ impl<'a> Planner<'a> {
             {
                 let what = format!("{name} has a command in its spec, so this annotation has no effect");
                 findings.push(Finding::warning("unused-annotation", at, what).fix("remove one of the two"));
+            } else if what == "image" {
+                findings.extend(self.check_image(name, at));
             }
         }
+    }
+
+    /// Reports a command that was read from another image than the container's, and a record of an image without a
+    /// command.
+    fn check_image(&self, name: &str, at: Place) -> Option<Finding> {
+        let (recorded, command) = (&self.declared.images[name], format!("{}{name}", keys::COMMAND_PREFIX));
+        if !self.declared.commands.contains_key(name) {
+            let what = format!("there is no {command}, so this annotation has no effect");
+            return Some(Finding::warning("unused-annotation", at, what).fix("remove it"));
+        }
+        let image = self.spec.get(name)?.value.get("image")?.as_str()?;
+        let what = format!("{command} was read from {recorded}, but the image of {name} is now {image}");
+        let fix =
+            "update both annotations with kubectl podgate inject --resolve-images --annotate-only, or remove them";
+        (!declare::is_recorded_image(recorded, image)).then(|| Finding::warning("image-changed", at, what).fix(fix))
     }
 }
 
@@ -272,7 +291,7 @@ fn has_exec_probe(own: &ContainerRef<'_>) -> bool {
 
 /// Adds notes about effects of the plan that the user may not expect.
 fn add_notes(containers: &[ContainerPlan], graph: &Graph, findings: &mut Vec<Finding>) {
-    let at = crate::order::edit::Place::root().to("spec").to("containers");
+    let at = Place::root().to("spec").to("containers");
     let names: Vec<&str> = containers.iter().map(|planned| planned.name.as_str()).collect();
     if !containers.is_sorted_by_key(|planned| planned.index) {
         let what = format!(

@@ -87,6 +87,17 @@ pub struct ImageCommand {
     pub cmd: Vec<String>,
 }
 
+impl ImageCommand {
+    /// Returns the words in the syntax of a spec, in which the kubelet expands `$(NAME)`. Omits `Cmd` if the spec has
+    /// `args`, which replace it.
+    pub fn words(&self, has_args: bool) -> Vec<String> {
+        let escape = |word: &String| {
+            if word.contains("$(") || word.contains("$$") { word.replace('$', "$$") } else { word.clone() }
+        };
+        self.entrypoint.iter().chain(self.cmd.iter().filter(|_| !has_args)).map(escape).collect()
+    }
+}
+
 impl Plan {
     /// Returns the plan of the container `name`.
     #[must_use]

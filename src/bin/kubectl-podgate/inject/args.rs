@@ -26,6 +26,7 @@ Examples:
   kubectl podgate inject --diff -f shop.yaml      show what would change
   helm template shop ./chart | kubectl podgate inject - | kubectl apply -f -
   kubectl podgate inject --from kruise -f shop.yaml
+  kubectl podgate inject --resolve-images --annotate-only -i -f shop.yaml
 
 Exit codes:
   0    done, even if nothing declares an order
@@ -73,6 +74,9 @@ pub(crate) struct Inject {
     pub(crate) from: Option<OrderSource>,
     #[command(flatten)]
     pub(crate) images: ImageArgs,
+    /// Only write the commands that were read, as annotations for the webhook
+    #[arg(long, requires = "resolve_images", conflicts_with = "from")]
+    pub(crate) annotate_only: bool,
 }
 
 /// Remove from manifests what inject added

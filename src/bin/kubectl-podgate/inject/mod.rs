@@ -39,8 +39,9 @@ pub(crate) fn inject(args: &Inject) -> ExitCode {
         ..Options::new(&args.image)
     });
     let action = |sources: &[(Input, Source)]| {
-        let images = args.images.resolve_images.then(|| look_up_images(sources, &args.images)).transpose()?;
-        Ok(Action::Inject { options, from, images })
+        let look_up = || look_up_images(sources, &args.images, args.annotate_only);
+        let images = args.images.resolve_images.then(look_up).transpose()?;
+        Ok(Action::Inject { options, from, images, annotate_only: args.annotate_only })
     };
     run(&args.files, args.from.is_some(), action).unwrap_or_else(|lines| fail_all(&lines))
 }

@@ -13,7 +13,13 @@ use podgate::order::pod_templates;
 use serde_json::Value;
 
 pub(super) enum Action {
-    Inject { options: Box<Options>, from: Option<migrate::MigrationSource>, images: Option<ResolvedImages> },
+    Inject {
+        options: Box<Options>,
+        from: Option<migrate::MigrationSource>,
+        images: Option<ResolvedImages>,
+        /// True if only the images' commands are written, as annotations.
+        annotate_only: bool,
+    },
     Uninject,
 }
 
@@ -33,6 +39,7 @@ impl Action {
 
     fn past_tense(&self) -> &'static str {
         match self {
+            Action::Inject { annotate_only: true, .. } => "annotated",
             Action::Inject { .. } => "injected",
             Action::Uninject => "uninjected",
         }
@@ -105,7 +112,7 @@ pub(super) fn transform_document(file: &str, document: &Document, action: &Actio
 
 /// Returns the edits for a template, or `None` if the template neither declares an order nor is injected.
 fn template_edits(template: &Value, action: &Action) -> Option<Result<Injected, Vec<Finding>>> {
-    let Action::Inject { options, from, images } = action else {
+    let Action::Inject { options, from, images, annotate_only } = action else {
         return inject::is_injected(template).then(|| inject::uninject(template));
     };
     let (is_declared, is_injected) = (declare::is_declared(template), inject::is_injected(template));
@@ -122,9 +129,9 @@ fn template_edits(template: &Value, action: &Action) -> Option<Result<Injected, 
     let mut known = KnownFacts::default();
     let Injected { mut value, mut edits, mut findings, .. } = before;
     if let Some(images) = images {
-        let resolved = images.for_template(template);
+        let resolved = if *annotate_only { images.annotations(template) } else { images.for_template(template) };
         for edit in resolved.edits {
-            // `apply` does not fail, because the edits replace fields that exist.
+            // `apply` does not fail, because the images and the annotations exist.
             if apply(&mut value, &edit).is_ok() {
                 edits.push(edit);
             }
@@ -134,7 +141,9 @@ fn template_edits(template: &Value, action: &Action) -> Option<Result<Injected, 
     }
     Some(match inject::inject(&value, options, &known) {
         Ok(mut injected) => {
-            edits.append(&mut injected.edits);
+            if !annotate_only {
+                edits.append(&mut injected.edits);
+            }
             findings.append(&mut injected.findings);
             Ok(Injected { edits, findings, ..injected })
         }

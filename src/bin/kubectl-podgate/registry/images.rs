@@ -8,13 +8,13 @@ use crate::yaml::Source;
 use crate::yaml::files::{self, Input};
 use futures::StreamExt;
 use podgate::core::text::error_chain;
-use podgate::order::declare::{annotation_place, keys};
+use podgate::order::declare::{annotation_place, container_annotation_place, is_recorded_image, keys};
 use podgate::order::edit::{Edit, Op, Place};
 use podgate::order::finding::Finding;
 use podgate::order::inject;
 use podgate::order::plan::{ImageCommand, KnownFacts, plan};
 use podgate::order::pod_templates;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -38,14 +38,19 @@ pub(crate) struct TemplateImages {
 }
 
 /// Looks up all images that the templates need. Returns one line for each image that could not be looked up.
-pub(crate) fn look_up_images(sources: &[(Input, Source)], args: &ImageArgs) -> Result<ResolvedImages, Vec<String>> {
+/// With `is_update`, looks up the image again if it is not the one from which an annotation's command was read.
+pub(crate) fn look_up_images(
+    sources: &[(Input, Source)],
+    args: &ImageArgs,
+    is_update: bool,
+) -> Result<ResolvedImages, Vec<String>> {
     let settings = settings(args).map_err(|line| vec![line])?;
     let mut wanted: BTreeMap<String, String> = BTreeMap::new();
     for (_, source) in sources {
         for document in &source.documents {
             for pod_templates::Template { place, .. } in pod_templates::templates(&document.value) {
                 let Some(template) = place.of(&document.value) else { continue };
-                for (container, image) in images_to_resolve(template) {
+                for WantedImage { container, image, .. } in images_to_resolve(template, is_update) {
                     let at = document.position(document.highlight(&place).start);
                     let location = format!("{}:{}: container {container}: image {image}", source.name, at.line);
                     wanted.entry(image).or_insert(location);
@@ -76,8 +81,16 @@ pub(crate) fn look_up_images(sources: &[(Input, Source)], args: &ImageArgs) -> R
     if errors.is_empty() { Ok(ResolvedImages { images, is_pinning: !args.no_pin }) } else { Err(errors) }
 }
 
-/// Returns the name and image of each container whose command is needed, but set only in the image.
-fn images_to_resolve(template: &Value) -> Vec<(String, String)> {
+/// Image of a container whose command is needed, but set only in the image.
+struct WantedImage {
+    container: String,
+    image: String,
+    has_args: bool,
+}
+
+/// Returns the images that a template needs. With `is_update`, includes containers whose annotated command was read from
+/// another image.
+fn images_to_resolve(template: &Value, is_update: bool) -> Vec<WantedImage> {
     if !inject::is_requested(template) {
         return Vec::new();
     }
@@ -92,7 +105,9 @@ fn images_to_resolve(template: &Value) -> Vec<(String, String)> {
         let (Some(name), Some(image)) = (text_field(container, "name"), text_field(container, "image")) else {
             continue;
         };
-        let has_annotation = !annotation(&format!("{}{name}", keys::COMMAND_PREFIX)).is_empty();
+        let recorded = annotation(&format!("{}{name}", keys::IMAGE_PREFIX));
+        let is_outdated = is_update && !recorded.is_empty() && !is_recorded_image(&recorded, image);
+        let has_annotation = !annotation(&format!("{}{name}", keys::COMMAND_PREFIX)).is_empty() && !is_outdated;
         let mode = match annotation(&format!("{}{name}", keys::MODE_PREFIX)) {
             mode if mode.is_empty() => annotation(keys::MODE),
             mode => mode,
@@ -104,7 +119,8 @@ fn images_to_resolve(template: &Value) -> Vec<(String, String)> {
         });
         let needs_command = !matches!(mode.as_str(), "post-start" | "hold");
         if !has_command(container) && !has_annotation && needs_command && is_affected {
-            found.push((name.to_owned(), image.to_owned()));
+            let has_args = container["args"].as_array().is_some_and(|args| !args.is_empty());
+            found.push(WantedImage { container: name.to_owned(), image: image.to_owned(), has_args });
         }
     }
     found
@@ -137,6 +153,30 @@ impl ResolvedImages {
                 let message = format!("pinned the image of {name:?}, because its command is taken from it: {pinned}");
                 resolved.findings.push(Finding::note("image-pinned", at.clone(), message));
                 resolved.edits.push(Edit { at, op: Op::Set(Value::String(pinned)) });
+            }
+        }
+        resolved
+    }
+
+    /// Returns the edits that record each command, and the image from which it was read, in annotations.
+    pub(crate) fn annotations(&self, template: &Value) -> TemplateImages {
+        let mut resolved = TemplateImages::default();
+        for WantedImage { container: name, image, has_args } in images_to_resolve(template, true) {
+            let Some(info) = self.images.get(&image) else { continue };
+            let words = info.command.words(has_args);
+            if words.is_empty() {
+                let at = Place::root().to("spec").to("containers");
+                let at =
+                    containers(template).position(|own| own["name"] == name).map_or(at.clone(), |index| at.to(index));
+                let message = format!("the image of {name:?} has no Entrypoint, or neither Entrypoint nor Cmd");
+                let finding = Finding::warning("image-without-command", at, message);
+                resolved.findings.push(finding.fix("set the container's command"));
+                continue;
+            }
+            let pinned = if image.contains('@') { image } else { format!("{image}@{}", info.digest) };
+            for (prefix, value) in [(keys::COMMAND_PREFIX, json!(words).to_string()), (keys::IMAGE_PREFIX, pinned)] {
+                let at = container_annotation_place(prefix, &name);
+                resolved.edits.push(Edit { at, op: Op::Set(Value::String(value)) });
             }
         }
         resolved

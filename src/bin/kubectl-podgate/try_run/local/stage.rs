@@ -53,7 +53,8 @@ impl Stage<'_> {
     pub(super) fn rewrite(&mut self, template: &Value) -> Value {
         let mut template = without_nulls(template);
         if let Some(annotations) = template.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
-            annotations.retain(|key, _| !key.starts_with(keys::MODE_PREFIX) && !key.starts_with(keys::COMMAND_PREFIX));
+            let replaced = [keys::MODE_PREFIX, keys::COMMAND_PREFIX, keys::IMAGE_PREFIX];
+            annotations.retain(|key, _| !replaced.iter().any(|prefix| key.starts_with(prefix)));
             annotations.insert(keys::MODE.to_owned(), "entrypoint".into());
             annotations.insert(keys::PUBLISH.to_owned(), "board".into());
         }
