@@ -50,6 +50,10 @@ pub enum Check {
         /// True if the check fails on an empty file.
         needs_content: bool,
     },
+    /// `unix:///PATH`: passes if the stream socket accepts a connection. The path is absolute.
+    Unix(String),
+    /// `mount:///PATH`: passes if the path is a mount point whose file system answers. The path is absolute.
+    Mount(String),
 }
 
 /// Error: the text is not a valid command or check.
@@ -88,6 +92,15 @@ impl FromStr for Check {
                 false => parse_error("a file check needs an absolute path: file:///run/ready"),
             };
         }
+        for (scheme, check, example) in
+            [("unix", Check::Unix as fn(String) -> Check, "/run/docker.sock"), ("mount", Check::Mount, "/data")]
+        {
+            let Some(path) = text.strip_prefix(scheme).and_then(|rest| rest.strip_prefix("://")) else { continue };
+            return match path.starts_with('/') && !path.contains('\0') {
+                true => Ok(check(path.to_owned())),
+                false => parse_error(format!("a {scheme} check needs an absolute path: {scheme}://{example}")),
+            };
+        }
         if let Some(rest) = text.strip_prefix("tcp://") {
             let (host, port) = parse_host_port(rest, None)?;
             return Ok(Check::Tcp { host, port });
@@ -108,7 +121,8 @@ impl FromStr for Check {
             );
         }
         parse_error(
-            "not a check; write tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"command\",\"argument\"] or file:///PATH[+content]",
+            "not a check; write tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"command\",\"argument\"], \
+             file:///PATH[+content], unix:///PATH or mount:///PATH",
         )
     }
 }
@@ -149,6 +163,8 @@ impl fmt::Display for Check {
             Check::File { path, needs_content: content } => {
                 write!(f, "file://{path}{}", if *content { "+content" } else { "" })
             }
+            Check::Unix(path) => write!(f, "unix://{path}"),
+            Check::Mount(path) => write!(f, "mount://{path}"),
         }
     }
 }
@@ -166,6 +182,8 @@ mod tests {
             r#"exec:["pg_isready","-q"]"#,
             "file:///run/ready",
             "file:///run/ready+content",
+            "unix:///run/docker.sock",
+            "mount:///data",
         ] {
             assert_eq!(text.parse::<Check>().unwrap().to_string(), text);
         }
@@ -176,7 +194,7 @@ mod tests {
     #[test]
     fn invalid_checks_are_rejected() {
         let bad = "|tcp://|tcp://h|tcp://h:0|tcp://h:99999|tcp://:1|tcp://[::1:5|http://|http://h:x/|http://h/a b|https://h/|\
-            exec:|exec:[]|exec:[\"\"]|exec:[1]|exec:pg_isready|file://x|file://|ftp://h:1|tcp://h\r\nx:1|http://h/\r\nX: y";
+            exec:|exec:[]|exec:[\"\"]|exec:[1]|exec:pg_isready|file://x|file://|unix://x|unix:/x|mount://|mount:///a\0|ftp://h:1|tcp://h\r\nx:1|http://h/\r\nX: y";
         for bad in bad.split('|') {
             assert!(bad.parse::<Check>().is_err(), "{bad}");
         }

@@ -5,6 +5,7 @@
 
 #![allow(missing_docs, reason = "most fields have the names and meanings of the API")]
 
+use crate::core::argv::Check;
 use crate::core::until::WaitCondition;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -155,6 +156,26 @@ pub enum PortRef {
     Number(u16),
     /// Name of an entry in `ports`, or a port number written as text.
     Name(String),
+}
+
+impl Handler {
+    /// Returns the probe action that does the same as `check`, if there is one.
+    pub fn from_check(check: Check) -> Option<Handler> {
+        Some(match check {
+            Check::Tcp { host, port } => {
+                Handler::TcpSocket(TcpSocket { port: PortRef::Number(port), host: Some(host) })
+            }
+            Check::Http { host, port, path } => Handler::HttpGet(HttpGet {
+                path: Some(path),
+                port: PortRef::Number(port),
+                host: Some(host),
+                scheme: None,
+                http_headers: Vec::new(),
+            }),
+            Check::Exec(argv) => Handler::Exec(Exec { command: argv.as_slice().to_vec() }),
+            Check::File { .. } | Check::Unix(_) | Check::Mount(_) => return None,
+        })
+    }
 }
 
 impl Probe {

@@ -1,9 +1,8 @@
 //! The Pod as the API returns it, reduced to the fields that podgate reads. The programs that call the API server wrap
 //! these types in their client's object type.
 
-use crate::core::argv::Check;
 use crate::core::command::{self, AgentCommand, Gate};
-use crate::core::container::{self, Exec, Handler, HttpGet, Port, PortRef, Probe, TcpSocket};
+use crate::core::container::{self, Exec, Handler, Port, Probe};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -164,20 +163,7 @@ impl Container {
     fn original_probe(&self, probe: &Probe) -> Option<Probe> {
         let Some(line) = probe.opened_command() else { return Some(probe.clone()) };
         let checks = self.flag_values(&line, "--check");
-        let handler = match checks.iter().find_map(|url| url.parse().ok())? {
-            Check::Tcp { host, port } => {
-                Handler::TcpSocket(TcpSocket { port: PortRef::Number(port), host: Some(host) })
-            }
-            Check::Http { host, port, path } => Handler::HttpGet(HttpGet {
-                path: Some(path),
-                port: PortRef::Number(port),
-                host: Some(host),
-                scheme: None,
-                http_headers: Vec::new(),
-            }),
-            Check::Exec(argv) => Handler::Exec(Exec { command: argv.as_slice().to_vec() }),
-            Check::File { .. } => return None,
-        };
+        let handler = Handler::from_check(checks.iter().find_map(|url| url.parse().ok())?)?;
         Some(Probe { handler, ..probe.clone() })
     }
 }
@@ -193,6 +179,7 @@ impl Probe {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::container::PortRef;
     use serde_json::json;
 
     fn container(value: Value) -> Container {

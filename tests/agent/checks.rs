@@ -1,9 +1,10 @@
 //! Tests of `--check` with every scheme, `--fallback-check` and `podgate check`.
 
-use crate::support::{Agent, Scene, Shell, wait_until};
+use crate::support::{Agent, PROGRAM, Scene, Shell, wait_until};
 use podgate::core::state::State;
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, TcpListener};
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -101,6 +102,85 @@ fn file_check_passes_if_the_file_exists_or_has_content() {
     run_check(&full).assert_failed(69, "empty");
     std::fs::write(&path, "x").unwrap();
     run_check(&full).assert_released();
+}
+
+#[test]
+fn unix_check_passes_if_a_stream_socket_accepts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sock");
+    let url = format!("unix://{}", path.display());
+    run_check(&url).assert_failed(69, "not found");
+    std::fs::write(&path, "").unwrap();
+    run_check(&url).assert_failed(69, "not a socket");
+    std::fs::remove_file(&path).unwrap();
+    let datagram = UnixDatagram::bind(&path).unwrap();
+    run_check(&url).assert_failed(69, "not a stream socket");
+    drop(datagram);
+    std::fs::remove_file(&path).unwrap();
+    let listener = UnixListener::bind(&path).unwrap();
+    run_check(&url).assert_released();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    run_check(&format!("unix://{}", link.display())).assert_released();
+    // Nothing accepts the connections, so the backlog fills up. The check must not block.
+    let full = (0..10_000).find_map(|_| {
+        let run = run_check(&url);
+        (run.code != 0).then_some(run)
+    });
+    full.expect("the backlog never fills up").assert_failed(69, "no answer in time");
+    drop(listener);
+    run_check(&url).assert_failed(69, "refused");
+    run_check(&format!("unix:///{}", "x".repeat(200))).assert_failed(69, "");
+}
+
+/// Also tests a bind mount of the same file system, which has the device number of its parent folder.
+#[test]
+fn mount_check_passes_at_a_mount_point_that_answers() {
+    let Some(mut shell) = Shell::in_namespaces(&["--user", "--map-root-user", "--mount"]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let check = |shell: &mut Shell, name: &str| {
+        let errors = at("errors");
+        let line = format!("{PROGRAM} check 'mount://{}' --check-timeout 500ms 2>{errors}", at(name));
+        (shell.run(&line), std::fs::read_to_string(errors).unwrap())
+    };
+    let assert_failed = |(code, errors): (i32, String), why: &str| {
+        assert!(code == 69 && errors.trim_end().ends_with(why), "{code}: {errors}");
+    };
+    assert_failed(check(&mut shell, "a b"), "not found");
+    std::fs::create_dir(at("a b")).unwrap();
+    assert_failed(check(&mut shell, "a b"), "not a mount point");
+    std::os::unix::fs::symlink(at("a b"), at("link")).unwrap();
+    assert_eq!(shell.run(&format!("mount --bind '{0}' '{0}'", at("a b"))), 0);
+    for name in ["a b", "link"] {
+        assert_eq!(check(&mut shell, name), (0, String::new()), "{name}");
+    }
+}
+
+/// The FUSE file system has no server that answers.
+#[test]
+fn mount_check_of_a_dead_mount_times_out() {
+    let Some(mut shell) = Shell::in_namespaces(&["--user", "--map-root-user", "--mount"]) else { return };
+    let scene = Scene::new();
+    let at = |name: &str| scene.root.join(name).display().to_string();
+    std::fs::create_dir(at("data")).unwrap();
+    let options = "fd=9,rootmode=40000,user_id=0,group_id=0";
+    let mount = format!("exec 9<>/dev/fuse && mount -i -t fuse -o {options} none {}", at("data"));
+    if !Path::new("/dev/fuse").exists() || shell.run(&mount) != 0 {
+        return eprintln!("skipped: no FUSE file system can be mounted");
+    }
+    let check = format!("mount://{}", at("data"));
+    let line = format!("{PROGRAM} check {check} --check-timeout 300ms 2>{}", at("errors"));
+    assert_eq!(shell.run(&line), 69);
+    assert!(std::fs::read_to_string(at("errors")).unwrap().ends_with("timed out\n"));
+    // A gate still receives signals, and still has its time limit.
+    let gate = Agent::new(&["entrypoint", "--timeout", "2s", "--check-timeout", "300ms"], &scene.termination)
+        .flag("check", check)
+        .flag("termination-log", &scene.termination)
+        .with_command(&["true"]);
+    shell.start_agent(&gate, &scene.root.join("errors"));
+    assert_eq!(shell.wait_for_agent(), 75);
+    assert!(scene.termination_message().ends_with("(timed out)"), "{}", scene.termination_message());
 }
 
 #[test]

@@ -67,8 +67,7 @@ fn waits_run_exec_checks_without_pidfd_open() {
         failed.assert_failed(75, "exited with 3");
         let gate = without_pidfd(scene.gate().flag("check", passes).with_command(&["echo", "ran"]), errno).run();
         assert_eq!((gate.code, gate.stdout.as_str()), (0, "ran\n"), "{gate:?}");
-        // With `--tether parent`, the agent runs the check while the command runs.
-        let gate = scene.gate().flag("tether", "parent").flag("check", passes).with_command(&["sleep", "600"]);
+        let gate = scene.gate().flag("ready-check", passes).with_command(&["sleep", "600"]);
         let gate = without_pidfd(gate, errno).spawn();
         wait_until("the parent reports the passed check", || scene.report().is_some_and(|report| report.check_passed));
         drop(gate);

@@ -276,12 +276,12 @@ fn restart_is_ignored_without_the_flag() {
     assert_eq!(agent.wait().code, 143);
 }
 
-/// Returns a gate with `--tether parent` and a check that runs the script `check`, in which `ROOT` is replaced with the
+/// Returns a gate with `--ready-check` and a check that runs the script `check`, in which `ROOT` is replaced with the
 /// scene's folder.
 fn gate_with_check(scene: &Scene, check: &str) -> Agent {
     let check = check.replace("ROOT", &scene.root.display().to_string());
     let check = format!("exec:{}", serde_json::to_string(&["sh", "-c", &check]).unwrap());
-    scene.gate().flag("tether", "parent").flag("check", check)
+    scene.gate().flag("ready-check", check)
 }
 
 fn has_passed(scene: &Scene) -> bool {
@@ -311,6 +311,18 @@ fn own_checks_run_with_the_command_until_they_pass() {
     );
     agent.signal(Signal::TERM);
     assert_eq!(agent.wait().code, 143);
+}
+
+#[test]
+fn exec_check_delays_the_command_also_under_a_parent() {
+    let scene = Scene::new();
+    let check =
+        format!("exec:{}", serde_json::to_string(&["test", "-e", scene.root.join("go").to_str().unwrap()]).unwrap());
+    let gate = scene.gate().flag("tether", "parent").flag("check", check);
+    let agent = command(&scene, gate, "exit 7").spawn_waiting();
+    wait_until("the message has the check", || scene.termination_message().ends_with("(exited with 1)"));
+    fs::write(scene.root.join("go"), "").unwrap();
+    assert_eq!(agent.wait().code, 7);
 }
 
 #[test]

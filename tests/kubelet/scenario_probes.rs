@@ -62,8 +62,7 @@ fn gate_runs_the_exec_probe_of_its_container() {
     let check = format!("exec:{}", json!(command));
     let db = server("db").args(&["--touch", "/tmp/ready"]).ready_after("1500ms");
     let db = db.probe(json!({"exec": {"command": command}, "periodSeconds": 1}));
-    let containers =
-        [db.gate(&["--tether", "parent", "--check", &check]), server("api").http(8002).gate(&["--until", "db"])];
+    let containers = [db.gate(&["--ready-check", &check]), server("api").http(8002).gate(&["--until", "db"])];
     let run = scene.create(&Pod::new("exec-gate", containers));
     let up = run.wait_until_up();
     let lives = run.assert_order(&["db", "api"]);

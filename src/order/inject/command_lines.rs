@@ -49,7 +49,7 @@ impl ContainerLines<'_> {
         }
         if *parent {
             line.add_flag("--tether", "parent");
-            self.add_exec_checks(&mut line);
+            self.add_exec_checks("--ready-check", &mut line);
         }
         for one in stop_after {
             line.add_flag("--stop-after", one);
@@ -96,7 +96,7 @@ impl ContainerLines<'_> {
             line.add_flag("--on-timeout", "continue");
         }
         if self.waits_until_ready() {
-            self.add_exec_checks(&mut line);
+            self.add_exec_checks("--check", &mut line);
             let probe = self.container.readiness_probe.as_ref().or(self.container.startup_probe.as_ref());
             if let Some(url) = probe.and_then(|probe| checks::agent_check(self.container, probe).url(false)) {
                 line.add_flag("--fallback-check", url);
@@ -183,14 +183,14 @@ impl ContainerLines<'_> {
         }))
     }
 
-    /// Adds the container's `exec` probes as checks. The sidecar cannot run commands inside another container.
-    fn add_exec_checks(&self, line: &mut AgentCommand) {
+    /// Adds the container's `exec` probes as checks with `flag`. The sidecar cannot run commands inside another container.
+    fn add_exec_checks(&self, flag: &str, line: &mut AgentCommand) {
         let commands: Vec<&Probe> = self.container.probes().filter(|probe| probe.is_exec()).collect();
         let mut urls: Vec<String> =
             commands.iter().filter_map(|probe| checks::agent_check(self.container, probe).url(false)).collect();
         urls.dedup();
         for url in urls {
-            line.add_flag("--check", url);
+            line.add_flag(flag, url);
         }
         // The agent's default for `--check-timeout` is 5 s.
         if let Some(longest) = commands.iter().map(|probe| probe.timeout_seconds).max().filter(|seconds| *seconds > 5) {

@@ -29,8 +29,9 @@ podgate sidecar probes the containers instead. If the hook fails or times out, t
 container and starts the next one anyway. `kubectl describe pod` then shows the reason in the
 container's status and termination message.
 
-Checks: tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"COMMAND\",\"ARG\"], file:///PATH or
-file:///PATH+content. A check of file:///PATH fails for good if PATH.err exists.
+Checks: tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"COMMAND\",\"ARG\"], file:///PATH,
+file:///PATH+content, unix:///PATH (a stream socket) or mount:///PATH (a mount point that answers).
+A check of file:///PATH fails for good if PATH.err exists.
 
 States of --until: Started, Ready, Completed, Exited. With --fail-fast, the hook fails as soon as a
 dependency has ended for good, is in back-off or can't pull its image.
@@ -59,15 +60,15 @@ Example, in a Pod's spec: `api` runs its command when `db` is Ready, wherever `a
 When the conditions hold, podgate replaces itself with the command (execve): same process, same
 environment. With one of these flags it stays as the command's parent: --tether parent, --post-file,
 --command-timeout, --on-error continue, --stdout, --stderr, --breakpoint, --stop-after,
---on-provider-restart restart. As the parent it forwards signals, reaps orphans and exits with the
-command's exit code.
+--on-provider-restart restart, --ready-check. As the parent it forwards signals, reaps orphans and
+exits with the command's exit code.
 
 With --tether exec the command inherits a file lock. The sidecar detects the command's end by the
-release of the lock. With --tether parent, podgate reports the exit code to the sidecar, and runs the
-exec: checks after the start to detect Ready.
+release of the lock. With --tether parent, podgate reports the exit code to the sidecar.
 
-Checks: tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"COMMAND\",\"ARG\"], file:///PATH or
-file:///PATH+content. A check of file:///PATH fails for good if PATH.err exists.
+Checks: tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"COMMAND\",\"ARG\"], file:///PATH,
+file:///PATH+content, unix:///PATH (a stream socket) or mount:///PATH (a mount point that answers).
+A check of file:///PATH fails for good if PATH.err exists.
 
 States of --until: Started, Ready, Completed, Exited. With --fail-fast, the gate fails as soon as a
 dependency has ended for good, is in back-off or can't pull its image.
@@ -210,6 +211,9 @@ pub(crate) struct Entrypoint {
     /// Report this container's end by exec, parent or none (see below)
     #[arg(long, value_name = "MODE", env = "PODGATE_TETHER", default_value = "exec")]
     pub(crate) tether: TetherMode,
+    /// Report Ready when the started command passes this check; repeatable
+    #[arg(long, value_name = "URL", env = "PODGATE_READY_CHECK")]
+    pub(crate) ready_check: Vec<Check>,
     /// End the command after this long (exit code 75)
     #[arg(long, value_name = "DURATION", env = "PODGATE_COMMAND_TIMEOUT", value_parser = duration)]
     pub(crate) command_timeout: Option<Duration>,
@@ -313,6 +317,7 @@ impl Entrypoint {
             || self.stderr.is_some()
             || self.breakpoint.is_some()
             || !self.stop_after.is_empty()
+            || !self.ready_check.is_empty()
             || self.on_provider_restart == OnProviderRestart::Restart
     }
 }

@@ -69,9 +69,13 @@ pub(crate) enum Command {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct CheckArgs {
-    /// Check to run: tcp://HOST:PORT, http://HOST:PORT/PATH, exec:["COMMAND","ARG"] or file:///PATH[+content]
+    /// Check to run: tcp://HOST:PORT, http://HOST:PORT/PATH, exec:["COMMAND","ARG"], file:///PATH[+content],
+    /// unix:///PATH or mount:///PATH
     #[arg(value_name = "URL")]
     pub(crate) check: Check,
+    /// Run a mount check in this process, which may then block
+    #[arg(long, hide = true)]
+    pub(crate) direct: bool,
     /// Wait at most this long for the check
     #[arg(long, value_name = "DURATION", env = "PODGATE_CHECK_TIMEOUT", default_value = "5s", value_parser = values::duration)]
     pub(crate) check_timeout: Duration,

@@ -48,15 +48,14 @@ fn all_children() -> Vec<Pid> {
 }
 
 impl RunningCheck {
-    /// Starts the command with `/dev/null` as input and output. With [`ChildScope::WithOthers`], captures the error
-    /// message of the `podgate check` process.
+    /// Starts the command with `/dev/null` as input and output. Captures the error message of a `podgate check` process.
     pub(super) fn start(argv: &Argv, deadline: Instant, children: ChildScope) -> Result<RunningCheck, String> {
         let Some((program, arguments)) = argv.as_slice().split_first() else { return Err("no command".to_owned()) };
         // Adopt orphans, so that podgate can kill them with the command.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         // Exclude other children of the hook, such as the tether process.
         let earlier_children = all_children();
-        let stderr = if children == ChildScope::WithOthers { Stdio::piped() } else { Stdio::null() };
+        let stderr = if program == super::OWN_PROGRAM { Stdio::piped() } else { Stdio::null() };
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).process_group(0);
         die_with_parent(&mut command);
@@ -101,6 +100,11 @@ impl RunningCheck {
             }),
             Err(error) => Err(error.to_string()),
         })
+    }
+
+    /// Returns true if the process still runs. SIGKILL does not end a process that waits for a dead mount.
+    pub(super) fn is_running(&mut self) -> bool {
+        self.status.is_none() && matches!(self.child.try_wait(), Ok(None))
     }
 
     pub(super) fn poll_fd(&self) -> Option<PollFd<'_>> {

@@ -21,6 +21,8 @@ const EXEC_PERIOD_MIN: Duration = Duration::from_millis(50);
 /// Time limit for a network check, which blocks the agent.
 const NET_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Program of a `podgate check` child process: the agent's own.
+const OWN_PROGRAM: &str = "/proc/self/exe";
 /// Extra time for a `podgate check` child process, in addition to the check's own time limit.
 const HELPER_EXTRA_TIME: Duration = Duration::from_secs(1);
 
@@ -36,6 +38,8 @@ pub(crate) struct Checks {
     expected: Expected,
     entries: Vec<Entry>,
     running: Option<(usize, RunningCheck)>,
+    /// Killed check whose process has not ended. No other process starts before its end.
+    stuck: Option<RunningCheck>,
     timeout: Duration,
     since: Instant,
     child_scope: ChildScope,
@@ -61,6 +65,7 @@ impl Checks {
             expected: Expected::Pass,
             entries: list,
             running: None,
+            stuck: None,
             timeout,
             since: now,
             child_scope: if is_first { ChildScope::WithOthers } else { ChildScope::ChecksOnly },
@@ -110,13 +115,14 @@ impl Checks {
             && let Some(outcome) = running.poll(now)
         {
             let (index, is_late) = (*index, now >= running.deadline);
-            self.running = None;
+            self.stuck = self.running.take().map(|(_, check)| check);
             let outcome = match self.expected {
                 Expected::Pass => hide_helper_error(&self.entries[index].check, outcome),
                 Expected::Closed => net::closed_outcome(outcome.is_ok(), is_late),
             };
             self.record_outcome(index, outcome, now);
         }
+        self.stuck.take_if(|check| !check.is_running());
         for index in 0..self.entries.len() {
             let entry = &self.entries[index];
             if entry.pending.is_none() || entry.due > now {
@@ -132,6 +138,7 @@ impl Checks {
                     };
                     self.record_outcome(index, outcome, now);
                 }
+                Some(_) if self.stuck.is_some() => self.entries[index].due = now + PERIOD_MAX,
                 // Run one command at a time. A slow command delays the other commands at most by its time limit.
                 Some(argv) if self.running.is_none() => {
                     let most = match self.child_scope {
@@ -181,18 +188,19 @@ impl Checks {
         match (check, self.child_scope) {
             // A separate podgate process can distinguish the check's orphans from those of the container's command.
             (Check::Exec(_), ChildScope::WithOthers) => {
-                own_check_argv(check, Some(format!("--check-timeout={}us", self.timeout.as_micros())))
+                own_check_argv(check, Some(&format!("--check-timeout={}us", self.timeout.as_micros())))
             }
             _ => child_argv(check),
         }
     }
 }
 
-/// Returns the command for a check that needs a child process. DNS lookups need one, because they may block for long.
+/// Returns the command for a check that needs a child process. DNS lookups and dead mounts may block for long.
 fn child_argv(check: &Check) -> Option<Argv> {
     match check {
         Check::Exec(argv) => Some(argv.clone()),
-        Check::File { .. } => None,
+        Check::File { .. } | Check::Unix(_) => None,
+        Check::Mount(_) => own_check_argv(check, Some("--direct")),
         Check::Tcp { host, .. } | Check::Http { host, .. } => {
             let literal = host == "localhost" || host.parse::<IpAddr>().is_ok();
             if literal { None } else { own_check_argv(check, None) }
@@ -201,14 +209,19 @@ fn child_argv(check: &Check) -> Option<Argv> {
 }
 
 /// Returns the command line of `podgate check` for `check`, with `flag`.
-fn own_check_argv(check: &Check, flag: Option<String>) -> Option<Argv> {
-    let words = ["/proc/self/exe".to_owned(), "check".to_owned(), check.to_string()];
-    Argv::new(words.into_iter().chain(flag).collect()).ok()
+fn own_check_argv(check: &Check, flag: Option<&str>) -> Option<Argv> {
+    let check = check.to_string();
+    let words = [OWN_PROGRAM, "check", &check].into_iter().chain(flag);
+    Argv::new(words.map(str::to_owned).collect()).ok()
 }
 
-/// Replaces the error of a `podgate check` child process, because the exit code in that error would not help the user.
+/// Replaces the error of a `podgate check` child process that looks up a name: the resolver's text would not help.
 fn hide_helper_error(check: &Check, outcome: Result<(), String>) -> Result<(), String> {
-    if matches!(check, Check::Exec(_)) { outcome } else { outcome.map_err(|_| "no answer".to_owned()) }
+    if matches!(check, Check::Exec(_) | Check::Mount(_)) {
+        outcome
+    } else {
+        outcome.map_err(|_| "no answer".to_owned())
+    }
 }
 
 /// Runs a check once, within `limit`. The error is a short description of the result.
@@ -222,6 +235,7 @@ pub(crate) fn run_once(check: &Check, limit: Duration) -> Result<(), String> {
 pub(crate) fn run(args: &args::CheckArgs) -> Result<(), Failure> {
     let outcome = match &args.check {
         Check::Exec(argv) => exec::run_to_end(argv, args.check_timeout),
+        Check::Mount(_) if !args.direct => run_once(&args.check, args.check_timeout),
         other => net::run_check(other, args.check_timeout),
     };
     outcome.map_err(|why| Failure::new(Exit::NeverMet, format!("{}: {why}", args.check)))

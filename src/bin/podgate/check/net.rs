@@ -1,10 +1,16 @@
-//! Checks that run inside the agent's own process: `file://`, `tcp://`, `http://`.
+//! Checks without a command: `file://`, `tcp://`, `http://`, `unix://`, `mount://`.
 
 use crate::clock::now;
 use podgate::core::argv::Check;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Size limit for the status line, in bytes.
@@ -24,8 +30,53 @@ pub(super) fn run_check(check: &Check, limit: Duration) -> Result<(), String> {
             Ok(status) => Err(format!("answered {status}")),
             Err(error) => Err(describe(&error)),
         },
+        Check::Unix(path) => connect_unix(path),
+        Check::Mount(path) => check_mount(path),
         Check::Exec(_) => Err("needs a child process".to_owned()),
     }
+}
+
+/// Connects to a stream socket. Does not block if the socket's backlog is full.
+fn connect_unix(path: &str) -> Result<(), String> {
+    let status = fs::metadata(path).map_err(|error| describe(&error))?;
+    if !status.file_type().is_socket() {
+        return Err("not a socket".to_owned());
+    }
+    let connect = || {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK, None)?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
+    };
+    connect().map_err(|error| match error {
+        Errno::PROTOTYPE => "not a stream socket".to_owned(),
+        _ => describe(&error.into()),
+    })
+}
+
+/// Checks that `path` is a mount point and that its file system answers. Blocks while the file system does not answer.
+fn check_mount(path: &str) -> Result<(), String> {
+    let failed = |error: io::Error| describe(&error);
+    let path = fs::canonicalize(path).map_err(failed)?;
+    // The device number would not tell a bind mount from a folder of the same file system.
+    let mounts = fs::read("/proc/self/mountinfo").map_err(failed)?;
+    let is_path = |line: &[u8]| line.split(|byte| *byte == b' ').nth(4).is_some_and(|at| unescape(at) == path);
+    if !mounts.split(|byte| *byte == b'\n').any(is_path) {
+        return Err("not a mount point".to_owned());
+    }
+    rustix::fs::statfs(&path).map(drop).map_err(|error| failed(error.into()))
+}
+
+/// Decodes a path in `/proc/self/mountinfo`. The kernel writes space, tab, newline and backslash as `\040` and so on.
+fn unescape(text: &[u8]) -> PathBuf {
+    let mut parts = text.split(|byte| *byte == b'\\');
+    let mut path = parts.next().unwrap_or_default().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at(part.len().min(3));
+        path.push(
+            digits.iter().fold(0, |value: u8, digit| value.wrapping_mul(8).wrapping_add(digit.wrapping_sub(b'0'))),
+        );
+        path.extend(rest);
+    }
+    OsString::from_vec(path).into()
 }
 
 /// Checks once, within `limit`, that the port does not accept connections.

@@ -13,7 +13,6 @@ use crate::gate::pod_sources::PodSources;
 use crate::gate::report::Reporter;
 use crate::gate::wait::Wait;
 use crate::signals;
-use podgate::core::argv::Check;
 use podgate::core::gate::{GateKind, GateSpec};
 use podgate::edge::log::Target;
 use podgate::edge::process::random_id;
@@ -42,9 +41,6 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
     let sources = PodSources::new(args.waits.board.clone(), Some(args.waits.podinfo.clone()), args.waits.poll_interval);
     sources.require_source_for(&args.waits.until)?;
     parent::validate(&args, &sources)?;
-    // With `--tether parent`, exec: checks test this container after the start. All other checks delay the start.
-    let is_own = |check: &Check| args.tether == TetherMode::Parent && matches!(check, Check::Exec(_));
-    let (own_checks, checks): (Vec<_>, Vec<_>) = std::mem::take(&mut args.waits.check).into_iter().partition(is_own);
     let ticket = random_id(4).map_err(Failure::setup_error("can't read random bytes"))?;
     let mut reporter =
         Reporter::for_gate(args.waits.self_dir.clone(), sources.sandbox.clone(), &args.waits.until, &ticket);
@@ -69,13 +65,13 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
         timeout: args.waits.timeout,
         on_timeout: args.waits.on_timeout,
     };
-    let checks = Checks::new(checks, args.waits.check_timeout, since);
+    let checks = Checks::new(std::mem::take(&mut args.waits.check), args.waits.check_timeout, since);
     let none = Checks::new([], args.waits.check_timeout, since);
     wait.run(checks, none, &mut reporter, messenger)?;
     messenger.clear_message();
     if args.needs_parent() {
         drop(signals);
-        return parent::run(args, own_checks, sources, reporter, tether, messenger);
+        return parent::run(args, sources, reporter, tether, messenger);
     }
     reporter.report_opened(Vec::new());
     exec::exec_command(&args.command, tether.as_ref(), &signals)

@@ -18,7 +18,6 @@ use crate::gate::report::Reporter;
 use crate::signals;
 use child::Child;
 use dependencies::Dependencies;
-use podgate::core::argv::Check;
 use podgate::core::exit::Exit;
 use podgate::edge::sys::SignalFd;
 use podgate::edge::tether::Tether;
@@ -40,10 +39,9 @@ pub(super) fn validate(args: &Entrypoint, sources: &PodSources) -> Result<(), Fa
     sources.require_source("--stop-after needs the pod's state", "")
 }
 
-/// Runs the command to its end. `own_checks` test this container. Returns an error if the command could not be started.
+/// Runs the command to its end. Returns an error if the command could not be started.
 pub(super) fn run(
     args: Entrypoint,
-    own_checks: Vec<Check>,
     sources: PodSources,
     mut reporter: Reporter,
     // Held until this process ends or this function returns.
@@ -73,8 +71,7 @@ pub(super) fn run(
     let child = Child::start(&args.command, args.stop_signal, stdout, stderr)
         .inspect_err(|failed| reporter.report_exit(&view, i32::from(failed.0)))?;
     let tees = [out, err].into_iter().flatten().collect();
-    let mut supervisor =
-        Supervisor::new(&args, &sources, &signals, &mut reporter, dependencies, child, tees, own_checks);
+    let mut supervisor = Supervisor::new(&args, &sources, &signals, &mut reporter, dependencies, child, tees);
     let ended = supervisor.run();
     let (code, why, was_told) = supervisor.finish();
     let verdict = match ended {

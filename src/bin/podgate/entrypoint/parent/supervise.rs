@@ -9,7 +9,6 @@ use crate::check::Checks;
 use crate::clock::now;
 use crate::gate::pod_sources::PodSources;
 use crate::gate::report::Reporter;
-use podgate::core::argv::Check;
 use podgate::core::gate::SETTLE_TIME;
 use podgate::edge::sys::SignalFd;
 use podgate::edge::watch::{SLOW_REREAD, WakeReason, Watch};
@@ -29,7 +28,7 @@ pub(super) struct Supervisor<'a> {
     child: Child,
     tees: Vec<Tee>,
     checks: Checks,
-    /// True if all own checks have passed and podgate has reported this to the sidecar.
+    /// True if all checks have passed and podgate has reported this to the sidecar.
     have_checks_passed: bool,
     /// Watch on the Pod's state. `None` if no flag needs that state, or the Pod has no source for it.
     watch: Option<Watch>,
@@ -49,11 +48,10 @@ impl<'a> Supervisor<'a> {
         dependencies: Dependencies,
         child: Child,
         tees: Vec<Tee>,
-        own_checks: Vec<Check>,
     ) -> Supervisor<'a> {
         let started = now();
-        // Own checks need the watch too: their result must be reported again to a restarted sidecar.
-        let needs_watch = !dependencies.watched_containers().is_empty() || !own_checks.is_empty();
+        // The checks need the watch too: their result must be reported again to a restarted sidecar.
+        let needs_watch = !dependencies.watched_containers().is_empty() || !args.ready_check.is_empty();
         let watch = (needs_watch && sources.has_source()).then(|| sources.watch());
         Supervisor {
             args,
@@ -63,7 +61,7 @@ impl<'a> Supervisor<'a> {
             dependencies,
             child,
             tees,
-            checks: Checks::new(own_checks, args.waits.check_timeout, started).with_command(),
+            checks: Checks::new(args.ready_check.clone(), args.waits.check_timeout, started).with_command(),
             have_checks_passed: false,
             watch,
             next_read: started,
