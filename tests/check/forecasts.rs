@@ -74,3 +74,44 @@ fn each_mode_has_its_own_text() {
     );
     assert_eq!(waiting("    podgate.io/stop-order: none\n", known).matches("hook").count(), 0);
 }
+
+#[test]
+fn forecast_shows_who_keeps_the_order_of_init_containers() {
+    let (folder, _) = file(
+        "\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: shop
+  annotations:
+    podgate.io/order: \"setup & mesh, script, api\"
+spec:
+  initContainers:
+  - {name: setup}
+  - {name: mesh, restartPolicy: Always, readinessProbe: {tcpSocket: {port: 15021}}}
+  containers:
+  - {name: script, command: [script], readinessProbe: {tcpSocket: {port: 5432}}}
+  - {name: api, command: [api]}
+",
+    );
+    let (code, out, _) = check(&folder, &["pod.yaml"]);
+    assert_eq!(code, 0, "{out}");
+    let begin = "\
+  before   setup   init container; Kubernetes keeps the order
+  before   mesh    native sidecar; podgate probes it
+  starts   script  when mesh=Ready, waits at most 5m (gate; its command is known)
+  then     api     when script=Ready, waits at most 5m (gate; its command is known)
+";
+    assert!(out.contains(begin) && out.contains("note[kept-by-kubernetes]"), "{out}");
+    let (folder, _) = file(
+        &std::fs::read_to_string(folder.path().join("pod.yaml"))
+            .unwrap()
+            .replace("readinessProbe: {tcpSocket: {port: 15021}}", "readinessProbe: {exec: {command: [ready]}}"),
+    );
+    let (_, out, _) = check(&folder, &["pod.yaml"]);
+    assert!(
+        out.contains("note[known-by-kubelet]: podgate learns mesh=Ready only from")
+            && out.contains("give mesh an httpGet"),
+        "{out}"
+    );
+}

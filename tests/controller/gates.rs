@@ -174,3 +174,20 @@ fn impossible_order_is_rejected_with_a_reason() {
     assert_eq!(output.status.code(), Some(64));
     assert!(stderr(&output).contains("put db before api"), "{}", stderr(&output));
 }
+
+#[test]
+fn gate_waits_for_the_readiness_of_a_native_sidecar() {
+    let (pod, port) = (Pod::new(), free_port());
+    let mesh = format!(
+        r#"{{"name":"mesh","restartPolicy":"Always","readinessProbe":{{"tcpSocket":{{"port":{port}}},"periodSeconds":1}}}}"#
+    );
+    let _sidecar =
+        pod.sidecar(&format!(r#"[{mesh},{{"name":"app","mode":"entrypoint","until":["mesh=Ready"]}}]"#), &[]);
+    let mut gate = pod.gate("app", &["--until", "mesh=Ready"], &["true"]);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(pod.state("mesh"), State::Waiting);
+    assert!(gate.child.try_wait().unwrap().is_none(), "mesh does not listen yet");
+    let _listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    until("the gate has opened", || gate.child.try_wait().unwrap().is_some_and(|status| status.success()));
+    assert_eq!(pod.state("mesh"), State::Ready);
+}

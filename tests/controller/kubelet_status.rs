@@ -47,3 +47,43 @@ fn sidecar_ignores_the_status_of_an_earlier_run() {
     api.change(&completed(-90, 4));
     until("migrate is Completed", || pod.state("migrate") == State::Completed);
 }
+
+/// Returns a Pod of which `app` waits until the native sidecar `mesh` is Ready. `probe` is the readinessProbe of `mesh`.
+fn meshed(probe: &Value, is_ready: bool) -> Value {
+    let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    let running = json!({"running": {"startedAt": now}});
+    let gate = ["/podgate/bin/podgate", "entrypoint", "--until", "mesh=Ready", "--", "app"];
+    json!({"metadata": {"name": "p", "resourceVersion": "1"},
+           "spec": {"containers": [{"name": "app", "command": gate}],
+                    "initContainers": [
+                        {"name": "podgate", "restartPolicy": "Always"},
+                        {"name": "setup"},
+                        {"name": "mesh", "restartPolicy": "Always", "readinessProbe": probe}]},
+           "status": {"initContainerStatuses": [
+                          {"name": "podgate", "restartCount": 0, "state": running},
+                          {"name": "setup", "state": {"terminated": {"exitCode": 0, "containerID": "s1"}}},
+                          {"name": "mesh", "containerID": "m1", "started": true, "ready": is_ready, "state": running}],
+                      "containerStatuses": [{"name": "app", "state": {"waiting": {"reason": "PodInitializing"}}}]}})
+}
+
+#[test]
+fn sidecar_without_a_list_finds_native_sidecars_in_the_spec() {
+    let exec = json!({"exec": {"command": ["true"]}});
+    let tcp = free_port();
+    let socket = json!({"tcpSocket": {"port": tcp}, "periodSeconds": 1});
+    for probe in [exec, socket] {
+        let (pod, api) = (Pod::new(), Api::new(meshed(&probe, false)));
+        let seen = "kubernetes.io/config.seen=\"2026-11-23T09:00:00.000000000Z\"";
+        std::fs::write(pod.path("info").join(names::ANNOTATIONS_FILE), seen).unwrap();
+        let Some(_sidecar) = api.sidecar(&pod, "true") else { return };
+        until("mesh has started", || pod.board().states.get("mesh") == Some(&State::Started));
+        let order = ["mesh", "app"].map(str::to_owned);
+        assert_eq!(pod.board().order, order, "init containers are not in the order");
+        let listener = probe.get("tcpSocket").map(|_| TcpListener::bind(("127.0.0.1", tcp)).unwrap());
+        if listener.is_none() {
+            // Only the kubelet can run this probe.
+            api.change(&json!({"status": meshed(&probe, true)["status"]}));
+        }
+        until_within(30, "mesh is Ready", || pod.state("mesh") == State::Ready);
+    }
+}

@@ -3,6 +3,7 @@
 mod corpus;
 mod expected;
 mod foreign;
+mod init_containers;
 mod laws;
 mod pods;
 mod refusals;

@@ -106,8 +106,13 @@ fn agent_accepts_the_command_lines_of_the_docs() {
 fn sidecar_list_matches_the_containers() {
     each_injected(|file, original, injected| {
         let entries = sidecar_containers(injected);
-        let containers: Vec<&Value> =
-            list(&injected["spec"], "containers").filter(|one| one["name"] != "podgate").collect();
+        // A native sidecar is in the list if a container waits for its readinessProbe.
+        let is_waited_for = |one: &&Value| {
+            entries.iter().any(|entry| entry.until.iter().any(|until| one["name"] == until.container.as_str()))
+        };
+        let natives = list(&injected["spec"], "initContainers").filter(is_waited_for);
+        let regular = list(&injected["spec"], "containers").filter(|one| one["name"] != "podgate");
+        let containers: Vec<&Value> = natives.chain(regular).collect();
         let names: Vec<&str> = containers.iter().map(|one| one["name"].as_str().expect("a name")).collect();
         assert_eq!(
             entries.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(),
@@ -136,8 +141,8 @@ fn sidecar_list_matches_the_containers() {
             }
             assert_eq!(entry.pre_stop, line(&hook(container, "preStop"), "pre-stop").is_some(), "{file}: {name}");
             // The sidecar's list has the original probes.
-            let before =
-                list(&original["spec"], "containers").find(|one| one["name"] == name.as_str()).expect("the container");
+            let mut before = list(&original["spec"], "initContainers").chain(list(&original["spec"], "containers"));
+            let before = before.find(|one| one["name"] == name.as_str()).expect("the container");
             assert_eq!(entry.startup_probe.is_some(), !before["startupProbe"].is_null(), "{file}: {name}");
             assert_eq!(entry.readiness_probe.is_some(), !before["readinessProbe"].is_null(), "{file}: {name}");
             let same = ["readinessProbe", "livenessProbe", "image", "envFrom", "ports", "resources", "securityContext"];

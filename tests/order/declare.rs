@@ -65,8 +65,6 @@ fn list_rejects_names_of_other_containers_with_a_fix() {
     for (text, rule, what, fix) in [
         ("db, apii", "unknown-container", "there is no container apii", "did you mean api?"),
         ("db, queue", "unknown-container", "there is no container queue", "use one of db, cache, api, web"),
-        ("setup=Completed, db", "init-container", "setup is an init container", "regular containers already wait"),
-        ("mesh, db", "init-container", "mesh is a native sidecar", "move it to spec.containers"),
         ("db, debug", "ephemeral-container", "running Pod", "remove it"),
         ("podgate, db", "unknown-container", "podgate's own sidecar", "remove it"),
         ("db, api, db", "doubled-container", "container db is listed twice (again at character 10)", "once"),
@@ -78,6 +76,7 @@ fn list_rejects_names_of_other_containers_with_a_fix() {
         assert_eq!(found.at, annotation_place("podgate.io/order"));
     }
     assert_eq!(only_finding("podgate.io/order", "db, apii").span, Some(4..8));
+    assert_eq!(only_finding("podgate.io/job-sidecars", "mesh").rule, "init-container");
     let of_one = only_finding("timeout.podgate.io/apii", "1m");
     assert_eq!(of_one.rule, "unknown-container");
     assert!(of_one.message.starts_with("timeout.podgate.io/apii: ") && of_one.fix.contains("api"), "{of_one}");

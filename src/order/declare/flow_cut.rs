@@ -44,7 +44,7 @@ pub(super) fn find<'a>(annotations: &'a Map<String, Value>, spec: &Spec<'_>) -> 
 fn is_part(key: &str, value: &Value, spec: &Spec<'_>) -> bool {
     let is_item = || {
         let (steps, errors) = grammar::parse(key, grammar::ORDER);
-        let is_known = || steps.iter().flatten().all(|item| spec.get(&item.until.container).is_some());
+        let is_known = || steps.iter().flatten().all(|item| spec.has(&item.until.container));
         errors.is_empty() && (value.is_null() || is_known())
     };
     (value.is_null() || value == "") && !key.contains('/') && is_item()

@@ -33,18 +33,20 @@ pub struct SyntaxError {
 pub struct Grammar {
     /// True if `&` is allowed.
     pub may_be_parallel: bool,
+    /// True if the list can name init containers and native sidecars.
+    pub may_name_init: bool,
     /// States that can follow `=`. Empty if a state is not allowed.
     pub states: &'static [WantedState],
 }
 
 /// Grammar of `podgate.io/order`.
-pub const ORDER: Grammar = Grammar { may_be_parallel: true, states: &WantedState::ALL };
+pub const ORDER: Grammar = Grammar { may_be_parallel: true, may_name_init: true, states: &WantedState::ALL };
 /// Grammar of `after.podgate.io/CONTAINER`.
-pub const AFTER: Grammar = Grammar { may_be_parallel: false, states: &WantedState::ALL };
+pub const AFTER: Grammar = Grammar { may_be_parallel: false, may_name_init: true, states: &WantedState::ALL };
 /// Grammar of `podgate.io/stop-order`.
-pub const STOP: Grammar = Grammar { may_be_parallel: true, states: &[WantedState::Exited] };
+pub const STOP: Grammar = Grammar { may_be_parallel: true, may_name_init: true, states: &[WantedState::Exited] };
 /// Grammar of `podgate.io/job-sidecars`.
-pub const SIDECARS: Grammar = Grammar { may_be_parallel: false, states: &[] };
+pub const SIDECARS: Grammar = Grammar { may_be_parallel: false, may_name_init: false, states: &[] };
 
 /// Separators that users write instead of a comma.
 pub(super) const WRONG_SEPARATORS: [&str; 6] = ["->", "=>", "→", ">", ";", "|"];

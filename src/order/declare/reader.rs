@@ -98,11 +98,12 @@ impl Reader<'_, '_> {
             return self.findings.push(Finding::error("bad-value", at, what).fix(fix));
         };
         if domain != keys::DOMAIN {
-            if let Some(finding) = self.spec.check_name(name, &at, None) {
+            let prefix = &key[..key.len() - name.len()];
+            let may_be_init = prefix == keys::AFTER_PREFIX && self.spec.has(name);
+            if let Some(finding) = self.spec.check_name(name, &at, None).filter(|_| !may_be_init) {
                 let finding = Finding { message: format!("{key}: {}", finding.message), ..finding };
                 return self.findings.push(finding);
             }
-            let prefix = &key[..key.len() - name.len()];
             return self.read_container_annotation(prefix, name, text, at);
         }
         match key {
@@ -215,7 +216,8 @@ impl Reader<'_, '_> {
         let mut seen = BTreeSet::new();
         for item in steps.iter().flatten() {
             let name = &item.until.container;
-            if let Some(finding) = self.spec.check_name(name, at, Some(item.span.clone())) {
+            let may_be_init = grammar.may_name_init && self.spec.has(name);
+            if let Some(finding) = self.spec.check_name(name, at, Some(item.span.clone())).filter(|_| !may_be_init) {
                 self.findings.push(finding);
             } else if !seen.insert(name.clone()) {
                 let what = format!(

@@ -21,6 +21,8 @@ pub struct Spec<'a> {
     pub value: &'a Value,
     /// Regular containers, in list order.
     pub containers: Vec<ContainerRef<'a>>,
+    /// Init containers and native sidecars, by name.
+    init: BTreeMap<&'a str, ContainerRef<'a>>,
     /// Index in `containers` by name. If two containers have the same name, the index of the first.
     by_name: BTreeMap<&'a str, usize>,
 }
@@ -30,7 +32,9 @@ pub struct Spec<'a> {
 pub struct ContainerRef<'a> {
     /// Name of the container.
     pub name: &'a str,
-    /// Index of the container in the manifest's list, such as `spec.containers`.
+    /// Field of the spec with the container's list: `containers` or `initContainers`.
+    pub list: &'static str,
+    /// Index of the container in the manifest's list.
     pub index: usize,
     /// The container as JSON.
     pub value: &'a Value,
@@ -48,9 +52,24 @@ impl<'a> ContainerRef<'a> {
         serde_json::from_value(value.clone()).ok()
     }
 
-    /// Returns the place of this regular container in the template.
+    /// Returns true if the startupProbe or the readinessProbe runs a command in the container.
+    pub fn has_exec_probe(&self) -> bool {
+        ["startupProbe", "readinessProbe"].iter().any(|field| self.probe(field).is_some_and(|probe| probe.is_exec()))
+    }
+
+    /// Returns the place of this container in the template.
     pub fn place(&self) -> Place {
-        list_place("containers").to(self.index)
+        list_place(self.list).to(self.index)
+    }
+
+    /// Returns the kind of an init container, for messages.
+    pub fn kind(&self) -> &'static str {
+        if self.is_native() { "a native sidecar" } else { "an init container" }
+    }
+
+    /// Returns true for a native sidecar: an init container that keeps running.
+    pub fn is_native(&self) -> bool {
+        self.list == "initContainers" && self.value.get("restartPolicy").and_then(Value::as_str) == Some("Always")
     }
 
     /// Returns the container's own restart policy (Kubernetes 1.35), otherwise the Pod's restart policy.
@@ -70,10 +89,10 @@ fn list_place(list: &str) -> Place {
 }
 
 /// Returns the containers in the list `field` of `spec`. Omits containers without a name.
-fn named_containers<'a>(spec: &'a Value, field: &str) -> Vec<ContainerRef<'a>> {
+fn named_containers<'a>(spec: &'a Value, field: &'static str) -> Vec<ContainerRef<'a>> {
     let items = spec.get(field).and_then(Value::as_array).into_iter().flatten();
     let named = |(index, value): (usize, &'a Value)| {
-        value.get("name").and_then(Value::as_str).map(|name| ContainerRef { name, index, value })
+        value.get("name").and_then(Value::as_str).map(|name| ContainerRef { name, list: field, index, value })
     };
     items.enumerate().filter_map(named).collect()
 }
@@ -84,7 +103,8 @@ impl<'a> Spec<'a> {
         let value = template.get("spec").unwrap_or(&Value::Null);
         let containers = named_containers(value, "containers");
         let by_name = containers.iter().enumerate().rev().map(|(at, own)| (own.name, at)).collect();
-        let spec = Spec { value, containers, by_name };
+        let init = named_containers(value, "initContainers").into_iter().map(|own| (own.name, own)).collect();
+        let spec = Spec { value, containers, init, by_name };
         let at = list_place("containers");
         let written = value.get("containers").and_then(Value::as_array).map_or(0, Vec::len);
         if written == 0 {
@@ -126,35 +146,35 @@ impl<'a> Spec<'a> {
         self.by_name.get(name).map(|at| &self.containers[*at])
     }
 
+    /// Returns the init container or native sidecar `name`.
+    pub fn init(&self, name: &str) -> Option<&ContainerRef<'a>> {
+        self.init.get(name).filter(|_| self.get(name).is_none() && name != SIDECAR_NAME)
+    }
+
+    /// Returns true if a regular container, an init container or a native sidecar is called `name`.
+    pub fn has(&self, name: &str) -> bool {
+        self.get(name).or(self.init(name)).is_some()
+    }
+
     /// Returns a finding if no regular container is called `name`, a word in the annotation at `at`.
     pub fn check_name(&self, name: &str, at: &Place, word: Option<Range<usize>>) -> Option<Finding> {
         if self.get(name).is_some() {
             return None;
         }
-        let init = named_containers(self.value, "initContainers").into_iter().find(|own| own.name == name);
         let finding = |rule, what: String| Finding { span: word, ..Finding::error(rule, at.clone(), what) };
         if name == SIDECAR_NAME {
             let what = format!("{name} is podgate's own sidecar, which always starts first");
             return Some(finding("unknown-container", what).fix("remove it"));
         }
-        if let Some(init) = init {
-            let is_native = init.value.get("restartPolicy").and_then(Value::as_str) == Some("Always");
-            return Some(if is_native {
-                finding("init-container", format!("{name} is a native sidecar, which starts before all regular containers"))
-                    .fix("remove it (later containers already wait for its startupProbe, if it has one), or move it to spec.containers")
-            } else {
-                finding(
-                    "init-container",
-                    format!("{name} is an init container, which completes before any regular container starts"),
-                )
-                .fix("remove it (all regular containers already wait for it), or move it to spec.containers")
-            });
+        if let Some(init) = self.init(name) {
+            let what = format!("{name} is {}, which podgate never changes or stops", init.kind());
+            return Some(finding("init-container", what).fix("remove it, or move it to spec.containers"));
         }
         if named_containers(self.value, "ephemeralContainers").iter().any(|own| own.name == name) {
             let what = format!("{name} is an ephemeral container, which users add to a running Pod");
             return Some(finding("ephemeral-container", what).fix("remove it"));
         }
-        let known = self.containers.iter().map(|own| own.name);
+        let known = self.containers.iter().map(|own| own.name).chain(self.init.keys().copied());
         let fix = did_you_mean(name, known).unwrap_or_else(|| {
             let some: Vec<&str> = self.containers.iter().map(|own| own.name).take(12).collect();
             let more = if self.containers.len() > some.len() { ", …" } else { "" };

@@ -58,7 +58,10 @@ fn check_host_network(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>)
     };
     let mut needs = plan.containers.iter().flat_map(|planned| &planned.after);
     if is_shared
-        && needs.any(|need| need.want == WantedState::Ready && spec.get(&need.container).is_some_and(uses_network))
+        && needs.any(|need| {
+            need.want == WantedState::Ready
+                && spec.get(&need.container).or(spec.init(&need.container)).is_some_and(uses_network)
+        })
     {
         let what = "with hostNetwork, another Pod's process on the same port may answer a probe, so a container may count as \
                     Ready too early";

@@ -144,7 +144,8 @@ impl AgentLines {
     ) {
         for list in ["--until", "--stop-after"].iter().flat_map(|flag| self.container.flag_values(line, flag)) {
             let named = list.split(',').map(|text| text.split('=').next().unwrap_or_default());
-            let known = named.filter(|name| names::is_container_name(name));
+            let is_native = |name: &str| spec.init(name).is_some_and(ContainerRef::is_native);
+            let known = named.filter(|name| names::is_container_name(name) && !is_native(name));
             findings.extend(known.filter_map(|name| spec.check_name(name, at, None)));
         }
         if let Some(other) = self.container.flag_values(line, "--container").pop().filter(|name| *name != own.name) {

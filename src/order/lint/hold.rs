@@ -25,6 +25,9 @@ pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Con
     for own in plan.containers.iter().filter(|one| matches!(one.mode, Mode::Hold | Mode::None)).filter_map(own) {
         check_source(&own, plan, findings);
     }
+    for own in plan.init.iter().filter(|init| init.is_probed).filter_map(|init| spec.init(&init.name)) {
+        check_source(own, plan, findings);
+    }
     let held: Vec<_> = plan.containers.iter().filter(|one| one.mode == Mode::Hold).filter_map(own).collect();
     for own in &held {
         check_pull(own, findings);
@@ -49,8 +52,7 @@ pub(super) fn check(template: &Value, spec: &Spec<'_>, plan: &Plan, context: Con
 /// Reports a state that podgate learns only from the kubelet's status.
 fn check_source(own: &ContainerRef<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let name = own.name;
-    let is_exec =
-        ["startupProbe", "readinessProbe"].iter().any(|field| own.probe(field).is_some_and(|it| it.is_exec()));
+    let is_exec = own.has_exec_probe();
     let is_late = |want| match want {
         WantedState::Started => false,
         WantedState::Ready => is_exec,
@@ -59,7 +61,10 @@ fn check_source(own: &ContainerRef<'_>, plan: &Plan, findings: &mut Vec<Finding>
     let mut needs = plan.containers.iter().flat_map(|other| &other.after);
     if let Some(need) = needs.find(|need| need.container == name && is_late(need.want)) {
         let what = format!("podgate learns {need} only from the kubelet's status, 1 to 2 s late");
-        let fix = format!("if this matters, set the command of {name}: podgate then observes the container itself");
+        let fix = match own.is_native() {
+            true => format!("if this matters, give {name} an httpGet, tcpSocket or grpc probe"),
+            false => format!("if this matters, set the command of {name}: podgate then observes the container itself"),
+        };
         findings.push(Finding::note("known-by-kubelet", own.place(), what).fix(fix));
     }
 }

@@ -6,12 +6,14 @@
 //! |---|---|
 //! | `types` | types of a plan |
 //! | `planner` | builds the plan from the declaration |
+//! | `init_containers` | waits for init containers and native sidecars |
 //! | `graph` | graph of the waits; detects cycles |
 //! | `modes` | gate or hooks for each container |
 //! | `list_order` | order of the container list |
 //! | `stop_order` | containers that must outlive others, and the time limits |
 
 mod graph;
+mod init_containers;
 mod list_order;
 mod modes;
 mod planner;
@@ -19,4 +21,4 @@ mod stop_order;
 mod types;
 
 pub use planner::plan;
-pub use types::{ContainerPlan, ImageCommand, KnownFacts, Plan};
+pub use types::{ContainerPlan, ImageCommand, InitPlan, KnownFacts, Plan};

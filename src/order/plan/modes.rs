@@ -8,7 +8,7 @@
 use super::graph::Graph;
 use super::types::ImageCommand;
 use crate::core::until::WantedState;
-use crate::order::declare::spec::ContainerRef;
+use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{
     Declaration, Publish, RequestedMode, SidecarPlacement, annotation_place, container_annotation_place, keys,
 };
@@ -238,17 +238,26 @@ pub(super) fn effective_command(
 }
 
 pub(super) fn required_gates(
+    spec: &Spec<'_>,
     graph: &Graph,
     declared: &Declaration,
     names: &BTreeSet<&str>,
 ) -> BTreeMap<String, GateRequirement> {
     let mut gates = BTreeMap::new();
     for name in names {
-        for need in graph.needs(name).iter().filter(|need| is_exit_state(need.until.want)) {
+        for need in graph.needs(name) {
+            let is_native = spec.init(&need.until.container).is_some();
+            if !is_native && !is_exit_state(need.until.want) {
+                continue;
+            }
             let (at, span) = (need.edge.at.clone(), Some(need.edge.span.clone()));
             let gate = |reason| GateRequirement { reason, needs_command: false, at: at.clone(), span: span.clone() };
-            let waits = gate(format!("{name} waits for {}", need.until));
+            let of = if is_native { "the native sidecar " } else { "" };
+            let waits = gate(format!("{name} waits for {of}{}", need.until));
             gates.entry((*name).to_owned()).or_insert(waits);
+            if is_native {
+                continue;
+            }
             let ends = gate(format!("{name} waits for the exit of {}", need.until.container));
             gates.entry(need.until.container.clone()).or_insert(ends);
         }

@@ -3,7 +3,7 @@
 use super::graph::Graph;
 use super::modes::{self, HookReason, ModeResolver};
 use super::types::{ContainerPlan, KnownFacts, Plan};
-use super::{list_order, stop_order};
+use super::{init_containers, list_order, stop_order};
 use crate::core::container::{Container, Mode};
 use crate::core::container_list;
 use crate::core::until::{WaitCondition, WantedState};
@@ -26,7 +26,8 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
     if has_errors(&findings) {
         return Err(findings);
     }
-    let declared = declare::read_annotations(template, &spec, &mut findings);
+    let mut declared = declare::read_annotations(template, &spec, &mut findings);
+    let init = init_containers::resolve(&spec, &mut declared, &mut findings);
     let graph = Graph::new(&declared.edges, &mut findings);
     if has_errors(&findings) {
         return Err(findings);
@@ -44,7 +45,7 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
     add_notes(&containers, &graph, &mut findings);
     let grace = stop_order::grace_period(spec.value);
     let Declaration { sidecar_placement, sidecar_resources, publish, .. } = declared;
-    Ok(Plan { containers, sidecar_placement, sidecar_resources, publish, grace, findings })
+    Ok(Plan { containers, init, sidecar_placement, sidecar_resources, publish, grace, findings })
 }
 
 /// Converts a planned container to the sidecar's type.
@@ -110,7 +111,7 @@ impl<'a> Planner<'a> {
         let involved: Vec<&ContainerRef<'_>> =
             self.spec.containers.iter().filter(|own| self.is_involved(own.name)).collect();
         let names: BTreeSet<&str> = involved.iter().map(|own| own.name).collect();
-        let gates = modes::required_gates(self.graph, self.declared, &names);
+        let gates = modes::required_gates(self.spec, self.graph, self.declared, &names);
         let modes = ModeResolver {
             graph: self.graph,
             declared: self.declared,
@@ -180,7 +181,7 @@ impl<'a> Planner<'a> {
     fn hook_state(&self, own: &ContainerRef<'_>, hooked: &BTreeMap<String, HookReason>) -> Option<WantedState> {
         let is_waited_for = self.graph.waiters(own.name).next().is_some();
         // Gates watch the board themselves. Only exec probes need a hook, to run inside the container.
-        let is_exec = has_exec_probe(own);
+        let is_exec = own.has_exec_probe();
         let mut wanted = self.graph.waiters_with_needs(own.name);
         if wanted
             .any(|(waiter, need)| need.until.want == WantedState::Ready && (is_exec || hooked.contains_key(waiter)))
@@ -195,7 +196,7 @@ impl<'a> Planner<'a> {
         let is_waited_for = self.graph.waiters(name).next().is_some();
         self.graph.waiters_with_needs(name).any(|(_, need)| modes::is_exit_state(need.until.want))
             || !self.sidecars.is_empty()
-            || is_waited_for && has_exec_probe(own)
+            || is_waited_for && own.has_exec_probe()
     }
 
     /// Reports waits for an exit that never occurs, or after which the kubelet restarts the container.
@@ -283,10 +284,6 @@ impl<'a> Planner<'a> {
             "update both annotations with kubectl podgate inject --resolve-images --annotate-only, or remove them";
         (!declare::is_recorded_image(recorded, image)).then(|| Finding::warning("image-changed", at, what).fix(fix))
     }
-}
-
-fn has_exec_probe(own: &ContainerRef<'_>) -> bool {
-    ["startupProbe", "readinessProbe"].into_iter().filter_map(|field| own.probe(field)).any(|probe| probe.is_exec())
 }
 
 /// Adds notes about effects of the plan that the user may not expect.

@@ -14,6 +14,8 @@ use std::time::Duration;
 pub struct Plan {
     /// All regular containers, in the order in which the kubelet must start them.
     pub containers: Vec<ContainerPlan>,
+    /// Init containers and native sidecars that the order names as predecessors, in list order.
+    pub init: Vec<InitPlan>,
     /// Position of podgate's sidecar in the Pod's container lists.
     pub sidecar_placement: SidecarPlacement,
     /// Declared resources of the sidecar; `None` for the default.
@@ -67,6 +69,19 @@ pub struct ContainerPlan {
     pub pre_stop_limit: Duration,
     /// In a Job, podgate stops this container after all these have exited. Empty unless this is a declared sidecar.
     pub stop_after: Vec<String>,
+}
+
+/// An init container or native sidecar that regular containers wait for. Podgate never changes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InitPlan {
+    /// Name of the container.
+    pub name: String,
+    /// Index of the container in the manifest's `spec.initContainers`.
+    pub index: usize,
+    /// True for a native sidecar.
+    pub is_native: bool,
+    /// True if podgate probes the container; false if Kubernetes itself keeps the order.
+    pub is_probed: bool,
 }
 
 /// Facts that the manifest does not contain.

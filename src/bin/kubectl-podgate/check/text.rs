@@ -12,7 +12,7 @@ use podgate::order::declare::SidecarPlacement;
 use podgate::order::finding::Level;
 use podgate::order::lint::forecast::is_blocking;
 use podgate::order::lint::{LintReport, rules};
-use podgate::order::plan::{ContainerPlan, Plan};
+use podgate::order::plan::{ContainerPlan, InitPlan, Plan};
 use std::fmt::Write as _;
 
 /// Renders findings and forecasts with colors. The writer removes the colors if they are not wanted.
@@ -87,7 +87,13 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
         let _ = writeln!(out, "  no forecast: fix the errors first");
         return;
     };
-    let widest = plan.containers.iter().map(|planned| planned.name.len()).max().unwrap_or(0);
+    let names = plan.containers.iter().map(|planned| &planned.name).chain(plan.init.iter().map(|init| &init.name));
+    let widest = names.map(String::len).max().unwrap_or(0);
+    for InitPlan { name, is_native, is_probed, .. } in &plan.init {
+        let kind = if *is_native { "native sidecar" } else { "init container" };
+        let how = if *is_probed { "podgate probes it" } else { "Kubernetes keeps the order" };
+        let _ = writeln!(out, "  before   {name:<widest$}  {kind}; {how}");
+    }
     for (number, step) in forecast.start_steps.iter().enumerate() {
         for (index, name) in step.iter().enumerate() {
             let head = match (number, index) {

@@ -46,7 +46,7 @@ pub(super) fn write(template: &Value, plan: &Plan, options: &Options) -> Result<
 impl Writer<'_> {
     fn write_all(&mut self) -> Result<(), Vec<Finding>> {
         let containers = self.read_containers()?;
-        let mut list = Vec::new();
+        let mut list = self.read_natives()?;
         for (planned, container) in self.plan.containers.iter().zip(&containers) {
             list.push(self.write_container(planned, container)?);
         }
@@ -129,6 +129,14 @@ impl Writer<'_> {
         } else {
             Finding::warning("probe-rewritten", at, format!("{what}: only {} can answer", istio::PROXY)).fix(fix)
         })
+    }
+
+    /// Reads the native sidecars that podgate probes.
+    fn read_natives(&self) -> Result<Vec<Container>, Vec<Finding>> {
+        let field = parts::spec_place("initContainers");
+        let natives = self.plan.init.iter().filter(|init| init.is_probed).map(|init| init.index);
+        let items = parts::items(self.template, &field);
+        natives.map(|at| container_list::read_container(&items[at], &field.to(at), None)).collect()
     }
 
     /// Puts the containers into the order in which the kubelet must start the containers.

@@ -1,0 +1,119 @@
+//! Waits for init containers and native sidecars. Kubernetes itself keeps most of them; podgate keeps the waits for the
+//! readinessProbe of a native sidecar.
+
+use super::types::InitPlan;
+use crate::core::until::{WaitCondition, WantedState};
+use crate::order::declare::spec::{ContainerRef, Spec};
+use crate::order::declare::{Declaration, Edge, Publish, StopOrder, annotation_place, keys};
+use crate::order::finding::Finding;
+use std::collections::BTreeMap;
+
+/// Removes from `declared` what Kubernetes keeps, with a note for each container. Reports what is impossible. Returns
+/// the init containers and native sidecars that the declared order names as predecessors, in list order.
+pub(super) fn resolve(spec: &Spec<'_>, declared: &mut Declaration, findings: &mut Vec<Finding>) -> Vec<InitPlan> {
+    let mut named: BTreeMap<usize, InitPlan> = BTreeMap::new();
+    let is_board = declared.publish == Publish::Board;
+    declared.edges.retain(|edge| {
+        let kept = kept_by_kubernetes(spec, edge, is_board).map_err(|finding| findings.push(finding));
+        let Some(own) = spec.init(&edge.until.container) else { return kept == Ok(None) };
+        let plan =
+            || InitPlan { name: own.name.to_owned(), index: own.index, is_native: own.is_native(), is_probed: false };
+        let is_first = !named.contains_key(&own.index);
+        named.entry(own.index).or_insert_with(plan).is_probed |= kept == Ok(None);
+        if let (Ok(Some(why)), true) = (&kept, is_first) {
+            let note =
+                Finding::note("kept-by-kubernetes", edge.at.clone(), format!("podgate adds nothing here: {why}"));
+            findings.push(note.span(edge.span.clone()));
+        }
+        kept == Ok(None)
+    });
+    resolve_stop_order(spec, declared, findings);
+    named.into_values().collect()
+}
+
+/// Returns the reason why Kubernetes keeps the wait `edge`. Returns `None` for a wait that podgate must keep.
+fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, is_board: bool) -> Result<Option<String>, Finding> {
+    let Edge { waiter, until: WaitCondition { container, want }, at, span } = edge;
+    let error = |rule, what, fix| Err(Finding::error(rule, at.clone(), what).fix(fix).span(span.clone()));
+    let own = spec.init(waiter);
+    let Some(before) = spec.init(container) else {
+        let Some(own) = own else { return Ok(None) };
+        let what = format!(
+            "{waiter} is {}, which starts before all regular containers and cannot wait for {container}",
+            own.kind()
+        );
+        return error("init-container", what, format!("move {waiter} to spec.containers, or do not let it wait"));
+    };
+    if waiter == container {
+        // The graph reports this cycle.
+        return Ok(None);
+    }
+    if own.is_some_and(|own| own.index < before.index) {
+        let what = format!("{waiter} cannot wait for {container}, which comes after it in spec.initContainers");
+        return error("init-container", what, format!("put {container} before {waiter} in spec.initContainers"));
+    }
+    if !before.is_native() {
+        return Ok(Some(format!("{container} is an init container, which completes before the next container starts")));
+    }
+    let has_readiness = before.value.get("readinessProbe").is_some_and(|probe| !probe.is_null());
+    match want {
+        WantedState::Completed | WantedState::Exited => {
+            let what = format!("{container} is a native sidecar, which exits only after all regular containers");
+            let fix = format!("wait for {container}=Started or {container}=Ready, or remove its restartPolicy: Always");
+            error("can-never-hold", what, fix)
+        }
+        WantedState::Ready if has_readiness && own.is_some() => {
+            let what = format!(
+                "{waiter} is {}, for which Kubernetes does not wait until the readinessProbe of {container} passes",
+                own.map_or("", ContainerRef::kind)
+            );
+            error("init-container", what, format!("write {container}=Started, or move {waiter} to spec.containers"))
+        }
+        WantedState::Ready if has_readiness && is_board && before.has_exec_probe() => {
+            let what = format!(
+                "podgate learns {container}=Ready only from the kubelet's status, because of the exec probe, but {} is board",
+                keys::PUBLISH
+            );
+            error("can-never-hold", what, format!("write {container}=Started, or remove {}", keys::PUBLISH))
+        }
+        WantedState::Ready if has_readiness => Ok(None),
+        _ => Ok(Some(format!(
+            "{container} is a native sidecar, which has started (by its startupProbe, if any) before the next container starts"
+        ))),
+    }
+}
+
+/// Removes init containers and native sidecars from the stop order. Kubernetes stops native sidecars after all regular
+/// containers, in the reverse order of their list.
+fn resolve_stop_order(spec: &Spec<'_>, declared: &mut Declaration, findings: &mut Vec<Finding>) {
+    let StopOrder::Steps(steps) = &mut declared.stop_order else { return };
+    for (number, item) in
+        steps.iter().enumerate().flat_map(|(number, step)| step.iter().map(move |item| (number, item)))
+    {
+        let Some(own) = spec.init(&item.until.container) else { continue };
+        let stops_before = |other: &str| match spec.init(other) {
+            Some(other) => other.is_native() && other.index > own.index,
+            None => true,
+        };
+        let later = steps[number + 1..].iter().flatten().map(|item| item.until.container.as_str());
+        let wrong = later.into_iter().find(|other| own.is_native() && stops_before(other));
+        let finding = match wrong {
+            Some(other) => {
+                let what = format!("{} is a native sidecar, which Kubernetes stops after {other}", own.name);
+                let fix = format!("put {} after {other}, or move it to spec.containers", own.name);
+                Finding::error("init-container", annotation_place(keys::STOP_ORDER), what).fix(fix)
+            }
+            None => {
+                let why = match own.is_native() {
+                    true => "is a native sidecar, which Kubernetes stops after all regular containers",
+                    false => "is an init container, which has completed long before",
+                };
+                let what = format!("podgate adds nothing here: {} {why}", own.name);
+                Finding::note("kept-by-kubernetes", annotation_place(keys::STOP_ORDER), what)
+            }
+        };
+        findings.push(finding.span(item.span.clone()));
+    }
+    steps.iter_mut().for_each(|step| step.retain(|item| spec.init(&item.until.container).is_none()));
+    steps.retain(|step| !step.is_empty());
+}

@@ -1,0 +1,213 @@
+//! Tests of orders that name init containers and native sidecars.
+
+use crate::{check_injection, lines, options};
+use podgate::core::container_list::parse_list;
+use podgate::order::finding::{Finding, Level};
+use podgate::order::inject::inject;
+use podgate::order::plan::KnownFacts;
+use serde_json::{Value, json};
+
+/// Returns a Pod with the init container `setup`, native sidecars and two regular containers with known commands.
+fn pod(annotations: Value) -> Value {
+    let tcp = json!({"tcpSocket": {"port": "probe"}});
+    let exec = json!({"exec": {"command": ["true"]}});
+    json!({
+        "metadata": {"annotations": annotations},
+        "spec": {
+            "initContainers": [
+                {"name": "plain", "image": "x", "restartPolicy": "Always"},
+                {"name": "mesh", "image": "x", "restartPolicy": "Always", "readinessProbe": tcp, "startupProbe": tcp,
+                 "ports": [{"name": "probe", "containerPort": 15021}]},
+                {"name": "setup", "image": "x"},
+                {"name": "startup", "image": "x", "restartPolicy": "Always", "startupProbe": tcp},
+                {"name": "script", "image": "x", "restartPolicy": "Always", "readinessProbe": exec},
+            ],
+            "containers": [
+                {"name": "db", "image": "x", "command": ["/db"], "readinessProbe": {"tcpSocket": {"port": 5432}}},
+                {"name": "app", "image": "x", "command": ["/app"]},
+            ],
+        },
+    })
+}
+
+fn ordered(order: &str) -> Value {
+    pod(json!({"podgate.io/order": order}))
+}
+
+/// Injects a template, checks that the injection is idempotent and reversible, and returns the result with the findings
+/// as `RULE: TEXT` lines.
+fn inject_checked(template: &Value) -> (Value, String) {
+    let done = check_injection(template, &options(), &KnownFacts::default())
+        .unwrap_or_else(|| panic!("{:?}\n{template:#}", inject(template, &options(), &KnownFacts::default())));
+    (done.value, lines(&done.findings))
+}
+
+fn first_error(template: &Value) -> Finding {
+    let found = inject(template, &options(), &KnownFacts::default()).expect_err("a rejected template");
+    found.into_iter().find(|finding| finding.level == Level::Error).expect("an error")
+}
+
+/// Returns the sidecar's list: each entry as `NAME MODE UNTIL`.
+fn listed(injected: &Value, field: &str) -> Vec<String> {
+    let sidecar = &injected["spec"][field][0];
+    let variables = sidecar["env"].as_array().expect("variables");
+    let list = variables.iter().find(|one| one["name"] == "PODGATE_CONTAINERS").expect("the list");
+    let list = parse_list(list["value"].as_str().expect("a text")).expect("a valid list");
+    let entry = |one: podgate::core::container::Container| {
+        let until: Vec<String> = one.until.iter().map(ToString::to_string).collect();
+        format!("{} {:?} {}", one.name, one.mode, until.join(",")).trim_end().to_owned()
+    };
+    list.into_iter().map(entry).collect()
+}
+
+#[test]
+fn readiness_of_a_native_sidecar_is_waited_for() {
+    let (injected, findings) = inject_checked(&ordered("mesh, db, app"));
+    assert_eq!(findings, "");
+    assert_eq!(
+        listed(&injected, "initContainers"),
+        ["mesh None", "db Entrypoint mesh=Ready", "app Entrypoint db=Ready"]
+    );
+    let (mesh, original) = (&injected["spec"]["initContainers"][2], &ordered("")["spec"]["initContainers"][1]);
+    assert_eq!(mesh, original, "podgate does not change the native sidecar");
+    let sidecar = injected["spec"]["initContainers"][0]["env"].to_string();
+    assert!(sidecar.contains("15021") && sidecar.contains("readinessProbe"), "{sidecar}");
+
+    let first = json!({"podgate.io/order": "mesh, app", "podgate.io/sidecar-position": "first"});
+    let (injected, _) = inject_checked(&pod(first));
+    assert_eq!(listed(&injected, "containers"), ["mesh None", "db None", "app Entrypoint mesh=Ready"]);
+
+    let mut held = ordered("mesh, app");
+    held["spec"]["containers"][1]["command"].take();
+    let (injected, _) = inject_checked(&held);
+    assert_eq!(listed(&injected, "initContainers"), ["mesh None", "db None", "app Hold mesh=Ready"]);
+}
+
+#[test]
+fn order_that_kubernetes_keeps_needs_no_injection() {
+    for (order, why) in [
+        ("setup, app", "setup is an init container, which completes"),
+        ("setup=Exited, app", "setup is an init container, which completes"),
+        ("setup=Completed, db & app", "setup is an init container, which completes"),
+        ("plain, app", "plain is a native sidecar, which has started"),
+        ("startup, app", "startup is a native sidecar, which has started"),
+        ("mesh=Started, app", "mesh is a native sidecar, which has started"),
+        ("mesh=Started, setup, app", "mesh is a native sidecar, which has started"),
+    ] {
+        let template = ordered(order);
+        let done = inject(&template, &options(), &KnownFacts::default()).expect(order);
+        assert!(done.edits.is_empty(), "{order}: {:#}", done.value);
+        let first = &done.findings[0];
+        assert_eq!((first.rule, first.level), ("kept-by-kubernetes", Level::Note), "{order}");
+        assert!(first.message.contains(why), "{order}: {first}");
+        let names = order.split(',').count() - 1;
+        assert_eq!(done.findings.len(), names, "{order}: one note for each container: {}", lines(&done.findings));
+    }
+    // The other waits stay.
+    let (injected, findings) = inject_checked(&ordered("setup & plain, db, app"));
+    assert_eq!(findings.matches("kept-by-kubernetes").count(), 2, "{findings}");
+    assert_eq!(listed(&injected, "initContainers"), ["db Entrypoint", "app Entrypoint db=Ready"]);
+}
+
+#[test]
+fn impossible_waits_of_init_containers_are_rejected_with_a_fix() {
+    let ordered = |order: &str| json!({"podgate.io/order": order});
+    let with = |order: &str, key: &str, value: &str| json!({"podgate.io/order": order, key: value});
+    for (annotations, rule, what, fix) in [
+        (
+            ordered("db, mesh, app"),
+            "init-container",
+            "mesh is a native sidecar, which starts before all",
+            "move mesh to",
+        ),
+        (ordered("db, setup"), "init-container", "setup is an init container, which starts before", "spec.containers"),
+        (
+            json!({"after.podgate.io/mesh": "db"}),
+            "init-container",
+            "cannot wait for db",
+            "move mesh to spec.containers",
+        ),
+        (json!({"after.podgate.io/mesh": "mesh"}), "cycle", "mesh waits for itself", "do not let mesh"),
+        (
+            ordered("setup, mesh, app"),
+            "init-container",
+            "mesh cannot wait for setup, which comes after",
+            "before mesh in",
+        ),
+        (
+            ordered("mesh, setup, app"),
+            "init-container",
+            "does not wait until the readinessProbe of mesh",
+            "mesh=Started",
+        ),
+        (ordered("mesh=Completed, app"), "can-never-hold", "exits only after all regular", "wait for mesh=Started or"),
+        (ordered("mesh=Exited, app"), "can-never-hold", "exits only after all regular", "restartPolicy: Always"),
+        (
+            with("mesh, app", "podgate.io/mode", "post-start"),
+            "mode-conflict",
+            "app waits for the native sidecar mesh=Ready, which requires a gate",
+            "write mode.podgate.io/app: auto",
+        ),
+        (
+            with("mesh, db, app", "mode.podgate.io/app", "post-start"),
+            "mode-conflict",
+            "db waits for the native sidecar mesh=Ready, but app",
+            "app: auto",
+        ),
+        (
+            with("script, app", "podgate.io/publish", "board"),
+            "can-never-hold",
+            "only from the kubelet's status",
+            "remove podgate.io/publish",
+        ),
+        (
+            with("db, app", "podgate.io/job-sidecars", "mesh"),
+            "init-container",
+            "mesh is a native sidecar, which podgate never",
+            "remove it",
+        ),
+        (
+            with("db, app", "timeout.podgate.io/mesh", "5m"),
+            "init-container",
+            "timeout.podgate.io/mesh: mesh is",
+            "remove it",
+        ),
+        (
+            with("db, app", "podgate.io/stop-order", "mesh, app"),
+            "init-container",
+            "which Kubernetes stops after app",
+            "put mesh after app",
+        ),
+        (
+            with("db, app", "podgate.io/stop-order", "app, plain, mesh"),
+            "init-container",
+            "which Kubernetes stops after mesh",
+            "after mesh",
+        ),
+        (ordered("mehs, app"), "unknown-container", "no container mehs", "did you mean mesh?"),
+    ] {
+        let found = first_error(&pod(annotations.clone()));
+        assert_eq!(found.rule, rule, "{annotations}: {found}");
+        assert!(found.message.contains(what) && found.fix.contains(fix), "{annotations}: {found}");
+    }
+}
+
+#[test]
+fn kubernetes_stops_native_sidecars_after_regular_containers() {
+    let stop = |stop: &str| {
+        let (injected, findings) =
+            inject_checked(&pod(json!({"podgate.io/order": "db, app", "podgate.io/stop-order": stop})));
+        let hooks = |one: &&Value| !one["lifecycle"]["preStop"].is_null();
+        let list = |field: &str| injected["spec"][field].as_array().expect("a list").clone();
+        let containers = [list("initContainers"), list("containers")].concat();
+        let names: Vec<String> =
+            containers.iter().filter(hooks).map(|one| one["name"].as_str().unwrap().to_owned()).collect();
+        (names.join(","), findings.matches("kept-by-kubernetes").count())
+    };
+    assert_eq!(stop("app, db, mesh, plain"), ("db".to_owned(), 2));
+    assert_eq!(stop("app, setup, db"), ("db".to_owned(), 1), "an init container is no step");
+    assert_eq!(stop("app & db, mesh"), (String::new(), 1));
+    // By default, the stop order is the reverse of the start order.
+    let (injected, _) = inject_checked(&ordered("mesh, db, app"));
+    assert!(injected["spec"]["initContainers"][2]["lifecycle"].is_null());
+}
