@@ -56,6 +56,21 @@ pub enum Check {
     Mount(String),
 }
 
+impl Check {
+    /// Returns true if another container of the Pod can run the check with the same result.
+    pub fn is_network(&self) -> bool {
+        matches!(self, Check::Tcp { .. } | Check::Http { .. })
+    }
+
+    /// Returns the path of a file, socket or mount point.
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            Check::File { path, .. } | Check::Unix(path) | Check::Mount(path) => Some(path),
+            Check::Tcp { .. } | Check::Http { .. } | Check::Exec(_) => None,
+        }
+    }
+}
+
 /// Error: the text is not a valid command or check.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

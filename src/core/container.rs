@@ -24,6 +24,9 @@ pub struct Container {
     /// Readiness probe, which runs after the startup probe has passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub readiness_probe: Option<Probe>,
+    /// Check by the agent that replaces both probes. The probes are then absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_check: Option<String>,
     /// Restart policy of the container. If `None`, the pod's policy applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_policy: Option<String>,

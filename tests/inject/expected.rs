@@ -6,11 +6,12 @@ use podgate::order::inject::inject;
 use podgate::order::plan::KnownFacts;
 use std::fs;
 
-const SHOWN: [&str; 7] = [
+const SHOWN: [&str; 8] = [
     "deployment-three-tiers.yaml",
     "deployment-images-alone.yaml",
     "job-with-a-proxy.yaml",
     "hold.yaml",
+    "conditions.yaml",
     "hooks-exec.yaml",
     "board-without-hooks.yaml",
     "first-sidecar.yaml",

@@ -105,6 +105,10 @@ fn subset(names: &[&'static str]) -> BoxedStrategy<Vec<&'static str>> {
     subsequence(all, most.min(2)..=most).prop_shuffle().boxed()
 }
 
+fn check() -> BoxedStrategy<Value> {
+    select(vec![json!("tcp://localhost:1"), json!("unix:///x"), json!(r#"exec:["sh", "-c", "$(X), $$"]"#)]).boxed()
+}
+
 fn annotations(names: Vec<&'static str>) -> BoxedStrategy<Value> {
     let want = || select(vec!["", "", "", "", "", "", "", "=Ready", "=Started", "=Completed", "=Exited"]);
     let order =
@@ -126,6 +130,7 @@ fn annotations(names: Vec<&'static str>) -> BoxedStrategy<Value> {
             ("podgate.io/mode", rarely(mode().boxed())),
             ("podgate.io/timeout", rarely(select(vec![json!("90s"), json!("1h 5m"), json!("1500ms")]).boxed())),
             ("podgate.io/on-timeout", rarely(select(vec![json!("fail"), json!("continue")]).boxed())),
+            ("podgate.io/on-provider-restart", rarely(select(vec![json!("restart"), json!("ignore")]).boxed())),
             ("podgate.io/fail-fast", rarely(select(vec![json!("true"), json!("false")]).boxed())),
             ("podgate.io/stop-order", rarely(select(vec![json!("none"), json!("reverse")]).boxed())),
             ("podgate.io/sidecar-position", rarely(select(vec![json!("first"), json!("native")]).boxed())),
@@ -136,8 +141,16 @@ fn annotations(names: Vec<&'static str>) -> BoxedStrategy<Value> {
         ]),
         proptest::bool::weighted(0.9),
         proptest::bool::weighted(0.3),
+        rarely(check()),
+        rarely(check()),
     )
-        .prop_map(move |(order, mut all, has_order, has_command)| {
+        .prop_map(move |(order, mut all, has_order, has_command, check, ready)| {
+            if let Some(check) = check {
+                all[format!("check.podgate.io/{first}")] = check;
+            }
+            if let Some(ready) = ready {
+                all[format!("ready.podgate.io/{first}")] = ready;
+            }
             if has_order {
                 all["podgate.io/order"] = json!(order);
             }

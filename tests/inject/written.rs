@@ -143,8 +143,11 @@ fn sidecar_list_matches_the_containers() {
             // The sidecar's list has the original probes.
             let mut before = list(&original["spec"], "initContainers").chain(list(&original["spec"], "containers"));
             let before = before.find(|one| one["name"] == name.as_str()).expect("the container");
-            assert_eq!(entry.startup_probe.is_some(), !before["startupProbe"].is_null(), "{file}: {name}");
-            assert_eq!(entry.readiness_probe.is_some(), !before["readinessProbe"].is_null(), "{file}: {name}");
+            let is_replaced = !original["metadata"]["annotations"][format!("ready.podgate.io/{name}")].is_null();
+            let has = |field: &str| !is_replaced && !before[field].is_null();
+            assert_eq!(entry.startup_probe.is_some(), has("startupProbe"), "{file}: {name}");
+            let has_ready = entry.readiness_probe.is_some() || entry.ready_check.is_some();
+            assert_eq!(has_ready, has("readinessProbe") || is_replaced, "{file}: {name}");
             let same = ["readinessProbe", "livenessProbe", "image", "envFrom", "ports", "resources", "securityContext"];
             let unless_held =
                 ["env", "command", "args", "startupProbe"].into_iter().skip(usize::from(mode == Mode::Hold));

@@ -1,6 +1,7 @@
 //! Types for all settings that the annotations of a template can declare.
 
 use super::grammar::Item;
+use crate::core::argv::Check;
 use crate::core::until::WaitCondition;
 use crate::order::edit::Place;
 use serde_json::Value;
@@ -101,6 +102,14 @@ pub struct Declaration {
     pub continue_on_timeout: bool,
     /// True if `podgate.io/fail-fast` is `true`.
     pub fail_fast: bool,
+    /// True if `podgate.io/on-provider-restart` is `restart`.
+    pub restart_with_provider: bool,
+    /// Values of `on-provider-restart.podgate.io/…`, by container: true for `restart`.
+    pub restarts_with_provider: BTreeMap<String, bool>,
+    /// Values of `check.podgate.io/…`, by container.
+    pub checks: BTreeMap<String, Vec<Check>>,
+    /// Values of `ready.podgate.io/…`, by container.
+    pub ready: BTreeMap<String, Check>,
     /// Values of `command.podgate.io/…`, by container.
     pub commands: BTreeMap<String, Vec<String>>,
     /// Values of `image.podgate.io/…`, by container.

@@ -4,6 +4,7 @@
 use super::grammar::{self, quoted};
 use super::keys::{self, annotation_place};
 use super::spec::Spec;
+use crate::core::argv::Check;
 use crate::order::finding::Finding;
 use serde_json::{Map, Value};
 
@@ -17,8 +18,9 @@ pub(super) fn find<'a>(annotations: &'a Map<String, Value>, spec: &Spec<'_>) -> 
         .collect();
     let first = parts.first()?.0;
     // A cut value has no comma. The other parts of the list follow the value, unless the API server sorted the keys.
-    let is_cut =
-        |key: &str, value: &Value| keys::is_declaring(key) && value.as_str().is_some_and(|text| !text.contains(','));
+    let are_checks = is_check(parts[0].1);
+    let is_list = |key: &str| keys::is_declaring(key) && key.starts_with(keys::CHECK_PREFIX) == are_checks;
+    let is_cut = |key: &str, value: &Value| is_list(key) && value.as_str().is_some_and(|text| !text.contains(','));
     let lists = || annotations.iter().enumerate().filter(|(_, (key, value))| is_cut(key, value));
     let (start, (key, value)) = lists().rfind(|(at, _)| *at < first).or_else(|| lists().next())?;
     let text = value.as_str()?;
@@ -47,5 +49,9 @@ fn is_part(key: &str, value: &Value, spec: &Spec<'_>) -> bool {
         let is_known = || steps.iter().flatten().all(|item| spec.has(&item.until.container));
         errors.is_empty() && (value.is_null() || is_known())
     };
-    (value.is_null() || value == "") && !key.contains('/') && is_item()
+    (value.is_null() || value == "") && (is_check(key) || !key.contains('/') && is_item())
+}
+
+fn is_check(key: &str) -> bool {
+    key.parse::<Check>().is_ok()
 }

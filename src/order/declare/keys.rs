@@ -13,6 +13,8 @@ pub const TIMEOUT: &str = "podgate.io/timeout";
 pub const ON_TIMEOUT: &str = "podgate.io/on-timeout";
 /// `true` to give up as soon as a required container exits for good, is in back-off or cannot pull its image.
 pub const FAIL_FAST: &str = "podgate.io/fail-fast";
+/// `restart` to restart a container when a container that it waits for restarts; otherwise `ignore`.
+pub const ON_PROVIDER_RESTART: &str = "podgate.io/on-provider-restart";
 /// Stop order: `reverse`, `none`, or a list in the grammar of [`ORDER`].
 pub const STOP_ORDER: &str = "podgate.io/stop-order";
 /// Containers of a Job that podgate stops when all other containers have exited.
@@ -39,14 +41,21 @@ pub const TIMEOUT_PREFIX: &str = "timeout.podgate.io/";
 pub const COMMAND_PREFIX: &str = "command.podgate.io/";
 /// Image from which the command of one container was read: `example.com/api:1@sha256:…`.
 pub const IMAGE_PREFIX: &str = "image.podgate.io/";
+/// Checks that one container waits for, besides other containers: `file:///certs/tls.crt, tcp://db.shop:5432`.
+pub const CHECK_PREFIX: &str = "check.podgate.io/";
+/// Check that replaces the probes of one container as podgate's evidence that the container is Ready.
+pub const READY_PREFIX: &str = "ready.podgate.io/";
+/// [`ON_PROVIDER_RESTART`] for one container.
+pub const ON_PROVIDER_RESTART_PREFIX: &str = "on-provider-restart.podgate.io/";
 
 /// Keys that apply to the whole Pod.
-pub const POD_KEYS: [&str; 11] = [
+pub const POD_KEYS: [&str; 12] = [
     ORDER,
     MODE,
     TIMEOUT,
     ON_TIMEOUT,
     FAIL_FAST,
+    ON_PROVIDER_RESTART,
     STOP_ORDER,
     JOB_SIDECARS,
     SIDECAR_POSITION,
@@ -55,7 +64,16 @@ pub const POD_KEYS: [&str; 11] = [
     INJECTED,
 ];
 /// Prefixes of keys that apply to one container. The container's name follows the prefix.
-pub const CONTAINER_PREFIXES: [&str; 5] = [AFTER_PREFIX, MODE_PREFIX, TIMEOUT_PREFIX, COMMAND_PREFIX, IMAGE_PREFIX];
+pub const CONTAINER_PREFIXES: [&str; 8] = [
+    AFTER_PREFIX,
+    MODE_PREFIX,
+    TIMEOUT_PREFIX,
+    COMMAND_PREFIX,
+    IMAGE_PREFIX,
+    CHECK_PREFIX,
+    READY_PREFIX,
+    ON_PROVIDER_RESTART_PREFIX,
+];
 /// Keys for the whole Pod that declare an order. The other keys for the whole Pod only adjust a declared order.
 pub(crate) const DECLARING_KEYS: [&str; 3] = [ORDER, STOP_ORDER, JOB_SIDECARS];
 
@@ -83,12 +101,13 @@ pub fn is_annotation(key: &str) -> bool {
     POD_KEYS.contains(&key) || CONTAINER_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// Returns true if the annotation `key` declares an order. Its value is then a list of containers.
+/// Returns true if the annotation `key` declares an order. Its value is then a list of containers or checks.
 pub(crate) fn is_declaring(key: &str) -> bool {
-    DECLARING_KEYS.contains(&key) || key.starts_with(AFTER_PREFIX)
+    DECLARING_KEYS.contains(&key) || key.starts_with(AFTER_PREFIX) || key.starts_with(CHECK_PREFIX)
 }
 
-/// Returns true if a template declares an order, a stop order or the sidecars of a Job, even with invalid values.
+/// Returns true if a template declares an order, a check, a stop order or the sidecars of a Job, even with invalid
+/// values.
 pub fn is_declared(template: &Value) -> bool {
     let annotations = template.get("metadata").and_then(|metadata| metadata.get("annotations"));
     let Some(annotations) = annotations.and_then(Value::as_object) else { return false };

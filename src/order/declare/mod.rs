@@ -6,12 +6,14 @@
 //! | `key_check` | findings for unknown keys and for keys without effect |
 //! | `flow_cut` | detection of lists that YAML cut at a comma |
 //! | [`grammar`] | grammar of an order |
+//! | `check_list` | lists of checks |
 //! | `correct` | correction of lists in another syntax |
 //! | `declaration` | types for all settings that annotations can declare |
 //! | `reader` | conversion of annotations to a declaration |
 //! | [`spec`] | containers in the `spec` of a template |
 //! | [`nearest`] | suggestions for mistyped words |
 
+mod check_list;
 mod correct;
 mod declaration;
 mod flow_cut;

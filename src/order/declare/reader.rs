@@ -1,5 +1,6 @@
 //! Reads annotations into a [`Declaration`].
 
+use super::check_list;
 use super::declaration::{DEFAULT_TIMEOUT, Declaration, Edge, Publish, RequestedMode, SidecarPlacement, StopOrder};
 use super::flow_cut;
 use super::grammar::{self, Grammar, Item, SyntaxError, quoted};
@@ -8,14 +9,18 @@ use super::keys::{self, annotation_place};
 use super::nearest::did_you_mean;
 use super::spec::{Spec, string_list};
 
-use crate::core::argv::Argv;
+use crate::core::argv::{Argv, Check};
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::resources;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
+
+/// Values of `on-provider-restart`, each with true if the container restarts.
+const PROVIDER_RESTART_CHOICES: [(&str, bool); 2] = [("ignore", false), ("restart", true)];
 
 /// Maximum time limit. A probe that runs each second needs an `int32` failureThreshold of as many seconds.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -117,6 +122,9 @@ impl Reader<'_, '_> {
             keys::FAIL_FAST => {
                 self.declaration.fail_fast = self.parse_choice(text, &at, &[("false", false), ("true", true)])
             }
+            keys::ON_PROVIDER_RESTART => {
+                self.declaration.restart_with_provider = self.parse_choice(text, &at, &PROVIDER_RESTART_CHOICES)
+            }
             keys::STOP_ORDER => self.declaration.stop_order = self.parse_stop_order(text, &at),
             keys::JOB_SIDECARS => {
                 self.declaration.sidecars =
@@ -163,6 +171,19 @@ impl Reader<'_, '_> {
             }
             keys::IMAGE_PREFIX => {
                 self.declaration.images.insert(name.to_owned(), text.trim().to_owned());
+            }
+            keys::ON_PROVIDER_RESTART_PREFIX => {
+                let value = self.parse_choice(text, &at, &PROVIDER_RESTART_CHOICES);
+                self.declaration.restarts_with_provider.insert(name.to_owned(), value);
+            }
+            keys::CHECK_PREFIX => {
+                let checks = self.parse_checks(text, name, &at);
+                self.declaration.checks.insert(name.to_owned(), checks);
+            }
+            keys::READY_PREFIX => {
+                let mut checks = self.parse_checks(text, name, &at);
+                self.findings.extend(ready_problem(&checks, &at).map(|finding| finding.span(0..text.len())));
+                self.declaration.ready.extend(checks.pop().map(|check| (name.to_owned(), check)));
             }
             _ => match text.parse::<Argv>() {
                 Ok(argv) => {
@@ -231,6 +252,33 @@ impl Reader<'_, '_> {
         if self.findings.len() > before { Vec::new() } else { steps }
     }
 
+    /// Parses the list of checks in an annotation of the container `name`. Returns an empty list on any error.
+    fn parse_checks(&mut self, text: &str, name: &str, at: &Place) -> Vec<Check> {
+        let checks = match check_list::parse(text) {
+            Ok(checks) => checks,
+            Err(SyntaxError { span, message, fix }) => {
+                let finding = Finding::error("bad-value", at.clone(), message).span(span);
+                self.findings.push(finding.fix(fix.unwrap_or_default()));
+                return Vec::new();
+            }
+        };
+        let mounts = self.spec.get(name).and_then(|own| own.value.get("volumeMounts")?.as_array());
+        let is_volume = |path: &str| {
+            let mut paths = mounts.into_iter().flatten().filter_map(|mount| mount.get("mountPath")?.as_str());
+            paths.any(|mounted| mounted.trim_end_matches('/') == path)
+        };
+        for check in &checks {
+            let Check::Mount(path) = check else { continue };
+            let path = path.trim_end_matches('/');
+            if is_volume(path) {
+                let what = format!("{check} always passes, because {path} is the folder of a volume in {name}");
+                let fix = format!("check the folder below it that is mounted later, such as mount://{path}/mnt");
+                self.findings.push(Finding::error("bad-value", at.clone(), what).fix(fix).span(0..text.len()));
+            }
+        }
+        checks
+    }
+
     /// Returns the fix for a list that podgate cannot correct: an example with the names of the Pod's containers.
     fn example_fix(&self, text: &str, at: &Place) -> String {
         let is_waiter = |name: &str| *at == keys::container_annotation_place(keys::AFTER_PREFIX, name);
@@ -271,6 +319,23 @@ impl Reader<'_, '_> {
         self.findings.push(finding.fix("write a duration such as 90s, 5m or 1h 30m").span(0..text.len()));
         DEFAULT_TIMEOUT
     }
+}
+
+/// Returns the reason why `checks` cannot replace a container's probes.
+fn ready_problem(checks: &[Check], at: &Place) -> Option<Finding> {
+    let is_local = |host: &str| host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    let (what, fix) = match checks {
+        [Check::Tcp { host, port } | Check::Http { host, port, .. }] if !is_local(host) => {
+            let what = format!("{} says nothing about this container, because {host} is another host", checks[0]);
+            (what, format!("write 127.0.0.1:{port} for a port of the Pod"))
+        }
+        [] | [_] => return None,
+        _ => {
+            let what = format!("only one check can replace the probes of a container, not {}", checks.len());
+            (what, "write one check, such as a command that runs the others: exec:[\"sh\", \"-c\", \"…\"]".to_owned())
+        }
+    };
+    Some(Finding::error("bad-value", at.clone(), what).fix(fix))
 }
 
 fn describe_value(value: &Value) -> String {

@@ -1,11 +1,12 @@
 //! Builds the agent's command lines for a container.
 
+use crate::core::argv::Check;
 use crate::core::command::AgentCommand;
 use crate::core::container::{Container, Mode, Probe};
 use crate::core::names;
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::inject::checks;
-use crate::order::inject::parts::without_nulls;
+use crate::order::inject::parts::{self, without_nulls};
 use crate::order::inject::user_hooks::{COMMAND_TIMEOUT, ThenCommand};
 use crate::order::plan::ContainerPlan;
 use serde_json::{Value, json};
@@ -43,13 +44,20 @@ impl ContainerLines<'_> {
         for one in conditions {
             line.add_flag("--until", until_value(one));
         }
-        if !conditions.is_empty() {
+        // Kubernetes expands variables in `command`.
+        for check in &self.planned.checks {
+            line.add_flag("--check", parts::escape_dollars(&check.to_string()));
+        }
+        if self.planned.waits_in_gate() {
             line.add_flag("--timeout", compact_duration(self.planned.timeout));
             self.add_timeout_flags(&mut line);
         }
         if *parent {
             line.add_flag("--tether", "parent");
-            self.add_exec_checks("--ready-check", &mut line);
+            self.add_ready_checks("--ready-check", &mut line);
+        }
+        if self.planned.restarts_with_provider {
+            line.add_flag("--on-provider-restart", "restart");
         }
         for one in stop_after {
             line.add_flag("--stop-after", one);
@@ -96,9 +104,10 @@ impl ContainerLines<'_> {
             line.add_flag("--on-timeout", "continue");
         }
         if self.waits_until_ready() {
-            self.add_exec_checks("--check", &mut line);
+            self.add_ready_checks("--check", &mut line);
             let probe = self.container.readiness_probe.as_ref().or(self.container.startup_probe.as_ref());
-            if let Some(url) = probe.and_then(|probe| checks::agent_check(self.container, probe).url(false)) {
+            let by_probe = || checks::agent_check(self.container, probe?).url(false);
+            if let Some(url) = self.planned.ready.as_ref().map(Check::to_string).or_else(by_probe) {
                 line.add_flag("--fallback-check", url);
             }
         }
@@ -183,8 +192,17 @@ impl ContainerLines<'_> {
         }))
     }
 
-    /// Adds the container's `exec` probes as checks with `flag`. The sidecar cannot run commands inside another container.
-    fn add_exec_checks(&self, flag: &str, line: &mut AgentCommand) {
+    /// Adds the container's `exec` probes, or the check that replaces its probes, as checks with `flag`. The sidecar
+    /// cannot run them, because they only work inside the container.
+    fn add_ready_checks(&self, flag: &str, line: &mut AgentCommand) {
+        if let Some(check) = &self.planned.ready {
+            if !check.is_network() {
+                let text = check.to_string();
+                // Kubernetes expands variables in the command of a gate, but not in that of a hook.
+                line.add_flag(flag, if flag == "--check" { text } else { parts::escape_dollars(&text) });
+            }
+            return;
+        }
         let commands: Vec<&Probe> = self.container.probes().filter(|probe| probe.is_exec()).collect();
         let mut urls: Vec<String> =
             commands.iter().filter_map(|probe| checks::agent_check(self.container, probe).url(false)).collect();

@@ -2,6 +2,7 @@
 //!
 //! The list omits the API's default values. The text is thus the same before and after the API server adds defaults.
 
+use crate::core::argv::Check;
 use crate::core::container::{Container, Handler, Mode, Port, PortRef, Probe};
 use crate::core::container_list::parse_list;
 use crate::order::edit::Place;
@@ -63,6 +64,21 @@ fn probe_problem(probe: &Value) -> (String, &'static str) {
     (format!("has a field of the wrong type in {action}"), "write the probe as the Pod API defines it")
 }
 
+/// Replaces the probes of `container` with `check`.
+pub(super) fn replace_probes(container: &mut Container, check: &Check) {
+    (container.startup_probe, container.readiness_probe) = (None, None);
+    let handler = Handler::from_check(check.clone()).filter(|_| check.is_network());
+    container.ready_check = handler.is_none().then(|| check.to_string());
+    container.readiness_probe = handler.map(|handler| Probe {
+        handler,
+        initial_delay_seconds: 0,
+        timeout_seconds: 1,
+        period_seconds: 1,
+        success_threshold: 1,
+        failure_threshold: 3,
+    });
+}
+
 pub(super) fn to_text(containers: &[Container]) -> String {
     Value::Array(containers.iter().map(container_entry).collect()).to_string()
 }
@@ -88,6 +104,7 @@ fn container_entry(container: &Container) -> Value {
         "ports": (!container.ports.is_empty()).then_some(&container.ports),
         "startupProbe": container.startup_probe.as_ref().map(without_defaults),
         "readinessProbe": container.readiness_probe.as_ref().map(without_defaults),
+        "readyCheck": container.ready_check,
     }))
 }
 

@@ -53,6 +53,9 @@ fn check_version(spec: &Spec<'_>, context: Context<'_>, findings: &mut Vec<Findi
 fn check_host_network(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let is_shared = spec.value.get("hostNetwork").and_then(Value::as_bool) == Some(true);
     let uses_network = |own: &ContainerRef<'_>| {
+        if let Some(check) = plan.get(own.name).and_then(|planned| planned.ready.as_ref()) {
+            return check.is_network();
+        }
         let mut probes = ["startupProbe", "readinessProbe"].into_iter().filter_map(|field| own.probe(field));
         probes.any(|probe| !probe.is_exec())
     };

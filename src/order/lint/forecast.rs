@@ -94,8 +94,7 @@ fn assign_steps<'a>(
 /// Returns the longest wait of a plan. Hooks wait one after another; gates wait in parallel after the last hook.
 fn longest_wait(plan: &Plan) -> Duration {
     let hooks = plan.containers.iter().filter(|planned| is_blocking(planned)).map(|planned| planned.timeout);
-    let waits = |planned: &&ContainerPlan| has_gate(planned) && !planned.until.is_empty();
-    let gates = plan.containers.iter().filter(waits).map(|planned| planned.timeout);
+    let gates = plan.containers.iter().filter(|planned| planned.waits_in_gate()).map(|planned| planned.timeout);
     hooks.sum::<Duration>() + gates.max().unwrap_or_default()
 }
 

@@ -51,6 +51,12 @@ impl NativeAdvice {
 
 /// Returns the advice if the plan is a chain that native sidecars can replace.
 pub(super) fn native_advice(spec: &Spec<'_>, plan: &Plan) -> Option<NativeAdvice> {
+    let has_extras = |planned: &ContainerPlan| {
+        !planned.checks.is_empty() || planned.ready.is_some() || planned.restarts_with_provider
+    };
+    if plan.containers.iter().any(has_extras) {
+        return None;
+    }
     let mut waiters: BTreeMap<&str, &ContainerPlan> = BTreeMap::new();
     for planned in &plan.containers {
         for need in &planned.after {

@@ -17,8 +17,10 @@ pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let planned: BTreeMap<&str, &ContainerPlan> = plan.containers.iter().map(|own| (own.name.as_str(), own)).collect();
     for own in &spec.containers {
         let Some(planned) = planned.get(own.name) else { continue };
-        report_missing_probe(own, spec, planned, &after, findings);
-        for field in ["startupProbe", "readinessProbe"] {
+        if planned.ready.is_none() {
+            report_missing_probe(own, spec, planned, &after, findings);
+        }
+        for field in ["startupProbe", "readinessProbe"].into_iter().filter(|_| planned.ready.is_none()) {
             // A container that waits for Started does not wait for the probe.
             if let Some((other, port)) = later_port_owner(own, field, &owners, || {
                 after.transitive_waiters(own.name, |want| want == WantedState::Ready)

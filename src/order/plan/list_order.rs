@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Moves each container in `hooked` behind the hooks that hold the container back, and waiting gates behind all hooks.
 /// Otherwise keeps the order of the list.
 pub(super) fn arrange(planned: Vec<ContainerPlan>, graph: &Graph, hooked: &BTreeSet<&str>) -> Vec<ContainerPlan> {
-    let waits = |planned: &ContainerPlan| planned.mode == Mode::Entrypoint && !planned.until.is_empty();
+    let waits = |planned: &ContainerPlan| planned.mode == Mode::Entrypoint && planned.waits_in_gate();
     let mut hooks_left = planned.iter().filter(|planned| planned.mode == Mode::PostStart).count();
     let numbers: BTreeMap<String, usize> =
         planned.iter().enumerate().map(|(number, planned)| (planned.name.clone(), number)).collect();

@@ -7,6 +7,7 @@
 
 use super::graph::Graph;
 use super::types::ImageCommand;
+use crate::core::argv::Check;
 use crate::core::until::WantedState;
 use crate::order::declare::spec::{ContainerRef, Spec};
 use crate::order::declare::{
@@ -35,6 +36,13 @@ pub(super) struct GateRequirement {
     needs_command: bool,
     at: Place,
     span: Option<Range<usize>>,
+}
+
+impl GateRequirement {
+    /// Returns the requirement of the annotation at `at` for a gate in front of the container's command.
+    fn for_command(reason: String, at: Place) -> GateRequirement {
+        GateRequirement { reason, needs_command: true, at, span: None }
+    }
 }
 
 pub(super) struct ModeResolver<'a> {
@@ -104,10 +112,22 @@ impl ModeResolver<'_> {
     /// Reports an error if hold mode is not possible for a container.
     fn check_hold(&self, own: &ContainerRef<'_>, hooked: &BTreeMap<String, HookReason>, findings: &mut Vec<Finding>) {
         let name = own.name;
-        if let Some(gate) = self.required_gates.get(name).filter(|gate| gate.needs_command) {
-            let what =
-                format!("{}, which requires a gate for {name}, but the command of {name} is not known", gate.reason);
-            let finding = unknown_command_finding(own, gate.at.clone(), what);
+        let ready = self.ready_gate(name);
+        if let Some(gate) = self.required_gates.get(name).filter(|gate| gate.needs_command).or(ready.as_ref()) {
+            let by_mode = self.requested_mode(name).0 == RequestedMode::Hold;
+            let (rule, why, mut fix) = match self.commands.contains_key(name) {
+                true => ("hold-impossible", format!("{name} is in hold mode"), String::new()),
+                false => ("unknown-command", format!("the command of {name} is not known"), command_advice(name)),
+            };
+            if by_mode {
+                let and = if fix.is_empty() { "" } else { ", and " };
+                fix = format!("write {}{name}: entrypoint{and}{fix}", keys::MODE_PREFIX);
+            }
+            if ready.is_some() {
+                fix += ", or use a tcp:// or http:// check, which podgate's sidecar can run";
+            }
+            let what = format!("{}, which requires a gate for {name}, but {why}", gate.reason);
+            let finding = Finding::error(rule, gate.at.clone(), what).fix(fix);
             return findings.push(Finding { span: gate.span.clone(), ..finding });
         }
         let waits = !self.graph.needs(name).is_empty();
@@ -132,6 +152,13 @@ impl ModeResolver<'_> {
         };
         let fix = format!("{}, or write {}{name}: post-start", command_advice(name), keys::MODE_PREFIX);
         findings.push(Finding::error("hold-impossible", at, what).fix(fix));
+    }
+
+    /// Returns the requirement of a check that replaces the probes of a container without a hook.
+    fn ready_gate(&self, name: &str) -> Option<GateRequirement> {
+        let check = ready_check(self.declared, self.graph, name).filter(|check| !check.is_network())?;
+        let at = container_annotation_place(keys::READY_PREFIX, name);
+        Some(GateRequirement::for_command(format!("{name} is Ready by {check}"), at))
     }
 
     /// Reports an error if hooks must hold back a container that requires a gate.
@@ -262,6 +289,18 @@ pub(super) fn required_gates(
             gates.entry(need.until.container.clone()).or_insert(ends);
         }
     }
+    for (name, checks) in &declared.checks {
+        let reason = format!("{name} waits for {}", checks.iter().map(Check::to_string).collect::<Vec<_>>().join(", "));
+        let at = container_annotation_place(keys::CHECK_PREFIX, name);
+        gates.insert(name.clone(), GateRequirement::for_command(reason, at));
+    }
+    for name in names.iter().filter(|name| !graph.needs(name).is_empty()) {
+        let (restarts, at) = provider_restart(declared, name);
+        if restarts {
+            let reason = format!("{name} restarts with the containers that it waits for");
+            gates.insert((*name).to_owned(), GateRequirement::for_command(reason, at));
+        }
+    }
     for item in &declared.sidecars {
         let name = &item.until.container;
         let reason = format!("{name} must stop when the other containers have exited");
@@ -270,6 +309,20 @@ pub(super) fn required_gates(
         gates.insert(name.clone(), gate);
     }
     gates
+}
+
+/// Returns the check that replaces the probes of a container, if another container waits until this one is Ready.
+pub(super) fn ready_check<'a>(declared: &'a Declaration, graph: &Graph, name: &str) -> Option<&'a Check> {
+    let mut waiters = graph.waiters_with_needs(name);
+    declared.ready.get(name).filter(|_| waiters.any(|(_, need)| need.until.want == WantedState::Ready))
+}
+
+/// Returns true if a container restarts with the containers that it waits for, and the place of that setting.
+pub(super) fn provider_restart(declared: &Declaration, name: &str) -> (bool, Place) {
+    match declared.restarts_with_provider.get(name) {
+        Some(own) => (*own, container_annotation_place(keys::ON_PROVIDER_RESTART_PREFIX, name)),
+        None => (declared.restart_with_provider, annotation_place(keys::ON_PROVIDER_RESTART)),
+    }
 }
 
 /// Returns true if a container in the state `want` has exited.

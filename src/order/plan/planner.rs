@@ -103,6 +103,7 @@ impl<'a> Planner<'a> {
             || self.outlives.contains_key(name)
             || self.is_outlived(name)
             || self.sidecars.contains(name)
+            || self.declared.checks.contains_key(name)
             // The sidecars of a Job must detect the exit of every other container without delay.
             || (!self.sidecars.is_empty() && self.commands.contains_key(name))
     }
@@ -152,6 +153,9 @@ impl<'a> Planner<'a> {
         let others = || self.spec.containers.iter().map(|own| own.name).filter(|other| !self.sidecars.contains(other));
         let stop_after: Vec<String> =
             if self.sidecars.contains(name) { others().map(str::to_owned).collect() } else { Vec::new() };
+        let is_gated = mode == Mode::Entrypoint;
+        let checks = self.declared.checks.get(name).filter(|_| is_gated).cloned().unwrap_or_default();
+        let restarts_with_provider = is_gated && !until.is_empty() && modes::provider_restart(self.declared, name).0;
         ContainerPlan {
             name: name.to_owned(),
             index: own.index,
@@ -161,11 +165,14 @@ impl<'a> Planner<'a> {
                 Mode::None => "the hooks before it hold it back".to_owned(),
                 _ => modes.mode_reason(name, hooked),
             },
-            needs_parent: mode == Mode::Entrypoint && self.needs_parent(own),
-            needs_tether: mode != Mode::Entrypoint && self.is_outlived(name),
+            needs_parent: is_gated && (self.needs_parent(own) || restarts_with_provider),
+            needs_tether: !is_gated && self.is_outlived(name),
             mode,
             until,
             after,
+            checks,
+            ready: modes::ready_check(self.declared, self.graph, name).cloned(),
+            restarts_with_provider,
             command: self.commands.get(name).cloned(),
             timeout: self.declared.timeouts.get(name).copied().unwrap_or(self.declared.timeout),
             continue_on_timeout: self.declared.continue_on_timeout,
@@ -181,7 +188,7 @@ impl<'a> Planner<'a> {
     fn hook_state(&self, own: &ContainerRef<'_>, hooked: &BTreeMap<String, HookReason>) -> Option<WantedState> {
         let is_waited_for = self.graph.waiters(own.name).next().is_some();
         // Gates watch the board themselves. Only exec probes need a hook, to run inside the container.
-        let is_exec = own.has_exec_probe();
+        let is_exec = self.has_inside_probe(own);
         let mut wanted = self.graph.waiters_with_needs(own.name);
         if wanted
             .any(|(waiter, need)| need.until.want == WantedState::Ready && (is_exec || hooked.contains_key(waiter)))
@@ -196,7 +203,13 @@ impl<'a> Planner<'a> {
         let is_waited_for = self.graph.waiters(name).next().is_some();
         self.graph.waiters_with_needs(name).any(|(_, need)| modes::is_exit_state(need.until.want))
             || !self.sidecars.is_empty()
-            || is_waited_for && own.has_exec_probe()
+            || is_waited_for && self.has_inside_probe(own)
+    }
+
+    /// Returns true if only the agent inside the container can tell that the container is Ready.
+    fn has_inside_probe(&self, own: &ContainerRef<'_>) -> bool {
+        let ready = modes::ready_check(self.declared, self.graph, own.name);
+        ready.map_or_else(|| own.has_exec_probe(), |check| !check.is_network())
     }
 
     /// Reports waits for an exit that never occurs, or after which the kubelet restarts the container.
@@ -249,14 +262,27 @@ impl<'a> Planner<'a> {
 
     /// Reports settings that have no effect.
     fn check_unused_settings(&self, involved: &BTreeSet<&str>, findings: &mut Vec<Finding>) {
+        if self.declared.restart_with_provider && involved.iter().all(|name| self.graph.needs(name).is_empty()) {
+            let (at, what) = (annotation_place(keys::ON_PROVIDER_RESTART), "no container waits for another container");
+            findings.push(Finding::warning("unused-annotation", at, what).fix("remove it"));
+        }
         let modes = self.declared.modes.keys().map(|name| (name, keys::MODE_PREFIX, "mode"));
         let timeouts = self.declared.timeouts.keys().map(|name| (name, keys::TIMEOUT_PREFIX, "timeout"));
         let commands = self.declared.commands.keys().map(|name| (name, keys::COMMAND_PREFIX, "command"));
         let images = self.declared.images.keys().map(|name| (name, keys::IMAGE_PREFIX, "image"));
-        for (name, prefix, what) in modes.chain(timeouts).chain(commands).chain(images) {
+        let ready = self.declared.ready.keys().map(|name| (name, keys::READY_PREFIX, "check"));
+        let restarts = self.declared.restarts_with_provider.keys();
+        let restarts = restarts.map(|name| (name, keys::ON_PROVIDER_RESTART_PREFIX, "restart setting"));
+        for (name, prefix, what) in modes.chain(timeouts).chain(commands).chain(images).chain(ready).chain(restarts) {
             let at = container_annotation_place(prefix, name);
             if !involved.contains(name.as_str()) {
                 let what = format!("{name} is not part of the order, so its {what} has no effect");
+                findings.push(Finding::warning("unused-annotation", at, what).fix("remove it"));
+            } else if prefix == keys::READY_PREFIX && modes::ready_check(self.declared, self.graph, name).is_none() {
+                let what = format!("no container waits until {name} is Ready, so this check has no effect");
+                findings.push(Finding::warning("unused-annotation", at, what).fix("remove it"));
+            } else if prefix == keys::ON_PROVIDER_RESTART_PREFIX && self.graph.needs(name).is_empty() {
+                let what = format!("{name} waits for no container, so this annotation has no effect");
                 findings.push(Finding::warning("unused-annotation", at, what).fix("remove it"));
             } else if what == "command"
                 && let Some(own) = self.spec.get(name)

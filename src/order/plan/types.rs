@@ -1,5 +1,6 @@
 //! Types of a plan.
 
+use crate::core::argv::Check;
 use crate::core::container::Mode;
 use crate::core::until::WaitCondition;
 use crate::order::declare::{Publish, SidecarPlacement};
@@ -45,6 +46,12 @@ pub struct ContainerPlan {
     pub until: Vec<WaitCondition>,
     /// Declared conditions: the containers and states that this container waits for.
     pub after: Vec<WaitCondition>,
+    /// Checks that the container's gate runs before the command. Empty except in entrypoint mode.
+    pub checks: Vec<Check>,
+    /// Check that replaces the container's probes as evidence that the container is Ready.
+    pub ready: Option<Check>,
+    /// True if the gate restarts the container when a container of `until` restarts. Only in entrypoint mode.
+    pub restarts_with_provider: bool,
     /// Program and arguments that the container runs without podgate, from the spec, the annotation or the image.
     /// `None` if the command is not known; never `None` in entrypoint mode.
     pub command: Option<Vec<String>>,
@@ -122,6 +129,12 @@ impl Plan {
 }
 
 impl ContainerPlan {
+    /// Returns true if the container's gate is closed at first.
+    #[must_use]
+    pub fn waits_in_gate(&self) -> bool {
+        matches!(self.mode, Mode::Entrypoint | Mode::Hold) && !(self.until.is_empty() && self.checks.is_empty())
+    }
+
     /// Returns true if podgate must change this container.
     #[must_use]
     pub fn is_modified(&self) -> bool {

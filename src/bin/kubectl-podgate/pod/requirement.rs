@@ -19,6 +19,9 @@ pub(crate) fn requirement(until: &WaitCondition, containers: &[PodContainer<'_>]
         WantedState::Exited => format!("{name} must exit"),
         WantedState::Ready => {
             // Injection may have replaced the probes in the spec.
+            if let Some(check) = target.declared.as_ref().and_then(|declared| declared.ready_check.as_ref()) {
+                return format!("{name} must pass the check {check}");
+            }
             let probes = match &target.declared {
                 Some(declared) => describe_probes(&declared.startup_probe, &declared.readiness_probe),
                 None => describe_probes(&target.spec.startup_probe, &target.spec.readiness_probe),

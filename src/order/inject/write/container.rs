@@ -6,6 +6,7 @@ use crate::order::declare::{Publish, container_annotation_place, keys};
 use crate::order::edit::{EditError, Op, Place};
 use crate::order::finding::Finding;
 use crate::order::inject::command_lines::{ContainerLines, compact_duration};
+use crate::order::inject::container_list::replace_probes;
 use crate::order::inject::{checks, parts, user_hooks};
 use crate::order::plan::ContainerPlan;
 use serde::Deserialize;
@@ -22,6 +23,9 @@ impl Writer<'_> {
         let place = Self::container_place(planned);
         let own = ContainerLines { planned, container, spec: self.container_spec(planned) };
         let mut entry = Container { mode: planned.mode, until: planned.until.clone(), ..container.clone() };
+        if let Some(check) = &planned.ready {
+            replace_probes(&mut entry, check);
+        }
         match planned.mode {
             Mode::Entrypoint => self.write_gate(&own, &place)?,
             Mode::PostStart => self.write_post_start(&own, &place)?,
@@ -55,7 +59,7 @@ impl Writer<'_> {
                 self.editor.edit(command.to(at), Op::Insert(word.into()))?;
             }
         }
-        if own.planned.until.is_empty() {
+        if !own.planned.waits_in_gate() {
             return Ok(());
         }
         // The kubelet runs this probe, so a probe that Istio has rewritten remains.
@@ -114,7 +118,7 @@ impl Writer<'_> {
         let user_hook = user_hooks::user_hook(own.spec.pointer("/lifecycle/postStart"));
         let then = user_hooks::then_post_start(user_hook, &own.planned.name, &at)?;
         let mut container = own.container.clone();
-        if own.waits_until_ready() {
+        if own.waits_until_ready() && own.planned.ready.is_none() {
             expand_probes(&mut container, own.spec, place)?;
         }
         let own = ContainerLines { container: &container, ..*own };

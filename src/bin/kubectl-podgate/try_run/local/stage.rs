@@ -53,8 +53,11 @@ impl Stage<'_> {
     pub(super) fn rewrite(&mut self, template: &Value) -> Value {
         let mut template = without_nulls(template);
         if let Some(annotations) = template.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+            let is_check = |key: &str| key.starts_with(keys::CHECK_PREFIX) || key.starts_with(keys::READY_PREFIX);
+            let checks = annotations.keys().filter(|key| is_check(key));
+            self.notes.extend(checks.map(|key| format!("{key} is ignored here, because its target is in the cluster")));
             let replaced = [keys::MODE_PREFIX, keys::COMMAND_PREFIX, keys::IMAGE_PREFIX];
-            annotations.retain(|key, _| !replaced.iter().any(|prefix| key.starts_with(prefix)));
+            annotations.retain(|key, _| !is_check(key) && !replaced.iter().any(|prefix| key.starts_with(prefix)));
             annotations.insert(keys::MODE.to_owned(), "entrypoint".into());
             annotations.insert(keys::PUBLISH.to_owned(), "board".into());
         }

@@ -219,9 +219,10 @@ impl ContainerTrack {
             gate_closed: self.is_gate_closed(),
             started: self.is_known_running() || started_by_answer,
             probe_verdict: has_outside_probe.then(|| self.answers.probe_verdict.unwrap_or(ProbeVerdict::NotYet)),
-            exec_probes: self.has_exec_probe().then(|| ExecEvidence {
+            exec_probes: (self.has_exec_probe() || self.spec.ready_check.is_some()).then(|| ExecEvidence {
                 reported_passed: self.report().is_some_and(|report| report.check_passed),
-                kubelet_ready: self.answers.kubelet_ready,
+                // The kubelet does not know the check that replaces its probes.
+                kubelet_ready: self.answers.kubelet_ready.filter(|_| self.spec.ready_check.is_none()),
             }),
             was_ready: self.answers.was_ready,
         }

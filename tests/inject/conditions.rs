@@ -1,0 +1,214 @@
+//! Tests of `check.podgate.io`, `ready.podgate.io` and `on-provider-restart`.
+
+use crate::{check_injection, lines, options};
+use podgate::core::container::Mode;
+use podgate::order::finding::{Finding, Level};
+use podgate::order::inject::inject;
+use podgate::order::plan::{KnownFacts, Plan, plan};
+use serde_json::{Value, json};
+
+/// Returns a Pod with the containers `db` and `app`, in which `app` waits for `db`. A container in `unknown` has no
+/// command.
+fn pod(annotations: &[(&str, &str)], unknown: &[&str]) -> Value {
+    let container = |name: &str| match unknown.contains(&name) {
+        true => json!({"name": name, "image": "x", "args": ["serve"]}),
+        false => json!({"name": name, "image": "x", "command": [format!("/{name}")]}),
+    };
+    let annotations = annotations.iter().map(|(key, value)| ((*key).to_owned(), json!(value)));
+    let annotations: serde_json::Map<String, Value> = annotations.collect();
+    json!({"metadata": {"annotations": annotations}, "spec": {"containers": [container("db"), container("app")]}})
+}
+
+fn ordered(annotations: &[(&str, &str)], unknown: &[&str]) -> Value {
+    pod(&[&[("podgate.io/order", "db, app")], annotations].concat(), unknown)
+}
+
+fn plan_of(template: &Value) -> Plan {
+    plan(template, &KnownFacts::default()).unwrap_or_else(|found| panic!("{}", lines(&found)))
+}
+
+/// Injects a template. Checks that the result is stable and that `uninject` restores the original.
+fn injected(template: &Value) -> Value {
+    let done = check_injection(template, &options(), &KnownFacts::default());
+    done.unwrap_or_else(|| panic!("not injected: {template:#}")).value
+}
+
+fn only_error(template: &Value) -> Finding {
+    let mut found = inject(template, &options(), &KnownFacts::default()).expect_err("a rejected template");
+    found.retain(|finding| finding.level == Level::Error);
+    assert_eq!(found.len(), 1, "{}", lines(&found));
+    found.remove(0)
+}
+
+fn command(template: &Value, index: usize) -> String {
+    let words = template["spec"]["containers"][index]["command"].as_array().into_iter().flatten();
+    words.map(|word| word.as_str().expect("a word")).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn check_alone_is_an_order() {
+    let template =
+        pod(&[("check.podgate.io/app", "file:///a, tcp://db.shop:5432"), ("timeout.podgate.io/app", "1m")], &[]);
+    let done = injected(&template);
+    assert_eq!(command(&done, 0), "/db");
+    assert_eq!(
+        command(&done, 1),
+        "/podgate/bin/podgate entrypoint --container app --check file:///a --check tcp://db.shop:5432 --timeout 1m -- /app"
+    );
+    let startup = &done["spec"]["containers"][1]["startupProbe"];
+    assert_eq!(startup["exec"]["command"], json!(["/podgate/bin/podgate", "opened"]));
+    assert_eq!(startup["failureThreshold"], 65);
+}
+
+#[test]
+fn check_needs_a_gate_in_front_of_the_command() {
+    let check = ("check.podgate.io/app", "unix:///x");
+    let waits = "app waits for unix:///x, which requires a gate";
+    for (template, rule, what, fix) in [
+        (
+            ordered(&[check], &["app"]),
+            "unknown-command",
+            format!("{waits} for app, but the command of app is not known"),
+            "set command in spec.containers, or command.podgate.io/app",
+        ),
+        (
+            ordered(&[check, ("mode.podgate.io/app", "hold")], &[]),
+            "hold-impossible",
+            format!("{waits} for app, but app is in hold mode"),
+            "write mode.podgate.io/app: entrypoint",
+        ),
+        (
+            ordered(&[check, ("podgate.io/mode", "hold")], &["app"]),
+            "unknown-command",
+            format!("{waits} for app, but the command of app is not known"),
+            "write mode.podgate.io/app: entrypoint, and set command",
+        ),
+        (
+            ordered(&[check, ("mode.podgate.io/app", "post-start")], &[]),
+            "mode-conflict",
+            format!("app is in post-start mode, but {waits}"),
+            "write mode.podgate.io/app: auto",
+        ),
+        (
+            ordered(&[("check.podgate.io/db", "unix:///x"), ("mode.podgate.io/app", "post-start")], &[]),
+            "mode-conflict",
+            "db waits for unix:///x, but app, which comes after db, is in post-start mode".to_owned(),
+            "write mode.podgate.io/app: auto",
+        ),
+    ] {
+        let error = only_error(&template);
+        assert!(error.rule == rule && error.message.starts_with(&what) && error.fix.starts_with(fix), "{error}");
+        assert!(!error.fix.contains("http://"), "{error}");
+    }
+}
+
+/// A tcp or http check needs no command, because podgate's sidecar runs it.
+#[test]
+fn ready_check_of_a_port_works_in_every_mode() {
+    let ready = ("ready.podgate.io/db", "tcp://127.0.0.1:5432");
+    for (more, unknown, mode) in [
+        (("podgate.io/timeout", "5m"), &[][..], Mode::Entrypoint),
+        (("podgate.io/timeout", "5m"), &["db", "app"], Mode::None),
+        (("after.podgate.io/db", "app=Started"), &["db"], Mode::Hold),
+        (("podgate.io/mode", "post-start"), &["db"], Mode::PostStart),
+    ] {
+        let template = match mode {
+            Mode::Hold => {
+                let order = ("after.podgate.io/web", "db");
+                let mut template = pod(&[more, ready, order], unknown);
+                let web = json!({"name": "web", "command": ["/web"]});
+                template["spec"]["containers"].as_array_mut().expect("a list").push(web);
+                template
+            }
+            _ => ordered(&[more, ready], unknown),
+        };
+        let planned = plan_of(&template);
+        assert_eq!(planned.get("db").expect("db").mode, mode);
+        assert!(!planned.get("db").expect("db").needs_parent);
+        let list = done_list(&injected(&template));
+        let probe = json!({"tcpSocket": {"port": 5432, "host": "127.0.0.1"}, "periodSeconds": 1});
+        assert_eq!(list[0]["readinessProbe"], probe, "{list:#}");
+    }
+}
+
+fn done_list(done: &Value) -> Value {
+    let text = done["spec"]["initContainers"][0]["env"][0]["value"].as_str().expect("the sidecar's list");
+    serde_json::from_str(text).expect("JSON")
+}
+
+#[test]
+fn other_ready_checks_run_in_the_container() {
+    let ready = ("ready.podgate.io/db", "unix:///run/db.sock");
+    let mut template = ordered(&[ready], &[]);
+    let probe = json!({"exec": {"command": ["early", "$(X)"]}});
+    template["spec"]["containers"][0]["startupProbe"] = probe.clone();
+    template["spec"]["containers"][0]["env"] = json!([{"name": "X", "value": "y"}]);
+    let done = injected(&template);
+    assert_eq!(
+        command(&done, 0),
+        "/podgate/bin/podgate entrypoint --container db --tether parent --ready-check unix:///run/db.sock -- /db"
+    );
+    assert_eq!(done["spec"]["containers"][0]["startupProbe"], probe, "the kubelet keeps its probes");
+    let list = done_list(&done);
+    assert_eq!((&list[0]["readyCheck"], &list[0]["startupProbe"]), (&json!("unix:///run/db.sock"), &Value::Null));
+    // The hook of db does not run the probe either, so the variable in its command does no harm.
+    template["metadata"]["annotations"]["podgate.io/mode"] = json!("post-start");
+    let done = injected(&template);
+    let hook = done["spec"]["containers"][0]["lifecycle"]["postStart"]["exec"]["command"].to_string();
+    let checks = r#""--check","unix:///run/db.sock","--fallback-check","unix:///run/db.sock""#;
+    assert!(hook.contains(checks) && !hook.contains("early"), "{hook}");
+}
+
+#[test]
+fn ready_check_in_a_container_without_a_known_command_is_rejected() {
+    let ready = ("ready.podgate.io/db", "mount:///data");
+    let error = only_error(&ordered(&[ready], &["db"]));
+    let what = "db is Ready by mount:///data, which requires a gate for db, but the command of db is not known";
+    assert_eq!((error.rule, error.message.as_str()), ("unknown-command", what));
+    for way_out in ["command.podgate.io/db", "--resolve-images", "or use a tcp:// or http:// check"] {
+        assert!(error.fix.contains(way_out), "{error}");
+    }
+    let error = only_error(&ordered(&[ready, ("mode.podgate.io/db", "hold")], &[]));
+    assert_eq!(error.rule, "hold-impossible");
+    assert!(error.fix.starts_with("write mode.podgate.io/db: entrypoint, or use"), "{error}");
+}
+
+#[test]
+fn restart_with_a_provider_needs_a_gate() {
+    let all = ("podgate.io/on-provider-restart", "restart");
+    let own = ("on-provider-restart.podgate.io/app", "restart");
+    let off = ("on-provider-restart.podgate.io/app", "ignore");
+    for (annotations, restarts) in [(&[all][..], true), (&[own], true), (&[all, off], false), (&[], false)] {
+        let done = injected(&ordered(annotations, &[]));
+        let flags = "--timeout 5m --tether parent --on-provider-restart restart -- /app";
+        assert_eq!(command(&done, 1).ends_with(flags), restarts, "{}", command(&done, 1));
+        assert!(!command(&done, 0).contains("restart"), "db waits for nothing");
+    }
+    for (annotation, place) in [(all, "podgate.io/on-provider-restart"), (own, "on-provider-restart.podgate.io/app")] {
+        let error = only_error(&ordered(&[annotation], &["app"]));
+        let what = "app restarts with the containers that it waits for, which requires a gate for app, but";
+        assert!(error.rule == "unknown-command" && error.message.starts_with(what), "{error}");
+        assert!(error.at.to_string().contains(place), "{error}");
+        assert!(injected(&ordered(&[annotation], &["db"])).is_object());
+    }
+    let error = only_error(&ordered(&[all, ("podgate.io/mode", "post-start")], &[]));
+    assert!(error.rule == "mode-conflict" && error.fix == "write mode.podgate.io/app: auto", "{error}");
+}
+
+#[test]
+fn settings_without_effect_are_reported() {
+    for (annotation, what) in [
+        (("ready.podgate.io/app", "tcp://localhost:1"), "no container waits until app is Ready"),
+        (("on-provider-restart.podgate.io/db", "restart"), "db waits for no container"),
+    ] {
+        let plan = plan_of(&ordered(&[annotation], &[]));
+        let found: Vec<_> = plan.findings.iter().filter(|finding| finding.rule == "unused-annotation").collect();
+        assert!(found.len() == 1 && found[0].message.starts_with(what), "{found:?}");
+        assert!(plan.get("app").expect("app").ready.is_none());
+    }
+    let check = ("check.podgate.io/app", "file:///a");
+    for annotation in [("podgate.io/on-provider-restart", "restart"), ("ready.podgate.io/db", "tcp://localhost:1")] {
+        let plan = plan_of(&pod(&[check, annotation], &[]));
+        assert_eq!(plan.findings.iter().filter(|finding| finding.rule == "unused-annotation").count(), 1);
+    }
+}
