@@ -1,6 +1,7 @@
 //! Tests of the forecast of each mode. docs/guarantees.md explains the facts in these texts.
 
 use crate::{check, file};
+use serde_json::json;
 
 /// Returns the lines of the forecast about waiting for a Pod with two containers and the given annotations.
 fn waiting(annotations: &str, command: &str) -> String {
@@ -30,6 +31,51 @@ const GATE_FAILS: &str = "  timeout  gate: exits with 75; the kubelet restarts t
 const HOOK_FAILS: &str =
     "  timeout  hook: fails; the kubelet kills its container and starts the next one at once: the order is lost\n";
 const CAUTION: &str = "  caution  hook: the order is also lost if a container crashes, or if the kubelet or the container runtime restarts\n";
+
+#[test]
+fn forecast_shows_each_check_and_where_it_runs() {
+    let (folder, _) = file(
+        "\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: build
+  annotations:
+    podgate.io/order: \"dind & proxy, runner\"
+    ready.podgate.io/dind: \"unix:///run/docker.sock\"
+    ready.podgate.io/proxy: \"http://localhost:9090/ready\"
+    check.podgate.io/runner: \"file:///a, tcp://cache:1\"
+    check.podgate.io/other: \"mount:///data\"
+    podgate.io/on-provider-restart: restart
+spec:
+  containers:
+  - {name: dind, command: [dockerd]}
+  - {name: proxy}
+  - {name: runner, command: [run]}
+  - {name: other, command: [other]}
+",
+    );
+    let (code, out, _) = check(&folder, &["pod.yaml", "--strict"]);
+    assert_eq!(code, 0, "{out}");
+    for line in [
+        "dind    at once (gate; its command is known); Ready by unix:///run/docker.sock, checked in the container",
+        "proxy   at once (no gate; it waits for nothing); Ready by http://localhost:9090/ready, checked in podgate's sidecar",
+        "other   when its checks pass, waits at most 5m (gate; its command is known); \
+         checks in the container before its command: mount:///data",
+        "runner  when dind=Ready, proxy=Ready, waits at most 5m (gate; its command is known); \
+         checks in the container before its command: file:///a, tcp://cache:1; \
+         restarts with the containers that it waits for",
+    ] {
+        assert!(out.lines().any(|found| found.ends_with(line)), "{line}\n{out}");
+    }
+    let (_, out, _) = check(&folder, &["pod.yaml", "-o", "json"]);
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let containers = &report["templates"][0]["containers"];
+    let in_container = json!({"check": "unix:///run/docker.sock", "runsIn": "container"});
+    assert_eq!((&containers[0]["ready"], &containers[1]["ready"]["runsIn"]), (&in_container, &json!("sidecar")));
+    assert_eq!(containers[2]["checks"], json!(["file:///a", "tcp://cache:1"]));
+    assert_eq!((&containers[2]["ready"], &containers[2]["onProviderRestart"]), (&json!(null), &json!("restart")));
+}
 
 #[test]
 fn each_mode_has_its_own_text() {
