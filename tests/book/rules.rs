@@ -12,10 +12,11 @@ use std::process::Stdio;
 pub(crate) const PAGE: &str = "docs/rules.md";
 
 /// Rules without an example, each with the reason why no example can run here.
-const NOT_RUN: [(&str, &str); 6] = [
+const NOT_RUN: [(&str, &str); 7] = [
     ("gate-without-command", "an internal error that no known manifest causes"),
     ("image-pinned", "needs a registry; covered by tests/registry"),
     ("image-without-command", "needs a registry; covered by tests/registry"),
+    ("missing-policy", "needs a cluster with the webhook; covered by tests/check"),
     ("not-reversible", "an internal error that no known manifest causes"),
     ("template-too-large", "an example would need 128 KiB; covered by tests/webhook"),
     ("too-many-containers", "an example would take 201 containers; the test makes one"),

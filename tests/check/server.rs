@@ -14,6 +14,17 @@ fn serve(minor: &'static str, allowed: &'static [&'static str], denies: bool) ->
 
 /// Starts a server like [`serve`] that also has these MutatingWebhookConfigurations.
 fn serve_with(minor: &'static str, allowed: &'static [&'static str], denies: bool, configurations: Value) -> String {
+    serve_without(minor, allowed, denies, configurations, None)
+}
+
+/// Starts a server like [`serve_with`] that lacks podgate's policy or binding: the objects of the kind `lacks`.
+fn serve_without(
+    minor: &'static str,
+    allowed: &'static [&'static str],
+    denies: bool,
+    configurations: Value,
+    lacks: Option<&'static str>,
+) -> String {
     let list = json!({"kind": "MutatingWebhookConfigurationList", "apiVersion": "admissionregistration.k8s.io/v1", "metadata": {}, "items": configurations});
     let answer = move |request: &Request| {
         let of = |method: &str, path: &str| request.method == method && request.path.starts_with(path);
@@ -29,6 +40,15 @@ fn serve_with(minor: &'static str, allowed: &'static [&'static str], denies: boo
         }
         if of("GET", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations") {
             return Answer::Json(200, list.clone());
+        }
+        let policies = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
+        let group = "/apis/admissionregistration.k8s.io/v1";
+        if policies.iter().any(|kind| of("GET", &format!("{group}/{kind}/podgate-unknown-containers"))) {
+            let kind = request.path.split('/').nth(4).unwrap_or_default();
+            return match lacks == Some(kind) {
+                true => error_status(404, "NotFound", "not found"),
+                false => Answer::Json(200, json!({"metadata": {"name": "podgate-unknown-containers"}})),
+            };
         }
         let is_review = of("POST", "/apis/authorization.k8s.io/v1/namespaces/shop/localsubjectaccessreviews");
         assert!(is_review, "{request:?}");
@@ -130,6 +150,20 @@ fn webhook_is_found_by_name_or_label() {
         let (code, out, err) = with_server(&serve_with("36", ALL, false, json!([present])), POD);
         assert_eq!((code, err.as_str()), (0, ""), "{out}");
         assert!(out.contains("0 errors, 0 warnings, 0 notes"), "{present}: {out}");
+    }
+}
+
+#[test]
+fn missing_policy_against_unknown_containers_is_reported() {
+    for (kind, name) in [
+        ("validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
+        ("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
+    ] {
+        let server = serve_without("36", ALL, false, json!([configuration()]), Some(kind));
+        let (code, out, err) = with_server(&server, POD);
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        let what = format!("warning[missing-policy]: the cluster does not have the {name} podgate-unknown-containers");
+        assert!(out.contains(&what) && out.contains("manifests/injector"), "{out}");
     }
 }
 

@@ -211,3 +211,48 @@ fn kubernetes_stops_native_sidecars_after_regular_containers() {
     let (injected, _) = inject_checked(&ordered("mesh, db, app"));
     assert!(injected["spec"]["initContainers"][2]["lifecycle"].is_null());
 }
+
+#[test]
+fn optional_container_counts_only_if_it_exists() {
+    let same = |order: &str, plain: &str| {
+        let (with, findings) = inject_checked(&ordered(order));
+        let (without, _) = inject_checked(&ordered(plain));
+        assert_eq!(with["spec"], without["spec"], "{order}");
+        findings
+    };
+    let findings = same("db, istio-proxy?, app", "db, app");
+    assert!(
+        findings.contains("absent-container") && findings.contains("unless a webhook adds istio-proxy"),
+        "{findings}"
+    );
+    assert!(same("db & ap?, app", "db, app").contains("did you mean app?"));
+    assert_eq!(same("db? & mesh?, app?", "db & mesh, app"), "");
+    same("db, app, istio-proxy? = Started", "db, app");
+    let with = |key: &str, value: &str| {
+        inject_checked(&pod(json!({"podgate.io/order": "db, app", key: value}))).0["spec"].clone()
+    };
+    assert_eq!(with("after.podgate.io/app", "proxy?"), with("podgate.io/mode", "auto"));
+    assert_eq!(with("podgate.io/stop-order", "app, proxy?, db"), with("podgate.io/stop-order", "app, db"));
+    // Nothing is left to order.
+    let alone = inject(&ordered("proxy?, app"), &options(), &KnownFacts::default()).expect("a valid order");
+    assert!(alone.edits.is_empty() && alone.findings.len() == 1, "{}", lines(&alone.findings));
+    let found = first_error(&ordered("db?=ready, app"));
+    assert_eq!(found.fix, "write db?=Ready, app");
+}
+
+#[test]
+fn annotation_of_an_earlier_webhook_call_is_removed() {
+    let key = "podgate.io/unknown-containers";
+    let plain = ordered("mesh, app");
+    let mut marked = plain.clone();
+    marked["metadata"]["annotations"][key] = json!("written by hand");
+    let done = inject(&marked, &options(), &KnownFacts::default()).expect("a valid order");
+    assert_eq!(done.value, inject_checked(&plain).0);
+    let mut applied = marked.clone();
+    done.edits.iter().for_each(|edit| podgate::order::edit::apply(&mut applied, edit).expect("an edit"));
+    assert_eq!(applied, done.value);
+    let mut injected = done.value.clone();
+    injected["metadata"]["annotations"][key] = json!("x");
+    let again = inject(&injected, &options(), &KnownFacts::default()).expect("a valid order");
+    assert_eq!((&again.value, again.edits.len()), (&done.value, 1));
+}

@@ -15,6 +15,11 @@ fn parses_steps_and_parallel_containers() {
     let (steps, _) = parse(" db & cache", ORDER);
     assert_eq!((steps[0][0].span.clone(), steps[0][1].span.clone()), (1..3, 6..11));
     assert!(!steps[0][0].has_explicit_state);
+    let (steps, _) = parse("mesh? = Started & db, DB?", ORDER);
+    let found: Vec<_> = steps.iter().flatten().map(|item| (item.until.to_string(), item.is_optional)).collect();
+    assert_eq!(found, [("mesh=Started".to_owned(), true), ("db=Ready".to_owned(), false)]);
+    let (_, errors) = parse("MESH? -> db", ORDER);
+    assert_eq!(errors[0].fix.as_deref(), Some("write mesh?, db"));
 }
 
 #[test]

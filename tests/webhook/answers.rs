@@ -2,6 +2,7 @@
 
 use crate::client::{pod, review};
 use crate::program::{Files, Webhook};
+use podgate::order::declare::keys;
 use serde_json::{Value, json};
 
 /// Applies the response's patch to `object`, as the API server does.
@@ -55,7 +56,7 @@ fn dry_run_gets_the_same_response() {
 fn invalid_annotation_is_denied_with_its_path() {
     let files = Files::new();
     let webhook = Webhook::with_files(&files, &[]);
-    let response = webhook.client(&files.ca).review(&review("one", &pod("db, nosuch")));
+    let response = webhook.client(&files.ca).review(&review("one", &pod("db, api=nosuch")));
     assert_eq!((&response["uid"], &response["allowed"]), (&json!("one"), &json!(false)));
     assert_eq!(response["status"]["code"], 422);
     let message = response["status"]["message"].as_str().unwrap();
@@ -91,6 +92,98 @@ fn webhook_warns_if_the_command_is_from_another_image() {
         let warned = response["warnings"].to_string().contains("was read from example.com:5000/api:1@sha256:aa");
         assert_eq!(warned, !is_same, "{image}: {response}");
     }
+}
+
+#[test]
+fn decision_about_unknown_containers_is_left_to_a_later_call() {
+    let files = Files::new();
+    let webhook = Webhook::with_files(&files, &[]);
+    let client = webhook.client(&files.ca);
+    let mut first = pod("vault-agent, db, apii");
+    first["metadata"]["annotations"]["timeout.podgate.io/apii"] = json!("1m");
+    let response = client.review(&review("one", &first));
+    assert_eq!(response["allowed"], true, "{response}");
+    let marked = patched(&first, &response);
+    let mut annotations = marked["metadata"]["annotations"].clone();
+    let message = annotations.as_object_mut().unwrap().remove(keys::UNKNOWN_CONTAINERS).unwrap();
+    let message = message.as_str().unwrap();
+    assert_eq!(
+        message,
+        "metadata.annotations[\"podgate.io/order\"]: there is no container vault-agent; use one of db, api; \
+         metadata.annotations[\"podgate.io/order\"]: there is no container apii; did you mean api?; \
+         metadata.annotations[\"timeout.podgate.io/apii\"]: timeout.podgate.io/apii: there is no container apii; did you mean api?"
+    );
+    assert_eq!((&annotations, &marked["spec"]), (&first["metadata"]["annotations"], &first["spec"]), "not injected");
+    assert_eq!(webhook.logged("deferred: a later webhook may add the containers")["why"], message);
+    assert_eq!(webhook.metric("podgate_webhook_requests_total{outcome=\"deferred\"}"), 1.0);
+
+    // The API server calls podgate again after a later webhook. The names are still unknown.
+    let again = client.review(&review("two", &marked));
+    assert!(again["allowed"] == true && again.get("patch").is_none(), "{again}");
+    // The later webhook has added some of the containers, then all.
+    let agent = json!({"name": "vault-agent", "image": "vault", "command": ["vault"], "readinessProbe": {"tcpSocket": {"port": 8200}}});
+    let add = |pod: &Value, container: &Value| {
+        let mut pod = pod.clone();
+        pod["spec"]["containers"].as_array_mut().unwrap().push(container.clone());
+        pod
+    };
+    let some = add(&marked, &agent);
+    let some = patched(&some, &client.review(&review("three", &some)));
+    let left = some["metadata"]["annotations"][keys::UNKNOWN_CONTAINERS].as_str().unwrap();
+    assert!(!left.contains("vault-agent") && left.contains("apii"), "{left}");
+    let last = json!({"name": "apii", "image": "x", "command": ["x"]});
+    let whole = add(&some, &last);
+    let done = patched(&whole, &client.review(&review("four", &whole)));
+    let at_once = add(&add(&first, &agent), &last);
+    assert_eq!(done, patched(&at_once, &client.review(&review("five", &at_once))), "as if all were there at once");
+    assert!(done["metadata"]["annotations"][keys::INJECTED].is_string());
+}
+
+/// A denial cannot be fixed by a later webhook, so the webhook does not wait for one.
+#[test]
+fn other_errors_are_denied_at_once() {
+    let files = Files::new();
+    let webhook = Webhook::with_files(&files, &[]);
+    let client = webhook.client(&files.ca);
+    let mut pod = pod("db, nosuch");
+    pod["metadata"]["annotations"]["podgate.io/ordr"] = json!("db, api");
+    let response = client.review(&review("one", &pod));
+    let message = response["status"]["message"].as_str().unwrap();
+    assert!(
+        response["allowed"] == false && message.contains("nosuch") && message.contains("podgate.io/ordr"),
+        "{message}"
+    );
+}
+
+#[test]
+fn optional_container_is_decided_at_the_last_call() {
+    let files = Files::new();
+    let webhook = Webhook::with_files(&files, &[]);
+    let client = webhook.client(&files.ca);
+    let bare = pod("db, proxy?, api");
+    let first = patched(&bare, &client.review(&review("one", &bare)));
+    let without = pod("db, api");
+    let without = patched(&without, &client.review(&review("two", &without)));
+    assert_eq!(first["spec"], without["spec"], "without the proxy, the order is db, api");
+    // A mesh puts its native sidecar first.
+    let proxy = json!({"name": "proxy", "image": "p", "restartPolicy": "Always", "readinessProbe": {"tcpSocket": {"port": 15021}}});
+    let add = |pod: &Value| {
+        let mut pod = pod.clone();
+        let init = &mut pod["spec"]["initContainers"];
+        *init = json!([vec![proxy.clone()], init.as_array().cloned().unwrap_or_default()].concat());
+        pod
+    };
+    let (meshed, at_once) = (add(&first), add(&bare));
+    let response = client.review(&review("three", &at_once));
+    assert_eq!(response["allowed"], false, "proxy cannot wait for db: {response}");
+    assert_eq!(client.review(&review("four", &meshed))["allowed"], false);
+
+    let bare = pod("proxy?, db, api");
+    let first = patched(&bare, &client.review(&review("five", &bare)));
+    let (meshed, at_once) = (add(&first), add(&bare));
+    let done = patched(&meshed, &client.review(&review("six", &meshed)));
+    assert_eq!(done, patched(&at_once, &client.review(&review("seven", &at_once))));
+    assert_eq!(done["spec"]["containers"][0]["command"][5], "proxy", "{done}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
 const SECRET: &str = "/api/v1/namespaces/podgate/secrets/podgate-webhook-tls";
-const CONFIGURATION: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/podgate-webhook";
+const CONFIGURATION: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/zz-podgate-webhook";
 
 #[derive(Debug)]
 struct Held {
@@ -39,7 +39,7 @@ impl Api {
             ),
             configuration: json!({
                 "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
-                "metadata": {"name": "podgate-webhook", "resourceVersion": "1"},
+                "metadata": {"name": "zz-podgate-webhook", "resourceVersion": "1"},
                 "webhooks": [
                     {"name": "pods.podgate.io", "admissionReviewVersions": ["v1"], "sideEffects": "None",
                      "clientConfig": {"service": {"name": "podgate-webhook", "namespace": "podgate", "path": "/inject"}}},

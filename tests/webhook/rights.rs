@@ -68,6 +68,28 @@ fn outage_affects_only_pods_with_podgates_keys() {
     assert_eq!(service, &json!({"name": default("service"), "namespace": "podgate", "path": "/inject", "port": 443}));
 }
 
+#[test]
+fn policy_denies_pods_with_unknown_containers() {
+    let objects = injector();
+    let name = "/podgate-unknown-containers".to_owned();
+    let policy = &objects[&("ValidatingAdmissionPolicy".to_owned(), name.clone())]["spec"];
+    assert_eq!(policy["failurePolicy"], "Fail");
+    assert_eq!(
+        policy["matchConstraints"]["resourceRules"],
+        json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}])
+    );
+    assert!(policy.get("matchConditions").is_none(), "no Pod is excluded");
+    let (key, validation) = (keys::UNKNOWN_CONTAINERS, &policy["validations"][0]);
+    assert_eq!(validation["expression"], format!("!('{key}' in object.metadata.?annotations.orValue({{}}))"));
+    assert_eq!(validation["messageExpression"], format!("'podgate - ' + object.metadata.annotations['{key}']"));
+    let binding = &objects[&("ValidatingAdmissionPolicyBinding".to_owned(), name)]["spec"];
+    assert_eq!(binding, &json!({"policyName": "podgate-unknown-containers", "validationActions": ["Deny", "Audit"]}));
+    let configuration = &object(&objects, "MutatingWebhookConfiguration")["metadata"]["name"];
+    for other in ["istio-sidecar-injector", "linkerd-proxy-injector-webhook-config", "vault-secrets-webhook"] {
+        assert!(configuration.as_str().unwrap() > other, "podgate's webhook must come after {other}");
+    }
+}
+
 /// Runs kubectl. Returns `None` if kubectl is neither installed nor built for the cluster tests.
 fn kubectl(arguments: &[&str]) -> Option<Output> {
     let cache = std::env::var_os("PODGATE_CACHE").map(PathBuf::from);
@@ -85,8 +107,8 @@ fn policies_come_before_the_rights_that_they_limit() {
         let kustomization_file = documents(&read(&format!("{folder}/kustomization.yaml"))).remove(0);
         assert_eq!(kustomization_file["sortOptions"], json!({"order": "fifo"}), "{folder}");
         let is_in_order = |objects: &[Value]| {
-            let position = |kind: &str| objects.iter().position(|object| object["kind"] == kind).unwrap();
-            position("ValidatingAdmissionPolicyBinding") < position(right)
+            let last_policy = objects.iter().rposition(|object| object["kind"] == "ValidatingAdmissionPolicyBinding");
+            last_policy.unwrap() < objects.iter().position(|object| object["kind"] == right).unwrap()
         };
         assert!(is_in_order(&kustomization(folder)), "{folder}");
         let Some(output) = kubectl(&["kustomize", folder]) else {
@@ -102,8 +124,8 @@ fn policies_come_before_the_rights_that_they_limit() {
 #[test]
 fn policy_limits_the_webhook_to_its_ca_bundle() {
     let objects = injector();
-    let (policy, binding) =
-        (object(&objects, "ValidatingAdmissionPolicy"), object(&objects, "ValidatingAdmissionPolicyBinding"));
+    let named = |kind: &str| &objects[&(kind.to_owned(), "/podgate-webhook".to_owned())];
+    let (policy, binding) = (named("ValidatingAdmissionPolicy"), named("ValidatingAdmissionPolicyBinding"));
     assert_eq!(binding["spec"]["policyName"], policy["metadata"]["name"]);
     assert_eq!(binding["spec"]["validationActions"], json!(["Deny", "Audit"]));
     let spec = &policy["spec"];

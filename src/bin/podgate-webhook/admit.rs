@@ -149,6 +149,9 @@ fn log_outcome(answer: &Answer) {
     match answer.outcome {
         Outcome::Injected => info!(namespace, name, "injected"),
         Outcome::Refused => info!(namespace, name, why = answer.message, "refused"),
+        Outcome::Deferred => {
+            info!(namespace, name, why = answer.message, "deferred: a later webhook may add the containers")
+        }
         Outcome::Unchanged | Outcome::Passed => {
             tracing::debug!(namespace, name, outcome = answer.outcome.as_str(), "nothing to do");
         }

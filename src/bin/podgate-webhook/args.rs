@@ -60,7 +60,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", default_value = "podgate-webhook-tls")]
     pub(crate) secret: String,
     /// Write the CA into this MutatingWebhookConfiguration
-    #[arg(long, value_name = "NAME", default_value = "podgate-webhook")]
+    #[arg(long, value_name = "NAME", default_value = "zz-podgate-webhook")]
     pub(crate) configuration: String,
     /// Use this image for the sidecar and the agent
     #[arg(long, value_name = "IMAGE", env = "PODGATE_IMAGE", default_value_t = release::sidecar_image(), value_parser = release::parse_image)]

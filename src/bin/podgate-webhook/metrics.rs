@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 type Labels = [(&'static str, &'static str); 1];
 
-const OUTCOMES: [&str; 8] =
-    ["injected", "unchanged", "passed", "refused", "bad-request", "too-large", "timeout", "failed"];
+const OUTCOMES: [&str; 9] =
+    ["injected", "unchanged", "deferred", "passed", "refused", "bad-request", "too-large", "timeout", "failed"];
 const CONNECTION_ERRORS: [&str; 5] = ["handshake", "handshake-timeout", "crowded-out", "bad-request", "broken-off"];
 const CHECK_RESULTS: [&str; 2] = ["ok", "failed"];
 

@@ -4,7 +4,8 @@
 pub mod patch;
 
 use crate::core::words::words;
-use crate::order::declare::check_undeclared;
+use crate::order::declare::{annotation_place, check_undeclared, keys};
+use crate::order::edit::{Edit, Op};
 use crate::order::finding::{Finding, Level, has_errors};
 use crate::order::inject::{Injected, is_requested};
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -26,6 +27,8 @@ const WARNING_MAX: usize = 256;
 const WARNINGS_MAX: usize = 12;
 /// Maximum length of a denial message, in bytes.
 const MESSAGE_MAX: usize = 8 * 1024;
+/// Maximum length of the message in the annotation for the policy, in bytes. The API server ignores a longer message.
+const POLICY_MESSAGE_MAX: usize = 4 * 1024;
 /// Maximum length of a logged name, in bytes. Kubernetes has the same limit.
 const NAME_MAX: usize = 253;
 
@@ -36,6 +39,9 @@ words! {
         Injected = "injected",
         /// The Pod was injected before and needs no change.
         Unchanged = "unchanged",
+        /// The Pod lacks containers that its order names. The answer adds an annotation with the findings. A policy denies
+        /// the Pod, unless a later webhook adds the containers and the API server calls podgate again.
+        Deferred = "deferred",
         /// The request needs no injection: another kind or operation, or a Pod that declares no order or opts out.
         Passed = "passed",
         /// The Pod is denied, because podgate cannot inject the declared order.
@@ -54,7 +60,7 @@ pub struct Answer {
     pub namespace: String,
     /// Name of the Pod, for the log. The Pod's `generateName` if the API server has not yet chosen a name.
     pub name: String,
-    /// Reason for a denial. Empty if the Pod is allowed.
+    /// Reason for a denial, or for a deferred decision. Otherwise empty.
     pub message: String,
 }
 
@@ -172,7 +178,7 @@ impl PodRequest {
             };
         }
         match inject(pod) {
-            Err(findings) => self.refuse(&findings),
+            Err(findings) => self.refuse_or_defer(pod, &findings),
             Ok(injected) => {
                 let warnings = warnings(&injected.findings);
                 if injected.edits.is_empty() {
@@ -197,6 +203,21 @@ impl PodRequest {
             response["warnings"] = warning_lines(warnings).into();
         }
         self.build_answer(response, outcome, String::new())
+    }
+
+    /// Defers the decision if a later webhook can still fix all errors of `findings`: the names of missing containers.
+    fn refuse_or_defer(&self, pod: &Value, findings: &[Finding]) -> Answer {
+        let mut errors = findings.iter().filter(|finding| finding.level == Level::Error);
+        if !errors.clone().all(|finding| finding.rule == "unknown-container") || errors.next().is_none() {
+            return self.refuse(findings);
+        }
+        let message = self.refuse(findings).message.replace(char::is_control, "; ");
+        let message = truncate(&message, POLICY_MESSAGE_MAX).to_owned();
+        let at = annotation_place(keys::UNKNOWN_CONTAINERS);
+        let has_changed = at.of(pod).and_then(Value::as_str) != Some(&message);
+        let edits = [Edit { at, op: Op::Set(message.clone().into()) }];
+        let patch = has_changed.then(|| patch::json_patch(pod, &edits));
+        Answer { message, ..self.allow(Outcome::Deferred, &[], patch.as_deref()) }
     }
 
     fn refuse(&self, findings: &[Finding]) -> Answer {

@@ -1,4 +1,4 @@
-//! Grammar of an order: `,` separates steps, `&` joins parallel containers. Each item is `CONTAINER[=STATE]`.
+//! Grammar of an order: `,` separates steps, `&` joins parallel containers. Each item is `CONTAINER[?][=STATE]`.
 
 use crate::core::container_list::CONTAINERS_MAX;
 use crate::core::names;
@@ -11,6 +11,8 @@ use std::ops::Range;
 pub struct Item {
     /// The container and the state that later containers wait for.
     pub until: WaitCondition,
+    /// True if the name ends in `?`: without such a container, podgate ignores the entry.
+    pub is_optional: bool,
     /// True if the text contains `=STATE`; false if the state is the default.
     pub has_explicit_state: bool,
     /// Byte range of the entry in the text.
@@ -145,6 +147,9 @@ fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Item,
             (trim_range(text, word.start..word.start + at), Some(trim_range(text, word.start + at + 1..word.end)))
         }
     };
+    let required = text[name.clone()].strip_suffix('?').map(str::trim_end);
+    let (name, is_optional) =
+        (required.map_or(name.clone(), |bare| name.start..name.start + bare.len()), required.is_some());
     if !names::is_container_name(&text[name.clone()]) {
         let place = character_number(text, word.start);
         let what = match written {
@@ -164,6 +169,7 @@ fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Item,
     };
     Ok(Item {
         until: WaitCondition { container: text[name].to_owned(), want },
+        is_optional,
         has_explicit_state: is_stated,
         span: word,
     })

@@ -10,8 +10,9 @@ use crate::order::edit::Place;
 use crate::order::finding::{Finding, has_errors};
 use serde_json::Value;
 
-/// Prefixes of the annotations that the sidecar or a user writes on a running Pod.
-const WRITTEN_PREFIXES: [&str; 3] = [names::STATUS_PREFIX, names::SANDBOX_PREFIX, names::OVERRIDE_PREFIX];
+/// Prefixes of the annotations that the webhook, the sidecar or a user writes on a Pod.
+const WRITTEN_PREFIXES: [&str; 4] =
+    [names::STATUS_PREFIX, names::SANDBOX_PREFIX, names::OVERRIDE_PREFIX, keys::UNKNOWN_CONTAINERS];
 
 /// Returns true if the domain of `key` is one of podgate's domains, or similar to one.
 pub(crate) fn concerns_podgate(key: &str) -> bool {

@@ -12,7 +12,7 @@ use super::spec::{Spec, string_list};
 use crate::core::argv::{Argv, Check};
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::edit::Place;
-use crate::order::finding::Finding;
+use crate::order::finding::{Finding, has_errors};
 use crate::order::resources;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -225,21 +225,30 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Parses a list of containers. Each container must exist in the Pod and occur once. Returns an empty list on any
-    /// error.
+    /// Parses a list of containers. Each container must exist in the Pod, unless its name ends in `?`, and occur once.
+    /// Omits containers that do not exist. Returns an empty list on any error.
     fn parse_list(&mut self, text: &str, at: &Place, grammar: Grammar) -> Vec<Vec<Item>> {
         let before = self.findings.len();
-        let (steps, errors) = grammar::parse(text, grammar);
+        let (mut steps, errors) = grammar::parse(text, grammar);
         for SyntaxError { span: word, message, fix } in errors {
             let fix = fix.unwrap_or_else(|| self.example_fix(text, at));
             self.findings.push(Finding::error("bad-order", at.clone(), message).fix(fix).span(word));
         }
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut absent) = (BTreeSet::new(), BTreeSet::new());
         for item in steps.iter().flatten() {
             let name = &item.until.container;
             let may_be_init = grammar.may_name_init && self.spec.has(name);
             if let Some(finding) = self.spec.check_name(name, at, Some(item.span.clone())).filter(|_| !may_be_init) {
-                self.findings.push(finding);
+                if !item.is_optional || finding.rule != "unknown-container" {
+                    self.findings.push(finding);
+                    continue;
+                }
+                let what =
+                    format!("there is no container {name}, so podgate ignores this item unless a webhook adds {name}");
+                let note = Finding::note("absent-container", at.clone(), what).span(item.span.clone());
+                let suggestion = Some(finding.fix).filter(|fix| fix.starts_with("did you mean")).unwrap_or_default();
+                self.findings.push(note.fix(suggestion));
+                absent.insert(name.clone());
             } else if !seen.insert(name.clone()) {
                 let what = format!(
                     "container {name} is listed twice (again at character {})",
@@ -249,7 +258,9 @@ impl Reader<'_, '_> {
                 self.findings.push(finding.fix("list it once"));
             }
         }
-        if self.findings.len() > before { Vec::new() } else { steps }
+        steps.iter_mut().for_each(|step| step.retain(|item| !absent.contains(&item.until.container)));
+        steps.retain(|step| !step.is_empty());
+        if has_errors(&self.findings[before..]) { Vec::new() } else { steps }
     }
 
     /// Parses the list of checks in an annotation of the container `name`. Returns an empty list on any error.

@@ -78,6 +78,15 @@ pub fn inject(template: &Value, options: &Options, known: &KnownFacts) -> Result
     if inject_label(template) == Some("disabled") {
         return Ok(Injected::unchanged(template));
     }
+    let unknown = parts::annotation_place(keys::UNKNOWN_CONTAINERS);
+    if unknown.of(template).is_some() {
+        // Only an earlier call of the webhook writes this key. This call decides again.
+        let (edit, mut template) = (Edit { at: unknown, op: Op::Remove }, template.clone());
+        apply(&mut template, &edit)?;
+        let mut injected = inject(&template, options, known)?;
+        injected.edits.insert(0, edit);
+        return Ok(injected);
+    }
     let Some(before) = undo::undo(template)? else {
         return if is_requested(template) {
             inject_plain(template, options, known)

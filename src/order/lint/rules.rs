@@ -13,6 +13,7 @@ pub struct Rule {
 
 /// All rules, sorted by name.
 pub const RULES: &[Rule] = &[
+    rule("absent-container", "A list names a container with ?, and the Pod does not have it"),
     rule("bad-container", "A container has no name, or an invalid one"),
     rule("bad-order", "A list of containers has a syntax error"),
     rule("bad-value", "An annotation or label has an invalid value"),
@@ -48,6 +49,7 @@ pub const RULES: &[Rule] = &[
     rule("liveness-kills", "A livenessProbe fails while the container waits"),
     rule("migrated", "The order of another tool was converted to annotations"),
     rule("misplaced", "An annotation or label is not on a Pod or Pod template"),
+    rule("missing-policy", "The webhook's policy against unknown containers is missing"),
     rule("missing-rbac", "The Pod's service account lacks rights that the sidecar needs"),
     rule("missing-webhook", "A Pod is not injected, and the cluster has no webhook"),
     rule("mode-conflict", "A container needs a gate but must use a hook"),

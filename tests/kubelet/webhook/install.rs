@@ -164,7 +164,8 @@ pub(crate) fn assert_nothing_left() {
     let cluster_kinds = "clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingwebhookconfigurations,\
          validatingadmissionpolicies,validatingadmissionpolicybindings";
     let all = kubectl(&["get", cluster_kinds, "-o", "name"]);
-    let ours: Vec<&str> = all.lines().filter(|name| name.contains("podgate-webhook")).collect();
+    let ours: Vec<&str> =
+        all.lines().filter(|name| name.contains("podgate-webhook") || name.contains("podgate-unknown")).collect();
     assert_eq!(ours, [""; 0]);
     let namespaced_kinds =
         "deployments,services,secrets,serviceaccounts,poddisruptionbudgets,networkpolicies,roles,rolebindings,pods";

@@ -12,11 +12,11 @@ use calls::AdmissionCalls;
 use install::{Helm, InstalledWebhook, NAMESPACE};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use workloads::{labeled_pod, mistyped_pod, ordered_pod, plain_pod, pod_with_bad_order};
+use workloads::{labeled_pod, mistyped_pod, ordered_pod, plain_pod, pod_with_bad_order, pod_with_unknown_container};
 
 /// Returns the CA certificates with which the API server verifies the webhook.
 fn ca_bundle() -> String {
-    let configuration = kubectl_json(&["get", "mutatingwebhookconfiguration", "podgate-webhook"]);
+    let configuration = kubectl_json(&["get", "mutatingwebhookconfiguration", "zz-podgate-webhook"]);
     configuration["webhooks"][0]["clientConfig"]["caBundle"].as_str().unwrap_or_default().to_owned()
 }
 
@@ -43,12 +43,12 @@ fn assert_policy_limits_the_webhook() {
     let token = format!("--token={}", kubectl(&["-n", NAMESPACE, "create", "token", "podgate-webhook"]).trim());
     let patch = |path: &str, value: Value| {
         let patch = json!([{"op": "add", "path": path, "value": value}]).to_string();
-        let object = ["patch", "mutatingwebhookconfiguration", "podgate-webhook", "--type=json", "--dry-run=server"];
+        let object = ["patch", "mutatingwebhookconfiguration", "zz-podgate-webhook", "--type=json", "--dry-run=server"];
         try_kubectl(&[&[token.as_str()], &object[..], &["-p", &patch]].concat())
     };
     let bundle = ca_bundle();
     patch("/webhooks/0/clientConfig/caBundle", bundle.into()).unwrap_or_else(|error| panic!("caBundle: {error}"));
-    let mut second = kubectl_json(&["get", "mutatingwebhookconfiguration", "podgate-webhook"])["webhooks"][0].take();
+    let mut second = kubectl_json(&["get", "mutatingwebhookconfiguration", "zz-podgate-webhook"])["webhooks"][0].take();
     second["name"] = "second.podgate.io".into();
     for (path, value) in [
         ("/webhooks/0/rules/0/resources", json!(["*"])),
@@ -64,7 +64,7 @@ fn assert_policy_limits_the_webhook() {
     }
 }
 
-/// Installs the webhook with `kubectl apply -k`. Tests three workloads, denied Pods, the loss of a replica, frequent
+/// Installs the webhook with `kubectl apply -k`. Tests four workloads, denied Pods, the loss of a replica, frequent
 /// certificate renewals, an outage and the uninstallation.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
@@ -78,6 +78,7 @@ fn kustomize_installs_the_webhook() {
     let mut bundles = BTreeSet::from([ca_bundle()]);
     let before = check_output(namespace);
     assert!(before.contains("1 template checked: 0 errors") && !before.contains("missing-webhook"), "{before}");
+    assert!(!before.contains("missing-policy"), "{before}");
 
     for workload in workloads::all() {
         workload.assert_starts_in_order(&scene);
@@ -88,6 +89,15 @@ fn kustomize_installs_the_webhook() {
             .unwrap_err();
     let expected = workloads::inject_errors(&pod_with_bad_order());
     assert!(refused.contains("admission webhook \"pods.podgate.io\" denied the request: "), "{refused}");
+    assert!(refused.contains(&expected), "{refused}\nmust contain\n{expected}");
+    scene.report(&refused);
+
+    // The webhook lets this Pod pass, because another webhook could add the container. The policy denies the Pod.
+    let unknown = pod_with_unknown_container();
+    let refused = cluster::try_script(&["kubectl", "-n", namespace, "create", "-f", "-"], &unknown.to_string());
+    let refused = refused.unwrap_err();
+    assert!(refused.contains("ValidatingAdmissionPolicy 'podgate-unknown-containers'"), "{refused}");
+    let expected = format!("podgate - {}", workloads::inject_errors(&unknown));
     assert!(refused.contains(&expected), "{refused}\nmust contain\n{expected}");
     scene.report(&refused);
 

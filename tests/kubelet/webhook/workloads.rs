@@ -43,9 +43,14 @@ pub(crate) fn ordered_pod(name: &str) -> Value {
     pod(name, template(name, "db, api, web"))
 }
 
-/// Creates a Pod whose order names an unknown container.
+/// Creates a Pod whose order has a syntax error.
 pub(crate) fn pod_with_bad_order() -> Value {
-    pod("bad", template("bad", "db, apii, web"))
+    pod("bad", template("bad", "db, api=ready, web"))
+}
+
+/// Creates a Pod whose order names an unknown container. A later webhook could add this container.
+pub(crate) fn pod_with_unknown_container() -> Value {
+    pod("unknown", template("unknown", "db, apii, web"))
 }
 
 /// Returns a Pod with an order, and with podgate's label set to `value`.
@@ -123,8 +128,20 @@ fn job() -> Workload {
     Workload { name, manifest, order: &["proxy", "app"], is_job: true }
 }
 
-pub(crate) fn all() -> [Workload; 3] {
-    [deployment(), stateful_set(), job()]
+/// Creates a Deployment in which `db` waits for a native sidecar with a readinessProbe, and whose order names a container
+/// that is missing.
+fn meshed() -> Workload {
+    let (name, mut template) = ("meshed", template("meshed", "mesh, missing?, db, api, web"));
+    let mut mesh = container("mesh", 8010, "2s");
+    mesh["restartPolicy"] = "Always".into();
+    template["spec"]["initContainers"] = json!([mesh]);
+    let spec = json!({"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template});
+    let manifest = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec});
+    Workload { name, manifest, order: &["mesh", "db", "api", "web"], is_job: false }
+}
+
+pub(crate) fn all() -> [Workload; 4] {
+    [deployment(), stateful_set(), job(), meshed()]
 }
 
 impl Workload {

@@ -2,7 +2,9 @@
 //! not injected.
 
 use crate::cluster::Cluster;
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
 use kube::api::{Api, ListParams};
 use podgate::core::text::error_chain;
 use podgate::order::edit::Place;
@@ -10,6 +12,8 @@ use podgate::order::finding::Finding;
 
 /// Name of the webhook inside the MutatingWebhookConfiguration, the same in all of podgate's manifests.
 const WEBHOOK_NAME: &str = "pods.podgate.io";
+/// Name of the policy that denies Pods with unknown containers, and of its binding.
+const POLICY_NAME: &str = "podgate-unknown-containers";
 
 /// Returns a finding if the cluster does not have podgate's webhook, or if this can't be checked.
 pub(super) async fn check_webhook(cluster: &Cluster) -> Result<Option<Finding>, String> {
@@ -17,7 +21,7 @@ pub(super) async fn check_webhook(cluster: &Cluster) -> Result<Option<Finding>, 
     let asked = tokio::time::timeout(cluster.request_timeout, api.list(&ListParams::default())).await;
     let at = Place::root().to("metadata").to("annotations");
     match asked.map_err(|_| cluster.timeout_message())? {
-        Ok(list) if list.items.iter().any(is_podgate_webhook) => Ok(None),
+        Ok(list) if list.items.iter().any(is_podgate_webhook) => check_policy(cluster, at).await,
         Ok(_) => {
             let message = "the cluster does not have podgate's webhook: if you apply this manifest as it is, its containers start \
                            in no order";
@@ -28,6 +32,30 @@ pub(super) async fn check_webhook(cluster: &Cluster) -> Result<Option<Finding>, 
         Err(kube::Error::Api(status)) if status.code == 403 => {
             let message = format!("can't check whether the cluster has podgate's webhook: {}", status.message);
             Ok(Some(Finding::note("missing-webhook", at, message)))
+        }
+        Err(error) => Err(format!("request to {} failed: {}", cluster.server, error_chain(&error))),
+    }
+}
+
+/// Returns a finding if the webhook's policy or its binding is missing. The webhook itself denies no Pod with an unknown
+/// container.
+async fn check_policy(cluster: &Cluster, at: Place) -> Result<Option<Finding>, String> {
+    let policies: Api<ValidatingAdmissionPolicy> = Api::all(cluster.client.clone());
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(cluster.client.clone());
+    let both = async { tokio::try_join!(policies.get_opt(POLICY_NAME), bindings.get_opt(POLICY_NAME)) };
+    match tokio::time::timeout(cluster.request_timeout, both).await.map_err(|_| cluster.timeout_message())? {
+        Ok((Some(_), Some(_))) => Ok(None),
+        Ok((policy, _)) => {
+            let kind = if policy.is_none() { "ValidatingAdmissionPolicy" } else { "ValidatingAdmissionPolicyBinding" };
+            let message = format!(
+                "the cluster does not have the {kind} {POLICY_NAME}: a Pod whose order names an unknown container starts in no order"
+            );
+            let fix = "apply podgate's manifests/injector again, or upgrade its Helm chart";
+            Ok(Some(Finding::warning("missing-policy", at, message).fix(fix)))
+        }
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            let message = format!("can't check whether the cluster has the policy {POLICY_NAME}: {}", status.message);
+            Ok(Some(Finding::note("missing-policy", at, message)))
         }
         Err(error) => Err(format!("request to {} failed: {}", cluster.server, error_chain(&error))),
     }
