@@ -112,8 +112,13 @@ fn pods_are_restricted_and_spread_and_have_grace() {
         pod["terminationGracePeriodSeconds"].as_u64().unwrap() > seconds("shutdown-delay") + seconds("shutdown-grace")
     );
     let labels = &deployment["spec"]["selector"]["matchLabels"];
+    let metadata = &deployment["spec"]["template"]["metadata"];
+    let found = labels.as_object().unwrap().iter().filter(|(key, value)| metadata["labels"][key.as_str()] == **value);
+    assert_eq!(found.count(), labels.as_object().unwrap().len(), "the selector must match the Pods");
+    // A proxy of a mesh would break the API server's TLS connection to the webhook.
+    assert_eq!(metadata["labels"]["sidecar.istio.io/inject"], "false");
+    assert_eq!(metadata["annotations"]["linkerd.io/inject"], "disabled");
     for selector in [
-        &deployment["spec"]["template"]["metadata"]["labels"],
         &object(&objects, "Service")["spec"]["selector"],
         &object(&objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
         &pod["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"],
