@@ -111,16 +111,19 @@ fn check() -> BoxedStrategy<Value> {
 
 fn annotations(names: Vec<&'static str>) -> BoxedStrategy<Value> {
     let want = || select(vec!["", "", "", "", "", "", "", "=Ready", "=Started", "=Completed", "=Exited"]);
-    let order =
-        (subset(&names), vec((want(), select(vec![", ", ",", " & "])), NAMES.len())).prop_map(|(names, joins)| {
-            let mut text = String::new();
+    // Only some Pods have these init containers.
+    let first_step = select(vec!["", "", "mesh?, ", "mesh? = Started & setup?, "]);
+    let order = (subset(&names), vec((want(), select(vec![", ", ",", " & "])), NAMES.len()), first_step).prop_map(
+        |(names, joins, first_step)| {
+            let mut text = first_step.to_owned();
             for (n, name) in names.iter().enumerate() {
                 let (want, join) = joins[n];
                 let join = if n == 0 { "" } else { join };
                 text.push_str(&format!("{join}{name}{want}"));
             }
             text
-        });
+        },
+    );
     let mode = || select(vec![json!("auto"), json!("post-start"), json!("entrypoint"), json!("hold")]);
     let rarely = |values: BoxedStrategy<Value>| prop_oneof![4 => Just(None), 1 => values.prop_map(Some)].boxed();
     let first = names[0];
@@ -173,6 +176,7 @@ pub(crate) fn template() -> BoxedStrategy<Value> {
                 Just(json!([])),
                 Just(json!([{"name": "setup", "image": "i", "command": ["true"]}])),
                 Just(json!([{"name": "mesh", "restartPolicy": "Always"}, {"name": "setup", "volumeMounts": null}])),
+                probe().prop_map(|probe| json!([{"name": "mesh", "restartPolicy": "Always", "readinessProbe": probe}])),
             ];
             let volumes =
                 prop_oneof![Just(json!([])), Just(json!([{"name": "data", "emptyDir": {}}, {"name": "tmp"}]))];

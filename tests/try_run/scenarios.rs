@@ -4,6 +4,7 @@
 mod start_scenarios;
 
 use super::{Machine, QUICK};
+use serde_json::json;
 pub(super) use start_scenarios::chain;
 use start_scenarios::{Scenario, scenarios};
 
@@ -26,6 +27,25 @@ fn check(Scenario { name, pod, faults, code, events, verdict }: Scenario) {
     for expected in verdict {
         assert!(run.out.contains(expected), "{name}: {expected:?} is missing in {}", run.out);
     }
+}
+
+#[test]
+fn order_with_init_containers_runs_without_them() {
+    let mut pod = chain();
+    pod["metadata"]["annotations"]["podgate.io/order"] = "setup & mesh, db, absent?, api".into();
+    let probe = json!({"tcpSocket": {"port": 15021}});
+    pod["spec"]["initContainers"] = json!([
+        {"name": "setup", "image": "x"},
+        {"name": "mesh", "image": "x", "restartPolicy": "Always", "readinessProbe": probe},
+    ]);
+    check(Scenario {
+        name: "native",
+        pod: Some(pod),
+        faults: &[],
+        code: 0,
+        events: &["db started", "api started"],
+        verdict: &["init containers and native sidecars do not run here"],
+    });
 }
 
 #[test]

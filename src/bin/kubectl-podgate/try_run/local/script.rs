@@ -75,7 +75,7 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
     )?;
     let containers = injected.value["spec"]["containers"].as_array().map_or(&[][..], Vec::as_slice);
     let (own, others): (Vec<&Value>, Vec<&Value>) = containers.iter().partition(|one| one["name"] == "podgate");
-    let native = injected.value.pointer("/spec/initContainers/0");
+    let native = injected.value.pointer("/spec/initContainers/0").filter(|one| one["name"] == "podgate");
     let Some(sidecar) = own.first().copied().or(native) else {
         return Err(format!("{title}: the order requires nothing from podgate, so no container would wait"));
     };
@@ -155,7 +155,7 @@ impl TaskWriter<'_> {
             folder: container["workingDir"].as_str().map(PathBuf::from).filter(|folder| folder.is_dir()),
             pre_stop: container.pointer("/lifecycle/preStop/exec/command").map(|words| self.relocate(words)),
             restart_policy: policy.unwrap_or("Always").to_owned(),
-            conditions: planned.map(|planned| planned.after.clone()).unwrap_or_default(),
+            conditions: local.map(|planned| planned.after.clone()).unwrap_or_default(),
             outlives: planned.map(|planned| planned.outlives.clone()).unwrap_or_default(),
             has_gate: local.is_some_and(|planned| planned.mode != Mode::None),
             has_probe: part.has_probe && !is_unprobed,

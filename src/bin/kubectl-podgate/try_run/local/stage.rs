@@ -62,7 +62,10 @@ impl Stage<'_> {
             annotations.insert(keys::PUBLISH.to_owned(), "board".into());
         }
         let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else { return template };
-        if spec.remove("initContainers").is_some_and(|list| list != json!([])) {
+        let init = spec.get_mut("initContainers").and_then(Value::as_array_mut);
+        if let Some(list) = init.filter(|list| !list.is_empty()) {
+            // The order may name them. No container waits for a plain init container.
+            list.iter_mut().for_each(|one| *one = json!({"name": one["name"]}));
             self.notes.push("init containers and native sidecars do not run here".to_owned());
         }
         let plan = self.plan;
