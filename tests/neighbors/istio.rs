@@ -2,7 +2,7 @@
 
 use crate::{check, container, lines, listed, names, options, ordered, pod, webhook};
 use podgate::order::finding::Level;
-use podgate::order::inject::inject;
+use podgate::order::inject::{inject, uninject};
 use podgate::order::plan::KnownFacts;
 use serde_json::{Value, json};
 
@@ -68,6 +68,24 @@ fn unknown_originals_keep_the_rewritten_probe_and_are_reported() {
     let mut pod = ordered("istio-default.after", "db, cron");
     set_originals(&mut pod, Some(&of("readyz")));
     assert!(webhook(&pod).findings.iter().all(|one| one.rule != "probe-rewritten"), "api is not waited for");
+}
+
+/// Podgate runs the hook when `api` has exited. The proxy may have exited by then.
+#[test]
+fn delayed_pre_stop_hook_asks_the_container_itself() {
+    let quit = r#"{"/app-lifecycle/db/prestopz": {"httpGet": {"path": "/quit", "port": 91}}}"#;
+    for (originals, url) in
+        [(quit, "http://127.0.0.1:91/quit"), ("", "http://127.0.0.1:15020/app-lifecycle/db/prestopz")]
+    {
+        let mut pod = ordered("istio-default.after", "db, api");
+        set_originals(&mut pod, Some(originals));
+        let hook = json!({"preStop": {"httpGet": {"path": "/app-lifecycle/db/prestopz", "port": 15020}}});
+        pod["spec"]["containers"][1]["lifecycle"] = hook.clone();
+        let done = webhook(&pod).value;
+        let words = container(&done, "db")["lifecycle"]["preStop"]["exec"]["command"].to_string();
+        assert!(words.contains("--until") && words.contains(url), "{words}");
+        assert_eq!(container(&uninject(&done).expect("the original").value, "db")["lifecycle"], hook);
+    }
 }
 
 /// Returns the rules of the errors in post-start mode, with the proxy's originals or without.

@@ -1,7 +1,8 @@
 //! The sequence in a cluster: podgate's webhook, then the other product's webhook, then podgate's webhook again.
 
-use crate::{CASES, Case, check, container, lines, pod, webhook};
-use podgate::order::inject::uninject;
+use crate::{CASES, Case, check, container, lines, options, pod, webhook};
+use podgate::order::inject::{inject, uninject};
+use podgate::order::plan::KnownFacts;
 use serde_json::{Value, json};
 
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
@@ -123,4 +124,35 @@ fn gate_returns_to_its_place_before_vault_env() {
     assert_eq!(words[1], "entrypoint");
     assert_eq!(words[words.len() - 2..], [json!("--"), json!("/vault/vault-env")]);
     assert_eq!(app["args"], json!(["/app", "--serve", "--listen=:8080"]));
+}
+
+/// With `mutate-probes`, bank-vaults also puts `vault-env` in front of the command of podgate's startupProbe.
+#[test]
+fn startup_probe_behind_vault_env_is_repaired() {
+    let case = CASES.iter().find(|case| case.after == "bank-vaults.after").expect("a case");
+    let mut changed = product_changes(case, "auto");
+    let expected = container(&changed, "app")["startupProbe"].clone();
+    let containers = changed["spec"]["containers"].as_array_mut().expect("containers");
+    let app = containers.iter_mut().find(|one| one["name"] == "app").expect("app");
+    let words = app["startupProbe"]["exec"]["command"].as_array_mut().expect("a command");
+    words.insert(0, json!("/vault/vault-env"));
+    let again = webhook(&changed).value;
+    assert_eq!(container(&again, "app")["startupProbe"], expected);
+    for injected in [&changed, &again] {
+        let back = uninject(injected).expect("the original").value;
+        assert_eq!(container(&back, "app")["startupProbe"], container(&pod(case.before, &[]), "app")["startupProbe"]);
+    }
+}
+
+/// A webhook that does not know `fileKeyRef` (Kubernetes 1.34) removes it from podgate's variable in hold mode.
+#[test]
+fn pod_without_the_field_of_hold_mode_is_denied() {
+    let mut before = pod("opentelemetry.before", &[("podgate.io/order", "db, app")]);
+    before["spec"]["containers"][0].as_object_mut().expect("app").remove("command");
+    let mut held = webhook(&before).value;
+    let variable = &mut held["spec"]["containers"][0]["env"][0];
+    assert!(variable["valueFrom"]["fileKeyRef"].is_object(), "{variable}");
+    variable["valueFrom"] = json!({});
+    let found = inject(&held, &options(), &KnownFacts::default()).expect_err("a denial");
+    assert_eq!(found[0].rule, "injected-changed", "{}", lines(&found));
 }

@@ -1,7 +1,7 @@
-//! Probes that Istio has rewritten.
+//! Probes and hooks that Istio has rewritten.
 //!
-//! Istio replaces every `httpGet`, `tcpSocket` and `grpc` probe by an `httpGet` that its proxy answers. The original
-//! actions are JSON in an environment variable of the proxy
+//! Istio replaces every `httpGet`, `tcpSocket` and `grpc` of a probe or hook by an `httpGet` that its proxy answers. The
+//! original actions are JSON in an environment variable of the proxy
 //! (<https://github.com/istio/istio/blob/master/pkg/kube/inject/app_probe.go>).
 
 use crate::core::container::{Container, Handler, Probe};
@@ -16,7 +16,7 @@ pub(super) const PROXY: &str = "istio-proxy";
 /// Environment variable of the proxy with the original actions.
 pub(super) const ORIGINALS: &str = "ISTIO_KUBE_APP_PROBERS";
 
-/// Original probes, by the path of the rewritten probe.
+/// Original actions, by the path of the rewritten probe or hook.
 pub(super) struct OriginalProbes(BTreeMap<String, Value>);
 
 impl OriginalProbes {
@@ -51,5 +51,14 @@ impl OriginalProbes {
             }
         }
         unknown
+    }
+
+    /// Returns the preStop hook in the container's `spec`. Returns the original of a rewritten hook, if it is known:
+    /// the proxy may have exited when podgate runs the hook.
+    pub(super) fn pre_stop<'a>(&'a self, name: &str, spec: &'a Value) -> Option<&'a Value> {
+        let hook = spec.pointer("/lifecycle/preStop")?;
+        let path = format!("/app-lifecycle/{name}/prestopz");
+        let is_rewritten = hook.pointer("/httpGet/path").is_some_and(|found| *found == path);
+        self.0.get(&path).filter(|_| is_rewritten).or(Some(hook))
     }
 }

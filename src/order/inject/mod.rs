@@ -9,7 +9,7 @@
 //! | `checks` | converts probes to checks that the agent can run |
 //! | `user_hooks` | runs the user's own hooks from podgate's hooks |
 //! | `container_list` | `PODGATE_CONTAINERS`, the sidecar's list of containers |
-//! | `istio` | probes that Istio has rewritten |
+//! | `istio` | probes and hooks that Istio has rewritten |
 //! | `preconditions` | reasons that prevent an injection |
 //! | `write` | writes a plan into a template |
 //! | `limits` | limits the size of a template that podgate reads |

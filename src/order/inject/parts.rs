@@ -51,7 +51,11 @@ pub(super) const AGENT_FIELDS: [(&str, &str); 4] =
 pub(super) fn agent_line(container: &Value, short: &str) -> Option<Vec<String>> {
     let (_, subcommand) = AGENT_FIELDS.iter().find(|(field, _)| *field == short)?;
     let found = field_place(&Place::root(), short).of(container);
-    let words = if short == "command" { string_list(found) } else { exec_words(found) }?;
+    let mut words = if short == "command" { string_list(found) } else { exec_words(found) }?;
+    // Another webhook can put its own program in front of a probe's command.
+    if short != "command" && words.get(1).is_some_and(|word| *word == agent_path()) {
+        words.remove(0);
+    }
     matches!(words.as_slice(), [program, first, ..] if *program == agent_path() && first == subcommand).then_some(words)
 }
 

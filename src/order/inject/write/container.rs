@@ -143,7 +143,7 @@ impl Writer<'_> {
         if outlives.is_empty() && (!(is_signal || takes_tether) || grace.is_zero()) {
             return Ok(false);
         }
-        let own_hook = user_hooks::user_hook(own.spec.pointer("/lifecycle/preStop"));
+        let own_hook = user_hooks::user_hook(self.originals.pre_stop(&planned.name, own.spec));
         let (mut then, note) = user_hooks::then_pre_stop(own_hook, own.container, &at)?;
         self.findings.extend(note);
         if outlives.is_empty() && then.is_none() && !takes_tether {

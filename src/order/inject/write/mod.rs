@@ -9,12 +9,11 @@ use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::{SidecarPlacement, keys};
 use crate::order::edit::{Edit, EditError, Op, Place, apply};
 use crate::order::finding::{Finding, has_errors};
-use crate::order::inject::istio::{self, OriginalProbes};
 use crate::order::inject::limits::VARIABLE_MAX;
 use crate::order::inject::outcome::Options;
 use crate::order::inject::record::Record;
 use crate::order::inject::reorder::reorder;
-use crate::order::inject::{container_list, limits, parts, preconditions, undo};
+use crate::order::inject::{container_list, istio, limits, parts, preconditions, undo};
 use crate::order::plan::{ContainerPlan, Plan};
 use crate::order::resources;
 use serde_json::Value;
@@ -92,13 +91,12 @@ impl Writer<'_> {
     fn read_containers(&mut self) -> Result<Vec<Container>, Vec<Finding>> {
         let policy = parts::spec_place("restartPolicy");
         let policy = policy.of(self.template).and_then(Value::as_str);
-        let originals = OriginalProbes::read(self.template);
         let (mut list, mut findings) = (Vec::new(), Vec::new());
         for (number, planned) in self.plan.containers.iter().enumerate() {
             match container_list::read_container(self.container_spec(planned), &Self::container_place(planned), policy)
             {
                 Ok(mut container) => {
-                    let unknown = originals.restore(&mut container).into_iter();
+                    let unknown = self.originals.restore(&mut container).into_iter();
                     findings.extend(unknown.filter_map(|field| self.rewritten_probe(number, field)));
                     list.push(container);
                 }

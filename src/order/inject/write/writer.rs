@@ -2,6 +2,7 @@
 
 use crate::order::edit::{EditError, Editor, Op, Place};
 use crate::order::finding::Finding;
+use crate::order::inject::istio::OriginalProbes;
 use crate::order::inject::outcome::Options;
 use crate::order::inject::parts;
 use crate::order::inject::record::{Record, VERSION};
@@ -12,6 +13,7 @@ pub(super) struct Writer<'a> {
     pub(super) template: &'a Value,
     pub(super) plan: &'a Plan,
     pub(super) options: &'a Options,
+    pub(super) originals: OriginalProbes,
     pub(super) editor: Editor,
     pub(super) record: Record,
     pub(super) findings: Vec<Finding>,
@@ -20,7 +22,8 @@ pub(super) struct Writer<'a> {
 impl<'a> Writer<'a> {
     pub(super) fn new(template: &'a Value, plan: &'a Plan, options: &'a Options) -> Writer<'a> {
         let record = Record { version: VERSION.to_owned(), ..Record::default() };
-        Writer { template, plan, options, editor: Editor::new(template.clone()), record, findings: Vec::new() }
+        let (originals, editor) = (OriginalProbes::read(template), Editor::new(template.clone()));
+        Writer { template, plan, options, originals, editor, record, findings: Vec::new() }
     }
 
     pub(super) fn container_place(planned: &ContainerPlan) -> Place {
