@@ -52,28 +52,15 @@ pub(crate) struct PodIdentity {
     pub(crate) container: String,
 }
 
-/// Urgency of a patch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Urgency {
-    /// A container is held, so each patch that does not release the container delays the release.
-    Deferred,
-    Normal,
-    /// The patch releases a held container: it makes the kubelet try again to create the container.
-    Release,
-}
-
 /// State that both tasks share.
 pub(crate) struct ApiState {
     pub(crate) identity: PodIdentity,
     pub(crate) metrics: Rc<Metrics>,
-    /// True from the decision to release a held container until the patch for it is sent.
-    is_release_pending: Cell<bool>,
-    /// True while a container is held.
-    is_deferring: Cell<bool>,
+    /// True while a container is held. Each patch that does not release the container then delays the release.
+    pub(crate) is_deferring: Cell<bool>,
     failing_requests: RefCell<BTreeSet<&'static str>>,
     actual: RefCell<ServerAnnotations>,
     actual_changed: Notify,
-    release_requested: Notify,
 }
 
 /// Podgate's annotations on the Pod, as last received from the API server.
@@ -88,21 +75,11 @@ impl ApiState {
         Rc::new(ApiState {
             identity,
             metrics,
-            is_release_pending: Cell::new(false),
             is_deferring: Cell::new(false),
             failing_requests: RefCell::default(),
             actual: RefCell::default(),
             actual_changed: Notify::new(),
-            release_requested: Notify::new(),
         })
-    }
-
-    fn set_urgency(&self, urgency: Urgency) {
-        self.is_deferring.set(urgency != Urgency::Normal);
-        if urgency == Urgency::Release {
-            self.is_release_pending.set(true);
-            self.release_requested.notify_one();
-        }
     }
 
     /// Logs one warning when the first kind of request fails. `on_success` logs one line when no request fails any
@@ -223,7 +200,7 @@ pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::R
             continue;
         }
         let Some(patch) = batch_changes(&shared, &mut desired).await else { continue };
-        let is_release = shared.is_release_pending.replace(false);
+        let is_release = is_release_patch(&patch);
         let sent = async {
             let connected = api.take().map_or_else(|| shared.connect(), Ok)?;
             send_patch(&shared, &connected, patch).await.map(|()| connected)
@@ -241,15 +218,15 @@ pub(crate) async fn sync_annotations(shared: Rc<ApiState>, mut desired: watch::R
             Err(error) => {
                 shared.metrics.record_patch("error");
                 shared.on_failure("patch", &error);
-                let mut pause = pause.next().unwrap_or(REQUEST_TIMEOUT);
+                let pause = pause.next().unwrap_or(REQUEST_TIMEOUT);
                 if is_release {
-                    shared.is_release_pending.set(true);
-                    pause = pause.min(RELEASE_RETRY_DELAY);
-                }
-                // A release does not wait for the end of a long pause.
-                tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
-                    () = shared.release_requested.notified() => {}
+                    tokio::time::sleep(pause.min(RELEASE_RETRY_DELAY)).await;
+                } else {
+                    // A release does not wait for the end of a long pause.
+                    let needs_release = |desired: &Annotations| {
+                        merge_patch(&shared, desired).is_some_and(|patch| is_release_patch(&patch))
+                    };
+                    let _ = tokio::time::timeout(pause, desired.wait_for(needs_release)).await;
                 }
             }
         }
@@ -261,7 +238,7 @@ async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotati
     let mut until = now() + MINOR_BATCH_WINDOW;
     loop {
         let patch = merge_patch(shared, &desired.borrow_and_update())?;
-        if shared.is_release_pending.get() {
+        if is_release_patch(&patch) {
             return Some(patch);
         }
         if !shared.is_deferring.get() && !is_minor(&patch) {
@@ -272,6 +249,11 @@ async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotati
             return merge_patch(shared, &desired.borrow());
         }
     }
+}
+
+/// Returns true if a patch releases a held container: it makes the kubelet try again to create the container.
+fn is_release_patch(patch: &Value) -> bool {
+    patch.get(names::SANDBOX_RELEASES).and_then(Value::as_str).is_some_and(|releases| releases != "0")
 }
 
 /// Returns true if a patch only reports started containers.
@@ -359,6 +341,13 @@ mod tests {
             let mut patch = minor.clone();
             patch[key] = value;
             assert!(!is_minor(&patch), "{key}");
+        }
+    }
+
+    #[test]
+    fn patch_with_a_new_number_of_releases_is_a_release() {
+        for (releases, expected) in [(json!("1"), true), (json!("0"), false), (Value::Null, false)] {
+            assert_eq!(is_release_patch(&json!({"sandbox.podgate.io/releases": releases})), expected, "{releases}");
         }
     }
 

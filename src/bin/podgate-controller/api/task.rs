@@ -1,7 +1,7 @@
 //! Runs the two tasks that use the API. A panic in a task restarts only that task. Both tasks end with the sidecar's
 //! `LocalSet`.
 
-use crate::api::{self, ApiState, PodIdentity, Urgency};
+use crate::api::{self, ApiState, PodIdentity};
 use crate::input::pod_facts::PodFacts;
 use crate::output::metrics::Metrics;
 use futures::FutureExt;
@@ -34,8 +34,9 @@ impl ApiTask {
         ApiTask { shared, desired, pod_updates, watch_task: None }
     }
 
-    pub(crate) fn publish(&self, annotations: Annotations, urgency: Urgency) {
-        self.shared.set_urgency(urgency);
+    /// Publishes `annotations`. `is_deferring` is true while a container is held.
+    pub(crate) fn publish(&self, annotations: Annotations, is_deferring: bool) {
+        self.shared.is_deferring.set(is_deferring);
         self.desired.send_replace(annotations);
     }
 

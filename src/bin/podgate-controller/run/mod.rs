@@ -290,7 +290,7 @@ impl Controller {
         if self.api_limiter.retry_at().is_some_and(|at| at <= now())
             && let Some(snapshot) = self.pod.published().cloned()
         {
-            self.publish_to_api(&snapshot, false);
+            self.publish_to_api(&snapshot);
         }
         if self.status_trust.due().is_some_and(|due| due <= now())
             && let Some(facts) = self.outdated_facts.take()

@@ -1,7 +1,6 @@
 //! Publishes states on the board and in the API.
 
 use super::Controller;
-use crate::api::Urgency;
 use crate::clock::{now, wall_clock};
 use podgate::core::annotations::{self, Annotations};
 use podgate::core::names;
@@ -44,7 +43,7 @@ impl Controller {
         if (is_published || is_release)
             && let Some(snapshot) = self.pod.published().cloned()
         {
-            self.publish_to_api(&snapshot, is_release);
+            self.publish_to_api(&snapshot);
         }
         if self.pod.may_idle() && self.api_wait_until.is_none() {
             self.go_idle();
@@ -77,9 +76,9 @@ impl Controller {
     }
 
     /// Publishes the Pod's annotations in the API. Respects the rate limit of each container and the admission policy.
-    /// If `is_release` is true, the patch also makes the kubelet create a held container, because an annotation change
-    /// triggers a Pod sync.
-    pub(super) fn publish_to_api(&mut self, snapshot: &Snapshot, is_release: bool) {
+    /// A new number of releases also makes the kubelet create a held container, because an annotation change triggers a
+    /// Pod sync.
+    pub(super) fn publish_to_api(&mut self, snapshot: &Snapshot) {
         let Some(api) = &self.api else { return };
         let limited = self.api_limiter.limit(snapshot, now());
         let mut annotations = self.annotations(&limited);
@@ -93,12 +92,7 @@ impl Controller {
         let lasting: Annotations = lasting.map(|(key, value)| (key.clone(), value.clone())).collect();
         if self.sent_annotations != lasting {
             self.sent_annotations = lasting;
-            let urgency = match (is_release, self.pod.has_held_container()) {
-                (true, _) => Urgency::Release,
-                (false, true) => Urgency::Deferred,
-                (false, false) => Urgency::Normal,
-            };
-            api.publish(annotations, urgency);
+            api.publish(annotations, self.pod.has_held_container());
         }
     }
 }
