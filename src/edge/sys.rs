@@ -3,7 +3,7 @@
 
 use rustix::process::Pid;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -103,12 +103,6 @@ impl SignalFd {
             Ok(read) if read == info.len() => i32::from_ne_bytes([info[0], info[1], info[2], info[3]]).into(),
             _ => None,
         }
-    }
-}
-
-impl AsRawFd for SignalFd {
-    fn as_raw_fd(&self) -> RawFd {
-        self.descriptor.as_raw_fd()
     }
 }
 

@@ -50,21 +50,14 @@ const RETRY_DELAY: Duration = Duration::from_millis(100);
 const FIRST_POD_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(crate) fn main(args: RunArgs) -> ExitCode {
-    let blocked = Signals::block();
     log::init(args.log_format, args.log_level, Target::Stderr);
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let set_up = runtime.and_then(|runtime| Ok((runtime.block_on(async { Signals::new() })?, runtime)));
+    let (mut signals, runtime) = match set_up {
+        Ok(set_up) => set_up,
         Err(error) => {
-            error!(%error, "can't create the async runtime");
-            return Exit::BadSetup.into();
-        }
-    };
-    let registered = runtime.block_on(async { blocked.and_then(Signals::new) });
-    let mut signals = match registered {
-        Ok(signals) => signals,
-        Err(error) => {
-            error!(%error, "can't handle signals");
+            error!(%error, "can't create the async runtime or handle signals");
             return Exit::BadSetup.into();
         }
     };
