@@ -28,25 +28,27 @@ const MAX_CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) enum ProbeEvent {
     Listening(String),
-    AttemptEnded {
-        container: String,
-        /// Verdict on the container after this attempt.
-        verdict: ProbeVerdict,
-        outcome: Outcome,
-        started_at: Instant,
-        duration: Duration,
-    },
+    /// An attempt has ended. The verdict on the container includes this attempt.
+    AttemptEnded(Attempt, ProbeVerdict),
+}
+
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    pub(crate) container: String,
+    pub(crate) outcome: Outcome,
+    pub(crate) started_at: Instant,
+    pub(crate) duration: Duration,
 }
 
 pub(crate) struct Prober {
     pod_ip: IpAddr,
     min_interval: Duration,
     lanes: BTreeMap<String, ProbeLane>,
-    attempts: FuturesUnordered<LocalBoxFuture<'static, FinishedAttempt>>,
+    /// Running attempts. Each carries the number of its lane, so that results of an earlier incarnation are ignored.
+    attempts: FuturesUnordered<LocalBoxFuture<'static, (u64, Attempt)>>,
     sock_diag: SockDiag,
     timer: PreciseTimer,
-    /// Number of the last started lane. Each attempt carries the number of its lane, so that results of an earlier
-    /// incarnation are ignored.
+    /// Number of the last started lane.
     last_run: u64,
 }
 
@@ -70,14 +72,6 @@ struct ProbeLane {
 struct Confirmation {
     since: Instant,
     due: Instant,
-}
-
-struct FinishedAttempt {
-    container: String,
-    run: u64,
-    outcome: Outcome,
-    started_at: Instant,
-    duration: Duration,
 }
 
 impl ProbeLane {
@@ -167,9 +161,9 @@ impl Prober {
             let next =
                 self.lanes.values().filter_map(|lane| lane.due().into_iter().chain(lane.listen_check_at).min()).min();
             tokio::select! {
-                Some(ended) = self.attempts.next() => {
-                    if let Some(event) = self.on_attempt_end(ended) {
-                        return event;
+                Some((run, attempt)) = self.attempts.next() => {
+                    if let Some(verdict) = self.on_attempt_end(run, &attempt) {
+                        return ProbeEvent::AttemptEnded(attempt, verdict);
                     }
                 }
                 () = self.timer.sleep_until(next.unwrap_or(here)), if next.is_some() => {}
@@ -223,19 +217,20 @@ impl Prober {
                         detail: "the attempt panicked".to_owned(),
                         warning: None,
                     });
-                    FinishedAttempt { container: name, run, outcome, started_at: here, duration: here.elapsed() }
+                    (run, Attempt { container: name, outcome, started_at: here, duration: here.elapsed() })
                 }
                 .boxed_local(),
             );
         }
     }
 
-    fn on_attempt_end(&mut self, ended: FinishedAttempt) -> Option<ProbeEvent> {
-        let FinishedAttempt { container, run, outcome, started_at, duration } = ended;
-        let lane = self.lanes.get_mut(&container).filter(|lane| lane.run == run)?;
+    /// Returns the new verdict on the container; `None` if the attempt belongs to an earlier incarnation.
+    fn on_attempt_end(&mut self, run: u64, attempt: &Attempt) -> Option<ProbeVerdict> {
+        let Attempt { container, outcome, started_at, .. } = attempt;
+        let lane = self.lanes.get_mut(container).filter(|lane| lane.run == run)?;
         lane.is_attempting = false;
         if let Some(confirming) = &mut lane.confirmation
-            && confirming.since <= started_at
+            && confirming.since <= *started_at
         {
             let here = now();
             let elapsed = here.saturating_duration_since(confirming.since);
@@ -257,6 +252,6 @@ impl Prober {
             warn!(%container, %warning, "probe succeeded with a warning");
         }
         debug!(%container, success = outcome.success, detail = %outcome.detail, "probed");
-        Some(ProbeEvent::AttemptEnded { verdict: lane.progress.verdict(), container, outcome, started_at, duration })
+        Some(lane.progress.verdict())
     }
 }

@@ -7,7 +7,7 @@ use crate::input::pod_facts::PodFacts;
 use crate::model::ready_filter::ReadyFilter;
 use crate::model::status_trust::Trust;
 use crate::model::track::{ContainerTrack, FolderState};
-use crate::probe::prober::ProbeEvent;
+use crate::probe::prober::{Attempt, ProbeEvent};
 use crate::setup::merge_containers;
 use podgate::core::names;
 use podgate::edge::source;
@@ -59,7 +59,7 @@ impl Controller {
     pub(super) fn on_probe_event(&mut self, event: ProbeEvent) {
         match event {
             ProbeEvent::Listening(container) => self.pod.on_listening(&container),
-            ProbeEvent::AttemptEnded { container, verdict, outcome, started_at, duration } => {
+            ProbeEvent::AttemptEnded(Attempt { container, outcome, started_at, duration }, verdict) => {
                 self.metrics.record_probe(&container, outcome.success, duration);
                 self.pod.on_probe(&container, verdict, outcome.success, started_at);
             }
