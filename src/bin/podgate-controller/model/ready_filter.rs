@@ -14,7 +14,8 @@ const DISTRUST_AFTER_RESTART: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(crate) struct ReadyFilter {
-    pending_status: Option<PendingStatus>,
+    /// Status that is not accepted yet, and the time since which the status is unchanged.
+    pending_status: Option<(PendingStatus, Instant)>,
     accepted_ready: Option<bool>,
     /// Container id of the incarnation whose startup probe has certainly passed.
     startup_passed_id: Option<String>,
@@ -27,12 +28,11 @@ pub(crate) struct ReadyFilter {
     has_startup_probe: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 struct PendingStatus {
     id: String,
     is_ready: bool,
     has_started: bool,
-    since: Instant,
     config_seen: String,
 }
 
@@ -49,22 +49,10 @@ impl ReadyFilter {
         };
         self.note_config_seen(config_seen, now);
         self.has_been_not_ready |= !status.is_ready;
-        let same = self.pending_status.as_ref().is_some_and(|pending| {
-            pending.id == *id
-                && pending.is_ready == status.is_ready
-                && pending.has_started == status.has_started
-                && pending.config_seen == config_seen
-        });
-        if !same {
-            let id = id.clone();
-            let config_seen = config_seen.to_owned();
-            self.pending_status = Some(PendingStatus {
-                id,
-                is_ready: status.is_ready,
-                has_started: status.has_started,
-                since: now,
-                config_seen,
-            });
+        let (is_ready, has_started) = (status.is_ready, status.has_started);
+        let found = PendingStatus { id: id.clone(), is_ready, has_started, config_seen: config_seen.to_owned() };
+        if self.pending_status.as_ref().is_none_or(|(known, _)| *known != found) {
+            self.pending_status = Some((found, now));
         }
     }
 
@@ -77,11 +65,11 @@ impl ReadyFilter {
 
     /// Returns the time for the next `recheck`; `None` if no status is pending.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.pending_status.as_ref().map(|pending| self.trusted_at(pending))
+        self.pending_status.as_ref().map(|(pending, since)| self.trusted_at(pending, *since))
     }
 
-    fn trusted_at(&self, pending: &PendingStatus) -> Instant {
-        let stable_at = pending.since + STABLE_FOR;
+    fn trusted_at(&self, pending: &PendingStatus, since: Instant) -> Instant {
+        let stable_at = since + STABLE_FOR;
         match self.restarted_at {
             Some(at) if pending.is_ready && !self.has_been_not_ready && !self.has_passed_startup(&pending.id) => {
                 stable_at.max(at + DISTRUST_AFTER_RESTART)
@@ -96,15 +84,14 @@ impl ReadyFilter {
 
     /// Accepts the pending status if it is trusted at `now` and `config_seen` has not changed.
     pub(crate) fn recheck(&mut self, config_seen: Option<&str>, now: Instant) {
-        let Some(pending) = self.pending_status.take() else { return };
-        let Some(seen) = config_seen.filter(|_| self.trusted_at(&pending) <= now) else {
-            self.pending_status = Some(pending);
+        let Some((pending, since)) = self.pending_status.take() else { return };
+        let Some(seen) = config_seen.filter(|_| self.trusted_at(&pending, since) <= now) else {
+            self.pending_status = Some((pending, since));
             return;
         };
         self.note_config_seen(seen, now);
         if seen != pending.config_seen {
-            let config_seen = seen.to_owned();
-            self.pending_status = Some(PendingStatus { since: now, config_seen, ..pending });
+            self.pending_status = Some((PendingStatus { config_seen: seen.to_owned(), ..pending }, now));
             return;
         }
         if self.restarted_at.is_some()
