@@ -9,6 +9,7 @@ mod tee;
 mod verdict;
 
 use crate::args::Entrypoint;
+use crate::check::Checks;
 use crate::clock::now;
 use crate::entrypoint::exec::SIGNAL_BEFORE_EXEC;
 use crate::failure::Failure;
@@ -71,7 +72,24 @@ pub(super) fn run(
     let child = Child::start(&args.command, args.stop_signal, stdout, stderr)
         .inspect_err(|failed| reporter.report_exit(&view, i32::from(failed.0)))?;
     let tees = [out, err].into_iter().flatten().collect();
-    let mut supervisor = Supervisor::new(&args, &sources, &signals, &mut reporter, dependencies, child, tees);
+    let started = now();
+    // The checks need the watch too: their result must be reported again to a restarted sidecar.
+    let needs_watch = !dependencies.watched_containers().is_empty() || !args.ready_check.is_empty();
+    let mut supervisor = Supervisor {
+        watch: (needs_watch && sources.has_source()).then(|| sources.watch()),
+        checks: Checks::new(args.ready_check.clone(), args.waits.check_timeout, started).with_command(),
+        have_checks_passed: false,
+        next_read: started,
+        has_warned: false,
+        args: &args,
+        sources: &sources,
+        signals: &signals,
+        reporter: &mut reporter,
+        dependencies,
+        child,
+        tees,
+        started,
+    };
     let ended = supervisor.run();
     let (code, why, was_told) = supervisor.finish();
     let verdict = match ended {

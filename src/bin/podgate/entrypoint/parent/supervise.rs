@@ -20,56 +20,25 @@ use tracing::{info, warn};
 /// State of the loop for one running command.
 #[derive(Debug)]
 pub(super) struct Supervisor<'a> {
-    args: &'a Entrypoint,
-    sources: &'a PodSources,
-    signals: &'a SignalFd,
-    reporter: &'a mut Reporter,
-    dependencies: Dependencies,
-    child: Child,
-    tees: Vec<Tee>,
-    checks: Checks,
+    pub(super) args: &'a Entrypoint,
+    pub(super) sources: &'a PodSources,
+    pub(super) signals: &'a SignalFd,
+    pub(super) reporter: &'a mut Reporter,
+    pub(super) dependencies: Dependencies,
+    pub(super) child: Child,
+    pub(super) tees: Vec<Tee>,
+    pub(super) checks: Checks,
     /// True if all checks have passed and podgate has reported this to the sidecar.
-    have_checks_passed: bool,
+    pub(super) have_checks_passed: bool,
     /// Watch on the Pod's state. `None` if no flag needs that state, or the Pod has no source for it.
-    watch: Option<Watch>,
+    pub(super) watch: Option<Watch>,
     /// Time of the next read of the pod's state, unless a source changes earlier.
-    next_read: Instant,
-    started: Instant,
-    has_warned: bool,
+    pub(super) next_read: Instant,
+    pub(super) started: Instant,
+    pub(super) has_warned: bool,
 }
 
-impl<'a> Supervisor<'a> {
-    #[allow(clippy::too_many_arguments, reason = "called once")]
-    pub(super) fn new(
-        args: &'a Entrypoint,
-        sources: &'a PodSources,
-        signals: &'a SignalFd,
-        reporter: &'a mut Reporter,
-        dependencies: Dependencies,
-        child: Child,
-        tees: Vec<Tee>,
-    ) -> Supervisor<'a> {
-        let started = now();
-        // The checks need the watch too: their result must be reported again to a restarted sidecar.
-        let needs_watch = !dependencies.watched_containers().is_empty() || !args.ready_check.is_empty();
-        let watch = (needs_watch && sources.has_source()).then(|| sources.watch());
-        Supervisor {
-            args,
-            sources,
-            signals,
-            reporter,
-            dependencies,
-            child,
-            tees,
-            checks: Checks::new(args.ready_check.clone(), args.waits.check_timeout, started).with_command(),
-            have_checks_passed: false,
-            watch,
-            next_read: started,
-            started,
-            has_warned: false,
-        }
-    }
-
+impl Supervisor<'_> {
     /// Runs the loop until the command has ended.
     pub(super) fn run(&mut self) -> io::Result<()> {
         while self.child.exit_code().is_none() {
