@@ -44,12 +44,10 @@ pub(crate) struct Prober {
     pod_ip: IpAddr,
     min_interval: Duration,
     lanes: BTreeMap<String, ProbeLane>,
-    /// Running attempts. Each carries the number of its lane, so that results of an earlier incarnation are ignored.
+    /// Running attempts. Each carries the `run` of its lane, so that results of an earlier incarnation are ignored.
     attempts: FuturesUnordered<LocalBoxFuture<'static, (u64, Attempt)>>,
     sock_diag: SockDiag,
     timer: PreciseTimer,
-    /// Number of the last started lane.
-    last_run: u64,
 }
 
 struct ProbeLane {
@@ -94,27 +92,25 @@ impl Prober {
             attempts: FuturesUnordered::new(),
             sock_diag: SockDiag::default(),
             timer: PreciseTimer::default(),
-            last_run: 0,
         }
     }
 
-    /// Starts probing a container. `has_passed` means that the container has already passed its probes in this
-    /// incarnation. Does nothing if the container has no probe or is already being probed.
-    pub(crate) fn start(&mut self, container: &Container, has_passed: bool) {
-        if self.lanes.contains_key(&container.name) {
+    /// Starts probing a container. `run` differs between incarnations. `has_passed` means that the container has already
+    /// passed its probes in this incarnation. Does nothing if the container has no probe or is already being probed.
+    pub(crate) fn start(&mut self, container: &Container, run: u64, has_passed: bool) {
+        if self.lanes.get(&container.name).is_some_and(|lane| lane.run == run) {
             return;
         }
         let (startup, readiness) = (container.startup_probe.as_ref(), container.readiness_probe.as_ref());
         let Some(progress) = ProbeProgress::new(startup, readiness, self.min_interval) else { return };
         let progress = if has_passed { progress.resumed() } else { progress };
-        self.last_run += 1;
         let since = now();
         let port = container.probe_port(progress.probe());
         let lane = ProbeLane {
             container: container.clone(),
             progress,
             since,
-            run: self.last_run,
+            run,
             is_attempting: false,
             port,
             listen_check_at: port.map(|_| since),

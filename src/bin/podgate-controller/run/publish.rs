@@ -51,14 +51,10 @@ impl Controller {
         if self.is_idle {
             return;
         }
-        for name in self.pod.take_stale_probes() {
-            self.prober.stop(&name);
-        }
         for track in self.pod.tracks() {
-            if track.has_ended() {
-                self.prober.stop(&track.spec.name);
-            } else if self.pod.may_run(track) {
-                self.prober.start(&track.spec, track.has_passed_probes());
+            match self.pod.may_run(track) {
+                true => self.prober.start(&track.spec, track.probing_run, track.has_passed_probes()),
+                false => self.prober.stop(&track.spec.name),
             }
         }
         for name in self.pod.unconfirmed() {

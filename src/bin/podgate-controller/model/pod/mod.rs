@@ -228,11 +228,6 @@ impl PodModel {
                 && before().filter(|other| other.spec.mode == Mode::PostStart).all(|other| other.has_started))
     }
 
-    /// Returns the containers whose probing must be restarted, each once per incarnation.
-    pub(crate) fn take_stale_probes(&mut self) -> Vec<String> {
-        self.tracks.iter_mut().filter_map(|t| t.take_stale_probing().then(|| t.spec.name.clone())).collect()
-    }
-
     /// Determines all states. Returns the new snapshot if it differs from the published one.
     pub(crate) fn update_snapshot(&mut self) -> Option<&Snapshot> {
         for track in &mut self.tracks {

@@ -41,7 +41,7 @@ impl ContainerTrack {
     /// Counts a new incarnation and clears the evidence of the previous one.
     fn note_restart(&mut self) {
         self.restarts += 1;
-        self.answers = Answers { is_probing_stale: true, ..Answers::default() };
+        self.forget_answers();
         if let Some(report) = &mut self.raw_report {
             report.stopping = PreStopState::NotBegun;
         }
@@ -57,7 +57,12 @@ impl ContainerTrack {
     pub(super) fn end(&mut self, container_id: Option<String>, exit_code: Option<i32>, by_agent: bool) {
         self.life = Life::Ended(Termination { container_id, exit_code, by_agent });
         self.is_report_current = false;
-        self.answers = Answers { is_probing_stale: true, ..Answers::default() };
+        self.forget_answers();
+    }
+
+    fn forget_answers(&mut self) {
+        self.answers = Answers::default();
+        self.probing_run += 1;
     }
 
     /// Handles the ticket of a gate. A new ticket starts a new incarnation, unless it is the first in this epoch.

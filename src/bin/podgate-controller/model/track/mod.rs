@@ -31,6 +31,8 @@ pub(crate) struct ContainerTrack {
     /// reported.
     superseded_id: Option<String>,
     restarts: u64,
+    /// Number of the probing, which starts again in each incarnation.
+    pub(crate) probing_run: u64,
     // `PodModel` sets the following fields. All combinations are valid.
     pub(super) answers: Answers,
     pub(super) override_state: Option<State>,
@@ -57,8 +59,6 @@ pub(super) struct Answers {
     /// The kubelet's `ready` status; `None` while this status can't be trusted.
     pub(super) kubelet_ready: Option<bool>,
     pub(super) was_ready: bool,
-    /// True if the running probe belongs to an earlier incarnation.
-    is_probing_stale: bool,
 }
 
 /// Content of a container's folder.
@@ -89,6 +89,7 @@ impl ContainerTrack {
             has_started: false,
             state: State::Waiting,
             restarts: 0,
+            probing_run: 0,
         }
     }
 
@@ -193,11 +194,6 @@ impl ContainerTrack {
     /// Returns true if a release of the tether at this moment would count as the container's end.
     pub(crate) fn ends_on_tether_drop(&self) -> bool {
         self.is_tether_held() && self.raw_report.as_ref().is_some_and(Report::has_gate_opened)
-    }
-
-    /// Returns true if probing must be restarted, and clears this flag.
-    pub(super) fn take_stale_probing(&mut self) -> bool {
-        std::mem::take(&mut self.answers.is_probing_stale)
     }
 
     /// Returns the id of the container that the kubelet shows running.
