@@ -125,7 +125,7 @@ fn late_gate_opens_only_after_a_new_check() {
             {{"name":"api","mode":"entrypoint","until":["db"]}}]"#
     );
     let pod = Pod::new();
-    let _sidecar = pod.sidecar(&containers, &["--pod-ips", "127.0.0.1"]);
+    let _sidecar = pod.sidecar(&containers, &["--pod-ips", "127.0.0.1,::1"]);
     let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     let _db = pod.gate("db", &[], SLEEP);
     let mut api = pod.gate("api", &["--until", "db"], SLEEP);

@@ -154,6 +154,7 @@ fn wrong_setup_has_an_error_message_and_exit_code() {
         (&["--publish", "nowhere"], 64, "use api or board"),
         (&["--probe-floor", "soon"], 64, "--probe-floor"),
         (&["--pod-ips", "localhost"], 64, "is not an IP address"),
+        (&["--pod-ips", ""], 78, "POD_NAME and POD_NAMESPACE are not set"),
         (&[], 78, "POD_NAME and POD_NAMESPACE are not set"),
         (&["--publish", "board"], 78, "needs --containers"),
         (&["--publish", "board", "--containers", "[]", "--board", "nowhere"], 78, "--board nowhere: no such folder"),

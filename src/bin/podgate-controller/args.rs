@@ -126,15 +126,3 @@ fn first_address(text: &str) -> Result<FirstPodIp, String> {
 fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; write 500ms, 60s or 1m"))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn first_of_several_addresses_is_used() {
-        assert_eq!(first_address("10.1.2.3,fd00::1").unwrap(), Some("10.1.2.3".parse().unwrap()));
-        assert_eq!(first_address("").unwrap(), None);
-        assert!(first_address("x").is_err());
-    }
-}

@@ -14,19 +14,6 @@ fn container_with_a_closed_gate_is_never_ready() {
 }
 
 #[test]
-fn open_gate_of_an_earlier_epoch_needs_a_held_tether() {
-    let old = |report: Report| Report { epoch: "e0".to_owned(), ..report };
-    let mut pod = new_pod(false, GATES);
-    pod.on_report("db", folder_state(old(opened("t1")), false), now());
-    pod.receive_verdict("db", ProbeVerdict::Passed);
-    assert_eq!(pod.state_of("db"), State::Waiting, "the report may belong to an ended container");
-    pod.on_report("db", folder_state(old(opened("t1")), true), now());
-    assert_eq!(pod.state_of("db"), State::Ready);
-    pod.receive_report("api", Some(old(waiting("t1", &["db"]))));
-    assert_eq!(pod.acked_ticket_of("api"), None, "api has not reported in this epoch");
-}
-
-#[test]
 fn open_gate_without_tether_needs_a_stable_kubelet_status() {
     let mut pod = new_pod(false, GATES);
     pod.on_report("db", folder_state(Report { epoch: "e0".to_owned(), ..opened("t1") }, false), now());
@@ -42,27 +29,6 @@ fn open_gate_without_tether_needs_a_stable_kubelet_status() {
     pod.receive_report("db", Some(waiting("t2", &[])));
     pod.tick(later());
     assert_eq!(pod.state_of("db"), State::Waiting);
-}
-
-#[test]
-fn gate_is_acknowledged_after_one_more_successful_probe() {
-    let mut pod = new_pod(false, GATES);
-    pod.receive_report("db", Some(opened("t1")));
-    pod.receive_verdict("db", ProbeVerdict::Passed);
-    pod.receive_report("api", Some(waiting("t2", &["db"])));
-    assert_eq!(pod.acked_ticket_of("api"), None);
-    assert!(pod.unconfirmed().contains("db"));
-    pod.on_probe("db", ProbeVerdict::Passed, false, now());
-    assert_eq!(pod.acked_ticket_of("api"), None, "a failed attempt below the failure threshold is not a success");
-    pod.receive_verdict("db", ProbeVerdict::Passed);
-    assert_eq!(pod.acked_ticket_of("api").as_deref(), Some("t2"));
-}
-
-#[test]
-fn gate_of_an_unready_dependency_is_acknowledged_at_once() {
-    let mut pod = new_pod(false, GATES);
-    pod.receive_report("api", Some(waiting("t2", &["db"])));
-    assert_eq!(pod.acked_ticket_of("api").as_deref(), Some("t2"));
 }
 
 #[test]

@@ -82,22 +82,6 @@ fn status_from_before_the_sidecar_start_is_ignored() {
 }
 
 #[test]
-fn restarted_sidecar_trusts_probes_without_reports() {
-    let mut pod = new_pod(true, CHAIN);
-    for name in ["db", "api", "web"] {
-        pod.receive_verdict(name, ProbeVerdict::Passed);
-    }
-    assert_eq!(pod.phase(), Phase::Started);
-}
-
-#[test]
-fn without_the_api_only_hooks_determine_the_phase() {
-    let mut pod = new_pod(false, r#"[{"name":"db","mode":"post-start"},{"name":"web"}]"#);
-    pod.receive_report("db", Some(report()));
-    assert_eq!(pod.phase(), Phase::Started);
-}
-
-#[test]
 fn deleted_pod_is_terminating() {
     let mut pod = new_pod(false, CHAIN);
     pod.on_pod_update(&PodFacts { is_deleting: true, ..PodFacts::default() }, false, now());
