@@ -177,14 +177,6 @@ mod tests {
     }
 
     #[test]
-    fn writer_sorts_lines_and_omits_the_final_newline() {
-        let map =
-            Annotations::from([("b".to_owned(), "é\u{1F600}\u{7f}".to_owned()), ("a".to_owned(), "\"\\\n".to_owned())]);
-        assert_eq!(write(&map), "a=\"\\\"\\\\\\n\"\nb=\"\\u00e9\\U0001f600\\x7f\"");
-        assert_eq!(all(write(&map).as_bytes()), Ok(map));
-    }
-
-    #[test]
     fn long_list_loses_its_last_items() {
         let (fits, name) = ("a".repeat(VALUE_MAX), "b".repeat(63));
         for (list, expected) in [(fits.clone(), fits.clone()), (format!("{fits},{name}"), fits)] {

@@ -201,14 +201,6 @@ mod tests {
     }
 
     #[test]
-    fn report_belongs_to_its_sandbox() {
-        let here: SandboxId = "3f2a9c1e-4097-1a0c5f3b".parse().unwrap();
-        let report = Report { sandbox: Some(here.clone()), ..Report::default() };
-        assert!(report.is_from_sandbox(&here) && !Report::default().is_from_sandbox(&here));
-        assert!(!report.is_from_sandbox(&"3f2a9c1e-4098-1a0c5f3b".parse().unwrap()));
-    }
-
-    #[test]
     fn invalid_values_are_skipped() {
         let report =
             Report::parse(b"check=\"yes\"\nexit-code=\"x\"\ngate=\"open\"\nstarted=\"1\"\nwaiting-for=\"A,b\"")

@@ -31,21 +31,3 @@ pub fn is_held(path: &Path) -> io::Result<bool> {
         Err(error) => Err(error.into()),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lock_is_exclusive_until_dropped() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("controller");
-        assert!(!is_held(&path).unwrap());
-        let held = take(&path).unwrap().unwrap();
-        assert!(is_held(&path).unwrap());
-        assert!(take(&path).unwrap().is_none());
-        drop(held);
-        assert!(!is_held(&path).unwrap());
-        assert!(take(&path).unwrap().is_some());
-    }
-}
