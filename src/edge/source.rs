@@ -11,22 +11,21 @@ use std::path::Path;
 
 /// Reads the snapshot on the board at `folder`.
 pub fn read_board(folder: &Path) -> SnapshotResult {
-    parse_snapshot(read_board_bytes(folder).map_err(unreadable)?.as_slice())
+    Snapshot::from_annotations(&read_board_annotations(folder)?)
 }
 
-/// Returns the annotation `key` on the board at `folder`, if present.
-pub fn read_board_annotation(folder: &Path, key: &str) -> Option<String> {
-    annotations::read(&read_board_bytes(folder).ok()?, |found| found == key).ok()?.remove(key)
-}
-
-fn read_board_bytes(folder: &Path) -> io::Result<Vec<u8>> {
-    let folder = files::open_folder(folder)?;
-    files::read_beneath(folder.as_fd(), Path::new(names::ANNOTATIONS_FILE), names::BOARD_FILE_MAX)
+/// Reads the annotations of the snapshot on the board at `folder`.
+pub fn read_board_annotations(folder: &Path) -> Result<Annotations, Unreadable> {
+    let read = || -> io::Result<Vec<u8>> {
+        let folder = files::open_folder(folder)?;
+        files::read_beneath(folder.as_fd(), Path::new(names::ANNOTATIONS_FILE), names::BOARD_FILE_MAX)
+    };
+    parse_annotations(&read().map_err(unreadable)?, is_podgate_key)
 }
 
 /// Reads the snapshot in the downward-API volume at `folder`.
 pub fn read_volume(folder: &Path) -> SnapshotResult {
-    parse_snapshot(read_volume_bytes(folder).map_err(unreadable)?.as_slice())
+    Snapshot::from_annotations(&read_volume_annotations(folder, is_podgate_key)?)
 }
 
 /// Reads annotations in the downward-API volume at `folder`. Skips the keys that `wanted` rejects.
@@ -43,10 +42,6 @@ fn read_volume_bytes(folder: &Path) -> io::Result<Vec<u8>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => read(),
         other => other,
     }
-}
-
-fn parse_snapshot(bytes: &[u8]) -> SnapshotResult {
-    Snapshot::from_annotations(&parse_annotations(bytes, is_podgate_key)?)
 }
 
 fn parse_annotations(bytes: &[u8], wanted: impl FnMut(&str) -> bool) -> Result<Annotations, Unreadable> {

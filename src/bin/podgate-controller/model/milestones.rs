@@ -18,9 +18,9 @@ pub(crate) struct MilestoneRecorder {
 }
 
 impl MilestoneRecorder {
-    /// Continues the record of an earlier epoch in the same sandbox.
-    pub(crate) fn resume(times: Times, states: BTreeMap<String, State>) -> MilestoneRecorder {
-        MilestoneRecorder { times, states: BTreeMap::new(), resumed_states: states }
+    /// Continues the record of an earlier epoch in the same sandbox. `times` is the annotation with the times.
+    pub(crate) fn resume(times: &str, states: BTreeMap<String, State>) -> MilestoneRecorder {
+        MilestoneRecorder { times: Times::parse(times), states: BTreeMap::new(), resumed_states: states }
     }
 
     pub(crate) fn record<'a>(&mut self, tracks: impl IntoIterator<Item = &'a ContainerTrack>, now: SystemTime) {
@@ -122,9 +122,8 @@ mod tests {
 
     #[test]
     fn restarted_sidecar_continues_the_recorded_times() {
-        let times = Times::parse("10,db=started+0;ready+10;since+10");
         let previous_states = BTreeMap::from([("db".to_owned(), State::Ready)]);
-        let mut recorder = MilestoneRecorder::resume(times, previous_states);
+        let mut recorder = MilestoneRecorder::resume("10,db=started+0;ready+10;since+10", previous_states);
         recorder.record(&[track(State::Waiting)], at(100));
         recorder.record(&[track(State::Ready)], at(110));
         assert_eq!(recorder.annotation_value().as_deref(), Some("10,db=started+0;ready+10;since+10"));

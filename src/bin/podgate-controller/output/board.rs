@@ -3,12 +3,10 @@
 use crate::clock::now;
 use podgate::core::annotations::{self, Annotations};
 use podgate::core::names;
-use podgate::core::snapshot::Snapshot;
-use podgate::core::times::Times;
 use podgate::edge::bell::Ringer;
 use podgate::edge::{files, lock, source};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
 #[derive(Debug)]
@@ -31,19 +29,9 @@ impl Board {
         Board { folder: folder.to_owned(), ringer, lock: None, is_bell_broken: false, unwritten: None }
     }
 
-    /// Returns the snapshot of an earlier epoch; `None` if the board has no readable snapshot.
-    pub(crate) fn previous_snapshot(&self) -> Option<Snapshot> {
-        source::read_board(&self.folder).ok()
-    }
-
-    /// Returns the start time of the sidecar's first run in the board's sandbox, as recorded on the board.
-    pub(crate) fn sandbox_started_at(&self) -> Option<SystemTime> {
-        humantime::parse_rfc3339(&source::read_board_annotation(&self.folder, names::SANDBOX_SINCE)?).ok()
-    }
-
-    /// Returns the milestones of an earlier epoch from the board.
-    pub(crate) fn previous_times(&self) -> Times {
-        Times::parse(&source::read_board_annotation(&self.folder, names::SANDBOX_TIMES).unwrap_or_default())
+    /// Returns the annotations of an earlier epoch; none if the board has no readable annotations.
+    pub(crate) fn previous_annotations(&self) -> Annotations {
+        source::read_board_annotations(&self.folder).unwrap_or_default()
     }
 
     /// Writes `annotations`, then rings the bell. If the write fails, keeps `annotations` for [`retry`](Board::retry).

@@ -26,6 +26,7 @@ use futures::FutureExt;
 use podgate::core::annotations::Annotations;
 use podgate::core::container::{Container, Mode};
 use podgate::core::exit::Exit;
+use podgate::core::snapshot::Snapshot;
 use podgate::core::state::{Phase, State};
 use podgate::core::{container_list, names};
 use podgate::edge::install;
@@ -147,16 +148,20 @@ impl Controller {
         let hold_files = holds.then(|| HoldFiles::new(&args.hold, &args.hold_canary)).transpose()?;
         let sandbox = sandbox_id();
         let board = Board::new(&args.board);
-        let found = board.previous_snapshot();
+        let previous = board.previous_annotations();
+        let found = Snapshot::from_annotations(&previous).ok();
         let resumed = found.as_ref().is_some_and(|found| found.sandbox.matches(&sandbox));
         let revision = found.as_ref().map_or(0, |found| found.revision);
+        let previous = |key: &str| previous.get(key).filter(|_| resumed).map(String::as_str);
         let times = match found {
-            Some(found) if resumed => MilestoneRecorder::resume(board.previous_times(), found.states),
+            Some(found) if resumed => {
+                MilestoneRecorder::resume(previous(names::SANDBOX_TIMES).unwrap_or_default(), found.states)
+            }
             _ => MilestoneRecorder::default(),
         };
         let epoch = random_id(8).map_err(|e| format!("can't get random bytes: {e}"))?;
         let mut pod = PodModel::new(sandbox.clone(), epoch, revision, resumed);
-        pod.sandbox_started_at = board.sandbox_started_at().filter(|_| resumed);
+        pod.sandbox_started_at = previous(names::SANDBOX_SINCE).and_then(|since| humantime::parse_rfc3339(since).ok());
         pod.set_containers(declared.clone());
         info!(version = env!("CARGO_PKG_VERSION"), %sandbox, epoch = pod.epoch, resumed, "starting");
 
