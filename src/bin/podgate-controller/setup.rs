@@ -41,7 +41,6 @@ pub(crate) fn merge_containers(declared: &[Container], spec: &[Container]) -> Ve
         let has_probes = declaration.ready_check.is_some() || declaration.probes().next().is_some();
         let probes = if has_probes { declaration } else { spec };
         Container {
-            name: declaration.name.clone(),
             ports: if declaration.ports.is_empty() { spec.ports.clone() } else { declaration.ports.clone() },
             startup_probe: probes.startup_probe.clone(),
             readiness_probe: probes.readiness_probe.clone(),
@@ -50,8 +49,7 @@ pub(crate) fn merge_containers(declared: &[Container], spec: &[Container]) -> Ve
             mode: if declaration.mode == Mode::None { spec.mode } else { declaration.mode },
             pre_stop: declaration.pre_stop || spec.pre_stop,
             until: if declaration.until.is_empty() { spec.until.clone() } else { declaration.until.clone() },
-            timeout_seconds: declaration.timeout_seconds,
-            continue_on_timeout: declaration.continue_on_timeout,
+            ..declaration.clone()
         }
     };
     spec.iter().map(merged).collect()
