@@ -2,8 +2,8 @@
 
 use super::super::spans::NodeKind;
 use super::lines::{
-    begins_line, column, comments_start, dash_position, deeper_comments_end, is_blank_or_comment, line_after,
-    line_before, line_end, line_start,
+    begins_line, column, comments_start, dash_position, deeper_comments_end, is_blank_or_comment, line_after, line_end,
+    line_start,
 };
 use super::render;
 use super::splicer::{EntryEdit, Splice, Splicer};
@@ -17,11 +17,7 @@ impl Splicer<'_> {
         let lines = entries.iter().map(|(key, value)| {
             let name = self.tree.node(*key);
             let end = self.tree.node(*value).content.end.max(self.colon_end(*key).unwrap_or(name.content.end));
-            // A field in the form `? key` begins at the `?`.
-            let before = line_before(self.text, name.start);
-            let marked = before.trim_end_matches(' ').strip_suffix('?').filter(|_| before.ends_with(' '));
-            let start = marked.map_or(name.start, |marked| line_start(self.text, name.start) + marked.len());
-            start..line_end(self.text, end)
+            name.start..line_end(self.text, end)
         });
         let lines: Vec<Range<usize>> = lines.collect();
         let mut out = self.removal_splices(&lines, &parts)?;
@@ -69,19 +65,16 @@ impl Splicer<'_> {
         Some(out)
     }
 
-    /// Returns the splice that puts new entries before the entry at `index` and above that entry's comments.
+    /// Returns the splice that puts new entries before the entry at `index` and above that entry's comments. No entry can
+    /// be put before the first one if that follows a dash.
     fn insertion_before(&self, lines: &[Range<usize>], index: usize, first: bool, new: String) -> Option<Splice> {
         let start = lines[0].start;
         if new.is_empty() {
             return Some((start..start, new));
         }
-        if !first || begins_line(self.text, start) {
-            let at = self.entry_start(lines, index)?;
-            return Some((at..at, new));
-        }
-        // The old first entry follows a dash. The first new entry replaces the old one after the dash.
-        let column = column(self.text, start)?;
-        Some((start..start, format!("{}{:column$}", &new[column..], "")))
+        (!first || begins_line(self.text, start)).then_some(())?;
+        let at = self.entry_start(lines, index)?;
+        Some((at..at, new))
     }
 
     /// Returns the start of an entry and of the comments above the entry. The entry must begin a line.
@@ -98,8 +91,7 @@ impl Splicer<'_> {
         let end = self.tree.node(key).content.end;
         let rest = &self.text[end..];
         let blanks = rest.len() - rest.trim_start_matches(' ').len();
-        (rest[blanks..].starts_with(':') && !line_before(self.text, self.tree.node(key).start).contains('?'))
-            .then_some(end + blanks + 1)
+        rest[blanks..].starts_with(':').then_some(end + blanks + 1)
     }
 
     fn value_splices(&self, (key, value): (usize, usize), new: &Value) -> Option<Vec<Splice>> {
@@ -143,7 +135,7 @@ impl Splicer<'_> {
         let first = lines.first()?.start;
         let column = column(self.text, first)?;
         let moved = !parts.iter().filter_map(|part| part.old_index).is_sorted();
-        if moved && begins_line(self.text, first) {
+        if moved {
             lines.iter_mut().for_each(|lines| lines.end = deeper_comments_end(self.text, lines.end, column));
         }
         let mut out = self.removal_splices(&lines, &parts)?;
@@ -158,12 +150,9 @@ impl Splicer<'_> {
             }
             let new = std::mem::take(&mut new);
             if moved {
-                // In a list that follows another dash, the text between the items ends with the indentation of the next
-                // item.
-                let shift = if new.is_empty() || begins_line(self.text, first) { 0 } else { column };
-                let own = self.moved_item_text(&lines, index, &part.inner_splices)?;
-                pieces.push(format!("{}{:shift$}{own}", &new[shift..], ""));
-                kept.push(self.item_with_comments(&lines, index)?);
+                let whole = self.entry_start(&lines, index)?..lines[index].end;
+                pieces.push(new + &self.apply_splices(whole.clone(), &part.inner_splices)?);
+                kept.push(whole);
                 continue;
             }
             out.push(self.insertion_before(&lines, index, last.is_none(), new)?);
@@ -196,28 +185,6 @@ impl Splicer<'_> {
             new.insert_str(first, rest);
         }
         Some((lines.clone(), new))
-    }
-
-    /// Returns the range of an item to move, including the comments directly above the item.
-    fn item_with_comments(&self, lines: &[Range<usize>], index: usize) -> Option<Range<usize>> {
-        // In a list that follows another dash, the comments of the first item cannot move. Leave all comments in place.
-        let inline = !begins_line(self.text, lines[0].start);
-        let start = if inline { Some(lines[index].start) } else { self.entry_start(lines, index) };
-        Some(start?..lines[index].end)
-    }
-
-    /// Returns the text of an item to move, with its comments and with the edits in `inner`.
-    fn moved_item_text(&self, lines: &[Range<usize>], index: usize, inner: &[Splice]) -> Option<String> {
-        let (whole, column) = (self.item_with_comments(lines, index)?, column(self.text, lines[0].start)?);
-        let own = line_start(self.text, lines[index].start).max(whole.start);
-        let mut out = String::new();
-        // After a block scalar, a deeper indented comment would become part of the scalar.
-        for line in self.text[whole.start..own].split_inclusive('\n') {
-            let code = line.trim_start_matches(' ');
-            let indent = if line.len() - code.len() > column { column } else { line.len() - code.len() };
-            out += &format!("{:indent$}{code}", "");
-        }
-        Some(out + &self.apply_splices(own..whole.end, inner)?)
     }
 
     /// Returns the end of an item. For an empty item, returns the end of the dash, because the parser reports no

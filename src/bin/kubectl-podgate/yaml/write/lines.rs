@@ -20,12 +20,10 @@ pub(crate) fn line_after(text: &str, at: usize) -> &str {
     text[at..line_end(text, at)].trim_end_matches(['\n', '\r'])
 }
 
-/// Returns the column of the field or item whose key or dash is at `at`. For `? key`, returns the column of the `?`.
-/// Returns `None` if the text before `at` on its line has characters other than dashes and spaces.
+/// Returns the column of the field or item whose key or dash is at `at`. Returns `None` if the text before `at` on its
+/// line has characters other than dashes and spaces.
 pub(crate) fn column(text: &str, at: usize) -> Option<usize> {
     let before = line_before(text, at);
-    let marked = before.trim_end_matches(' ').strip_suffix('?');
-    let before = marked.filter(|_| before.ends_with(' ')).unwrap_or(before);
     before.bytes().all(|byte| byte == b' ' || byte == b'-').then_some(before.len())
 }
 
@@ -77,10 +75,7 @@ pub(crate) fn dash_position(text: &str, node: &Node) -> Option<usize> {
     }
     let mut line = line_start(text, start);
     if !prefix.trim().is_empty() {
-        // For an empty item with a comment, the parser reports a position after the comment.
-        let lead = prefix.len() - prefix.trim_start_matches([' ', '-']).len();
-        let dash = prefix[..lead].rfind('-')?;
-        return (node.content.is_empty() && is_blank_or_comment(&prefix[dash + 1..])).then_some(line + dash);
+        return None;
     }
     while line > 0 {
         line = line_start(text, line - 1);

@@ -141,8 +141,6 @@ fn moved_items_take_their_comments_along() {
     let a = "  # the first\n  - name: a\n    image: x\n    env: []   # none\n";
     assert_eq!(new, POD.replace(&format!("{a}\n{b}"), &format!("{b}\n{a}")));
     assert_eq!(edited(&new, &[move_item("spec/containers/0", 1)]), POD);
-    let empty = edited("a:\n - |-\n  a\n - # c\n - a\n", &[move_item("a/1", 0)]);
-    assert_eq!(empty, "a:\n - # c\n - |-\n  a\n - a\n");
     assert_eq!(edited("l:\n- a\n- b\n- c", &[move_item("l/0", 2)]), "l:\n- b\n- c\n- a");
     assert_eq!(edited("l: [a, {b: 1}, c] # x\n", &[move_item("l/2", 0)]), "l: [c, a, {b: 1}] # x\n");
 }
