@@ -3,7 +3,7 @@
 use crate::corpus::templates;
 use crate::{injected, lines, options};
 use podgate::order::finding::{Finding, Level};
-use podgate::order::inject::{inject, uninject};
+use podgate::order::inject::{inject, is_requested, uninject};
 use podgate::order::plan::KnownFacts;
 use serde_json::{Value, json};
 
@@ -281,4 +281,26 @@ fn finding_places_match_the_injected_template() {
         "{}",
         lines(&found)
     );
+}
+
+#[test]
+fn template_without_a_declaration_stays_unchanged() {
+    let with = |metadata: Value| json!({"metadata": metadata, "spec": {"containers": [{"name": "a"}]}});
+    for (metadata, declared) in [
+        (json!({}), false),
+        (json!({"labels": {"podgate.io/inject": "enabled"}}), true),
+        (json!({"labels": {"podgate.io/inject": "disabled"}, "annotations": {"podgate.io/order": "a"}}), false),
+        (json!({"annotations": {"podgate.io/order": "a"}}), true),
+        (json!({"annotations": {"after.podgate.io/a": "b"}}), true),
+        (json!({"annotations": {"podgate.io/timeout": "5m"}}), false),
+        (json!({"annotations": 7, "labels": []}), false),
+    ] {
+        assert_eq!(is_requested(&with(metadata.clone())), declared, "{metadata}");
+    }
+    // The label without an order gives a finding.
+    for (metadata, is_marked) in [(json!({}), false), (json!({"labels": {"podgate.io/inject": "enabled"}}), true)] {
+        let template = with(metadata);
+        let done = inject(&template, &options(), &KnownFacts::default()).unwrap();
+        assert_eq!((done.value, done.edits, !done.findings.is_empty()), (template, vec![], is_marked));
+    }
 }

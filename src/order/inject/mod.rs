@@ -223,6 +223,3 @@ pub fn relocate_findings(mut findings: Vec<Finding>, plain: &Value, template: &V
     }
     findings
 }
-
-#[cfg(test)]
-mod tests;
