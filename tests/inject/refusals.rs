@@ -1,7 +1,7 @@
 //! Tests of rejected templates, and of the message and place of each rejection.
 
 use crate::corpus::templates;
-use crate::{injected, lines, options};
+use crate::{check_injection, injected, lines, options};
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{inject, is_requested, uninject};
 use podgate::order::plan::KnownFacts;
@@ -303,4 +303,33 @@ fn template_without_a_declaration_stays_unchanged() {
         let done = inject(&template, &options(), &KnownFacts::default()).unwrap();
         assert_eq!((done.value, done.edits, !done.findings.is_empty()), (template, vec![], is_marked));
     }
+}
+
+#[test]
+fn users_hooks_are_kept_or_rejected() {
+    let with_hook = |which: &str, handler: &Value| {
+        let mut pod = with("/spec/containers/0/lifecycle", json!({which: handler}));
+        pod["metadata"]["annotations"]["podgate.io/mode"] = json!("post-start");
+        pod
+    };
+    let odd_words = json!({"exec": {"command": ["sh", "-c", "echo \"$(X)\" -- --then \\"]}});
+    for handler in [odd_words, json!({"sleep": {"seconds": 7}})] {
+        for which in ["postStart", "preStop"] {
+            let done = check_injection(&with_hook(which, &handler), &options(), &KnownFacts::default());
+            assert!(done.is_some_and(|done| !done.edits.is_empty()), "{which}: {handler}");
+        }
+    }
+    let rule = |which: &str, handler: &Value| rejection(&with_hook(which, handler))[0].rule;
+    for handler in [json!({"sleep": {}}), json!({"httpGet": {"port": 1}}), json!({"tcpSocket": {"port": 1}}), json!({})]
+    {
+        assert_eq!(rule("postStart", &handler), "own-post-start", "{handler}");
+    }
+    for get in [json!({"port": "web"}), json!({"port": 8080, "scheme": "HTTPS"})] {
+        assert_eq!(rule("preStop", &json!({"httpGet": get})), "own-pre-stop", "{get}");
+    }
+    let quit = with_hook("preStop", &json!({"httpGet": {"port": 8080, "path": "/quit"}}));
+    let done = check_injection(&quit, &options(), &KnownFacts::default()).expect("an injected Pod");
+    let line = done.value["spec"]["containers"][0]["lifecycle"]["preStop"].to_string();
+    assert!(line.contains("http://127.0.0.1:8080/quit"), "{line}");
+    assert!(done.findings.iter().any(|finding| finding.level == Level::Note), "{}", lines(&done.findings));
 }

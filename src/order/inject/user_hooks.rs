@@ -139,38 +139,3 @@ pub(super) fn wrapped_hook(line: &[String]) -> Option<Value> {
     let seconds: u64 = time.strip_suffix('s').filter(|_| sleep == "sleep")?.parse().ok()?;
     Some(json!({"sleep": {"seconds": seconds}}))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wrapping_and_unwrapping_keeps_the_users_hook() {
-        for hook in
-            [json!({"exec": {"command": ["sh", "-c", "echo \"$(X)\" -- --then \\"]}}), json!({"sleep": {"seconds": 7}})]
-        {
-            let then = then_post_start(user_hook(Some(&hook)), "db", &Place::root()).unwrap().unwrap();
-            let line = ["podgate", "post-start", "--then", &then].map(str::to_owned);
-            assert_eq!(wrapped_hook(&line), Some(hook));
-        }
-        let line = ["podgate", "pre-stop", "--then", &no_op().command].map(str::to_owned);
-        assert_eq!(wrapped_hook(&line), None);
-    }
-
-    #[test]
-    fn hooks_that_the_agent_cannot_run_are_rejected() {
-        for hook in
-            [json!({"sleep": {}}), json!({"httpGet": {"port": 1}}), json!({"tcpSocket": {"port": 1}}), json!({})]
-        {
-            assert!(then_post_start(user_hook(Some(&hook)), "db", &Place::root()).is_err(), "{hook}");
-        }
-        let container = Container::default();
-        let pre_stop = |hook: Value| then_pre_stop(user_hook(Some(&hook)), &container, &Place::root());
-        assert!(pre_stop(json!({"httpGet": {"port": "web"}})).is_err());
-        assert!(pre_stop(json!({"httpGet": {"port": 8080, "scheme": "HTTPS"}})).is_err());
-        let (then, note) = pre_stop(json!({"httpGet": {"port": 8080, "path": "/quit"}})).unwrap();
-        assert!(then.unwrap().command.ends_with(r#""http://127.0.0.1:8080/quit"]"#) && note.is_some());
-        assert_eq!(user_hook(None), UserHook::None);
-        assert_eq!(user_hook(Some(&Value::Null)), UserHook::None);
-    }
-}
