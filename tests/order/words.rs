@@ -1,6 +1,7 @@
-//! Tests of the readers of single words: image references, and container names with a typing error.
+//! Tests of functions for single words: image references, container names with a typing error, and dollar signs.
 
 use podgate::order::declare::nearest::nearest;
+use podgate::order::dollars::{escape, unescape};
 use podgate::order::release::{parse_image, sidecar_image};
 
 #[test]
@@ -32,4 +33,27 @@ fn image_references_are_checked() {
     for text in bad.split(' ').chain(["", " ", "a b", "a\n"]) {
         assert!(parse_image(text).is_err(), "{text:?}");
     }
+}
+
+/// Expands `text` as Kubernetes does (`third_party/forked/golang/expansion`), without any variables.
+fn expand(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        out.push(c);
+        if c == '$' && rest.peek() == Some(&'$') {
+            rest.next();
+        }
+    }
+    out
+}
+
+#[test]
+fn kubernetes_expansion_reverses_the_escape() {
+    for text in ["", "$", "$$", "$$$", "$x", "$(X)", "$$(X)", "a$$b$(C)$", "sh -c echo $HOME", "$x $(X)"] {
+        let escaped = escape(text);
+        assert_eq!((expand(&escaped).as_str(), unescape(&escaped).as_str()), (text, text));
+        assert!(!escaped.replace("$$", "").contains("$("), "{text}");
+    }
+    assert_eq!(escape("echo $HOME"), "echo $HOME");
 }

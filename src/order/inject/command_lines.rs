@@ -5,8 +5,9 @@ use crate::core::command::AgentCommand;
 use crate::core::container::{Container, Mode, Probe};
 use crate::core::names;
 use crate::core::until::{WaitCondition, WantedState};
+use crate::order::dollars;
 use crate::order::inject::checks;
-use crate::order::inject::parts::{self, without_nulls};
+use crate::order::inject::parts::without_nulls;
 use crate::order::inject::user_hooks::{COMMAND_TIMEOUT, ThenCommand};
 use crate::order::plan::ContainerPlan;
 use serde_json::{Value, json};
@@ -46,7 +47,7 @@ impl ContainerLines<'_> {
         }
         // Kubernetes expands variables in `command`.
         for check in &self.planned.checks {
-            line.add_flag("--check", parts::escape_dollars(&check.to_string()));
+            line.add_flag("--check", dollars::escape(&check.to_string()));
         }
         if self.planned.waits_in_gate() {
             line.add_flag("--timeout", compact_duration(self.planned.timeout));
@@ -199,7 +200,7 @@ impl ContainerLines<'_> {
             if !check.is_network() {
                 let text = check.to_string();
                 // Kubernetes expands variables in the command of a gate, but not in that of a hook.
-                line.add_flag(flag, if flag == "--check" { text } else { parts::escape_dollars(&text) });
+                line.add_flag(flag, if flag == "--check" { text } else { dollars::escape(&text) });
             }
             return;
         }

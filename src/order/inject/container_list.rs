@@ -5,6 +5,7 @@
 use crate::core::argv::Check;
 use crate::core::container::{Container, Handler, Mode, Port, PortRef, Probe};
 use crate::core::container_list::parse_list;
+use crate::order::dollars;
 use crate::order::edit::Place;
 use crate::order::finding::Finding;
 use crate::order::inject::limits::VARIABLE_MAX;
@@ -88,7 +89,7 @@ pub(super) fn from_sidecar(sidecar: &Value) -> Option<Vec<Container>> {
     let variables = sidecar.get("env")?.as_array()?;
     let variable = variables.iter().find(|variable| parts::item_name(variable) == Some(CONTAINERS_VARIABLE))?;
     let text = variable.get("value")?.as_str().filter(|text| text.len() <= VARIABLE_MAX)?;
-    parse_list(&parts::unescape_dollars(text)).ok()
+    parse_list(&dollars::unescape(text)).ok()
 }
 
 fn container_entry(container: &Container) -> Value {

@@ -38,6 +38,7 @@ pub use parts::without_nulls;
 
 use crate::core::container::Container;
 use crate::order::declare::{self, keys};
+use crate::order::dollars;
 use crate::order::edit::{Edit, Op, PathSegment, Place, apply};
 use crate::order::finding::Finding;
 use crate::order::plan::{ImageCommand, KnownFacts, plan};
@@ -180,7 +181,7 @@ fn keep_image_commands(template: &Value, known: &KnownFacts) -> KnownFacts {
         if item.get("image").and_then(Value::as_str) == Some(image)
             && let Some(end) = words.iter().position(|word| word == "--")
         {
-            let entrypoint = words[end + 1..].iter().map(|word| parts::unescape_dollars(word)).collect();
+            let entrypoint = words[end + 1..].iter().map(|word| dollars::unescape(word)).collect();
             known.images.entry(name.to_owned()).or_insert(ImageCommand { entrypoint, cmd: Vec::new() });
         }
     }

@@ -91,25 +91,6 @@ pub(super) fn item_name(item: &Value) -> Option<&str> {
     item.get("name")?.as_str()
 }
 
-/// Escapes `text` for fields in which Kubernetes expands `$(VARIABLE)` and replaces `$$` by `$`
-/// (<https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/>).
-pub(super) fn escape_dollars(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text.chars().peekable();
-    while let Some(c) = rest.next() {
-        out.push(c);
-        if c == '$' && matches!(rest.peek(), Some('(' | '$')) {
-            out.push('$');
-        }
-    }
-    out
-}
-
-/// Reverses [`escape_dollars`]. Every `$(` in the text must be escaped.
-pub(super) fn unescape_dollars(text: &str) -> String {
-    text.replace("$$", "$")
-}
-
 /// Returns the volumes that podgate adds, in list order.
 pub(super) fn volumes(plan: &Plan) -> Vec<Value> {
     let field = |path: &str, field: &str| json!({"path": path, "fieldRef": {"fieldPath": field}});
@@ -216,33 +197,5 @@ pub fn without_nulls(value: &Value) -> Value {
         }
         Value::Array(items) => items.iter().map(without_nulls).collect(),
         other => other.clone(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Expands `text` as Kubernetes does (`third_party/forked/golang/expansion`), without any variables.
-    fn expand_dollars(text: &str) -> String {
-        let mut out = String::new();
-        let mut rest = text.chars().peekable();
-        while let Some(c) = rest.next() {
-            out.push(c);
-            if c == '$' && rest.peek() == Some(&'$') {
-                rest.next();
-            }
-        }
-        out
-    }
-
-    #[test]
-    fn kubernetes_expansion_reverses_the_escape() {
-        for text in ["", "$", "$$", "$$$", "$x", "$(X)", "$$(X)", "a$$b$(C)$", "sh -c echo $HOME"] {
-            assert_eq!(expand_dollars(&escape_dollars(text)), text, "{text}");
-            assert_eq!(unescape_dollars(&escape_dollars(text)), text, "{text}");
-            assert!(!escape_dollars(text).replace("$$", "").contains("$("), "{text}");
-        }
-        assert_eq!(escape_dollars("$x $(X)"), "$x $$(X)");
     }
 }

@@ -4,6 +4,7 @@ use crate::core::argv::Check;
 use crate::core::container::Mode;
 use crate::core::until::WaitCondition;
 use crate::order::declare::{Publish, SidecarPlacement};
+use crate::order::dollars;
 use crate::order::finding::Finding;
 use crate::order::kubernetes_version::Version;
 use serde_json::Value;
@@ -113,10 +114,8 @@ impl ImageCommand {
     /// Returns the words in the syntax of a spec, in which the kubelet expands `$(NAME)`. Omits `Cmd` if the spec has
     /// `args`, which replace it.
     pub fn words(&self, has_args: bool) -> Vec<String> {
-        let escape = |word: &String| {
-            if word.contains("$(") || word.contains("$$") { word.replace('$', "$$") } else { word.clone() }
-        };
-        self.entrypoint.iter().chain(self.cmd.iter().filter(|_| !has_args)).map(escape).collect()
+        let words = self.entrypoint.iter().chain(self.cmd.iter().filter(|_| !has_args));
+        words.map(|word| dollars::escape(word)).collect()
     }
 }
 

@@ -15,6 +15,7 @@ use podgate::core::snapshot::Snapshot;
 use podgate::core::state::{Phase, State};
 use podgate::core::times::{Milestone, Times};
 use podgate::core::until::{ConditionStatus, WaitCondition};
+use podgate::order::dollars;
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
@@ -107,8 +108,7 @@ pub(crate) fn pod_containers(pod: &Pod) -> Vec<PodContainer<'_>> {
 fn declared_containers(pod: &Pod) -> Vec<Declared> {
     let all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
     let mut listed = all.flat_map(|container| &container.env).filter(|variable| variable.name == "PODGATE_CONTAINERS");
-    // In the values of variables, `$$` is the escaped form of `$`.
-    listed.next().and_then(|variable| parse_list(&variable.value.replace("$$", "$")).ok()).unwrap_or_default()
+    listed.next().and_then(|variable| parse_list(&dollars::unescape(&variable.value)).ok()).unwrap_or_default()
 }
 
 /// Returns the gate of a container in hold mode. The container's spec does not contain the conditions.

@@ -7,6 +7,7 @@ use crate::core::container::{Container, Mode};
 use crate::core::container_list::parse_list;
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::{SidecarPlacement, keys};
+use crate::order::dollars;
 use crate::order::edit::{Edit, EditError, Op, Place, apply};
 use crate::order::finding::{Finding, has_errors};
 use crate::order::inject::limits::VARIABLE_MAX;
@@ -59,7 +60,7 @@ impl Writer<'_> {
             let fix = "change the order or the modes";
             return Err(vec![Finding::error("order-broken", parts::spec_place("containers"), what).fix(fix)]);
         }
-        let text = parts::escape_dollars(&text);
+        let text = dollars::escape(&text);
         if text.len() > VARIABLE_MAX {
             let what =
                 format!("the sidecar's list of containers has {} bytes, but the limit is {VARIABLE_MAX}", text.len());
