@@ -1,4 +1,5 @@
 mod properties;
+mod states;
 
 use podgate::core::container::Mode;
 use podgate::order::declare::{Publish, SidecarPlacement, annotation_place};
@@ -283,31 +284,6 @@ fn cycles_are_reported_at_the_closing_annotation() {
         assert_eq!((findings.len(), findings[0].rule), (1, "cycle"), "{findings:#?}");
         assert_eq!(findings[0].message, expected);
         assert_eq!(findings[0].at, annotation_place(more[0].0));
-    }
-}
-
-#[test]
-fn edges_combine_unless_they_contradict() {
-    for (a, b, both) in [
-        ("Started", "Ready", Some("Ready")),
-        ("Started", "Exited", Some("Exited")),
-        ("Completed", "Exited", Some("Completed")),
-        ("Ready", "Ready", Some("Ready")),
-        ("Ready", "Completed", None),
-        ("Ready", "Exited", None),
-    ] {
-        for (order, after) in [(a, b), (b, a)] {
-            let (order, after) = (format!("db={order}, api"), format!("db={after}"));
-            let template = template(&["db", "api"], &[("podgate.io/order", &order), ("after.podgate.io/api", &after)]);
-            match both {
-                Some(both) => assert_eq!(plan_summary(&plan_of(&template))[1], format!("api gate db={both}")),
-                None => {
-                    let findings = plan_errors(&template);
-                    assert_eq!(findings[0].rule, "can-never-hold");
-                    assert!(findings[0].message.contains("can never hold at the same time"), "{}", findings[0]);
-                }
-            }
-        }
     }
 }
 
