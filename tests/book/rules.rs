@@ -12,12 +12,19 @@ use std::process::Stdio;
 pub(crate) const PAGE: &str = "docs/rules.md";
 
 /// Rules without an example, each with the reason why no example can run here.
-const NOT_RUN: [(&str, &str); 7] = [
+const NOT_RUN: [(&str, &str); 14] = [
+    ("dry-run-skipped", "needs a cluster; covered by tests/check"),
     ("gate-without-command", "an internal error that no known manifest causes"),
     ("image-pinned", "needs a registry; covered by tests/registry"),
     ("image-without-command", "needs a registry; covered by tests/registry"),
     ("missing-policy", "needs a cluster with the webhook; covered by tests/check"),
+    ("native-lost", "needs a webhook that breaks the Pod; covered by tests/check"),
+    ("not-injected", "needs a webhook that skips the Pod; covered by tests/check"),
     ("not-reversible", "an internal error that no known manifest causes"),
+    ("order-lost", "needs a webhook that breaks the Pod; covered by tests/check"),
+    ("part-lost", "needs a webhook that breaks the Pod; covered by tests/check"),
+    ("pod-refused", "needs a policy that refuses the Pod; covered by tests/check"),
+    ("probe-changed", "needs a webhook that changes the Pod; covered by tests/check"),
     ("template-too-large", "an example would need 128 KiB; covered by tests/webhook"),
     ("too-many-containers", "an example would take 201 containers; the test makes one"),
 ];
@@ -75,6 +82,9 @@ fn answer(request: &Request) -> Answer {
         let mut version = json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"});
         empty.iter().for_each(|field| version[field] = "".into());
         return Answer::Json(200, version);
+    }
+    if path.starts_with("/api/v1/namespaces/shop/pods?") && path.contains("dryRun=All") {
+        return Answer::Json(201, serde_json::from_str(&request.body).unwrap());
     }
     if path.contains("/localsubjectaccessreviews") {
         let denied = json!({"allowed": false});

@@ -3,6 +3,7 @@
 #[path = "../common/api_server.rs"]
 mod api_server;
 mod docs;
+mod dry_run;
 mod forecasts;
 mod keys;
 mod server;

@@ -2,6 +2,8 @@
 
 use crate::api_server::{Answer, FakeApiServer, Request, error_status, kubeconfig};
 use crate::{check, file, program};
+use podgate::order::inject::{Options, inject, without_nulls};
+use podgate::order::plan::KnownFacts;
 use serde_json::{Value, json};
 use std::fs;
 use std::net::TcpListener;
@@ -25,6 +27,88 @@ fn serve_without(
     configurations: Value,
     lacks: Option<&'static str>,
 ) -> String {
+    let has_webhook = configurations.to_string().contains("pods.podgate.io")
+        || configurations.to_string().contains("\"app.kubernetes.io/component\":\"webhook\"");
+    let admit = move |pod: Value| Answer::Json(201, if has_webhook { injected(&pod) } else { with_defaults(pod) });
+    serve_api(minor, allowed, denies, configurations, lacks, admit).address
+}
+
+/// Returns the Pod as podgate's webhook leaves it in a cluster. The webhook has other settings than the tool.
+pub(crate) fn injected(pod: &Value) -> Value {
+    let options = Options { is_from_api: true, has_fixed_user: false, ..Options::new("registry.example/podgate:1") };
+    with_defaults(inject(&with_defaults(pod.clone()), &options, &KnownFacts::default()).unwrap().value)
+}
+
+/// Adds default values to a Pod and removes empty fields, as the API server does.
+pub(crate) fn with_defaults(pod: Value) -> Value {
+    let mut pod = without_nulls(&pod);
+    let set = |value: &mut Value, key: &str, default: Value| {
+        if let Some(fields) = value.as_object_mut() {
+            fields.entry(key).or_insert(default);
+        }
+    };
+    let probe = |value: &mut Value| {
+        let fields = value.as_object_mut().unwrap();
+        fields.retain(|_, value| *value != json!(0));
+        for (key, default) in
+            [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
+        {
+            fields.entry(key).or_insert(json!(default));
+        }
+        if let Some(get) = fields.get_mut("httpGet") {
+            get.as_object_mut().unwrap().entry("scheme").or_insert(json!("HTTP"));
+            get.as_object_mut().unwrap().entry("path").or_insert(json!("/"));
+        }
+    };
+    for list in ["initContainers", "containers"] {
+        for own in pod["spec"][list].as_array_mut().into_iter().flatten() {
+            set(own, "terminationMessagePath", json!("/dev/termination-log"));
+            set(own, "imagePullPolicy", json!("IfNotPresent"));
+            set(own, "resources", json!({}));
+            for field in ["startupProbe", "readinessProbe", "livenessProbe"] {
+                own.get_mut(field).into_iter().for_each(probe);
+            }
+            for variable in own.get_mut("env").and_then(Value::as_array_mut).into_iter().flatten() {
+                variable
+                    .pointer_mut("/valueFrom/fieldRef")
+                    .into_iter()
+                    .for_each(|it| set(it, "apiVersion", json!("v1")));
+            }
+        }
+    }
+    for volume in pod["spec"]["volumes"].as_array_mut().into_iter().flatten() {
+        volume.get_mut("downwardAPI").into_iter().for_each(|it| set(it, "defaultMode", json!(420)));
+    }
+    for (key, default) in
+        [("restartPolicy", "Always"), ("dnsPolicy", "ClusterFirst"), ("serviceAccountName", "default")]
+    {
+        set(&mut pod["spec"], key, json!(default));
+    }
+    set(&mut pod["spec"], "terminationGracePeriodSeconds", json!(30));
+    pod["metadata"]["name"] = format!("{}x7k2p", pod["metadata"]["generateName"].as_str().unwrap()).into();
+    pod["status"] = json!({"phase": "Pending"});
+    pod
+}
+
+/// Starts a server like [`serve_with`] that answers the creation of a Pod in a dry run with `admit`.
+pub(crate) fn serve_pods(
+    minor: &'static str,
+    allowed: &'static [&'static str],
+    denies: bool,
+    configurations: Value,
+    admit: impl FnMut(Value) -> Answer + Send + 'static,
+) -> FakeApiServer {
+    serve_api(minor, allowed, denies, configurations, None, admit)
+}
+
+fn serve_api(
+    minor: &'static str,
+    allowed: &'static [&'static str],
+    denies: bool,
+    configurations: Value,
+    lacks: Option<&'static str>,
+    mut admit: impl FnMut(Value) -> Answer + Send + 'static,
+) -> FakeApiServer {
     let list = json!({"kind": "MutatingWebhookConfigurationList", "apiVersion": "admissionregistration.k8s.io/v1", "metadata": {}, "items": configurations});
     let answer = move |request: &Request| {
         let of = |method: &str, path: &str| request.method == method && request.path.starts_with(path);
@@ -34,6 +118,14 @@ fn serve_without(
                 json!({"major": "1", "minor": minor, "gitVersion": "v1", "gitCommit": "", "gitTreeState": "", "buildDate": "",
                        "goVersion": "", "compiler": "", "platform": ""}),
             );
+        }
+        if of("POST", "/api/v1/namespaces/shop/pods") {
+            assert_eq!(request.path, "/api/v1/namespaces/shop/pods?&dryRun=All", "a real Pod must never be created");
+            if denies {
+                let why = "pods is forbidden: User \"me\" cannot create resource \"pods\" in API group \"\" in the namespace \"shop\"";
+                return error_status(403, "Forbidden", why);
+            }
+            return admit(serde_json::from_str(&request.body).unwrap());
         }
         if denies {
             return error_status(403, "Forbidden", "you may not ask");
@@ -61,10 +153,10 @@ fn serve_without(
                    "status": {"allowed": is_allowed}}),
         )
     };
-    FakeApiServer::new(answer).address
+    FakeApiServer::new(answer)
 }
 
-const POD: &str = "\
+pub(crate) const POD: &str = "\
 apiVersion: v1
 kind: Pod
 metadata:
@@ -79,7 +171,7 @@ spec:
 ";
 
 /// Runs `check --server` on a Pod. Returns exit code, standard output and standard error.
-fn with_server(server: &str, pod: &str) -> (i32, String, String) {
+pub(crate) fn with_server(server: &str, pod: &str) -> (i32, String, String) {
     let (folder, _) = file(pod);
     kubeconfig(folder.path(), server);
     check(&folder, &["pod.yaml", "--server", "--kubeconfig", "kubeconfig", "--request-timeout", "5s", "-q"])
@@ -110,10 +202,10 @@ fn service_account_needs_the_sidecars_permissions() {
 }
 
 /// All verbs of the sidecar's role.
-const ALL: &[&str] = &["watch", "patch"];
+pub(crate) const ALL: &[&str] = &["watch", "patch"];
 
 /// Reads the webhook configuration of podgate's manifests.
-fn configuration() -> Value {
+pub(crate) fn configuration() -> Value {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/injector/webhook.yaml");
     serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }

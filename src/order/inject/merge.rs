@@ -8,7 +8,7 @@ const OWNED_FIELDS: [&str; 6] = ["name", "image", "command", "args", "lifecycle"
 
 /// Returns true if `found` contains all of `wanted`. Ignores additional fields, and additional items in lists of
 /// objects, because the API server or other webhooks add both. Outside injected parts, both values are equal.
-pub(super) fn covers(found: &Value, wanted: &Value) -> bool {
+pub(crate) fn covers(found: &Value, wanted: &Value) -> bool {
     match (found, wanted) {
         (Value::Object(found), Value::Object(wanted)) => {
             wanted.iter().all(|(key, wanted)| found.get(key).is_some_and(|found| covers(found, wanted)))

@@ -17,12 +17,14 @@
 //! | `record` | the annotation that makes the injection reversible |
 //! | `undo` | removes the injected parts |
 //! | `merge` | keeps additions by the API server and other webhooks |
+//! | `lost_parts` | podgate's parts that other webhooks have removed |
 
 mod checks;
 mod command_lines;
 mod container_list;
 mod istio;
 mod limits;
+mod lost_parts;
 mod merge;
 mod outcome;
 mod parts;
@@ -33,8 +35,11 @@ mod undo;
 mod user_hooks;
 mod write;
 
+pub(crate) use lost_parts::lost_parts;
+pub(crate) use merge::covers;
 pub use outcome::{Injected, Options};
 pub use parts::without_nulls;
+pub(crate) use parts::without_zeros;
 
 use crate::core::container::Container;
 use crate::order::declare::{self, keys};
@@ -146,6 +151,11 @@ fn inject_plain(template: &Value, options: &Options, known: &KnownFacts) -> Resu
 /// Returns the sidecar's list of containers; `None` if the template has no sidecar with a valid list.
 pub(crate) fn sidecar_list(template: &Value) -> Option<Vec<Container>> {
     container_list::from_sidecar(undo::find_sidecar(template)?.1)
+}
+
+/// Returns the version of podgate that has injected `template`.
+pub(crate) fn injected_version(template: &Value) -> Option<String> {
+    Record::read(template).ok()?.map(|record| record.version)
 }
 
 /// Returns true if the container `name` has the variable that makes the kubelet hold it. The API server adds default

@@ -10,6 +10,7 @@
 //! | `hold` | containers in hold mode |
 //! | `environment` | network, processes, Kubernetes version, time limits of the workload |
 //! | `handwritten` | podgate's commands in a manifest that declares no order |
+//! | `server_pod` | the Pod that the API server returns for a dry run |
 //! | `document` | podgate's annotations and labels outside of templates |
 
 mod context;
@@ -21,12 +22,14 @@ mod hold;
 pub mod native;
 mod probes;
 pub mod rules;
+mod server_pod;
 
 pub use crate::order::kubernetes_version::Version;
 pub use context::Context;
 pub use document::misplaced_keys;
 pub use handwritten::check_handwritten;
 pub use hold::check_sidecar_position;
+pub use server_pod::{check_refusal, check_returned};
 
 use crate::order::declare::spec::Spec;
 use crate::order::finding::Finding;

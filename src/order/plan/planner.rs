@@ -296,8 +296,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Reports a command that was read from another image than the container's, and a record of an image without a
-    /// command.
+    /// Reports a command that was read from another image, and an image without such a command.
     fn check_image(&self, name: &str, at: Place) -> Option<Finding> {
         let (recorded, command) = (&self.declared.images[name], format!("{}{name}", keys::COMMAND_PREFIX));
         if !self.declared.commands.contains_key(name) {
@@ -306,8 +305,7 @@ impl<'a> Planner<'a> {
         }
         let image = self.spec.get(name)?.value.get("image")?.as_str()?;
         let what = format!("{command} was read from {recorded}, but the image of {name} is now {image}");
-        let fix =
-            "update both annotations with kubectl podgate inject --resolve-images --annotate-only, or remove them";
+        let fix = "run kubectl podgate inject --resolve-images --annotate-only again, or remove both annotations";
         (!declare::is_recorded_image(recorded, image)).then(|| Finding::warning("image-changed", at, what).fix(fix))
     }
 }

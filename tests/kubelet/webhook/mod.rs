@@ -174,6 +174,54 @@ fn kustomize_installs_the_webhook() {
     assert!(without["spec"].get("initContainers").is_none(), "the Pod must be unchanged");
 }
 
+/// Runs `check --server` against the real API server: with an injected Pod, a namespace that the webhook skips, Pod
+/// Security and a quota.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn check_server_reports_what_the_cluster_does_to_the_pod() {
+    let _lock = install::install_lock();
+    let scene = Scene::shared("dryrun");
+    scene.grant_pod_access();
+    let namespace = scene.namespace.as_str();
+    let installed = InstalledWebhook::by_kustomize(namespace, &[]);
+    let is_fine = |output: &str| {
+        let rules = ["not-injected", "native-lost", "part-lost", "order-lost", "sidecar-not-first", "probe-changed"];
+        let refused = ["pod-refused", "dry-run-skipped", "missing-webhook"];
+        output.contains("1 template checked: 0 errors")
+            && !rules.iter().chain(&refused).any(|rule| output.contains(rule))
+    };
+    let output = check_output(namespace);
+    assert!(is_fine(&output), "{output}");
+
+    kubectl(&["label", "namespace", namespace, "podgate.io/inject=disabled"]);
+    eventually("check reports that the webhook skips the Pod", 30, || {
+        check_output(namespace).contains("error[not-injected]").then_some(())
+    });
+    kubectl(&["label", "namespace", namespace, "podgate.io/inject-"]);
+    eventually("the webhook injects the Pod", 30, || is_fine(&check_output(namespace)).then_some(()));
+
+    kubectl(&["label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted"]);
+    let output = eventually("check reports Pod Security", 30, || {
+        Some(check_output(namespace)).filter(|output| output.contains("error[pod-refused]"))
+    });
+    assert!(output.contains("violates PodSecurity \"restricted:latest\"") && output.contains("\"db\""), "{output}");
+    assert!(!output.contains("\"podgate\""), "podgate's own parts must meet the level: {output}");
+    assert!(output.contains("podgate's own parts meet the level restricted"), "{output}");
+    scene.report(&output);
+    kubectl(&["label", "namespace", namespace, "pod-security.kubernetes.io/enforce-"]);
+
+    kubectl(&["-n", namespace, "create", "quota", "small", "--hard=pods=0"]);
+    let output = eventually("check reports the quota", 30, || {
+        Some(check_output(namespace)).filter(|output| output.contains("exceeded quota: small"))
+    });
+    assert!(output.contains("error[pod-refused]") && output.contains("podgate.io/sidecar-resources"), "{output}");
+    let pods = kubectl(&["-n", namespace, "get", "pods", "-o", "name"]);
+    assert_eq!(pods.trim(), "", "a dry run must create nothing");
+    kubectl(&["-n", namespace, "delete", "quota", "small"]);
+    installed.uninstall();
+    install::assert_nothing_left();
+}
+
 /// Runs `helm install`, `upgrade` and `uninstall`.
 #[test]
 #[ignore = "needs a cluster: make e2e"]

@@ -32,6 +32,7 @@ pub(crate) struct CheckedTemplate<'a> {
     /// Kind and name of the object, such as `Deployment/shop`.
     pub(crate) name: String,
     pub(crate) place: Place,
+    pub(crate) template: &'a Value,
     /// Namespace, if the manifest sets a namespace.
     pub(crate) namespace: Option<&'a str>,
     pub(crate) service_account: &'a str,
@@ -116,6 +117,7 @@ fn analyze_template<'a>(
         position: document.position(document.highlight(&at.object.to("kind")).start),
         name: at.name(&document.value),
         place: at.place,
+        template,
         namespace: namespace.and_then(Value::as_str),
         service_account: account.and_then(Value::as_str).unwrap_or("default"),
         is_injected,

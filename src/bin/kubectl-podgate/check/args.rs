@@ -11,7 +11,8 @@ Reports errors and pitfalls of declared orders, each with its place in the file 
 template it forecasts the start and stop order, which containers start in parallel, and the longest wait.
 The command changes nothing. It checks podgate's keys in all objects; templates that declare no order
 have no forecast. It checks injected manifests as they were before injection. A file that cannot be
-read is an error; the command still checks the other files.
+read is an error; the command still checks the other files. With --server, it also creates each Pod in a
+dry run, which creates nothing.
 
 Examples:
   kubectl podgate check deploy.yaml
@@ -46,7 +47,7 @@ pub(crate) struct Check {
     /// Check for this Kubernetes version, such as 1.34
     #[arg(long, value_name = "VERSION")]
     pub(crate) kubernetes: Option<Version>,
-    /// Also query the cluster: version, webhook and permissions
+    /// Also query the cluster: version, webhook, permissions, dry run
     #[arg(long)]
     pub(crate) server: bool,
     #[command(flatten)]

@@ -36,12 +36,8 @@ fn check(args: &Check) -> Result<ExitCode, Vec<String>> {
     if let Some(line) = ignored_message(&sources).filter(|_| !args.quiet) {
         print_stderr(&line);
     }
-    let images = args
-        .images
-        .resolve_images
-        .then(|| look_up_images(&sources, &args.images, false))
-        .transpose()?
-        .unwrap_or_default();
+    let look_up = || look_up_images(&sources, &args.images, false);
+    let images = args.images.resolve_images.then(look_up).transpose()?.unwrap_or_default();
     if args.server {
         return Ok(runtime::block_on(async {
             print_report(args, &server::analyze_with_cluster(args, &sources, &images).await?)

@@ -141,9 +141,7 @@ fn template_edits(template: &Value, action: &Action) -> Option<Result<Injected, 
     }
     Some(match inject::inject(&value, options, &known) {
         Ok(mut injected) => {
-            if !annotate_only {
-                edits.append(&mut injected.edits);
-            }
+            edits.extend(injected.edits.drain(..).filter(|_| !annotate_only));
             findings.append(&mut injected.findings);
             Ok(Injected { edits, findings, ..injected })
         }

@@ -88,8 +88,7 @@ struct WantedImage {
     has_args: bool,
 }
 
-/// Returns the images that a template needs. With `is_update`, includes containers whose annotated command was read from
-/// another image.
+/// Returns the images that a template needs; with `is_update`, also those of outdated annotations.
 fn images_to_resolve(template: &Value, is_update: bool) -> Vec<WantedImage> {
     if !inject::is_requested(template) {
         return Vec::new();
@@ -166,11 +165,9 @@ impl ResolvedImages {
             let words = info.command.words(has_args);
             if words.is_empty() {
                 let at = Place::root().to("spec").to("containers");
-                let at =
-                    containers(template).position(|own| own["name"] == name).map_or(at.clone(), |index| at.to(index));
                 let message = format!("the image of {name:?} has no Entrypoint, or neither Entrypoint nor Cmd");
-                let finding = Finding::warning("image-without-command", at, message);
-                resolved.findings.push(finding.fix("set the container's command"));
+                let finding = Finding::warning("image-without-command", at, message).fix("set the container's command");
+                resolved.findings.push(finding);
                 continue;
             }
             let pinned = if image.contains('@') { image } else { format!("{image}@{}", info.digest) };

@@ -3,7 +3,9 @@
 //! - Checks the templates for the cluster's Kubernetes version.
 //! - Reports a missing webhook if a Pod is not injected yet.
 //! - Reports missing permissions of the Pods' service accounts.
+//! - Reports what the cluster's webhooks and policies do to each Pod, by a dry run.
 
+mod dry_run;
 mod rbac;
 mod webhook;
 
@@ -18,6 +20,7 @@ use podgate::core::text::error_chain;
 use podgate::order::declare::Publish;
 use podgate::order::finding::Finding;
 use podgate::order::lint::Version;
+use podgate::order::plan::KnownFacts;
 use std::collections::BTreeMap;
 
 /// Analyzes all templates for the cluster's version. Adds findings about a missing webhook and missing permissions.
@@ -33,11 +36,17 @@ pub(super) async fn analyze_with_cluster<'a>(
         .map_err(|error| format!("request to {} failed: {}", cluster.server, error_chain(&error)))?;
     let version = format!("{}.{}", info.major, info.minor).parse::<Version>();
     let version = version.map_err(|error| format!("{}: {error}", cluster.server))?;
-    let mut analysis = analyze::analyze_all(sources, images, Some(args.kubernetes.unwrap_or(version)));
+    let kubernetes = Some(args.kubernetes.unwrap_or(version));
+    let mut analysis = analyze::analyze_all(sources, images, kubernetes);
     let mut known = ClusterAnswers { cluster, webhook: None, rights: BTreeMap::new() };
     for template in &analysis.templates {
-        let found = known.findings(template).await?.into_iter();
-        let found = found.map(|finding| locate(finding, &template.place, template.document, template.file));
+        let mut found = known.findings(template).await?;
+        // If the cluster has the webhook, it injects the Pod. It looks up no images.
+        let is_by_webhook = !template.is_injected && matches!(known.webhook, Some(None));
+        let images = if is_by_webhook { BTreeMap::new() } else { images.for_template(template.template).commands };
+        let facts = KnownFacts { images, kubernetes };
+        found.extend(dry_run::check_pod(&known.cluster, template, &facts, is_by_webhook).await?);
+        let found = found.into_iter().map(|finding| locate(finding, &template.place, template.document, template.file));
         analysis.findings.extend(found);
     }
     analysis.sort();

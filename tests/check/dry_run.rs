@@ -1,0 +1,392 @@
+//! Tests the dry run of `check --server` against a fake API server, whose webhooks change or refuse the Pod.
+
+use crate::api_server::{Answer, FakeApiServer, error_status};
+use crate::server::{ALL, POD, configuration, injected, serve_pods, with_defaults, with_server};
+use podgate::order::inject::{Options, inject, is_injected};
+use podgate::order::lint::{check_refusal, check_returned};
+use podgate::order::plan::KnownFacts;
+use podgate::order::pod_templates::templates;
+use serde_json::{Value, json};
+
+/// Starts a server with podgate's webhook. `change` is another webhook, which runs afterwards.
+fn serve(change: fn(&mut Value)) -> FakeApiServer {
+    let admit = move |pod: Value| {
+        let mut pod = injected(&pod);
+        change(&mut pod);
+        Answer::Json(201, pod)
+    };
+    serve_pods("36", ALL, false, json!([configuration()]), admit)
+}
+
+/// Returns the bodies of the Pods that were sent.
+fn sent(server: &FakeApiServer) -> Vec<Value> {
+    let requests = server.requests().into_iter().filter(|request| request.path.starts_with("/api/v1/"));
+    requests.map(|request| serde_json::from_str(&request.body).unwrap()).collect()
+}
+
+fn container<'a>(pod: &'a mut Value, name: &str) -> &'a mut Value {
+    let (init, regular) = {
+        let spec = pod["spec"].as_object_mut().unwrap();
+        (spec.remove("initContainers"), spec.remove("containers"))
+    };
+    pod["spec"]["initContainers"] = init.unwrap_or(json!([]));
+    pod["spec"]["containers"] = regular.unwrap();
+    let list = if name == "podgate" || name == "proxy" { "initContainers" } else { "containers" };
+    let all = pod["spec"][list].as_array_mut().unwrap();
+    all.iter_mut().find(|own| own["name"] == name).unwrap()
+}
+
+const STATEFUL: &str = "\
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: shop}
+spec:
+  selector: {matchLabels: {app: shop}}
+  volumeClaimTemplates:
+  - {metadata: {name: data}}
+  template:
+    metadata:
+      labels: {app: shop}
+      annotations: {podgate.io/order: 'db & api, web'}
+    spec:
+      serviceAccountName: worker
+      containers:
+      - {name: db, command: [db], readinessProbe: {tcpSocket: {port: 1}}, volumeMounts: [{name: data, mountPath: /data}]}
+      - {name: api, command: [api], readinessProbe: {tcpSocket: {port: 2}}}
+      - {name: web, command: [web]}
+";
+
+#[test]
+fn template_is_sent_as_a_pod() {
+    let server = serve(|_| ());
+    let (code, out, err) = with_server(&server.address, STATEFUL);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert!(out.contains("0 errors, 0 warnings, 0 notes"), "{out}");
+    let [pod] = &sent(&server)[..] else { panic!("one Pod: {:?}", sent(&server)) };
+    assert_eq!(pod["metadata"]["generateName"], "shop-");
+    assert_eq!(pod["metadata"]["labels"], json!({"app": "shop"}));
+    assert_eq!(pod["spec"]["volumes"], json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]));
+    assert!(pod["spec"].get("initContainers").is_none(), "podgate's webhook must inject the Pod: {pod}");
+
+    // Without the webhook, the Pod is sent as the tool injects it.
+    let server = serve_pods("36", ALL, false, json!([]), |pod| Answer::Json(201, with_defaults(pod)));
+    let (code, out, _) = with_server(&server.address, STATEFUL);
+    assert!(code == 0 && out.contains("0 errors, 0 warnings, 1 note") && out.contains("missing-webhook"), "{out}");
+    assert_eq!(sent(&server)[0]["spec"]["initContainers"][0]["name"], "podgate");
+}
+
+#[test]
+fn namespace_cannot_change_the_request() {
+    for namespace in ["shop/pods?x=1#", "shop#", "..", "Shop"] {
+        let server = serve_pods("36", ALL, true, json!([]), |_| Answer::Disconnect);
+        let pod = POD.replace("  name: p\n", &format!("  name: p\n  namespace: '{namespace}'\n"));
+        with_server(&server.address, &pod);
+        assert_eq!(sent(&server), [Value::Null; 0], "{namespace}");
+    }
+}
+
+/// A Pod with a native sidecar, and a probe with default and zero values.
+const WIDE: &str = "\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: p
+  annotations:
+    podgate.io/order: 'db & api, web'
+    podgate.io/mode: MODE
+spec:
+  serviceAccountName: worker
+  initContainers:
+  - {name: proxy, image: proxy, restartPolicy: Always}
+  containers:
+  - name: db
+    image: db
+    command: [db]
+    readinessProbe: {initialDelaySeconds: 0, httpGet: {port: 1, path: ''}}
+  - {name: api, image: api, command: [api], readinessProbe: {tcpSocket: {port: 2}}}
+  - {name: web, image: web, command: [web], startupProbe: {httpGet: {port: 3}}}
+";
+
+/// Runs `check --server` with a webhook that changes the Pod. Returns the output.
+fn checked(mode: &str, change: fn(&mut Value)) -> (i32, String) {
+    let (code, out, err) = with_server(&serve(change).address, &WIDE.replace("MODE", mode));
+    assert_eq!(err, "", "{out}");
+    (code, out)
+}
+
+#[test]
+fn harmless_changes_are_not_reported() {
+    let changes: [fn(&mut Value); 5] = [
+        |_| (),
+        |pod| {
+            let injected = json!({"name": "istio-proxy", "image": "i", "restartPolicy": "Always"});
+            pod["spec"]["initContainers"].as_array_mut().unwrap().push(injected);
+            pod["spec"]["volumes"].as_array_mut().unwrap().insert(0, json!({"name": "istio", "emptyDir": {}}));
+            container(pod, "db")["env"] = json!([{"name": "PROXY", "value": "1"}]);
+        },
+        // The gate is behind a wrapper.
+        |pod| container(pod, "api")["command"].as_array_mut().unwrap().insert(0, json!("/wrap")),
+        |pod| {
+            let api = container(pod, "api");
+            api["args"] = api["command"].take();
+            api["command"] = json!(["/vault-env"]);
+        },
+        // Gates do not depend on the list order.
+        |pod| pod["spec"]["containers"].as_array_mut().unwrap().reverse(),
+    ];
+    for change in changes {
+        let (code, out) = checked("entrypoint", change);
+        assert!(code == 0 && out.contains("0 errors, 0 warnings, 0 notes"), "{out}");
+    }
+    let (code, out) = checked("post-start", |_| ());
+    assert!(
+        code == 0 && out.contains("note[not-side-by-side]") && out.contains("0 errors, 0 warnings, 1 note"),
+        "{out}"
+    );
+}
+
+/// The tool injects each manifest as the webhook of the same version does.
+#[test]
+fn no_manifest_of_the_corpus_is_reported() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/inject/corpus");
+    let mut compared = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let options = serde_saphyr::options! { legacy_octal_numbers: true };
+        let text = std::fs::read_to_string(&path).unwrap();
+        let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(&text, options).unwrap_or_default();
+        for document in &documents {
+            for found in templates(document) {
+                let mut pod = found.place.of(document).unwrap().clone();
+                pod["metadata"]["generateName"] = "p-".into();
+                let Ok(by_tool) = inject(&pod, &Options::new("podgate"), &KnownFacts::default()) else { continue };
+                if is_injected(&by_tool.value) && !is_injected(&pod) {
+                    let findings = check_returned(&pod, &pod, &by_tool.value, &injected(&pod));
+                    assert_eq!(findings, [], "{}", path.display());
+                    let findings =
+                        check_returned(&pod, &by_tool.value, &by_tool.value, &with_defaults(by_tool.value.clone()));
+                    assert_eq!(findings, [], "{}", path.display());
+                    compared += 1;
+                }
+            }
+        }
+    }
+    assert!(compared > 20, "only {compared} templates");
+}
+
+#[test]
+fn harmful_changes_are_errors() {
+    let cases: [(&str, fn(&mut Value), &str, &str); 9] = [
+        (
+            "entrypoint",
+            |pod| drop(container(pod, "podgate").as_object_mut().unwrap().remove("restartPolicy")),
+            "error[native-lost]: a webhook of the cluster removes restartPolicy: Always from podgate",
+            "podgate.io/sidecar-position: first",
+        ),
+        (
+            "entrypoint",
+            |pod| drop(container(pod, "proxy").as_object_mut().unwrap().remove("restartPolicy")),
+            "error[native-lost]: a webhook of the cluster removes restartPolicy: Always from proxy",
+            "pod.yaml:11:5",
+        ),
+        (
+            "post-start",
+            |pod| pod["spec"]["containers"].as_array_mut().unwrap().swap(0, 2),
+            "error[order-lost]",
+            "db, api, web; the Pod has: web, api, db",
+        ),
+        (
+            "entrypoint",
+            |pod| container(pod, "api")["command"] = json!(["/wrap", "api"]),
+            "error[part-lost]",
+            "in api, so the order does not hold: gate",
+        ),
+        (
+            "entrypoint",
+            |pod| {
+                let db = container(pod, "db");
+                db["volumeMounts"].as_array_mut().unwrap().retain(|mount| mount["name"] != "podgate-self");
+                db["lifecycle"] = json!({});
+            },
+            "error[part-lost]",
+            "in db, so the order does not hold: mount podgate-self, preStop",
+        ),
+        (
+            "post-start",
+            |pod| container(pod, "db")["lifecycle"]["postStart"] = json!({"exec": {"command": ["mine"]}}),
+            "error[part-lost]",
+            "in db, so the order does not hold: postStart",
+        ),
+        (
+            "entrypoint",
+            |pod| {
+                container(pod, "podgate")["env"] = json!([]);
+                pod["spec"]["volumes"].as_array_mut().unwrap().retain(|volume| volume["name"] != "podgate");
+            },
+            "error[part-lost]",
+            "variable PODGATE_CONTAINERS, volume podgate",
+        ),
+        (
+            "entrypoint",
+            |pod| pod["spec"]["initContainers"].as_array_mut().unwrap().retain(|own| own["name"] != "podgate"),
+            "error[part-lost]",
+            "the whole sidecar",
+        ),
+        (
+            "entrypoint",
+            |pod| {
+                *pod = json!({"metadata": {}, "spec": {"containers": [{"name": "db"}]}});
+            },
+            "error[not-injected]: the cluster's webhook of podgate does not inject this Pod",
+            "the namespace's label podgate.io/inject",
+        ),
+    ];
+    for (mode, change, error, detail) in cases {
+        let (code, out) = checked(mode, change);
+        assert!(code == 1 && out.contains("1 error, 0 warnings"), "{error}: {out}");
+        assert!(out.contains(error) && out.contains(detail), "{error}, {detail}: {out}");
+    }
+}
+
+#[test]
+fn doubtful_changes_are_warnings_or_notes() {
+    let other_probe = |pod: &mut Value| {
+        container(pod, "db")["readinessProbe"]["httpGet"] = json!({"port": 15020, "path": "/app-health/db/readyz"});
+    };
+    let cases: [(fn(&mut Value), &str, &str); 4] = [
+        (
+            |pod| {
+                let first = json!({"name": "istio-proxy", "image": "i", "restartPolicy": "Always"});
+                pod["spec"]["initContainers"].as_array_mut().unwrap().insert(0, first);
+            },
+            "warning[sidecar-not-first]: istio-proxy comes before podgate's sidecar",
+            "pod.yaml:5:3",
+        ),
+        (
+            other_probe,
+            "warning[probe-changed]: a webhook of the cluster changes the readinessProbe of db, but",
+            "pod.yaml:13:5",
+        ),
+        (
+            |pod| drop(container(pod, "api").as_object_mut().unwrap().remove("readinessProbe")),
+            "warning[probe-changed]",
+            "the readinessProbe of api",
+        ),
+        (
+            |pod| {
+                let record = pod["metadata"]["annotations"]["podgate.io/injected"].as_str().unwrap();
+                let record = record.replace(env!("CARGO_PKG_VERSION"), "0.0.9");
+                pod["metadata"]["annotations"]["podgate.io/injected"] = record.into();
+                container(pod, "api")["command"] = json!(["other", "gate"]);
+            },
+            "note[part-lost]: podgate 0.0.9 has injected this Pod",
+            "0 errors, 0 warnings, 1 note",
+        ),
+    ];
+    for (change, found, detail) in cases {
+        let (code, out) = checked("entrypoint", change);
+        assert!(code == 0 && out.contains(found) && out.contains(detail), "{found}, {detail}: {out}");
+    }
+
+    // Podgate's webhook runs after the other webhook, so both use the new probe.
+    let admit = move |pod: Value| {
+        let mut pod = with_defaults(pod);
+        other_probe(&mut pod);
+        container(&mut pod, "web")["startupProbe"]["httpGet"]["port"] = json!(15020);
+        Answer::Json(201, injected(&pod))
+    };
+    let server = serve_pods("36", ALL, false, json!([configuration()]), admit);
+    let (code, out, _) = with_server(&server.address, &WIDE.replace("MODE", "entrypoint"));
+    assert!(code == 0 && out.contains("note[probe-changed]") && out.contains("0 warnings, 1 note"), "{out}");
+}
+
+/// Messages of API servers from 1.34 to 1.36.
+#[test]
+fn refusals_name_the_way_out() {
+    let cases = [
+        (
+            403,
+            "pods \"p-x7k2p\" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2",
+            "podgate.io/sidecar-resources",
+        ),
+        (
+            403,
+            "pods \"p-x7k2p\" is forbidden: failed quota: small: must specify limits.cpu for: podgate",
+            "podgate.io/sidecar-resources",
+        ),
+        (
+            403,
+            "pods \"p-x7k2p\" is forbidden: minimum memory usage per Container is 64Mi, but request is 16Mi",
+            "podgate.io/sidecar-resources",
+        ),
+        (
+            403,
+            "pods \"p-x7k2p\" is forbidden: violates PodSecurity \"restricted:latest\": runAsNonRoot != true (pod or container \"db\" must set securityContext.runAsNonRoot=true)",
+            "podgate's own parts meet the level",
+        ),
+        (
+            403,
+            "pods \"p-x7k2p\" is forbidden: violates PodSecurity \"restricted:latest\": runAsNonRoot != true (containers \"db\", \"podgate\" must set securityContext.runAsNonRoot=true)",
+            "another webhook has changed",
+        ),
+        (
+            400,
+            "admission webhook \"policy.example.com\" denied the request: no emptyDir",
+            "let the policy accept podgate's sidecar",
+        ),
+        (
+            422,
+            "pods \"p-x7k2p\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
+            "let the policy accept podgate's sidecar",
+        ),
+        (
+            500,
+            "Internal error occurred: failed calling webhook \"pods.podgate.io\": connection refused",
+            "does not answer",
+        ),
+        (
+            422,
+            "Pod \"p-x7k2p\" is invalid: spec.containers[0].image: Required value",
+            "change the field that the message names",
+        ),
+    ];
+    for (code, message, fix) in cases {
+        let finding = check_refusal(code, message);
+        assert_eq!((finding.rule, finding.level.as_str()), ("pod-refused", "error"), "{message}");
+        assert!(finding.message.ends_with(message) && finding.fix.contains(fix), "{finding}");
+    }
+    for (code, message) in [
+        (
+            403,
+            "pods is forbidden: User \"me\" cannot create resource \"pods\" in API group \"\" in the namespace \"shop\"",
+        ),
+        (400, "admission webhook \"policy.example.com\" does not support dry run"),
+        (
+            403,
+            "pods \"p-x7k2p\" is forbidden: error looking up service account shop/worker: serviceaccount \"worker\" not found",
+        ),
+        (404, "namespaces \"shop\" not found"),
+        (503, "the server is currently unable to handle the request"),
+    ] {
+        let finding = check_refusal(code, message);
+        assert_eq!((finding.rule, finding.level.as_str()), ("dry-run-skipped", "note"), "{message}");
+        assert!(finding.message.ends_with(message), "{finding}");
+    }
+}
+
+#[test]
+fn other_checks_go_on_after_a_refusal() {
+    let refuse = |_| error_status(403, "Forbidden", "pods \"p-1\" is forbidden: exceeded quota: small");
+    let server = serve_pods("36", &[], false, json!([configuration()]), refuse);
+    let (code, out, err) = with_server(&server.address, &format!("{POD}---\n{STATEFUL}"));
+    assert_eq!((code, err.as_str()), (1, ""), "{out}");
+    assert_eq!(
+        out.matches("error[pod-refused]: the API server refuses this Pod: pods \"p-1\" is forbidden").count(),
+        2
+    );
+    assert_eq!(out.matches("warning[missing-rbac]").count(), 2, "{out}");
+
+    let server = serve_pods("36", ALL, true, json!([]), |_| Answer::Disconnect);
+    let (code, out, _) = with_server(&server.address, POD);
+    assert!(code == 0 && out.contains("note[dry-run-skipped]: can't create this Pod in a dry run"), "{out}");
+}
