@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
@@ -89,7 +89,7 @@ async fn received(signal: &mut Signal) {
 
 async fn become_ready(server: Server, start: Instant, ready_signal: Option<Signal>) -> io::Result<()> {
     let ready = Arc::new(AtomicBool::new(false));
-    if let Some(file) = &server.touch {
+    for file in server.touch.iter().chain(&server.unix) {
         let _ = std::fs::remove_file(file);
     }
     let ports = [(server.http, Protocol::Http), (server.tcp, Protocol::Tcp), (server.grpc, Protocol::Grpc)];
@@ -114,6 +114,10 @@ async fn become_ready(server: Server, start: Instant, ready_signal: Option<Signa
     ready.store(true, Ordering::Relaxed);
     if let Some(file) = &server.touch {
         std::fs::write(file, "")?;
+    }
+    if let Some(file) = server.unix {
+        let listener = UnixListener::bind(file)?;
+        tokio::spawn(async move { while listener.accept().await.is_ok() {} });
     }
     moment.log("ready", "");
     Ok(())

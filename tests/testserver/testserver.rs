@@ -59,6 +59,9 @@ struct Server {
     /// Create this file when ready, for exec probes; remove it at the start
     #[arg(long, value_name = "FILE")]
     touch: Option<PathBuf>,
+    /// Accept connections on this Unix socket when ready; remove it at the start
+    #[arg(long, value_name = "FILE")]
+    unix: Option<PathBuf>,
     /// Listen only after this long
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
     listen_after: Duration,

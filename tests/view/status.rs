@@ -72,6 +72,15 @@ fn checks_and_unpublished_conditions_are_unknown() {
     pod["spec"]["containers"][0] = hook("db", &["--check", "tcp://127.0.0.1:1"]);
     assert_eq!(waits(&status_json(&pod))[0], "db: tcp://127.0.0.1:1 (unknown) | api, web");
 
+    let mut gated = with_published(chain(), "starting", ["Waiting", "Waiting", "Waiting"]);
+    gated["spec"]["containers"][0] = gate("db", &[]);
+    let words = gated["spec"]["containers"][0]["command"].as_array_mut().unwrap();
+    words.extend([json!("--check"), json!("file:///a")]);
+    let view = status_json(&gated);
+    assert_eq!(waits(&view)[0], "db: file:///a (unknown) | ");
+    let takes = "the check must pass; only the agent knows its result (see the container's log)";
+    assert!(view.to_string().contains(takes), "{view:#}");
+
     let view = status_json(&chain());
     let unknown = "db=Ready (unknown)";
     assert_eq!(waits(&view)[..2], [format!("db: {unknown} | api, web"), format!("api: {unknown} | web")]);

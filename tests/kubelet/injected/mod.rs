@@ -1,6 +1,7 @@
 //! Tests the workflow of a user: annotate a workload, run `kubectl podgate inject`, then `kubectl apply`.
 
 mod accepted;
+mod conditions;
 
 use crate::clock::{eventually, wall_ms};
 use crate::cluster::{self, IMAGE, ROOT, kubectl, kubectl_json};

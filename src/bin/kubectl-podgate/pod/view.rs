@@ -222,11 +222,12 @@ impl RowInputs<'_> {
             })
         };
         let mut all: Vec<Condition> = gate.until.iter().filter_map(unmet).collect();
+        let log = if gate.mode == Mode::Entrypoint { " (see the container's log)" } else { "" };
         // Only the agent has the results of checks. Even if all conditions hold, the checks may block the container.
         all.extend(gate.checks.iter().map(|check| Condition {
             condition: check.clone(),
             standing: "unknown",
-            takes: "the check must pass; only the agent knows its result".to_owned(),
+            takes: "the check must pass; only the agent knows its result".to_owned() + log,
             gate_of: container.spec.name.clone(),
             container: None,
         }));
