@@ -256,3 +256,17 @@ fn annotation_of_an_earlier_webhook_call_is_removed() {
     let again = inject(&injected, &options(), &KnownFacts::default()).expect("a valid order");
     assert_eq!((&again.value, again.edits.len()), (&done.value, 1));
 }
+
+#[test]
+fn handwritten_gate_may_wait_for_a_native_sidecar() {
+    let rules = |name: &str| {
+        let mut pod = pod(json!({}));
+        pod["spec"]["containers"][1]["command"] =
+            json!(["/podgate/bin/podgate", "entrypoint", "--until", name, "--", "app"]);
+        let found = podgate::order::lint::check_handwritten(&pod).expect("podgate's commands");
+        found.iter().map(|finding| finding.rule).collect::<Vec<_>>()
+    };
+    assert_eq!(rules("mesh"), [""; 0]);
+    assert_eq!(rules("setup"), ["init-container"], "the sidecar does not report init containers");
+    assert_eq!(rules("mush"), ["unknown-container"]);
+}
