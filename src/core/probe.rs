@@ -177,14 +177,6 @@ mod tests {
         ProbeProgress::new(None, Some(&probe), Duration::ZERO).unwrap()
     }
 
-    /// Records each outcome at its time in milliseconds and asserts the verdict after each attempt.
-    fn record(progress: &mut ProbeProgress, outcomes: &[(u64, bool, ProbeVerdict)]) {
-        for (at, success, verdict) in outcomes {
-            progress.record(ms(*at), *success);
-            assert_eq!(progress.verdict(), *verdict, "after {at} ms");
-        }
-    }
-
     #[test]
     fn interval_grows_from_the_minimum_to_the_period() {
         let period = ms(10_000);
@@ -202,8 +194,10 @@ mod tests {
         progress.record(ms(1), false);
         assert_eq!(progress.next_due(), ms(11));
         progress.record(ms(12), true);
-        assert_eq!(progress.verdict(), ProbeVerdict::Passed);
-        assert_eq!(progress.next_due(), ms(10_012));
+        assert_eq!((progress.verdict(), progress.next_due()), (ProbeVerdict::Passed, ms(10_012)));
+        let mut progress = readiness(Probe { success_threshold: 2, ..probe() });
+        progress.record(ms(12), true);
+        assert_eq!((progress.verdict(), progress.next_due()), (ProbeVerdict::NotYet, ms(10_012)));
     }
 
     #[test]
@@ -213,33 +207,23 @@ mod tests {
     }
 
     #[test]
-    fn success_threshold_counts_one_success_per_period() {
-        let mut progress = readiness(Probe { success_threshold: 2, period_seconds: 1, ..probe() });
-        record(&mut progress, &[(100, true, ProbeVerdict::NotYet)]);
-        assert_eq!(progress.next_due(), ms(1_100));
-        // The attempt at 200 ms is early and does not count.
-        record(&mut progress, &[(200, true, ProbeVerdict::NotYet), (1_100, true, ProbeVerdict::Passed)]);
-    }
-
-    #[test]
-    fn failure_resets_the_success_count() {
-        let mut progress = readiness(Probe { success_threshold: 2, period_seconds: 1, ..probe() });
-        record(&mut progress, &[(100, true, ProbeVerdict::NotYet), (1_100, false, ProbeVerdict::NotYet)]);
-        record(&mut progress, &[(1_200, true, ProbeVerdict::NotYet), (2_200, true, ProbeVerdict::Passed)]);
-    }
-
-    #[test]
-    fn ready_container_fails_at_threshold_and_recovers_at_once() {
-        let mut progress = readiness(Probe { period_seconds: 1, ..probe() });
-        record(
-            &mut progress,
-            &[
-                (0, true, ProbeVerdict::Passed),
-                (1_000, false, ProbeVerdict::Passed),
-                (2_000, false, ProbeVerdict::Passed),
-            ],
-        );
-        record(&mut progress, &[(3_000, false, ProbeVerdict::Failing), (3_100, true, ProbeVerdict::Passed)]);
+    fn thresholds_count_one_attempt_per_period() {
+        use ProbeVerdict::{Failing, NotYet, Passed};
+        for (success_threshold, attempts) in [
+            // The attempt at 200 ms is early and does not count.
+            (2, &[(100, true, NotYet), (200, true, NotYet), (1_100, true, Passed)][..]),
+            (2, &[(100, true, NotYet), (1_100, false, NotYet), (1_200, true, NotYet), (2_200, true, Passed)]),
+            (1, &[(0, true, Passed), (1_000, false, Passed), (2_000, false, Passed), (3_000, false, Failing)]),
+            (1, &[(0, true, Passed), (1_000, false, Passed), (1_100, true, Passed), (2_100, false, Passed)]),
+        ] {
+            let mut progress = readiness(Probe { success_threshold, period_seconds: 1, ..probe() });
+            for (at, success, verdict) in attempts {
+                progress.record(ms(*at), *success);
+                assert_eq!(progress.verdict(), *verdict, "after {at} ms");
+            }
+            progress.record(ms(9_000), true);
+            assert_eq!((progress.verdict(), progress.next_due()), (Passed, ms(10_000)));
+        }
     }
 
     #[test]
