@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::gate::hook_command;
 use crate::gate::messenger::Messenger;
 use crate::gate::pod_sources::PodSources;
-use crate::gate::report::Reporter;
+use crate::gate::report::{Reporter, new_report};
 use crate::gate::wait::Wait;
 use crate::tether_process;
 use podgate::core::gate::{GateKind, GateSpec};
@@ -47,7 +47,8 @@ fn run_hook(args: PostStart, messenger: &Messenger) -> Result<(), Failure> {
         tether_process::spawn_or_warn(&waits.self_dir);
     }
 
-    let mut reporter = Reporter::for_hook(waits.self_dir, &container, sources.sandbox.clone(), &conditions);
+    let report = new_report(sources.sandbox.clone(), &conditions);
+    let mut reporter = Reporter::for_hook(waits.self_dir, &container, report);
     if let Some(command) = &then {
         // The container's own postStart command may take long. Report first that the container runs.
         if let PodView::Snapshot(snapshot, _) = sources.view() {

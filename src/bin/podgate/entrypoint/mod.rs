@@ -10,7 +10,7 @@ use crate::clock::now;
 use crate::failure::Failure;
 use crate::gate::messenger::Messenger;
 use crate::gate::pod_sources::PodSources;
-use crate::gate::report::Reporter;
+use crate::gate::report::{Reporter, new_report};
 use crate::gate::wait::Wait;
 use crate::signals;
 use podgate::core::gate::{GateKind, GateSpec};
@@ -42,8 +42,8 @@ fn run_gate(mut args: Entrypoint, messenger: &Messenger) -> Result<ExitCode, Fai
     sources.require_source_for(&args.waits.until)?;
     parent::validate(&args, &sources)?;
     let ticket = random_id(4).map_err(Failure::setup_error("can't read random bytes"))?;
-    let mut reporter =
-        Reporter::for_gate(args.waits.self_dir.clone(), sources.sandbox.clone(), &args.waits.until, &ticket);
+    let report = new_report(sources.sandbox.clone(), &args.waits.until);
+    let mut reporter = Reporter::for_gate(args.waits.self_dir.clone(), &ticket, report);
     // Report before taking the tether: a held tether would make the report of an earlier incarnation valid.
     reporter.report_closed(&sources.view());
     let tether = match args.tether {

@@ -26,30 +26,16 @@ pub(crate) struct Reporter {
 
 impl Reporter {
     /// Creates the reporter of a postStart hook. The hook's container already runs.
-    pub(crate) fn for_hook(
-        folder: PathBuf,
-        container: &str,
-        sandbox: SandboxId,
-        conditions: &[WaitCondition],
-    ) -> Reporter {
-        let own = Report { started: true, ..new_report(sandbox, conditions) };
-        Reporter { folder, container: Some(container.to_owned()), current: own, last_written: None, error: None }
+    pub(crate) fn for_hook(folder: PathBuf, container: &str, report: Report) -> Reporter {
+        let (container, current) = (Some(container.to_owned()), Report { started: true, ..report });
+        Reporter { folder, container, current, last_written: None, error: None }
     }
 
     /// Creates the reporter of a closed gate.
-    pub(crate) fn for_gate(
-        folder: PathBuf,
-        sandbox: SandboxId,
-        conditions: &[WaitCondition],
-        ticket: &str,
-    ) -> Reporter {
-        let own = Report {
-            gate: Some(GateState::Waiting),
-            ticket: Some(ticket.to_owned()),
-            process: process::current_process(),
-            ..new_report(sandbox, conditions)
-        };
-        Reporter { folder, container: None, current: own, last_written: None, error: None }
+    pub(crate) fn for_gate(folder: PathBuf, ticket: &str, report: Report) -> Reporter {
+        let (gate, ticket) = (Some(GateState::Waiting), Some(ticket.to_owned()));
+        let current = Report { gate, ticket, process: process::current_process(), ..report };
+        Reporter { folder, container: None, current, last_written: None, error: None }
     }
 
     /// Reports that the gate is closed. Overwrites the report of an earlier incarnation.
