@@ -65,15 +65,15 @@ async fn ask_get(get: HttpGet) -> Outcome {
     ask(Handler::HttpGet(get)).await
 }
 
-async fn bind() -> (TcpListener, u16) {
-    let listener = TcpListener::bind((POD_IP, 0)).await.unwrap();
+async fn bind(ip: IpAddr) -> (TcpListener, u16) {
+    let listener = TcpListener::bind((ip, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     (listener, port)
 }
 
 /// Returns a port without a listener.
 async fn closed_port() -> u16 {
-    bind().await.1
+    bind(POD_IP).await.1
 }
 
 /// The request heads that a server received.
@@ -81,7 +81,11 @@ type Heads = Rc<RefCell<Vec<String>>>;
 
 /// Starts a server that answers each request with `answer(target)` and then closes the connection.
 async fn serve(answer: impl Fn(&str) -> String + 'static) -> (u16, Heads) {
-    let (listener, port) = bind().await;
+    serve_at(POD_IP, answer).await
+}
+
+async fn serve_at(ip: IpAddr, answer: impl Fn(&str) -> String + 'static) -> (u16, Heads) {
+    let (listener, port) = bind(ip).await;
     let heads = Heads::default();
     let seen = heads.clone();
     spawn_local(async move {
@@ -120,7 +124,7 @@ async fn serve_endlessly(start: &'static [u8], more: Vec<u8>, pause: Option<Dura
 
 /// Starts a server that runs `then` for each connection.
 async fn accept<F: Future<Output = ()> + 'static>(then: impl Fn(TcpStream) -> F + 'static) -> u16 {
-    let (listener, port) = bind().await;
+    let (listener, port) = bind(POD_IP).await;
     spawn_local(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
@@ -132,7 +136,7 @@ async fn accept<F: Future<Output = ()> + 'static>(then: impl Fn(TcpStream) -> F 
 
 #[tokio::test(flavor = "local")]
 async fn tcp_socket_probe_needs_only_a_connection() {
-    let (listener, port) = bind().await;
+    let (listener, port) = bind(POD_IP).await;
     let socket = |port, host: Option<&str>| {
         Handler::TcpSocket(TcpSocket { port: PortRef::Number(port), host: host.map(str::to_owned) })
     };
@@ -148,8 +152,7 @@ async fn tcp_socket_probe_needs_only_a_connection() {
 
 #[tokio::test(flavor = "local")]
 async fn ports_are_found_by_name_and_ipv6_pods_are_probed() {
-    let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.unwrap();
-    let container_port = listener.local_addr().unwrap().port();
+    let (_listener, container_port) = bind(Ipv6Addr::LOCALHOST.into()).await;
     let ports = vec![Port { name: Some("web".to_owned()), container_port }];
     let container = Container { name: "db".to_owned(), ports, ..Default::default() };
     let by_name =

@@ -99,8 +99,11 @@ async fn redirects_end_after_ten_requests() {
 
 #[tokio::test(flavor = "local")]
 async fn closed_port_and_invalid_responses_are_failures() {
-    let refused = ask_http(closed_port().await, "/").await;
+    let closed = http_get(closed_port().await, "/");
+    let refused = ask_get(closed.clone()).await;
     assert!(!refused.success && refused.detail.ends_with("Connection refused"), "{refused:?}");
+    let outcome = ask_get(HttpGet { scheme: Some("ftp".to_owned()), ..closed }).await;
+    assert!(!outcome.success && outcome.detail.contains("neither http nor https"), "{outcome:?}");
     for garbage in [
         "",
         "\n\n\n",
@@ -173,24 +176,9 @@ async fn slow_servers_fail_at_the_time_limit() {
 }
 
 #[tokio::test(flavor = "local")]
-async fn other_schemes_than_http_and_https_fail() {
-    let get = HttpGet { scheme: Some("ftp".to_owned()), ..http_get(closed_port().await, "/") };
-    let outcome = ask_get(get).await;
-    assert!(!outcome.success && outcome.detail.contains("neither"), "{outcome:?}");
-}
-
-#[tokio::test(flavor = "local")]
 async fn ipv6_address_is_bracketed_in_the_host_header() {
-    let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let request = spawn_local(async move {
-        let (mut stream, _) = listener.accept().await.unwrap();
-        let mut head = vec![0; 1000];
-        let length = stream.read(&mut head).await.unwrap();
-        stream.write_all(ok().as_bytes()).await.unwrap();
-        String::from_utf8_lossy(&head[..length]).into_owned()
-    });
+    let (port, heads) = serve_at(Ipv6Addr::LOCALHOST.into(), |_| ok()).await;
     let get = probe(Handler::HttpGet(http_get(port, "/")));
     assert!(attempt(&Container::default(), &get, Ipv6Addr::LOCALHOST.into()).await.success);
-    assert!(request.await.unwrap().contains(&format!("Host: [::1]:{port}\r\n")));
+    assert!(heads.borrow()[0].contains(&format!("Host: [::1]:{port}\r\n")));
 }
