@@ -4,9 +4,10 @@ use crate::core::words::words;
 
 words! {
     /// State of a container. Value of `status.podgate.io/CONTAINER`.
-    #[derive(PartialOrd, Ord)]
+    #[derive(Default, PartialOrd, Ord)]
     State {
         /// The container has not started, or its gate has not opened.
+        #[default]
         Waiting = "Waiting",
         /// The container's process runs, but the probes have not passed since the start.
         Started = "Started",

@@ -1,6 +1,6 @@
 //! Handles the content of a container's folder: the agent's report and the tether.
 
-use super::life::{Life, UNSEEN};
+use super::life::Life;
 use super::{ContainerTrack, FolderState};
 use podgate::core::container::Mode;
 use podgate::core::report::{GateState, PreStopState, Report};
@@ -25,7 +25,7 @@ impl ContainerTrack {
             // kubelet may show that end until the hook that wrote this report has returned. An end detected in this
             // call happened after the report, for example after the last report of a preStop hook.
             Some(None) if is_rewritten && self.gate.is_none() && had_ended && self.has_ended() => {
-                self.start_new_incarnation(UNSEEN);
+                self.start_new_incarnation(Life::default());
                 return true;
             }
             _ => {}

@@ -34,8 +34,12 @@ pub(super) struct Termination {
     by_agent: bool,
 }
 
-/// Life of an incarnation without any evidence.
-pub(super) const UNSEEN: Life = Life::Free { ack: None, running_since: None };
+impl Default for Life {
+    /// Returns the life of an incarnation without any evidence.
+    fn default() -> Life {
+        Life::Free { ack: None, running_since: None }
+    }
+}
 
 impl ContainerTrack {
     /// Counts a new incarnation and clears the evidence of the previous one.
@@ -72,8 +76,8 @@ impl ContainerTrack {
         let Some(ticket) = ticket.filter(is_new) else { return false };
         let is_first = self.gate.replace(Gate { ticket, opened_at: None }).is_none() && !self.has_ended();
         match is_first {
-            true => self.life = UNSEEN,
-            false => self.start_new_incarnation(UNSEEN),
+            true => self.life = Life::default(),
+            false => self.start_new_incarnation(Life::default()),
         }
         true
     }
@@ -125,10 +129,12 @@ impl ContainerTrack {
             }
             // The end belongs to an earlier incarnation. Usually a new gate's report has already cleared the end. If
             // that report came before the end and the gate has no tether, the report counts again later (see below).
-            (Life::Ended(end), None, Some(id)) if is_gate && !end.by_agent && !may_be(end, id) => self.life = UNSEEN,
+            (Life::Ended(end), None, Some(id)) if is_gate && !end.by_agent && !may_be(end, id) => {
+                self.life = Life::default()
+            }
             // Only a new ticket starts the next incarnation of a gate. A hook has no ticket.
             (Life::Ended(_), None, Some(_)) if !is_gate => {
-                self.life = UNSEEN;
+                self.life = Life::default();
                 self.note_restart();
             }
             (_, None, Some(id)) if !is_gate && before.is_some_and(|old| old != id && superseded != Some(old)) => {

@@ -6,7 +6,7 @@ mod life;
 use crate::input::pod_facts::KubeletStatus as Kubelet;
 use crate::model::hold_gate::HoldGate;
 use crate::model::pending_ack::PendingAck;
-use life::{Life, Termination, UNSEEN};
+use life::{Life, Termination};
 use podgate::core::container::{Container, Mode};
 use podgate::core::evidence::{Evidence, ExecEvidence};
 use podgate::core::probe::ProbeVerdict;
@@ -14,7 +14,7 @@ use podgate::core::report::{GateState, PreStopState, Report};
 use podgate::core::state::State;
 use std::time::Instant;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ContainerTrack {
     pub(crate) spec: Container,
     /// Report from the container's folder, even if the report does not count.
@@ -74,23 +74,7 @@ pub(crate) struct FolderState {
 
 impl ContainerTrack {
     pub(super) fn new(declared: Container) -> ContainerTrack {
-        ContainerTrack {
-            spec: declared,
-            raw_report: None,
-            is_report_current: false,
-            gate: None,
-            life: UNSEEN,
-            kubelet_status: None,
-            ended_at: None,
-            hold: None,
-            superseded_id: None,
-            answers: Answers::default(),
-            override_state: None,
-            has_started: false,
-            state: State::Waiting,
-            restarts: 0,
-            probing_run: 0,
-        }
+        ContainerTrack { spec: declared, ..ContainerTrack::default() }
     }
 
     /// Returns true if the container has an `exec` probe, which only the agent or the kubelet can run.
