@@ -60,12 +60,6 @@ pub(crate) struct RunArgs {
     /// Read the Pod's annotations from this downward-API volume
     #[arg(long, value_name = "DIR", env = "PODGATE_PODINFO", default_value = names::PODINFO_DIR)]
     pub(crate) podinfo: PathBuf,
-    /// Write the gate files of held containers into this folder
-    #[arg(long, value_name = "DIR", env = "PODGATE_HOLD_DIR", default_value = names::HOLD_DIR)]
-    pub(crate) hold: PathBuf,
-    /// Check the hold volume through this second mount of its .canary folder
-    #[arg(long, value_name = "DIR", env = "PODGATE_HOLD_CANARY", default_value = names::HOLD_CANARY_DIR)]
-    pub(crate) hold_canary: PathBuf,
     /// Install this agent; default: the one next to this program
     #[arg(long, value_name = "FILE", env = "PODGATE_AGENT")]
     pub(crate) agent: Option<PathBuf>,

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     match args::Args::try_parse() {
         Ok(args) => match args.command {
             Some(args::Command::Ready(ready)) => ready::run(&ready).into(),
-            None => match close_gates(&args.run.hold) {
+            None => match close_gates() {
                 Ok(()) => run::main(args.run),
                 Err(exit) => exit.into(),
             },
@@ -37,16 +37,15 @@ fn main() -> ExitCode {
             if !error.use_stderr() {
                 return Exit::Released.into();
             }
-            let folder = std::env::var_os("PODGATE_HOLD_DIR").unwrap_or_else(|| names::HOLD_DIR.into());
-            close_gates(Path::new(&folder)).map_or_else(Exit::into, |()| Exit::Usage.into())
+            close_gates().map_or_else(Exit::into, |()| Exit::Usage.into())
         }
     }
 }
 
 /// Closes the gates of held containers, before anything else can fail.
-fn close_gates(folder: &Path) -> Result<(), Exit> {
-    output::hold_files::close_all(folder).map_err(|error| {
-        eprintln!("podgate-controller: can't close the gates in {}: {error}", folder.display());
+fn close_gates() -> Result<(), Exit> {
+    output::hold_files::close_all(Path::new(names::HOLD_DIR)).map_err(|error| {
+        eprintln!("podgate-controller: can't close the gates in {}: {error}", names::HOLD_DIR);
         Exit::BadSetup
     })
 }

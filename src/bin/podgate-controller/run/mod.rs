@@ -36,7 +36,7 @@ use podgate::edge::sandbox::sandbox_id;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -145,7 +145,8 @@ impl Controller {
             }
         }
         let holds = declared.iter().any(|container| container.mode == Mode::Hold);
-        let hold_files = holds.then(|| HoldFiles::new(&args.hold, &args.hold_canary)).transpose()?;
+        let (hold, canary) = (Path::new(names::HOLD_DIR), Path::new(names::HOLD_CANARY_DIR));
+        let hold_files = holds.then(|| HoldFiles::new(hold, canary)).transpose()?;
         let sandbox = sandbox_id();
         let board = Board::new(&args.board);
         let previous = board.previous_annotations();
