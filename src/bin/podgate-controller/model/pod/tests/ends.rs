@@ -156,15 +156,7 @@ fn tether_of_a_hook_shows_end_and_restart_without_kubelet() {
     assert_eq!(pod.state_of("db"), State::Failed);
     pod.on_report("db", FolderState { is_rewritten: false, ..folder_state(report(), true) }, now());
     assert_eq!(pod.state_of("db"), State::Started);
-}
-
-/// The last report of a preStop hook and the container's end can arrive together.
-#[test]
-fn last_report_does_not_revive_an_ended_container() {
-    let mut pod = new_pod(false, CHAIN);
-    pod.on_report("db", folder_state(report(), true), now());
-    pod.receive_verdict("db", ProbeVerdict::Passed);
-    assert_eq!(pod.state_of("db"), State::Ready);
+    // The last report of a preStop hook and the container's end can arrive together.
     pod.on_report("db", folder_state(Report { stopping: PreStopState::Finished, ..report() }, false), now());
     assert_eq!(pod.state_of("db"), State::Failed);
 }
