@@ -42,10 +42,7 @@ where
         .handshake(TokioIo::new(io))
         .await
         .map_err(|error| error_chain(&error))?;
-    drive(connection, async move || {
-        read(sender.send_request(request).await.map_err(|error| error_chain(&error))?).await
-    })
-    .await
+    drive(connection, async move || sender.send_request(request).await, read).await
 }
 
 /// Sends `request` by HTTP/2 with prior knowledge and passes the response to `read`.
@@ -64,10 +61,7 @@ where
             .handshake(TokioIo::new(io))
             .await
             .map_err(|error| error_chain(&error))?;
-        let result = drive(connection, async move || {
-            read(sender.send_request(request).await.map_err(|error| error_chain(&error))?).await
-        })
-        .await;
+        let result = drive(connection, async move || sender.send_request(request).await, read).await;
         // Let hyper's own task run once, so that the task can send GOAWAY and close_notify.
         tokio::task::yield_now().await;
         result
@@ -77,14 +71,15 @@ where
     LocalSet::new().run_until(exchange).await
 }
 
-/// Runs `exchange` while `connection` transfers the bytes of the exchange.
+/// Sends a request and reads the response while `connection` transfers the bytes of both.
 async fn drive<R, E>(
     connection: impl Future<Output = Result<(), E>>,
-    exchange: impl AsyncFnOnce() -> Result<R, String>,
+    send: impl AsyncFnOnce() -> hyper::Result<Response<Incoming>>,
+    read: impl AsyncFnOnce(Response<Incoming>) -> Result<R, String>,
 ) -> Result<R, String> {
     let mut connection = pin!(connection);
     {
-        let mut exchange = pin!(exchange());
+        let mut exchange = pin!(async { read(send().await.map_err(|error| error_chain(&error))?).await });
         tokio::select! {
             biased;
             result = &mut exchange => result,
