@@ -41,11 +41,16 @@ impl ChildWatch {
         if self.pidfd.is_some() { limit } else { limit.min(CHILD_POLL_INTERVAL) }
     }
 
-    /// Returns true if the child has ended. Do not call this after the child was reaped.
+    /// Returns true if the child has ended, like [`has_child_ended`].
     pub fn has_ended(&self) -> bool {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        matches!(waitid(WaitId::Pid(self.child), options), Ok(Some(_)))
+        has_child_ended(self.child)
     }
+}
+
+/// Returns true if a child process has ended. Do not call this after the child was reaped.
+pub fn has_child_ended(child: Pid) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(waitid(WaitId::Pid(child), options), Ok(Some(_)))
 }
 
 /// Returns the exit code of a process, or 128 + N if signal N ended the process, as in a shell.

@@ -4,9 +4,9 @@ use super::verdict::EndReason;
 use crate::entrypoint::exec;
 use crate::failure::Failure;
 use crate::signals;
-use podgate::edge::process::exit_code;
+use podgate::edge::process::{exit_code, has_child_ended};
 use podgate::edge::sys::{die_with_parent, signal_group, start_in_foreground};
-use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpgrp, wait, waitid};
+use rustix::process::{Pid, WaitOptions, WaitStatus, getpgrp, wait};
 use rustix::stdio::stdin;
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 use std::ffi::OsString;
@@ -96,12 +96,9 @@ impl Child {
 
     /// Reaps all children that have ended, including adopted orphans. Passes all but the command itself to `others`.
     pub(super) fn reap(&mut self, mut others: impl FnMut(Pid, WaitStatus)) {
-        if self.ending.is_some() && self.status.is_none() {
-            // Kill the rest of the group before reaping the command. After that, the group's id may be reused.
-            let flags = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-            if let Ok(Some(_)) = waitid(WaitId::Pid(self.pid), flags) {
-                signal_group(self.pid, libc::SIGKILL);
-            }
+        // Kill the rest of the group before reaping the command. After that, the group's id may be reused.
+        if self.ending.is_some() && self.status.is_none() && has_child_ended(self.pid) {
+            signal_group(self.pid, libc::SIGKILL);
         }
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             if pid == self.pid {
