@@ -30,18 +30,15 @@ pub fn read_volume(folder: &Path) -> SnapshotResult {
 
 /// Reads annotations in the downward-API volume at `folder`. Skips the keys that `wanted` rejects.
 pub fn read_volume_annotations(folder: &Path, wanted: impl FnMut(&str) -> bool) -> Result<Annotations, Unreadable> {
-    parse_annotations(&read_volume_bytes(folder).map_err(unreadable)?, wanted)
-}
-
-fn read_volume_bytes(folder: &Path) -> io::Result<Vec<u8>> {
     let path = folder.join(names::ANNOTATIONS_FILE);
     let read = || files::read_trusted(&path, names::PODINFO_FILE_MAX);
     // The kubelet swaps the link `..data`, then deletes the old folder. A path lookup during the swap can fail, so
     // retry.
-    match read() {
+    let bytes = match read() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => read(),
         other => other,
-    }
+    };
+    parse_annotations(&bytes.map_err(unreadable)?, wanted)
 }
 
 fn parse_annotations(bytes: &[u8], wanted: impl FnMut(&str) -> bool) -> Result<Annotations, Unreadable> {
