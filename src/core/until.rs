@@ -61,28 +61,17 @@ impl WaitCondition {
     }
 }
 
-/// Error: the text is not a condition.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidCondition {
-    /// The part before `=` is not a container name.
-    #[error("{0:?} is not a container name; write CONTAINER or CONTAINER=STATE")]
-    Name(String),
-    /// The part after `=` is not a state that a gate can wait for.
-    #[error("{0:?} is not a state to wait for; use Started, Ready, Completed or Exited")]
-    State(String),
-}
-
 impl FromStr for WaitCondition {
-    type Err = InvalidCondition;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, InvalidCondition> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let (name, want) = text.split_once('=').map_or((text, None), |(name, want)| (name, Some(want)));
         if !names::is_container_name(name) {
-            return Err(InvalidCondition::Name(name.to_owned()));
+            return Err(format!("{name:?} is not a container name; write CONTAINER or CONTAINER=STATE"));
         }
         let want = match want {
             None => WantedState::default(),
-            Some(text) => text.parse().map_err(|_| InvalidCondition::State(text.to_owned()))?,
+            Some(text) => text.parse().map_err(|error| format!("{text:?} is not a state to wait for; {error}"))?,
         };
         Ok(WaitCondition { container: name.to_owned(), want })
     }

@@ -2,7 +2,7 @@
 
 use podgate::core::argv::Check;
 use podgate::core::names;
-use podgate::core::until::{InvalidCondition, WaitCondition, WantedState};
+use podgate::core::until::{WaitCondition, WantedState};
 use std::time::Duration;
 
 /// Maximum duration in seconds: 100 years, which can be added to any clock without overflow.
@@ -33,7 +33,7 @@ pub(super) fn interval(text: &str) -> Result<Duration, String> {
 /// Parses a condition of a preStop hook. Such a hook can only wait until a container has exited.
 pub(super) fn exit_condition(text: &str) -> Result<WaitCondition, String> {
     let text = if text.contains('=') { text.to_owned() } else { format!("{text}={}", WantedState::Exited) };
-    let until: WaitCondition = text.parse().map_err(|error: InvalidCondition| error.to_string())?;
+    let until: WaitCondition = text.parse()?;
     match until.want {
         WantedState::Exited | WantedState::Completed => Ok(until),
         WantedState::Started | WantedState::Ready => {
