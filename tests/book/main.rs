@@ -11,6 +11,7 @@ mod shell;
 
 use assert_cmd::cargo::cargo_bin;
 use page::Page;
+use std::fs;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
@@ -46,6 +47,33 @@ fn check_and_inject_accept_each_manifest() {
         seen += 1;
     }
     assert!(seen >= 8, "{seen} manifests");
+}
+
+/// Each manifest of `docs/recipes` has a section of the page that shows its annotations. `check` finds neither an error
+/// nor a warning in it.
+#[test]
+fn each_recipe_is_on_the_page() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/recipes");
+    let sections = Page::read("docs/recipes.md").sections("## ");
+    let mut seen = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let manifest = fs::read_to_string(format!("{folder}/{name}")).unwrap();
+        for arguments in [["check", "--strict", "-"].as_slice(), &["inject", "-"]] {
+            let output = tool(arguments, &manifest);
+            assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        let link = format!("](recipes/{name})");
+        let section = sections.iter().find(|(_, section)| section.lines().any(|line| line.contains(&link)));
+        let (_, section) = section.unwrap_or_else(|| panic!("docs/recipes.md has no section with a link to {name}"));
+        let [block] = &section.blocks("yaml")[..] else { panic!("{name}: needs one example") };
+        let is_annotation = |line: &&str| line.contains("podgate.io/");
+        let trimmed = |text: &str| text.lines().filter(is_annotation).map(|line| line.trim().to_owned()).collect();
+        let [shown, declared]: [Vec<String>; 2] = [trimmed(&block.text), trimmed(&manifest)];
+        assert_eq!(shown, declared, "{}: differs from {name}", block.at);
+        seen += 1;
+    }
+    assert_eq!(seen, 8, "recipes");
 }
 
 /// Users copy examples into flow syntax, where YAML cuts a list without quotes at its first comma.

@@ -36,6 +36,7 @@ mod scenario_jobs;
 mod scenario_manifests;
 mod scenario_opened;
 mod scenario_probes;
+mod scenario_recipes;
 mod scenario_restarts;
 mod scenario_rights;
 mod scenario_rounds;

@@ -70,6 +70,13 @@ impl NodeLogs {
         lives
     }
 
+    /// Returns everything that one container has written, with the runtime's prefix on each line.
+    pub(crate) fn text_of(&self, container: &str) -> String {
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let texts = files.iter().filter(|((name, _), _)| name == container).map(|(_, log)| &log.text[..]);
+        String::from_utf8_lossy(&texts.collect::<Vec<_>>().concat()).into_owned()
+    }
+
     /// Returns the logs of one container.
     pub(crate) fn of_container(&self, container: &str) -> Vec<IncarnationLog> {
         self.incarnation_logs().into_iter().filter(|life| life.name == container).collect()

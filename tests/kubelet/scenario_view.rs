@@ -21,13 +21,13 @@ fn podgate(run: &FollowedPod, arguments: &[&str]) -> Command {
 }
 
 /// Runs the command. Returns the exit code, and standard output followed by standard error.
-fn run_podgate(run: &FollowedPod, arguments: &[&str]) -> (i32, String) {
+pub(crate) fn run_podgate(run: &FollowedPod, arguments: &[&str]) -> (i32, String) {
     let output = podgate(run, arguments).output().expect("kubectl podgate runs");
     let text = [output.stdout, output.stderr].concat();
     (output.status.code().expect("an exit code"), String::from_utf8(text).expect("text"))
 }
 
-fn row<'a>(view: &'a Value, name: &str) -> &'a Value {
+pub(crate) fn row<'a>(view: &'a Value, name: &str) -> &'a Value {
     let rows = view["containers"].as_array().expect("containers");
     rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("no {name} in {view}"))
 }
@@ -68,7 +68,7 @@ fn status_shows_why_a_hook_blocks_the_pod() {
 }
 
 /// Returns the time of the event `what` in a timeline row, in milliseconds since 1970.
-fn time_in_row(row: &Value, what: &str) -> f64 {
+pub(crate) fn time_in_row(row: &Value, what: &str) -> f64 {
     let text = row[what]["at"].as_str().unwrap_or_else(|| panic!("{what} has no time: {row}"));
     let at = humantime::parse_rfc3339(text).expect("a time").duration_since(std::time::UNIX_EPOCH);
     at.expect("a time after 1970").as_millis() as f64
