@@ -61,14 +61,6 @@ impl Check {
     pub fn is_network(&self) -> bool {
         matches!(self, Check::Tcp { .. } | Check::Http { .. })
     }
-
-    /// Returns the path of a file, socket or mount point.
-    pub fn path(&self) -> Option<&str> {
-        match self {
-            Check::File { path, .. } | Check::Unix(path) | Check::Mount(path) => Some(path),
-            Check::Tcp { .. } | Check::Http { .. } | Check::Exec(_) => None,
-        }
-    }
 }
 
 /// Error: the text is not a valid command or check.
@@ -107,13 +99,11 @@ impl FromStr for Check {
                 false => parse_error("a file check needs an absolute path: file:///run/ready"),
             };
         }
-        for (scheme, check, example) in
-            [("unix", Check::Unix as fn(String) -> Check, "/run/docker.sock"), ("mount", Check::Mount, "/data")]
-        {
-            let Some(path) = text.strip_prefix(scheme).and_then(|rest| rest.strip_prefix("://")) else { continue };
+        for (scheme, check) in [("unix://", Check::Unix as fn(String) -> Check), ("mount://", Check::Mount)] {
+            let Some(path) = text.strip_prefix(scheme) else { continue };
             return match path.starts_with('/') && !path.contains('\0') {
                 true => Ok(check(path.to_owned())),
-                false => parse_error(format!("a {scheme} check needs an absolute path: {scheme}://{example}")),
+                false => parse_error(format!("this check needs an absolute path: {scheme}/run/example")),
             };
         }
         if let Some(rest) = text.strip_prefix("tcp://") {

@@ -45,6 +45,91 @@ fn command(template: &Value, index: usize) -> String {
     words.map(|word| word.as_str().expect("a word")).collect::<Vec<_>>().join(" ")
 }
 
+/// Returns the only error of a Pod in which `app` has this annotation.
+fn value_error(key: &str, value: &str) -> Finding {
+    let mut template = ordered(&[(&format!("{key}.podgate.io/app"), value)], &[]);
+    template["spec"]["containers"][1]["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+    only_error(&template)
+}
+
+#[test]
+fn comma_separates_checks_but_not_the_words_of_a_command() {
+    for (text, checks) in [
+        (" unix:///run/docker.sock ", &["unix:///run/docker.sock"][..]),
+        ("file:///certs/tls.crt,\n tcp://db.shop:5432", &["file:///certs/tls.crt", "tcp://db.shop:5432"]),
+        (
+            r#"exec:[ "sh", "-c", "a, \"b]" ] , mount:///data/x, exec:["true"]"#,
+            &[r#"exec:["sh","-c","a, \"b]"]"#, "mount:///data/x", r#"exec:["true"]"#],
+        ),
+    ] {
+        let plan = plan_of(&pod(&[("check.podgate.io/app", text)], &[]));
+        let found: Vec<String> = plan.get("app").expect("app").checks.iter().map(ToString::to_string).collect();
+        assert_eq!(found, checks, "{text}");
+    }
+}
+
+#[test]
+fn wrong_check_has_a_place_and_the_corrected_text() {
+    let example = "a list such as file:///certs/tls.crt, tcp://db.shop:5432";
+    for (text, span, what, fix) in [
+        ("", 0..0, "the list is empty", example),
+        ("tcp://db:1,", 11..11, "a check is missing", example),
+        ("tcp://db:1, ,file:///x", 12..12, "a check is missing", example),
+        ("tcp://db:1, db.shop:5432", 12..24, "\"db.shop:5432\": not a check", "tcp://db.shop:5432"),
+        ("tcp://db", 0..8, "has no port", example),
+        ("tpc://db:1", 0..10, "not a check", "tcp://db:1"),
+        ("ftp://db:1", 0..10, "not a check", example),
+        ("https://db/", 0..11, "the agent has no TLS", example),
+        ("/certs/tls.crt", 0..14, "not a check", "file:///certs/tls.crt"),
+        ("file://certs/tls.crt", 0..20, "absolute path", "file:///certs/tls.crt"),
+        ("unix://run/x.sock", 0..17, "absolute path", "unix:///run/x.sock"),
+        ("unix:/run/x.sock", 0..16, "not a check", "unix:///run/x.sock"),
+        ("file:///a/../b+content", 0..22, "contains ..", example),
+        ("mount:///data/..", 0..16, "contains ..", example),
+        ("tcp://db:1, mount:///data/", 12..26, "/data/ is the folder of a volume", "mount:///data/mnt"),
+        ("exec:pg_isready -q", 0..18, "not a JSON list", r#"exec:["pg_isready","-q"]"#),
+        ("exec:test -e \"$X\"", 0..17, "not a JSON list", example),
+        (r#"exec:["a", b], tcp://db:1"#, 0..25, "not a JSON list", example),
+        (r#"exec:["a"] x, tcp://db:1"#, 0..12, "not a JSON list", example),
+    ] {
+        let error = value_error("check", text);
+        assert_eq!((error.rule, error.span.clone()), ("bad-value", Some(span)), "{text}: {error}");
+        assert!(error.message.contains(what) && !error.message.contains('\n'), "{text}: {error}");
+        assert_eq!(error.fix, format!("write {fix}"), "{text}: {error}");
+    }
+}
+
+#[test]
+fn wrong_ready_check_and_restart_setting_are_explained() {
+    for (key, value, what, fix) in [
+        ("ready", "mount://data", "absolute path", "write mount:///data"),
+        ("ready", "tcp://db.shop:5432", "because db.shop is another host", "such as tcp://127.0.0.1:5432"),
+        ("ready", "http://10.0.0.1/x", "because 10.0.0.1 is another host", "such as tcp://127.0.0.1:5432"),
+        ("ready", "file:///a, file:///b", "only one check", "write one check"),
+        ("on-provider-restart", "restrat", "not one of ignore, restart", "did you mean restart?"),
+    ] {
+        let error = value_error(key, value);
+        assert!(error.rule == "bad-value" && error.message.contains(what) && error.fix.contains(fix), "{error}");
+    }
+    for (key, rule, fix) in [
+        ("chekc", "unknown-key", "did you mean check.podgate.io/app?"),
+        ("on-provider-restarts", "unknown-key", "did you mean on-provider-restart.podgate.io/app?"),
+    ] {
+        let error = value_error(key, "x");
+        assert_eq!((error.rule, error.fix.as_str()), (rule, fix));
+    }
+}
+
+/// YAML cuts `{check.podgate.io/app: file:///a, tcp://db:1}` at the comma.
+#[test]
+fn list_that_yaml_has_cut_is_an_error() {
+    let mut template = ordered(&[("check.podgate.io/app", "file:///a")], &[]);
+    template["metadata"]["annotations"]["tcp://db:1"] = Value::Null;
+    let error = only_error(&template);
+    assert_eq!(error.rule, "cut-at-comma");
+    assert_eq!(error.fix, "put the list in quotes: check.podgate.io/app: \"file:///a, tcp://db:1\"");
+}
+
 #[test]
 fn check_alone_is_an_order() {
     let template =
@@ -76,12 +161,6 @@ fn check_needs_a_gate_in_front_of_the_command() {
             "hold-impossible",
             format!("{waits} for app, but app is in hold mode"),
             "write mode.podgate.io/app: entrypoint",
-        ),
-        (
-            ordered(&[check, ("podgate.io/mode", "hold")], &["app"]),
-            "unknown-command",
-            format!("{waits} for app, but the command of app is not known"),
-            "write mode.podgate.io/app: entrypoint, and set command",
         ),
         (
             ordered(&[check, ("mode.podgate.io/app", "post-start")], &[]),
@@ -165,7 +244,7 @@ fn ready_check_in_a_container_without_a_known_command_is_rejected() {
     let error = only_error(&ordered(&[ready], &["db"]));
     let what = "db is Ready by mount:///data, which requires a gate for db, but the command of db is not known";
     assert_eq!((error.rule, error.message.as_str()), ("unknown-command", what));
-    for way_out in ["command.podgate.io/db", "--resolve-images", "or use a tcp:// or http:// check"] {
+    for way_out in ["command.podgate.io/db", "--resolve-images", ", or use a tcp:// or http:// check"] {
         assert!(error.fix.contains(way_out), "{error}");
     }
     let error = only_error(&ordered(&[ready, ("mode.podgate.io/db", "hold")], &[]));

@@ -7,7 +7,7 @@ fn template(annotations: &[(&str, &str)]) -> Value {
     let map: serde_json::Map<String, Value> =
         annotations.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
     json!({"metadata": {"annotations": map}, "spec": {
-        "containers": [{"name": "db", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}, {"name": "cache"}, {"name": "api"}, {"name": "web"}],
+        "containers": [{"name": "db"}, {"name": "cache"}, {"name": "api"}, {"name": "web"}],
         "initContainers": [{"name": "setup"}, {"name": "mesh", "restartPolicy": "Always"}],
         "ephemeralContainers": [{"name": "debug"}],
     }})
@@ -39,10 +39,6 @@ fn reads_every_annotation() {
         ("podgate.io/on-timeout", "continue"),
         ("podgate.io/fail-fast", "true"),
         ("command.podgate.io/web", r#"["/usr/bin/web","-v"]"#),
-        ("podgate.io/on-provider-restart", "restart"),
-        ("on-provider-restart.podgate.io/api", "ignore"),
-        ("check.podgate.io/api", "file:///certs/tls.crt, tcp://db.shop:5432"),
-        ("ready.podgate.io/db", "http://localhost:8080/ready"),
         ("podgate.io/stop-order", "web, api=Exited"),
         ("podgate.io/job-sidecars", "cache"),
         ("podgate.io/sidecar-position", "first"),
@@ -59,10 +55,6 @@ fn reads_every_annotation() {
     assert_eq!((declared.timeout.as_secs(), declared.timeouts["web"].as_secs()), (120, 5400));
     assert!(declared.continue_on_timeout && declared.fail_fast);
     assert_eq!(declared.commands["web"], ["/usr/bin/web", "-v"]);
-    assert!(declared.restart_with_provider && !declared.restarts_with_provider["api"]);
-    let checks: Vec<String> = declared.checks["api"].iter().map(ToString::to_string).collect();
-    assert_eq!(checks, ["file:///certs/tls.crt", "tcp://db.shop:5432"]);
-    assert_eq!(declared.ready["db"].to_string(), "http://localhost:8080/ready");
     assert!(matches!(&declared.stop_order, StopOrder::Steps(steps) if steps.len() == 2));
     assert_eq!(declared.sidecars[0].until.container, "cache");
     assert_eq!((declared.sidecar_placement, declared.publish), (SidecarPlacement::First, Publish::Board));
@@ -109,16 +101,6 @@ fn bad_values_are_rejected_with_a_fix() {
         ("podgate.io/order", "DB -> Api", "-> does not separate containers", "write db, api"),
         ("podgate.io/sidecar-position", "last", "not one of native, first", "write one of"),
         ("podgate.io/publish", "API", "not one of api, board", "did you mean api?"),
-        ("podgate.io/on-provider-restart", "restrat", "not one of ignore, restart", "did you mean restart?"),
-        ("on-provider-restart.podgate.io/db", "true", "not one of ignore, restart", "write one of"),
-        ("check.podgate.io/db", "", "the list is empty", "write a list such as file:///certs/tls.crt, "),
-        ("check.podgate.io/db", "tcp://db", "has no port", "write a list such as"),
-        ("check.podgate.io/db", "db.shop:5432", "not a check", "write tcp://db.shop:5432"),
-        ("check.podgate.io/db", "file:///a/../b", "contains ..", "write file:///b"),
-        ("check.podgate.io/db", "mount:///data/", "the folder of a volume in db", "mount:///data/mnt"),
-        ("ready.podgate.io/db", "mount://data", "absolute path", "write mount:///data"),
-        ("ready.podgate.io/db", "tcp://db.shop:5432", "db.shop is another host", "127.0.0.1:5432"),
-        ("ready.podgate.io/db", "file:///a, file:///b", "only one check", "write one check"),
     ] {
         let found = only_finding(key, value);
         assert_eq!((found.level, &found.at), (Level::Error, &annotation_place(key)), "{key}");
@@ -203,12 +185,6 @@ fn lists_that_yaml_has_cut_or_changed_are_errors() {
     // Podgate assumes that YAML cut the nearest list before the part.
     let (_, message, _) = find(json!({"after.podgate.io/web": "api", "podgate.io/order": "db", "queue": null}));
     assert!(message.contains("podgate.io/order is \"db\", and queue became a key"), "{message}");
-    let (rule, _, fix) =
-        find(json!({"check.podgate.io/web": "file:///a", "tcp://db:1": null, "podgate.io/order": "db, web"}));
-    assert_eq!(
-        (rule, fix.as_str()),
-        ("cut-at-comma", "put the list in quotes: check.podgate.io/web: \"file:///a, tcp://db:1\"")
-    );
     // The API server sorts the keys and turns null into "".
     let (rule, _, fix) = find(json!({"api": "", "podgate.io/order": "db", "web": "", "queue": ""}));
     assert_eq!((rule, fix.as_str()), ("cut-at-comma", "put the order in quotes"));

@@ -18,7 +18,7 @@ pub(super) fn find<'a>(annotations: &'a Map<String, Value>, spec: &Spec<'_>) -> 
         .collect();
     let first = parts.first()?.0;
     // A cut value has no comma. The other parts of the list follow the value, unless the API server sorted the keys.
-    let are_checks = is_check(parts[0].1);
+    let are_checks = parts[0].1.parse::<Check>().is_ok();
     let is_list = |key: &str| keys::is_declaring(key) && key.starts_with(keys::CHECK_PREFIX) == are_checks;
     let is_cut = |key: &str, value: &Value| is_list(key) && value.as_str().is_some_and(|text| !text.contains(','));
     let lists = || annotations.iter().enumerate().filter(|(_, (key, value))| is_cut(key, value));
@@ -49,9 +49,5 @@ fn is_part(key: &str, value: &Value, spec: &Spec<'_>) -> bool {
         let is_known = || steps.iter().flatten().all(|item| spec.has(&item.until.container));
         errors.is_empty() && (value.is_null() || is_known())
     };
-    (value.is_null() || value == "") && (is_check(key) || !key.contains('/') && is_item())
-}
-
-fn is_check(key: &str) -> bool {
-    key.parse::<Check>().is_ok()
+    (value.is_null() || value == "") && (key.parse::<Check>().is_ok() || !key.contains('/') && is_item())
 }

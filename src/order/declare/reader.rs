@@ -19,9 +19,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Values of `on-provider-restart`, each with true if the container restarts.
-const PROVIDER_RESTART_CHOICES: [(&str, bool); 2] = [("ignore", false), ("restart", true)];
-
 /// Maximum time limit. A probe that runs each second needs an `int32` failureThreshold of as many seconds.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
@@ -123,7 +120,8 @@ impl Reader<'_, '_> {
                 self.declaration.fail_fast = self.parse_choice(text, &at, &[("false", false), ("true", true)])
             }
             keys::ON_PROVIDER_RESTART => {
-                self.declaration.restart_with_provider = self.parse_choice(text, &at, &PROVIDER_RESTART_CHOICES)
+                self.declaration.restart_with_provider =
+                    self.parse_choice(text, &at, &[("ignore", false), ("restart", true)])
             }
             keys::STOP_ORDER => self.declaration.stop_order = self.parse_stop_order(text, &at),
             keys::JOB_SIDECARS => {
@@ -173,7 +171,7 @@ impl Reader<'_, '_> {
                 self.declaration.images.insert(name.to_owned(), text.trim().to_owned());
             }
             keys::ON_PROVIDER_RESTART_PREFIX => {
-                let value = self.parse_choice(text, &at, &PROVIDER_RESTART_CHOICES);
+                let value = self.parse_choice(text, &at, &[("ignore", false), ("restart", true)]);
                 self.declaration.restarts_with_provider.insert(name.to_owned(), value);
             }
             keys::CHECK_PREFIX => {
@@ -265,29 +263,16 @@ impl Reader<'_, '_> {
 
     /// Parses the list of checks in an annotation of the container `name`. Returns an empty list on any error.
     fn parse_checks(&mut self, text: &str, name: &str, at: &Place) -> Vec<Check> {
-        let checks = match check_list::parse(text) {
-            Ok(checks) => checks,
-            Err(SyntaxError { span, message, fix }) => {
-                let finding = Finding::error("bad-value", at.clone(), message).span(span);
-                self.findings.push(finding.fix(fix.unwrap_or_default()));
-                return Vec::new();
-            }
-        };
         let mounts = self.spec.get(name).and_then(|own| own.value.get("volumeMounts")?.as_array());
         let is_volume = |path: &str| {
             let mut paths = mounts.into_iter().flatten().filter_map(|mount| mount.get("mountPath")?.as_str());
-            paths.any(|mounted| mounted.trim_end_matches('/') == path)
+            paths.any(|mounted| mounted.trim_end_matches('/') == path.trim_end_matches('/'))
         };
-        for check in &checks {
-            let Check::Mount(path) = check else { continue };
-            let path = path.trim_end_matches('/');
-            if is_volume(path) {
-                let what = format!("{check} always passes, because {path} is the folder of a volume in {name}");
-                let fix = format!("check the folder below it that is mounted later, such as mount://{path}/mnt");
-                self.findings.push(Finding::error("bad-value", at.clone(), what).fix(fix).span(0..text.len()));
-            }
-        }
-        checks
+        check_list::parse(text, is_volume).unwrap_or_else(|SyntaxError { span, message, fix }| {
+            let finding = Finding::error("bad-value", at.clone(), message).span(span);
+            self.findings.push(finding.fix(fix.unwrap_or_default()));
+            Vec::new()
+        })
     }
 
     /// Returns the fix for a list that podgate cannot correct: an example with the names of the Pod's containers.
@@ -335,17 +320,14 @@ impl Reader<'_, '_> {
 /// Returns the reason why `checks` cannot replace a container's probes.
 fn ready_problem(checks: &[Check], at: &Place) -> Option<Finding> {
     let is_local = |host: &str| host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-    let (what, fix) = match checks {
-        [Check::Tcp { host, port } | Check::Http { host, port, .. }] if !is_local(host) => {
-            let what = format!("{} says nothing about this container, because {host} is another host", checks[0]);
-            (what, format!("write 127.0.0.1:{port} for a port of the Pod"))
+    let what = match checks {
+        [Check::Tcp { host, .. } | Check::Http { host, .. }] if !is_local(host) => {
+            format!("{} does not check this container, because {host} is another host", checks[0])
         }
-        [] | [_] => return None,
-        _ => {
-            let what = format!("only one check can replace the probes of a container, not {}", checks.len());
-            (what, "write one check, such as a command that runs the others: exec:[\"sh\", \"-c\", \"…\"]".to_owned())
-        }
+        [_, _, ..] => "only one check can replace the probes of a container".to_owned(),
+        _ => return None,
     };
+    let fix = "write one check of this container, such as tcp://127.0.0.1:5432";
     Some(Finding::error("bad-value", at.clone(), what).fix(fix))
 }
 

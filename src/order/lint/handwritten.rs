@@ -79,11 +79,8 @@ impl AgentLines {
                 findings,
             );
             let has = |field: &str| own.value.get(field).is_some_and(|value| !value.is_null());
-            if is_gate
-                && !(gate.until.is_empty() && gate.checks.is_empty())
-                && has("livenessProbe")
-                && !has("startupProbe")
-            {
+            let is_closed = is_gate && !(gate.until.is_empty() && gate.checks.is_empty());
+            if is_closed && has("livenessProbe") && !has("startupProbe") {
                 let what = format!("the livenessProbe of {} kills the container while its gate waits", own.name);
                 let fix = "add a startupProbe that runs podgate opened, which delays the livenessProbe";
                 findings.push(Finding::warning("liveness-kills", own.place().to("livenessProbe"), what).fix(fix));

@@ -51,10 +51,7 @@ impl NativeAdvice {
 
 /// Returns the advice if the plan is a chain that native sidecars can replace.
 pub(super) fn native_advice(spec: &Spec<'_>, plan: &Plan) -> Option<NativeAdvice> {
-    let has_extras = |planned: &ContainerPlan| {
-        !planned.checks.is_empty() || planned.ready.is_some() || planned.restarts_with_provider
-    };
-    if plan.containers.iter().any(has_extras) {
+    if plan.containers.iter().any(|one| !one.checks.is_empty() || one.ready.is_some() || one.restarts_with_provider) {
         return None;
     }
     let mut waiters: BTreeMap<&str, &ContainerPlan> = BTreeMap::new();

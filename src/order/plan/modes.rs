@@ -38,13 +38,6 @@ pub(super) struct GateRequirement {
     span: Option<Range<usize>>,
 }
 
-impl GateRequirement {
-    /// Returns the requirement of the annotation at `at` for a gate in front of the container's command.
-    fn for_command(reason: String, at: Place) -> GateRequirement {
-        GateRequirement { reason, needs_command: true, at, span: None }
-    }
-}
-
 pub(super) struct ModeResolver<'a> {
     pub(super) graph: &'a Graph,
     pub(super) declared: &'a Declaration,
@@ -112,22 +105,24 @@ impl ModeResolver<'_> {
     /// Reports an error if hold mode is not possible for a container.
     fn check_hold(&self, own: &ContainerRef<'_>, hooked: &BTreeMap<String, HookReason>, findings: &mut Vec<Finding>) {
         let name = own.name;
-        let ready = self.ready_gate(name);
+        let ready = ready_check(self.declared, self.graph, name).filter(|check| !check.is_network());
+        let ready = ready.map(|check| GateRequirement {
+            reason: format!("{name} is Ready by {check}"),
+            needs_command: true,
+            at: container_annotation_place(keys::READY_PREFIX, name),
+            span: None,
+        });
         if let Some(gate) = self.required_gates.get(name).filter(|gate| gate.needs_command).or(ready.as_ref()) {
-            let by_mode = self.requested_mode(name).0 == RequestedMode::Hold;
-            let (rule, why, mut fix) = match self.commands.contains_key(name) {
-                true => ("hold-impossible", format!("{name} is in hold mode"), String::new()),
+            let (rule, why, fix) = match self.commands.contains_key(name) {
+                true => {
+                    let fix = format!("write {}{name}: entrypoint", keys::MODE_PREFIX);
+                    ("hold-impossible", format!("{name} is in hold mode"), fix)
+                }
                 false => ("unknown-command", format!("the command of {name} is not known"), command_advice(name)),
             };
-            if by_mode {
-                let and = if fix.is_empty() { "" } else { ", and " };
-                fix = format!("write {}{name}: entrypoint{and}{fix}", keys::MODE_PREFIX);
-            }
-            if ready.is_some() {
-                fix += ", or use a tcp:// or http:// check, which podgate's sidecar can run";
-            }
+            let or = if ready.is_some() { ", or use a tcp:// or http:// check" } else { "" };
             let what = format!("{}, which requires a gate for {name}, but {why}", gate.reason);
-            let finding = Finding::error(rule, gate.at.clone(), what).fix(fix);
+            let finding = Finding::error(rule, gate.at.clone(), what).fix(fix + or);
             return findings.push(Finding { span: gate.span.clone(), ..finding });
         }
         let waits = !self.graph.needs(name).is_empty();
@@ -152,13 +147,6 @@ impl ModeResolver<'_> {
         };
         let fix = format!("{}, or write {}{name}: post-start", command_advice(name), keys::MODE_PREFIX);
         findings.push(Finding::error("hold-impossible", at, what).fix(fix));
-    }
-
-    /// Returns the requirement of a check that replaces the probes of a container without a hook.
-    fn ready_gate(&self, name: &str) -> Option<GateRequirement> {
-        let check = ready_check(self.declared, self.graph, name).filter(|check| !check.is_network())?;
-        let at = container_annotation_place(keys::READY_PREFIX, name);
-        Some(GateRequirement::for_command(format!("{name} is Ready by {check}"), at))
     }
 
     /// Reports an error if hooks must hold back a container that requires a gate.
@@ -292,13 +280,13 @@ pub(super) fn required_gates(
     for (name, checks) in &declared.checks {
         let reason = format!("{name} waits for {}", checks.iter().map(Check::to_string).collect::<Vec<_>>().join(", "));
         let at = container_annotation_place(keys::CHECK_PREFIX, name);
-        gates.insert(name.clone(), GateRequirement::for_command(reason, at));
+        gates.insert(name.clone(), GateRequirement { reason, needs_command: true, at, span: None });
     }
     for name in names.iter().filter(|name| !graph.needs(name).is_empty()) {
         let (restarts, at) = provider_restart(declared, name);
         if restarts {
             let reason = format!("{name} restarts with the containers that it waits for");
-            gates.insert((*name).to_owned(), GateRequirement::for_command(reason, at));
+            gates.insert((*name).to_owned(), GateRequirement { reason, needs_command: true, at, span: None });
         }
     }
     for item in &declared.sidecars {

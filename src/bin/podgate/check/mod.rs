@@ -217,11 +217,7 @@ fn own_check_argv(check: &Check, flag: Option<&str>) -> Option<Argv> {
 
 /// Replaces the error of a `podgate check` child process that looks up a name: the resolver's text would not help.
 fn hide_helper_error(check: &Check, outcome: Result<(), String>) -> Result<(), String> {
-    if matches!(check, Check::Exec(_) | Check::Mount(_)) {
-        outcome
-    } else {
-        outcome.map_err(|_| "no answer".to_owned())
-    }
+    if check.is_network() { outcome.map_err(|_| "no answer".to_owned()) } else { outcome }
 }
 
 /// Runs a check once, within `limit`. The error is a short description of the result.

@@ -4,13 +4,11 @@ use crate::clock::now;
 use podgate::core::argv::Check;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
-use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Size limit for the status line, in bytes.
@@ -58,25 +56,17 @@ fn check_mount(path: &str) -> Result<(), String> {
     let path = fs::canonicalize(path).map_err(failed)?;
     // The device number would not tell a bind mount from a folder of the same file system.
     let mounts = fs::read("/proc/self/mountinfo").map_err(failed)?;
-    let is_path = |line: &[u8]| line.split(|byte| *byte == b' ').nth(4).is_some_and(|at| unescape(at) == path);
-    if !mounts.split(|byte| *byte == b'\n').any(is_path) {
+    // The kernel writes space, tab, newline and backslash as `\040` and so on.
+    let escape = |byte: &u8| match byte {
+        b' ' | b'\t' | b'\n' | b'\\' => format!("\\{byte:03o}").into_bytes(),
+        byte => vec![*byte],
+    };
+    let escaped: Vec<u8> = path.as_os_str().as_bytes().iter().flat_map(escape).collect();
+    let mut lines = mounts.split(|byte| *byte == b'\n');
+    if !lines.any(|line| line.split(|byte| *byte == b' ').nth(4) == Some(&escaped)) {
         return Err("not a mount point".to_owned());
     }
     rustix::fs::statfs(&path).map(drop).map_err(|error| failed(error.into()))
-}
-
-/// Decodes a path in `/proc/self/mountinfo`. The kernel writes space, tab, newline and backslash as `\040` and so on.
-fn unescape(text: &[u8]) -> PathBuf {
-    let mut parts = text.split(|byte| *byte == b'\\');
-    let mut path = parts.next().unwrap_or_default().to_vec();
-    for part in parts {
-        let (digits, rest) = part.split_at(part.len().min(3));
-        path.push(
-            digits.iter().fold(0, |value: u8, digit| value.wrapping_mul(8).wrapping_add(digit.wrapping_sub(b'0'))),
-        );
-        path.extend(rest);
-    }
-    OsString::from_vec(path).into()
 }
 
 /// Checks once, within `limit`, that the port does not accept connections.

