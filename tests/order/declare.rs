@@ -116,7 +116,7 @@ fn mistyped_and_misplaced_keys_are_reported() {
         ("podgate.io/colour", "unknown-key", Level::Error, "docs/declaring.md"),
         ("afer.podgate.io/web", "unknown-key", Level::Error, "did you mean after.podgate.io/web?"),
         ("podgate.io/ready", "unknown-key", Level::Error, "write ready.podgate.io/CONTAINER"),
-        ("chekc.podgate.io/web", "unknown-key", Level::Error, "did you mean check.podgate.io/web?"),
+        ("checks.podgate.io/web", "unknown-key", Level::Error, "did you mean check.podgate.io/web?"),
         ("podgates.io/order", "unknown-key", Level::Warning, "did you mean podgate.io/order?"),
         ("podgate.io/inject", "not-an-annotation", Level::Error, "metadata.labels"),
         ("status.podgate.io/db", "copied-state", Level::Warning, "remove it"),

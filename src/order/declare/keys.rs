@@ -109,8 +109,7 @@ pub(crate) fn is_declaring(key: &str) -> bool {
     DECLARING_KEYS.contains(&key) || key.starts_with(AFTER_PREFIX) || key.starts_with(CHECK_PREFIX)
 }
 
-/// Returns true if a template declares an order, a check, a stop order or the sidecars of a Job, even with invalid
-/// values.
+/// Returns true if a template declares an order, checks, a stop order or the sidecars of a Job, even if invalid.
 pub fn is_declared(template: &Value) -> bool {
     let annotations = template.get("metadata").and_then(|metadata| metadata.get("annotations"));
     let Some(annotations) = annotations.and_then(Value::as_object) else { return false };

@@ -16,7 +16,6 @@ use crate::order::finding::{Finding, has_errors};
 use crate::order::resources;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::time::Duration;
 
 /// Maximum time limit. A probe that runs each second needs an `int32` failureThreshold of as many seconds.
@@ -319,7 +318,7 @@ impl Reader<'_, '_> {
 
 /// Returns the reason why `checks` cannot replace a container's probes.
 fn ready_problem(checks: &[Check], at: &Place) -> Option<Finding> {
-    let is_local = |host: &str| host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    let is_local = |host: &str| matches!(host, "localhost" | "127.0.0.1" | "::1");
     let what = match checks {
         [Check::Tcp { host, .. } | Check::Http { host, .. }] if !is_local(host) => {
             format!("{} does not check this container, because {host} is another host", checks[0])

@@ -262,10 +262,6 @@ impl<'a> Planner<'a> {
 
     /// Reports settings that have no effect.
     fn check_unused_settings(&self, involved: &BTreeSet<&str>, findings: &mut Vec<Finding>) {
-        if self.declared.restart_with_provider && involved.iter().all(|name| self.graph.needs(name).is_empty()) {
-            let (at, what) = (annotation_place(keys::ON_PROVIDER_RESTART), "no container waits for another container");
-            findings.push(Finding::warning("unused-annotation", at, what).fix("remove it"));
-        }
         let modes = self.declared.modes.keys().map(|name| (name, keys::MODE_PREFIX, "mode"));
         let timeouts = self.declared.timeouts.keys().map(|name| (name, keys::TIMEOUT_PREFIX, "timeout"));
         let commands = self.declared.commands.keys().map(|name| (name, keys::COMMAND_PREFIX, "command"));
