@@ -60,12 +60,11 @@ fn corrected(item: &str) -> Option<Check> {
         let words = command.split_whitespace().map(str::to_owned).collect();
         return Argv::new(words).ok().filter(|_| is_plain).map(Check::Exec);
     }
-    let (scheme, rest) = item.split_once(':').unwrap_or(("", item));
+    let (scheme, rest) = item.split_once(':').unwrap_or(("file", item));
     let known = ["file", "unix", "mount", "http", "tcp"];
     let text = match nearest(scheme, known).filter(|_| rest.starts_with('/') && scheme != "https") {
         Some(near @ ("file" | "unix" | "mount")) => format!("{near}:///{}", rest.trim_start_matches('/')),
         Some(near) => format!("{near}://{}", rest.trim_start_matches('/')),
-        None if item.starts_with('/') => format!("file://{item}"),
         None => format!("tcp://{item}"),
     };
     text.parse().ok()
