@@ -43,6 +43,15 @@ fn sidecar_runs_the_original_probes() {
     }
 }
 
+#[test]
+fn sidecar_runs_the_original_probe_of_a_native_sidecar() {
+    let mut pod = ordered("istio-native.after", "db, api");
+    let mut db = pod["spec"]["containers"].as_array_mut().expect("containers").remove(1);
+    db["restartPolicy"] = json!("Always");
+    pod["spec"]["initContainers"].as_array_mut().expect("init containers").push(db);
+    assert_eq!(listed(&webhook(&pod).value, "db")["readinessProbe"]["tcpSocket"]["port"], 5432);
+}
+
 /// The kubelet runs the startupProbe behind the gate, so that probe asks the proxy as Istio intends.
 #[test]
 fn gate_checks_the_rewritten_startup_probe() {
@@ -65,6 +74,10 @@ fn unknown_originals_keep_the_rewritten_probe_and_are_reported() {
         assert_eq!(listed(&done.value, "db")["readinessProbe"], kept, "{text:?}");
         assert_eq!(check(&pod).1[0]["rule"], "probe-rewritten", "{text:?}");
     }
+    let mut pod = ordered("istio-default.after", "db, cron");
+    set_originals(&mut pod, None);
+    pod["metadata"]["annotations"]["ready.podgate.io/db"] = json!("tcp://127.0.0.1:5432");
+    assert!(webhook(&pod).findings.iter().all(|one| one.rule != "probe-rewritten"), "a check replaces the probe");
     let mut pod = ordered("istio-default.after", "db, cron");
     set_originals(&mut pod, Some(&of("readyz")));
     assert!(webhook(&pod).findings.iter().all(|one| one.rule != "probe-rewritten"), "api is not waited for");

@@ -141,17 +141,25 @@ fn dapr_that_waits_for_the_application_cannot_be_waited_for() {
     // A port that no container declares can belong to any container.
     assert_eq!(rules("daprd, cache", "4000"), ["readiness-needs-later"]);
     assert_eq!(rules("daprd, app", "0"), [""; 0]);
+    let outbound = "http://127.0.0.1:3500/v1.0/healthz/outbound";
+    let annotations = [("podgate.io/order", "daprd, app"), ("ready.podgate.io/daprd", outbound)];
+    let checked = check(&pod("dapr.after", &annotations));
+    assert_eq!((checked.0, checked.1.len()), (Some(0), 0), "a check replaces the probe: {checked:#?}");
+    // The same holds for Dapr's sidecar as a native sidecar.
+    let mut native = ordered("dapr.after", "daprd, app");
+    let mut sidecar = native["spec"]["containers"].as_array_mut().expect("containers").remove(2);
+    sidecar["restartPolicy"] = json!("Always");
+    native["spec"]["initContainers"] = json!([sidecar]);
+    assert_eq!(check(&native).1[0]["rule"], "readiness-needs-later");
 }
 
 #[test]
-#[ignore = "needs native sidecars as predecessors"]
 fn native_proxies_can_be_named() {
     round_trip(&Case { before: "", after: "istio-native.after", order: "istio-proxy, db, api", rules: &[] });
     round_trip(&Case { before: "", after: "linkerd-native.after", order: "linkerd-proxy, db, web", rules: &[] });
 }
 
 #[test]
-#[ignore = "needs names that may be missing"]
 fn proxy_that_may_be_missing_can_be_named_before_its_injection() {
     for after in ["istio-default.after", "istio-hold.after", "istio-native.after"] {
         sequence::run(&Case { before: "istio.before", after, order: "istio-proxy?, db, api", rules: &[] }, "auto");

@@ -71,7 +71,8 @@ impl<'a> Waiters<'a> {
 pub(super) fn check_dapr(template: &Value, spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let at = annotation_place("dapr.io/app-port");
     let port = at.of(template).and_then(Value::as_str).and_then(|port| port.parse::<u16>().ok());
-    let Some(port) = port.filter(|port| *port > 0) else { return };
+    let has_probe = plan.get("daprd").is_none_or(|daprd| daprd.ready.is_none());
+    let Some(port) = port.filter(|port| *port > 0 && has_probe) else { return };
     let waiters = Waiters::of(plan).transitive_waiters("daprd", |want| want == WantedState::Ready);
     let owners = port_owners(spec);
     // A port that no container declares can belong to any of the waiting containers.

@@ -116,7 +116,8 @@ impl Writer<'_> {
         let (planned, later) = (&self.plan.containers[number], &self.plan.containers[number + 1..]);
         let name = &planned.name;
         let is_ready = |until: &WaitCondition| until.container == *name && until.want == WantedState::Ready;
-        let waiter = self.plan.containers.iter().find(|other| other.after.iter().any(is_ready))?;
+        let mut others = self.plan.containers.iter().filter(|_| planned.ready.is_none());
+        let waiter = others.find(|other| other.after.iter().any(is_ready))?;
         let at = Self::container_place(planned).to(field);
         let why = format!("{} of {} has no valid original of it", istio::ORIGINALS, istio::PROXY);
         let what = format!("Istio has rewritten the {field} of {name}, which {} waits for, but {why}", waiter.name);
@@ -135,7 +136,12 @@ impl Writer<'_> {
         let field = parts::spec_place("initContainers");
         let natives = self.plan.init.iter().filter(|init| init.is_probed).map(|init| init.index);
         let items = parts::items(self.template, &field);
-        natives.map(|at| container_list::read_container(&items[at], &field.to(at), None)).collect()
+        let read = |at| {
+            let mut native = container_list::read_container(&items[at], &field.to(at), None)?;
+            self.originals.restore(&mut native);
+            Ok(native)
+        };
+        natives.map(read).collect()
     }
 
     /// Puts the containers into the order in which the kubelet must start the containers.
