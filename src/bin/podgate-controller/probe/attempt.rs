@@ -14,11 +14,8 @@ pub(super) const MAX_LINE_BYTES: usize = 120;
 /// Needs a tokio runtime with I/O and time. Cancel-safe.
 pub(crate) async fn attempt(container: &Container, probe: &Probe, pod_ip: IpAddr) -> Outcome {
     let limit = Duration::from_secs(u64::from(probe.timeout_seconds.max(1)));
-    let verdict = match tokio::time::timeout(limit, run_handler(container, probe, pod_ip)).await {
-        Ok(verdict) => verdict,
-        Err(_) => Err(format!("no answer within {} s", limit.as_secs())),
-    };
-    match verdict {
+    let verdict = tokio::time::timeout(limit, run_handler(container, probe, pod_ip)).await;
+    match verdict.unwrap_or_else(|_| Err(format!("no answer within {} s", limit.as_secs()))) {
         Ok(passed) => Outcome {
             success: true,
             detail: one_line(&passed.detail, MAX_LINE_BYTES),

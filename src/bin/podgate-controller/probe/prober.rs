@@ -235,12 +235,9 @@ impl Prober {
                 lane.confirmation = None;
             }
         }
-        let before = lane.progress.probe().clone();
         lane.progress.record(now().saturating_duration_since(lane.since), outcome.success);
-        if *lane.progress.probe() != before {
-            // The probe of the next stage may have another port.
-            lane.port = lane.container.probe_port(lane.progress.probe());
-        }
+        // The probe of the next stage may have another port.
+        lane.port = lane.container.probe_port(lane.progress.probe());
         if lane.progress.verdict() == ProbeVerdict::Passed {
             lane.listen_check_at = None;
         }
