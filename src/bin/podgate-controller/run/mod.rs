@@ -237,7 +237,11 @@ impl Controller {
             if let Some(shutdown) = self.shutdown
                 && !shutdown.must_wait(&self.pod, now())
             {
-                return self.finish(shutdown.signal);
+                // Exit code 0 would hide that the hook never succeeded.
+                let is_hooked = self.board.has_hook_succeeded(&self.pod.epoch);
+                let exit = if is_hooked { Exit::Released } else { Exit::Terminated };
+                info!(signal = shutdown.signal, code = exit.code(), "exiting");
+                return exit;
             }
             let timer = self.next_timer();
             let reread = if self.is_idle { IDLE_REREAD_INTERVAL } else { REREAD_INTERVAL };
@@ -261,13 +265,6 @@ impl Controller {
     fn on_signal(&mut self, signal: &'static str) {
         self.close_gates();
         self.shutdown = Some(Shutdown { signal, signaled_at: self.shutdown.is_none().then(now) });
-    }
-
-    fn finish(&self, signal: &str) -> Exit {
-        // Exit code 0 would hide that the hook never succeeded.
-        let exit = if self.board.has_hook_succeeded(&self.pod.epoch) { Exit::Released } else { Exit::Terminated };
-        info!(signal, code = exit.code(), "exiting");
-        exit
     }
 
     fn next_timer(&self) -> Option<Instant> {
