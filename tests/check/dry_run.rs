@@ -8,8 +8,11 @@ use podgate::order::plan::KnownFacts;
 use podgate::order::pod_templates::templates;
 use serde_json::{Value, json};
 
+/// Change of a Pod by a webhook.
+type Change = fn(&mut Value);
+
 /// Starts a server with podgate's webhook. `change` is another webhook, which runs afterwards.
-fn serve(change: fn(&mut Value)) -> FakeApiServer {
+fn serve(change: Change) -> FakeApiServer {
     let admit = move |pod: Value| {
         let mut pod = injected(&pod);
         change(&mut pod);
@@ -108,7 +111,7 @@ spec:
 ";
 
 /// Runs `check --server` with a webhook that changes the Pod. Returns the output.
-fn checked(mode: &str, change: fn(&mut Value)) -> (i32, String) {
+fn checked(mode: &str, change: Change) -> (i32, String) {
     let (code, out, err) = with_server(&serve(change).address, &WIDE.replace("MODE", mode));
     assert_eq!(err, "", "{out}");
     (code, out)
@@ -116,7 +119,7 @@ fn checked(mode: &str, change: fn(&mut Value)) -> (i32, String) {
 
 #[test]
 fn harmless_changes_are_not_reported() {
-    let changes: [fn(&mut Value); 5] = [
+    let changes: [Change; 5] = [
         |_| (),
         |pod| {
             let injected = json!({"name": "istio-proxy", "image": "i", "restartPolicy": "Always"});
@@ -176,7 +179,7 @@ fn no_manifest_of_the_corpus_is_reported() {
 
 #[test]
 fn harmful_changes_are_errors() {
-    let cases: [(&str, fn(&mut Value), &str, &str); 9] = [
+    let cases: [(&str, Change, &str, &str); 10] = [
         (
             "entrypoint",
             |pod| drop(container(pod, "podgate").as_object_mut().unwrap().remove("restartPolicy")),
@@ -194,6 +197,12 @@ fn harmful_changes_are_errors() {
             |pod| pod["spec"]["containers"].as_array_mut().unwrap().swap(0, 2),
             "error[order-lost]",
             "db, api, web; the Pod has: web, api, db",
+        ),
+        (
+            "entrypoint\n    podgate.io/sidecar-position: first",
+            |pod| pod["spec"]["containers"].as_array_mut().unwrap().swap(0, 1),
+            "error[order-lost]",
+            "podgate, db, api, web; the Pod has: db, podgate, api, web",
         ),
         (
             "entrypoint",
@@ -253,7 +262,7 @@ fn doubtful_changes_are_warnings_or_notes() {
     let other_probe = |pod: &mut Value| {
         container(pod, "db")["readinessProbe"]["httpGet"] = json!({"port": 15020, "path": "/app-health/db/readyz"});
     };
-    let cases: [(fn(&mut Value), &str, &str); 4] = [
+    let cases: [(Change, &str, &str); 4] = [
         (
             |pod| {
                 let first = json!({"name": "istio-proxy", "image": "i", "restartPolicy": "Always"});
