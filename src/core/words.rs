@@ -2,8 +2,16 @@
 
 /// Error: the word is not one of these values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("use {}", .0.join(" or "))]
+#[error("use {}", choices(.0))]
 pub struct Unknown(pub &'static [&'static str]);
+
+/// Lists the words: `a, b or c`.
+fn choices(words: &[&str]) -> String {
+    match words {
+        [rest @ .., last] if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        words => words.concat(),
+    }
+}
 
 /// Declares an enum with a fixed spelling for each variant, a parser and a writer.
 #[macro_export]
