@@ -145,8 +145,12 @@ impl Container {
     /// Returns the container's declaration, with the startup probe that it had before injection.
     pub fn declared(&self) -> container::Container {
         let (mode, until) = self.gate().map_or_else(Default::default, |gate| (gate.mode, gate.until));
+        let has_probe = self.startup_probe.is_some() || self.readiness_probe.is_some();
+        let checks = self.gate_command().map(|line| self.flag_values(&line, "--ready-check")).unwrap_or_default();
         container::Container {
             name: self.name.clone(),
+            // Beside a probe, the check runs the probe's command.
+            ready_check: checks.into_iter().next().filter(|_| !has_probe),
             ports: self.ports.clone(),
             startup_probe: self.startup_probe.as_ref().and_then(|probe| self.original_probe(probe)),
             readiness_probe: self.readiness_probe.clone(),

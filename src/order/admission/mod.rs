@@ -39,8 +39,8 @@ words! {
         Injected = "injected",
         /// The Pod was injected before and needs no change.
         Unchanged = "unchanged",
-        /// The Pod lacks containers that its order names. The answer adds an annotation with the findings. A policy denies
-        /// the Pod, unless a later webhook adds the containers and the API server calls podgate again.
+        /// The Pod lacks containers that its order names. The answer adds an annotation with the findings. A policy
+        /// denies the Pod, unless a later webhook adds the containers and the API server calls podgate again.
         Deferred = "deferred",
         /// The request needs no injection: another kind or operation, or a Pod that declares no order or opts out.
         Passed = "passed",

@@ -164,7 +164,8 @@ impl<'a> Spec<'a> {
         let finding = |rule, what: String| Finding { span: word, ..Finding::error(rule, at.clone(), what) };
         if name == SIDECAR_NAME {
             let what = format!("{name} is podgate's own sidecar, which always starts first");
-            return Some(finding("unknown-container", what).fix("remove it"));
+            // No later webhook can change this, so it is not an unknown container.
+            return Some(finding("can-never-hold", what).fix("remove it"));
         }
         if let Some(init) = self.init(name) {
             let what = format!("{name} is {}, which podgate never changes or stops", init.kind());

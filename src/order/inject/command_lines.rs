@@ -198,9 +198,7 @@ impl ContainerLines<'_> {
     fn add_ready_checks(&self, flag: &str, line: &mut AgentCommand) {
         if let Some(check) = &self.planned.ready {
             if !check.is_network() {
-                let text = check.to_string();
-                // Kubernetes expands variables in the command of a gate, but not in that of a hook.
-                line.add_flag(flag, if flag == "--check" { text } else { dollars::escape(&text) });
+                line.add_flag(flag, dollars::escape(&check.to_string()));
             }
             return;
         }

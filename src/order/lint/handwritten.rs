@@ -106,7 +106,8 @@ impl AgentLines {
         self.container.env.iter().any(|one| one.name == names::HOLD_VARIABLE)
     }
 
-    /// Checks that a container with podgate's variable has an entry of mode `hold` in the sidecar's list, and vice versa.
+    /// Checks that a container with podgate's variable has an entry of mode `hold` in the sidecar's list, and the
+    /// reverse.
     fn check_hold(&self, own: &ContainerRef<'_>, is_listed: bool, findings: &mut Vec<Finding>) {
         let (name, has_variable) = (own.name, self.has_hold_variable());
         let (what, fix) = if has_variable && !is_listed {

@@ -41,7 +41,7 @@ pub const RULES: &[Rule] = &[
     rule("image-changed", "A command was read from another image than the container's"),
     rule("image-pinned", "An image is pinned to the digest whose command was read"),
     rule("image-without-command", "An image has neither Entrypoint nor Cmd"),
-    rule("init-container", "An annotation asks the impossible of an init container"),
+    rule("init-container", "An annotation declares a wait that an init container cannot keep"),
     rule("injected-changed", "An injected part was changed by hand"),
     rule("injected-unreadable", "The record of the injection cannot be read"),
     rule("kept-by-kubernetes", "Kubernetes keeps a part of the order without podgate"),

@@ -9,7 +9,7 @@ use crate::order::finding::Finding;
 use crate::order::inject;
 use serde_json::Value;
 
-/// Returns what the webhooks of the cluster have broken in an injected Pod. `sent` is the Pod that was sent, and
+/// Returns findings about the parts of an injected Pod that webhooks of the cluster have changed. `sent` is the Pod that was sent, and
 /// `returned` is the server's answer. `expected` is the Pod after podgate's own injection, either by the tool before it
 /// was sent or by podgate's webhook. The findings' places are in `template`.
 pub fn check_returned(template: &Value, sent: &Value, expected: &Value, returned: &Value) -> Vec<Finding> {
@@ -56,8 +56,8 @@ fn lost_restart_policies(template: &Value, expected: &Value, returned: &Value) -
         let what = format!(
             "a webhook of the cluster removes restartPolicy: Always from {name}, so the Pod waits forever for {name} to exit"
         );
-        let way_out = if name == SIDECAR_NAME { ", or set podgate.io/sidecar-position: first" } else { "" };
-        let fix = format!("update that webhook to a version that knows native sidecars{way_out}");
+        let alternative = if name == SIDECAR_NAME { ", or set podgate.io/sidecar-position: first" } else { "" };
+        let fix = format!("update that webhook to a version that knows native sidecars{alternative}");
         Finding::error("native-lost", place(template, name), what).fix(fix)
     };
     with(expected, true).into_iter().filter(|name| others.contains(name)).map(finding).collect()
@@ -99,7 +99,8 @@ fn check_probes(template: &Value, expected: &Value, returned: &Value, own: &Cont
         }
         let (what, at) = (format!("a webhook of the cluster changes the {field} of {name}"), place(template, name));
         findings.push(if is_followed {
-            let what = format!("{what}; podgate uses the new one, which must work before other containers start");
+            let what =
+                format!("{what}; podgate uses the new probe, which must pass before the dependent containers start");
             Finding::note("probe-changed", at, what)
         } else {
             let what = format!("{what}, but podgate uses the manifest's, so both can disagree whether {name} is Ready");
@@ -121,11 +122,11 @@ pub fn check_refusal(code: u16, message: &str) -> Finding {
         || has("error looking up service account");
     if is_unknown {
         let what =
-            format!("can't create this Pod in a dry run, so what the cluster makes of it is not checked: {text}");
+            format!("can't create this Pod in a dry run, so podgate did not check the changes of the cluster: {text}");
         return Finding::note("dry-run-skipped", at, what);
     }
     let fix = if has("violates PodSecurity") && has(&format!("\"{SIDECAR_NAME}\"")) {
-        "set the named fields; another webhook has changed those of podgate's sidecar, which inject writes for the level restricted"
+        "set the named fields; another webhook has changed those of podgate's sidecar: let it skip that container"
     } else if has("violates PodSecurity") {
         "set the named fields in the manifest; podgate's own parts meet the level restricted"
     } else if has("quota") || has(" per Container") || has(" per Pod") {

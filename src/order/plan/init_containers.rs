@@ -106,7 +106,7 @@ fn resolve_stop_order(spec: &Spec<'_>, declared: &mut Declaration, findings: &mu
             None => {
                 let why = match own.is_native() {
                     true => "is a native sidecar, which Kubernetes stops after all regular containers",
-                    false => "is an init container, which has completed long before",
+                    false => "is an init container, which completes before the regular containers start",
                 };
                 let what = format!("podgate adds nothing here: {} {why}", own.name);
                 Finding::note("kept-by-kubernetes", annotation_place(keys::STOP_ORDER), what)

@@ -105,14 +105,7 @@ impl ModeResolver<'_> {
     /// Reports an error if hold mode is not possible for a container.
     fn check_hold(&self, own: &ContainerRef<'_>, hooked: &BTreeMap<String, HookReason>, findings: &mut Vec<Finding>) {
         let name = own.name;
-        let ready = ready_check(self.declared, self.graph, name).filter(|check| !check.is_network());
-        let ready = ready.map(|check| GateRequirement {
-            reason: format!("{name} is Ready by {check}"),
-            needs_command: true,
-            at: container_annotation_place(keys::READY_PREFIX, name),
-            span: None,
-        });
-        if let Some(gate) = self.required_gates.get(name).filter(|gate| gate.needs_command).or(ready.as_ref()) {
+        if let Some(gate) = self.required_gates.get(name).filter(|gate| gate.needs_command) {
             let (rule, why, fix) = match self.commands.contains_key(name) {
                 true => {
                     let fix = format!("write {}{name}: entrypoint", keys::MODE_PREFIX);
@@ -120,7 +113,11 @@ impl ModeResolver<'_> {
                 }
                 false => ("unknown-command", format!("the command of {name} is not known"), command_advice(name)),
             };
-            let or = if ready.is_some() { ", or use a tcp:// or http:// check" } else { "" };
+            let or = if gate.at == container_annotation_place(keys::READY_PREFIX, name) {
+                ", or use a tcp:// or http:// check"
+            } else {
+                ""
+            };
             let what = format!("{}, which requires a gate for {name}, but {why}", gate.reason);
             let finding = Finding::error(rule, gate.at.clone(), what).fix(fix + or);
             return findings.push(Finding { span: gate.span.clone(), ..finding });
@@ -276,6 +273,13 @@ pub(super) fn required_gates(
             let ends = gate(format!("{name} waits for the exit of {}", need.until.container));
             gates.entry(need.until.container.clone()).or_insert(ends);
         }
+    }
+    for name in names {
+        // The sidecar runs the other checks itself.
+        let Some(check) = ready_check(declared, graph, name).filter(|check| !check.is_network()) else { continue };
+        let (reason, at) =
+            (format!("{name} is Ready by {check}"), container_annotation_place(keys::READY_PREFIX, name));
+        gates.insert((*name).to_owned(), GateRequirement { reason, needs_command: true, at, span: None });
     }
     for (name, checks) in &declared.checks {
         let reason = format!("{name} waits for {}", checks.iter().map(Check::to_string).collect::<Vec<_>>().join(", "));

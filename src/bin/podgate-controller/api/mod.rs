@@ -253,7 +253,7 @@ async fn batch_changes(shared: &ApiState, desired: &mut watch::Receiver<Annotati
 
 /// Returns true if a patch releases a held container: it makes the kubelet try again to create the container.
 fn is_release_patch(patch: &Value) -> bool {
-    patch.get(names::SANDBOX_RELEASES).and_then(Value::as_str).is_some_and(|releases| releases != "0")
+    patch.get(names::SANDBOX_RELEASES).and_then(Value::as_str).is_some_and(|releases| !releases.ends_with(".0"))
 }
 
 /// Returns true if a patch only reports started containers.
@@ -346,7 +346,9 @@ mod tests {
 
     #[test]
     fn patch_with_a_new_number_of_releases_is_a_release() {
-        for (releases, expected) in [(json!("1"), true), (json!("0"), false), (Value::Null, false)] {
+        for (releases, expected) in
+            [(json!("e1.1"), true), (json!("e1.10"), true), (json!("e1.0"), false), (Value::Null, false)]
+        {
             assert_eq!(is_release_patch(&json!({"sandbox.podgate.io/releases": releases})), expected, "{releases}");
         }
     }

@@ -93,8 +93,9 @@ impl HoldGate {
         if last < self.opened_at {
             return Some(self.opened_at.max(last + MIN_INTERVAL));
         }
-        let since = ended_at.map_or(self.opened_at, |ended_at| ended_at.max(self.opened_at));
-        let planned = REQUEST_TIMES.map(|pause| since + pause).into_iter().find(|at| *at > last);
+        let after = ended_at.map_or(last, |ended_at| ended_at.max(last));
+        let bases = [Some(self.opened_at), ended_at].into_iter().flatten();
+        let planned = bases.flat_map(|base| REQUEST_TIMES.map(|pause| base + pause)).filter(|at| *at > after).min();
         Some(planned.unwrap_or(last + LATER_INTERVAL))
     }
 
@@ -129,6 +130,12 @@ mod tests {
         assert_eq!([(); 5].map(|()| next(None)), [0.0, 1.2, 3.0, 10.1, 20.1]);
         let ended_at = Some(start + Duration::from_secs(600));
         assert_eq!([(); 4].map(|()| next(ended_at)), [601.2, 603.0, 610.1, 620.1]);
+        // A back-off of 300 s that began 200 s before the opening.
+        let mut late = HoldGate::new(start, SystemTime::UNIX_EPOCH);
+        late.set_open(true, start, SystemTime::UNIX_EPOCH);
+        late.note_request(start + Duration::from_secs(90));
+        let ended_at = start - Duration::from_secs(200);
+        assert_eq!(late.next_request(Some(ended_at)), Some(ended_at + Duration::from_millis(300_100)));
         gate.note_request(start + Duration::from_secs(1000));
         assert_eq!(gate.next_request(None), Some(start + Duration::from_secs(1300)));
     }

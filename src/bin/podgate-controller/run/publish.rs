@@ -80,7 +80,8 @@ impl Controller {
         let mut annotations = self.annotations(&limited);
         annotations.remove(names::SANDBOX_HEARD);
         if let Some(releases) = self.pod.releases() {
-            annotations.insert(names::SANDBOX_RELEASES.to_owned(), releases.to_string());
+            // With the epoch, a restarted sidecar never repeats a value that the Pod already has.
+            annotations.insert(names::SANDBOX_RELEASES.to_owned(), format!("{}.{releases}", snapshot.epoch));
         }
         annotations.values_mut().for_each(annotations::cap_list);
         let volatile = [names::SANDBOX_REVISION, names::SANDBOX_SEEN, names::SANDBOX_TIMES];

@@ -28,7 +28,7 @@ pub(super) async fn check_pod(
         _ => template.clone(),
     };
     let namespace = checked.namespace.unwrap_or(&cluster.namespace);
-    // Another text could change the URL, and so the request.
+    // Any other text could change the URL.
     if checked.outlook.is_none() || !inject::is_injected(&expected) || !is_container_name(namespace) {
         return Ok(Vec::new());
     }
@@ -48,7 +48,7 @@ pub(super) async fn check_pod(
 
 /// Returns the Pod that a controller would create from the template `sent`.
 fn as_pod(checked: &CheckedTemplate<'_>, sent: &Value) -> Value {
-    let name = checked.name.rsplit('/').next().unwrap_or_default();
+    let name = checked.name.rsplit('/').next().filter(|name| is_container_name(name)).unwrap_or("podgate-check");
     let metadata = &sent["metadata"];
     let mut pod = json!({
         "apiVersion": "v1",

@@ -42,7 +42,7 @@ pub(super) async fn analyze_with_cluster<'a>(
     for template in &analysis.templates {
         let mut found = known.findings(template).await?;
         // If the cluster has the webhook, it injects the Pod. It looks up no images.
-        let is_by_webhook = !template.is_injected && matches!(known.webhook, Some(None));
+        let is_by_webhook = !template.is_injected && matches!(known.webhook, Some((true, _)));
         let images = if is_by_webhook { BTreeMap::new() } else { images.for_template(template.template).commands };
         let facts = KnownFacts { images, kubernetes };
         found.extend(dry_run::check_pod(&known.cluster, template, &facts, is_by_webhook).await?);
@@ -56,7 +56,8 @@ pub(super) async fn analyze_with_cluster<'a>(
 /// Cache of the cluster's answers. Each query is sent once, and only if a template needs the answer.
 struct ClusterAnswers {
     cluster: Cluster,
-    webhook: Option<Option<Finding>>,
+    /// True if the cluster has podgate's webhook, and a finding about it.
+    webhook: Option<(bool, Option<Finding>)>,
     /// Findings about permissions, by namespace and service account.
     rights: BTreeMap<(String, String), Option<Finding>>,
 }
@@ -69,7 +70,7 @@ impl ClusterAnswers {
             if self.webhook.is_none() {
                 self.webhook = Some(webhook::check_webhook(&self.cluster).await?);
             }
-            findings.extend(self.webhook.clone().flatten());
+            findings.extend(self.webhook.clone().and_then(|(_, finding)| finding));
         }
         if plan.publish == Publish::Api {
             let namespace = template.namespace.unwrap_or(&self.cluster.namespace);

@@ -15,23 +15,24 @@ const WEBHOOK_NAME: &str = "pods.podgate.io";
 /// Name of the policy that denies Pods with unknown containers, and of its binding.
 const POLICY_NAME: &str = "podgate-unknown-containers";
 
-/// Returns a finding if the cluster does not have podgate's webhook, or if this can't be checked.
-pub(super) async fn check_webhook(cluster: &Cluster) -> Result<Option<Finding>, String> {
+/// Returns true if the cluster has podgate's webhook. Adds a finding if the webhook or its policy is missing, or if this
+/// can't be checked.
+pub(super) async fn check_webhook(cluster: &Cluster) -> Result<(bool, Option<Finding>), String> {
     let api: Api<MutatingWebhookConfiguration> = Api::all(cluster.client.clone());
     let asked = tokio::time::timeout(cluster.request_timeout, api.list(&ListParams::default())).await;
     let at = Place::root().to("metadata").to("annotations");
     match asked.map_err(|_| cluster.timeout_message())? {
-        Ok(list) if list.items.iter().any(is_podgate_webhook) => check_policy(cluster, at).await,
+        Ok(list) if list.items.iter().any(is_podgate_webhook) => Ok((true, check_policy(cluster, at).await?)),
         Ok(_) => {
             let message = "the cluster does not have podgate's webhook: if you apply this manifest as it is, its containers start \
                            in no order";
             let fix = "apply the output of kubectl podgate inject, or install the webhook (podgate's manifests/injector, or its \
                        Helm chart)";
-            Ok(Some(Finding::note("missing-webhook", at, message).fix(fix)))
+            Ok((false, Some(Finding::note("missing-webhook", at, message).fix(fix))))
         }
         Err(kube::Error::Api(status)) if status.code == 403 => {
             let message = format!("can't check whether the cluster has podgate's webhook: {}", status.message);
-            Ok(Some(Finding::note("missing-webhook", at, message)))
+            Ok((false, Some(Finding::note("missing-webhook", at, message))))
         }
         Err(error) => Err(format!("request to {} failed: {}", cluster.server, error_chain(&error))),
     }

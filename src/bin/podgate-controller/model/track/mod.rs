@@ -31,7 +31,7 @@ pub(crate) struct ContainerTrack {
     /// reported.
     superseded_id: Option<String>,
     restarts: u64,
-    /// Number of the probing, which starts again in each incarnation.
+    /// Number of the current probing. Each incarnation gets a new number.
     pub(crate) probing_run: u64,
     // `PodModel` sets the following fields. All combinations are valid.
     pub(super) answers: Answers,
