@@ -3,19 +3,18 @@
 use crate::failure::Failure;
 use podgate::edge::watch::wait_until_ready;
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
+use rustix::fs::{FileType, Mode, OFlags, fstat};
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tracing::warn;
 
 /// Maximum number of bytes per read.
 const CHUNK: usize = 16 * 1024;
-/// Maximum number of bytes per write. A pipe that is ready accepts them without blocking (`PIPE_BUF`, pipe(7)).
-const WRITE_MAX: usize = 4096;
+/// Bytes that a writable pipe accepts without blocking (`PIPE_BUF`, pipe(7)).
+const PIPE_WRITE_MAX: usize = 4096;
 /// Maximum number of chunks per call, so that the loop can do other work.
 const CHUNKS_PER_PUMP: usize = 16;
 /// Time limit for a blocked container output after the command has ended. After this time, the rest is dropped.
@@ -26,13 +25,60 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct Tee {
     /// Pipe from the command. `None` after the end of the stream.
     from: Option<PipeReader>,
-    /// The container's own output, in blocking mode, because other processes share it. `None` once it has no reader.
-    to: Option<BorrowedFd<'static>>,
+    /// The container's own output. `None` once it has no reader.
+    to: Option<Output>,
     /// Open file at `path`. `None` after a write error.
     file: Option<File>,
     path: PathBuf,
     /// Bytes written to the file but not yet to the output.
     pending: Vec<u8>,
+}
+
+/// The container's own output.
+#[derive(Debug)]
+enum Output {
+    /// The same pipe or terminal, opened again in non-blocking mode.
+    Reopened(File),
+    /// The inherited descriptor, shared with other processes that rely on blocking mode.
+    Shared(BorrowedFd<'static>),
+}
+
+impl Output {
+    fn new(shared: BorrowedFd<'static>) -> Output {
+        let own = || -> Option<File> {
+            let kind = FileType::from_raw_mode(fstat(shared).ok()?.st_mode);
+            // Don't reopen files, which would be overwritten from the start, or sockets, which can't be opened.
+            if !matches!(kind, FileType::Fifo | FileType::CharacterDevice) {
+                return None;
+            }
+            let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+            let path = format!("/proc/self/fd/{}", shared.as_raw_fd());
+            rustix::fs::open(path, flags, Mode::empty()).ok().map(File::from)
+        };
+        own().map_or(Output::Shared(shared), Output::Reopened)
+    }
+
+    /// Writes as much as possible without blocking.
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Output::Reopened(file) => (&*file).write(bytes),
+            Output::Shared(shared) => {
+                if !wait_until_ready(shared, PollFlags::OUT, Duration::ZERO) {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                Ok(rustix::io::write(shared, &bytes[..bytes.len().min(PIPE_WRITE_MAX)])?)
+            }
+        }
+    }
+}
+
+impl AsFd for Output {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Output::Reopened(file) => file.as_fd(),
+            Output::Shared(shared) => shared.as_fd(),
+        }
+    }
 }
 
 impl Tee {
@@ -47,7 +93,7 @@ impl Tee {
         let (from, into) = io::pipe().map_err(Failure::setup_error(&what))?;
         // Only podgate holds the read end, so the flag affects no other process.
         rustix::io::ioctl_fionbio(&from, true).map_err(Failure::setup_error(&what))?;
-        let (to, file) = (Some(to), Some(file.into()));
+        let (to, file) = (Some(Output::new(to)), Some(file.into()));
         Ok((Tee { from: Some(from), to, file, path: path.to_owned(), pending: Vec::new() }, into))
     }
 
@@ -122,12 +168,10 @@ impl Tee {
         while let Some(to) = &self.to
             && !self.pending.is_empty()
         {
-            if !wait_until_ready(to, PollFlags::OUT, Duration::ZERO) {
-                return false;
-            }
-            match rustix::io::write(to, &self.pending[..self.pending.len().min(WRITE_MAX)]) {
+            match to.write(&self.pending) {
                 Ok(written) => drop(self.pending.drain(..written)),
-                Err(Errno::INTR) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => {
                     self.to = None;
                     self.pending.clear();
