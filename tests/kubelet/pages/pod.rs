@@ -5,11 +5,14 @@ use super::page::needs_a_cluster;
 use super::{Page, Reader};
 use crate::pod::{Pod, server};
 use crate::scene::Scene;
+use crate::webhook::install;
 use std::fs;
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
 fn documented_commands_about_a_pod_work() {
+    // `check --server` reports a webhook that another test has installed for other namespaces.
+    let _lock = install::install_lock();
     let scene = Scene::shared("page-pod");
     scene.grant_pod_access();
     let db = server("db").http(8001).ready_after("20m").gate(&[]);
