@@ -15,7 +15,7 @@ const NAMES: [&str; 3] = ["db", "api", "web"];
 /// when the API server runs again.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn pod_starts_in_order_without_the_api_server() {
+fn alone_pod_starts_in_order_without_the_api_server() {
     let Some(scene) = Scene::exclusive("api-away") else { return };
     scene.grant_pod_access();
     let run = scene.create(&chain("api-away", "4s"));
@@ -78,7 +78,7 @@ fn assert_order_survives_kubelet_restart(name: &str, db: crate::pod::Container) 
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn order_survives_a_kubelet_restart() {
+fn alone_order_survives_a_kubelet_restart() {
     assert_order_survives_kubelet_restart("kubelet", server("db").http(8001));
 }
 
@@ -86,7 +86,7 @@ fn order_survives_a_kubelet_restart() {
 /// that probe.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn order_survives_a_kubelet_restart_with_exec_probe() {
+fn alone_order_survives_a_kubelet_restart_with_exec_probe() {
     let probe = json!({"exec": {"command": ["/testserver", "check", "/tmp/ready"]}});
     assert_order_survives_kubelet_restart("kubelet-exec", server("db").args(&["--touch", "/tmp/ready"]).probe(probe));
 }

@@ -89,7 +89,7 @@ fn container_held_for_90_s_is_released_within_2_s() {
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn kubelet_and_runtime_killed_while_a_container_is_held() {
+fn alone_kubelet_and_runtime_killed_while_a_container_is_held() {
     let Some(scene) = Scene::exclusive("hold-kill") else { return };
     let run = begin_held(&scene, "killed");
     // A kubelet that starts while the runtime is down exits.
@@ -199,7 +199,7 @@ fn release_without_permissions_takes_longer() {
 /// The API server is down while `db` becomes Ready.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn api_server_away_for_a_part_of_the_start() {
+fn alone_api_server_away_for_a_part_of_the_start() {
     let Some(scene) = Scene::exclusive("hold-api") else { return };
     let run = begin_held(&scene, "api-away");
     let away = ApiServerStopped::stop();
@@ -315,7 +315,7 @@ fn deployment(order: &str) -> Value {
 /// in the middle of its start.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn deployment_without_commands_survives_every_kill() {
+fn alone_deployment_without_commands_survives_every_kill() {
     let Some(scene) = Scene::exclusive("hold-deploy") else { return };
     scene.grant_pod_access();
     let mut manifest = deployment("db, api, web");

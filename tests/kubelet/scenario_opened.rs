@@ -58,7 +58,7 @@ fn gate_waits_longer_than_the_liveness_probe_allows() {
 /// The order is kept in both cases.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn or_waiting_probe_survives_a_kubelet_restart() {
+fn alone_or_waiting_probe_survives_a_kubelet_restart() {
     let Some(scene) = Scene::exclusive("opened-kubelet") else { return };
     scene.grant_pod_access();
     let [db, api, web] = gated_chain_containers("22s", &[]);

@@ -44,7 +44,13 @@ impl Scene {
 
     /// Creates a scene that runs alone on the node, for faults that affect all Pods. On a user's cluster, prints a line
     /// and returns `None`.
+    ///
+    /// `run` finds these scenarios by the word `alone` in the names of their tests, and runs them after the others. In
+    /// between, each of them would wait until the running scenarios end, and hold back the next ones.
     pub(crate) fn exclusive(name: &str) -> Option<Scene> {
+        let thread = std::thread::current();
+        let test = thread.name().filter(|test| *test != "main").unwrap_or("alone");
+        assert!(test.contains("alone"), "{test}: the name does not contain `alone`, and the test runs alone");
         let guard = NodeGuard::Exclusive(NODE_LOCK.write().unwrap_or_else(PoisonError::into_inner));
         Scene::can_inject_faults(name).then(|| Scene::new(name, guard))
     }

@@ -62,33 +62,51 @@ fn measure(id: &str, mode: Mode) {
     cell.save(minor_version(), id, mode);
 }
 
-/// Defines the rows, and one test for each cell.
+/// Defines the tests of one row, one for each cell.
+macro_rules! cells {
+    ($id:ident) => {
+        use crate::guarantees::{Mode, measure};
+
+        #[test]
+        #[ignore = "needs a cluster: make e2e"]
+        fn post_start() {
+            measure(stringify!($id), Mode::PostStart);
+        }
+
+        #[test]
+        #[ignore = "needs a cluster: make e2e"]
+        fn entrypoint() {
+            measure(stringify!($id), Mode::Entrypoint);
+        }
+
+        #[test]
+        #[ignore = "needs a cluster: make e2e"]
+        fn hold() {
+            measure(stringify!($id), Mode::Hold);
+        }
+    };
+    (alone: false, $id:ident) => {
+        mod $id {
+            cells!($id);
+        }
+    };
+    // `run` finds these tests by the name of this module.
+    (alone: true, $id:ident) => {
+        mod $id {
+            mod alone {
+                cells!($id);
+            }
+        }
+    };
+}
+
+/// Defines the rows and their tests.
 macro_rules! rows {
-    ($($id:ident: $title:literal, alone: $alone:literal, post_start: $post_start:ident, $fault:path;)*) => {
+    ($($id:ident: $title:literal, alone: $alone:tt, post_start: $post_start:ident, $fault:path;)*) => {
         const ROWS: &[Row] = &[$(Row {
             id: stringify!($id), title: $title, alone: $alone, post_start: Order::$post_start, fault: $fault,
         }),*];
-        $(mod $id {
-            use super::{Mode, measure};
-
-            #[test]
-            #[ignore = "needs a cluster: make e2e"]
-            fn post_start() {
-                measure(stringify!($id), Mode::PostStart);
-            }
-
-            #[test]
-            #[ignore = "needs a cluster: make e2e"]
-            fn entrypoint() {
-                measure(stringify!($id), Mode::Entrypoint);
-            }
-
-            #[test]
-            #[ignore = "needs a cluster: make e2e"]
-            fn hold() {
-                measure(stringify!($id), Mode::Hold);
-            }
-        })*
+        $(cells!(alone: $alone, $id);)*
     };
 }
 
