@@ -1,6 +1,9 @@
 //! Tests of `check.podgate.io`, `ready.podgate.io` and `podgate.io/on-provider-restart`.
 
-use super::apply_injected;
+use super::{apply_injected, create_injected};
+use crate::cluster::ROOT;
+use crate::pod::{Pod, server};
+use crate::scene::Scene;
 
 #[test]
 #[ignore = "needs a cluster: make e2e"]
@@ -32,4 +35,41 @@ fn follower_restarts_with_its_provider() {
     // The new gate has waited for the new provider.
     run.assert_order(&names);
     assert_eq!(again.kubelet_status("podgate")["restartCount"], 0);
+}
+
+/// `app` fails if it starts before `mounter` has mounted a file system into the volume that both use.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn container_waits_for_a_mount() {
+    let scene = Scene::shared("inj-mount");
+    scene.grant_pod_access();
+    create_injected(&scene, &format!("{ROOT}/tests/kubelet/injected/mount.yaml"), &[]);
+    let up = scene.follow("mounted").wait_until_up();
+    for name in ["podgate", "mounter", "app"] {
+        assert_eq!(up.kubelet_status(name)["restartCount"], 0, "{name}");
+    }
+    let since = |name: &str| up.kubelet_status(name)["state"]["running"]["startedAt"].clone();
+    scene.report(&format!("mounter since {}, app since {}", since("mounter"), since("app")));
+}
+
+/// `worker` waits for a port of `proxy`, which has no probe, and for another Pod.
+#[test]
+#[ignore = "needs a cluster: make e2e"]
+fn container_waits_for_another_pod() {
+    let scene = Scene::shared("inj-outside");
+    scene.grant_pod_access();
+    let scheduler = scene.create(&Pod::new("scheduler", [server("scheduler").http(8786).ready_after("12s")]));
+    let address =
+        scheduler.watch.wait_until("the scheduler has an address", 60, |seen| seen.pod["status"]["podIP"].is_string());
+    let address = address.pod["status"]["podIP"].as_str().expect("an address").to_owned();
+    let manifest = std::fs::read_to_string(format!("{ROOT}/tests/kubelet/injected/outside.yaml")).expect("the file");
+    let path = format!("{}/outside.yaml", env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(&path, manifest.replace("ADDRESS", &address)).expect("the file");
+    create_injected(&scene, &path, &[]);
+    let run = scene.follow("outside");
+    run.wait_until_up();
+    let worker = &run.assert_order(&["proxy", "worker"])[1];
+    let waited = worker.start_time() - scheduler.log("scheduler").ready_time();
+    assert!(waited >= 0.0, "order broken: worker started {:.0} ms before the scheduler was ready", -waited);
+    scene.report(&format!("worker started {waited:.0} ms after the scheduler was ready"));
 }

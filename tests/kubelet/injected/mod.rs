@@ -23,15 +23,19 @@ pub(crate) fn inject_manifest(path: &str, flags: &[&str]) -> Result<String, Stri
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }
 
-/// Injects the manifest `file`, and creates its objects in a namespace that admits only "restricted" Pods.
+/// Creates a namespace that admits only "restricted" Pods, and the injected objects of the manifest `file` in it.
 fn apply_injected(name: &str, file: &str, flags: &[&str]) -> Scene {
     let scene = Scene::shared(name);
     scene.grant_pod_access();
     kubectl(&["label", "namespace", &scene.namespace, "pod-security.kubernetes.io/enforce=restricted"]);
-    let path = format!("{ROOT}/tests/kubelet/injected/{file}");
-    let text = inject_manifest(&path, flags).unwrap_or_else(|error| panic!("{error}"));
-    cluster::create(&scene.namespace, &text);
+    create_injected(&scene, &format!("{ROOT}/tests/kubelet/injected/{file}"), flags);
     scene
+}
+
+/// Creates the injected objects of the manifest `path`.
+fn create_injected(scene: &Scene, path: &str, flags: &[&str]) {
+    let text = inject_manifest(path, flags).unwrap_or_else(|error| panic!("{error}"));
+    cluster::create(&scene.namespace, &text);
 }
 
 /// Waits for `count` Pods with this label, and returns their names.

@@ -3,6 +3,7 @@
 
 mod calls;
 pub(crate) mod install;
+mod late;
 mod workloads;
 
 use crate::clock::eventually;
@@ -100,6 +101,7 @@ fn kustomize_installs_the_webhook() {
     let expected = format!("podgate - {}", workloads::inject_errors(&unknown));
     assert!(refused.contains(&expected), "{refused}\nmust contain\n{expected}");
     scene.report(&refused);
+    late::assert_late_container_is_ordered(&scene);
 
     let dry = cluster::try_script(
         &["kubectl", "-n", namespace, "create", "--dry-run=server", "-o", "json", "-f", "-"],
