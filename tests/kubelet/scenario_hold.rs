@@ -17,6 +17,9 @@ use std::time::Duration;
 /// The kubelet's reason for a held container.
 const HELD: &str = "CreateContainerConfigError";
 
+/// The kubelet's first back-off. A release takes less than that, also on a busy machine.
+const FIRST_BACK_OFF_MS: f64 = 10_000.0;
+
 fn waiting_reason<'a>(seen: &'a ObservedPod, container: &str) -> &'a str {
     seen.kubelet_status(container)["state"]["waiting"]["reason"].as_str().unwrap_or_default()
 }
@@ -70,20 +73,20 @@ fn chain_of_held_containers_starts_in_order() {
     let lives = run.assert_order(&["db", "api", "web"]);
     for pair in lives.windows(2) {
         let took = pair[1].start_time() - pair[0].ready_time();
-        assert!(took < 3000.0, "{} started {took:.0} ms after {} was Ready", pair[1].name, pair[0].name);
+        assert!(took < FIRST_BACK_OFF_MS, "{} started {took:.0} ms after {} was Ready", pair[1].name, pair[0].name);
     }
 }
 
 /// A change in a later kubelet could put held containers into a back-off. The release would then take minutes.
 #[test]
 #[ignore = "needs a cluster: make e2e"]
-fn container_held_for_90_s_is_released_within_2_s() {
+fn container_held_for_90_s_has_no_back_off() {
     let scene = Scene::shared("hold-long");
     let run = begin_held(&scene, "long");
     sleep(Duration::from_secs(90));
     make_ready(&run);
     let took = release_time(&run);
-    assert!((0.0..2000.0).contains(&took), "released {took:.0} ms after Ready");
+    assert!((0.0..FIRST_BACK_OFF_MS).contains(&took), "released {took:.0} ms after Ready");
     scene.report(&format!("released {took:.0} ms after Ready"));
 }
 
