@@ -2,6 +2,7 @@
 //! `README.md` lists the sources.
 
 mod istio;
+mod originals;
 mod sequence;
 
 use assert_cmd::Command;
