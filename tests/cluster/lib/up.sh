@@ -204,14 +204,10 @@ kubectl_ours() { "$k8s_bin/kubectl" --kubeconfig "$kubeconfig" "$@"; }
 ctr_ours() { ctr -a "$containerd_socket" -n k8s.io "$@"; }
 
 make_images() {
-    local applet busybox=(--file "$(command -v busybox):/bin/busybox")
-    while read -r applet; do
-        [[ $applet == busybox ]] || busybox+=(--symlink "/bin/$applet:busybox")
-    done < <(busybox --list)
     "$here/oci-image" --name "$pause_image" --file "$tools_bin/pause:/pause" --entrypoint /pause --user 65535:65535 \
         --output "$state/pause.tar"
     load_image "$state/pause.tar"
-    "$here/oci-image" --name "$busybox_image" "${busybox[@]}" --env PATH=/bin --cmd sh --output "$state/busybox.tar"
+    "$here/images" busybox --file "$(command -v busybox)" --name "$busybox_image" --output "$state/busybox.tar"
     load_image "$state/busybox.tar"
 }
 
@@ -288,9 +284,19 @@ up_foreign() {
     foreign_limits
 }
 
-foreign_limits() {
-    say "faults and 'load' work only on a cluster started here; load the images into yours with
-  kind load image-archive IMAGE.tar, k3d image import IMAGE.tar, minikube image load IMAGE.tar, or a push to its registry"
+foreign_limits() { say "faults work only on a cluster started here"; }
+
+# load_foreign ARCHIVE: loads an image archive into the user's cluster with the tool that created the cluster.
+load_foreign() {
+    local kubectl context
+    kubectl=$(foreign_kubectl)
+    context=$("$kubectl" config current-context) || die "KUBECONFIG=$KUBECONFIG has no current context"
+    case $context in
+    kind-*) kind load image-archive "$1" --name "${context#kind-}" ;;
+    k3d-*) k3d image import "$1" --cluster "${context#k3d-}" ;;
+    minikube) minikube image load "$1" ;;
+    *) die "the context $context of KUBECONFIG=$KUBECONFIG is not of kind, k3d or minikube: load $1 into its nodes yourself, or push its images to a registry of the cluster" ;;
+    esac >&2 || die "$1 was not loaded into the cluster of the context $context"
 }
 
 foreign_kubectl() {
