@@ -117,7 +117,9 @@ fn pods_are_restricted_and_spread_and_have_grace() {
     assert_eq!(found.count(), labels.as_object().unwrap().len(), "the selector must match the Pods");
     // A proxy of a mesh would break the API server's TLS connection to the webhook.
     assert_eq!(metadata["labels"]["sidecar.istio.io/inject"], "false");
+    assert_eq!(metadata["labels"]["kuma.io/sidecar-injection"], "disabled");
     assert_eq!(metadata["annotations"]["linkerd.io/inject"], "disabled");
+    assert_eq!(metadata["annotations"]["consul.hashicorp.com/connect-inject"], "false");
     for selector in [
         &object(&objects, "Service")["spec"]["selector"],
         &object(&objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
