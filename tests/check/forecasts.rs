@@ -144,7 +144,7 @@ spec:
     assert_eq!(code, 0, "{out}");
     let begin = "\
   before   setup   init container; Kubernetes keeps the order
-  before   mesh    native sidecar; podgate probes it
+  before   mesh    native sidecar; podgate watches it
   starts   script  when mesh=Ready, waits at most 5m (gate; its command is known)
   then     api     when script=Ready, waits at most 5m (gate; its command is known)
 ";
@@ -160,4 +160,31 @@ spec:
             && out.contains("give mesh an httpGet"),
         "{out}"
     );
+}
+
+#[test]
+fn forecast_names_kubernetes_if_it_keeps_the_whole_order() {
+    let (folder, _) = file(
+        "\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: vpn
+  annotations:
+    podgate.io/order: \"gluetun, app\"
+spec:
+  initContainers:
+  - {name: gluetun, restartPolicy: Always, startupProbe: {tcpSocket: {port: 9999}}}
+  containers:
+  - {name: app, command: [app]}
+  - {name: log, command: [log]}
+",
+    );
+    let (_, out, _) = check(&folder, &["pod.yaml"]);
+    for line in [
+        "app      at once (no gate; Kubernetes keeps its order)",
+        "log      at once (no gate; it is not part of the order)",
+    ] {
+        assert!(out.lines().any(|found| found.ends_with(line)), "{line}\n{out}");
+    }
 }

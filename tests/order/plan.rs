@@ -127,7 +127,12 @@ fn impossible_hold_mode_is_rejected_with_the_ways_out() {
         }
         let at = if start == set { annotation_place(more.0) } else { Place::root().to("spec").to("containers").to(1) };
         assert_eq!(findings[0].at, at);
+        assert_eq!(findings[0].fix.starts_with("write mode.podgate.io/api: entrypoint, and set"), more.1 == "hold");
     }
+    // A container with a command needs only another mode.
+    let hold = template(&["db", "api"], &[("podgate.io/order", "db, api"), ("podgate.io/mode", "hold")]);
+    let fix = "write mode.podgate.io/api: entrypoint, or write mode.podgate.io/api: post-start";
+    assert_eq!(plan(&hold, &old).unwrap_err()[0].fix, fix);
     let first = |containers: &[&str]| {
         let position = ("podgate.io/sidecar-position", "first");
         plan(&template(containers, &[("podgate.io/order", "db, api"), position]), &old)

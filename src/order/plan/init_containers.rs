@@ -1,6 +1,7 @@
 //! Waits for init containers and native sidecars. Kubernetes itself keeps most of them; podgate keeps the waits for the
 //! readinessProbe of a native sidecar.
 
+use super::modes::provider_restart;
 use super::types::InitPlan;
 use crate::core::until::{WaitCondition, WantedState};
 use crate::order::declare::spec::{ContainerRef, Spec};
@@ -12,9 +13,9 @@ use std::collections::BTreeMap;
 /// the init containers and native sidecars that the declared order names as predecessors, in list order.
 pub(super) fn resolve(spec: &Spec<'_>, declared: &mut Declaration, findings: &mut Vec<Finding>) -> Vec<InitPlan> {
     let mut named: BTreeMap<usize, InitPlan> = BTreeMap::new();
-    let is_board = declared.publish == Publish::Board;
-    declared.edges.retain(|edge| {
-        let kept = kept_by_kubernetes(spec, edge, is_board).map_err(|finding| findings.push(finding));
+    let mut edges = std::mem::take(&mut declared.edges);
+    edges.retain(|edge| {
+        let kept = kept_by_kubernetes(spec, edge, declared).map_err(|finding| findings.push(finding));
         let Some(own) = spec.init(&edge.until.container) else { return kept == Ok(None) };
         let plan =
             || InitPlan { name: own.name.to_owned(), index: own.index, is_native: own.is_native(), is_probed: false };
@@ -27,12 +28,19 @@ pub(super) fn resolve(spec: &Spec<'_>, declared: &mut Declaration, findings: &mu
         }
         kept == Ok(None)
     });
+    declared.edges = edges;
     resolve_stop_order(spec, declared, findings);
+    declared.sidecars.retain(|item| {
+        let init = spec.init(&item.until.container);
+        findings.extend(init.map(|own| stop_note(own, keys::JOB_SIDECARS).span(item.span.clone())));
+        init.is_none()
+    });
     named.into_values().collect()
 }
 
 /// Returns the reason why Kubernetes keeps the wait `edge`. Returns `None` for a wait that podgate must keep.
-fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, is_board: bool) -> Result<Option<String>, Finding> {
+fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> Result<Option<String>, Finding> {
+    let is_board = declared.publish == Publish::Board;
     let Edge { waiter, until: WaitCondition { container, want }, at, span } = edge;
     let error = |rule, what, fix| Err(Finding::error(rule, at.clone(), what).fix(fix).span(span.clone()));
     let own = spec.init(waiter);
@@ -55,6 +63,7 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, is_board: bool) -> Result<Op
     if !before.is_native() {
         return Ok(Some(format!("{container} is an init container, which completes before the next container starts")));
     }
+    let restarts = own.is_none() && provider_restart(declared, waiter).0;
     let has_readiness = before.value.get("readinessProbe").is_some_and(|probe| !probe.is_null());
     match want {
         WantedState::Completed | WantedState::Exited => {
@@ -69,6 +78,16 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, is_board: bool) -> Result<Op
             );
             error("init-container", what, format!("write {container}=Started, or move {waiter} to spec.containers"))
         }
+        _ if restarts && is_board => {
+            let what = format!(
+                "{waiter} restarts with {container}, but podgate learns the restart of a native sidecar only from the kubelet's \
+                 status, and {} is board",
+                keys::PUBLISH
+            );
+            let fix =
+                format!("remove {}, or write {}{waiter}: ignore", keys::PUBLISH, keys::ON_PROVIDER_RESTART_PREFIX);
+            error("can-never-hold", what, fix)
+        }
         WantedState::Ready if has_readiness && is_board && before.has_exec_probe() => {
             let what = format!(
                 "podgate learns {container}=Ready only from the kubelet's status, because of the exec probe, but {} is board",
@@ -76,6 +95,8 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, is_board: bool) -> Result<Op
             );
             error("can-never-hold", what, format!("write {container}=Started, or remove {}", keys::PUBLISH))
         }
+        // The gate has to see the restarts.
+        _ if restarts => Ok(None),
         WantedState::Ready if has_readiness => Ok(None),
         _ => Ok(Some(format!(
             "{container} is a native sidecar, which has started (by its startupProbe, if any) before the next container starts"
@@ -103,17 +124,20 @@ fn resolve_stop_order(spec: &Spec<'_>, declared: &mut Declaration, findings: &mu
                 let fix = format!("put {} after {other}, or move it to spec.containers", own.name);
                 Finding::error("init-container", annotation_place(keys::STOP_ORDER), what).fix(fix)
             }
-            None => {
-                let why = match own.is_native() {
-                    true => "is a native sidecar, which Kubernetes stops after all regular containers",
-                    false => "is an init container, which completes before the regular containers start",
-                };
-                let what = format!("podgate adds nothing here: {} {why}", own.name);
-                Finding::note("kept-by-kubernetes", annotation_place(keys::STOP_ORDER), what)
-            }
+            None => stop_note(own, keys::STOP_ORDER),
         };
         findings.push(finding.span(item.span.clone()));
     }
     steps.iter_mut().for_each(|step| step.retain(|item| spec.init(&item.until.container).is_none()));
     steps.retain(|step| !step.is_empty());
+}
+
+/// Returns the note that Kubernetes itself stops `own`, which the annotation `key` names.
+fn stop_note(own: &ContainerRef<'_>, key: &str) -> Finding {
+    let why = match own.is_native() {
+        true => "is a native sidecar, which Kubernetes stops after all regular containers",
+        false => "is an init container, which completes before the regular containers start",
+    };
+    let what = format!("podgate adds nothing here: {} {why}", own.name);
+    Finding::note("kept-by-kubernetes", annotation_place(key), what)
 }

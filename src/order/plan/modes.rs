@@ -36,6 +36,8 @@ pub(super) struct GateRequirement {
     needs_command: bool,
     at: Place,
     span: Option<Range<usize>>,
+    /// Another way out than a gate, as the end of a fix. May be empty.
+    or: String,
 }
 
 pub(super) struct ModeResolver<'a> {
@@ -107,19 +109,11 @@ impl ModeResolver<'_> {
         let name = own.name;
         if let Some(gate) = self.required_gates.get(name).filter(|gate| gate.needs_command) {
             let (rule, why, fix) = match self.commands.contains_key(name) {
-                true => {
-                    let fix = format!("write {}{name}: entrypoint", keys::MODE_PREFIX);
-                    ("hold-impossible", format!("{name} is in hold mode"), fix)
-                }
+                true => ("hold-impossible", format!("{name} is in hold mode"), entrypoint_advice(name)),
                 false => ("unknown-command", format!("the command of {name} is not known"), command_advice(name)),
             };
-            let or = if gate.at == container_annotation_place(keys::READY_PREFIX, name) {
-                ", or use a tcp:// or http:// check"
-            } else {
-                ""
-            };
             let what = format!("{}, which requires a gate for {name}, but {why}", gate.reason);
-            let finding = Finding::error(rule, gate.at.clone(), what).fix(fix + or);
+            let finding = Finding::error(rule, gate.at.clone(), what).fix(fix + &gate.or);
             return findings.push(Finding { span: gate.span.clone(), ..finding });
         }
         let waits = !self.graph.needs(name).is_empty();
@@ -142,7 +136,12 @@ impl ModeResolver<'_> {
             RequestedMode::Hold => (format!("{name} is set to hold mode, which {obstacle}"), at),
             _ => (format!("the command of {name} is not known, and hold mode {obstacle}"), own.place()),
         };
-        let fix = format!("{}, or write {}{name}: post-start", command_advice(name), keys::MODE_PREFIX);
+        let advice = match (mode, self.commands.contains_key(name)) {
+            (_, true) => entrypoint_advice(name),
+            (RequestedMode::Hold, false) => format!("{}, and {}", entrypoint_advice(name), command_advice(name)),
+            (_, false) => command_advice(name),
+        };
+        let fix = format!("{advice}, or write {}{name}: post-start", keys::MODE_PREFIX);
         findings.push(Finding::error("hold-impossible", at, what).fix(fix));
     }
 
@@ -161,23 +160,24 @@ impl ModeResolver<'_> {
             needs_command: false,
             at: at.clone(),
             span: None,
+            or: String::new(),
         };
         let is_requested = matches!(mode, RequestedMode::Entrypoint | RequestedMode::Hold);
         let Some(gate) = self.required_gates.get(name).cloned().or_else(|| is_requested.then(by_mode)) else {
             return;
         };
-        let GateRequirement { reason: gate, at: gate_at, span: word, .. } = gate;
+        let GateRequirement { reason: gate, at: gate_at, span: word, or, .. } = gate;
         match why {
             HookReason::Requested(at) => {
                 let what = format!("{name} is in post-start mode, but {gate}, which requires a gate");
-                let fix = format!("write {}{name}: auto", keys::MODE_PREFIX);
+                let fix = format!("write {}{name}: auto{or}", keys::MODE_PREFIX);
                 findings.push(Finding::error("mode-conflict", at.clone(), what).fix(fix));
             }
             // The finding for the root cause is enough.
             HookReason::NeededBy(_) if self.required_gates.contains_key(root_cause(name, hooked)) => {}
             HookReason::NeededBy(_) => {
                 let last = root_cause(name, hooked);
-                let fix = format!("write {}{last}: auto", keys::MODE_PREFIX);
+                let fix = format!("write {}{last}: auto{or}", keys::MODE_PREFIX);
                 let what = format!(
                     "{gate}, but {last}, which comes after {name}, is in post-start mode: only hooks in the containers \
                      before it can hold {last} back, and no container can wait in a gate while a hook runs"
@@ -217,6 +217,10 @@ fn root_cause<'a>(name: &'a str, hooked: &'a BTreeMap<String, HookReason>) -> &'
         at = next;
     }
     at
+}
+
+fn entrypoint_advice(name: &str) -> String {
+    format!("write {}{name}: entrypoint", keys::MODE_PREFIX)
 }
 
 fn command_advice(name: &str) -> String {
@@ -263,7 +267,13 @@ pub(super) fn required_gates(
                 continue;
             }
             let (at, span) = (need.edge.at.clone(), Some(need.edge.span.clone()));
-            let gate = |reason| GateRequirement { reason, needs_command: false, at: at.clone(), span: span.clone() };
+            let gate = |reason| GateRequirement {
+                reason,
+                needs_command: false,
+                at: at.clone(),
+                span: span.clone(),
+                or: if is_native { format!(", or write {}=Started", need.until.container) } else { String::new() },
+            };
             let of = if is_native { "the native sidecar " } else { "" };
             let waits = gate(format!("{name} waits for {of}{}", need.until));
             gates.entry((*name).to_owned()).or_insert(waits);
@@ -279,26 +289,29 @@ pub(super) fn required_gates(
         let Some(check) = ready_check(declared, graph, name).filter(|check| !check.is_network()) else { continue };
         let (reason, at) =
             (format!("{name} is Ready by {check}"), container_annotation_place(keys::READY_PREFIX, name));
-        gates.insert((*name).to_owned(), GateRequirement { reason, needs_command: true, at, span: None });
+        let or = ", or use a tcp:// or http:// check".to_owned();
+        gates.insert((*name).to_owned(), GateRequirement { reason, needs_command: true, at, span: None, or });
     }
     for (name, checks) in &declared.checks {
         let reason = format!("{name} waits for {}", checks.iter().map(Check::to_string).collect::<Vec<_>>().join(", "));
         let at = container_annotation_place(keys::CHECK_PREFIX, name);
-        gates.insert(name.clone(), GateRequirement { reason, needs_command: true, at, span: None });
+        let or = String::new();
+        gates.insert(name.clone(), GateRequirement { reason, needs_command: true, at, span: None, or });
     }
     for name in names.iter().filter(|name| !graph.needs(name).is_empty()) {
         let (restarts, at) = provider_restart(declared, name);
         if restarts {
             let reason = format!("{name} restarts with the containers that it waits for");
-            gates.insert((*name).to_owned(), GateRequirement { reason, needs_command: true, at, span: None });
+            let or = String::new();
+            gates.insert((*name).to_owned(), GateRequirement { reason, needs_command: true, at, span: None, or });
         }
     }
     for item in &declared.sidecars {
         let name = &item.until.container;
         let reason = format!("{name} must stop when the other containers have exited");
         let (at, span) = (annotation_place(keys::JOB_SIDECARS), Some(item.span.clone()));
-        let gate = GateRequirement { reason, needs_command: true, at, span };
-        gates.insert(name.clone(), gate);
+        let or = String::new();
+        gates.insert(name.clone(), GateRequirement { reason, needs_command: true, at, span, or });
     }
     gates
 }

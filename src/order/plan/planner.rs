@@ -27,12 +27,13 @@ pub fn plan(template: &Value, known: &KnownFacts) -> Result<Plan, Vec<Finding>> 
         return Err(findings);
     }
     let mut declared = declare::read_annotations(template, &spec, &mut findings);
+    let waiters = declared.edges.iter().map(|edge| edge.waiter.clone()).collect();
     let init = init_containers::resolve(&spec, &mut declared, &mut findings);
     let graph = Graph::new(&declared.edges, &mut findings);
     if has_errors(&findings) {
         return Err(findings);
     }
-    let build = Planner::new(&spec, &declared, &graph, known, &mut findings);
+    let build = Planner { waiters, ..Planner::new(&spec, &declared, &graph, known, &mut findings) };
     let containers = build.plan_containers(&mut findings);
     if has_errors(&findings) {
         return Err(findings);
@@ -64,6 +65,8 @@ struct Planner<'a> {
     outlived: BTreeSet<String>,
     pre_stop_limits: BTreeMap<String, std::time::Duration>,
     sidecars: BTreeSet<&'a str>,
+    /// All containers that the annotations let wait, also where Kubernetes keeps the order.
+    waiters: BTreeSet<String>,
     kubernetes: Option<Version>,
 }
 
@@ -90,6 +93,7 @@ impl<'a> Planner<'a> {
             outlives,
             pre_stop_limits: limits,
             sidecars: declared.sidecars.iter().map(|item| item.until.container.as_str()).collect(),
+            waiters: BTreeSet::new(),
             kubernetes: known.kubernetes,
         }
     }
@@ -160,6 +164,9 @@ impl<'a> Planner<'a> {
             name: name.to_owned(),
             index: own.index,
             mode_reason: match mode {
+                Mode::None if !involved.contains(name) && self.waiters.contains(name) => {
+                    "Kubernetes keeps its order".to_owned()
+                }
                 Mode::None if !involved.contains(name) => "it is not part of the order".to_owned(),
                 Mode::None if after.is_empty() => "it waits for nothing".to_owned(),
                 Mode::None => "the hooks before it hold it back".to_owned(),

@@ -91,7 +91,7 @@ fn write_outlook(template: &CheckedTemplate<'_>, out: &mut String) {
     let widest = names.map(String::len).max().unwrap_or(0);
     for InitPlan { name, is_native, is_probed, .. } in &plan.init {
         let kind = if *is_native { "native sidecar" } else { "init container" };
-        let how = if *is_probed { "podgate probes it" } else { "Kubernetes keeps the order" };
+        let how = if *is_probed { "podgate watches it" } else { "Kubernetes keeps the order" };
         let _ = writeln!(out, "  before   {name:<widest$}  {kind}; {how}");
     }
     for (number, step) in forecast.start_steps.iter().enumerate() {
