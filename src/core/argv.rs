@@ -140,6 +140,7 @@ fn parse_host_port(text: &str, default: Option<u16>) -> Result<(String, u16), Pa
         },
         None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
     };
+    let has_name = port.is_some_and(|port| port.bytes().any(|byte| byte.is_ascii_alphabetic()));
     let host_ok = !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:%".contains(&b));
     let port = match port {
         Some(digits) => digits.parse().ok().filter(|port| *port != 0),
@@ -148,6 +149,7 @@ fn parse_host_port(text: &str, default: Option<u16>) -> Result<(String, u16), Pa
     match (host_ok, port) {
         (true, Some(port)) => Ok((host.to_owned(), port)),
         (false, _) => parse_error(format!("{text:?} has no valid host; write HOST:PORT, such as 127.0.0.1:5432")),
+        (true, None) if has_name => parse_error(format!("{text:?} has no port number; checks do not know port names")),
         (true, None) => parse_error(format!("{text:?} has no port from 1 to 65535")),
     }
 }

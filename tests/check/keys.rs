@@ -33,7 +33,7 @@ fn both_commands_reject_the_same_mistakes() {
         (label, "not-a-label", "move it to metadata.annotations"),
         (of_service, "unknown-key", "did you mean podgate.io/order?"),
         (cut, "cut-at-comma", "put the order in quotes: podgate.io/order: \"db, api & cache, web\""),
-        (list, "bad-value", "write \"db, api\""),
+        (list, "bad-value", "write one string: \"db, api\""),
         (arrow, "bad-order", "write db, api"),
         (empty, "bad-order", "such as db, api, cache"),
         (helm, "bad-order", "render the chart first"),

@@ -66,15 +66,34 @@ fn meshed(probe: &Value, is_ready: bool) -> Value {
                       "containerStatuses": [{"name": "app", "state": {"waiting": {"reason": "PodInitializing"}}}]}})
 }
 
+/// Returns a Pod with the facts that `api.sidecar` needs to read the spec.
+fn seen_pod() -> Pod {
+    let pod = Pod::new();
+    let seen = "kubernetes.io/config.seen=\"2026-11-23T09:00:00.000000000Z\"";
+    std::fs::write(pod.path("info").join(names::ANNOTATIONS_FILE), seen).unwrap();
+    pod
+}
+
+/// A container that restarts with its providers reads this number.
+#[test]
+fn board_counts_the_restarts_of_a_native_sidecar() {
+    let (pod, api) = (seen_pod(), Api::new(meshed(&Value::Null, true)));
+    let Some(_sidecar) = api.sidecar(&pod, "true") else { return };
+    until("mesh runs", || pod.board().states.get("mesh") == Some(&State::Ready));
+    assert!(pod.board().restarts.is_empty());
+    let mut again = meshed(&Value::Null, true);
+    again["status"]["initContainerStatuses"][2]["containerID"] = json!("m2");
+    api.change(&json!({"status": again["status"]}));
+    until("the restart is counted", || pod.board().restarts.get("mesh") == Some(&1));
+}
+
 #[test]
 fn sidecar_without_a_list_finds_native_sidecars_in_the_spec() {
     let exec = json!({"exec": {"command": ["true"]}});
     let tcp = free_port();
     let socket = json!({"tcpSocket": {"port": tcp}, "periodSeconds": 1});
     for probe in [exec, socket] {
-        let (pod, api) = (Pod::new(), Api::new(meshed(&probe, false)));
-        let seen = "kubernetes.io/config.seen=\"2026-11-23T09:00:00.000000000Z\"";
-        std::fs::write(pod.path("info").join(names::ANNOTATIONS_FILE), seen).unwrap();
+        let (pod, api) = (seen_pod(), Api::new(meshed(&probe, false)));
         let Some(_sidecar) = api.sidecar(&pod, "true") else { return };
         until("mesh has started", || pod.board().states.get("mesh") == Some(&State::Started));
         let order = ["mesh", "app"].map(str::to_owned);

@@ -71,6 +71,10 @@ fn comma_separates_checks_but_not_the_words_of_a_command() {
 #[test]
 fn wrong_check_has_a_place_and_the_corrected_text() {
     let example = "a list such as file:///certs/tls.crt, tcp://db.shop:5432";
+    let kinds = "tcp://HOST:PORT, http://HOST:PORT/PATH, exec:[\"command\",\"argument\"], file:///PATH[+content], \
+                 unix:///PATH or mount:///PATH";
+    let words = r#"exec:["command","argument"]"#;
+    let list = r#"["command","argument"]"#;
     for (text, span, what, fix) in [
         ("", 0..0, "the list is empty", example),
         ("tcp://db:1,", 11..11, "a check is missing", example),
@@ -78,8 +82,9 @@ fn wrong_check_has_a_place_and_the_corrected_text() {
         ("tcp://db:1, db.shop:5432", 12..24, "\"db.shop:5432\": not a check", "tcp://db.shop:5432"),
         ("tcp://db", 0..8, "has no port", example),
         ("tpc://db:1", 0..10, "not a check", "tcp://db:1"),
-        ("ftp://db:1", 0..10, "not a check", example),
-        ("https://db/", 0..11, "the agent has no TLS", example),
+        ("tcp://db:pg", 0..11, "has no port number; checks do not know port names", example),
+        ("ftp://db:1", 0..10, "\"ftp://db:1\": not a check", kinds),
+        ("https://db/", 0..11, "the agent has no TLS", "use tcp://, exec:[…] or the readiness probe"),
         ("/certs/tls.crt", 0..14, "not a check", "file:///certs/tls.crt"),
         ("file://certs/tls.crt", 0..20, "absolute path", "file:///certs/tls.crt"),
         ("unix://run/x.sock", 0..17, "absolute path", "unix:///run/x.sock"),
@@ -87,30 +92,36 @@ fn wrong_check_has_a_place_and_the_corrected_text() {
         ("file:///a/../b+content", 0..22, "contains ..", example),
         ("mount:///data/..", 0..16, "contains ..", example),
         ("tcp://db:1, mount:///data/", 12..26, "/data/ is the folder of a volume", "mount:///data/mnt"),
-        ("exec:pg_isready -q", 0..18, "not a JSON list", r#"exec:["pg_isready","-q"]"#),
-        ("exec:test -e \"$X\"", 0..17, "not a JSON list", example),
-        (r#"exec:["a", b], tcp://db:1"#, 0..25, "not a JSON list", example),
-        (r#"exec:["a"] x, tcp://db:1"#, 0..12, "not a JSON list", example),
+        ("exec:pg_isready -q", 0..18, "the command must be a JSON list", r#"exec:["pg_isready","-q"]"#),
+        ("exec:test -e \"$X\"", 0..17, "the command must be a JSON list", words),
+        (r#"exec:["a", b], tcp://db:1"#, 0..25, "not a JSON list of strings", list),
+        (r#"exec:["a"] x, tcp://db:1"#, 0..12, "not a JSON list of strings", list),
     ] {
         let error = value_error("check", text);
         assert_eq!((error.rule, error.span.clone()), ("bad-value", Some(span)), "{text}: {error}");
         assert!(error.message.contains(what) && !error.message.contains('\n'), "{text}: {error}");
-        assert_eq!(error.fix, format!("write {fix}"), "{text}: {error}");
+        let fix = if fix.starts_with("use ") { fix.to_owned() } else { format!("write {fix}") };
+        assert_eq!(error.fix, fix, "{text}: {error}");
+        assert!(!error.message.contains("write"), "one instruction: {error}");
     }
 }
 
 #[test]
 fn wrong_ready_check_and_restart_setting_are_explained() {
+    let one = "write one check, such as unix:///run/app.sock or tcp://127.0.0.1:5432";
     for (key, value, what, fix) in [
         ("ready", "mount://data", "absolute path", "write mount:///data"),
-        ("ready", "tcp://db.shop:5432", "because db.shop is another host", "such as tcp://127.0.0.1:5432"),
-        ("ready", "http://10.0.0.1/x", "because 10.0.0.1 is another host", "such as tcp://127.0.0.1:5432"),
-        ("ready", "file:///a, file:///b", "only one check", "write one check"),
+        ("ready", "tcp://db.shop:5432", "because db.shop is another host", one),
+        ("ready", "http://10.0.0.1/x", "because 10.0.0.1 is another host", one),
+        ("ready", "file:///a, file:///b", "only one check", one),
+        ("ready", "tcp://db", "has no port from 1 to 65535", one),
         ("on-provider-restart", "restarts", "not one of ignore, restart", "did you mean restart?"),
     ] {
         let error = value_error(key, value);
         assert!(error.rule == "bad-value" && error.message.contains(what) && error.fix.contains(fix), "{error}");
     }
+    let error = only_error(&ordered(&[("ready.podgate.io/", "tcp://localhost:1")], &[]));
+    assert_eq!((error.rule, error.message.as_str()), ("unknown-key", "ready.podgate.io/ has no container name"));
     for (key, rule, fix) in [
         ("checks", "unknown-key", "did you mean check.podgate.io/app?"),
         ("on-provider-restarts", "unknown-key", "did you mean on-provider-restart.podgate.io/app?"),

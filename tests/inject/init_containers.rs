@@ -146,13 +146,13 @@ fn impossible_waits_of_init_containers_are_rejected_with_a_fix() {
             with("mesh, app", "podgate.io/mode", "post-start"),
             "mode-conflict",
             "app waits for the native sidecar mesh=Ready, which requires a gate",
-            "write mode.podgate.io/app: auto",
+            "write mode.podgate.io/app: auto, or write mesh=Started",
         ),
         (
             with("mesh, db, app", "mode.podgate.io/app", "post-start"),
             "mode-conflict",
             "db waits for the native sidecar mesh=Ready, but app",
-            "app: auto",
+            "app: auto, or write mesh=Started",
         ),
         (
             with("script, app", "podgate.io/publish", "board"),
@@ -161,10 +161,10 @@ fn impossible_waits_of_init_containers_are_rejected_with_a_fix() {
             "remove podgate.io/publish",
         ),
         (
-            with("db, app", "podgate.io/job-sidecars", "mesh"),
+            with("db, app", "ready.podgate.io/mesh", "tcp://localhost:1"),
             "init-container",
-            "mesh is a native sidecar, which podgate never",
-            "remove it",
+            "ready.podgate.io/mesh: podgate uses the probes of native sidecars",
+            "set a startupProbe or readinessProbe on mesh",
         ),
         (
             with("db, app", "timeout.podgate.io/mesh", "5m"),
@@ -212,6 +212,114 @@ fn kubernetes_stops_native_sidecars_after_regular_containers() {
     assert!(injected["spec"]["initContainers"][2]["lifecycle"].is_null());
 }
 
+/// One annotation works in all modes of a mesh.
+#[test]
+fn kubernetes_ends_the_native_sidecars_of_a_job() {
+    let job = |sidecars: &str| {
+        let mut job = pod(json!({"podgate.io/order": "db, app", "podgate.io/job-sidecars": sidecars}));
+        job["spec"]["restartPolicy"] = json!("Never");
+        let (injected, findings) = inject_checked(&job);
+        (injected["spec"].to_string().contains("--stop-after"), findings)
+    };
+    for sidecars in ["mesh", "mesh?, plain"] {
+        let (stops, findings) = job(sidecars);
+        assert!(!stops && findings.contains("mesh is a native sidecar, which Kubernetes stops after"), "{findings}");
+        assert_eq!(findings.matches("kept-by-kubernetes").count(), sidecars.split(',').count(), "{findings}");
+    }
+    // Where the mesh has a regular container, podgate needs its command.
+    let key = "command.podgate.io/mesh";
+    let findings = read(json!({"podgate.io/order": "mesh?, app", key: "[\"/mesh\"]"}));
+    assert!(findings.contains("mesh is an init container or native sidecar, so this annotation"), "{findings}");
+    let error = first_error(&pod(json!({"podgate.io/order": "mesh, app", key: "[\"/mesh\"]"})));
+    assert_eq!(error.rule, "init-container");
+    let (stops, findings) = job("mesh?, db");
+    assert!(stops && findings.contains("kept-by-kubernetes"), "{findings}");
+    assert!(job("setup").1.contains("setup is an init container, which completes"));
+}
+
+/// Kubernetes keeps the start order, but only the gate can restart the container.
+#[test]
+fn container_restarts_with_a_native_sidecar() {
+    let restart = ("podgate.io/on-provider-restart", json!("restart"));
+    let with = |order: &str, more: &[(&str, &str)]| {
+        let mut template = ordered(order);
+        template["metadata"]["annotations"][restart.0] = restart.1.clone();
+        more.iter().for_each(|(key, value)| template["metadata"]["annotations"][key] = json!(value));
+        template
+    };
+    for (order, until) in [("startup, app", "startup"), ("plain=Started, app", "plain=Started"), ("mesh, app", "mesh")]
+    {
+        let (injected, findings) = inject_checked(&with(order, &[]));
+        assert_eq!(findings, "", "{order}");
+        let command = injected["spec"]["containers"][1]["command"].to_string().replace("\",\"", " ");
+        let expected = format!("--until {until} --timeout 5m --tether parent --on-provider-restart restart --");
+        assert!(command.contains(&expected), "{order}: {command}");
+        let list = listed(&injected, "initContainers");
+        assert!(list[0].starts_with(until.trim_end_matches("=Started")), "the sidecar reports the restarts: {list:?}");
+    }
+    let (injected, _) = inject_checked(&with("startup, db, app", &[]));
+    assert_eq!(listed(&injected, "initContainers")[1], "db Entrypoint startup=Ready");
+    // Init containers do not restart, and the setting of one container excludes that container.
+    let ignores = ("on-provider-restart.podgate.io/app", "ignore");
+    for template in [with("setup, app", &[]), with("mesh=Started, plain2?, startup & app", &[ignores])] {
+        let done = inject(&template, &options(), &KnownFacts::default()).expect("a valid order");
+        assert!(done.edits.is_empty(), "{}", lines(&done.findings));
+    }
+    for order in ["mesh, app", "startup, app"] {
+        let found = first_error(&with(order, &[("podgate.io/publish", "board")]));
+        assert!(found.rule == "can-never-hold" && found.message.contains("only from the kubelet's status"), "{found}");
+        assert_eq!(found.fix, "remove podgate.io/publish, or write on-provider-restart.podgate.io/app: ignore");
+    }
+}
+
+#[test]
+fn settings_of_an_absent_optional_container_are_ignored() {
+    let keys = [
+        ("ready", "tcp://localhost:1"),
+        ("check", "file:///x"),
+        ("command", "[\"/x\"]"),
+        ("mode", "hold"),
+        ("after", "db"),
+        ("on-provider-restart", "restart"),
+    ];
+    for (list, value) in [
+        ("podgate.io/order", "ghost? = Started, db, app"),
+        ("podgate.io/stop-order", "app, ghost?"),
+        ("podgate.io/job-sidecars", "ghost?"),
+        ("after.podgate.io/app", "ghost?"),
+    ] {
+        for (key, setting) in keys {
+            let key = format!("{key}.podgate.io/ghost");
+            let findings = read(json!({"after.podgate.io/db": "plain", list: value, key.clone(): setting}));
+            assert!(
+                findings.contains("absent-container") && !findings.contains("unknown-container"),
+                "{key}: {findings}"
+            );
+        }
+    }
+    // Without a ? the container must exist.
+    for order in ["db, app", "gost?, db, app"] {
+        let error =
+            first_error(&pod(json!({"podgate.io/order": order, "ready.podgate.io/ghost": "tcp://localhost:1"})));
+        assert_eq!(error.rule, "unknown-container");
+    }
+}
+
+/// Returns the findings of `inject` for annotations that it accepts.
+fn read(annotations: Value) -> String {
+    lines(
+        &inject(&pod(annotations), &options(), &KnownFacts::default())
+            .unwrap_or_else(|found| panic!("{}", lines(&found)))
+            .findings,
+    )
+}
+
+#[test]
+fn absent_container_can_be_listed_once() {
+    let error = first_error(&ordered("ghost?, db, ghost?, app"));
+    assert_eq!((error.rule, error.span), ("doubled-container", Some(12..18)));
+}
+
 #[test]
 fn optional_container_counts_only_if_it_exists() {
     let same = |order: &str, plain: &str| {
@@ -236,8 +344,14 @@ fn optional_container_counts_only_if_it_exists() {
     // Nothing is left to order.
     let alone = inject(&ordered("proxy?, app"), &options(), &KnownFacts::default()).expect("a valid order");
     assert!(alone.edits.is_empty() && alone.findings.len() == 1, "{}", lines(&alone.findings));
-    let found = first_error(&ordered("db?=ready, app"));
-    assert_eq!(found.fix, "write db?=Ready, app");
+    for (order, fix) in [
+        ("db?=ready, app", "write db?=Ready, app"),
+        ("ghost=Started?, db", "write ghost?=Started, db"),
+        ("[ghost?: ready, db]", "write ghost?=Ready, db"),
+    ] {
+        assert_eq!(first_error(&ordered(order)).fix, fix);
+    }
+    assert_eq!(first_error(&ordered("?, db")).message, "a container name is missing before ? (character 1)");
 }
 
 #[test]

@@ -143,7 +143,8 @@ fn dapr_that_waits_for_the_application_cannot_be_waited_for() {
     assert_eq!(rules("daprd, cache", "4000"), ["readiness-needs-later"]);
     assert_eq!(rules("daprd, app", "0"), [""; 0]);
     let outbound = "http://127.0.0.1:3500/v1.0/healthz/outbound";
-    let annotations = [("podgate.io/order", "daprd, app"), ("ready.podgate.io/daprd", outbound)];
+    let annotations = [("podgate.io/order", "daprd?, app"), ("ready.podgate.io/daprd", outbound)];
+    assert_eq!(check(&pod("dapr.before", &annotations)).1.len(), 0, "the annotations are valid before the injection");
     let checked = check(&pod("dapr.after", &annotations));
     assert_eq!((checked.0, checked.1.len()), (Some(0), 0), "a check replaces the probe: {checked:#?}");
     // The same holds for Dapr's sidecar as a native sidecar.
@@ -158,6 +159,21 @@ fn dapr_that_waits_for_the_application_cannot_be_waited_for() {
 fn native_proxies_can_be_named() {
     round_trip(&Case { before: "", after: "istio-native.after", order: "istio-proxy, db, api", rules: &[] });
     round_trip(&Case { before: "", after: "linkerd-native.after", order: "linkerd-proxy, db, web", rules: &[] });
+}
+
+/// The order of docs/neighbors.md for hooks, and the annotations for a Job.
+#[test]
+fn annotations_for_istio_are_valid_in_all_of_its_modes() {
+    let job = ("podgate.io/job-sidecars", "istio-proxy?");
+    let command = ("command.podgate.io/istio-proxy", "[\"/usr/local/bin/pilot-agent\"]");
+    for after in ["istio.before", "istio-default.after", "istio-hold.after", "istio-native.after"] {
+        let hooks = [("podgate.io/order", "istio-proxy?=Started, db, api"), ("podgate.io/mode", "post-start")];
+        let mut of_job = pod(after, &[("podgate.io/order", "istio-proxy?, db, api"), job, command]);
+        of_job["spec"]["restartPolicy"] = json!("Never");
+        for pod in [pod(after, &hooks), of_job] {
+            assert!(!webhook(&pod).edits.is_empty(), "{after}");
+        }
+    }
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn list_rejects_names_of_other_containers_with_a_fix() {
         assert_eq!(found.at, annotation_place("podgate.io/order"));
     }
     assert_eq!(only_finding("podgate.io/order", "db, apii").span, Some(4..8));
-    assert_eq!(only_finding("podgate.io/job-sidecars", "mesh").rule, "init-container");
+    assert_eq!(only_finding("timeout.podgate.io/mesh", "1m").rule, "init-container");
     let of_one = only_finding("timeout.podgate.io/apii", "1m");
     assert_eq!(of_one.rule, "unknown-container");
     assert!(of_one.message.starts_with("timeout.podgate.io/apii: ") && of_one.fix.contains("api"), "{of_one}");
@@ -194,7 +194,9 @@ fn lists_that_yaml_has_cut_or_changed_are_errors() {
     assert_eq!(fix, "write a list such as db, cache, api, or remove the annotation");
     let (rule, message, fix) = find(json!({"podgate.io/order": ["db", "api"]}));
     assert_eq!((rule, message.as_str()), ("bad-value", "podgate.io/order must be a string, not a list"));
-    assert_eq!(fix, "write \"db, api\"");
+    assert_eq!(fix, "write one string: \"db, api\"");
+    let (_, _, fix) = find(json!({"check.podgate.io/api": ["tcp://db:1", "exec:[\"a\"]"]}));
+    assert_eq!(fix, r#"write one string: 'tcp://db:1, exec:["a"]'"#);
 
     let mut empty = template(&[("podgate.io/order", "db, api")]);
     for other in [json!({"queue": ""}), json!({"example.com/x": null}), json!({"note": null})] {

@@ -35,7 +35,7 @@ fn item_length(text: &str) -> usize {
 fn parse_item(text: &str, span: Range<usize>, is_volume: impl Fn(&str) -> bool) -> Result<Check, SyntaxError> {
     let item = &text[span.clone()];
     let has_dots = |path: &str| path.split('/').any(|part| part == "..");
-    let (message, meant) = match item.parse() {
+    let (message, fix) = match item.parse() {
         _ if text.trim().is_empty() => ("the list is empty".to_owned(), None),
         _ if item.is_empty() => ("a check is missing between two commas or at the end".to_owned(), None),
         Ok(Check::File { path, .. } | Check::Unix(path) | Check::Mount(path)) if has_dots(&path) => {
@@ -43,13 +43,22 @@ fn parse_item(text: &str, span: Range<usize>, is_volume: impl Fn(&str) -> bool) 
         }
         Ok(Check::Mount(path)) if is_volume(&path) => {
             let what = format!("{} always passes, because {path} is the folder of a volume", quoted(item));
-            (what, Some(format!("{}/mnt", item.trim_end_matches('/'))))
+            (what, Some(format!("write {}/mnt", item.trim_end_matches('/'))))
         }
         Ok(check) => return Ok(check),
-        Err(error) => (format!("{}: {error}", quoted(item)), corrected(item).map(|check| check.to_string())),
+        Err(error) => {
+            let mut error = error.to_string();
+            if item.strip_prefix("exec:").is_some_and(|command| !command.starts_with('[')) {
+                error = r#"the command must be a JSON list; write exec:["command","argument"]"#.to_owned();
+            }
+            // Some errors end with an instruction, which is the fix if podgate cannot guess the intended check.
+            let end = ["; write ", "; use "].iter().find_map(|mark| error.find(mark)).unwrap_or(error.len());
+            let advice = error.get(end + 2..).map(str::to_owned);
+            let fix = corrected(item).map(|check| format!("write {check}")).or(advice);
+            (format!("{}: {}", quoted(item), &error[..end]), fix)
+        }
     };
-    let meant = meant.unwrap_or_else(|| "a list such as file:///certs/tls.crt, tcp://db.shop:5432".to_owned());
-    Err(SyntaxError { span, message, fix: Some(format!("write {meant}")) })
+    Err(SyntaxError { span, message, fix })
 }
 
 /// Returns the check that the user probably meant.

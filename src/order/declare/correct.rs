@@ -30,8 +30,10 @@ pub(super) fn corrected(text: &str, grammar: Grammar) -> Option<String> {
 }
 
 fn corrected_item(item: &str, grammar: Grammar) -> String {
-    let (name, state) = item.split_once(['=', ':']).unwrap_or((item, ""));
-    let (name, state) = (name.trim().to_lowercase().replace('_', "-"), state.trim());
+    let bare = item.replace('?', " ");
+    let (name, state) = bare.split_once(['=', ':']).unwrap_or((&bare, ""));
+    let mark = if item.contains('?') { "?" } else { "" };
+    let (name, state) = (name.trim().to_lowercase().replace('_', "-") + mark, state.trim());
     match known_state(state) {
         Some(want) if grammar.states.contains(&want) => format!("{name}={}", want.as_str()),
         Some(_) => name,

@@ -35,20 +35,18 @@ pub struct SyntaxError {
 pub struct Grammar {
     /// True if `&` is allowed.
     pub may_be_parallel: bool,
-    /// True if the list can name init containers and native sidecars.
-    pub may_name_init: bool,
     /// States that can follow `=`. Empty if a state is not allowed.
     pub states: &'static [WantedState],
 }
 
 /// Grammar of `podgate.io/order`.
-pub const ORDER: Grammar = Grammar { may_be_parallel: true, may_name_init: true, states: &WantedState::ALL };
+pub const ORDER: Grammar = Grammar { may_be_parallel: true, states: &WantedState::ALL };
 /// Grammar of `after.podgate.io/CONTAINER`.
-pub const AFTER: Grammar = Grammar { may_be_parallel: false, may_name_init: true, states: &WantedState::ALL };
+pub const AFTER: Grammar = Grammar { may_be_parallel: false, states: &WantedState::ALL };
 /// Grammar of `podgate.io/stop-order`.
-pub const STOP: Grammar = Grammar { may_be_parallel: true, may_name_init: true, states: &[WantedState::Exited] };
+pub const STOP: Grammar = Grammar { may_be_parallel: true, states: &[WantedState::Exited] };
 /// Grammar of `podgate.io/job-sidecars`.
-pub const SIDECARS: Grammar = Grammar { may_be_parallel: false, may_name_init: false, states: &[] };
+pub const SIDECARS: Grammar = Grammar { may_be_parallel: false, states: &[] };
 
 /// Separators that users write instead of a comma.
 pub(super) const WRONG_SEPARATORS: [&str; 6] = ["->", "=>", "→", ">", ";", "|"];
@@ -153,6 +151,7 @@ fn parse_item(text: &str, range: Range<usize>, grammar: Grammar) -> Result<Item,
     if !names::is_container_name(&text[name.clone()]) {
         let place = character_number(text, word.start);
         let what = match written {
+            _ if written.starts_with('?') => format!("a container name is missing before ? (character {place})"),
             _ if written.contains(':') => {
                 format!("{} has a colon (character {place}); put = before a state", quoted(written))
             }

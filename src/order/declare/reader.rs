@@ -7,7 +7,7 @@ use super::grammar::{self, Grammar, Item, SyntaxError, quoted};
 use super::key_check::check_key;
 use super::keys::{self, annotation_place};
 use super::nearest::did_you_mean;
-use super::spec::{Spec, string_list};
+use super::spec::{ContainerRef, Spec, string_list};
 
 use crate::core::argv::{Argv, Check};
 use crate::core::until::{WaitCondition, WantedState};
@@ -28,9 +28,12 @@ const FINDINGS_MAX: usize = 100;
 /// contains all valid settings.
 pub fn read_annotations(template: &Value, spec: &Spec<'_>, findings: &mut Vec<Finding>) -> Declaration {
     let declaration = Declaration { timeout: DEFAULT_TIMEOUT, ..Declaration::default() };
-    let mut reader = Reader { spec, findings, declaration };
-    reader.read_labels(template);
     let annotations = Place::root().to("metadata").to("annotations").of(template).and_then(Value::as_object);
+    let lists = annotations.into_iter().flatten().filter(|(key, _)| keys::is_declaring(key));
+    let items = lists.flat_map(|(_, list)| grammar::parse_steps(list.as_str().unwrap_or_default(), grammar::ORDER).0);
+    let optional = items.flatten().filter(|item| item.is_optional).map(|item| item.until.container).collect();
+    let mut reader = Reader { spec, findings, declaration, optional };
+    reader.read_labels(template);
     let cut = annotations.and_then(|annotations| flow_cut::find(annotations, spec));
     for (key, value) in sorted_entries(template, "annotations", reader.findings) {
         if reader.findings.len() > FINDINGS_MAX {
@@ -62,6 +65,8 @@ struct Reader<'a, 'f> {
     spec: &'a Spec<'a>,
     findings: &'f mut Vec<Finding>,
     declaration: Declaration,
+    /// Containers that a list names with `?`.
+    optional: BTreeSet<String>,
 }
 
 impl Reader<'_, '_> {
@@ -92,7 +97,11 @@ impl Reader<'_, '_> {
         let Some(text) = text else {
             let what = format!("{key} must be a string, not {}", describe_value(value));
             let fix = match string_list(Some(value)) {
-                Some(items) if keys::is_declaring(key) => format!("write \"{}\"", items.join(", ")),
+                Some(items) if keys::is_declaring(key) => {
+                    let list = items.join(", ");
+                    let quote = if list.contains('"') { '\'' } else { '"' };
+                    format!("write one string: {quote}{list}{quote}")
+                }
                 _ if value.is_null() => "write a value, or remove the annotation".to_owned(),
                 _ => "put the value in quotes".to_owned(),
             };
@@ -101,7 +110,25 @@ impl Reader<'_, '_> {
         if domain != keys::DOMAIN {
             let prefix = &key[..key.len() - name.len()];
             let may_be_init = prefix == keys::AFTER_PREFIX && self.spec.has(name);
+            if name.is_empty() {
+                let finding = Finding::error("unknown-key", at, format!("{key} has no container name"));
+                return self.findings.push(finding.fix(format!("write {key}CONTAINER")));
+            }
             if let Some(finding) = self.spec.check_name(name, &at, None).filter(|_| !may_be_init) {
+                if finding.rule == "unknown-container" && self.optional.contains(name) {
+                    // The list has the note.
+                    return;
+                }
+                if prefix != keys::READY_PREFIX && self.optional.contains(name) && self.spec.init(name).is_some() {
+                    let what =
+                        format!("{name} is an init container or native sidecar, so this annotation has no effect");
+                    return self.findings.push(Finding::note("unused-annotation", at, what));
+                }
+                if prefix == keys::READY_PREFIX && self.spec.init(name).is_some_and(ContainerRef::is_native) {
+                    let what = format!("{key}: podgate uses the probes of native sidecars");
+                    let fix = format!("set a startupProbe or readinessProbe on {name}");
+                    return self.findings.push(Finding::error("init-container", at, what).fix(fix));
+                }
                 let finding = Finding { message: format!("{key}: {}", finding.message), ..finding };
                 return self.findings.push(finding);
             }
@@ -234,8 +261,15 @@ impl Reader<'_, '_> {
         let (mut seen, mut absent) = (BTreeSet::new(), BTreeSet::new());
         for item in steps.iter().flatten() {
             let name = &item.until.container;
-            let may_be_init = grammar.may_name_init && self.spec.has(name);
-            if let Some(finding) = self.spec.check_name(name, at, Some(item.span.clone())).filter(|_| !may_be_init) {
+            let unknown = self.spec.check_name(name, at, Some(item.span.clone())).filter(|_| !self.spec.has(name));
+            if !seen.insert(name.clone()) {
+                let what = format!(
+                    "container {name} is listed twice (again at character {})",
+                    grammar::character_number(text, item.span.start)
+                );
+                let finding = Finding::error("doubled-container", at.clone(), what).span(item.span.clone());
+                self.findings.push(finding.fix("list it once"));
+            } else if let Some(finding) = unknown {
                 if !item.is_optional || finding.rule != "unknown-container" {
                     self.findings.push(finding);
                     continue;
@@ -246,13 +280,6 @@ impl Reader<'_, '_> {
                 let suggestion = Some(finding.fix).filter(|fix| fix.starts_with("did you mean")).unwrap_or_default();
                 self.findings.push(note.fix(suggestion));
                 absent.insert(name.clone());
-            } else if !seen.insert(name.clone()) {
-                let what = format!(
-                    "container {name} is listed twice (again at character {})",
-                    grammar::character_number(text, item.span.start)
-                );
-                let finding = Finding::error("doubled-container", at.clone(), what).span(item.span.clone());
-                self.findings.push(finding.fix("list it once"));
             }
         }
         steps.iter_mut().for_each(|step| step.retain(|item| !absent.contains(&item.until.container)));
@@ -267,9 +294,12 @@ impl Reader<'_, '_> {
             let mut paths = mounts.into_iter().flatten().filter_map(|mount| mount.get("mountPath")?.as_str());
             paths.any(|mounted| mounted.trim_end_matches('/') == path.trim_end_matches('/'))
         };
+        let is_ready = *at == keys::container_annotation_place(keys::READY_PREFIX, name);
+        let example =
+            if is_ready { READY_ADVICE } else { "write a list such as file:///certs/tls.crt, tcp://db.shop:5432" };
         check_list::parse(text, is_volume).unwrap_or_else(|SyntaxError { span, message, fix }| {
             let finding = Finding::error("bad-value", at.clone(), message).span(span);
-            self.findings.push(finding.fix(fix.unwrap_or_default()));
+            self.findings.push(finding.fix(fix.unwrap_or_else(|| example.to_owned())));
             Vec::new()
         })
     }
@@ -316,6 +346,9 @@ impl Reader<'_, '_> {
     }
 }
 
+/// Advice for an invalid value of `ready.podgate.io/CONTAINER`.
+const READY_ADVICE: &str = "write one check, such as unix:///run/app.sock or tcp://127.0.0.1:5432";
+
 /// Returns the reason why `checks` cannot replace a container's probes.
 fn ready_problem(checks: &[Check], at: &Place) -> Option<Finding> {
     let is_local = |host: &str| matches!(host, "localhost" | "127.0.0.1" | "::1");
@@ -326,8 +359,7 @@ fn ready_problem(checks: &[Check], at: &Place) -> Option<Finding> {
         [_, _, ..] => "only one check can replace the probes of a container".to_owned(),
         _ => return None,
     };
-    let fix = "write one check of this container, such as tcp://127.0.0.1:5432";
-    Some(Finding::error("bad-value", at.clone(), what).fix(fix))
+    Some(Finding::error("bad-value", at.clone(), what).fix(READY_ADVICE))
 }
 
 fn describe_value(value: &Value) -> String {
