@@ -1,5 +1,5 @@
 //! Waits for init containers and native sidecars. Kubernetes itself keeps most of them; podgate keeps the waits for the
-//! readinessProbe of a native sidecar.
+//! readinessProbe of a native sidecar, and those of containers that restart with a native sidecar.
 
 use super::modes::provider_restart;
 use super::types::InitPlan;
@@ -95,7 +95,7 @@ fn kept_by_kubernetes(spec: &Spec<'_>, edge: &Edge, declared: &Declaration) -> R
             );
             error("can-never-hold", what, format!("write {container}=Started, or remove {}", keys::PUBLISH))
         }
-        // The gate has to see the restarts.
+        // The gate watches for restarts.
         _ if restarts => Ok(None),
         WantedState::Ready if has_readiness => Ok(None),
         _ => Ok(Some(format!(

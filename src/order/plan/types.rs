@@ -88,7 +88,7 @@ pub struct InitPlan {
     pub index: usize,
     /// True for a native sidecar.
     pub is_native: bool,
-    /// True if podgate probes the container; false if Kubernetes itself keeps the order.
+    /// True if podgate probes the container or watches for its restarts; false if Kubernetes itself keeps the order.
     pub is_probed: bool,
 }
 
