@@ -23,7 +23,12 @@ fn containers_wait_for_a_file_and_a_socket() {
 #[ignore = "needs a cluster: make e2e"]
 fn follower_restarts_with_its_provider() {
     let scene = apply_injected("inj-follow", "conditions.yaml", &[]);
-    let run = scene.follow("follow");
+    assert_follower_restarts(&scene, "follow");
+    assert_follower_restarts(&scene, "follow-native");
+}
+
+fn assert_follower_restarts(scene: &Scene, pod: &str) {
+    let run = scene.follow(pod);
     let names = ["provider", "follower"];
     let again = run.watch.wait_until("both have restarted", 120, |seen| {
         names.iter().all(|name| seen.kubelet_status(name)["restartCount"] == 1) && seen.is_up()
