@@ -164,10 +164,11 @@ fn no_manifest_of_the_corpus_is_reported() {
                 pod["metadata"]["generateName"] = "p-".into();
                 let Ok(by_tool) = inject(&pod, &Options::new("podgate"), &KnownFacts::default()) else { continue };
                 if is_injected(&by_tool.value) && !is_injected(&pod) {
-                    let findings = check_returned(&pod, &pod, &by_tool.value, &injected(&pod));
+                    let known = KnownFacts::default();
+                    let findings = check_returned(&pod, &pod, &injected(&pod), &known);
                     assert_eq!(findings, [], "{}", path.display());
-                    let findings =
-                        check_returned(&pod, &by_tool.value, &by_tool.value, &with_defaults(by_tool.value.clone()));
+                    let returned = with_defaults(by_tool.value.clone());
+                    let findings = check_returned(&pod, &by_tool.value, &returned, &known);
                     assert_eq!(findings, [], "{}", path.display());
                     compared += 1;
                 }
@@ -179,7 +180,7 @@ fn no_manifest_of_the_corpus_is_reported() {
 
 #[test]
 fn harmful_changes_are_errors() {
-    let cases: [(&str, Change, &str, &str); 10] = [
+    let cases: [(&str, Change, &str, &str); 11] = [
         (
             "entrypoint",
             |pod| drop(container(pod, "podgate").as_object_mut().unwrap().remove("restartPolicy")),
@@ -199,6 +200,12 @@ fn harmful_changes_are_errors() {
             "db, api, web; the Pod has: web, api, db",
         ),
         (
+            "post-start",
+            |pod| pod["spec"]["containers"].as_array_mut().unwrap().swap(0, 1),
+            "error[order-lost]",
+            "db, api, web; the Pod has: api, db, web",
+        ),
+        (
             "entrypoint\n    podgate.io/sidecar-position: first",
             |pod| pod["spec"]["containers"].as_array_mut().unwrap().swap(0, 1),
             "error[order-lost]",
@@ -208,7 +215,7 @@ fn harmful_changes_are_errors() {
             "entrypoint",
             |pod| container(pod, "api")["command"] = json!(["/wrap", "api"]),
             "error[part-lost]",
-            "in api, so the order does not hold: gate",
+            "parts of podgate in api are missing or different, so the order does not hold: gate",
         ),
         (
             "entrypoint",
@@ -218,13 +225,13 @@ fn harmful_changes_are_errors() {
                 db["lifecycle"] = json!({});
             },
             "error[part-lost]",
-            "in db, so the order does not hold: mount podgate-self, preStop",
+            "podgate in db are missing or different, so the order does not hold: mount podgate-self, preStop",
         ),
         (
             "post-start",
             |pod| container(pod, "db")["lifecycle"]["postStart"] = json!({"exec": {"command": ["mine"]}}),
             "error[part-lost]",
-            "in db, so the order does not hold: postStart",
+            "podgate in db are missing or different, so the order does not hold: postStart",
         ),
         (
             "entrypoint",
@@ -260,7 +267,7 @@ fn harmful_changes_are_errors() {
 #[test]
 fn doubtful_changes_are_warnings_or_notes() {
     let other_probe = |pod: &mut Value| {
-        container(pod, "db")["readinessProbe"]["httpGet"] = json!({"port": 15020, "path": "/app-health/db/readyz"});
+        container(pod, "db")["readinessProbe"]["httpGet"] = json!({"port": 15020, "path": "/healthz"});
     };
     let cases: [(Change, &str, &str); 4] = [
         (
@@ -398,4 +405,137 @@ fn other_checks_go_on_after_a_refusal() {
     let server = serve_pods("36", ALL, true, json!([]), |_| Answer::Disconnect);
     let (code, out, _) = with_server(&server.address, POD);
     assert!(code == 0 && out.contains("note[dry-run-skipped]: can't create this Pod in a dry run"), "{out}");
+}
+
+/// Starts a server whose other webhook adds the container `daprd` before podgate's webhook injects the Pod.
+fn serve_with_dapr() -> FakeApiServer {
+    let admit = |mut pod: Value| {
+        let sidecar = json!({"name": "daprd", "image": "daprd", "readinessProbe": {
+            "httpGet": {"path": "/v1.0/healthz", "port": 3501}}});
+        pod["spec"]["containers"].as_array_mut().unwrap().push(sidecar);
+        Answer::Json(201, injected(&pod))
+    };
+    serve_pods("36", ALL, false, json!([configuration()]), admit)
+}
+
+fn dapr_pod(order: &str) -> String {
+    format!(
+        "\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: p
+  annotations: {{podgate.io/order: '{order}', dapr.io/app-port: '3000'}}
+spec:
+  serviceAccountName: worker
+  containers:
+  - {{name: app, command: [app], ports: [{{containerPort: 3000}}]}}
+"
+    )
+}
+
+/// The manifest alone needs nothing from podgate, or is an error.
+#[test]
+fn containers_of_other_webhooks_are_checked_in_the_returned_pod() {
+    for order in ["daprd?=Started, app", "daprd=Started, app"] {
+        let server = serve_with_dapr();
+        let (code, out, err) = with_server(&server.address, &dapr_pod(order));
+        assert_eq!((code, err.as_str(), sent(&server).len()), (0, "", 1), "{order}: {out}");
+        assert!(out.contains("0 errors, 0 warnings"), "{order}: {out}");
+    }
+    for order in ["daprd?, app", "daprd, app"] {
+        let (_, out, _) = with_server(&serve_with_dapr().address, &dapr_pod(order));
+        let finding = "warning[readiness-needs-later]: after all webhooks of the cluster: app starts only when daprd";
+        assert!(out.contains(finding) && out.contains("pod.yaml:5:"), "{order}: {out}");
+        assert!(out.contains("0 errors, 1 warning"), "{order}: {out}");
+    }
+    // The webhook that adds the container runs last, so podgate has not seen the container.
+    let late = |pod: &mut Value| {
+        let proxy = json!({"name": "daprd", "image": "daprd"});
+        pod["spec"]["containers"].as_array_mut().unwrap().push(proxy);
+    };
+    let pod = POD.replace("'db &", "'daprd?=Started, db &");
+    let (code, out, _) = with_server(&serve(late).address, &pod);
+    assert!(code == 1 && out.contains("error[part-lost]") && out.contains("does not hold: gate"), "{out}");
+    // Podgate's webhook skips the namespace.
+    let skip = move |mut pod: Value| {
+        late(&mut pod);
+        Answer::Json(201, pod)
+    };
+    let server = serve_pods("36", ALL, false, json!([configuration()]), skip);
+    let (code, out, _) = with_server(&server.address, &dapr_pod("daprd?=Started, app"));
+    assert!(code == 1 && out.contains("error[not-injected]"), "{out}");
+    // No webhook adds the container, so the Pod needs nothing from podgate.
+    let (code, out, _) = with_server(&serve(|_| ()).address, &dapr_pod("daprd?=Started, app"));
+    assert!(code == 0 && out.contains("0 errors, 0 warnings"), "{out}");
+}
+
+#[test]
+fn unknown_containers_come_from_the_cluster() {
+    let unknown = "error[unknown-container]: there is no container";
+    let policy = "pods \"p-1\" is forbidden: ValidatingAdmissionPolicy 'podgate-unknown-containers' with binding \
+                  'podgate-unknown-containers' denied request: podgate - metadata.annotations[\"podgate.io/order\"]: there is no \
+                  container apii; did you mean api?";
+    let names = |answer: fn(&str, Value) -> Answer, order: &str| {
+        let server = serve_pods("36", ALL, false, json!([configuration()]), move |pod| answer(policy, pod));
+        let (code, out, err) = with_server(&server.address, &dapr_pod(order));
+        assert_eq!((code, err.as_str(), sent(&server).len()), (1, "", 1), "{out}");
+        out
+    };
+    // Another webhook has added istio, so podgate's policy names only the other container.
+    let out = names(|policy, _| error_status(422, "Invalid", policy), "istio, apii, app");
+    assert!(out.contains(&format!("{unknown} apii")) && out.contains("pod.yaml:5:"), "{out}");
+    assert!(out.contains("1 error, 0 warnings, 0 notes"), "{out}");
+    // Without the policy, the API server accepts the Pod.
+    let out = names(|_, pod| Answer::Json(201, pod), "apii, app");
+    assert!(out.contains("error[unknown-container]: after all webhooks of the cluster: there is no"), "{out}");
+    assert!(out.contains("1 error, 0 warnings, 0 notes"), "{out}");
+    let out =
+        names(|_, _| error_status(403, "Forbidden", "pods \"p-1\" is forbidden: exceeded quota: small"), "apii, app");
+    assert!(out.contains("error[pod-refused]") && out.contains("1 error, 0 warnings, 0 notes"), "{out}");
+    // Without an answer, the finding about the file is all that is known.
+    let out = names(|_, _| error_status(404, "NotFound", "namespaces \"shop\" not found"), "apii, app");
+    assert!(out.contains(&format!("{unknown} apii")) && out.contains("note[dry-run-skipped]"), "{out}");
+}
+
+#[test]
+fn skipped_dry_run_is_reported() {
+    let webhook = || json!([configuration()]);
+    for (configurations, order, errors) in [
+        (json!([]), "daprd?=Started, app", 0),
+        (json!([]), "daprd=Started, app", 1),
+        (webhook(), "app, app", 1),
+        (webhook(), "app, daprd, app", 2),
+    ] {
+        let server = serve_pods("36", ALL, false, configurations, |_| Answer::Disconnect);
+        let (code, out, err) = with_server(&server.address, &dapr_pod(order));
+        assert_eq!((code, err.as_str(), sent(&server).len()), (errors.min(1), "", 0), "{order}: {out}");
+        let note = "note[dry-run-skipped]: podgate did not create this Pod in a dry run:";
+        assert!(out.contains(note) && out.contains(&format!("{errors} error")), "{order}: {out}");
+    }
+}
+
+/// Podgate asks the original probe that Istio's proxy knows, and port names are the same as their numbers.
+#[test]
+fn probes_with_known_originals_are_not_reported() {
+    let rewrite = |mut pod: Value| {
+        let original = r#"{"/app-health/db/readyz": {"tcpSocket": {"port": 5432}, "timeoutSeconds": 1}}"#;
+        let proxy = json!({"name": "istio-proxy", "image": "i", "env": [
+            {"name": "ISTIO_KUBE_APP_PROBERS", "value": original}]});
+        let containers = pod["spec"]["containers"].as_array_mut().unwrap();
+        containers[0]["readinessProbe"] = json!({"httpGet": {"path": "/app-health/db/readyz", "port": 15020}});
+        containers.push(proxy);
+        pod
+    };
+    let pod =
+        POD.replace("{tcpSocket: {port: 1}}", "{tcpSocket: {port: sql}}, ports: [{name: sql, containerPort: 5432}]");
+    let first = move |pod| Answer::Json(201, injected(&rewrite(pod)));
+    let last = move |pod| Answer::Json(201, rewrite(injected(&pod)));
+    for server in [
+        serve_pods("36", ALL, false, json!([configuration()]), first),
+        serve_pods("36", ALL, false, json!([configuration()]), last),
+    ] {
+        let (code, out, _) = with_server(&server.address, &pod);
+        assert!(code == 0 && out.contains("0 errors, 0 warnings, 0 notes"), "{out}");
+    }
 }

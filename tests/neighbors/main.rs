@@ -3,6 +3,7 @@
 
 mod istio;
 mod originals;
+mod returned;
 mod sequence;
 
 use assert_cmd::Command;

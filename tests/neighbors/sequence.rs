@@ -58,7 +58,7 @@ fn move_command(container: &mut Value) {
 }
 
 /// Returns podgate's output for the Pod before the product's injection, with the product's changes.
-fn product_changes(case: &Case, mode: &str) -> Value {
+pub(crate) fn product_changes(case: &Case, mode: &str) -> Value {
     let ordered = |name| pod(name, &[("podgate.io/order", case.order), ("podgate.io/mode", mode)]);
     let (before, mut after) = (ordered(case.before), ordered(case.after));
     let mut pod = webhook(&before).value;

@@ -114,8 +114,8 @@ fn without_defaults(probe: &Probe) -> Value {
     let mut probe = probe.clone();
     match &mut probe.handler {
         Handler::HttpGet(http) => {
-            http.path.take_if(|path| *path == "/");
-            http.scheme.take_if(|scheme| *scheme == "HTTP");
+            http.path.take_if(|path| matches!(path.as_str(), "" | "/"));
+            http.scheme.take_if(|scheme| matches!(scheme.as_str(), "" | "HTTP"));
             http.host.take_if(|host| host.is_empty());
         }
         Handler::TcpSocket(tcp) => _ = tcp.host.take_if(|host| host.is_empty()),
@@ -131,7 +131,8 @@ fn without_defaults(probe: &Probe) -> Value {
     ];
     let mut value = json!(probe);
     if let Some(fields) = value.as_object_mut() {
-        fields.retain(|key, value| !defaults.iter().any(|(name, n)| name == key && *value == json!(n)));
+        // The API replaces a zero by the default value too.
+        fields.retain(|key, value| *value != 0 && !defaults.iter().any(|(name, n)| name == key && *value == json!(n)));
     }
     value
 }

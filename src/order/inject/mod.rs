@@ -36,10 +36,8 @@ mod user_hooks;
 mod write;
 
 pub(crate) use lost_parts::lost_parts;
-pub(crate) use merge::covers;
 pub use outcome::{Injected, Options};
 pub use parts::without_nulls;
-pub(crate) use parts::without_zeros;
 
 use crate::core::container::Container;
 use crate::order::declare::{self, keys};
@@ -121,6 +119,20 @@ pub fn inject(template: &Value, options: &Options, known: &KnownFacts) -> Result
     }
     edits.append(&mut after.edits);
     Ok(Injected { edits, ..after })
+}
+
+/// Returns `returned`, a Pod of the API server, as podgate injects it after the changes by all other webhooks. Unlike
+/// [`inject`], accepts that parts of podgate are missing. Returns `None` without the record of an injection.
+///
+/// # Errors
+/// Returns the findings that prevent the injection.
+pub fn inject_again(returned: &Value, known: &KnownFacts) -> Result<Option<Value>, Vec<Finding>> {
+    let Some(record) = Record::read(returned)? else { return Ok(None) };
+    limits::check_injected(returned)?;
+    let (plain, _) = undo::remove_parts(&record, returned)?.finish();
+    let known = keep_image_commands(returned, known);
+    let again = inject_plain(&plain, &Options::new("podgate"), &known);
+    Ok(Some(again.map_err(|findings| relocate_findings(findings, &plain, returned))?.value))
 }
 
 /// Injects into a template that has no injected parts.

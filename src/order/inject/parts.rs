@@ -199,12 +199,3 @@ pub fn without_nulls(value: &Value) -> Value {
         other => other.clone(),
     }
 }
-
-/// Returns `value` without fields that the API server omits: null, zero, false, and empty texts, lists and objects.
-pub(crate) fn without_zeros(value: &Value) -> Value {
-    let Value::Object(fields) = value else { return value.clone() };
-    let is_zero =
-        |value: &Value| [json!(null), json!(0), json!(false), json!(""), json!([]), json!({})].contains(value);
-    let kept = fields.iter().map(|(key, value)| (key.clone(), without_zeros(value)));
-    kept.filter(|(_, value)| !is_zero(value)).collect()
-}

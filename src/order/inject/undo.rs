@@ -34,7 +34,12 @@ pub(super) fn undo(template: &Value) -> Result<Option<Editor>, Vec<Finding>> {
     if !findings.is_empty() {
         return Err(findings);
     }
-    revert(&record, template).map(Some).map_err(|error| {
+    remove_parts(&record, template).map(Some)
+}
+
+/// Removes the injected parts that `template` still has, and restores the original fields.
+pub(super) fn remove_parts(record: &Record, template: &Value) -> Result<Editor, Vec<Finding>> {
+    revert(record, template).map_err(|error| {
         let what = format!("the injection cannot be undone: {error}");
         let fix = "use the manifest from before the injection";
         Finding::error("injected-changed", error.0, what).fix(fix).into()

@@ -29,7 +29,7 @@ pub use context::Context;
 pub use document::misplaced_keys;
 pub use handwritten::check_handwritten;
 pub use hold::check_sidecar_position;
-pub use server_pod::{check_refusal, check_returned};
+pub use server_pod::{check_refusal, check_returned, relocate_returned};
 
 use crate::order::declare::spec::Spec;
 use crate::order::finding::Finding;

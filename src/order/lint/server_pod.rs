@@ -1,57 +1,80 @@
-//! Compares an injected Pod with the Pod that the API server returns after all admission webhooks, in a dry run.
+//! Compares the Pod that the API server returns after all admission webhooks, in a dry run, with podgate's injection of
+//! that Pod.
 
-use crate::core::command::agent_path;
-use crate::core::container::{Container, Mode};
+use crate::core::container::{Container, Handler, HttpGet, Mode, PortRef, Probe, TcpSocket};
 use crate::core::text::one_line;
 use crate::order::declare::spec::SIDECAR_NAME;
-use crate::order::edit::Place;
+use crate::order::edit::{PathSegment, Place};
 use crate::order::finding::Finding;
-use crate::order::inject;
+use crate::order::inject::{self, Options};
+use crate::order::plan::KnownFacts;
 use serde_json::Value;
 
-/// Returns findings about the parts of an injected Pod that webhooks of the cluster have changed. `sent` is the Pod that was sent, and
-/// `returned` is the server's answer. `expected` is the Pod after podgate's own injection, either by the tool before it
-/// was sent or by podgate's webhook. The findings' places are in `template`.
-pub fn check_returned(template: &Value, sent: &Value, expected: &Value, returned: &Value) -> Vec<Finding> {
+/// Returns findings about changes that webhooks of the cluster have made to a Pod. `sent` is the Pod that was sent, from
+/// `template`, and `returned` is the server's answer. The findings' places are in `template`.
+pub fn check_returned(template: &Value, sent: &Value, returned: &Value, known: &KnownFacts) -> Vec<Finding> {
+    let inject = |pod: &Value| inject::inject(pod, &Options::new("podgate"), known).map(|injected| injected.value);
     if !inject::is_injected(returned) && !inject::is_injected(sent) {
+        let is_unneeded =
+            inject::is_requested(returned) && !inject(returned).is_ok_and(|pod| inject::is_injected(&pod));
         let what = "the cluster's webhook of podgate does not inject this Pod, so its containers start in no order";
         let fix = "check the namespace's label podgate.io/inject and the webhook's namespaceSelector, or use inject";
-        return vec![Finding::error("not-injected", place(template, ""), what).fix(fix)];
+        let finding = Finding::error("not-injected", place(template, ""), what).fix(fix);
+        return if is_unneeded { Vec::new() } else { vec![finding] };
     }
-    let mut findings = lost_restart_policies(template, expected, returned);
-    let moved = super::check_sidecar_position(returned).filter(|_| super::check_sidecar_position(expected).is_none());
+    let first = if inject::is_injected(sent) { sent.clone() } else { inject(sent).unwrap_or_else(|_| sent.clone()) };
+    // The other webhooks may have added containers of the order, so the final Pod can need other parts.
+    let last = inject::inject_again(returned, known).map(|last| last.unwrap_or_else(|| first.clone()));
+    let mut findings = lost_restart_policies(template, &[&first, last.as_ref().unwrap_or(&first)], returned);
+    let moved = super::check_sidecar_position(returned).filter(|_| super::check_sidecar_position(&first).is_none());
     findings.extend(moved.map(|finding| Finding { at: place(template, SIDECAR_NAME), ..finding }));
-    let listed = inject::sidecar_list(expected).unwrap_or_default();
-    findings.extend(check_list_order(expected, returned, &listed));
+    // The caller reports why podgate can't inject the final Pod.
+    let Ok(expected) = last else { return findings };
+    let listed = inject::sidecar_list(&expected).unwrap_or_default();
+    findings.extend(check_list_order(&expected, returned));
     let version = |pod| inject::injected_version(pod).unwrap_or_default();
-    let (own, other) = (version(expected), version(returned));
+    let (own, other) = (version(&expected), version(returned));
     if own != other && !other.is_empty() {
         let what = format!("podgate {other} has injected this Pod, so podgate {own} does not compare the parts");
         let finding = Finding::note("part-lost", place(template, ""), what);
         findings.push(finding.fix("use the version of the cluster's webhook"));
         return findings;
     }
-    for (name, parts) in inject::lost_parts(expected, returned) {
+    for (name, parts) in inject::lost_parts(&expected, returned) {
         let what = format!(
-            "a webhook of the cluster removes or changes parts of podgate in {name}, so the order does not hold: {}",
+            "after all webhooks of the cluster, parts of podgate in {name} are missing or different, so the order does not hold: {}",
             parts.join(", ")
         );
-        let fix = "let that webhook skip these parts, or let podgate's webhook run after it";
+        let fix = "let the other webhooks skip these parts, or let podgate's webhook run after them";
         findings.push(Finding::error("part-lost", place(template, &name), what).fix(fix));
     }
-    findings.extend(listed.iter().flat_map(|own| check_probes(template, expected, returned, own)));
+    findings.extend(check_probes(template, &first, &listed, returned));
     findings
 }
 
+/// Translates a finding about `returned`, the Pod that the API server returns, to `template`. Uses the annotations for a
+/// container that another webhook has added.
+#[must_use]
+pub fn relocate_returned(finding: Finding, returned: &Value, template: &Value) -> Finding {
+    let mut at = finding.at.clone();
+    if let [_, _, PathSegment::Index(_), ..] = at.0.as_slice() {
+        let rest = at.0.split_off(3);
+        let own = at.of(returned).and_then(|own| own["name"].as_str()).and_then(|name| find(template, name));
+        at = own.map_or_else(|| place(template, ""), |(own, _)| Place([own.0, rest].concat()));
+    }
+    let message = format!("after all webhooks of the cluster: {}", finding.message);
+    Finding { at, message, ..finding }
+}
+
 /// Reports native sidecars that are now init containers, which must exit before the next container starts.
-fn lost_restart_policies(template: &Value, expected: &Value, returned: &Value) -> Vec<Finding> {
+fn lost_restart_policies(template: &Value, wanted: &[&Value; 2], returned: &Value) -> Vec<Finding> {
     let with = |pod, is_native: bool| -> Vec<&str> {
         let all = items(pod, "initContainers").iter();
         all.filter(|own| (own["restartPolicy"] == "Always") == is_native)
             .filter_map(|own| own["name"].as_str())
             .collect()
     };
-    let others = with(returned, false);
+    let natives: Vec<&str> = wanted.iter().flat_map(|pod| with(pod, true)).collect();
     let finding = |name: &str| {
         let what = format!(
             "a webhook of the cluster removes restartPolicy: Always from {name}, so the Pod waits forever for {name} to exit"
@@ -60,18 +83,20 @@ fn lost_restart_policies(template: &Value, expected: &Value, returned: &Value) -
         let fix = format!("update that webhook to a version that knows native sidecars{alternative}");
         Finding::error("native-lost", place(template, name), what).fix(fix)
     };
-    with(expected, true).into_iter().filter(|name| others.contains(name)).map(finding).collect()
+    with(returned, false).into_iter().filter(|name| natives.contains(name)).map(finding).collect()
 }
 
-/// Reports moved containers in a Pod with hooks, and a regular sidecar of podgate that is no longer first.
-fn check_list_order(expected: &Value, returned: &Value, listed: &[Container]) -> Option<Finding> {
+/// Reports moved containers in a Pod with hooks, and a regular sidecar of podgate that is no longer first. The sidecar's
+/// list has the containers in the order for which podgate has written the hooks.
+fn check_list_order(expected: &Value, returned: &Value) -> Option<Finding> {
+    let listed = inject::sidecar_list(returned)?;
     let has_hooks = listed.iter().any(|own| own.mode == Mode::PostStart);
-    let names = |pod| -> Vec<&str> {
-        let names = items(pod, "containers").iter().filter_map(|own| own["name"].as_str());
-        names.filter(|name| *name == SIDECAR_NAME || listed.iter().any(|own| own.name == *name)).collect()
-    };
-    let (wanted, found) = (names(expected), names(returned));
-    let is_first = wanted.first() == Some(&SIDECAR_NAME);
+    let is_listed = |name: &&str| *name == SIDECAR_NAME || listed.iter().any(|own| own.name == *name);
+    let names = items(returned, "containers").iter().filter_map(|own| own["name"].as_str());
+    let found: Vec<&str> = names.filter(is_listed).collect();
+    let is_first = items(expected, "containers").first().is_some_and(|own| own["name"] == SIDECAR_NAME);
+    let wanted = is_first.then_some(SIDECAR_NAME).into_iter().chain(listed.iter().map(|own| own.name.as_str()));
+    let wanted: Vec<&str> = wanted.filter(|name| found.contains(name)).collect();
     if found == wanted || !has_hooks && (!is_first || found.first() == wanted.first()) {
         return None;
     }
@@ -84,30 +109,47 @@ fn check_list_order(expected: &Value, returned: &Value, listed: &[Container]) ->
     Some(Finding::error("order-lost", Place::root().to("spec").to("containers"), what).fix(fix))
 }
 
-/// Reports probes that differ from those in the manifest.
-fn check_probes(template: &Value, expected: &Value, returned: &Value, own: &Container) -> Vec<Finding> {
-    let name = own.name.as_str();
-    let (Some((_, before)), Some((_, after))) = (find(expected, name), find(returned, name)) else { return Vec::new() };
-    let now = inject::sidecar_list(returned).unwrap_or_default().into_iter().find(|entry| entry.name == name);
-    let is_followed = now.is_some_and(|now| now != *own);
+/// Reports changed probes of containers that others wait for. `first` is the Pod before the other webhooks. `listed` has
+/// the final probes, as podgate reads them: with the originals of probes that Istio has rewritten.
+fn check_probes(template: &Value, first: &Value, listed: &[Container], returned: &Value) -> Vec<Finding> {
+    let list = |pod| inject::sidecar_list(pod).unwrap_or_default();
+    let (first, used) = (list(first), list(returned));
     let mut findings = Vec::new();
-    for field in ["startupProbe", "readinessProbe"] {
-        let wanted = inject::without_zeros(&before[field]);
-        // A lost startupProbe of podgate is a lost part.
-        if wanted["exec"]["command"][0] == agent_path() || inject::covers(&after[field], &wanted) {
-            continue;
+    for own in listed {
+        let name = own.name.as_str();
+        let is_awaited = listed.iter().flat_map(|other| &other.until).any(|until| until.container == name);
+        let probes = |list: &[Container]| Some(resolved_probes(list.iter().find(|entry| entry.name == name)?));
+        let Some(used) = probes(&used).filter(|_| is_awaited) else { continue };
+        let (last, at) = (resolved_probes(own), place(template, name));
+        let first = probes(&first).unwrap_or_else(|| last.clone());
+        for (number, field) in ["startupProbe", "readinessProbe"].into_iter().enumerate() {
+            let what = format!("a webhook of the cluster changes the {field} of {name}");
+            if used[number] != last[number] {
+                let what =
+                    format!("{what}, but podgate uses another probe, so both can disagree whether {name} is Ready");
+                let fix = "let podgate's webhook run after that webhook";
+                findings.push(Finding::warning("probe-changed", at.clone(), what).fix(fix));
+            } else if first[number] != last[number] {
+                let what = format!("{what}; podgate uses the new probe, which must pass before others start");
+                findings.push(Finding::note("probe-changed", at.clone(), what));
+            }
         }
-        let (what, at) = (format!("a webhook of the cluster changes the {field} of {name}"), place(template, name));
-        findings.push(if is_followed {
-            let what =
-                format!("{what}; podgate uses the new probe, which must pass before the dependent containers start");
-            Finding::note("probe-changed", at, what)
-        } else {
-            let what = format!("{what}, but podgate uses the manifest's, so both can disagree whether {name} is Ready");
-            Finding::warning("probe-changed", at, what).fix("let podgate's webhook run after that webhook")
-        });
     }
     findings
+}
+
+/// Returns the startupProbe and the readinessProbe with the numbers of named ports.
+fn resolved_probes(own: &Container) -> [Option<Probe>; 2] {
+    [&own.startup_probe, &own.readiness_probe].map(|probe| {
+        let mut probe = probe.clone()?;
+        let number = own.probe_port(&probe);
+        if let Handler::HttpGet(HttpGet { port, .. }) | Handler::TcpSocket(TcpSocket { port, .. }) = &mut probe.handler
+            && let Some(number) = number
+        {
+            *port = PortRef::Number(number);
+        }
+        Some(probe)
+    })
 }
 
 /// Returns the finding for a Pod that the API server does not accept, by the status code and the message of its answer.

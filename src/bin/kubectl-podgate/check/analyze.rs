@@ -17,7 +17,7 @@ use serde_json::Value;
 pub(crate) struct Analysis<'a> {
     /// Templates that declare an order, in input order.
     pub(crate) templates: Vec<CheckedTemplate<'a>>,
-    /// All findings, sorted by file and position.
+    /// All findings, sorted by file and position. Only [`Analysis::finish`] adds those of `templates`.
     pub(crate) findings: Vec<LocatedFinding<'a>>,
     /// True if a template declares an order, or contains podgate commands that a user wrote by hand.
     pub(crate) has_order: bool,
@@ -37,14 +37,37 @@ pub(crate) struct CheckedTemplate<'a> {
     pub(crate) namespace: Option<&'a str>,
     pub(crate) service_account: &'a str,
     pub(crate) is_injected: bool,
+    /// Facts for the checks.
+    pub(crate) context: Context<'a>,
+    /// Findings about this template.
+    pub(crate) findings: Vec<Finding>,
     /// Plan and forecast. `None` if no plan can be made; the findings then contain an error.
     pub(crate) outlook: Option<(Plan, LintReport)>,
 }
 
+impl CheckedTemplate<'_> {
+    /// Removes and returns the errors, if all of them are about containers that the template does not have.
+    pub(crate) fn take_unknown_containers(&mut self) -> Vec<Finding> {
+        let is_error = |finding: &Finding| finding.level == Level::Error;
+        if self.findings.iter().any(|finding| is_error(finding) && finding.rule != "unknown-container") {
+            return Vec::new();
+        }
+        let (errors, others) = std::mem::take(&mut self.findings).into_iter().partition(is_error);
+        self.findings = others;
+        errors
+    }
+}
+
 impl Analysis<'_> {
-    /// Sorts the findings by file and position. The sort is stable.
-    pub(crate) fn sort(&mut self) {
+    /// Collects the findings of all templates, and sorts them by file and position. The sort is stable.
+    pub(crate) fn finish(mut self) -> Self {
+        for template in &mut self.templates {
+            let found = std::mem::take(&mut template.findings).into_iter();
+            let here = |finding| locate(finding, &template.place, template.document, template.file);
+            self.findings.extend(found.map(here));
+        }
         self.findings.sort_by_key(|located| (located.file, located.start));
+        self
     }
 
     pub(crate) fn count(&self, is: impl Fn(Level) -> bool) -> usize {
@@ -71,7 +94,6 @@ pub(crate) fn analyze_all<'a>(
             }
         }
     }
-    analysis.sort();
     analysis
 }
 
@@ -107,8 +129,8 @@ fn analyze_template<'a>(
     let workload = workload.and_then(|place| place.of(&document.value));
     let mut findings = Vec::new();
     findings.extend(lint::check_sidecar_position(template).filter(|_| is_injected));
-    let outlook = plan_and_outlook(template, images, Context { kubernetes, workload }, &mut findings);
-    analysis.findings.extend(findings.into_iter().map(here));
+    let context = Context { kubernetes, workload };
+    let outlook = plan_and_outlook(template, images, context, &mut findings);
     let namespace = at.object.to("metadata").to("namespace").of(&document.value);
     let account = Place::root().to("spec").to("serviceAccountName").of(template);
     analysis.templates.push(CheckedTemplate {
@@ -121,11 +143,14 @@ fn analyze_template<'a>(
         namespace: namespace.and_then(Value::as_str),
         service_account: account.and_then(Value::as_str).unwrap_or("default"),
         is_injected,
+        context,
+        findings,
         outlook,
     });
 }
 
-fn plan_and_outlook(
+/// Returns the plan and the forecast of a template. Returns `None` and adds an error if no plan can be made.
+pub(crate) fn plan_and_outlook(
     template: &Value,
     images: &ResolvedImages,
     context: Context<'_>,

@@ -43,7 +43,7 @@ fn check(args: &Check) -> Result<ExitCode, Vec<String>> {
             print_report(args, &server::analyze_with_cluster(args, &sources, &images).await?)
         }));
     }
-    print_report(args, &analyze::analyze_all(&sources, &images, args.kubernetes)).map_err(|line| vec![line])
+    print_report(args, &analyze::analyze_all(&sources, &images, args.kubernetes).finish()).map_err(|line| vec![line])
 }
 
 fn print_report(args: &Check, analysis: &Analysis<'_>) -> Result<ExitCode, String> {

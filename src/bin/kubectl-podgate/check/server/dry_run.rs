@@ -1,13 +1,15 @@
 //! Creates a template's Pod in a dry run, and checks the Pod that the API server returns. Nothing is created.
 
-use super::super::analyze::CheckedTemplate;
+use super::super::analyze::{CheckedTemplate, plan_and_outlook};
+use super::webhook::POLICY_NAME;
 use crate::cluster::Cluster;
+use crate::registry::images::ResolvedImages;
 use kube::api::PostParams;
 use kube::core::Request;
 use podgate::core::names::is_container_name;
 use podgate::core::text::error_chain;
 use podgate::order::edit::Place;
-use podgate::order::finding::Finding;
+use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Options, without_nulls};
 use podgate::order::lint;
 use podgate::order::plan::KnownFacts;
@@ -15,35 +17,83 @@ use podgate::order::release;
 use serde_json::{Value, json};
 
 /// Returns findings about the Pod as all webhooks and policies of the cluster leave it. If `is_by_webhook` is true,
-/// podgate's webhook injects the Pod; otherwise the tool does.
+/// podgate's webhook injects the Pod; otherwise the tool does. `unknown` has the errors about containers that the
+/// manifest lacks. The cluster's answer replaces them.
 pub(super) async fn check_pod(
     cluster: &Cluster,
-    checked: &CheckedTemplate<'_>,
-    facts: &KnownFacts,
+    checked: &mut CheckedTemplate<'_>,
+    mut unknown: Vec<Finding>,
+    images: &ResolvedImages,
     is_by_webhook: bool,
 ) -> Result<Vec<Finding>, String> {
     let template = checked.template;
-    let expected = match inject::inject(template, &Options::new(release::sidecar_image()), facts) {
-        Ok(injected) if !checked.is_injected => injected.value,
+    let known = KnownFacts { images: images.for_template(template).commands, kubernetes: checked.context.kubernetes };
+    let sent = match inject::inject(template, &Options::new(release::sidecar_image()), &known) {
+        Ok(injected) if !is_by_webhook && !checked.is_injected => injected.value,
         _ => template.clone(),
     };
     let namespace = checked.namespace.unwrap_or(&cluster.namespace);
-    // Any other text could change the URL.
-    if checked.outlook.is_none() || !inject::is_injected(&expected) || !is_container_name(namespace) {
-        return Ok(Vec::new());
+    let why_not = match (is_by_webhook || inject::is_injected(&sent), is_container_name(namespace)) {
+        (false, _) => "the cluster has no webhook of podgate that check can see, and inject does not change this Pod",
+        // Any other text could change the URL.
+        (_, false) => "the name of its namespace is not valid",
+        (true, true) => "",
+    };
+    if !why_not.is_empty() {
+        unknown.push(skipped(why_not));
+        return Ok(unknown);
     }
-    let sent = if is_by_webhook { template } else { &expected };
-    let body = serde_json::to_vec(&as_pod(checked, sent)).map_err(|error| error_chain(&error))?;
+    let body = serde_json::to_vec(&as_pod(checked, &sent)).map_err(|error| error_chain(&error))?;
     let parameters = PostParams { dry_run: true, ..PostParams::default() };
     let request = Request::new(format!("/api/v1/namespaces/{namespace}/pods")).create(&parameters, body);
     let request = request.map_err(|error| error_chain(&error))?;
     match cluster.with_timeout(cluster.client.request::<Value>(request)).await? {
-        Ok(returned) => Ok(lint::check_returned(template, sent, &expected, &returned)),
+        Ok(returned) => {
+            let mut found = lint::check_returned(template, &sent, &returned, &known);
+            // Without podgate's record, no plan is possible.
+            let has_plan = inject::is_injected(&returned) || !inject::is_injected(&sent);
+            if has_plan && found.iter().all(|finding| finding.rule != "not-injected") {
+                found.extend(check_order(checked, &returned, images, &known));
+            }
+            Ok(found)
+        }
         Err(kube::Error::Api(status)) if status.code != 401 => {
-            Ok(vec![lint::check_refusal(status.code, &status.message)])
+            let refusal = lint::check_refusal(status.code, &status.message);
+            let is_policy = status.message.contains(POLICY_NAME);
+            let text = format!("{};", status.message);
+            let is_named = |finding: &Finding| text.contains(&format!("{};", finding.message));
+            unknown.retain(|finding| refusal.level == Level::Note || is_policy && is_named(finding));
+            unknown.extend(Some(refusal).filter(|_| !is_policy || unknown.is_empty()));
+            Ok(unknown)
         }
         Err(error) => Err(format!("request to {} failed: {}", cluster.server, error_chain(&error))),
     }
+}
+
+/// Returns the finding for a Pod that `check` does not create.
+pub(super) fn skipped(why: &str) -> Finding {
+    let what = format!("podgate did not create this Pod in a dry run: {why}");
+    Finding::note("dry-run-skipped", Place::root().to("spec"), what)
+}
+
+/// Returns the errors and warnings about the order in `returned` that the manifest itself does not have.
+fn check_order(
+    checked: &mut CheckedTemplate<'_>,
+    returned: &Value,
+    images: &ResolvedImages,
+    known: &KnownFacts,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let again = inject::inject_again(returned, known).map_err(|errors| findings = errors);
+    let last = again.ok().flatten().unwrap_or_else(|| returned.clone());
+    if findings.is_empty() {
+        let outlook = plan_and_outlook(&last, images, checked.context, &mut findings);
+        checked.outlook = checked.outlook.take().or(outlook);
+    }
+    let is_new =
+        |new: &Finding| !checked.findings.iter().any(|old| (old.rule, &old.message) == (new.rule, &new.message));
+    let findings = findings.into_iter().filter(|finding| finding.level > Level::Note && is_new(finding));
+    findings.map(|finding| lint::relocate_returned(finding, &last, checked.template)).collect()
 }
 
 /// Returns the Pod that a controller would create from the template `sent`.
@@ -61,8 +111,7 @@ fn as_pod(checked: &CheckedTemplate<'_>, sent: &Value) -> Value {
         "spec": sent["spec"],
     });
     // A StatefulSet's controller adds a volume for each claim.
-    let parents = checked.place.0.split_last().map(|(_, parents)| Place(parents.to_vec()));
-    let claims = parents.and_then(|place| place.of(&checked.document.value)?["volumeClaimTemplates"].as_array());
+    let claims = checked.context.workload.and_then(|workload| workload["volumeClaimTemplates"].as_array());
     let mut volumes = sent["spec"]["volumes"].as_array().cloned().unwrap_or_default();
     for name in claims.into_iter().flatten().map(|claim| &claim["metadata"]["name"]) {
         volumes.retain(|volume| volume["name"] != *name);

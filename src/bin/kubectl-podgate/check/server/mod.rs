@@ -11,7 +11,6 @@ mod webhook;
 
 use super::analyze::{self, Analysis, CheckedTemplate};
 use super::args::Check;
-use super::locate::locate;
 use crate::cluster::Cluster;
 use crate::registry::images::ResolvedImages;
 use crate::yaml::Source;
@@ -20,7 +19,6 @@ use podgate::core::text::error_chain;
 use podgate::order::declare::Publish;
 use podgate::order::finding::Finding;
 use podgate::order::lint::Version;
-use podgate::order::plan::KnownFacts;
 use std::collections::BTreeMap;
 
 /// Analyzes all templates for the cluster's version. Adds findings about a missing webhook and missing permissions.
@@ -39,18 +37,20 @@ pub(super) async fn analyze_with_cluster<'a>(
     let kubernetes = Some(args.kubernetes.unwrap_or(version));
     let mut analysis = analyze::analyze_all(sources, images, kubernetes);
     let mut known = ClusterAnswers { cluster, webhook: None, rights: BTreeMap::new() };
-    for template in &analysis.templates {
-        let mut found = known.findings(template).await?;
+    for template in &mut analysis.templates {
+        let unknown = template.take_unknown_containers();
+        if template.outlook.is_none() && unknown.is_empty() {
+            template.findings.push(dry_run::skipped("its order has errors"));
+            continue;
+        }
+        template.findings.extend(known.webhook_finding(template).await?);
         // If the cluster has the webhook, it injects the Pod. It looks up no images.
         let is_by_webhook = !template.is_injected && matches!(known.webhook, Some((true, _)));
-        let images = if is_by_webhook { BTreeMap::new() } else { images.for_template(template.template).commands };
-        let facts = KnownFacts { images, kubernetes };
-        found.extend(dry_run::check_pod(&known.cluster, template, &facts, is_by_webhook).await?);
-        let found = found.into_iter().map(|finding| locate(finding, &template.place, template.document, template.file));
-        analysis.findings.extend(found);
+        let images = if is_by_webhook { &ResolvedImages::default() } else { images };
+        let found = dry_run::check_pod(&known.cluster, template, unknown, images, is_by_webhook).await?;
+        template.findings.extend(found.into_iter().chain(known.rights_finding(template).await?));
     }
-    analysis.sort();
-    Ok(analysis)
+    Ok(analysis.finish())
 }
 
 /// Cache of the cluster's answers. Each query is sent once, and only if a template needs the answer.
@@ -63,24 +63,23 @@ struct ClusterAnswers {
 }
 
 impl ClusterAnswers {
-    async fn findings(&mut self, template: &CheckedTemplate<'_>) -> Result<Vec<Finding>, String> {
-        let Some((plan, _)) = &template.outlook else { return Ok(Vec::new()) };
-        let mut findings = Vec::new();
-        if !template.is_injected {
-            if self.webhook.is_none() {
-                self.webhook = Some(webhook::check_webhook(&self.cluster).await?);
-            }
-            findings.extend(self.webhook.clone().and_then(|(_, finding)| finding));
+    async fn webhook_finding(&mut self, template: &CheckedTemplate<'_>) -> Result<Option<Finding>, String> {
+        if self.webhook.is_none() && !template.is_injected {
+            self.webhook = Some(webhook::check_webhook(&self.cluster).await?);
         }
-        if plan.publish == Publish::Api {
-            let namespace = template.namespace.unwrap_or(&self.cluster.namespace);
-            let key = (namespace.to_owned(), template.service_account.to_owned());
-            if !self.rights.contains_key(&key) {
-                let finding = rbac::check_rights(&self.cluster, &key.0, &key.1).await?;
-                self.rights.insert(key.clone(), finding);
-            }
-            findings.extend(self.rights[&key].clone());
+        Ok(self.webhook.clone().and_then(|(_, finding)| finding).filter(|_| !template.is_injected))
+    }
+
+    async fn rights_finding(&mut self, template: &CheckedTemplate<'_>) -> Result<Option<Finding>, String> {
+        if !matches!(&template.outlook, Some((plan, _)) if plan.publish == Publish::Api) {
+            return Ok(None);
         }
-        Ok(findings)
+        let namespace = template.namespace.unwrap_or(&self.cluster.namespace);
+        let key = (namespace.to_owned(), template.service_account.to_owned());
+        if !self.rights.contains_key(&key) {
+            let finding = rbac::check_rights(&self.cluster, &key.0, &key.1).await?;
+            self.rights.insert(key.clone(), finding);
+        }
+        Ok(self.rights[&key].clone())
     }
 }

@@ -13,7 +13,7 @@ use podgate::order::finding::Finding;
 /// Name of the webhook inside the MutatingWebhookConfiguration, the same in all of podgate's manifests.
 const WEBHOOK_NAME: &str = "pods.podgate.io";
 /// Name of the policy that denies Pods with unknown containers, and of its binding.
-const POLICY_NAME: &str = "podgate-unknown-containers";
+pub(super) const POLICY_NAME: &str = "podgate-unknown-containers";
 
 /// Returns true if the cluster has podgate's webhook. Adds a finding if the webhook or its policy is missing, or if this
 /// can't be checked.
