@@ -101,6 +101,10 @@ impl FromStr for Check {
         }
         for (scheme, check) in [("unix://", Check::Unix as fn(String) -> Check), ("mount://", Check::Mount)] {
             let Some(path) = text.strip_prefix(scheme) else { continue };
+            // The kernel's limit without the final NUL (unix(7)).
+            if scheme == "unix://" && path.len() > 107 {
+                return parse_error("the path of a socket has at most 107 bytes");
+            }
             return match path.starts_with('/') && !path.contains('\0') {
                 true => Ok(check(path.to_owned())),
                 false => parse_error(format!("this check needs an absolute path: {scheme}/run/example")),
@@ -200,6 +204,8 @@ mod tests {
 
     #[test]
     fn invalid_checks_are_rejected() {
+        assert!(format!("unix:///{}", "x".repeat(106)).parse::<Check>().is_ok());
+        assert!(format!("unix:///{}", "x".repeat(107)).parse::<Check>().is_err());
         let bad = "|tcp://|tcp://h|tcp://h:0|tcp://h:99999|tcp://:1|tcp://[::1:5|http://|http://h:x/|http://h/a b|https://h/|\
             exec:|exec:[]|exec:[\"\"]|exec:[1]|exec:pg_isready|file://x|file://|unix://x|unix:/x|mount://|mount:///a\0|ftp://h:1|tcp://h\r\nx:1|http://h/\r\nX: y";
         for bad in bad.split('|') {

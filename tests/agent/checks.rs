@@ -103,6 +103,7 @@ fn file_check_passes_if_the_file_exists_or_has_content() {
     run_check(&full).assert_failed(69, "empty");
     std::fs::write(&path, "x").unwrap();
     run_check(&full).assert_released();
+    run_check(&format!("file://{}+content", folder.path().display())).assert_failed(69, "not a regular file");
 }
 
 #[test]
@@ -131,7 +132,7 @@ fn unix_check_passes_if_a_stream_socket_accepts() {
     full.expect("the backlog never fills up").assert_failed(69, "no answer in time");
     drop(listener);
     run_check(&url).assert_failed(69, "refused");
-    run_check(&format!("unix:///{}", "x".repeat(200))).assert_failed(69, "");
+    run_check(&format!("unix:///{}", "x".repeat(200))).assert_failed(64, "at most 107 bytes");
 }
 
 /// Also tests a bind mount of the same file system, which has the device number of its parent folder.

@@ -92,6 +92,15 @@ fn wrong_check_has_a_place_and_the_corrected_text() {
         ("file:///a/../b+content", 0..22, "contains ..", example),
         ("mount:///data/..", 0..16, "contains ..", example),
         ("tcp://db:1, mount:///data/", 12..26, "/data/ is the folder of a volume", "mount:///data/mnt"),
+        ("mount:///proc", 0..13, "/proc is a mount point in every container", example),
+        ("mount:///", 0..9, "/ is a mount point in every container", example),
+        ("file:///data", 0..12, "always passes, because a volume is mounted at /data", "file:///data/ready"),
+        ("file:///data/+content", 0..21, "never passes, because /data/ is a folder", "file:///data/ready+content"),
+        ("file:///data+content", 0..20, "never passes, because /data is a folder", "file:///data/ready+content"),
+        ("file:///x/+content", 0..18, "never passes, because /x/ is a folder", "file:///x/ready+content"),
+        ("file:///x+Content", 0..17, "+content is in lowercase", "file:///x+content"),
+        ("unix:///x+content", 0..17, "only for file://", "unix:///x"),
+        ("mount:///x+CONTENT", 0..18, "only for file://", "mount:///x"),
         ("exec:pg_isready -q", 0..18, "the command must be a JSON list", r#"exec:["pg_isready","-q"]"#),
         ("exec:test -e \"$X\"", 0..17, "the command must be a JSON list", words),
         (r#"exec:["a", b], tcp://db:1"#, 0..25, "not a JSON list of strings", list),
@@ -104,6 +113,24 @@ fn wrong_check_has_a_place_and_the_corrected_text() {
         assert_eq!(error.fix, fix, "{text}: {error}");
         assert!(!error.message.contains("write"), "one instruction: {error}");
     }
+}
+
+#[test]
+fn path_of_a_volume_can_be_a_file() {
+    let mut template = pod(&[("check.podgate.io/app", "file:///data+content")], &[]);
+    for (volume, sub_path, is_folder) in [
+        (json!({"emptyDir": {}}), Value::Null, true),
+        (json!({"emptyDir": {}}), json!("ready"), false),
+        (json!({"hostPath": {"path": "/x"}}), Value::Null, false),
+    ] {
+        template["spec"]["volumes"] = json!([volume]);
+        template["spec"]["volumes"][0]["name"] = json!("data");
+        template["spec"]["containers"][1]["volumeMounts"] =
+            json!([{"name": "data", "mountPath": "/data", "subPath": sub_path}]);
+        assert_eq!(plan(&template, &KnownFacts::default()).is_err(), is_folder, "{template:#}");
+    }
+    let long = format!("unix:///{}", "x".repeat(107));
+    assert!(value_error("ready", &long).message.ends_with("the path of a socket has at most 107 bytes"));
 }
 
 #[test]

@@ -5,15 +5,18 @@ use super::nearest::nearest;
 use crate::core::argv::{Argv, Check};
 use std::ops::Range;
 
+/// Suffix of a `file://` check that demands content.
+const CONTENT: &str = "+content";
+
 /// Parses a list of one or more checks. A comma separates checks, except inside the JSON list of an `exec:` check.
-/// `is_volume` returns true for the folder of a volume in the container.
-pub(super) fn parse(text: &str, is_volume: impl Fn(&str) -> bool) -> Result<Vec<Check>, SyntaxError> {
+/// `volume_at` returns `None` unless a volume is mounted at a path, and true if the path is certainly a folder.
+pub(super) fn parse(text: &str, volume_at: impl Fn(&str) -> Option<bool>) -> Result<Vec<Check>, SyntaxError> {
     let (mut checks, mut at) = (Vec::new(), 0);
     loop {
         let start = at + text[at..].len() - text[at..].trim_start().len();
         let end = start + item_length(&text[start..]);
         let span = start..start + text[start..end].trim_end().len();
-        checks.push(parse_item(text, span, &is_volume)?);
+        checks.push(parse_item(text, span, &volume_at)?);
         if end == text.len() {
             return Ok(checks);
         }
@@ -32,8 +35,9 @@ fn item_length(text: &str) -> usize {
     }
 }
 
-fn parse_item(text: &str, span: Range<usize>, is_volume: impl Fn(&str) -> bool) -> Result<Check, SyntaxError> {
+fn parse_item(text: &str, span: Range<usize>, volume_at: impl Fn(&str) -> Option<bool>) -> Result<Check, SyntaxError> {
     let item = &text[span.clone()];
+    let has_suffix = |path: &str| path.to_ascii_lowercase().ends_with(CONTENT);
     let has_dots = |path: &str| path.split('/').any(|part| part == "..");
     let (message, fix) = match item.parse() {
         _ if text.trim().is_empty() => ("the list is empty".to_owned(), None),
@@ -41,9 +45,29 @@ fn parse_item(text: &str, span: Range<usize>, is_volume: impl Fn(&str) -> bool) 
         Ok(Check::File { path, .. } | Check::Unix(path) | Check::Mount(path)) if has_dots(&path) => {
             (format!("the path of {} contains ..", quoted(item)), None)
         }
-        Ok(Check::Mount(path)) if is_volume(&path) => {
+        Ok(Check::File { path, .. } | Check::Unix(path) | Check::Mount(path)) if has_suffix(&path) => {
+            let what = format!("{}: +content is in lowercase, and only for file://", quoted(item));
+            let (bare, end) = (&path[..path.len() - CONTENT.len()], item.len() - CONTENT.len());
+            let is_file = item.starts_with("file:");
+            (
+                what,
+                Some(if is_file { format!("write file://{bare}{CONTENT}") } else { format!("write {}", &item[..end]) }),
+            )
+        }
+        Ok(Check::Mount(path)) if volume_at(&path).is_some() => {
             let what = format!("{} always passes, because {path} is the folder of a volume", quoted(item));
             (what, Some(format!("write {}/mnt", item.trim_end_matches('/'))))
+        }
+        Ok(Check::Mount(path)) if matches!(path.trim_end_matches('/'), "" | "/dev" | "/proc" | "/sys") => {
+            (format!("{} always passes, because {path} is a mount point in every container", quoted(item)), None)
+        }
+        Ok(Check::File { path, needs_content: true }) if path.ends_with('/') || volume_at(&path) == Some(true) => {
+            let what = format!("{} never passes, because {path} is a folder", quoted(item));
+            (what, Some(format!("write file://{}/ready{CONTENT}", path.trim_end_matches('/'))))
+        }
+        Ok(Check::File { path, needs_content: false }) if volume_at(&path).is_some() => {
+            let what = format!("{} always passes, because a volume is mounted at {path}", quoted(item));
+            (what, Some(format!("write file://{}/ready", path.trim_end_matches('/'))))
         }
         Ok(check) => return Ok(check),
         Err(error) => {

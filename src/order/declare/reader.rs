@@ -290,14 +290,22 @@ impl Reader<'_, '_> {
     /// Parses the list of checks in an annotation of the container `name`. Returns an empty list on any error.
     fn parse_checks(&mut self, text: &str, name: &str, at: &Place) -> Vec<Check> {
         let mounts = self.spec.get(name).and_then(|own| own.value.get("volumeMounts")?.as_array());
-        let is_volume = |path: &str| {
-            let mut paths = mounts.into_iter().flatten().filter_map(|mount| mount.get("mountPath")?.as_str());
-            paths.any(|mounted| mounted.trim_end_matches('/') == path.trim_end_matches('/'))
+        let volumes = self.spec.value.get("volumes").and_then(Value::as_array);
+        // A hostPath or a path inside a volume can be a file.
+        let is_folder = |mount: &Value| {
+            let mut volumes = volumes.into_iter().flatten().filter(|volume| volume["name"] == mount["name"]);
+            let is_whole = mount["subPath"].is_null() && mount["subPathExpr"].is_null();
+            is_whole && volumes.all(|volume| volume["hostPath"].is_null())
         };
         let is_ready = *at == keys::container_annotation_place(keys::READY_PREFIX, name);
         let example =
             if is_ready { READY_ADVICE } else { "write a list such as file:///certs/tls.crt, tcp://db.shop:5432" };
-        check_list::parse(text, is_volume).unwrap_or_else(|SyntaxError { span, message, fix }| {
+        let volume_at = |path: &str| {
+            let is_there = |mounted: &str| mounted.trim_end_matches('/') == path.trim_end_matches('/');
+            let mut mounts = mounts.into_iter().flatten();
+            mounts.find(|mount| mount["mountPath"].as_str().is_some_and(is_there)).map(is_folder)
+        };
+        check_list::parse(text, volume_at).unwrap_or_else(|SyntaxError { span, message, fix }| {
             let finding = Finding::error("bad-value", at.clone(), message).span(span);
             self.findings.push(finding.fix(fix.unwrap_or_else(|| example.to_owned())));
             Vec::new()

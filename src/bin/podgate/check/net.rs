@@ -18,6 +18,7 @@ const STATUS_LINE_MAX: usize = 1024;
 pub(super) fn run_check(check: &Check, limit: Duration) -> Result<(), String> {
     match check {
         Check::File { path, needs_content: content } => match fs::metadata(path) {
+            Ok(status) if *content && !status.is_file() => Err("not a regular file".to_owned()),
             Ok(status) if *content && status.len() == 0 => Err("empty".to_owned()),
             Ok(_) => Ok(()),
             Err(error) => Err(describe(&error)),
