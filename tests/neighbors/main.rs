@@ -129,20 +129,26 @@ fn injected_regular_containers_can_be_named() {
 
 #[test]
 fn dapr_that_waits_for_the_application_cannot_be_waited_for() {
-    let rules = |order: &str, port: &str| {
-        let pod = pod("dapr.after", &[("podgate.io/order", order), ("dapr.io/app-port", port)]);
-        let (_, findings) = check(&pod);
-        findings.iter().map(|one| one["rule"].as_str().expect("a rule").to_owned()).collect::<Vec<_>>()
+    let with = |order: &str, more: &[(&str, &str)]| {
+        let (_, findings) = check(&pod("dapr.after", &[&[("podgate.io/order", order)], more].concat()));
+        let text = |one: &Value, field: &str| one[field].as_str().expect("a text").to_owned();
+        findings.iter().map(|one| text(one, "rule") + ": " + &text(one, "level")).collect::<Vec<_>>()
     };
+    let rules = |order: &str, port: &str| with(order, &[("dapr.io/app-port", port)]);
     for order in ["daprd, app", "daprd, cache, app", "daprd, cache=Started, app"] {
-        assert_eq!(rules(order, "3000"), ["readiness-needs-later"], "{order}");
+        assert_eq!(rules(order, "3000"), ["readiness-needs-later: error"], "{order}");
     }
     for order in ["app, daprd", "daprd=Started, app", "daprd, cache"] {
         assert_eq!(rules(order, "3000"), [""; 0], "{order}");
     }
     // A port that no container declares can belong to any container.
-    assert_eq!(rules("daprd, cache", "4000"), ["readiness-needs-later"]);
+    assert_eq!(rules("daprd, cache", "4000"), ["readiness-needs-later: warning"]);
     assert_eq!(rules("daprd, app", "0"), [""; 0]);
+    let elsewhere = [("dapr.io/app-port", "3000"), ("dapr.io/app-channel-address", "10.0.0.1")];
+    assert_eq!(with("daprd, app", &elsewhere), ["readiness-needs-later: warning"]);
+    let mut unprobed = ordered("dapr.after", "daprd, app");
+    unprobed["spec"]["containers"][2]["readinessProbe"] = Value::Null;
+    assert_eq!(check(&unprobed).0, Some(0), "daprd without a probe is Ready at once");
     let outbound = "http://127.0.0.1:3500/v1.0/healthz/outbound";
     let annotations = [("podgate.io/order", "daprd?, app"), ("ready.podgate.io/daprd", outbound)];
     assert_eq!(check(&pod("dapr.before", &annotations)).1.len(), 0, "the annotations are valid before the injection");

@@ -1,6 +1,7 @@
 //! Tests of `podgate::order`: reads, plans, checks and migrates declared orders, and answers admission reviews.
 
 mod admission;
+mod deadlocks;
 mod declare;
 mod edit;
 mod grammar;

@@ -151,6 +151,11 @@ impl<'a> Spec<'a> {
         self.init.get(name).filter(|_| self.get(name).is_none() && name != SIDECAR_NAME)
     }
 
+    /// Returns the native sidecars.
+    pub fn natives(&self) -> impl Iterator<Item = &ContainerRef<'a>> {
+        self.init.values().filter(|own| own.is_native())
+    }
+
     /// Returns true if a regular container, an init container or a native sidecar is called `name`.
     pub fn has(&self, name: &str) -> bool {
         self.get(name).or(self.init(name)).is_some()

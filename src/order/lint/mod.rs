@@ -7,6 +7,7 @@
 //! | [`forecast`] | start order, stop order and longest wait of a plan |
 //! | [`native`] | advice to use native sidecars instead |
 //! | `probes` | probes that are missing, depend on a later container, or kill a waiting container |
+//! | `mounts` | checks of mounts that the container does not see |
 //! | `hold` | containers in hold mode |
 //! | `environment` | network, processes, Kubernetes version, time limits of the workload |
 //! | `handwritten` | podgate's commands in a manifest that declares no order |
@@ -19,6 +20,7 @@ mod environment;
 pub mod forecast;
 mod handwritten;
 mod hold;
+mod mounts;
 pub mod native;
 mod probes;
 pub mod rules;
@@ -58,6 +60,7 @@ pub fn check_template(template: &Value, plan: &Plan, context: Context<'_>) -> Li
     let spec = Spec::read(template, &mut Vec::new());
     probes::check(&spec, plan, &mut findings);
     probes::check_dapr(template, &spec, plan, &mut findings);
+    mounts::check(&spec, plan, &mut findings);
     hold::check(template, &spec, plan, context, &mut findings);
     environment::check(&spec, plan, context, forecast.longest_wait, &mut findings);
     let native = native::native_advice(&spec, plan);

@@ -1,69 +1,37 @@
 //! Checks of probes and preStop hooks: missing probes, probes that depend on a later container, hooks that take too
 //! long.
 
+use crate::core::argv::Check;
 use crate::core::container::{Handler, Port, PortRef};
 use crate::core::until::WantedState;
-use crate::order::declare::annotation_place;
 use crate::order::declare::spec::{ContainerRef, Spec};
+use crate::order::declare::{annotation_place, container_annotation_place, keys};
+use crate::order::edit::Place;
 use crate::order::finding::Finding;
-use crate::order::plan::{ContainerPlan, Plan};
+use crate::order::plan::{ContainerPlan, Plan, Waiters};
 use humantime::format_duration;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
-    let (after, owners, shortest) = (Waiters::of(plan), port_owners(spec), shortest_limits(plan));
+    let (after, owners, shortest) = (Waiters::of(plan), PortOwners::of(spec, plan), shortest_limits(plan));
     let planned: BTreeMap<&str, &ContainerPlan> = plan.containers.iter().map(|own| (own.name.as_str(), own)).collect();
     for own in &spec.containers {
         let Some(planned) = planned.get(own.name) else { continue };
         if planned.ready.is_none() {
             report_missing_probe(own, spec, planned, &after, findings);
         }
-        for field in ["startupProbe", "readinessProbe"].into_iter().filter(|_| planned.ready.is_none()) {
-            // A container that waits for Started does not wait for the probe.
-            if let Some((other, port)) = later_port_owner(own, field, &owners, || {
-                after.transitive_waiters(own.name, |want| want == WantedState::Ready)
-            }) {
-                report_late_port(own, field, other, port, findings);
-            }
-        }
-        if let Some((other, port)) =
-            later_port_owner(own, "livenessProbe", &owners, || after.transitive_waiters(own.name, |_| true))
-        {
+        report_late_ports(own, Some(planned), &after, &owners, findings);
+        let liveness = own.probe("livenessProbe").map(|probe| probe.handler);
+        let later = || after.transitive_waiters(own.name, |_| true);
+        if let Some((other, port, _)) = liveness.and_then(|liveness| owners.late_port(own, &liveness, later)) {
             report_liveness_kill(own, other, port, findings);
         }
         check_pre_stop(own, planned, shortest.get(own.name).copied(), plan, findings);
     }
-}
-
-/// Waiting containers and their wanted states, by the container that they wait for.
-struct Waiters<'a>(BTreeMap<&'a str, Vec<(&'a str, WantedState)>>);
-
-impl<'a> Waiters<'a> {
-    fn of(plan: &'a Plan) -> Waiters<'a> {
-        let mut after: BTreeMap<&str, Vec<(&str, WantedState)>> = BTreeMap::new();
-        for planned in &plan.containers {
-            for need in &planned.after {
-                after.entry(&need.container).or_default().push((&planned.name, need.want));
-            }
-        }
-        Waiters(after)
-    }
-
-    /// Returns the containers that wait for `name` with a state that `counts` accepts, and all direct and
-    /// indirect waiters of those containers.
-    fn transitive_waiters(&self, name: &str, counts: impl Fn(WantedState) -> bool) -> BTreeSet<&'a str> {
-        let waiters = |name: &str| self.0.get(name).map_or(&[][..], Vec::as_slice);
-        let mut left: Vec<&str> =
-            waiters(name).iter().filter(|(_, want)| counts(*want)).map(|(waiter, _)| *waiter).collect();
-        let mut found = BTreeSet::new();
-        while let Some(next) = left.pop() {
-            if found.insert(next) {
-                left.extend(waiters(next).iter().map(|(waiter, _)| *waiter));
-            }
-        }
-        found
+    for own in plan.init.iter().filter(|init| init.is_probed).filter_map(|init| spec.init(&init.name)) {
+        report_late_ports(own, None, &after, &owners, findings);
     }
 }
 
@@ -74,31 +42,93 @@ pub(super) fn check_dapr(template: &Value, spec: &Spec<'_>, plan: &Plan, finding
     let has_probe = plan.get("daprd").is_none_or(|daprd| daprd.ready.is_none());
     let Some(port) = port.filter(|port| *port > 0 && has_probe) else { return };
     let waiters = Waiters::of(plan).transitive_waiters("daprd", |want| want == WantedState::Ready);
-    let owners = port_owners(spec);
-    // A port that no container declares can belong to any of the waiting containers.
-    let owns = |name: &&&str| owners.get(&port).is_none_or(|owners| owners.iter().any(|(.., owner)| owner == *name));
-    let Some(name) = waiters.iter().find(owns) else { return };
+    let owners = PortOwners::of(spec, plan);
+    let late = match owners.by_port.get(&port) {
+        Some(_) => owners.late_owner(port, &waiters),
+        // A port that no container declares can belong to any of the waiting containers.
+        None => waiters.first().map(|name| (*name, port, false)),
+    };
+    let Some((name, _, is_certain)) = late else { return };
+    // The application can also be at another address than the Pod's.
+    let is_local = annotation_place("dapr.io/app-channel-address").of(template).is_none();
+    let daprd = spec.get("daprd").or(spec.init("daprd"));
+    let is_certain = is_certain && is_local && daprd.is_some_and(|own| own.probe("readinessProbe").is_some());
     let what = format!(
-        "{name} starts only when daprd is Ready, but daprd is Ready only when the application listens on port {port}: both may wait \
-         forever"
+        "{name} starts only when daprd is Ready, but daprd is Ready only when the application listens on port {port}"
     );
     let fix = format!("let {name} wait for daprd=Started, or remove the annotation");
-    findings.push(Finding::warning("readiness-needs-later", at, what).fix(fix));
+    findings.push(deadlock(is_certain, at, what).fix(fix));
 }
 
-/// Containers that declare each port: index of the container, index of the port, name of the container.
-type PortOwners<'a> = BTreeMap<u16, Vec<(usize, usize, &'a str)>>;
-
-fn port_owners<'a>(spec: &Spec<'a>) -> PortOwners<'a> {
-    let mut owners = PortOwners::new();
-    for (number, own) in spec.containers.iter().enumerate() {
-        let list = own.value.get("ports").and_then(Value::as_array).into_iter().flatten();
-        let list = list.filter_map(|port| serde_json::from_value::<Port>(port.clone()).ok());
-        for (index, port) in list.enumerate() {
-            owners.entry(port.container_port).or_default().push((number, index, own.name));
-        }
+/// Creates a finding for a wait that cannot end; a warning if podgate is not sure.
+fn deadlock(is_certain: bool, at: Place, what: String) -> Finding {
+    match is_certain {
+        true => Finding::error("readiness-needs-later", at, format!("{what}: the wait never ends")),
+        false => Finding::warning("readiness-needs-later", at, format!("{what}: the wait may never end")),
     }
-    owners
+}
+
+/// Containers that declare each TCP port.
+struct PortOwners<'a> {
+    by_port: BTreeMap<u16, Vec<&'a str>>,
+    /// False if a wait can end without an answer of the port's owner: another process of the node answers, or the wait
+    /// times out and continues.
+    is_certain: bool,
+}
+
+/// Container that starts too late to answer, its port, and true if no other container can answer.
+type LatePort<'a> = (&'a str, u16, bool);
+
+impl<'a> PortOwners<'a> {
+    fn of(spec: &Spec<'a>, plan: &Plan) -> PortOwners<'a> {
+        let mut by_port = BTreeMap::<u16, Vec<_>>::new();
+        for own in spec.containers.iter().chain(spec.natives()) {
+            let list = own.value.get("ports").and_then(Value::as_array).into_iter().flatten();
+            let is_tcp = |port: &&Value| matches!(port["protocol"].as_str(), None | Some("TCP"));
+            for port in list.filter(is_tcp).filter_map(|port| serde_json::from_value::<Port>(port.clone()).ok()) {
+                by_port.entry(port.container_port).or_default().push(own.name);
+            }
+        }
+        let on_host = spec.value.get("hostNetwork").and_then(Value::as_bool) == Some(true);
+        let is_certain = !on_host && plan.containers.iter().all(|planned| !planned.continue_on_timeout);
+        PortOwners { by_port, is_certain }
+    }
+
+    /// Returns the first container in `later` that declares `port`.
+    fn late_owner(&self, port: u16, later: &BTreeSet<&str>) -> Option<LatePort<'a>> {
+        let owners = self.by_port.get(&port)?;
+        let owner = owners.iter().find(|name| later.contains(*name))?;
+        Some((owner, port, self.is_certain && owners.iter().all(|name| later.contains(name))))
+    }
+
+    /// Finds the container in `later` that a probe or check of `own` depends on, from declared ports. The ports of an
+    /// exec command are a guess.
+    fn late_port<'b>(
+        &self,
+        own: &ContainerRef<'_>,
+        handler: &Handler,
+        later: impl Fn() -> BTreeSet<&'b str>,
+    ) -> Option<LatePort<'a>> {
+        let inside =
+            |host: &Option<String>| matches!(host.as_deref(), None | Some("" | "localhost" | "127.0.0.1" | "::1"));
+        let by_number = |port: &PortRef| match port {
+            PortRef::Number(number) => Some(*number),
+            PortRef::Name(name) => name.parse().ok(),
+        };
+        let named: Vec<u16> = match handler {
+            Handler::HttpGet(http) if inside(&http.host) => by_number(&http.port).into_iter().collect(),
+            Handler::TcpSocket(tcp) if inside(&tcp.host) => by_number(&tcp.port).into_iter().collect(),
+            Handler::Grpc(grpc) => vec![grpc.port],
+            Handler::Exec(exec) => exec.command.iter().flat_map(|word| named_ports(word)).collect(),
+            _ => Vec::new(),
+        };
+        let named: Vec<u16> = named.into_iter().filter(|port| self.by_port.contains_key(port)).collect();
+        let later = if named.is_empty() { return None } else { later() };
+        let is_other = |port: &u16| later.contains(own.name) || !self.by_port[port].contains(&own.name);
+        let (owner, port, is_certain) =
+            named.into_iter().filter(is_other).find_map(|port| self.late_owner(port, &later))?;
+        Some((owner, port, is_certain && !matches!(handler, Handler::Exec(_))))
+    }
 }
 
 /// Reports a container without a probe if another container waits for its Ready state.
@@ -127,41 +157,55 @@ fn report_missing_probe(
     findings.push(Finding::warning("no-readiness-probe", own.place(), what).fix(fix));
 }
 
-/// Reports a probe of `own` that uses a port of `other`, although `other` waits for `own`.
-fn report_late_port(own: &ContainerRef<'_>, field: &str, other: &str, port: u16, findings: &mut Vec<Finding>) {
-    let name = own.name;
-    let what = format!(
-        "the {field} of {name} uses port {port} of {other}, but {other} starts only when {name} is Ready: both may wait forever"
-    );
-    let fix = format!("let the probe check {name} alone, or let {other} wait for {name}=Started");
-    findings.push(Finding::warning("readiness-needs-later", own.place().to(field), what).fix(fix));
-}
-
-/// Guesses the container in `later` that a probe depends on, from declared ports and the words of an exec command.
-fn later_port_owner<'a>(
+/// Reports probes and checks of `own` that use a port of a container that starts only when they have passed.
+fn report_late_ports(
     own: &ContainerRef<'_>,
-    field: &str,
-    owners: &PortOwners<'a>,
-    later: impl Fn() -> BTreeSet<&'a str>,
-) -> Option<(&'a str, u16)> {
-    let inside = |host: &Option<String>| matches!(host.as_deref(), None | Some("" | "localhost" | "127.0.0.1" | "::1"));
-    let by_number = |port: &PortRef| match port {
-        PortRef::Number(number) => Some(*number),
-        PortRef::Name(name) => name.parse().ok(),
+    planned: Option<&ContainerPlan>,
+    after: &Waiters<'_>,
+    owners: &PortOwners<'_>,
+    findings: &mut Vec<Finding>,
+) {
+    let name = own.name;
+    let of_probe =
+        |field| Some((format!("the {field} of {name}"), own.place().to(field), own.probe(field)?.handler, false));
+    let of_check = |prefix, check: &Check| {
+        let handler = Handler::from_check(check.clone())?;
+        Some((
+            format!("{prefix}{name}"),
+            container_annotation_place(prefix, name),
+            handler,
+            prefix == keys::CHECK_PREFIX,
+        ))
     };
-    let named: Vec<u16> = match &own.probe(field)?.handler {
-        Handler::HttpGet(http) if inside(&http.host) => by_number(&http.port).into_iter().collect(),
-        Handler::TcpSocket(tcp) if inside(&tcp.host) => by_number(&tcp.port).into_iter().collect(),
-        Handler::Grpc(grpc) => vec![grpc.port],
-        Handler::Exec(exec) => exec.command.iter().flat_map(|word| named_ports(word)).collect(),
-        _ => Vec::new(),
-    };
-    let owners_of = |port: u16| owners.get(&port).into_iter().flatten().map(move |owner| (owner, port));
-    let others = named.into_iter().filter(|port| !owners_of(*port).any(|((.., name), _)| *name == own.name));
-    let mut owners = others.flat_map(owners_of).peekable();
-    owners.peek()?;
-    let later = later();
-    owners.filter(|((.., name), _)| later.contains(name)).min().map(|((.., name), port)| (*name, port))
+    let ready = planned.and_then(|planned| planned.ready.as_ref());
+    let probes = ["startupProbe", "readinessProbe"].into_iter().filter(|_| ready.is_none()).filter_map(of_probe);
+    let ready = ready.into_iter().filter_map(|check| of_check(keys::READY_PREFIX, check));
+    let checks = planned.into_iter().flat_map(|planned| &planned.checks);
+    let checks = checks.filter_map(|check| of_check(keys::CHECK_PREFIX, check));
+    for (asker, at, handler, is_in_gate) in probes.chain(ready).chain(checks) {
+        let later = || {
+            // A container that waits for Started does not wait for the probe. But a gate also holds its own container.
+            let mut later = after.transitive_waiters(name, |want| is_in_gate || want == WantedState::Ready);
+            later.extend(Some(name).filter(|_| is_in_gate));
+            later
+        };
+        let Some((owner, port, is_certain)) = owners.late_port(own, &handler, later) else { continue };
+        let (then, fix) = match is_in_gate {
+            true => {
+                let fix = format!(
+                    "remove the check; to let others wait until {owner} answers, use {}{owner}",
+                    keys::READY_PREFIX
+                );
+                ("this check has passed".to_owned(), fix)
+            }
+            false => {
+                let fix = format!("let the probe or check ask {name} alone, or let {owner} wait for {name}=Started");
+                (format!("{name} is Ready"), fix)
+            }
+        };
+        let what = format!("{asker} uses port {port} of {owner}, but {owner} starts only when {then}");
+        findings.push(deadlock(is_certain, at, what).fix(fix));
+    }
 }
 
 /// Finds local ports in a word of a command, such as 8080 in `localhost:8080`.

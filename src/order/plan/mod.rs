@@ -11,6 +11,7 @@
 //! | `modes` | gate or hooks for each container |
 //! | `list_order` | order of the container list |
 //! | `stop_order` | containers that must outlive others, and the time limits |
+//! | `waiters` | containers that wait for a container, directly or indirectly |
 
 mod graph;
 mod init_containers;
@@ -19,6 +20,8 @@ mod modes;
 mod planner;
 mod stop_order;
 mod types;
+mod waiters;
 
 pub use planner::plan;
 pub use types::{ContainerPlan, ImageCommand, InitPlan, KnownFacts, Plan};
+pub(crate) use waiters::Waiters;

@@ -1,0 +1,49 @@
+//! Checks of `mount://` conditions: a container must see the mounts that others make in a shared volume.
+
+use crate::core::argv::Check;
+use crate::order::declare::spec::Spec;
+use crate::order::finding::Finding;
+use crate::order::plan::Plan;
+use serde_json::Value;
+
+pub(super) fn check(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
+    for (number, planned) in plan.containers.iter().enumerate() {
+        let Some(own) = spec.get(&planned.name) else { continue };
+        for check in &planned.checks {
+            let Check::Mount(path) = check else { continue };
+            let depth = |mount: &Value| {
+                let folder = mount["mountPath"].as_str()?.trim_end_matches('/');
+                path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')).then_some(folder.len())
+            };
+            let mounts = list(own.value, "volumeMounts").enumerate();
+            let innermost = mounts.filter_map(|(index, mount)| Some((depth(mount)?, index, mount)));
+            let Some((_, index, mount)) = innermost.max_by_key(|(depth, ..)| *depth) else { continue };
+            if matches!(mount["mountPropagation"].as_str(), Some("HostToContainer" | "Bidirectional")) {
+                continue;
+            }
+            // A mount can exist in a volume from before the Pod, or by a container that was created earlier.
+            let is_same = |one: &Value| one["name"] == mount["name"];
+            let is_empty = list(spec.value, "volumes").any(|one| is_same(one) && one["emptyDir"].is_object());
+            let makes_mounts = |own: &Value| {
+                list(own, "volumeMounts").any(|one| is_same(one) && one["mountPropagation"] == "Bidirectional")
+            };
+            let earlier = plan.containers[..number].iter().filter_map(|planned| spec.get(&planned.name));
+            let mut earlier = list(spec.value, "initContainers").chain(earlier.map(|earlier| earlier.value));
+            let what = format!(
+                "{} waits for {check}, but mounts the volume without mountPropagation, so it sees only mounts that exist when it \
+                 is created",
+                own.name
+            );
+            let at = own.place().to("volumeMounts").to(index);
+            let finding = match is_empty && !planned.continue_on_timeout && !earlier.any(makes_mounts) {
+                true => Finding::error("mount-not-visible", at, format!("{what}: no mount exists by then")),
+                false => Finding::warning("mount-not-visible", at, what),
+            };
+            findings.push(finding.fix("set mountPropagation: HostToContainer in this volumeMount"));
+        }
+    }
+}
+
+fn list<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
+    value.get(field).and_then(Value::as_array).into_iter().flatten()
+}
