@@ -83,6 +83,47 @@ fn unknown_originals_keep_the_rewritten_probe_and_are_reported() {
     assert!(webhook(&pod).findings.iter().all(|one| one.rule != "probe-rewritten"), "api is not waited for");
 }
 
+#[test]
+fn proxy_must_not_wait_for_a_probe_that_only_the_proxy_answers() {
+    let found = |pod: &Value| {
+        let (code, findings) = check(pod);
+        let found = findings.iter().find(|one| one["rule"] == "probe-rewritten").map(|one| one["level"].clone());
+        (code, found.unwrap_or_default())
+    };
+    for order in ["db, istio-proxy, api", "db, cron=Started, istio-proxy"] {
+        for mode in ["entrypoint", "hold"] {
+            let mut pod = ordered("istio-default.after", order);
+            pod["metadata"]["annotations"]["mode.podgate.io/istio-proxy"] = json!(mode);
+            pod["metadata"]["annotations"]["command.podgate.io/istio-proxy"] = json!(r#"["/pilot-agent"]"#);
+            assert_eq!(found(&pod).1, Value::Null, "{order} {mode}: the original is known");
+            set_originals(&mut pod, None);
+            assert_eq!(found(&pod), (Some(1), json!("error")), "{order} {mode}");
+            pod["metadata"]["annotations"]["podgate.io/on-timeout"] = json!("continue");
+            assert_eq!(found(&pod), (Some(0), json!("warning")), "{order} {mode}");
+        }
+    }
+    let mut pod = ordered("istio-default.after", "db=Started, istio-proxy, api");
+    set_originals(&mut pod, None);
+    assert_eq!(found(&pod).1, Value::Null, "the proxy does not wait for the probe");
+}
+
+#[test]
+fn unknown_original_of_a_native_sidecar_is_reported() {
+    for (name, order, level) in
+        [("istio-native.after", "db, api", "warning"), ("istio-default.after", "db, istio-proxy, api", "error")]
+    {
+        let mut pod = ordered(name, order);
+        let mut db = pod["spec"]["containers"].as_array_mut().expect("containers").remove(1);
+        assert_eq!(db["name"], "db");
+        db["restartPolicy"] = json!("Always");
+        pod["spec"]["initContainers"].as_array_mut().expect("init containers").push(db);
+        set_originals(&mut pod, None);
+        let (_, findings) = check(&pod);
+        let found = findings.iter().find(|one| one["rule"] == "probe-rewritten").expect("a finding");
+        assert_eq!(found["level"], level, "{name}: {found}");
+    }
+}
+
 /// Podgate runs the hook when `api` has exited. The proxy may have exited by then.
 #[test]
 fn delayed_pre_stop_hook_asks_the_container_itself() {

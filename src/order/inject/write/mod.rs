@@ -15,7 +15,7 @@ use crate::order::inject::outcome::Options;
 use crate::order::inject::record::Record;
 use crate::order::inject::reorder::reorder;
 use crate::order::inject::{container_list, istio, limits, parts, preconditions, undo};
-use crate::order::plan::{ContainerPlan, Plan};
+use crate::order::plan::{ContainerPlan, Plan, Waiters};
 use crate::order::resources;
 use serde_json::Value;
 use writer::Writer;
@@ -93,12 +93,13 @@ impl Writer<'_> {
         let policy = parts::spec_place("restartPolicy");
         let policy = policy.of(self.template).and_then(Value::as_str);
         let (mut list, mut findings) = (Vec::new(), Vec::new());
-        for (number, planned) in self.plan.containers.iter().enumerate() {
+        for planned in &self.plan.containers {
             match container_list::read_container(self.container_spec(planned), &Self::container_place(planned), policy)
             {
                 Ok(mut container) => {
                     let unknown = self.originals.restore(&mut container).into_iter();
-                    findings.extend(unknown.filter_map(|field| self.rewritten_probe(number, field)));
+                    let at = Self::container_place(planned);
+                    findings.extend(unknown.filter_map(|field| self.rewritten_probe(&planned.name, &at, field)));
                     list.push(container);
                 }
                 Err(found) => findings.extend(found),
@@ -111,37 +112,52 @@ impl Writer<'_> {
         Ok(list)
     }
 
-    /// Reports a probe that Istio has rewritten and whose original is not known, if a container waits for the probe.
-    fn rewritten_probe(&self, number: usize, field: &str) -> Option<Finding> {
-        let (planned, later) = (&self.plan.containers[number], &self.plan.containers[number + 1..]);
-        let name = &planned.name;
-        let is_ready = |until: &WaitCondition| until.container == *name && until.want == WantedState::Ready;
-        let mut others = self.plan.containers.iter().filter(|_| planned.ready.is_none());
+    /// Reports a probe of the container `name` at `at` that Istio has rewritten and whose original is not known, if a
+    /// container waits for the probe.
+    fn rewritten_probe(&self, name: &str, at: &Place, field: &str) -> Option<Finding> {
+        let (planned, proxy) = (self.plan.get(name), istio::PROXY);
+        let is_ready = |until: &WaitCondition| until.container == name && until.want == WantedState::Ready;
+        let has_check = planned.is_some_and(|planned| planned.ready.is_some());
+        let mut others = self.plan.containers.iter().filter(|_| !has_check);
         let waiter = others.find(|other| other.after.iter().any(is_ready))?;
-        let at = Self::container_place(planned).to(field);
-        let why = format!("{} of {} has no valid original of it", istio::ORIGINALS, istio::PROXY);
-        let what = format!("Istio has rewritten the {field} of {name}, which {} waits for, but {why}", waiter.name);
+        let what = format!(
+            "Istio has rewritten the {field} of {name}, which {} waits for, but {} of {proxy} has no valid original of it: only \
+             {proxy} can answer",
+            waiter.name,
+            istio::ORIGINALS
+        );
         let fix = "keep the probe with the annotation sidecar.istio.io/rewriteAppHTTPProbers: \"false\"";
-        let blocks = planned.mode == Mode::PostStart && planned.until.iter().any(is_ready);
-        Some(if blocks && later.iter().any(|other| other.name == istio::PROXY) {
-            let what = format!("{what}: only {0} can answer, and the hook of {name} holds {0} back", istio::PROXY);
-            Finding::error("probe-rewritten", at, what).fix(format!("{fix}, or use entrypoint mode for {name}"))
+        let waiters = Waiters::of(self.plan).transitive_waiters(name, |want| want == WantedState::Ready);
+        let blocks = planned.is_some_and(|own| own.mode == Mode::PostStart && own.until.iter().any(is_ready));
+        let mut later = self.plan.containers.iter().skip_while(|other| other.name != name);
+        let (why, or) = if waiters.contains(proxy) && !waiter.continue_on_timeout {
+            (format!("{proxy} starts only when {name} is Ready"), format!("do not let {proxy} wait for {name}"))
+        } else if blocks && later.any(|other| other.name == proxy) {
+            (format!("the hook of {name} holds {proxy} back"), format!("use entrypoint mode for {name}"))
         } else {
-            Finding::warning("probe-rewritten", at, format!("{what}: only {} can answer", istio::PROXY)).fix(fix)
-        })
+            return Some(Finding::warning("probe-rewritten", at.to(field), what).fix(fix));
+        };
+        let finding = Finding::error("probe-rewritten", at.to(field), format!("{what}, and {why}"));
+        Some(finding.fix(format!("{fix}, or {or}")))
     }
 
     /// Reads the native sidecars that podgate probes.
-    fn read_natives(&self) -> Result<Vec<Container>, Vec<Finding>> {
+    fn read_natives(&mut self) -> Result<Vec<Container>, Vec<Finding>> {
         let field = parts::spec_place("initContainers");
-        let natives = self.plan.init.iter().filter(|init| init.is_probed).map(|init| init.index);
         let items = parts::items(self.template, &field);
-        let read = |at| {
-            let mut native = container_list::read_container(&items[at], &field.to(at), None)?;
-            self.originals.restore(&mut native);
-            Ok(native)
-        };
-        natives.map(read).collect()
+        let (mut list, mut findings) = (Vec::new(), Vec::new());
+        for init in self.plan.init.iter().filter(|init| init.is_probed) {
+            let at = field.to(init.index);
+            let mut native = container_list::read_container(&items[init.index], &at, None)?;
+            let unknown = self.originals.restore(&mut native).into_iter();
+            findings.extend(unknown.filter_map(|field| self.rewritten_probe(&init.name, &at, field)));
+            list.push(native);
+        }
+        if has_errors(&findings) {
+            return Err(findings);
+        }
+        self.findings.extend(findings);
+        Ok(list)
     }
 
     /// Puts the containers into the order in which the kubelet must start the containers.
