@@ -130,3 +130,23 @@ fn mounts_must_be_visible_in_the_waiting_container() {
     );
     assert_eq!(with(&|pod| pod["spec"]["containers"][0]["volumeMounts"] = json!(null)), []);
 }
+
+#[test]
+fn containers_that_the_user_cannot_move_get_no_advice() {
+    let advised = |edit: &dyn Fn(&mut Value)| {
+        let mut pod = pod(&[]);
+        edit(&mut pod);
+        let plan = plan(&pod, &KnownFacts::default()).unwrap();
+        check_template(&pod, &plan, Context::default()).native_advice.is_some()
+    };
+    assert!(advised(&|_| {}));
+    for name in ["istio-proxy", "otc-container", "daprd", "vault-agent", "linkerd-proxy"] {
+        let rename = |pod: &mut Value| {
+            pod["metadata"]["annotations"]["podgate.io/order"] = json!(format!("{name}, app"));
+            pod["spec"]["containers"][1]["name"] = json!(name);
+        };
+        assert!(!advised(&rename), "{name}");
+    }
+    let rewritten = json!({"httpGet": {"path": "/app-health/db/readyz", "port": 15020}});
+    assert!(!advised(&|pod| pod["spec"]["containers"][1]["readinessProbe"] = rewritten.clone()));
+}

@@ -12,6 +12,9 @@ use crate::order::plan::{ContainerPlan, Plan};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Containers that other products inject as regular containers, so the user cannot move them.
+const INJECTED: [&str; 5] = ["daprd", "istio-proxy", "linkerd-proxy", "otc-container", "vault-agent"];
+
 /// Advice to use native sidecars instead of podgate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NativeAdvice {
@@ -78,7 +81,7 @@ pub(super) fn native_advice(spec: &Spec<'_>, plan: &Plan) -> Option<NativeAdvice
     let sidecars: Option<Vec<(String, Value)>> = chain
         .iter()
         .map(|planned| {
-            let own = spec.get(&planned.name)?;
+            let own = spec.get(&planned.name).filter(|own| !INJECTED.contains(&own.name) && !is_rewritten(own))?;
             // In a Pod that runs to completion, only declared sidecars keep running.
             let keeps_running = own.restart_policy(spec.value) == "Always" || !planned.stop_after.is_empty();
             Some((planned.name.clone(), sidecar_startup_probe(own).filter(|_| keeps_running)?))
@@ -88,6 +91,14 @@ pub(super) fn native_advice(spec: &Spec<'_>, plan: &Plan) -> Option<NativeAdvice
     let others = spec.containers.iter().map(|own| own.name).filter(|name| !names.contains(name));
     let regular = others.chain([last.name.as_str()]).map(str::to_owned).collect();
     Some(NativeAdvice { sidecars: sidecars?, regular })
+}
+
+/// Returns true if Istio has rewritten a probe. The probe would then ask a proxy that may start later.
+fn is_rewritten(own: &ContainerRef<'_>) -> bool {
+    ["startupProbe", "readinessProbe"].iter().any(|field| {
+        let path = own.value.pointer(&format!("/{field}/httpGet/path")).and_then(Value::as_str);
+        path.is_some_and(|path| path.starts_with("/app-health/"))
+    })
 }
 
 /// Returns a startupProbe for a native sidecar: the container's own, or the readinessProbe with a period of 1 s.
