@@ -132,6 +132,25 @@ fn mounts_must_be_visible_in_the_waiting_container() {
 }
 
 #[test]
+fn container_that_must_restart_needs_a_restart_policy() {
+    let restart = ("podgate.io/on-provider-restart", "restart");
+    let with = |edit: &dyn Fn(&mut Value)| {
+        let mut pod = pod(&[restart]);
+        pod["spec"]["restartPolicy"] = json!("Never");
+        edit(&mut pod);
+        found(&pod)
+    };
+    let warning = [("restart-fails", Level::Warning)];
+    assert_eq!(with(&|_| {}), warning);
+    assert_eq!(with(&|pod| pod["spec"]["restartPolicy"] = json!("OnFailure")), []);
+    assert_eq!(with(&|pod| pod["spec"]["containers"][0]["restartPolicy"] = json!("Always")), []);
+    assert_eq!(with(&|pod| pod["spec"]["containers"][1]["restartPolicy"] = json!("Always")), warning);
+    assert_eq!(with(&|pod| pod["spec"]["containers"][0]["restartPolicyRules"] = json!([{}])), []);
+    let ignored = "on-provider-restart.podgate.io/app";
+    assert_eq!(with(&|pod| pod["metadata"]["annotations"][ignored] = json!("ignore")), []);
+}
+
+#[test]
 fn containers_that_the_user_cannot_move_get_no_advice() {
     let advised = |edit: &dyn Fn(&mut Value)| {
         let mut pod = pod(&[]);

@@ -28,6 +28,7 @@ pub(super) fn check(
     check_version(spec, context, findings);
     check_host_network(spec, plan, findings);
     check_processes(spec, plan, findings);
+    check_restarts(spec, plan, findings);
     check_deletion(plan, findings);
     check_deadlines(spec, context, longest, findings);
 }
@@ -103,6 +104,22 @@ fn check_processes(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
 /// Returns true for programs that refuse to run unless the program is process 1 (s6-overlay, systemd, BusyBox's init).
 fn is_init(program: &str) -> bool {
     matches!(program, "/init" | "/sbin/init" | "init" | "/lib/systemd/systemd" | "/usr/lib/systemd/systemd")
+}
+
+/// Reports containers that podgate ends with their providers, and that the kubelet does not restart.
+fn check_restarts(spec: &Spec<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
+    let ended = plan.containers.iter().filter(|one| one.restarts_with_provider).filter_map(|one| spec.get(&one.name));
+    // With restartPolicyRules, the kubelet may restart the container after podgate's exit code.
+    let stays = |own: &&ContainerRef<'_>| {
+        own.restart_policy(spec.value) == "Never" && own.value.get("restartPolicyRules").is_none()
+    };
+    for ContainerRef { name, .. } in ended.filter(stays) {
+        let what = format!(
+            "{name} fails for good when a container that it waits for exits, because the kubelet does not restart {name}"
+        );
+        let fix = format!("set restartPolicy: OnFailure, or {}{name}: ignore", keys::ON_PROVIDER_RESTART_PREFIX);
+        findings.push(Finding::warning("restart-fails", spec_place("restartPolicy"), what).fix(fix));
+    }
 }
 
 /// Reports hooks that delay the Pod's deletion.

@@ -88,6 +88,7 @@ pub const RULES: &[Rule] = &[
     rule("probe-rewritten", "Istio has rewritten a probe, and the original is not known"),
     rule("probe-unreadable", "A probe has an invalid field"),
     rule("readiness-needs-later", "A probe or check asks a container that starts later"),
+    rule("restart-fails", "A container that must restart fails instead, because its restartPolicy is Never"),
     rule("shared-processes", "With shared processes the sidecar cannot see when a container stops"),
     rule("short-grace", "The grace period is too short for the stop order"),
     rule("sidecar-not-first", "An init container comes before podgate's sidecar"),
