@@ -67,6 +67,9 @@ pub(crate) struct Try {
     /// Print in this format; with json and svg, events and logs go to standard error
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Output,
+    /// Pid of the outer process, and the scratch folder: be the inner process
+    #[arg(long, hide = true, num_args = 2)]
+    pub(crate) inner: Vec<String>,
 }
 
 /// Play a container of try

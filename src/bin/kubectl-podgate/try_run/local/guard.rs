@@ -1,98 +1,105 @@
-//! The scratch folder of one run, and the process that cleans up after the run, even after SIGKILL.
+//! The scratch folder of one run, and the two processes that clean up: no process stays behind, even after SIGKILL.
 //!
-//! The guard reads a pipe that only `try` holds open. When `try` has gone, the guard kills every process of the run, and
-//! removes the folder. A normal run ends in the same way. The guard recognizes a process by the run's environment variable.
-//! The sidecar's environment is readable only for root, so the guard recognizes the sidecar by its `--board`.
+//! The outer process owns the folder. It starts the inner process, which runs the Pod. Both are subreapers: a process of
+//! the Pod that loses its parent becomes their child, even if it has changed its environment, group or session. When the
+//! inner process has ended, the outer one kills its children and removes the folder. If the outer process has ended
+//! first, the inner one does the same.
 
-use super::programs::Programs;
-use super::stand_in::Role;
+use super::supervisor::exit_code;
+use crate::runtime;
 use podgate::core::text::error_chain;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use serde_json::json;
-use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, getppid, kill_process, set_child_subreaper, setpgid, wait};
+use std::fs::{Permissions, create_dir, read_dir};
+use std::io::Error;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
+use tempfile::TempDir;
 
-/// Environment variable of every process of a run: the path of the scratch folder.
-pub(super) const VARIABLE: &str = "PODGATE_TRY";
 /// Folders for the board, the containers' reports and the downward API.
 pub(super) const FOLDERS: [&str; 3] = ["board", "self", "info"];
-/// Number of rounds in which the guard kills processes. A round takes at least [`PAUSE`].
+/// Number of rounds in which processes are killed. A round takes at least [`PAUSE`].
 const ROUNDS: usize = 500;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Scratch folder of one run, with its guard.
-#[derive(Debug)]
-pub(super) struct Scratch {
-    pub(super) folder: PathBuf,
-    guard: Child,
+/// Runs the inner process, and cleans up after it. Returns its exit code.
+pub(super) fn run_outer(program: &Path) -> Result<ExitCode, String> {
+    let folder = create_folder()?;
+    let _ = set_child_subreaper(Some(getpid()));
+    let mut inner = Command::new(program);
+    let pid = std::process::id().to_string();
+    inner.args(["try", "--inner", &pid]).arg(folder.path()).args(std::env::args_os().skip(2));
+    let start_error = |error| format!("can't start {}: {}", program.display(), error_chain(&error));
+    let mut inner = inner.spawn().map_err(start_error)?;
+    let pid = Pid::from_child(&inner);
+    on_interrupt(move || kill_process(pid, Signal::INT).is_ok());
+    let status = inner.wait();
+    kill_children();
+    status.map(|status| ExitCode::from(exit_code(status))).map_err(start_error)
 }
 
-impl Scratch {
-    /// Creates the folder and starts the guard.
-    pub(super) fn create(programs: &Programs) -> Result<Scratch, String> {
-        let parent = std::env::temp_dir();
-        let name = |number: u32| parent.join(format!("podgate-try-{}-{number}", std::process::id()));
-        let mut builder = std::fs::DirBuilder::new();
-        let builder = builder.mode(0o700);
-        // Another program may own a folder of this name.
-        let folder = (0..100).map(name).find(|path| builder.create(path).is_ok());
-        let folder = folder.filter(|path| FOLDERS.iter().all(|name| builder.create(path.join(name)).is_ok()));
-        let folder = folder.ok_or_else(|| {
-            format!("can't create a folder in {}; set TMPDIR to a folder that you can write to", parent.display())
-        })?;
-        let role = json!(Role { guard: Some(folder.clone()), ..Role::default() }).to_string();
-        let guard = Command::new(&programs.own)
-            .args(["stand-in", &role])
-            .env_remove(VARIABLE)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .current_dir("/")
-            // Signals of the terminal do not reach this process group.
-            .process_group(0)
-            .spawn();
-        let guard = guard.map_err(|error| {
-            let _ = std::fs::remove_dir_all(&folder);
-            format!("can't start {}: {}", programs.own.display(), error_chain(&error))
-        })?;
-        Ok(Scratch { folder, guard })
-    }
+/// Calls `act` at each Ctrl-C until it returns false.
+pub(super) fn on_interrupt(act: impl Fn() -> bool + Send + 'static) {
+    std::thread::spawn(move || {
+        runtime::block_on(async {
+            while tokio::signal::ctrl_c().await.is_ok() && act() {}
+            Ok(ExitCode::SUCCESS)
+        })
+    });
 }
 
-impl Drop for Scratch {
-    /// Kills the remaining processes of the run and removes the folder.
-    fn drop(&mut self) {
-        drop(self.guard.stdin.take());
-        let _ = self.guard.wait();
-    }
+/// Ends this inner process, and cleans up, when the process `outer` has ended.
+pub(super) fn end_with(outer: &str, folder: &Path) {
+    let _ = set_child_subreaper(Some(getpid()));
+    // Neither Ctrl-C nor a SIGKILL for the group of the outer process reaches this one.
+    let _ = setpgid(None, None);
+    let (outer, folder) = (outer.parse().ok().and_then(Pid::from_raw), folder.to_owned());
+    #[allow(clippy::disallowed_methods, reason = "only exit ends the process from a thread")]
+    std::thread::spawn(move || {
+        while getppid() == outer {
+            std::thread::sleep(PAUSE);
+        }
+        kill_children();
+        let _ = std::fs::remove_dir_all(folder);
+        std::process::exit(1)
+    });
 }
 
-/// Runs as the guard of `folder`.
-pub(super) fn run(folder: &Path) -> ExitCode {
-    let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
-    (0..ROUNDS).take_while(|_| kill_marked(folder) > 0).for_each(|_| std::thread::sleep(PAUSE));
-    let _ = std::fs::remove_dir_all(folder);
-    ExitCode::SUCCESS
-}
-
-/// Kills all processes that belong to `folder`. Returns the number of these processes.
-fn kill_marked(folder: &Path) -> usize {
-    let mark = [VARIABLE.as_bytes(), b"=", folder.as_os_str().as_bytes()].concat();
-    let board = [b"--board\0", folder.join(FOLDERS[0]).as_os_str().as_bytes(), b"\0"].concat();
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
-    pids.filter(|pid| {
-        // Open the handle before the check, so that the signal can't reach another process with the same pid.
-        let handle = pidfd_open(*pid, PidfdFlags::empty());
-        let read = |file: &str| std::fs::read(format!("/proc/{}/{file}", pid.as_raw_nonzero())).unwrap_or_default();
-        let is_marked = read("environ").split(|byte| *byte == 0).any(|variable| variable == mark);
-        (is_marked || read("cmdline").windows(board.len()).any(|words| words == board))
-            && handle.is_ok_and(|handle| pidfd_send_signal(handle, Signal::KILL).is_ok())
+/// Creates the scratch folder. It is removed on drop.
+fn create_folder() -> Result<TempDir, String> {
+    let parent = std::env::temp_dir();
+    let create = || {
+        // Roles and arguments contain the path as text.
+        parent.to_str().ok_or_else(|| Error::other("the path is not UTF-8"))?;
+        let mode = Permissions::from_mode(0o700);
+        let folder = tempfile::Builder::new().prefix("podgate-try-").permissions(mode).tempdir()?;
+        FOLDERS.iter().try_for_each(|name| create_dir(folder.path().join(name)))?;
+        Ok(folder)
+    };
+    create().map_err(|error: Error| {
+        format!("can't create a folder in {}: {}; set TMPDIR to another folder", parent.display(), error_chain(&error))
     })
-    .count()
+}
+
+/// Kills all children. Their own children then become children of this process, and are killed too.
+fn kill_children() {
+    for _ in 0..ROUNDS {
+        while matches!(wait(WaitOptions::NOHANG), Ok(Some(_))) {}
+        if wait(WaitOptions::NOHANG).is_err() {
+            return;
+        }
+        let processes = read_dir("/proc").into_iter().flatten().flatten();
+        let pids = processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+        pids.filter(|pid| parent_of(*pid) == Some(getpid())).for_each(|pid| _ = kill_process(pid, Signal::KILL));
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Returns the parent of a process.
+fn parent_of(pid: Pid) -> Option<Pid> {
+    let stat = std::fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    // The process's name, in parentheses, may contain anything.
+    let fields = String::from_utf8_lossy(stat.rsplit(|byte| *byte == b')').next()?).into_owned();
+    Pid::from_raw(fields.split_whitespace().nth(1)?.parse().ok()?)
 }

@@ -1,7 +1,7 @@
 //! The main loop: starts the sidecar and the containers, follows them, and stops them in order.
 
 use super::board::BoardReader;
-use super::guard::Scratch;
+use super::guard;
 use super::history::History;
 use super::programs::Programs;
 use super::screen::{self, Screen};
@@ -10,10 +10,10 @@ use super::supervisor::{Message, Supervised};
 use super::{now_ms, report, source};
 use crate::clock::monotonic_time;
 use crate::output::fail_all;
-use crate::runtime;
 use crate::try_run::args::{FaultKind, SIDECAR, Try};
 use podgate::core::exit::Exit;
 use podgate::core::state::State;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -27,39 +27,32 @@ const SIDECAR_GRACE: Duration = Duration::from_secs(5);
 const LINGER_MS: i64 = 2100;
 
 pub(crate) fn run(args: &Try) -> ExitCode {
-    rehearse(args).unwrap_or_else(|message| fail_all(&message.lines().map(str::to_owned).collect::<Vec<_>>()))
+    let code = Programs::find().and_then(|programs| match args.inner.as_slice() {
+        [outer, folder] => rehearse(args, &programs, outer, Path::new(folder)),
+        _ => guard::run_outer(&programs.own),
+    });
+    code.unwrap_or_else(|message| fail_all(&message.lines().map(str::to_owned).collect::<Vec<_>>()))
 }
 
-/// Runs the Pod. An error has one line for each problem.
-fn rehearse(args: &Try) -> Result<ExitCode, String> {
-    let programs = Programs::find()?;
+/// Runs the Pod in this scratch folder. An error has one line for each problem.
+fn rehearse(args: &Try, programs: &Programs, outer: &str, scratch: &Path) -> Result<ExitCode, String> {
     let planned = source::read(args)?;
     if let Some(unknown) = planned.unknown_name(args) {
         fail_all(&[unknown]);
         return Ok(Exit::Usage.into());
     }
+    // Only a process in the terminal's group can read a manifest from the terminal, so this follows.
+    guard::end_with(outer, scratch);
     let (sender, messages) = channel();
-    forward_signals(sender.clone());
-    // On drop, the guard of the scratch folder kills what is left.
-    let scratch = Scratch::create(&programs)?;
-    let script = script::write(args, &planned, &programs, &scratch)?;
+    let interrupts = sender.clone();
+    guard::on_interrupt(move || interrupts.send(Message::Interrupt).is_ok());
+    let script = script::write(args, &planned, programs, scratch)?;
     let mut run = Run::new(args, &script, &sender);
     run.screen.announce(&script)?;
     let followed = run.follow(&messages);
     run.screen.print(i64::MAX, None)?;
-    drop(scratch);
     followed?;
     report::print(&run)
-}
-
-/// Sends each Ctrl-C to the main loop.
-fn forward_signals(messages: Sender<Message>) {
-    std::thread::spawn(move || {
-        runtime::block_on(async {
-            while tokio::signal::ctrl_c().await.is_ok() && messages.send(Message::Interrupt).is_ok() {}
-            Ok(ExitCode::SUCCESS)
-        })
-    });
 }
 
 #[derive(Debug)]

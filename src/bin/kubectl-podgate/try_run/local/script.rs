@@ -1,9 +1,10 @@
 //! Turns the injected template into processes to run.
 
-use super::guard::{self, Scratch};
+use super::guard;
 use super::programs::Programs;
 use super::source::Planned;
 use super::stage::{self, Part, Stage};
+use super::stand_in::Role;
 use crate::try_run::args::{SIDECAR, Try};
 use podgate::core::command::agent_path;
 use podgate::core::container::Mode;
@@ -11,7 +12,7 @@ use podgate::core::until::WaitCondition;
 use podgate::order::inject::{self, Options};
 use podgate::order::plan::{KnownFacts, Plan};
 use podgate::order::release;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -54,7 +55,7 @@ pub(super) struct Task {
 }
 
 /// Builds the script: rewrites the template, checks the ports, and injects.
-pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch: &Scratch) -> Result<Script, String> {
+pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch: &Path) -> Result<Script, String> {
     let Planned { title, template, plan, warnings } = planned;
     let mut stage = Stage {
         args,
@@ -85,8 +86,8 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
         plan,
         local: injected.plan.as_ref().unwrap_or(plan),
         programs,
-        root: &scratch.folder,
-        folders: guard::FOLDERS.map(|name| scratch.folder.join(name)),
+        root: scratch,
+        folders: guard::FOLDERS.map(|name| scratch.join(name)),
     };
     Ok(Script {
         title: title.clone(),
@@ -112,10 +113,17 @@ struct TaskWriter<'a> {
 }
 
 impl TaskWriter<'_> {
-    /// Returns a command line of the sidecar's program. The guard recognizes it by `--board`.
+    /// Returns a command line of the sidecar's program.
     fn sidecar_command(&self, words: &[&str]) -> Vec<String> {
         let (program, board) = (self.programs.sidecar.display().to_string(), self.folders[0].display().to_string());
-        [program.as_str()].iter().chain(words).chain(&["--board", &board]).map(|word| (*word).to_owned()).collect()
+        let words = [&[program.as_str()], words, &["--board", &board]].concat();
+        self.bind(words.into_iter().map(str::to_owned).collect())
+    }
+
+    /// Returns a command line that runs `command` until `try` ends, even by SIGKILL.
+    fn bind(&self, command: Vec<String>) -> Vec<String> {
+        let role = Role { command, is_silent: true, ..Role::default() };
+        vec![self.programs.own.display().to_string(), "stand-in".to_owned(), json!(role).to_string()]
     }
 
     fn sidecar(&self, container: &Value) -> Task {
@@ -164,7 +172,7 @@ impl TaskWriter<'_> {
         }
     }
 
-    /// Replaces the paths of a container by paths on this machine.
+    /// Returns a command line of a container, with paths on this machine.
     fn relocate(&self, words: &Value) -> Vec<String> {
         let agent = self.programs.agent.display().to_string();
         let words = words.as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -174,13 +182,12 @@ impl TaskWriter<'_> {
             // The value of `--then` is a JSON list.
             word => word.replace(&format!("\"{}\"", agent_path()), &Value::from(agent.as_str()).to_string()),
         };
-        words.map(replace).collect()
+        self.bind(words.map(replace).collect())
     }
 
     fn environment(&self, reports: &Path, name: &str) -> Vec<(OsString, OsString)> {
-        let variables: [(&str, OsString); 6] = [
+        let variables: [(&str, OsString); 5] = [
             ("PATH", std::env::var_os("PATH").unwrap_or_default()),
-            (guard::VARIABLE, self.root.into()),
             ("PODGATE_BOARD", self.folders[0].clone().into()),
             ("PODGATE_SELF", reports.into()),
             ("PODGATE_PODINFO", self.folders[2].clone().into()),

@@ -1,6 +1,6 @@
 //! `kubectl podgate stand-in`: plays a container. It opens ports, answers probes, and exits as its flags say.
 
-use super::{guard, now_ms};
+use super::now_ms;
 use crate::output::fail;
 use crate::try_run::args::StandIn;
 use podgate::core::exit::Exit;
@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +17,10 @@ use std::time::Duration;
 /// Part that a stand-in plays, passed as JSON. Times are in milliseconds.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Role {
-    /// Clean up this scratch folder after the run, instead of playing a container.
-    pub(super) guard: Option<PathBuf>,
-    /// Run this command instead.
+    /// Run this command instead. Like a stand-in, it ends with the process that started it.
     pub(super) command: Vec<String>,
+    /// True if the command is a gate, a hook or the sidecar: not the start of a container.
+    pub(super) is_silent: bool,
     /// Ports on which it answers HTTP requests: 503 until Ready, then 200.
     pub(super) http: Vec<u16>,
     /// Ports that it opens once Ready.
@@ -44,7 +43,7 @@ pub(super) fn parse_event(line: &str) -> Option<(bool, i64)> {
 }
 
 fn write_event(word: &str) {
-    // A failed write means that `try` has gone. Its guard then kills this process.
+    // A failed write means that `try` has gone. This process is then killed.
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{EVENT_MARK}{word} {}", now_ms()).and_then(|()| out.flush());
 }
@@ -54,12 +53,11 @@ pub(crate) fn run(args: &StandIn) -> ExitCode {
         Ok(role) => role,
         Err(error) => return fail(&format!("stand-in is for try alone: {error}")),
     };
-    if let Some(scratch) = &role.guard {
-        return guard::run(scratch);
-    }
     // The setting survives the start of the container's own command below.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    write_event("started");
+    if !role.is_silent {
+        write_event("started");
+    }
     if let Some((program, arguments)) = role.command.split_first() {
         let error = Command::new(program).args(arguments).exec();
         fail(&format!("{program}: {error}"));

@@ -7,7 +7,7 @@ use podgate::core::text::error_chain;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
@@ -181,7 +181,10 @@ fn has_ended(child: &Child) -> bool {
 /// Kills the rest of an ended process's group, as a container runtime does. Returns the exit code.
 fn reap(child: Option<Child>) -> u8 {
     signal_group(child.as_ref());
-    let Some(status) = child.and_then(|mut child| child.wait().ok()) else { return u8::MAX };
+    child.and_then(|mut child| child.wait().ok()).map_or(u8::MAX, exit_code)
+}
+
+pub(super) fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
