@@ -228,7 +228,10 @@ fn unusable_input_exits_with_1_and_one_line() {
     fs::copy(PROGRAM, &program).unwrap();
     let output = Command::new(program).arg("try").env("PATH", "/nonexistent").output().unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && err.contains("build it in podgate's source: cargo build"), "{err}");
+    assert!(
+        output.status.code() == Some(1) && err.contains("run `make agent controller` in podgate's source"),
+        "{err}"
+    );
 }
 
 #[test]
@@ -271,18 +274,52 @@ fn interrupt_stops_in_order_and_a_second_one_at_once() {
 
 #[test]
 fn processes_run_their_own_commands() {
+    let machine = Machine::new();
+    let container = |name: &str, command: &[&str]| serde_json::json!({"name": name, "image": "x", "command": command});
     let mut pod = scenarios::chain();
-    pod["spec"]["containers"] = serde_json::json!([
-        {"name": "db", "image": "x", "command": ["sh", "-c", "echo port $(PORT) $$HOME; exec sleep 60"],
-         "env": [{"name": "PORT", "value": "5432"}, {"name": "HOME", "value": "/db"}]},
-        {"name": "api", "image": "x", "command": ["sleep", "60"], "volumeMounts": [{"name": "data", "mountPath": "/data"}],
-         "readinessProbe": {"exec": {"command": ["x"]}}},
-        {"name": "web", "image": "x", "command": ["/no/such/program"]},
-    ]);
-    let run = Machine::new().run_manifest(&pod, &["--processes", "--timeout", "20s"]);
+    let mut containers = vec![
+        container("db", &["sh", "-c", "echo port $(PORT) $$HOME; exec sleep 60"]),
+        container("api", &["./true-here"]),
+        container("web", &["/etc/passwd"]),
+        container("mounts", &["sleep", "60"]),
+        container("adrift", &["sleep", "60"]),
+        container("broken", &["sleep", "60"]),
+        serde_json::json!({"name": "unknown", "image": "x"}),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/bin/true", folder.path().join("true-here")).unwrap();
+    containers[0]["env"] = serde_json::json!(
+        [{"name": "PORT", "value": "5432"}, {"name": "HOME", "value": "/db"}, {"name": "PATH", "value": "/x"}]
+    );
+    containers[0]["lifecycle"]["postStart"] = serde_json::json!({"exec": {"command": ["x"]}});
+    containers[1]["workingDir"] = folder.path().to_str().into();
+    containers[2]["lifecycle"]["preStop"] = serde_json::json!({"exec": {"command": ["x"]}});
+    containers[3]["volumeMounts"] = serde_json::json!([{"name": "data", "mountPath": "/data"}]);
+    containers[3]["readinessProbe"] = serde_json::json!({"exec": {"command": ["x"]}});
+    containers[3]["lifecycle"]["preStop"] = serde_json::json!({"sleep": {"seconds": 1}});
+    containers[4]["workingDir"] = "/no/such/folder".into();
+    pod["metadata"]["annotations"]["podgate.io/order"] = "db, api & web & mounts & adrift & broken".into();
+    pod["spec"]["restartPolicy"] = "OnFailure".into();
+    pod["spec"]["containers"] = containers.into();
+    let flags = ["--processes", "--timeout=20s", "--break=broken@crash:200ms", "--break=api@kill:3s"];
+    let run = machine.run_manifest(&pod, &flags);
     assert_eq!(run.code, 0, "{run:?}");
-    assert!(run.out.contains("db       | port 5432 /db"), "{}", run.out);
-    for name in ["api", "web"] {
-        assert!(run.out.contains(&format!("{name} is a stand-in; its own command can't run here")), "{}", run.out);
+    for expected in [
+        "db       | port 5432 /db",
+        "db gets this machine's PATH, not that of its env\n",
+        "the postStart hook of db does not run here\n",
+        "the preStop hook of web does not run here\n",
+        "web is a stand-in: /etc/passwd not found or not executable\n",
+        "mounts is a stand-in: it mounts volumes\n",
+        "adrift is a stand-in: its workingDir does not exist here\n",
+        "broken is a stand-in: --break needs one\n",
+        "unknown is a stand-in: its command is not in the manifest\n",
+        "broken   | stand-in: exiting with 1 (--break broken@crash:200ms)\n",
+        "api      ended (exit code 0)\n",
+        "api      had ended before --break kills it\n",
+    ] {
+        assert!(run.out.contains(expected), "{expected:?} is missing in {}", run.out);
     }
+    let unexpected = ["is killed", "api is a stand-in", "preStop hook of mounts"];
+    assert!(!unexpected.iter().any(|text| run.out.contains(text)), "{}", run.out);
 }

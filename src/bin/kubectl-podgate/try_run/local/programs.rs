@@ -1,6 +1,7 @@
 //! Finds podgate's own programs.
 
-use std::path::PathBuf;
+use rustix::fs::{Access, access};
+use std::path::{Path, PathBuf};
 
 /// Paths of the programs that a run needs.
 #[derive(Debug, Clone)]
@@ -17,9 +18,9 @@ impl Programs {
         let own = std::env::current_exe().map_err(|error| format!("can't find this program's own file: {error}"))?;
         let find = |name: &str| {
             let beside = Some(own.with_file_name(name)).filter(|path| path.is_file());
-            beside.or_else(|| find_program(name)).ok_or_else(|| {
+            beside.or_else(|| find_program(name, Path::new(""))).ok_or_else(|| {
                 let folder = own.with_file_name("");
-                let fix = "build it in podgate's source: cargo build --locked --bins";
+                let fix = "run `make agent controller` in podgate's source, and copy both programs to PATH";
                 format!("{name} is neither in {} nor in PATH; {fix}", folder.display())
             })
         };
@@ -27,10 +28,11 @@ impl Programs {
     }
 }
 
-/// Returns the path of a program in PATH. A name with a slash is a path.
-pub(super) fn find_program(name: &str) -> Option<PathBuf> {
+/// Returns the path of a program in PATH. A name with a slash is a path from `folder`.
+pub(super) fn find_program(name: &str, folder: &Path) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH").filter(|_| !name.contains('/')).unwrap_or_default();
-    // Joining to the empty path leaves the name as it is.
-    let folders = std::env::split_paths(&folders).filter(|folder| name.contains('/') || folder.is_absolute());
-    folders.map(|folder| folder.join(name)).find(|path| path.is_file())
+    // For a name with a slash, the only path is empty.
+    let folders = std::env::split_paths(&folders).filter(|path| name.contains('/') || path.is_absolute());
+    let mut paths = folders.map(|path| folder.join(path).join(name));
+    paths.find(|path| path.is_file() && access(path, Access::EXEC_OK).is_ok())
 }

@@ -218,7 +218,8 @@ impl<'a> Run<'a> {
                 self.kills.extract_if(.., |(name, at)| *name == own.history.task.name && *at <= now && can_occur)
             {
                 own.kill();
-                self.screen.event(now_ms(), &name, "is killed (--break)");
+                let what = if own.is_running() { "is killed (--break)" } else { "had ended before --break kills it" };
+                self.screen.event(now_ms(), &name, what);
             }
         }
     }

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
 use std::time::Duration;
 
 /// Delay until a stand-in is Ready, without `--ready`.
@@ -89,26 +90,33 @@ impl Stage<'_> {
         };
         let container = parse(fields);
         for port in all_ports(fields, &container) {
-            if let Some(other) = self.check_port(port, name, own.is_none()) {
+            if let Some(other) = self.check_port(port, name, own.is_err()) {
                 fields.values_mut().for_each(|value| move_port(value, port, other));
             }
         }
         let container = parse(fields);
         let part = Part {
-            is_stand_in: own.is_none(),
+            is_stand_in: own.is_err(),
             has_probe: container.probes().next().is_some(),
-            has_exec_probe: own.is_some() && container.probes().any(Probe::is_exec),
+            has_exec_probe: own.is_ok() && container.probes().any(Probe::is_exec),
         };
+        for hook in ["postStart", "preStop"] {
+            let handler = fields.get("lifecycle").and_then(|hooks| hooks.get(hook));
+            let is_run = |handler: &Value| hook == "preStop" && (own.is_ok() || handler.get("sleep").is_some());
+            if handler.is_some_and(|handler| !is_run(handler)) {
+                self.notes.push(format!("the {hook} hook of {name} does not run here"));
+            }
+        }
         let role = match own {
-            Some(command) => {
+            Ok(command) => {
                 let variables = variables(fields);
                 let command = command.iter().map(|word| expand(word, &variables)).collect();
+                let path = variables.contains_key("PATH");
+                self.notes.extend(path.then(|| format!("{name} gets this machine's PATH, not that of its env")));
                 Role { command, ..Role::default() }
             }
-            None => {
-                self.notes.extend(
-                    self.args.processes.then(|| format!("{name} is a stand-in; its own command can't run here")),
-                );
+            Err(why) => {
+                self.notes.extend(self.args.processes.then(|| format!("{name} is a stand-in: {why}")));
                 let role = self.role(fields, &container);
                 let sleep = fields.get("lifecycle").and_then(|hooks| hooks.get("preStop")?.get("sleep")).cloned();
                 fields.retain(|key, _| !matches!(key.as_str(), "env" | "envFrom" | "workingDir" | "lifecycle"));
@@ -121,15 +129,26 @@ impl Stage<'_> {
         part
     }
 
-    /// Returns the container's own command if it can run here, and if no flag needs a stand-in.
-    fn own_command(&self, fields: &Fields, planned: &ContainerPlan) -> Option<Vec<String>> {
+    /// Returns the container's own command, or the reason for a stand-in.
+    fn own_command(&self, fields: &Fields, planned: &ContainerPlan) -> Result<Vec<String>, String> {
         let name = &planned.name;
-        let mut faults = self.args.faults.iter().filter(|fault| fault.container == *name);
-        let needs_stand_in = faults.any(|fault| !matches!(fault.kind, FaultKind::Kill(_)))
-            || self.args.ready.iter().any(|(ready, _)| ready == name)
-            || fields.get("volumeMounts").is_some_and(|mounts| *mounts != json!([]));
-        let command = planned.command.clone().filter(|_| self.args.processes && !needs_stand_in)?;
-        find_program(command.first()?).map(|_| command)
+        let needs_stand_in = |kind| !matches!(kind, FaultKind::Kill(_));
+        let folder = Path::new(fields.get("workingDir").and_then(Value::as_str).unwrap_or_default());
+        let reasons = [
+            (
+                self.args.faults.iter().any(|one| one.container == *name && needs_stand_in(one.kind)),
+                "--break needs one",
+            ),
+            (self.args.ready.iter().any(|(ready, _)| ready == name), "--ready needs one"),
+            (fields.get("volumeMounts").is_some_and(|mounts| *mounts != json!([])), "it mounts volumes"),
+            (!Path::new(".").join(folder).is_dir(), "its workingDir does not exist here"),
+        ];
+        let reason = reasons.iter().find_map(|(holds, why)| holds.then(|| (*why).to_owned()));
+        let command = planned.command.clone().filter(|_| self.args.processes);
+        let command = reason.map_or_else(|| command.ok_or("its command is not in the manifest".to_owned()), Err)?;
+        let program = command.first().map(String::as_str).unwrap_or_default();
+        find_program(program, folder).ok_or_else(|| format!("{program} not found or not executable"))?;
+        Ok(command)
     }
 
     /// Checks that a container can open its port. Returns a free port if only root can open this one.
@@ -212,7 +231,7 @@ impl Stage<'_> {
             match fault.kind {
                 FaultKind::Never => role.ready_ms = None,
                 FaultKind::Slow(delay) => role.ready_ms = Some(ms(delay)),
-                FaultKind::Crash(delay) => role.crash_ms = Some(ms(delay)),
+                FaultKind::Crash(delay) => role.crash = Some((ms(delay), format!("{name}@crash:{delay:?}"))),
                 FaultKind::Kill(_) => {}
             }
         }

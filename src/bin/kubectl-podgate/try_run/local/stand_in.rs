@@ -27,8 +27,8 @@ pub(super) struct Role {
     pub(super) ports: Vec<u16>,
     /// Time until Ready; `None` for never.
     pub(super) ready_ms: Option<u64>,
-    /// Time until it exits with 1.
-    pub(super) crash_ms: Option<u64>,
+    /// Time until it exits with 1, and the value of `--break` that demands it.
+    pub(super) crash: Option<(u64, String)>,
     /// Time between Ready and its exit with 0.
     pub(super) exit_ms: Option<u64>,
 }
@@ -63,10 +63,10 @@ pub(crate) fn run(args: &StandIn) -> ExitCode {
         fail(&format!("{program}: {error}"));
         return Exit::CannotExecute.into();
     }
-    if let Some(ms) = role.crash_ms {
+    if let Some((ms, fault)) = role.crash {
         std::thread::spawn(move || {
             sleep(Some(ms));
-            crash(&format!("exits with 1 after {ms} ms, as --break says"));
+            crash(&format!("exiting with 1 (--break {fault})"));
         });
     }
     let is_ready = Arc::new(AtomicBool::new(false));
@@ -92,7 +92,7 @@ fn sleep(ms: Option<u64>) {
 /// Prints a message, and ends the process with exit code 1 from any thread.
 #[allow(clippy::disallowed_methods, reason = "only exit ends the process from a thread")]
 fn crash(message: &str) -> ! {
-    fail(message);
+    let _ = writeln!(std::io::stderr(), "stand-in: {message}");
     std::process::exit(1)
 }
 
