@@ -306,7 +306,7 @@ fn processes_run_their_own_commands() {
     assert_eq!(run.code, 0, "{run:?}");
     for expected in [
         "db       | port 5432 /db",
-        "db gets this machine's PATH, not that of its env\n",
+        "db gets this machine's PATH, not its own\n",
         "the postStart hook of db does not run here\n",
         "the preStop hook of web does not run here\n",
         "web is a stand-in: /etc/passwd not found or not executable\n",

@@ -9,7 +9,7 @@ use super::supervisor::exit_code;
 use crate::runtime;
 use podgate::core::text::error_chain;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, getppid, kill_process, set_child_subreaper, setpgid, wait};
-use std::fs::{Permissions, create_dir, read_dir};
+use std::fs::{Permissions, create_dir, read, read_dir};
 use std::io::Error;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -72,8 +72,8 @@ fn create_folder() -> Result<TempDir, String> {
     let create = || {
         // Roles and arguments contain the path as text.
         parent.to_str().ok_or_else(|| Error::other("the path is not UTF-8"))?;
-        let mode = Permissions::from_mode(0o700);
-        let folder = tempfile::Builder::new().prefix("podgate-try-").permissions(mode).tempdir()?;
+        let private = Permissions::from_mode(0o700);
+        let folder = tempfile::Builder::new().prefix("podgate-try-").permissions(private).tempdir()?;
         FOLDERS.iter().try_for_each(|name| create_dir(folder.path().join(name)))?;
         Ok(folder)
     };
@@ -84,22 +84,18 @@ fn create_folder() -> Result<TempDir, String> {
 
 /// Kills all children. Their own children then become children of this process, and are killed too.
 fn kill_children() {
+    let parent = format!("\nPPid:\t{}\n", std::process::id());
+    let is_child = |status: &[u8]| String::from_utf8_lossy(status).contains(&parent);
     for _ in 0..ROUNDS {
         while matches!(wait(WaitOptions::NOHANG), Ok(Some(_))) {}
         if wait(WaitOptions::NOHANG).is_err() {
             return;
         }
         let processes = read_dir("/proc").into_iter().flatten().flatten();
-        let pids = processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
-        pids.filter(|pid| parent_of(*pid) == Some(getpid())).for_each(|pid| _ = kill_process(pid, Signal::KILL));
+        for entry in processes.filter(|entry| read(entry.path().join("status")).is_ok_and(|status| is_child(&status))) {
+            let pid = entry.file_name().to_str().and_then(|name| Pid::from_raw(name.parse().ok()?));
+            pid.into_iter().for_each(|pid| _ = kill_process(pid, Signal::KILL));
+        }
         std::thread::sleep(PAUSE);
     }
-}
-
-/// Returns the parent of a process.
-fn parent_of(pid: Pid) -> Option<Pid> {
-    let stat = std::fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The process's name, in parentheses, may contain anything.
-    let fields = String::from_utf8_lossy(stat.rsplit(|byte| *byte == b')').next()?).into_owned();
-    Pid::from_raw(fields.split_whitespace().nth(1)?.parse().ok()?)
 }

@@ -77,19 +77,15 @@ impl Screen {
         let count = self.pending.partition_point(|(at, _)| *at <= until);
         let lines: String = self.pending.drain(..count).map(|(_, line)| line + "\n").collect();
         let Some(live) = self.live.as_mut().filter(|_| chart.is_some() || until == i64::MAX) else {
-            return self.print_lines(&lines);
+            match self.output {
+                Output::Text => _ = write_stdout(&lines)?,
+                Output::Json | Output::Svg => _ = std::io::stderr().write_all(lines.as_bytes()),
+            }
+            return Ok(());
         };
         let size = terminal::size().unwrap_or((80, 24));
         self.drawn_at = now_ms();
         let text = format!("{}{lines}{}", live.draw("", size), live.draw(chart.unwrap_or_default(), size));
         write_stdout(&text).map(drop)
-    }
-
-    fn print_lines(&self, lines: &str) -> Result<(), String> {
-        if self.output == Output::Text {
-            return write_stdout(lines).map(drop);
-        }
-        let _ = std::io::stderr().write_all(lines.as_bytes());
-        Ok(())
     }
 }

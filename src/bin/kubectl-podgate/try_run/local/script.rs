@@ -86,7 +86,6 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
         plan,
         local: injected.plan.as_ref().unwrap_or(plan),
         programs,
-        root: scratch,
         folders: guard::FOLDERS.map(|name| scratch.join(name)),
     };
     Ok(Script {
@@ -107,7 +106,6 @@ struct TaskWriter<'a> {
     /// The plan of the stage, in which every container of the order has a gate.
     local: &'a Plan,
     programs: &'a Programs,
-    root: &'a Path,
     /// Board, reports and downward API.
     folders: [PathBuf; 3],
 }
@@ -191,7 +189,7 @@ impl TaskWriter<'_> {
             ("PODGATE_BOARD", self.folders[0].clone().into()),
             ("PODGATE_SELF", reports.into()),
             ("PODGATE_PODINFO", self.folders[2].clone().into()),
-            ("PODGATE_TERMINATION_LOG", self.root.join(format!("termination-log-{name}")).into()),
+            ("PODGATE_TERMINATION_LOG", self.folders[0].with_file_name(format!("termination-log-{name}")).into()),
         ];
         variables.map(|(name, value)| (name.into(), value)).into()
     }

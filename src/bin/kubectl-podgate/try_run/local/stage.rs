@@ -85,9 +85,7 @@ impl Stage<'_> {
         let name = &planned.name;
         fields.retain(|key, _| key != "livenessProbe" && key != "terminationMessagePath");
         let own = self.own_command(fields, planned);
-        let parse = |fields: &Fields| -> Container {
-            serde_json::from_value(Value::Object(fields.clone())).unwrap_or_default()
-        };
+        let parse = |fields: &Fields| serde_json::from_value::<Container>(json!(fields)).unwrap_or_default();
         let container = parse(fields);
         for port in all_ports(fields, &container) {
             if let Some(other) = self.check_port(port, name, own.is_err()) {
@@ -101,18 +99,16 @@ impl Stage<'_> {
             has_exec_probe: own.is_ok() && container.probes().any(Probe::is_exec),
         };
         for hook in ["postStart", "preStop"] {
-            let handler = fields.get("lifecycle").and_then(|hooks| hooks.get(hook));
-            let is_run = |handler: &Value| hook == "preStop" && (own.is_ok() || handler.get("sleep").is_some());
-            if handler.is_some_and(|handler| !is_run(handler)) {
-                self.notes.push(format!("the {hook} hook of {name} does not run here"));
-            }
+            let is_dropped = |handler: &Value| hook == "postStart" || own.is_err() && handler.get("sleep").is_none();
+            let is_dropped = fields.get("lifecycle").and_then(|hooks| hooks.get(hook)).is_some_and(is_dropped);
+            self.notes.extend(is_dropped.then(|| format!("the {hook} hook of {name} does not run here")));
         }
         let role = match own {
             Ok(command) => {
                 let variables = variables(fields);
                 let command = command.iter().map(|word| expand(word, &variables)).collect();
-                let path = variables.contains_key("PATH");
-                self.notes.extend(path.then(|| format!("{name} gets this machine's PATH, not that of its env")));
+                self.notes
+                    .extend(variables.get("PATH").map(|_| format!("{name} gets this machine's PATH, not its own")));
                 Role { command, ..Role::default() }
             }
             Err(why) => {
@@ -132,13 +128,10 @@ impl Stage<'_> {
     /// Returns the container's own command, or the reason for a stand-in.
     fn own_command(&self, fields: &Fields, planned: &ContainerPlan) -> Result<Vec<String>, String> {
         let name = &planned.name;
-        let needs_stand_in = |kind| !matches!(kind, FaultKind::Kill(_));
+        let mut faults = self.args.faults.iter().filter(|fault| fault.container == *name);
         let folder = Path::new(fields.get("workingDir").and_then(Value::as_str).unwrap_or_default());
         let reasons = [
-            (
-                self.args.faults.iter().any(|one| one.container == *name && needs_stand_in(one.kind)),
-                "--break needs one",
-            ),
+            (faults.any(|fault| !matches!(fault.kind, FaultKind::Kill(_))), "--break needs one"),
             (self.args.ready.iter().any(|(ready, _)| ready == name), "--ready needs one"),
             (fields.get("volumeMounts").is_some_and(|mounts| *mounts != json!([])), "it mounts volumes"),
             (!Path::new(".").join(folder).is_dir(), "its workingDir does not exist here"),
