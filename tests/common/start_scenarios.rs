@@ -72,7 +72,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             ..scenario(
                 "crash-loop",
                 &["db ended (exit code 1); restarts in 1s", "db started", "db ended (exit code 1); restarts in 10s"],
-                &["api did not start", "db was restarted once (exit code 1, exit code 1)."],
+                &["api did not start", "db exited twice (exit code 1, exit code 1) and was restarted once."],
             )
         },
         Scenario {
@@ -87,8 +87,8 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             faults: &["sidecar@kill:900ms"],
             ..scenario(
                 "sidecar-killed",
-                &["sidecar is killed", "sidecar ended (SIGKILL); restarts in 1s", "sidecar started", "web Ready"],
-                &["sidecar was restarted once (SIGKILL)."],
+                &["podgate is killed", "podgate ended (SIGKILL); restarts in 1s", "podgate started", "web Ready"],
+                &["podgate was restarted once (SIGKILL)."],
             )
         },
         Scenario {

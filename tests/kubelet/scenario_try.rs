@@ -102,7 +102,6 @@ fn assert_exit_codes(scenario: &Scenario, run: &FollowedPod<'_>) {
             "SIGKILL" => 137,
             reason => reason.strip_prefix("exit code ").and_then(|code| code.parse().ok()).expect("an exit code"),
         };
-        let name = if name == "sidecar" { "podgate" } else { name };
         eventually(&format!("{name} has ended with {expected}"), 30, || {
             let pod = kubectl_json(&["-n", &run.scene.namespace, "get", "pod", &run.pod]);
             let lists = ["containerStatuses", "initContainerStatuses"].map(|list| pod["status"][list].clone());
@@ -135,7 +134,7 @@ fn run(scenario: &Scenario) {
     }
     // A gate of a container that waits is not a start.
     let is_start = |event: &&str| ["started", "Ready", "ended"].contains(&event.split(' ').nth(1).unwrap_or_default());
-    let of_container = |event: &&str| !event.starts_with("sidecar");
+    let of_container = |event: &&str| !event.starts_with("podgate");
     let words = |event: &str| event.split(' ').take(2).collect::<Vec<_>>().join(" ");
     let expected: Vec<String> =
         scenario.events.iter().copied().filter(is_start).filter(of_container).map(words).collect();

@@ -4,6 +4,7 @@
 mod leftovers;
 mod random;
 mod scenarios;
+mod verdicts;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -137,7 +138,7 @@ fn example_starts_and_stops_in_order() {
     let run = Machine::new().run(&[&QUICK[..], &["--stop"]].concat());
     assert_eq!((run.code, run.err.as_str()), (0, ""), "{}", run.out);
     run.assert_events(&[
-        "sidecar started",
+        "podgate started",
         "db started",
         "db Ready",
         "api started",
@@ -150,7 +151,7 @@ fn example_starts_and_stops_in_order() {
         "web ended (SIGTERM)",
         "api ended",
         "db ended",
-        "sidecar ended (exit code 0)",
+        "podgate ended (exit code 0)",
     ]);
     for expected in [
         "The order was kept: the built-in example started in ",
@@ -215,7 +216,10 @@ fn unusable_input_exits_with_1_and_one_line() {
     wrong["metadata"]["annotations"]["podgate.io/order"] = "db, ap".into();
     for (pod, expected) in [
         (busy, format!("port {port} of db can't be opened here (address already in use); free this port")),
-        (undeclared, "no order for a Pod or Pod template; declare one with podgate.io/order".to_owned()),
+        (
+            undeclared,
+            "<stdin>: no Pod or Pod template declares an order; add the annotation podgate.io/order".to_owned(),
+        ),
         (wrong, "did you mean api".to_owned()),
     ] {
         let run = machine.run_manifest(&pod, &[]);
@@ -238,6 +242,8 @@ fn unusable_input_exits_with_1_and_one_line() {
 fn wrong_flags_exit_with_64() {
     for (arguments, expected) in [
         (&["--break", "db"][..], "write NAME@FAULT"),
+        (&["--break", "@never"], "write NAME@FAULT, such as db@never"),
+        (&["--workload", "Job/j"], "<FILE>"),
         (&["--break", "db@hang"], "is not a fault"),
         (&["--break", "sidecar@never"], "can only be killed"),
         (&["--break", "dbb@never"], "--break dbb: the Pod has no such container; it has db, api, web"),
@@ -260,7 +266,8 @@ fn interrupt_stops_in_order_and_a_second_one_at_once() {
     out.read_to_string(&mut text).unwrap();
     let stopped = Outcome { code: child.wait().unwrap().code().unwrap(), out: text, err: String::new() };
     assert_eq!(stopped.code, 3, "{}", stopped.out);
-    stopped.assert_events(&["Ctrl-C", "the Pod stops", "api ended", "db ended", "sidecar ended"]);
+    assert!(stopped.out.contains("api was not Ready when you stopped the run."), "{}", stopped.out);
+    stopped.assert_events(&["Ctrl-C", "the Pod stops", "api ended", "db ended", "podgate ended"]);
 
     let (mut child, _out) = machine.start_until(&arguments, "api      started");
     let since = Instant::now();

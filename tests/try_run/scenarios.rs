@@ -43,8 +43,8 @@ fn order_with_init_containers_runs_without_them() {
         pod: Some(pod),
         faults: &[],
         code: 0,
-        events: &["db started", "api started"],
-        verdict: &["init containers and native sidecars do not run here"],
+        events: &["mesh Ready", "db started", "api started"],
+        verdict: &["init containers, and native sidecars without a probe, do not run here"],
     });
 }
 

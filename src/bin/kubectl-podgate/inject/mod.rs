@@ -12,7 +12,7 @@ pub(crate) use transform::finding_report;
 use crate::output::{fail, fail_all, print_stderr};
 use crate::registry::images::look_up_images;
 use crate::yaml::Source;
-use crate::yaml::files::{Input, ignored_message, read_single_document};
+use crate::yaml::files::{Input, ignored_message, read_single_document, unreadable};
 use args::FileArgs;
 use output::FileChange;
 use podgate::core::exit::Exit;
@@ -61,11 +61,7 @@ fn run(
         return Ok(Exit::Usage.into());
     }
     let sources = args.manifests.read();
-    let errors = sources.iter().flat_map(|(_, source)| {
-        let errors = source.errors().filter(|(document, _)| reads_all || document.may_declare_order());
-        errors.map(|(_, error)| error.located_message(&source.name))
-    });
-    let errors: Vec<String> = errors.collect();
+    let errors = unreadable(&sources, reads_all);
     if !errors.is_empty() {
         return Err(errors);
     }

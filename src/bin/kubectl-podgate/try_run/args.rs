@@ -8,20 +8,22 @@ use std::str::FromStr;
 use std::time::Duration;
 
 const HELP: &str = "\
-Plans the Pod as `inject` does, then runs podgate's real sidecar and real gates as processes, without root,
-a cluster and a network of its own. Each container is a stand-in: a small program that opens the declared
-ports, answers the declared probes and becomes Ready after --ready. It exits with 0 if another container
-waits for its end. A container that has a hook in the cluster has a gate here; the output says so.
+Plans the Pod as `inject` does, then runs podgate's real sidecar and real gates as processes. It needs no
+root and no cluster. All containers share this machine's network. Each container is a stand-in: a small
+program that opens the declared ports, answers the declared probes and becomes Ready after --ready. A
+stand-in exits with 0 if another container waits for its exit. A container that has a hook in the cluster
+has a gate here; the output says so. With json and svg, events and logs go to standard error.
 
-Ctrl-C stops the containers in order: with their preStop hooks and the Pod's grace period. A second Ctrl-C
-stops at once. No process, file or port stays behind.
+Ctrl-C stops the containers in order: with their preStop hooks and the Pod's grace period. A second
+Ctrl-C stops at once. No process, file or port stays behind.
 
 Faults for --break:
   db@never         db never becomes Ready
   db@slow:20s      db becomes Ready after 20 s
   db@crash:3s      db exits with 1, 3 s after each of its starts
   db@kill:2s       db is killed once, 2 s after the Pod's start
-  sidecar@kill:2s  podgate's sidecar is killed once, 2 s after the Pod's start
+  sidecar@kill:2s  podgate's sidecar is killed once, 2 s after the Pod's start; its name in the output is
+                   podgate. If a container of the Pod is named sidecar, write podgate@kill:2s
 
 Examples:
   kubectl podgate try
@@ -32,7 +34,7 @@ Examples:
 Exit codes:
   0    all containers became Ready, in order
   1    the Pod can't be run here: wrong manifest, port in use, program missing
-  2    a container started before its conditions held
+  2    a container started before its conditions held, or stopped too early (--stop)
   3    not all containers became Ready within --timeout or before Ctrl-C
   64   wrong flag or argument";
 
@@ -40,31 +42,31 @@ Exit codes:
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Try {
-    /// Read the Pod or Pod template from this file, or - for standard input [default: a built-in example]
+    /// Read the Pod or Pod template from this file, or - for stdin [default: a built-in example]
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     /// Choose this object if several declare an order
-    #[arg(long, value_name = "KIND/NAME")]
+    #[arg(long, value_name = "KIND/NAME", requires = "file")]
     pub(crate) workload: Option<String>,
-    /// Make the container Ready this long after its start; repeatable [default: 500ms]
+    /// Set a container's time until Ready; repeatable [default: 500ms]
     #[arg(long, value_name = "NAME=DURATION", value_parser = ready_delay)]
     pub(crate) ready: Vec<(String, Duration)>,
-    /// Cause a fault, such as db@never or sidecar@kill:2s (all forms below); repeatable
+    /// Cause a fault, such as db@never (all forms below); repeatable
     #[arg(long = "break", value_name = "NAME@FAULT")]
     pub(crate) faults: Vec<Fault>,
-    /// Run a container's own command if it exists on this machine and needs no volume
+    /// Run a container's own command if it exists here and needs no volume
     #[arg(long)]
     pub(crate) processes: bool,
-    /// Stop the containers in order at the end, with their preStop hooks, and show it
+    /// Stop the containers in order at the end, with their preStop hooks
     #[arg(long)]
     pub(crate) stop: bool,
-    /// Show podgate's own log lines of level INFO too
+    /// Also show podgate's INFO log lines
     #[arg(short, long)]
     pub(crate) verbose: bool,
     /// Wait at most this long until all containers are Ready
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
     pub(crate) timeout: Duration,
-    /// Print in this format; with json and svg, events and logs go to standard error
+    /// Print in this format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Output,
     /// Pid of the outer process, and the scratch folder: be the inner process
@@ -80,8 +82,10 @@ pub(crate) struct StandIn {
     pub(crate) part: String,
 }
 
-/// Name of podgate's sidecar in `--break` and in the output.
-pub(crate) const SIDECAR: &str = "sidecar";
+/// Name of podgate's sidecar. No other container can have it.
+pub(crate) const SIDECAR: &str = "podgate";
+/// Names of podgate's sidecar in `--break`, unless the Pod has a container of this name.
+pub(crate) const SIDECAR_NAMES: [&str; 2] = [SIDECAR, "sidecar"];
 
 /// One fault of `--break`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,7 +107,8 @@ impl FromStr for Fault {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Fault, String> {
-        let (name, fault) = text.split_once('@').ok_or("write NAME@FAULT, such as db@never")?;
+        let split = text.split_once('@').filter(|(name, _)| !name.is_empty());
+        let (name, fault) = split.ok_or("write NAME@FAULT, such as db@never")?;
         let (word, time) = fault.split_once(':').map_or((fault, None), |(word, time)| (word, Some(time)));
         let time = time.map(duration).transpose()?;
         let kind = match (word, time) {
@@ -113,9 +118,6 @@ impl FromStr for Fault {
             ("kill", Some(time)) => FaultKind::Kill(time),
             _ => return Err(format!("{fault:?} is not a fault; write never, slow:20s, crash:3s or kill:2s")),
         };
-        if name == SIDECAR && !matches!(kind, FaultKind::Kill(_)) {
-            return Err(format!("podgate's sidecar can only be killed: {SIDECAR}@kill:2s"));
-        }
         Ok(Fault { container: name.to_owned(), kind })
     }
 }

@@ -111,6 +111,15 @@ pub(crate) fn read_sources(named: &[PathBuf], recursive: bool) -> Vec<(Input, So
     find_inputs(named, recursive).into_iter().map(read).collect()
 }
 
+/// Returns an error for each unreadable document that may declare an order. If `reads_all` is true, any document may.
+pub(crate) fn unreadable(sources: &[(Input, Source)], reads_all: bool) -> Vec<String> {
+    let errors = sources.iter().flat_map(|(_, source)| {
+        let errors = source.errors().filter(|(document, _)| reads_all || document.may_declare_order());
+        errors.map(|(_, error)| error.located_message(&source.name))
+    });
+    errors.collect()
+}
+
 /// Returns a message about unreadable documents that podgate ignores because they cannot declare an order. Returns
 /// `None` if there are no such documents.
 pub(crate) fn ignored_message(sources: &[(Input, Source)]) -> Option<String> {

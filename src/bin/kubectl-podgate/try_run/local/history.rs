@@ -9,6 +9,9 @@ const OBSERVATION_SLACK_MS: i64 = 200;
 /// Time that podgate may need to notice that a condition no longer holds, in milliseconds.
 const NOTICE_MS: i64 = 2000;
 
+/// Time for which a container without probes must run before the verdict, in milliseconds. It may crash at its start.
+const PROBATION_MS: i64 = 1000;
+
 /// One run of a container. Times are in milliseconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Incarnation {
@@ -40,16 +43,24 @@ pub(super) enum Outcome {
 }
 
 impl History {
-    /// Returns true if the container has done what the order asks for: its end with 0, or a run that is Ready. A
-    /// container that the kubelet does not restart may also end with 0.
+    /// Returns true if the container has done what the order asks for: its end, or a run that is Ready. A container
+    /// that the kubelet does not restart may also end with 0.
     pub(super) fn is_complete(&self) -> bool {
-        let has_ended = |run: &Incarnation| run.started.is_some() && run.ended.is_some_and(|(_, code)| code == 0);
-        match self.runs.last() {
-            _ if self.task.must_end => self.runs.iter().any(has_ended),
-            Some(run) if run.ended.is_some() => self.task.restart_policy != "Always" && has_ended(run),
-            Some(run) => self.ready_at(run).is_some(),
-            None => false,
+        match (self.task.required_end, self.runs.last()) {
+            (Some(end), _) => self.runs.iter().any(|run| self.reached(run, end).is_some()),
+            (None, Some(run)) if run.ended.is_some() => {
+                self.task.restart_policy != "Always" && self.reached(run, WantedState::Completed).is_some()
+            }
+            (None, Some(run)) => self.ready_at(run).is_some(),
+            (None, None) => false,
         }
+    }
+
+    /// Returns true if the container is complete at `now` and, without probes, has run for [`PROBATION_MS`].
+    pub(super) fn is_settled(&self, now: i64) -> bool {
+        let is_exempt = self.task.has_probe || self.task.required_end.is_some();
+        let from = self.runs.last().and_then(|run| run.started).filter(|_| !is_exempt);
+        self.is_complete() && from.is_none_or(|at| now - at >= PROBATION_MS)
     }
 
     /// Returns the time at which a run became Ready. Without probes, a container is Ready once it runs.
@@ -102,15 +113,34 @@ pub(super) fn outcome(all: &[History]) -> Outcome {
     }
 }
 
-/// Returns the verdict on each container in sentences.
-pub(super) fn sentences(all: &[History]) -> Vec<String> {
+/// Returns the verdict on each container in sentences. `end` says when the run ended. The first history is that of the
+/// sidecar.
+pub(super) fn sentences(all: &[History], end: &str) -> Vec<String> {
+    if all.first().is_some_and(|sidecar| !sidecar.is_complete()) {
+        return vec![format!("podgate's sidecar was not ready {end}.")];
+    }
     let mut out: Vec<String> = all.iter().filter_map(|own| start_sentence(own, all)).collect();
     for own in all {
-        let runs = own.runs.last().is_some_and(|run| run.started.is_some() && run.ended.is_none());
-        out.extend((runs && !own.is_complete()).then(|| format!("{} was not Ready in time.", own.task.name)));
+        out.extend(own.runs.last().filter(|_| !own.is_complete()).and_then(|run| end_sentence(own, run, end)));
         out.extend(restart_sentence(own));
     }
     out
+}
+
+/// Returns a sentence about the last run of an incomplete container, if it runs or will not run again.
+fn end_sentence(own: &History, run: &Incarnation, end: &str) -> Option<String> {
+    let Task { name, required_end, restart_policy, .. } = &own.task;
+    let missing = match required_end {
+        Some(WantedState::Completed) => "did not exit with 0",
+        Some(_) => "did not exit",
+        None => "was not Ready",
+    };
+    match run.ended {
+        Some((_, code)) => {
+            (restart_policy == "Never").then(|| format!("{name} exited with {code} and is not restarted."))
+        }
+        None => run.started.map(|_| format!("{name} {missing} {end}.")),
+    }
 }
 
 fn start_sentence(own: &History, all: &[History]) -> Option<String> {
@@ -145,24 +175,27 @@ fn start_sentence(own: &History, all: &[History]) -> Option<String> {
 /// Returns a sentence about the restarts of a container, if any.
 fn restart_sentence(own: &History) -> Option<String> {
     let ends: Vec<String> = own.runs.iter().filter_map(|run| run.ended).map(|(_, code)| describe_exit(code)).collect();
-    let times = match own.runs.len() {
-        ..=1 => return None,
-        2 => "once".to_owned(),
-        count => format!("{} times", count - 1),
-    };
-    Some(format!("{} was restarted {times} ({}).", own.task.name, ends.join(", ")))
+    let (name, codes, restarts) = (&own.task.name, ends.join(", "), own.runs.len().saturating_sub(1));
+    let times = |count: usize| ["", "once", "twice"].get(count).map_or(format!("{count} times"), ToString::to_string);
+    match restarts {
+        0 => None,
+        _ if ends.len() == restarts => Some(format!("{name} was restarted {} ({codes}).", times(restarts))),
+        _ => Some(format!("{name} exited {} ({codes}) and was restarted {}.", times(ends.len()), times(restarts))),
+    }
 }
 
-/// Returns the stop order in sentences. `stopped_at` is the time at which the stop began.
-pub(super) fn stop_sentences(all: &[History], stopped_at: i64) -> Vec<String> {
+/// Returns the stop order in sentences, each with false if the order was not kept. `stopped_at` is the time at which
+/// the stop began.
+pub(super) fn stop_sentences(all: &[History], stopped_at: i64) -> Vec<(bool, String)> {
     let end = |own: &History| own.runs.last()?.ended.map(|(at, _)| at).filter(|at| *at >= stopped_at);
     let sentence = |own: &History| {
         let others = own.task.outlives.iter().filter_map(|name| Some((end(find(all, name)?)?, name)));
         let (at, (before, name)) = (end(own)?, others.max()?);
-        Some(match at >= before {
+        let text = match at >= before {
             true => format!("{} stopped {} after {name}.", own.task.name, describe_ms(at - before)),
             false => format!("{} stopped before {name}: the stop order was not kept.", own.task.name),
-        })
+        };
+        Some((at >= before, text))
     };
     all.iter().filter_map(sentence).collect()
 }

@@ -18,21 +18,24 @@ const DEFAULT_COLUMNS: usize = 100;
 /// Prints the report of a run. Returns the exit code.
 pub(super) fn print(run: &Run<'_>) -> Result<ExitCode, String> {
     let (title, args) = (&run.script.title, run.args);
-    let outcome = outcome(&run.at_stop);
-    let stopped = run.histories();
+    let (start, stopped) = (outcome(&run.at_stop), run.histories());
+    let stops = if args.stop { stop_sentences(&stopped, run.stopped_at) } else { Vec::new() };
+    let outcome = if stops.iter().all(|(is_kept, _)| *is_kept) { start } else { Outcome::Broken };
     let (shown, to) = if args.stop { (&stopped, now_ms()) } else { (&run.at_stop, run.judged_at) };
     let mut timeline = timeline(title, shown, run.zero, to + ((to - run.zero) / 24).max(100));
     let took = format_seconds(run.judged_at - run.zero);
     timeline.summary = match outcome {
         Outcome::InOrder => format!("The order was kept: {title} started in {took}."),
-        Outcome::Broken => format!("The order was broken: a container of {title} started too early."),
+        Outcome::Broken => {
+            let what = if start == outcome { "started" } else { "stopped" };
+            format!("The order was broken: a container of {title} {what} too early.")
+        }
         Outcome::Incomplete => format!("Not all containers of {title} were Ready after {took}."),
     };
-    timeline.started = outcome == Outcome::InOrder;
-    timeline.notes = sentences(&run.at_stop);
-    if args.stop {
-        timeline.notes.extend(stop_sentences(&stopped, run.stopped_at));
-    }
+    timeline.started = start == Outcome::InOrder;
+    let is_timeout = i64::try_from(args.timeout.as_millis()).is_ok_and(|limit| run.judged_at - run.zero >= limit);
+    timeline.notes = sentences(&run.at_stop, if is_timeout { "in time" } else { "when you stopped the run" });
+    timeline.notes.extend(stops.into_iter().map(|(_, text)| text));
     write_stdout(&match args.output {
         Output::Text => format!("\n{}", render(&timeline, text::render)),
         Output::Json => to_json(&timeline)?,
@@ -76,7 +79,7 @@ fn timeline(pod: &str, histories: &[History], from: i64, to: i64) -> Timeline {
     }
 }
 
-/// Returns the row of a container. The row has the times of the first run, and the bars of all runs.
+/// Returns the row of a container. The row has the times of the last run, and the bars of all runs.
 fn row(own: &History, role: Role, mut begin: Option<i64>, to: i64) -> Row {
     let mut all = Vec::new();
     for run in &own.runs {
@@ -84,7 +87,7 @@ fn row(own: &History, role: Role, mut begin: Option<i64>, to: i64) -> Row {
         begin = begin.and(run.ended).map(|(at, _)| at);
     }
     let restarts = u32::try_from(own.runs.len().saturating_sub(1)).unwrap_or(u32::MAX);
-    Row { bars: all, restarts, ..run_row(own, role, own.runs.first()) }
+    Row { bars: all, restarts, ..run_row(own, role, own.runs.last()) }
 }
 
 fn run_row(own: &History, role: Role, run: Option<&Incarnation>) -> Row {

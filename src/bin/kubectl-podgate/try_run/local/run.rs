@@ -37,8 +37,8 @@ pub(crate) fn run(args: &Try) -> ExitCode {
 /// Runs the Pod in this scratch folder. An error has one line for each problem.
 fn rehearse(args: &Try, programs: &Programs, outer: &str, scratch: &Path) -> Result<ExitCode, String> {
     let planned = source::read(args)?;
-    if let Some(unknown) = planned.unknown_name(args) {
-        fail_all(&[unknown]);
+    if let Some(wrong) = planned.wrong_name(args) {
+        fail_all(&[wrong]);
         return Ok(Exit::Usage.into());
     }
     // Only a process in the terminal's group can read a manifest from the terminal, so this follows.
@@ -77,7 +77,8 @@ pub(super) struct Run<'a> {
     /// Start of the Pod, in milliseconds since 1970.
     pub(super) zero: i64,
     deadline: Instant,
-    kills: Vec<(String, Instant)>,
+    /// Containers to kill, by their index.
+    kills: Vec<(usize, Instant)>,
     /// Histories at the time of the verdict.
     pub(super) at_stop: Vec<History>,
     is_interrupted: bool,
@@ -92,8 +93,10 @@ impl<'a> Run<'a> {
         let supervise = |task: &script::Task| Supervised::new(task.clone(), sender.clone());
         let mut containers: Vec<Supervised> = script.tasks.iter().map(supervise).collect();
         containers[0].start_at = Some(now);
+        // A name that no container has is that of the sidecar.
+        let index = |name: &str| script.tasks.iter().position(|task| task.name == name).unwrap_or_default();
         let kills = args.faults.iter().filter_map(|fault| match fault.kind {
-            FaultKind::Kill(after) => Some((fault.container.clone(), now + after)),
+            FaultKind::Kill(after) => Some((index(&fault.container), now + after)),
             _ => None,
         });
         Run {
@@ -211,15 +214,15 @@ impl<'a> Run<'a> {
 
     fn cause_faults(&mut self, now: Instant) {
         let is_booting = matches!(self.phase, Phase::Boot);
-        for own in &self.containers {
-            // A fault waits until its container runs.
+        for (index, own) in self.containers.iter().enumerate() {
+            // A fault waits until its container runs. Each kill needs a run of its own.
             let can_occur = own.is_running() || own.is_over() && !is_booting;
-            for (name, _) in
-                self.kills.extract_if(.., |(name, at)| *name == own.history.task.name && *at <= now && can_occur)
-            {
+            let is_due = |(target, at): &(usize, Instant)| *target == index && *at <= now && can_occur;
+            if let Some(due) = self.kills.iter().position(is_due) {
+                self.kills.remove(due);
                 own.kill();
                 let what = if own.is_running() { "is killed (--break)" } else { "had ended before --break kills it" };
-                self.screen.event(now_ms(), &name, what);
+                self.screen.event(now_ms(), &own.history.task.name, what);
             }
         }
     }
@@ -233,6 +236,10 @@ impl<'a> Run<'a> {
             }
             Phase::Boot if now >= self.deadline => self.judge(now),
             Phase::Run if now >= self.deadline || self.is_settled() => self.judge(now),
+            // A container has ended since the verdict, or is killed.
+            Phase::Linger(_) if now < self.deadline && !self.is_interrupted && !self.is_settled() => {
+                self.phase = Phase::Run;
+            }
             // The last log lines may not have been read yet.
             Phase::Linger(_) if !(self.args.stop || self.is_interrupted) => return Ok(now_ms() - self.judged_at > 100),
             Phase::Linger(until) if now >= until => {
@@ -255,12 +262,13 @@ impl<'a> Run<'a> {
 
     /// Returns true if nothing is left to see: all faults have occurred, and all containers are complete or over.
     fn is_settled(&self) -> bool {
-        let has_broken = |own: &Supervised| {
-            let is_end = |kind| matches!(kind, FaultKind::Crash(_) | FaultKind::Kill(_));
-            let mut faults = self.args.faults.iter().filter(|fault| fault.container == own.history.task.name);
-            !faults.any(|fault| is_end(fault.kind)) || own.history.runs.iter().any(|run| run.ended.is_some())
+        let fatal = self.args.faults.iter().filter(|one| matches!(one.kind, FaultKind::Crash(_) | FaultKind::Kill(_)));
+        let is_settled = |own: &Supervised| {
+            let History { task, runs } = &own.history;
+            let ends = runs.iter().filter(|run| run.ended.is_some()).count();
+            let faults = fatal.clone().filter(|fault| fault.container == task.name).count();
+            own.is_over() || ends >= faults && own.history.is_settled(now_ms())
         };
-        let is_settled = |own: &Supervised| has_broken(own) && (own.history.is_complete() || own.is_over());
         self.kills.is_empty() && self.containers.iter().all(is_settled)
     }
 

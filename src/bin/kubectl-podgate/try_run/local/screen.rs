@@ -76,12 +76,12 @@ impl Screen {
         self.pending.sort_by_key(|(at, _)| *at);
         let count = self.pending.partition_point(|(at, _)| *at <= until);
         let lines: String = self.pending.drain(..count).map(|(_, line)| line + "\n").collect();
-        let Some(live) = self.live.as_mut().filter(|_| chart.is_some() || until == i64::MAX) else {
-            match self.output {
-                Output::Text => _ = write_stdout(&lines)?,
-                Output::Json | Output::Svg => _ = std::io::stderr().write_all(lines.as_bytes()),
-            }
+        if self.output != Output::Text {
+            let _ = std::io::stderr().write_all(lines.as_bytes());
             return Ok(());
+        }
+        let Some(live) = self.live.as_mut().filter(|_| chart.is_some() || until == i64::MAX) else {
+            return write_stdout(&lines).map(drop);
         };
         let size = terminal::size().unwrap_or((80, 24));
         self.drawn_at = now_ms();

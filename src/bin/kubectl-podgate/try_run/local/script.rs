@@ -8,7 +8,7 @@ use super::stand_in::Role;
 use crate::try_run::args::{SIDECAR, Try};
 use podgate::core::command::agent_path;
 use podgate::core::container::Mode;
-use podgate::core::until::WaitCondition;
+use podgate::core::until::{WaitCondition, WantedState};
 use podgate::order::inject::{self, Options};
 use podgate::order::plan::{KnownFacts, Plan};
 use podgate::order::release;
@@ -50,8 +50,8 @@ pub(super) struct Task {
     pub(super) has_gate: bool,
     pub(super) has_probe: bool,
     pub(super) is_stand_in: bool,
-    /// True if the order asks for this container's end.
-    pub(super) must_end: bool,
+    /// End of this container that the order asks for: `Completed` or `Exited`.
+    pub(super) required_end: Option<WantedState>,
 }
 
 /// Builds the script: rewrites the template, checks the ports, and injects.
@@ -78,7 +78,9 @@ pub(super) fn write(args: &Try, planned: &Planned, programs: &Programs, scratch:
     let (own, others): (Vec<&Value>, Vec<&Value>) = containers.iter().partition(|one| one["name"] == "podgate");
     let native = injected.value.pointer("/spec/initContainers/0").filter(|one| one["name"] == "podgate");
     let Some(sidecar) = own.first().copied().or(native) else {
-        return Err(format!("{title}: the order requires nothing from podgate, so no container would wait"));
+        let has_checks = plan.containers.iter().any(|planned| !planned.checks.is_empty());
+        let why = if has_checks { "only checks, which try does not run" } else { "nothing from podgate" };
+        return Err(format!("{title}: the order requires {why}, so no container would wait"));
     };
     let writer = TaskWriter {
         pod: &injected.value,
@@ -153,6 +155,7 @@ impl TaskWriter<'_> {
             environment.extend(declared.into_iter().map(|(name, value)| (name.into(), value.into())));
         }
         environment.extend(self.environment(&self.folders[1].join(name), name));
+        let own_end = planned.filter(|planned| !planned.stop_after.is_empty()).map(|_| WantedState::Completed);
         let policy = container["restartPolicy"].as_str().or(self.pod["spec"]["restartPolicy"].as_str());
         Task {
             name: name.to_owned(),
@@ -162,11 +165,11 @@ impl TaskWriter<'_> {
             pre_stop: container.pointer("/lifecycle/preStop/exec/command").map(|words| self.relocate(words)),
             restart_policy: policy.unwrap_or("Always").to_owned(),
             conditions: local.map(|planned| planned.after.clone()).unwrap_or_default(),
-            outlives: planned.map(|planned| planned.outlives.clone()).unwrap_or_default(),
+            outlives: planned.or(local).map(|planned| planned.outlives.clone()).unwrap_or_default(),
             has_gate: local.is_some_and(|planned| planned.mode != Mode::None),
             has_probe: part.has_probe && !is_unprobed,
             is_stand_in: part.is_stand_in,
-            must_end: stage::must_end(self.plan, name) || planned.is_some_and(|planned| !planned.stop_after.is_empty()),
+            required_end: stage::required_end(self.plan, name).or(own_end),
         }
     }
 

@@ -2,13 +2,17 @@
 
 use super::example;
 use crate::inject::finding_report;
-use crate::try_run::args::{SIDECAR, Try};
-use crate::yaml::files::read_sources;
+use crate::output::print_stderr;
+use crate::try_run::args::{FaultKind, SIDECAR_NAMES, Try};
+use crate::yaml::files::{STDIN, ignored_message, read_sources, unreadable};
+use podgate::order::edit::Place;
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Injected, Options};
 use podgate::order::plan::{KnownFacts, Plan};
-use podgate::order::{declare, pod_templates, release};
+use podgate::order::{declare, lint, pod_templates, release};
 use serde_json::Value;
+
+const NO_ORDER: &str = "no Pod or Pod template declares an order; add the annotation podgate.io/order";
 
 /// The chosen template and its plan for a cluster.
 #[derive(Debug)]
@@ -23,14 +27,18 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    /// Returns a message about a container that a flag names, but the Pod does not have.
-    pub(super) fn unknown_name(&self, args: &Try) -> Option<String> {
-        let ready = args.ready.iter().map(|(name, _)| ("--ready", name));
-        let faults = args.faults.iter().map(|fault| ("--break", &fault.container));
-        let mut named = ready.chain(faults.filter(|(_, name)| *name != SIDECAR));
-        let (flag, name) = named.find(|(_, name)| self.plan.get(name).is_none())?;
-        let all: Vec<&str> = self.plan.containers.iter().map(|planned| planned.name.as_str()).collect();
-        Some(format!("{flag} {name}: the Pod has no such container; it has {}", all.join(", ")))
+    /// Returns a message about a flag that names a container that does not run, or the sidecar with a wrong fault.
+    pub(super) fn wrong_name(&self, args: &Try) -> Option<String> {
+        let natives = self.plan.init.iter().filter(|init| init.is_probed).map(|init| init.name.as_str());
+        let all: Vec<&str> = natives.chain(self.plan.containers.iter().map(|planned| planned.name.as_str())).collect();
+        let ready = args.ready.iter().map(|(name, _)| ("--ready", name, None));
+        let faults = args.faults.iter().map(|fault| ("--break", &fault.container, Some(fault.kind)));
+        let mut wrong = ready.chain(faults).filter(|(_, name, _)| !all.contains(&name.as_str()));
+        wrong.find_map(|(flag, name, fault)| match fault.filter(|_| SIDECAR_NAMES.contains(&name.as_str())) {
+            Some(FaultKind::Kill(_)) => None,
+            Some(_) => Some(format!("{flag} {name}: podgate's sidecar can only be killed: {name}@kill:2s")),
+            None => Some(format!("{flag} {name}: the Pod has no such container; it has {}", all.join(", "))),
+        })
     }
 }
 
@@ -40,33 +48,45 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
         return plan("the built-in example", &pod, |finding| finding.message.clone());
     };
     let sources = read_sources(std::slice::from_ref(path), false);
-    let (mut found, mut unreadable) = (Vec::new(), Vec::new());
+    let errors = unreadable(&sources, false);
+    if !errors.is_empty() {
+        return Err(errors.join("\n"));
+    }
+    ignored_message(&sources).iter().for_each(|line| print_stderr(line));
+    let (mut found, mut misspelled) = (Vec::new(), Vec::new());
     for (_, source) in &sources {
-        unreadable.extend(source.errors().map(|(_, error)| error.located_message(&source.name)));
         for document in &source.documents {
-            for at in pod_templates::templates(&document.value) {
+            let mut report = |findings: &[Finding], place: &Place| {
+                misspelled.extend(findings.iter().map(|one| finding_report(&source.name, document, place, one).line));
+            };
+            let templates = pod_templates::templates(&document.value);
+            report(&lint::misplaced_keys(&document.value, &templates), &Place::root());
+            for at in templates {
                 let Some(template) = at.place.of(&document.value) else { continue };
-                let title = at.name(&document.value);
-                let is_chosen = args.workload.as_ref().is_none_or(|chosen| *chosen == title);
-                if is_chosen && (declare::is_declared(template) || inject::is_injected(template)) {
-                    found.push((title, source, document, at.place, template));
+                if declare::is_declared(template) || inject::is_injected(template) {
+                    found.push((at.name(&document.value), source, document, at.place, template));
+                } else {
+                    report(&declare::check_undeclared(template), &at.place);
                 }
             }
         }
     }
-    match found.as_slice() {
-        [(title, source, document, place, template)] => {
+    let list = |found: &[(String, _, _, _, _)]| {
+        let titles: Vec<&str> = found.iter().take(10).map(|(title, ..)| title.as_str()).collect();
+        let more = (found.len() > 10).then(|| format!(", and {} more", found.len() - 10));
+        titles.join(", ") + &more.unwrap_or_default()
+    };
+    let all = list(&found);
+    found.retain(|(title, ..)| args.workload.as_ref().is_none_or(|chosen| chosen == title));
+    let file = if path.as_os_str() == "-" { STDIN.to_owned() } else { path.display().to_string() };
+    match (found.as_slice(), &args.workload) {
+        ([(title, source, document, place, template)], _) => {
             plan(title, template, |finding| finding_report(&source.name, document, place, finding).line)
         }
-        [] if unreadable.is_empty() => {
-            let wanted = args.workload.as_deref().unwrap_or("a Pod or Pod template");
-            Err(format!("{}: no order for {wanted}; declare one with podgate.io/order", path.display()))
-        }
-        [] => Err(unreadable.join("\n")),
-        several => {
-            let titles = several.iter().map(|(title, ..)| title.as_str()).collect::<Vec<_>>().join(", ");
-            Err(format!("{}: several orders ({titles}); choose one with --workload", path.display()))
-        }
+        ([], _) if !misspelled.is_empty() => Err(misspelled.join("\n")),
+        ([], Some(chosen)) if !all.is_empty() => Err(format!("{file}: no {chosen} with an order; the file has {all}")),
+        ([], _) => Err(format!("{file}: {NO_ORDER}")),
+        (several, _) => Err(format!("{file}: several orders ({}); choose one with --workload", list(several))),
     }
 }
 

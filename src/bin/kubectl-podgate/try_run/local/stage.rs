@@ -56,35 +56,42 @@ impl Stage<'_> {
         if let Some(annotations) = template.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
             let is_check = |key: &str| key.starts_with(keys::CHECK_PREFIX) || key.starts_with(keys::READY_PREFIX);
             let checks = annotations.keys().filter(|key| is_check(key));
-            self.notes.extend(checks.map(|key| format!("{key} is ignored here, because its target is in the cluster")));
+            self.notes.extend(checks.map(|key| format!("{key} is ignored: try runs no checks")));
             let replaced = [keys::MODE_PREFIX, keys::COMMAND_PREFIX, keys::IMAGE_PREFIX];
             annotations.retain(|key, _| !is_check(key) && !replaced.iter().any(|prefix| key.starts_with(prefix)));
             annotations.insert(keys::MODE.to_owned(), "entrypoint".into());
             annotations.insert(keys::PUBLISH.to_owned(), "board".into());
         }
         let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else { return template };
-        let init = spec.get_mut("initContainers").and_then(Value::as_array_mut);
-        if let Some(list) = init.filter(|list| !list.is_empty()) {
-            // The order may name them. No container waits for a plain init container.
-            list.iter_mut().for_each(|one| *one = json!({"name": one["name"]}));
-            self.notes.push("init containers and native sidecars do not run here".to_owned());
-        }
         let plan = self.plan;
-        for container in spec.get_mut("containers").and_then(Value::as_array_mut).into_iter().flatten() {
-            let planned = container.get("name").and_then(Value::as_str).and_then(|name| plan.get(name));
-            if let (Some(planned), Some(fields)) = (planned, container.as_object_mut()) {
-                self.notes.extend(mode_note(planned));
-                let part = self.rewrite_container(fields, planned);
-                self.parts.insert(planned.name.clone(), part);
+        let init = spec.get_mut("initContainers").and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default();
+        let is_probed = |one: &Value| plan.init.iter().any(|init| init.is_probed && one["name"] == *init.name);
+        let (natives, mut others): (Vec<Value>, Vec<Value>) = init.into_iter().partition(is_probed);
+        if !others.is_empty() {
+            // The order may name them. No container waits for a plain init container.
+            others.iter_mut().for_each(|one| *one = json!({"name": one["name"]}));
+            spec.insert("initContainers".to_owned(), others.into());
+            self.notes.push("init containers, and native sidecars without a probe, do not run here".to_owned());
+        }
+        let Some(containers) = spec.get_mut("containers").and_then(Value::as_array_mut) else { return template };
+        containers.splice(..0, natives);
+        for container in containers {
+            let name = container["name"].as_str().unwrap_or_default().to_owned();
+            let planned = plan.get(&name);
+            if let Some(fields) = container.as_object_mut() {
+                self.notes.extend(planned.and_then(mode_note));
+                let part = self.rewrite_container(fields, &name, planned.and_then(|planned| planned.command.clone()));
+                self.parts.insert(name, part);
             }
         }
         template
     }
 
-    fn rewrite_container(&mut self, fields: &mut Fields, planned: &ContainerPlan) -> Part {
-        let name = &planned.name;
+    fn rewrite_container(&mut self, fields: &mut Fields, name: &str, command: Option<Vec<String>>) -> Part {
         fields.retain(|key, _| key != "livenessProbe" && key != "terminationMessagePath");
-        let own = self.own_command(fields, planned);
+        let has_startup = fields.contains_key("startupProbe");
+        self.notes.extend(has_startup.then(|| format!("{name} does not restart here if its startupProbe fails")));
+        let own = self.own_command(fields, name, command);
         let parse = |fields: &Fields| serde_json::from_value::<Container>(json!(fields)).unwrap_or_default();
         let container = parse(fields);
         for port in all_ports(fields, &container) {
@@ -126,9 +133,8 @@ impl Stage<'_> {
     }
 
     /// Returns the container's own command, or the reason for a stand-in.
-    fn own_command(&self, fields: &Fields, planned: &ContainerPlan) -> Result<Vec<String>, String> {
-        let name = &planned.name;
-        let mut faults = self.args.faults.iter().filter(|fault| fault.container == *name);
+    fn own_command(&self, fields: &Fields, name: &str, command: Option<Vec<String>>) -> Result<Vec<String>, String> {
+        let mut faults = self.args.faults.iter().filter(|fault| fault.container == name);
         let folder = Path::new(fields.get("workingDir").and_then(Value::as_str).unwrap_or_default());
         let reasons = [
             (faults.any(|fault| !matches!(fault.kind, FaultKind::Kill(_))), "--break needs one"),
@@ -137,7 +143,7 @@ impl Stage<'_> {
             (!Path::new(".").join(folder).is_dir(), "its workingDir does not exist here"),
         ];
         let reason = reasons.iter().find_map(|(holds, why)| holds.then(|| (*why).to_owned()));
-        let command = planned.command.clone().filter(|_| self.args.processes);
+        let command = command.filter(|_| self.args.processes);
         let command = reason.map_or_else(|| command.ok_or("its command is not in the manifest".to_owned()), Err)?;
         let program = command.first().map(String::as_str).unwrap_or_default();
         find_program(program, folder).ok_or_else(|| format!("{program} not found or not executable"))?;
@@ -220,7 +226,9 @@ impl Stage<'_> {
         let given = self.args.ready.iter().rfind(|(ready, _)| ready == name).map(|(_, delay)| *delay);
         let example = example::READY.iter().find(|(ready, _)| self.args.file.is_none() && *ready == name);
         role.ready_ms = Some(ms(given.or(example.map(|(_, delay)| *delay)).unwrap_or(READY_DELAY)));
+        let mut is_set = given.is_some();
         for fault in self.args.faults.iter().filter(|fault| fault.container == *name) {
+            is_set |= matches!(fault.kind, FaultKind::Never | FaultKind::Slow(_));
             match fault.kind {
                 FaultKind::Never => role.ready_ms = None,
                 FaultKind::Slow(delay) => role.ready_ms = Some(ms(delay)),
@@ -228,9 +236,9 @@ impl Stage<'_> {
                 FaultKind::Kill(_) => {}
             }
         }
-        role.exit_ms = must_end(self.plan, name).then_some(EXIT_DELAY_MS);
+        role.exit_ms = required_end(self.plan, name).map(|_| EXIT_DELAY_MS);
         if !has_probe && role.exit_ms.is_none() {
-            if given.is_some() || role.ready_ms.is_none() {
+            if is_set {
                 self.notes.push(format!("{name} has no startupProbe and no readinessProbe: it is Ready once it runs"));
             }
             role.ready_ms = Some(0);
@@ -242,7 +250,7 @@ impl Stage<'_> {
 /// Returns a note if the container waits in another way in a cluster.
 fn mode_note(planned: &ContainerPlan) -> Option<String> {
     let how = match planned.mode {
-        Mode::Hold => "is held by the kubelet in the cluster; a gate here",
+        Mode::Hold => "is held by the kubelet in the cluster; a gate here, which restarts when it times out",
         Mode::PostStart => "has a postStart hook in the cluster; a gate here",
         Mode::None if !planned.after.is_empty() => "is delayed by other containers' hooks in the cluster; a gate here",
         Mode::Entrypoint | Mode::None => return None,
@@ -250,13 +258,13 @@ fn mode_note(planned: &ContainerPlan) -> Option<String> {
     Some(format!("{} {how}", planned.name))
 }
 
-/// Returns true if the order asks for the end of a container.
-pub(super) fn must_end(plan: &Plan, name: &str) -> bool {
-    let is_end = |want| matches!(want, WantedState::Completed | WantedState::Exited);
-    plan.containers.iter().any(|planned| {
-        planned.stop_after.iter().any(|other| other == name)
-            || planned.after.iter().any(|until| until.container == name && is_end(until.want))
-    })
+/// Returns the end that the order asks for: `Exited` if no container needs the exit code 0.
+pub(super) fn required_end(plan: &Plan, name: &str) -> Option<WantedState> {
+    let conditions = plan.containers.iter().flat_map(|planned| &planned.after);
+    let mut wanted: Vec<WantedState> = conditions.filter(|one| one.container == name).map(|one| one.want).collect();
+    let mut stops = plan.containers.iter().flat_map(|planned| &planned.stop_after);
+    wanted.extend(stops.any(|other| other == name).then_some(WantedState::Completed));
+    [WantedState::Completed, WantedState::Exited].into_iter().find(|end| wanted.contains(end))
 }
 
 /// Replaces a port number in all ports and probes.

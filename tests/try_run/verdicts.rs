@@ -1,0 +1,162 @@
+//! Verdicts, exit codes and messages of single Pods.
+
+use super::{Machine, Outcome, QUICK, scenarios};
+use serde_json::{Value, json};
+
+/// Returns a Pod with this order, and these containers with their fields.
+fn pod(order: &str, containers: &[(&str, Value)]) -> Value {
+    let mut pod = scenarios::chain();
+    pod["metadata"]["annotations"]["podgate.io/order"] = order.into();
+    pod["spec"]["containers"] = containers
+        .iter()
+        .map(|(name, fields)| {
+            let mut container = json!({"name": name, "image": "x", "command": [name]});
+            container.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            container
+        })
+        .collect();
+    pod
+}
+
+fn shell(script: &str) -> Value {
+    json!({"command": ["sh", "-c", script]})
+}
+
+/// Asserts the exit code, and that the output contains the texts.
+fn assert_outcome(run: &Outcome, code: i32, texts: &[&str]) {
+    assert_eq!(run.code, code, "{}{}", run.out, run.err);
+    for text in texts {
+        assert!(run.out.contains(text) || run.err.contains(text), "{text:?} is missing in {}{}", run.out, run.err);
+    }
+}
+
+#[test]
+fn container_that_crashes_at_its_start_is_not_complete() {
+    let own = pod("db, api", &[("db", json!({"command": ["sleep", "60"]})), ("api", json!({"command": ["false"]}))]);
+    let run = Machine::new().run_manifest(&own, &["--processes", "--timeout=4s"]);
+    assert_outcome(&run, 3, &["api exited twice (exit code 1, exit code 1) and was restarted once."]);
+    let stand_in = pod("db, api", &[("db", json!({})), ("api", json!({}))]);
+    let run = Machine::new().run_manifest(&stand_in, &["--break=api@crash:1ms", "--timeout=3s"]);
+    assert_outcome(&run, 3, &["ended (exit code 1); restarts in 10s"]);
+}
+
+#[test]
+fn crash_before_the_stop_changes_the_verdict() {
+    // Without a stop, the run would end after 1 s. With `--stop`, the containers run for 2.1 s.
+    let own = pod("db, api", &[("db", json!({"command": ["sleep", "60"]})), ("api", shell("sleep 1.6; exit 1"))]);
+    let run = Machine::new().run_manifest(&own, &["--processes", "--stop", "--timeout=5s"]);
+    assert_outcome(&run, 3, &["ended (exit code 1); restarts in 10s"]);
+}
+
+#[test]
+fn every_fault_of_a_container_is_awaited() {
+    let faults = ["--ready=db=200ms", "--ready=api=100ms", "--break=web@kill:600ms", "--break=web@kill:2500ms"];
+    let run = Machine::new().run(&[&faults[..], &["--timeout=4s"]].concat());
+    assert_outcome(&run, 3, &["web exited twice (SIGKILL, SIGKILL) and was restarted once."]);
+}
+
+#[test]
+fn result_shows_the_last_run() {
+    let run = Machine::new().run(&[&QUICK[..], &["--break=db@kill:100ms", "-o=json"]].concat());
+    let json: Value = serde_json::from_str(&run.out).unwrap();
+    let db = json["containers"].as_array().unwrap().iter().find(|row| row["name"] == "db").unwrap();
+    assert!(run.code == 0 && db["restarts"] == 1 && db["ready"].is_object() && db["ended"].is_null(), "{db:#}");
+}
+
+#[test]
+fn user_container_may_be_named_sidecar() {
+    let own = pod("sidecar, api", &[("sidecar", json!({})), ("api", json!({}))]);
+    let run = Machine::new().run_manifest(&own, &["--break=podgate@kill:200ms", "-o=json"]);
+    let json: Value = serde_json::from_str(&run.out).unwrap();
+    let rows = json["containers"].as_array().unwrap().iter();
+    let rows: Vec<(&str, u64)> =
+        rows.map(|row| (row["name"].as_str().unwrap(), row["restarts"].as_u64().unwrap())).collect();
+    assert_eq!((run.code, rows), (0, vec![("podgate", 1), ("sidecar", 0), ("api", 0)]), "{}", run.err);
+    let run = Machine::new().run_manifest(&own, &["--break=sidecar@slow:1s", "--timeout=1ms"]);
+    let note = "sidecar has no startupProbe and no readinessProbe: it is Ready once it runs";
+    assert_outcome(&run, 3, &[note, "podgate's sidecar was not ready in time."]);
+}
+
+#[test]
+fn native_sidecar_with_a_readiness_probe_is_a_stand_in() {
+    let mut own = pod("mesh, api", &[("api", json!({}))]);
+    let probe = json!({"exec": {"command": ["x"]}});
+    let mesh = json!({"name": "mesh", "image": "x", "restartPolicy": "Always", "startupProbe": probe});
+    own["spec"]["initContainers"] = json!([mesh]);
+    let run = Machine::new().run_manifest(&own, &[]);
+    assert_outcome(&run, 1, &["the order requires nothing from podgate"]);
+    own["spec"]["initContainers"][0]["readinessProbe"] = json!({"tcpSocket": {"port": 0}});
+    own["spec"]["initContainers"][0]["readinessProbe"]["tcpSocket"]["port"] = free_port().into();
+    let run = Machine::new().run_manifest(&own, &["--ready=mesh=1s"]);
+    assert_outcome(&run, 0, &["mesh does not restart here if its startupProbe fails"]);
+    run.assert_events(&["api waits for mesh=Ready", "mesh started", "mesh Ready", "api started"]);
+    assert!(!run.out.contains("do not run here"), "{}", run.out);
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn reasons_of_exit_code_1_are_true() {
+    let mut checked = pod("db & api", &[("db", json!({})), ("api", json!({}))]);
+    checked["metadata"]["annotations"] = json!({"check.podgate.io/api": "file:///tmp/x"});
+    let mut misspelled = scenarios::chain();
+    misspelled["metadata"]["annotations"] = json!({"podgate.io/oder": "db, api"});
+    let mut second = scenarios::chain();
+    second["metadata"]["name"] = "second".into();
+    let both = json!({"apiVersion": "v1", "kind": "List", "items": [scenarios::chain(), second]});
+    let many: Vec<Value> = (0..12).map(|_| scenarios::chain()).collect();
+    let many = json!({"apiVersion": "v1", "kind": "List", "items": many});
+    for (manifest, flags, expected) in [
+        (checked, &[][..], "the order requires only checks, which try does not run"),
+        (misspelled, &[], "did you mean podgate.io/order?"),
+        (both, &["--workload=Job/none"], "<stdin>: no Job/none with an order; the file has Pod/chain, Pod/second"),
+        (many, &[], "Pod/chain, Pod/chain, and 2 more); choose one with --workload"),
+    ] {
+        let run = Machine::new().run_manifest(&manifest, flags);
+        assert_outcome(&run, 1, &[expected]);
+    }
+}
+
+#[test]
+fn unreadable_document_is_reported() {
+    let machine = Machine::new();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pods.yaml");
+    for (document, code, expected) in
+        [("a: [", 0, "ignored an unreadable document"), ("podgate.io: [", 1, "unclosed [; add the closing bracket")]
+    {
+        std::fs::write(&path, format!("{}\n---\n{document}\n", scenarios::chain())).unwrap();
+        assert_outcome(&machine.run(&[path.to_str().unwrap()]), code, &[expected]);
+    }
+}
+
+#[test]
+fn broken_stop_order_exits_with_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("runs");
+    std::fs::write(&file, "").unwrap();
+    let db = shell(&format!("while [ -e {} ]; do sleep 0.05; done", file.display()));
+    let api = shell(&format!("trap 'rm {}; sleep 0.6; exit 0' TERM; while :; do sleep 0.05; done", file.display()));
+    let own = pod("db, api", &[("db", db), ("api", api)]);
+    let run = Machine::new().run_manifest(&own, &["--processes", "--stop"]);
+    assert_outcome(
+        &run,
+        2,
+        &["a container of Pod/chain stopped too early", "db stopped before api: the stop order was not kept."],
+    );
+}
+
+#[test]
+fn failed_exits_have_a_reason() {
+    let mut own = pod("db=Exited, api", &[("db", json!({})), ("api", json!({}))]);
+    own["spec"]["restartPolicy"] = "Never".into();
+    let run = Machine::new().run_manifest(&own, &["--break=db@crash:100ms"]);
+    assert_outcome(&run, 0, &["after db had exited;"]);
+    own["metadata"]["annotations"]["podgate.io/order"] = "db=Completed, api".into();
+    let run = Machine::new().run_manifest(&own, &["--break=db@crash:100ms", "--timeout=3s"]);
+    assert_outcome(&run, 3, &["db exited with 1 and is not restarted.", "api did not start"]);
+    let run = Machine::new().run_manifest(&own, &["--break=db@never", "--timeout=1s"]);
+    assert_outcome(&run, 3, &["db did not exit with 0 in time."]);
+}
