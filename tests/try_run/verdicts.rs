@@ -144,7 +144,7 @@ fn broken_stop_order_exits_with_2() {
     assert_outcome(
         &run,
         2,
-        &["a container of Pod/chain stopped too early", "db stopped before api: the stop order was not kept."],
+        &["The order of Pod/chain was broken.", "db stopped before api: the stop order was not kept."],
     );
 }
 

@@ -12,7 +12,7 @@ pub(crate) use transform::finding_report;
 use crate::output::{fail, fail_all, print_stderr};
 use crate::registry::images::look_up_images;
 use crate::yaml::Source;
-use crate::yaml::files::{Input, ignored_message, read_single_document, unreadable};
+use crate::yaml::files::{Input, check_readable, ignored_message, read_single_document};
 use args::FileArgs;
 use output::FileChange;
 use podgate::core::exit::Exit;
@@ -61,10 +61,7 @@ fn run(
         return Ok(Exit::Usage.into());
     }
     let sources = args.manifests.read();
-    let errors = unreadable(&sources, reads_all);
-    if !errors.is_empty() {
-        return Err(errors);
-    }
+    check_readable(&sources, reads_all)?;
     if let Some(line) = ignored_message(&sources).filter(|_| !args.quiet) {
         print_stderr(&line);
     }

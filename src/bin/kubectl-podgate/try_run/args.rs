@@ -22,8 +22,7 @@ Faults for --break:
   db@slow:20s      db becomes Ready after 20 s
   db@crash:3s      db exits with 1, 3 s after each of its starts
   db@kill:2s       db is killed once, 2 s after the Pod's start
-  sidecar@kill:2s  podgate's sidecar is killed once, 2 s after the Pod's start; its name in the output is
-                   podgate. If a container of the Pod is named sidecar, write podgate@kill:2s
+  sidecar@kill:2s  podgate's sidecar is killed once, 2 s after the Pod's start (also: podgate@kill:2s)
 
 Examples:
   kubectl podgate try

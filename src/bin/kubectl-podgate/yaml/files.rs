@@ -112,12 +112,13 @@ pub(crate) fn read_sources(named: &[PathBuf], recursive: bool) -> Vec<(Input, So
 }
 
 /// Returns an error for each unreadable document that may declare an order. If `reads_all` is true, any document may.
-pub(crate) fn unreadable(sources: &[(Input, Source)], reads_all: bool) -> Vec<String> {
+pub(crate) fn check_readable(sources: &[(Input, Source)], reads_all: bool) -> Result<(), Vec<String>> {
     let errors = sources.iter().flat_map(|(_, source)| {
         let errors = source.errors().filter(|(document, _)| reads_all || document.may_declare_order());
         errors.map(|(_, error)| error.located_message(&source.name))
     });
-    errors.collect()
+    let errors: Vec<String> = errors.collect();
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
 /// Returns a message about unreadable documents that podgate ignores because they cannot declare an order. Returns

@@ -1,7 +1,8 @@
 //! What happened to each container, and the verdict on it. Pure.
 
 use super::script::Task;
-use podgate::core::until::{WaitCondition, WantedState};
+use podgate::core::until::WaitCondition;
+use podgate::core::until::WantedState::{self, Completed, Exited, Ready, Started};
 use std::fmt::Write as _;
 
 /// Time by which a condition may seem to hold late, in milliseconds, if `try` only observes it from outside.
@@ -46,13 +47,11 @@ impl History {
     /// Returns true if the container has done what the order asks for: its end, or a run that is Ready. A container
     /// that the kubelet does not restart may also end with 0.
     pub(super) fn is_complete(&self) -> bool {
+        let has_reached = |run: &Incarnation, want| self.reached(run, want).is_some();
         match (self.task.required_end, self.runs.last()) {
-            (Some(end), _) => self.runs.iter().any(|run| self.reached(run, end).is_some()),
-            (None, Some(run)) if run.ended.is_some() => {
-                self.task.restart_policy != "Always" && self.reached(run, WantedState::Completed).is_some()
-            }
-            (None, Some(run)) => self.ready_at(run).is_some(),
-            (None, None) => false,
+            (Some(end), _) => self.runs.iter().any(|run| has_reached(run, end)),
+            (_, Some(run)) if run.ended.is_none() => has_reached(run, Ready),
+            (_, run) => self.task.restart_policy != "Always" && run.is_some_and(|run| has_reached(run, Completed)),
         }
     }
 
@@ -71,17 +70,17 @@ impl History {
     /// Returns the time at which a run reached a state, as the user sees it.
     fn reached(&self, run: &Incarnation, want: WantedState) -> Option<i64> {
         match want {
-            WantedState::Started => run.started,
-            WantedState::Ready => self.ready_at(run),
-            WantedState::Completed => run.started.and(run.ended).filter(|(_, code)| *code == 0).map(|(at, _)| at),
-            WantedState::Exited => run.started.and(run.ended).map(|(at, _)| at),
+            Started => run.started,
+            Ready => self.ready_at(run),
+            Completed => run.started.and(run.ended).filter(|(_, code)| *code == 0).map(|(at, _)| at),
+            Exited => run.started.and(run.ended).map(|(at, _)| at),
         }
     }
 
     /// Returns true if the state held at `at`, or until shortly before.
     fn held(&self, want: WantedState, at: i64) -> bool {
         self.runs.iter().any(|run| {
-            let is_ready = want == WantedState::Ready;
+            let is_ready = want == Ready;
             let from = match is_ready && self.task.is_stand_in && self.task.has_probe {
                 true => run.passes,
                 // The sidecar may observe a start or an end earlier than `try`.
@@ -113,10 +112,9 @@ pub(super) fn outcome(all: &[History]) -> Outcome {
     }
 }
 
-/// Returns the verdict on each container in sentences. `end` says when the run ended. The first history is that of the
-/// sidecar.
+/// Returns the verdict on each container in sentences. `end` says when the run ended.
 pub(super) fn sentences(all: &[History], end: &str) -> Vec<String> {
-    if all.first().is_some_and(|sidecar| !sidecar.is_complete()) {
+    if all.iter().skip(1).all(|own| own.runs.is_empty()) {
         return vec![format!("podgate's sidecar was not ready {end}.")];
     }
     let mut out: Vec<String> = all.iter().filter_map(|own| start_sentence(own, all)).collect();
@@ -130,16 +128,12 @@ pub(super) fn sentences(all: &[History], end: &str) -> Vec<String> {
 /// Returns a sentence about the last run of an incomplete container, if it runs or will not run again.
 fn end_sentence(own: &History, run: &Incarnation, end: &str) -> Option<String> {
     let Task { name, required_end, restart_policy, .. } = &own.task;
-    let missing = match required_end {
-        Some(WantedState::Completed) => "did not exit with 0",
-        Some(_) => "did not exit",
-        None => "was not Ready",
-    };
-    match run.ended {
-        Some((_, code)) => {
-            (restart_policy == "Never").then(|| format!("{name} exited with {code} and is not restarted."))
-        }
-        None => run.started.map(|_| format!("{name} {missing} {end}.")),
+    match (run.ended, required_end) {
+        (Some(_), _) if restart_policy != "Never" => None,
+        (Some((_, code)), _) => Some(format!("{name} exited with {code} and is not restarted.")),
+        (None, Some(Exited)) => run.started.map(|_| format!("{name} did not exit {end}.")),
+        (None, Some(_)) => run.started.map(|_| format!("{name} did not exit with 0 {end}.")),
+        (None, None) => run.started.map(|_| format!("{name} was not Ready {end}.")),
     }
 }
 
@@ -160,10 +154,10 @@ fn start_sentence(own: &History, all: &[History]) -> Option<String> {
     };
     let (at, until) = conditions.iter().filter_map(|until| Some((met_at(until)?, until))).max_by_key(|(at, _)| *at)?;
     let state = match until.want {
-        WantedState::Started => "had started",
-        WantedState::Ready => "was Ready",
-        WantedState::Completed => "had exited with 0",
-        WantedState::Exited => "had exited",
+        Started => "had started",
+        Ready => "was Ready",
+        Completed => "had exited with 0",
+        Exited => "had exited",
     };
     let mut text = format!("{name} started {} after {} {state}", describe_ms((started - at).max(0)), until.container);
     if created < at {

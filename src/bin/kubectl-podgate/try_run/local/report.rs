@@ -26,10 +26,7 @@ pub(super) fn print(run: &Run<'_>) -> Result<ExitCode, String> {
     let took = format_seconds(run.judged_at - run.zero);
     timeline.summary = match outcome {
         Outcome::InOrder => format!("The order was kept: {title} started in {took}."),
-        Outcome::Broken => {
-            let what = if start == outcome { "started" } else { "stopped" };
-            format!("The order was broken: a container of {title} {what} too early.")
-        }
+        Outcome::Broken => format!("The order of {title} was broken."),
         Outcome::Incomplete => format!("Not all containers of {title} were Ready after {took}."),
     };
     timeline.started = start == Outcome::InOrder;

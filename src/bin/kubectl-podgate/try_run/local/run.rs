@@ -229,17 +229,16 @@ impl<'a> Run<'a> {
 
     /// Moves to the next phase if it is due. Returns true after the last phase.
     fn advance(&mut self, now: Instant) -> Result<bool, String> {
+        let is_open = now < self.deadline && !self.is_interrupted && !self.is_settled();
         match self.phase {
             Phase::Boot if self.containers[0].history.is_complete() => {
                 self.phase = Phase::Run;
                 self.containers[1..].iter_mut().for_each(|own| own.start_at = Some(now));
             }
             Phase::Boot if now >= self.deadline => self.judge(now),
-            Phase::Run if now >= self.deadline || self.is_settled() => self.judge(now),
+            Phase::Run if !is_open => self.judge(now),
             // A container has ended since the verdict, or is killed.
-            Phase::Linger(_) if now < self.deadline && !self.is_interrupted && !self.is_settled() => {
-                self.phase = Phase::Run;
-            }
+            Phase::Linger(_) if is_open => self.phase = Phase::Run,
             // The last log lines may not have been read yet.
             Phase::Linger(_) if !(self.args.stop || self.is_interrupted) => return Ok(now_ms() - self.judged_at > 100),
             Phase::Linger(until) if now >= until => {

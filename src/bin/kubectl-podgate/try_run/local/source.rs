@@ -4,7 +4,7 @@ use super::example;
 use crate::inject::finding_report;
 use crate::output::print_stderr;
 use crate::try_run::args::{FaultKind, SIDECAR_NAMES, Try};
-use crate::yaml::files::{STDIN, ignored_message, read_sources, unreadable};
+use crate::yaml::files::{STDIN, check_readable, ignored_message, read_sources};
 use podgate::order::edit::Place;
 use podgate::order::finding::{Finding, Level};
 use podgate::order::inject::{self, Injected, Options};
@@ -31,14 +31,13 @@ impl Planned {
     pub(super) fn wrong_name(&self, args: &Try) -> Option<String> {
         let natives = self.plan.init.iter().filter(|init| init.is_probed).map(|init| init.name.as_str());
         let all: Vec<&str> = natives.chain(self.plan.containers.iter().map(|planned| planned.name.as_str())).collect();
-        let ready = args.ready.iter().map(|(name, _)| ("--ready", name, None));
-        let faults = args.faults.iter().map(|fault| ("--break", &fault.container, Some(fault.kind)));
-        let mut wrong = ready.chain(faults).filter(|(_, name, _)| !all.contains(&name.as_str()));
-        wrong.find_map(|(flag, name, fault)| match fault.filter(|_| SIDECAR_NAMES.contains(&name.as_str())) {
-            Some(FaultKind::Kill(_)) => None,
-            Some(_) => Some(format!("{flag} {name}: podgate's sidecar can only be killed: {name}@kill:2s")),
-            None => Some(format!("{flag} {name}: the Pod has no such container; it has {}", all.join(", "))),
-        })
+        let ready = args.ready.iter().map(|(name, _)| ("--ready", name));
+        let of_sidecar = |name: &str, kind| SIDECAR_NAMES.contains(&name) && matches!(kind, FaultKind::Kill(_));
+        let faults = args.faults.iter().filter(|fault| !of_sidecar(&fault.container, fault.kind));
+        let faults = faults.map(|fault| ("--break", &fault.container));
+        let (flag, name) = ready.chain(faults).find(|(_, name)| !all.contains(&name.as_str()))?;
+        let hint = "podgate's sidecar can only be killed";
+        Some(format!("{flag} {name}: the Pod has no such container; it has {}; {hint}", all.join(", ")))
     }
 }
 
@@ -48,10 +47,7 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
         return plan("the built-in example", &pod, |finding| finding.message.clone());
     };
     let sources = read_sources(std::slice::from_ref(path), false);
-    let errors = unreadable(&sources, false);
-    if !errors.is_empty() {
-        return Err(errors.join("\n"));
-    }
+    check_readable(&sources, false).map_err(|lines| lines.join("\n"))?;
     ignored_message(&sources).iter().for_each(|line| print_stderr(line));
     let (mut found, mut misspelled) = (Vec::new(), Vec::new());
     for (_, source) in &sources {
@@ -71,12 +67,10 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
             }
         }
     }
-    let list = |found: &[(String, _, _, _, _)]| {
-        let titles: Vec<&str> = found.iter().take(10).map(|(title, ..)| title.as_str()).collect();
-        let more = (found.len() > 10).then(|| format!(", and {} more", found.len() - 10));
-        titles.join(", ") + &more.unwrap_or_default()
-    };
-    let all = list(&found);
+    let mut titles: Vec<String> = found.iter().map(|(title, ..)| title.clone()).collect();
+    let more = titles.split_off(titles.len().min(10)).len();
+    titles.extend((more > 0).then(|| format!("and {more} more")));
+    let all = titles.join(", ");
     found.retain(|(title, ..)| args.workload.as_ref().is_none_or(|chosen| chosen == title));
     let file = if path.as_os_str() == "-" { STDIN.to_owned() } else { path.display().to_string() };
     match (found.as_slice(), &args.workload) {
@@ -86,7 +80,7 @@ pub(super) fn read(args: &Try) -> Result<Planned, String> {
         ([], _) if !misspelled.is_empty() => Err(misspelled.join("\n")),
         ([], Some(chosen)) if !all.is_empty() => Err(format!("{file}: no {chosen} with an order; the file has {all}")),
         ([], _) => Err(format!("{file}: {NO_ORDER}")),
-        (several, _) => Err(format!("{file}: several orders ({}); choose one with --workload", list(several))),
+        _ => Err(format!("{file}: several orders ({all}); choose one with --workload")),
     }
 }
 

@@ -64,13 +64,13 @@ impl Stage<'_> {
         }
         let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else { return template };
         let plan = self.plan;
-        let init = spec.get_mut("initContainers").and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default();
+        let (mut none, mut natives) = (Vec::new(), Vec::new());
+        let init = spec.get_mut("initContainers").and_then(Value::as_array_mut).unwrap_or(&mut none);
         let is_probed = |one: &Value| plan.init.iter().any(|init| init.is_probed && one["name"] == *init.name);
-        let (natives, mut others): (Vec<Value>, Vec<Value>) = init.into_iter().partition(is_probed);
-        if !others.is_empty() {
+        natives.extend(init.extract_if(.., |one| is_probed(one)));
+        if !init.is_empty() {
             // The order may name them. No container waits for a plain init container.
-            others.iter_mut().for_each(|one| *one = json!({"name": one["name"]}));
-            spec.insert("initContainers".to_owned(), others.into());
+            init.iter_mut().for_each(|one| *one = json!({"name": one["name"]}));
             self.notes.push("init containers, and native sidecars without a probe, do not run here".to_owned());
         }
         let Some(containers) = spec.get_mut("containers").and_then(Value::as_array_mut) else { return template };
