@@ -216,7 +216,7 @@ impl<'a> Run<'a> {
         let is_booting = matches!(self.phase, Phase::Boot);
         for (index, own) in self.containers.iter().enumerate() {
             // A fault waits until its container runs. Each kill needs a run of its own.
-            let can_occur = own.is_running() || own.is_over() && !is_booting;
+            let can_occur = own.child.is_some() || own.is_over() && !is_booting;
             let is_due = |(target, at): &(usize, Instant)| *target == index && *at <= now && can_occur;
             if let Some(due) = self.kills.iter().position(is_due) {
                 self.kills.remove(due);

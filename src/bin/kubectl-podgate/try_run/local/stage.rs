@@ -225,10 +225,9 @@ impl Stage<'_> {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let given = self.args.ready.iter().rfind(|(ready, _)| ready == name).map(|(_, delay)| *delay);
         let example = example::READY.iter().find(|(ready, _)| self.args.file.is_none() && *ready == name);
-        role.ready_ms = Some(ms(given.or(example.map(|(_, delay)| *delay)).unwrap_or(READY_DELAY)));
-        let mut is_set = given.is_some();
+        let default_ms = Some(ms(example.map_or(READY_DELAY, |(_, delay)| *delay)));
+        role.ready_ms = given.map(ms).or(default_ms);
         for fault in self.args.faults.iter().filter(|fault| fault.container == *name) {
-            is_set |= matches!(fault.kind, FaultKind::Never | FaultKind::Slow(_));
             match fault.kind {
                 FaultKind::Never => role.ready_ms = None,
                 FaultKind::Slow(delay) => role.ready_ms = Some(ms(delay)),
@@ -238,7 +237,7 @@ impl Stage<'_> {
         }
         role.exit_ms = required_end(self.plan, name).map(|_| EXIT_DELAY_MS);
         if !has_probe && role.exit_ms.is_none() {
-            if is_set {
+            if role.ready_ms != default_ms {
                 self.notes.push(format!("{name} has no startupProbe and no readinessProbe: it is Ready once it runs"));
             }
             role.ready_ms = Some(0);

@@ -31,7 +31,7 @@ pub(super) enum Message {
 #[derive(Debug)]
 pub(super) struct Supervised {
     pub(super) history: History,
-    child: Option<Child>,
+    pub(super) child: Option<Child>,
     /// The running hook.
     hook: Option<Child>,
     /// Time of the next start.
@@ -45,10 +45,6 @@ impl Supervised {
     pub(super) fn new(task: Task, messages: Sender<Message>) -> Supervised {
         let history = History { task, runs: Vec::new() };
         Supervised { history, child: None, hook: None, start_at: None, kill_at: None, messages }
-    }
-
-    pub(super) fn is_running(&self) -> bool {
-        self.child.is_some()
     }
 
     /// Returns true if the container does not run and will not start again.
