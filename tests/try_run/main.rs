@@ -308,7 +308,7 @@ fn processes_run_their_own_commands() {
     pod["metadata"]["annotations"]["podgate.io/order"] = "db, api & web & mounts & adrift & broken".into();
     pod["spec"]["restartPolicy"] = "OnFailure".into();
     pod["spec"]["containers"] = containers.into();
-    let flags = ["--processes", "--timeout=20s", "--break=broken@crash:200ms", "--break=api@kill:3s"];
+    let flags = ["--processes", "--timeout=20s", "--break=broken@crash:2s", "--break=api@kill:3s"];
     let run = machine.run_manifest(&pod, &flags);
     assert_eq!(run.code, 0, "{run:?}");
     for expected in [
@@ -321,7 +321,7 @@ fn processes_run_their_own_commands() {
         "adrift is a stand-in: its workingDir does not exist here\n",
         "broken is a stand-in: --break needs one\n",
         "unknown is a stand-in: its command is not in the manifest\n",
-        "broken   | stand-in: exiting with 1 (--break broken@crash:200ms)\n",
+        "broken   | stand-in: exiting with 1 (--break broken@crash:2s)\n",
         "api      ended (exit code 0)\n",
         "api      had ended before --break kills it\n",
     ] {

@@ -6,7 +6,7 @@ use podgate::core::container::Mode;
 use serde::{Serialize, Serializer};
 
 /// Timeline of one Pod's start.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Timeline {
     pub(crate) namespace: String,

@@ -9,7 +9,6 @@ use std::fmt::Write as _;
 const OBSERVATION_SLACK_MS: i64 = 200;
 /// Time that podgate may need to notice that a condition no longer holds, in milliseconds.
 const NOTICE_MS: i64 = 2000;
-
 /// Time for which a container without probes must run before the verdict, in milliseconds. It may crash at its start.
 const PROBATION_MS: i64 = 1000;
 

@@ -66,13 +66,10 @@ fn timeline(pod: &str, histories: &[History], from: i64, to: i64) -> Timeline {
     Timeline {
         namespace: "try".to_owned(),
         pod: pod.to_owned(),
-        summary: String::new(),
-        started: false,
         from,
         to,
-        marks: Vec::new(),
         containers: rows.collect(),
-        notes: Vec::new(),
+        ..Timeline::default()
     }
 }
 

@@ -221,7 +221,8 @@ impl<'a> Run<'a> {
             if let Some(due) = self.kills.iter().position(is_due) {
                 self.kills.remove(due);
                 own.kill();
-                let what = if own.is_running() { "is killed (--break)" } else { "had ended before --break kills it" };
+                let what =
+                    if own.child.is_some() { "is killed (--break)" } else { "had ended before --break kills it" };
                 self.screen.event(now_ms(), &own.history.task.name, what);
             }
         }

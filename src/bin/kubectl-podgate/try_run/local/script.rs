@@ -9,6 +9,7 @@ use crate::try_run::args::{SIDECAR, Try};
 use podgate::core::command::agent_path;
 use podgate::core::container::Mode;
 use podgate::core::until::{WaitCondition, WantedState};
+use podgate::order::dollars;
 use podgate::order::inject::{self, Options};
 use podgate::order::plan::{KnownFacts, Plan};
 use podgate::order::release;
@@ -130,7 +131,7 @@ impl TaskWriter<'_> {
         let list = container["env"].as_array().into_iter().flatten().find(|one| one["name"] == "PODGATE_CONTAINERS");
         let list = list.and_then(|one| one["value"].as_str()).unwrap_or_default();
         let mut environment = self.environment(&self.folders[1], SIDECAR);
-        environment.push(("PODGATE_CONTAINERS".into(), stage::expand(list, &BTreeMap::new()).into()));
+        environment.push(("PODGATE_CONTAINERS".into(), dollars::expand(list, &BTreeMap::new()).into()));
         environment.push(("PODGATE_AGENT".into(), self.programs.agent.clone().into()));
         Task {
             name: SIDECAR.to_owned(),

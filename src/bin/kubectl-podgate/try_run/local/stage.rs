@@ -9,6 +9,7 @@ use podgate::core::container::{Container, Handler, Mode, Probe};
 use podgate::core::text::error_chain;
 use podgate::core::until::WantedState;
 use podgate::order::declare::keys;
+use podgate::order::dollars;
 use podgate::order::inject::without_nulls;
 use podgate::order::plan::{ContainerPlan, Plan};
 use serde_json::{Map, Value, json};
@@ -113,7 +114,7 @@ impl Stage<'_> {
         let role = match own {
             Ok(command) => {
                 let variables = variables(fields);
-                let command = command.iter().map(|word| expand(word, &variables)).collect();
+                let command = command.iter().map(|word| dollars::expand(word, &variables)).collect();
                 self.notes
                     .extend(variables.get("PATH").map(|_| format!("{name} gets this machine's PATH, not its own")));
                 Role { command, ..Role::default() }
@@ -295,22 +296,9 @@ pub(super) fn variables(fields: &Fields) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for variable in fields.get("env").and_then(Value::as_array).into_iter().flatten() {
         if let (Some(name), Some(value)) = (variable["name"].as_str(), variable["value"].as_str()) {
-            let value = expand(value, &found);
+            let value = dollars::expand(value, &found);
             found.insert(name.to_owned(), value);
         }
     }
     found
-}
-
-/// Expands `$(NAME)`, and replaces `$$` by `$`, as Kubernetes does in commands and environment variables.
-pub(super) fn expand(text: &str, variables: &BTreeMap<String, String>) -> String {
-    let (mut out, mut rest) = (String::new(), text);
-    while let Some((before, after)) = rest.split_once('$') {
-        let name = after.strip_prefix('(').and_then(|after| after.split_once(')'));
-        let found = name.and_then(|(name, after)| Some((variables.get(name)?.as_str(), after)));
-        let (value, left) = found.unwrap_or_else(|| ("$", after.strip_prefix('$').unwrap_or(after)));
-        out = out + before + value;
-        rest = left;
-    }
-    out + rest
 }
