@@ -56,9 +56,9 @@ image: ## Build the image archives without an image builder, and print their pat
 try: ## Preview a Pod's start on this machine: build what `kubectl podgate try` needs, and run its example
 	@tools/try
 
-picture: ## Draw docs/images/timeline.svg, the README's picture, from a real run
-	tools/try -o svg >docs/images/timeline.svg.new || { rm -f docs/images/timeline.svg.new && exit 1; }
-	mv docs/images/timeline.svg.new docs/images/timeline.svg
+picture: ## Draw docs/images/timeline.svg (README) and docs/images/killed.svg (docs/try.md) from real runs
+	tools/try -o svg >docs/images/timeline.svg.new && mv docs/images/timeline.svg.new docs/images/timeline.svg
+	tools/try -o svg --ready db=2s --ready api=1s --break db@kill:1500ms >docs/images/killed.svg.new && mv docs/images/killed.svg.new docs/images/killed.svg
 
 demo: ## Start postgres, an application and nginx in one Pod on a real node, without and with podgate (installs what it needs)
 	@demo/demo

@@ -17,8 +17,10 @@ const NAME_MAX: usize = 24;
 /// Maximum length (in characters of a wide font) and height (in pixels) of a headline's line.
 const HEADLINE_MAX: usize = 96;
 const HEADLINE_HEIGHT: f64 = 19.0;
-/// Distance between two entries of the legend, in pixels.
-const LEGEND_STEP: f64 = 117.0;
+/// Width of a legend's item without its text.
+const LEGEND_GAP: f64 = 38.0;
+/// Mean width of a letter of the legend.
+const LETTER_WIDTH: f64 = 6.0;
 
 /// Escapes text for XML content and attribute values. All text from the cluster must pass through this function.
 fn escape(text: &str) -> String {
@@ -73,7 +75,7 @@ pub(crate) fn render(timeline: &Timeline) -> String {
     let shift = HEADLINE_HEIGHT * head.len().saturating_sub(1) as f64;
     let height = TOP + rows * ROW_HEIGHT + 48.0 + shift;
     let mut out = String::new();
-    let name = escape(&format!("Start of the Pod {}/{}", timeline.namespace, timeline.pod));
+    let name = escape(&format!("Start of {}", timeline.pod));
     let about = escape(&description(timeline));
     let _ = writeln!(
         out,
@@ -218,7 +220,7 @@ fn write_legend(out: &mut String, timeline: &Timeline, y: f64) {
             _ => writeln!(out, r#"<rect class="{class}" x="{x:.1}" y="{top:.1}" width="12" height="10" rx="2"/>"#),
         };
         let _ = writeln!(out, r#"<text class="dim" x="{text:.1}" y="{y:.1}">{label}</text>"#);
-        x += LEGEND_STEP;
+        x += LEGEND_GAP + LETTER_WIDTH * label.chars().count() as f64;
     }
     if timeline.containers.iter().flat_map(|row| &row.bars).any(|bar| !bar.exact && bar.kind != BarKind::Wait) {
         let text = x + 18.0;
