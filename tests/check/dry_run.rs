@@ -444,10 +444,10 @@ fn containers_of_other_webhooks_are_checked_in_the_returned_pod() {
         assert!(out.contains("0 errors, 0 warnings"), "{order}: {out}");
     }
     for order in ["daprd?, app", "daprd, app"] {
-        let (_, out, _) = with_server(&serve_with_dapr().address, &dapr_pod(order));
-        let finding = "warning[readiness-needs-later]: after all webhooks of the cluster: app starts only when daprd";
+        let (code, out, _) = with_server(&serve_with_dapr().address, &dapr_pod(order));
+        let finding = "error[readiness-needs-later]: after all webhooks of the cluster: app starts only when daprd";
         assert!(out.contains(finding) && out.contains("pod.yaml:5:"), "{order}: {out}");
-        assert!(out.contains("0 errors, 1 warning"), "{order}: {out}");
+        assert!(code == 1 && out.contains("1 error, 0 warnings"), "{order}: {out}");
     }
     // The webhook that adds the container runs last, so podgate has not seen the container.
     let late = |pod: &mut Value| {

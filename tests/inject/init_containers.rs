@@ -298,7 +298,7 @@ fn settings_of_an_absent_optional_container_are_ignored() {
         }
     }
     // Without a ? the container must exist.
-    for order in ["db, app", "gost?, db, app"] {
+    for order in ["db, app", "ghosts?, db, app"] {
         let error =
             first_error(&pod(json!({"podgate.io/order": order, "ready.podgate.io/ghost": "tcp://localhost:1"})));
         assert_eq!(error.rule, "unknown-container");
